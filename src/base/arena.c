@@ -1,0 +1,118 @@
+/* arena.c - memory that lives and dies together.
+ *
+ *   I1  Chunks double, so an arena of n bytes has O(log n) chunks.
+ *   I2  Everything handed out is zeroed and aligned for any type.
+ */
+#include "base/base.h"
+
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_CHUNK = 4096, LARGEST_CHUNK = 1 << 20, ALIGNMENT = alignof(max_align_t) };
+
+struct chunk {
+    struct chunk *older;
+    size_t used, size;
+    alignas(max_align_t) char bytes[];
+};
+
+struct arena {
+    struct chunk *newest;
+    size_t handed_out, next_size;
+};
+
+static void out_of_memory(size_t count, size_t size)
+{
+    fprintf(stderr, "weft: out of memory (asked for %zu x %zu bytes)\n", count, size);
+    abort();
+}
+
+struct arena *arena_new(void)
+{
+    struct arena *arena = calloc(1, sizeof *arena);
+    if (!arena)
+        out_of_memory(1, sizeof *arena);
+    arena->next_size = FIRST_CHUNK;
+    return arena;
+}
+
+void arena_free(struct arena *arena)
+{
+    if (!arena)
+        return;
+    for (struct chunk *chunk = arena->newest, *older; chunk; chunk = older) {
+        older = chunk->older;
+        free(chunk);
+    }
+    free(arena);
+}
+
+size_t arena_bytes(const struct arena *arena)
+{
+    return arena->handed_out;
+}
+
+static void add_chunk(struct arena *arena, size_t bytes)
+{
+    size_t size = bytes > arena->next_size ? bytes : arena->next_size;
+    struct chunk *chunk = calloc(1, sizeof *chunk + size);
+    if (!chunk)
+        out_of_memory(1, size);
+    chunk->size = size;
+    chunk->older = arena->newest;
+    arena->newest = chunk;
+    if (arena->next_size < LARGEST_CHUNK)
+        arena->next_size *= 2; /* I1 */
+}
+
+void *arena_alloc(struct arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+        out_of_memory(count, size);
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!arena->newest || arena->newest->size - arena->newest->used < bytes)
+        add_chunk(arena, bytes);
+    void *memory = arena->newest->bytes + arena->newest->used;
+    arena->newest->used += bytes;
+    arena->handed_out += bytes;
+    return memory;
+}
+
+char *arena_copy_bytes(struct arena *arena, const char *bytes, size_t len)
+{
+    char *copy = arena_alloc(arena, len + 1, 1);
+    memcpy(copy, bytes, len);
+    return copy;
+}
+
+char *arena_copy_text(struct arena *arena, const char *text)
+{
+    return arena_copy_bytes(arena, text, strlen(text));
+}
+
+char *arena_printf(struct arena *arena, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    size_t size = len < 0 ? 1 : (size_t)len + 1;
+    char *text = arena_alloc(arena, size, 1);
+    vsnprintf(text, size, fmt, again);
+    va_end(again);
+    return text;
+}
+
+void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size)
+{
+    size_t larger = *cap ? *cap * 2 : 8;
+    void *grown = arena_alloc(arena, larger, element_size);
+    if (*cap)
+        memcpy(grown, data, *cap * element_size);
+    *cap = larger;
+    return grown;
+}

@@ -1,0 +1,142 @@
+/* base.h - what every other room stands on: errors, memory, text, units, random numbers, documents.
+ *
+ * Invariants
+ *   I1  The library never prints and never exits. A function that can fail returns a weft_status;
+ *       the reason waits in the calling thread's error record (weft_last_error).
+ *   I2  Memory comes from arenas. A parameter named `keep` outlives the call, one named `scratch`
+ *       dies with it; nothing taken from an arena is ever freed alone.
+ *   I3  Times are integer nanoseconds, sizes are integer bytes; a rate is a double per second.
+ */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weft.h"
+
+#define COUNT_OF(array)     (sizeof(array) / sizeof((array)[0]))
+#define PRINTF_LIKE(fmt, a) __attribute__((format(printf, fmt, a)))
+
+/* Leave by the label `done` when a call fails; the function owns `weft_status status`. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != WEFT_OK)                                                                     \
+            goto done;                                                                             \
+    } while (0)
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* The user gave something wrong. Says where (file, and line when known: 0 is "no line"), what was
+ * found and expected, and what to do about it (hint may be NULL). Returns WEFT_BAD_INPUT. */
+weft_status bad_input(const char *file, int line, const char *hint, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
+/* The same for an input that is no file: a command-line argument, a preset name. */
+weft_status bad_argument(const char *hint, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* The machine failed us: cannot read, cannot allocate, a library refused. Returns WEFT_FAILURE. */
+weft_status failure(const char *fmt, ...) PRINTF_LIKE(1, 2);
+/* Everything went right and there is no answer. Returns WEFT_NO_ANSWER. */
+weft_status no_answer(const char *hint, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Replaces the hint of the error at hand, once its cause is better known by the caller. */
+void error_hint(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void error_clear(void);
+
+/* ---- arenas and containers ------------------------------------------------------------------- */
+
+struct arena;
+struct arena *arena_new(void);
+void arena_free(struct arena *arena);
+size_t arena_bytes(const struct arena *arena); /* handed out so far */
+
+/* Zeroed memory for `count` elements; aborts the process when the product overflows or memory is
+ * out: sizes that come from input are bounded by their reader before they get here. */
+void *arena_alloc(struct arena *arena, size_t count, size_t size);
+#define ARENA_NEW(arena, type)          ((type *)arena_alloc((arena), 1, sizeof(type)))
+#define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc((arena), (count), sizeof(type)))
+
+char *arena_copy_text(struct arena *arena, const char *text);
+char *arena_copy_bytes(struct arena *arena, const char *bytes, size_t len); /* NUL-terminated */
+char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* A growable array in an arena: struct { int *data; size_t len, cap; } xs = {0}; */
+#define ARRAY(type)                                                                                \
+    struct {                                                                                       \
+        type *data;                                                                                \
+        size_t len, cap;                                                                           \
+    }
+#define array_push(arena, array, value)                                                            \
+    do {                                                                                           \
+        if ((array)->len == (array)->cap)                                                          \
+            (array)->data = array_grow((arena), (array)->data, &(array)->cap,                      \
+                                       sizeof *(array)->data);                                     \
+        (array)->data[(array)->len++] = (value);                                                   \
+    } while (0)
+void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size);
+
+/* Text key to integer value; insertion order is kept by whoever numbers the values. */
+struct map;
+struct map *map_new(struct arena *arena);
+bool map_put(struct map *map, const char *key, int64_t value); /* false: replaced an older value */
+bool map_get(const struct map *map, const char *key, int64_t *value);
+
+/* ---- checked arithmetic: input may be large, products may not wrap ---------------------------- */
+
+bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
+bool checked_mul(int64_t a, int64_t b, int64_t *out);
+int64_t ceil_div(int64_t a, int64_t b); /* a >= 0, b > 0 */
+
+/* ---- element types ---------------------------------------------------------------------------- */
+
+enum dtype { DTYPE_FP32, DTYPE_TF32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8, DTYPE_COUNT };
+const char *dtype_name(enum dtype dtype);
+int dtype_bytes(enum dtype dtype); /* in memory: tf32 is stored as fp32 */
+bool dtype_from_name(const char *name, enum dtype *out);
+
+/* ---- units: a number and its unit in, the same out ---------------------------------------------
+ * Sizes: 1024-based KiB MiB GiB TiB, 1000-based kB MB GB TB, plain bytes. Rates: sizes per second
+ * ("25GB/s") or bits ("100Gb/s"). Durations: ns us ms s min h. */
+bool parse_bytes(const char *text, int64_t *bytes);
+bool parse_rate(const char *text, double *bytes_per_s);
+bool parse_duration(const char *text, int64_t *ns);
+bool parse_int(const char *text, int64_t *value);
+bool parse_real(const char *text, double *value);
+
+struct text32 {
+    char s[32];
+};
+struct text32 show_bytes(double bytes);          /* "1.25 GiB" */
+struct text32 show_rate(double bytes_per_s);     /* "22.1 GB/s" */
+struct text32 show_duration(double ns);          /* "3.81 ms" */
+struct text32 show_count(double count);          /* "12.9 B", "345 M" */
+struct text32 show_flops(double flops);          /* "1.02 PFLOP" */
+
+/* The one of `words` that a misspelt `word` most likely meant, or NULL when none is near. */
+const char *nearest_word(const char *word, const char *const *words, size_t count);
+
+/* ---- random numbers: xoshiro256**, the same sequence everywhere ------------------------------- */
+
+struct rng {
+    uint64_t state[4];
+};
+void rng_seed(struct rng *rng, uint64_t seed);
+uint64_t rng_next(struct rng *rng);
+int64_t rng_below(struct rng *rng, int64_t bound); /* 0 <= x < bound */
+double rng_uniform(struct rng *rng);               /* 0 <= x < 1 */
+uint64_t hash_bytes(const void *data, size_t len, uint64_t seed);
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+/* The whole of a file, NUL-terminated behind its end. Refuses what is larger than `limit`. */
+weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
+                      size_t *out_len);
+
+/* Splits one line of CSV in place at its commas; "quoted fields" may hold commas and "" quotes.
+ * Returns the number of fields, at most `max`. */
+size_t csv_split(char *line, char **fields, size_t max);
+
+#include "base/doc.h"
+
+#endif

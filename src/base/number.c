@@ -1,0 +1,95 @@
+/* number.c - checked arithmetic, element types, random numbers, hashes. */
+#include "base/base.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+bool checked_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+bool checked_mul(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static const struct {
+    const char *name;
+    int bytes;
+} DTYPES[] = {
+    [DTYPE_FP32] = {"fp32", 4}, [DTYPE_TF32] = {"tf32", 4}, [DTYPE_FP16] = {"fp16", 2},
+    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 1},
+};
+_Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT, "a dtype without a row");
+
+const char *dtype_name(enum dtype dtype)
+{
+    return DTYPES[dtype].name;
+}
+
+int dtype_bytes(enum dtype dtype)
+{
+    return DTYPES[dtype].bytes;
+}
+
+bool dtype_from_name(const char *name, enum dtype *out)
+{
+    for (size_t i = 0; i < DTYPE_COUNT; i++) {
+        if (strcmp(name, DTYPES[i].name) == 0) {
+            *out = (enum dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* splitmix64 spreads the seed; xoshiro256** (Blackman, Vigna 2018) walks on from there. */
+void rng_seed(struct rng *rng, uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t z = (seed += 0x9e3779b97f4a7c15u);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        rng->state[i] = z ^ (z >> 31);
+    }
+}
+
+static uint64_t rotate(uint64_t x, int by)
+{
+    return (x << by) | (x >> (64 - by));
+}
+
+uint64_t rng_next(struct rng *rng)
+{
+    uint64_t *s = rng->state;
+    uint64_t result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate(s[3], 45);
+    return result;
+}
+
+int64_t rng_below(struct rng *rng, int64_t bound)
+{
+    __extension__ typedef unsigned __int128 wide; /* the high word of the product is unbiased enough */
+    return (int64_t)(((wide)rng_next(rng) * (uint64_t)bound) >> 64);
+}
+
+double rng_uniform(struct rng *rng)
+{
+    return (double)(rng_next(rng) >> 11) * 0x1p-53;
+}
+
+uint64_t hash_bytes(const void *data, size_t len, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(data, len, seed);
+}

@@ -1,0 +1,104 @@
+/* status.c - the calling thread's error record. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024, HINT_BYTES = 512 };
+
+static _Thread_local struct {
+    char message[MESSAGE_BYTES];
+    char hint[HINT_BYTES];
+    weft_error public;
+} record = {.public.message = ""};
+
+static void set_hint(const char *hint)
+{
+    record.public.hint = NULL;
+    if (!hint)
+        return;
+    if (hint != record.hint)
+        snprintf(record.hint, sizeof record.hint, "%s", hint);
+    record.public.hint = record.hint;
+}
+
+PRINTF_LIKE(4, 0)
+static weft_status set_error(weft_status status, const char *prefix, const char *hint,
+                             const char *fmt, va_list args)
+{
+    char message[MESSAGE_BYTES]; /* apart: an argument may be the message at hand */
+    size_t used = (size_t)snprintf(message, sizeof message, "%s", prefix);
+    if (used < sizeof message)
+        vsnprintf(message + used, sizeof message - used, fmt, args);
+    memcpy(record.message, message, sizeof message);
+    record.public.status = status;
+    record.public.message = record.message;
+    set_hint(hint);
+    return status;
+}
+
+weft_status bad_input(const char *file, int line, const char *hint, const char *fmt, ...)
+{
+    char prefix[MESSAGE_BYTES / 2];
+    if (line > 0)
+        snprintf(prefix, sizeof prefix, "%s:%d: ", file, line);
+    else
+        snprintf(prefix, sizeof prefix, "%s: ", file);
+    va_list args;
+    va_start(args, fmt);
+    weft_status status = set_error(WEFT_BAD_INPUT, prefix, hint, fmt, args);
+    va_end(args);
+    return status;
+}
+
+weft_status bad_argument(const char *hint, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    weft_status status = set_error(WEFT_BAD_INPUT, "", hint, fmt, args);
+    va_end(args);
+    return status;
+}
+
+weft_status failure(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    weft_status status = set_error(WEFT_FAILURE, "", NULL, fmt, args);
+    va_end(args);
+    return status;
+}
+
+weft_status no_answer(const char *hint, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    weft_status status = set_error(WEFT_NO_ANSWER, "", hint, fmt, args);
+    va_end(args);
+    return status;
+}
+
+void error_hint(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(record.hint, sizeof record.hint, fmt, args);
+    va_end(args);
+    record.public.hint = record.hint;
+}
+
+void error_clear(void)
+{
+    record.message[0] = '\0';
+    record.public = (weft_error){WEFT_OK, record.message, NULL};
+}
+
+const weft_error *weft_last_error(void)
+{
+    return &record.public;
+}
+
+const char *weft_version(void)
+{
+    return WEFT_VERSION;
+}

@@ -1,0 +1,195 @@
+/* units.c - numbers with their units, in and out. */
+#include "base/base.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static const struct unit SIZES[] = {
+    {"B", 1},      {"kB", 1e3},   {"MB", 1e6},           {"GB", 1e9},
+    {"TB", 1e12},  {"KiB", 1024}, {"MiB", 1024 * 1024.}, {"GiB", 1024 * 1024. * 1024},
+    {"TiB", 0x1p40}, {"", 1},
+};
+static const struct unit RATES[] = {
+    {"B/s", 1},        {"kB/s", 1e3},      {"MB/s", 1e6},     {"GB/s", 1e9},   {"TB/s", 1e12},
+    {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30},  {"TiB/s", 0x1p40}, {"b/s", 1 / 8.}, {"Mb/s", 1e6 / 8},
+    {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8},
+};
+static const struct unit DURATIONS[] = {
+    {"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9},
+};
+
+bool parse_int(const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(text, &end, 10);
+    if (end == text || *end || errno || isspace((unsigned char)*text))
+        return false;
+    *value = parsed;
+    return true;
+}
+
+bool parse_real(const char *text, double *value)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text) && !strchr("+-.", *text))
+        return false; /* strtod also takes "nan", "inf" and leading space */
+    double parsed = strtod(text, &end);
+    if (end == text || *end || !isfinite(parsed))
+        return false;
+    *value = parsed;
+    return true;
+}
+
+static bool parse_unit(const char *text, const struct unit *units, size_t count, double *value)
+{
+    char number[64];
+    size_t len = strspn(text, "+-.0123456789eE");
+    while (len > 0 && isalpha((unsigned char)text[len - 1]))
+        len--; /* the e of an exponent needs digits behind it */
+    if (len == 0 || len >= sizeof number)
+        return false;
+    memcpy(number, text, len);
+    number[len] = '\0';
+    text += len;
+    text += strspn(text, " ");
+    double parsed;
+    if (!parse_real(number, &parsed))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, units[i].name) == 0) {
+            *value = parsed * units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool to_int64(double value, int64_t *out)
+{
+    if (!(fabs(value) < 0x1p62))
+        return false;
+    *out = llround(value);
+    return true;
+}
+
+bool parse_bytes(const char *text, int64_t *bytes)
+{
+    double value;
+    return parse_unit(text, SIZES, COUNT_OF(SIZES), &value) && to_int64(value, bytes);
+}
+
+bool parse_rate(const char *text, double *bytes_per_s)
+{
+    return parse_unit(text, RATES, COUNT_OF(RATES), bytes_per_s);
+}
+
+bool parse_duration(const char *text, int64_t *ns)
+{
+    double value;
+    return parse_unit(text, DURATIONS, COUNT_OF(DURATIONS), &value) && to_int64(value, ns);
+}
+
+/* Three significant digits in the largest unit that leaves at least one before the point. */
+static struct text32 show(double value, const struct unit *units, size_t count)
+{
+    size_t i = 0;
+    while (i + 1 < count && fabs(value) >= units[i + 1].factor * 0.9995)
+        i++;
+    double scaled = value / units[i].factor;
+    int digits = fabs(scaled) >= 99.95 ? 0 : fabs(scaled) >= 9.995 ? 1 : 2;
+    if (scaled == 0 || (units[i].factor == 1 && scaled == floor(scaled)))
+        digits = 0;
+    struct text32 text;
+    const char *space = units[i].name[0] ? " " : "";
+    snprintf(text.s, sizeof text.s, "%.*f%s%s", digits, scaled, space, units[i].name);
+    return text;
+}
+
+struct text32 show_bytes(double bytes)
+{
+    static const struct unit UNITS[] = {
+        {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    return show(bytes, UNITS, COUNT_OF(UNITS));
+}
+
+struct text32 show_rate(double bytes_per_s)
+{
+    static const struct unit UNITS[] = {
+        {"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}};
+    return show(bytes_per_s, UNITS, COUNT_OF(UNITS));
+}
+
+struct text32 show_duration(double ns)
+{
+    static const struct unit UNITS[] = {
+        {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
+    return show(ns, UNITS, COUNT_OF(UNITS));
+}
+
+struct text32 show_count(double count)
+{
+    static const struct unit UNITS[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
+    return show(count, UNITS, COUNT_OF(UNITS));
+}
+
+struct text32 show_flops(double flops)
+{
+    static const struct unit UNITS[] = {{"FLOP", 1},     {"KFLOP", 1e3},  {"MFLOP", 1e6},
+                                        {"GFLOP", 1e9},  {"TFLOP", 1e12}, {"PFLOP", 1e15},
+                                        {"EFLOP", 1e18}};
+    return show(flops, UNITS, COUNT_OF(UNITS));
+}
+
+/* Edit distance with transpositions (optimal string alignment), bounded by short words. */
+static int distance(const char *a, const char *b)
+{
+    enum { LONGEST = 48 };
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n >= LONGEST || m >= LONGEST)
+        return n;
+    int d[LONGEST][LONGEST];
+    for (int i = 0; i <= n; i++)
+        d[i][0] = i;
+    for (int j = 0; j <= m; j++)
+        d[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        for (int j = 1; j <= m; j++) {
+            int change = d[i - 1][j - 1] + (tolower((unsigned char)a[i - 1]) !=
+                                            tolower((unsigned char)b[j - 1]));
+            int drop = 1 + (d[i - 1][j] < d[i][j - 1] ? d[i - 1][j] : d[i][j - 1]);
+            d[i][j] = change < drop ? change : drop;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && d[i - 2][j - 2] + 1 < d[i][j])
+                d[i][j] = d[i - 2][j - 2] + 1;
+        }
+    }
+    return d[n][m];
+}
+
+const char *nearest_word(const char *word, const char *const *words, size_t count)
+{
+    const char *best = NULL;
+    int length = (int)strlen(word);
+    int best_distance = 1 + length / 3; /* a third of the letters may be wrong */
+    for (size_t i = 0; i < count; i++) {
+        int d = distance(word, words[i]);
+        if (d >= length) /* nothing in common, or too long to compare */
+            continue;
+        if (d < best_distance || (d == best_distance && !best)) {
+            best = words[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}

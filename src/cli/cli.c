@@ -1,0 +1,31 @@
+/* cli.c - what all commands share: argument parsing, errors, JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = WEFT_BAD_INPUT;
+    if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+        exit(WEFT_BAD_INPUT);
+}
+
+int cli_fail(weft_status status)
+{
+    const weft_error *error = weft_last_error();
+    fprintf(stderr, "weft: %s\n", error->message);
+    if (error->hint)
+        fprintf(stderr, "hint: %s\n", error->hint);
+    return (int)status;
+}
+
+int cli_print_json(json_t *answer)
+{
+    int failed = json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    putchar('\n');
+    json_decref(answer);
+    if (failed && !ferror(stdout)) /* main.c reports a stream that cannot be written */
+        fprintf(stderr, "weft: the answer cannot be written as JSON\n");
+    return failed ? WEFT_FAILURE : WEFT_OK;
+}

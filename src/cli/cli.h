@@ -1,0 +1,39 @@
+/* cli.h - the program: one file per command, one row per command in main.c.
+ *
+ * A command parses its arguments with argp, calls the library, and prints. Standard output carries
+ * the answer and nothing else; errors and progress go to standard error. With --json the answer is
+ * one JSON object with documented fields (docs/json.md).
+ */
+#ifndef WEFT_CLI_H
+#define WEFT_CLI_H
+
+#include <argp.h>
+#include <jansson.h>
+
+#include "cost/cost.h"
+#include "report/report.h"
+
+struct command {
+    const char *name;
+    const char *arguments; /* "MODEL [--depth N]" */
+    const char *summary;
+    int (*run)(int argc, char **argv); /* argv[0] is "weft NAME"; returns the exit code */
+};
+
+int cmd_models(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_clusters(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
+int cmd_fit(int argc, char **argv);
+
+/* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help
+ * with 0; otherwise the command goes on. */
+void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* Prints the last error and its hint to standard error; returns the exit code for it. */
+int cli_fail(weft_status status);
+
+/* Writes and frees a JSON answer. */
+int cli_print_json(json_t *answer);
+
+#endif

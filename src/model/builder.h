@@ -1,0 +1,119 @@
+/* builder.h - how families and importers write a model down, operator by operator.
+ *
+ * A builder call appends one operator and returns its output tensor, so a layer reads as the math
+ * it is:
+ *
+ *     int x = build_repeat(b, "layers", layers, x0);
+ *     int y = build_linear(b, "qkv", build_layer_norm(b, "norm", x), 3 * hidden, true);
+ *     ...
+ *     x = build_repeat_end(b, y);
+ *
+ * Tensors of sequences are (batch, seq, features); images are (batch, channels, height, width).
+ * Sizes must be positive and products fit in int64_t: families check their options first, and the
+ * builder refuses (build_finish returns the first error).
+ */
+#ifndef WEFT_MODEL_BUILDER_H
+#define WEFT_MODEL_BUILDER_H
+
+#include "model/model.h"
+
+struct builder {
+    struct arena *arena;
+    struct model *model;
+    const struct doc *where; /* for errors; may be NULL */
+    ARRAY(struct module) modules;
+    ARRAY(struct op) ops;
+    ARRAY(struct tensor) tensors;
+    int32_t current; /* innermost open module */
+    weft_status status;
+};
+
+struct builder *build_start(const char *name, const char *family, const char *source);
+/* Closes the root, marks kept tensors, checks I1-I5. Frees the model on error. */
+weft_status build_finish(struct builder *b, struct model **out);
+/* Frees everything of a builder that will not be finished. */
+void build_abandon(struct builder *b);
+
+/* Modules. build_module_indexed names it name.index ("blocks.3"). */
+void build_module(struct builder *b, const char *name);
+void build_module_indexed(struct builder *b, const char *name, int64_t index);
+void build_module_end(struct builder *b);
+/* A repeating module around a carried tensor: returns the tensor its body starts from. Copies are
+ * called name.first, name.(first + stride), ...; a body of several layers has stride > 1 and names
+ * its own layers by build_module_indexed with index offsets. */
+int build_repeat(struct builder *b, const char *name, int64_t repeat, int carried);
+int build_repeat_from(struct builder *b, const char *name, int64_t repeat, int64_t first,
+                      int64_t stride, int carried);
+int build_repeat_end(struct builder *b, int carried); /* the last copy's output, outside */
+
+/* Inputs of the model. */
+int build_input(struct builder *b, int axes, const int64_t *size, enum element element);
+int build_tokens(struct builder *b, int64_t seq);                              /* (batch, seq) ids */
+int build_image(struct builder *b, int64_t channels, int64_t height, int64_t width);
+
+const struct tensor *build_tensor(const struct builder *b, int tensor);
+int64_t build_features(const struct builder *b, int tensor); /* size of the last axis */
+
+/* Operators. Each returns its output tensor. */
+int build_embedding(struct builder *b, const char *name, int ids, int64_t vocab, int64_t width,
+                    int64_t positions); /* positions: learned table of that many rows, or 0 */
+int build_embedding_bag(struct builder *b, const char *name, int64_t tables, int64_t rows,
+                        int64_t width, int64_t lookups);
+int build_linear(struct builder *b, const char *name, int x, int64_t out, bool bias);
+/* The output head that uses an embedding's table: no parameters of its own. */
+int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedding_op);
+
+struct attention {
+    int64_t heads, kv_heads, depth, value_depth;
+    bool causal;
+};
+/* q (batch, q, heads*depth), k and v (batch, kv, kv_heads*...). The three may be one fused tensor:
+ * pass it three times; the operators then read it once. */
+int build_score(struct builder *b, const char *name, int q, int k, const struct attention *a);
+int build_context(struct builder *b, const char *name, int probabilities, int v,
+                  const struct attention *a);
+int build_attention(struct builder *b, const char *name, int q, int k, int v,
+                    const struct attention *a);
+int build_softmax(struct builder *b, const char *name, int x, bool keep_input);
+
+int build_layer_norm(struct builder *b, const char *name, int x);
+int build_rms_norm(struct builder *b, const char *name, int x, bool fused);
+int build_gelu(struct builder *b, const char *name, int x);
+int build_relu(struct builder *b, const char *name, int x);
+int build_silu(struct builder *b, const char *name, int x);
+int build_gated(struct builder *b, const char *name, int gate_up); /* halves the features */
+int build_dropout(struct builder *b, const char *name, int x);
+int build_dropout_add(struct builder *b, const char *name, int x, int residual);
+int build_add(struct builder *b, const char *name, int x, int y);
+int build_rotary(struct builder *b, const char *name, int x);
+
+/* Mixture of experts: router -> dispatch -> expert linears -> combine. */
+int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
+int build_dispatch(struct builder *b, const char *name, int x, int scores);
+int build_expert_linear(struct builder *b, const char *name, int dispatched, int64_t out, bool bias);
+int build_combine(struct builder *b, const char *name, int expert_out, int scores);
+
+struct window {
+    int64_t kernel_h, kernel_w, stride, pad_h, pad_w;
+};
+int build_conv(struct builder *b, const char *name, int x, int64_t out_channels,
+               const struct window *w, int64_t groups, bool bias);
+int build_batch_norm(struct builder *b, const char *name, int x);
+int build_pool(struct builder *b, const char *name, int x, const struct window *w);
+int build_global_pool(struct builder *b, const char *name, int x); /* -> (batch, channels) */
+int build_flatten(struct builder *b, int x); /* a view: (batch, everything) */
+int build_concat(struct builder *b, const char *name, const int *parts, int count, int axis);
+int build_interaction(struct builder *b, const char *name, int dense, int sparse);
+int build_loss(struct builder *b, const char *name, int logits);
+
+/* Data movement into a new shape (patch merging), and views that move nothing. */
+int build_reshape(struct builder *b, const char *name, int x, int axes, const int64_t *size);
+int build_view(struct builder *b, int x, int axes, const int64_t *size);
+int build_opaque(struct builder *b, const char *name, const char *type, const int *inputs, int count,
+                 int axes, const int64_t *size, const struct weight *weights, int weight_count);
+
+/* Adjusts the operator appended last. */
+struct op *build_last(struct builder *b);
+int32_t build_last_index(const struct builder *b);
+
+#endif

@@ -1,0 +1,326 @@
+/* kinds.c - one row per operator kind: its dims, operands, what it keeps, and its work.
+ *
+ * The dims of a row say how the operator may be split (model.h, I2). The operands are written as
+ * axes of dims: "batch,seq,head group depth" is a tensor of three axes whose last one is made of
+ * three dims, outermost first, so that splitting `head` takes contiguous parts of it.
+ *
+ *   matrix product   Y[m,n] = X[m,k] W[n,k]^T          2mnk FLOPs
+ *   input gradient   dX[m,k] = dY[m,n] W[n,k]           m k n
+ *   weight gradient  dW[n,k] = dY[m,n]^T X[m,k]         n k m
+ *   attention        S = Q K^T, O = softmax(S) V        4 q kv depth per head; backward twice that
+ */
+#include "model/model.h"
+
+/* Positions of dims within the rows below: (I1). */
+enum { LINEAR_BATCH, LINEAR_SEQ, LINEAR_IN, LINEAR_OUT };
+enum { ATT_BATCH, ATT_HEAD, ATT_GROUP, ATT_SEQ, ATT_KV, ATT_DEPTH };
+enum { EXPERT_BATCH, EXPERT_EXPERT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
+enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
+
+static double product(const int64_t *size, int count)
+{
+    double all = 1;
+    for (int i = 0; i < count; i++)
+        all *= (double)size[i];
+    return all;
+}
+
+static void set_shape(struct work *out, enum kernel kernel, const int64_t *shape, int count)
+{
+    out->kernel = kernel;
+    for (int i = 0; i < count; i++)
+        out->shape[i] = shape[i];
+}
+
+/* One of the three products of a linear layer, as the phase has it. */
+static void matmul(enum kernel kernel, int64_t batch, int64_t rows, int64_t out_features,
+                   int64_t in_features, enum phase phase, struct work *out)
+{
+    const int64_t shapes[PHASE_COUNT][4] = {
+        [PHASE_FORWARD] = {batch, rows, out_features, in_features},
+        [PHASE_BACKWARD_INPUT] = {batch, rows, in_features, out_features},
+        [PHASE_BACKWARD_WEIGHT] = {batch, out_features, in_features, rows},
+    };
+    set_shape(out, kernel, shapes[phase], 4);
+    out->flops = 2 * product(shapes[phase], 4);
+}
+
+static void linear_work(const struct op *op, const int64_t *size, enum phase phase,
+                        struct work *out)
+{
+    (void)op;
+    matmul(KERNEL_MATMUL, 1, size[LINEAR_BATCH] * size[LINEAR_SEQ], size[LINEAR_OUT],
+           size[LINEAR_IN], phase, out);
+}
+
+/* Rows of one expert's group: tokens are spread evenly over the experts. */
+static void expert_work(const struct op *op, const int64_t *size, enum phase phase,
+                        struct work *out)
+{
+    int64_t experts = op->size[EXPERT_EXPERT];
+    int64_t rows = ceil_div(size[EXPERT_BATCH] * size[EXPERT_SEQ], experts);
+    matmul(KERNEL_GROUPED_MATMUL, size[EXPERT_EXPERT], rows, size[EXPERT_OUT], size[EXPERT_IN],
+           phase, out);
+    double exact = (double)size[EXPERT_BATCH] * (double)size[EXPERT_SEQ] / (double)experts;
+    out->flops *= exact / (double)rows; /* the shape rounds rows up, the FLOPs do not */
+}
+
+static int64_t heads(const int64_t *size)
+{
+    return size[ATT_BATCH] * size[ATT_HEAD] * size[ATT_GROUP];
+}
+
+/* Both gradients of a product of two activations: twice the forward FLOPs, reported as one kernel
+ * of the forward shape. */
+static void batched_work(int64_t m, int64_t n, int64_t k, const int64_t *size, enum phase phase,
+                         struct work *out)
+{
+    const int64_t shape[] = {heads(size), m, n, k};
+    set_shape(out, KERNEL_MATMUL, shape, 4);
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * product(shape, 4);
+}
+
+static void score_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)op;
+    batched_work(size[ATT_SEQ], size[ATT_KV], size[ATT_DEPTH], size, phase, out);
+}
+
+static void context_work(const struct op *op, const int64_t *size, enum phase phase,
+                         struct work *out)
+{
+    (void)op;
+    batched_work(size[ATT_SEQ], size[ATT_DEPTH], size[ATT_KV], size, phase, out);
+}
+
+static void attention_work(const struct op *op, const int64_t *size, enum phase phase,
+                           struct work *out)
+{
+    int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
+    const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP], size[ATT_HEAD],
+                             size[ATT_SEQ],   size[ATT_KV],                     depth,
+                             value,           op->causal};
+    set_shape(out, KERNEL_ATTENTION, shape, 8);
+    double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
+}
+
+static void conv_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)phase; /* all three phases are the same implicit product, over other operands */
+    const int64_t shape[] = {size[CONV_BATCH], size[CONV_OUT],           size[CONV_HEIGHT],
+                             size[CONV_WIDTH], size[CONV_IN] / op->groups, op->kernel[0],
+                             op->kernel[1],    op->stride[0]};
+    set_shape(out, KERNEL_CONV, shape, 8);
+    out->flops = 2 * product(shape, 7);
+}
+
+static void rows_work(enum kernel kernel, int64_t rows, int64_t cols, struct work *out)
+{
+    set_shape(out, kernel, (int64_t[]){rows, cols}, 2);
+}
+
+static void norm_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)op, (void)phase;
+    rows_work(KERNEL_NORM, size[0] * size[1], size[2], out);
+}
+
+static void softmax_work(const struct op *op, const int64_t *size, enum phase phase,
+                         struct work *out)
+{
+    (void)op, (void)phase;
+    rows_work(KERNEL_SOFTMAX, size[0] * size[1] * size[2], size[3], out);
+}
+
+static void loss_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)op, (void)phase;
+    rows_work(KERNEL_LOSS, size[0] * size[1], size[2], out);
+}
+
+static void batch_norm_work(const struct op *op, const int64_t *size, enum phase phase,
+                            struct work *out)
+{
+    (void)op, (void)phase;
+    set_shape(out, KERNEL_BATCH_NORM, (int64_t[]){size[0], size[1], size[2] * size[3]}, 3);
+}
+
+static void embedding_work(const struct op *op, const int64_t *size, enum phase phase,
+                           struct work *out)
+{
+    (void)op, (void)phase;
+    set_shape(out, KERNEL_EMBEDDING, (int64_t[]){size[0] * size[1], size[3], size[2]}, 3);
+}
+
+static void bag_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)phase;
+    const int64_t shape[] = {size[0] * size[1] * op->top_k, size[3], size[2]};
+    set_shape(out, KERNEL_EMBEDDING, shape, 3);
+}
+
+static void router_work(const struct op *op, const int64_t *size, enum phase phase,
+                        struct work *out)
+{
+    (void)op;
+    matmul(KERNEL_MATMUL, 1, size[0] * size[1], size[3], size[2], phase, out);
+}
+
+static void pool_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)phase;
+    const int64_t shape[] = {size[0], size[1], size[2], size[3],
+                             (int64_t)op->kernel[0] * op->kernel[1]};
+    set_shape(out, KERNEL_POOL, shape, 5);
+}
+
+/* The pairwise products of a sample's feature vectors: v vectors of width d, 2 v^2 d FLOPs. */
+static void interaction_work(const struct op *op, const int64_t *size, enum phase phase,
+                             struct work *out)
+{
+    (void)op;
+    const int64_t shape[] = {size[0], size[1], size[1], size[2]};
+    set_shape(out, KERNEL_MATMUL, shape, 4);
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * product(shape, 4);
+}
+
+static void one_number(const struct op *op, const int64_t *size, enum kernel kernel,
+                       struct work *out)
+{
+    out->kernel = kernel;
+    out->shape[0] = (int64_t)operand_elements(op, &op->output, size);
+}
+
+static void elementwise_work(const struct op *op, const int64_t *size, enum phase phase,
+                             struct work *out)
+{
+    (void)phase;
+    one_number(op, size, KERNEL_ELEMENTWISE, out);
+}
+
+static void dropout_work(const struct op *op, const int64_t *size, enum phase phase,
+                         struct work *out)
+{
+    (void)phase;
+    one_number(op, size, KERNEL_DROPOUT, out);
+}
+
+static void copy_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)phase;
+    one_number(op, size, KERNEL_COPY, out);
+    out->shape[0] *= dtype_bytes(out->dtype);
+}
+
+#define BATCH          {DIM_BATCH, ROLE_BATCH}
+#define SPLIT(d)       {DIM_##d, ROLE_SPLIT}
+#define REDUCE(d)      {DIM_##d, ROLE_REDUCE}
+#define WHOLE(d)       {DIM_##d, ROLE_WHOLE}
+#define HALO(d)        {DIM_##d, ROLE_HALO}
+/* Kinds that treat every element alike: sequences (batch, seq, hidden), images and score matrices
+ * (batch, hidden, height, width). */
+#define ANY_ELEMENT    BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)
+
+const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
+    [OP_EMBEDDING] = {"embedding", "rows of a table, by id",
+                      {BATCH, SPLIT(SEQ), REDUCE(VOCAB), SPLIT(HIDDEN)}, KEEP_INPUT_0,
+                      {"batch,seq"}, "batch,seq,hidden", {"vocab,hidden", ",hidden"},
+                      embedding_work},
+    [OP_EMBEDDING_BAG] = {"embedding_bag", "pooled rows of many tables",
+                          {BATCH, SPLIT(TABLE), REDUCE(VOCAB), SPLIT(HIDDEN)}, KEEP_INPUT_0,
+                          {"batch,table,"}, "batch,table,hidden", {"table,vocab,hidden"}, bag_work},
+    [OP_LINEAR] = {"linear", "matrix product with weights",
+                   {BATCH, SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)}, KEEP_INPUT_0,
+                   {"batch,seq,in"}, "batch,seq,out", {"out,in", "out"}, linear_work},
+    [OP_SCORE] = {"score", "queries times keys, per head",
+                  {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), SPLIT(KV), REDUCE(DEPTH)},
+                  KEEP_INPUT_0 | KEEP_INPUT_1, {"batch,seq,head group depth", "batch,kv,head depth"},
+                  "batch,head group,seq,kv", {0}, score_work},
+    [OP_CONTEXT] = {"context", "probabilities times values, per head",
+                    {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), REDUCE(KV), SPLIT(DEPTH)},
+                    KEEP_INPUT_0 | KEEP_INPUT_1, {"batch,head group,seq,kv", "batch,kv,head depth"},
+                    "batch,seq,head group depth", {0}, context_work},
+    [OP_ATTENTION] = {"attention", "flash attention",
+                      {BATCH, SPLIT(HEAD), SPLIT(GROUP), HALO(SEQ), HALO(KV), WHOLE(DEPTH)},
+                      KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
+                      {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
+                      "batch,seq,head group depth", {0}, attention_work},
+    [OP_SOFTMAX] = {"softmax", "over the last axis",
+                    {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(KV)}, KEEP_OUTPUT,
+                    {"batch,head,seq,kv"}, "batch,head,seq,kv", {0}, softmax_work},
+    [OP_LAYER_NORM] = {"layer_norm", "mean and variance over the features",
+                       {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)}, KEEP_INPUT_0,
+                       {"batch,seq,hidden"}, "batch,seq,hidden", {"hidden", "hidden"}, norm_work},
+    [OP_RMS_NORM] = {"rms_norm", "root mean square over the features",
+                     {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)}, KEEP_INPUT_0,
+                     {"batch,seq,hidden"}, "batch,seq,hidden", {"hidden"}, norm_work},
+    [OP_BATCH_NORM] = {"batch_norm", "mean and variance over the batch, per channel",
+                       {BATCH, SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)}, KEEP_INPUT_0,
+                       {"batch,hidden,height,width"}, "batch,hidden,height,width",
+                       {"hidden", "hidden"}, batch_norm_work},
+    [OP_GELU] = {"gelu", "activation", {ANY_ELEMENT}, KEEP_INPUT_0, {0}, NULL, {0},
+                 elementwise_work},
+    [OP_RELU] = {"relu", "activation", {ANY_ELEMENT}, KEEP_OUTPUT, {0}, NULL, {0},
+                 elementwise_work},
+    [OP_SILU] = {"silu", "activation", {ANY_ELEMENT}, KEEP_INPUT_0, {0}, NULL, {0},
+                 elementwise_work},
+    [OP_GATED] = {"gated", "activation of one half times the other half", {ANY_ELEMENT},
+                  KEEP_INPUT_0, {0}, NULL, {0}, elementwise_work},
+    [OP_DROPOUT] = {"dropout", "random zeros", {ANY_ELEMENT}, KEEP_MASK, {0}, NULL, {0},
+                    dropout_work},
+    [OP_DROPOUT_ADD] = {"dropout_add", "residual plus dropout", {ANY_ELEMENT}, KEEP_MASK, {0}, NULL,
+                        {0}, dropout_work},
+    [OP_ADD] = {"add", "sum of two tensors", {ANY_ELEMENT}, 0, {0}, NULL, {0}, elementwise_work},
+    [OP_ROTARY] = {"rotary", "rotary position embedding", {ANY_ELEMENT}, 0, {0}, NULL, {0},
+                   elementwise_work},
+    [OP_ROUTER] = {"router", "scores of the experts, and the choice of the best",
+                   {BATCH, SPLIT(SEQ), REDUCE(IN), WHOLE(EXPERT)}, KEEP_INPUT_0 | KEEP_OUTPUT,
+                   {"batch,seq,in"}, "batch,seq,expert", {"expert,in"}, router_work},
+    [OP_DISPATCH] = {"dispatch", "tokens to their experts",
+                     {BATCH, SPLIT(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)}, 0,
+                     {"batch,seq,hidden", "batch,seq,"}, "batch,expert seq,hidden", {0},
+                     elementwise_work},
+    [OP_EXPERT_LINEAR] = {"expert_linear", "one matrix product per expert",
+                          {BATCH, SPLIT(EXPERT), SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)}, KEEP_INPUT_0,
+                          {"batch,expert seq,in"}, "batch,expert seq,out",
+                          {"expert,out,in", "expert,out"}, expert_work},
+    [OP_COMBINE] = {"combine", "weighted expert outputs back to their tokens",
+                    {BATCH, REDUCE(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)}, KEEP_INPUT_0,
+                    {"batch,expert seq,hidden", "batch,seq,"}, "batch,seq,hidden", {0},
+                    elementwise_work},
+    [OP_CONV] = {"conv", "convolution",
+                 {BATCH, REDUCE(IN), SPLIT(OUT), HALO(HEIGHT), HALO(WIDTH)}, KEEP_INPUT_0,
+                 {"batch,in,height,width"}, "batch,out,height,width", {"out,in,,", "out"},
+                 conv_work},
+    [OP_POOL] = {"pool", "maximum or mean over a window",
+                 {BATCH, SPLIT(HIDDEN), HALO(HEIGHT), HALO(WIDTH)}, KEEP_INPUT_0,
+                 {"batch,hidden,height,width"}, "batch,hidden,height,width", {0}, pool_work},
+    [OP_CONCAT] = {"concat", "tensors side by side", {BATCH}, 0, {0}, NULL, {0}, copy_work},
+    [OP_INTERACTION] = {"interaction", "dot products of all pairs of feature vectors",
+                        {BATCH, WHOLE(TABLE), REDUCE(HIDDEN)}, KEEP_INPUT_0 | KEEP_INPUT_1,
+                        {"batch,hidden", "batch,,hidden"}, "batch,", {0}, interaction_work},
+    [OP_LOSS] = {"loss", "softmax cross entropy",
+                 {BATCH, SPLIT(SEQ), REDUCE(VOCAB)}, 0, {"batch,seq,vocab"}, "batch,seq", {0},
+                 loss_work},
+    [OP_RESHAPE] = {"reshape", "data movement into another shape", {BATCH}, 0, {0}, NULL, {0},
+                    copy_work},
+    [OP_OPAQUE] = {"opaque", "an operator that Weft does not know", {BATCH},
+                   KEEP_INPUT_0 | KEEP_OUTPUT, {0}, NULL, {0}, elementwise_work},
+};
+
+int op_dims(enum op_kind kind)
+{
+    int count = 0;
+    while (count < OP_MAX_DIMS && OP_KINDS[kind].dims[count].role != ROLE_NONE)
+        count++;
+    return count;
+}
+
+int op_find_dim(enum op_kind kind, enum dim dim)
+{
+    for (int i = 0; i < op_dims(kind); i++)
+        if (OP_KINDS[kind].dims[i].dim == dim)
+            return i;
+    return -1;
+}

@@ -1,0 +1,270 @@
+/* model.c - asking a finished model: work of an operator, totals of a module, paths.
+ *
+ *   elements of an operand under local dims = prod over axes of size * prod over its dims of
+ *   local / full                                                                            (1)
+ */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void model_free(struct model *model)
+{
+    if (model)
+        arena_free(model->arena);
+}
+
+static double element_bytes(enum element element, enum dtype dtype)
+{
+    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
+    return element == ELEMENT_COMPUTE ? dtype_bytes(dtype) : BYTES[element];
+}
+
+void op_full_size(const struct op *op, int64_t batch, int64_t *size)
+{
+    memcpy(size, op->size, sizeof op->size);
+    for (int i = 0; i < OP_MAX_DIMS; i++)
+        if (OP_KINDS[op->kind].dims[i].role == ROLE_BATCH)
+            size[i] *= batch;
+}
+
+double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local)
+{
+    double elements = 1; /* (1) */
+    for (int a = 0; a < operand->axes; a++) {
+        elements *= (double)operand->size[a];
+        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++) {
+            int dim = operand->dims[a][k];
+            elements *= (double)local[dim] / (double)op->size[dim];
+        }
+    }
+    return elements;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------ */
+
+static double bytes_of(const struct op *op, const struct operand *operand, const int64_t *local,
+                       enum dtype dtype)
+{
+    return operand_elements(op, operand, local) * element_bytes(operand->element, dtype);
+}
+
+static double input_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < op->inputs; i++)
+        bytes += bytes_of(op, &op->input[i], local, dtype);
+    return bytes;
+}
+
+static double weight_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < op->weights; i++)
+        bytes += bytes_of(op, &op->weight[i].operand, local, dtype);
+    return bytes;
+}
+
+/* Masks and statistics shrink with the output. */
+static double extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    int64_t full[OP_MAX_DIMS];
+    op_full_size(op, 1, full);
+    double elements = operand_elements(op, &op->output, local);
+    double share = elements / operand_elements(op, &op->output, full);
+    if (op->kind == OP_LOSS) /* its probabilities also shrink with the vocabulary */
+        share = operand_elements(op, &op->input[0], local) /
+                operand_elements(op, &op->input[0], full);
+    double bytes = op->keep & KEEP_MASK ? elements : 0;
+    return bytes + share * ((double)op->kept_elements * dtype_bytes(dtype) +
+                            (double)op->kept_fp32 * 4);
+}
+
+static double kept_operand_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    double bytes = op->keep & KEEP_OUTPUT ? bytes_of(op, &op->output, local, dtype) : 0;
+    for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++)
+        if (op->keep & INPUTS[i])
+            bytes += bytes_of(op, &op->input[i], local, dtype);
+    return bytes + extra_bytes(op, local, dtype);
+}
+
+/* Weights with two or more axes are matrices, and the input's gradient needs them; the vectors of
+ * a norm are not worth counting there, but its kept input is. */
+static bool has_matrix(const struct op *op)
+{
+    return op->weights && op->weight[0].operand.axes >= 2;
+}
+
+static void forward_bytes(const struct op *op, const int64_t *local, struct work *work)
+{
+    double out = bytes_of(op, &op->output, local, work->dtype);
+    double weights = weight_bytes(op, local, work->dtype);
+    if (work->kernel == KERNEL_EMBEDDING && weights > out)
+        weights = out; /* a lookup reads the rows it returns, not the table */
+    work->read_bytes = input_bytes(op, local, work->dtype) + weights;
+    work->write_bytes = out + extra_bytes(op, local, work->dtype);
+}
+
+static void backward_input_bytes(const struct op *op, const int64_t *local, struct work *work)
+{
+    double out = bytes_of(op, &op->output, local, work->dtype);
+    work->read_bytes = out + (has_matrix(op) ? weight_bytes(op, local, work->dtype)
+                                             : kept_operand_bytes(op, local, work->dtype));
+    work->write_bytes = input_bytes(op, local, work->dtype);
+}
+
+static void backward_weight_bytes(const struct op *op, const int64_t *local, struct work *work)
+{
+    work->read_bytes = bytes_of(op, &op->output, local, work->dtype) +
+                       (op->inputs ? bytes_of(op, &op->input[0], local, work->dtype) : 0);
+    work->write_bytes = weight_bytes(op, local, work->dtype);
+}
+
+struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase)
+{
+    static void (*const BYTES[])(const struct op *, const int64_t *, struct work *) = {
+        [PHASE_FORWARD] = forward_bytes,
+        [PHASE_BACKWARD_INPUT] = backward_input_bytes,
+        [PHASE_BACKWARD_WEIGHT] = backward_weight_bytes,
+    };
+    struct work work = {.kernel = KERNEL_COPY, .phase = phase, .dtype = dtype};
+    bool idle = (phase == PHASE_BACKWARD_INPUT && !op->input_grad) ||
+                (phase == PHASE_BACKWARD_WEIGHT && op->weights == 0);
+    if (idle)
+        return work;
+    OP_KINDS[op->kind].work(op, size, phase, &work);
+    BYTES[phase](op, size, &work);
+    return work;
+}
+
+int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype)
+{
+    int64_t elements = batch;
+    for (int i = 0; i < tensor->axes; i++)
+        elements *= tensor->size[i];
+    return elements * (int64_t)element_bytes(tensor->element, dtype);
+}
+
+/* ---- totals ------------------------------------------------------------------------------------------ */
+
+double op_parameters(const struct op *op)
+{
+    double parameters = 0;
+    for (int32_t i = 0; i < op->weights; i++)
+        if (op->weight[i].tied_op < 0)
+            parameters += operand_elements(op, &op->weight[i].operand, op->size);
+    return parameters;
+}
+
+static int64_t copies_of(const struct model *model, int32_t module)
+{
+    int64_t copies = 1;
+    for (; module >= 0; module = model->module[module].parent)
+        copies *= model->module[module].repeat;
+    return copies;
+}
+
+int64_t op_copies(const struct model *model, const struct op *op)
+{
+    return copies_of(model, op->module);
+}
+
+/* The model's own inputs are kept by whoever reads them. */
+static double kept_inputs(const struct model *model, const struct op *op, const int64_t *local,
+                          enum dtype dtype)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    double bytes = 0;
+    for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++) {
+        const struct tensor *t = &model->tensor[op->input[i].tensor];
+        while (t->view_of >= 0)
+            t = &model->tensor[t->view_of];
+        if ((op->keep & INPUTS[i]) && t->producer < 0 && t->carry_module < 0)
+            bytes += bytes_of(op, &op->input[i], local, dtype);
+    }
+    return bytes;
+}
+
+double op_kept_bytes(const struct model *model, const struct op *op, const int64_t *local,
+                     enum dtype dtype)
+{
+    bool kept = model->tensor[op->output.tensor].kept != 0;
+    return (kept ? bytes_of(op, &op->output, local, dtype) : 0) + extra_bytes(op, local, dtype) +
+           kept_inputs(model, op, local, dtype);
+}
+
+/* How many copies of an operator's output stay: see enum kept. */
+static double kept_copies(const struct model *model, const struct op *op)
+{
+    unsigned kept = model->tensor[op->output.tensor].kept;
+    double copies = (double)op_copies(model, op);
+    if (kept & KEPT_WITHIN)
+        return copies;
+    int32_t module = op->module;
+    while (module >= 0 && model->module[module].carry_in < 0)
+        module = model->module[module].parent;
+    double repeat = module >= 0 ? (double)model->module[module].repeat : 1;
+    double stay = (kept & KEPT_NEXT ? repeat - 1 : 0) + (kept & KEPT_AFTER ? 1 : 0);
+    return copies / repeat * stay;
+}
+
+struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype)
+{
+    struct totals totals = {.ops = op_copies(model, op)};
+    double copies = (double)totals.ops;
+    totals.parameters = op_parameters(op) * copies;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        totals.flops[phase] = op_work(op, op->size, dtype, (enum phase)phase).flops * copies;
+    totals.kept_bytes = bytes_of(op, &op->output, op->size, dtype) * kept_copies(model, op) +
+                        (extra_bytes(op, op->size, dtype) +
+                         kept_inputs(model, op, op->size, dtype)) * copies;
+    return totals;
+}
+
+static void add_totals(struct totals *sum, const struct totals *more)
+{
+    sum->parameters += more->parameters;
+    sum->kept_bytes += more->kept_bytes;
+    sum->ops += more->ops;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        sum->flops[phase] += more->flops[phase];
+}
+
+struct totals module_totals(const struct model *model, int32_t module, enum dtype dtype)
+{
+    struct totals sum = {0};
+    const struct module *m = &model->module[module];
+    for (int32_t i = m->first_op; i < m->first_op + m->ops; i++) {
+        struct totals one = op_totals(model, &model->op[i], dtype);
+        add_totals(&sum, &one);
+    }
+    return sum;
+}
+
+struct totals model_totals(const struct model *model, enum dtype dtype)
+{
+    return module_totals(model, 0, dtype);
+}
+
+/* ---- paths -------------------------------------------------------------------------------------------- */
+
+const char *module_path(struct arena *keep, const struct model *model, int32_t module, int64_t copy)
+{
+    const struct module *m = &model->module[module];
+    if (m->parent < 0)
+        return "";
+    const char *above = module_path(keep, model, m->parent, copy / m->repeat);
+    const char *dot = *above ? "." : "";
+    if (!m->indexed)
+        return arena_printf(keep, "%s%s%s", above, dot, m->name);
+    long long index = (long long)(m->first_index + copy % m->repeat * m->stride);
+    return arena_printf(keep, "%s%s%s.%lld", above, dot, m->name, index);
+}
+
+const char *op_path(struct arena *keep, const struct model *model, const struct op *op, int64_t copy)
+{
+    const char *above = module_path(keep, model, op->module, copy);
+    return arena_printf(keep, "%s%s%s", above, *above ? "." : "", op->name);
+}

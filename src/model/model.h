@@ -1,0 +1,323 @@
+/* model.h - what a neural network computes: operators with named dims, tensors, a module tree.
+ *
+ * A model is a straight program of operators in execution order, grouped in modules. A module may
+ * repeat: its body is stored once and stands for `repeat` copies in a row, so a 1,000-layer model
+ * costs what one layer costs. All sizes are per sample: the dim `batch` has size 1 here and is
+ * multiplied by the micro-batch where work is measured (op_work, tensor_bytes).
+ *
+ *   I1  An operator's dims are those of its kind's row in OP_KINDS, in that order. Every axis of
+ *       every operand is the product of zero or more of the operator's dims, outermost first.
+ *   I2  From I1 a split's layouts follow: an operand that has the split dim is Split, one that
+ *       lacks it is Broadcast, and an output that lacks a split *reduction* dim is a Partial sum.
+ *   I3  The operators of a module, its submodules included, are contiguous.
+ *   I4  Every tensor has one producer: an operator, the model's input, or a repeat's carry.
+ *   I5  A weight is owned by one operator; a tied use refers to the owner's weight.
+ *
+ * FLOPs are those of matrix products (a multiply and an add are two), the convention of every
+ * published utilisation figure. Operators without matrix products are bound by bytes moved.
+ */
+#ifndef WEFT_MODEL_H
+#define WEFT_MODEL_H
+
+#include "base/base.h"
+
+/* ---- dims -------------------------------------------------------------------------------------- */
+
+enum dim {
+    DIM_BATCH,  /* samples; 1 in the model, the micro-batch in work */
+    DIM_SEQ,    /* positions of a sequence (queries, in attention) */
+    DIM_KV,     /* positions attended to */
+    DIM_HEAD,   /* key/value heads */
+    DIM_GROUP,  /* query heads per key/value head */
+    DIM_DEPTH,  /* width of one head */
+    DIM_IN,     /* input features or channels */
+    DIM_OUT,    /* output features or channels */
+    DIM_HIDDEN, /* features of an operator that does not mix them into others */
+    DIM_VOCAB,  /* rows of an embedding, classes of a loss */
+    DIM_EXPERT, /* experts of a mixture */
+    DIM_HEIGHT,
+    DIM_WIDTH,
+    DIM_TABLE, /* embedding tables of a recommender */
+    DIM_COUNT
+};
+
+enum dim_role {
+    ROLE_NONE,   /* not a dim of this kind */
+    ROLE_BATCH,  /* splitting it is data parallelism */
+    ROLE_SPLIT,  /* may be split; the output has it */
+    ROLE_REDUCE, /* may be split; leaves a partial sum */
+    ROLE_HALO,   /* may be split if neighbours exchange borders (or, for kv, blocks) */
+    ROLE_WHOLE   /* cannot be split */
+};
+
+const char *dim_name(enum dim dim);
+bool dim_from_name(const char *name, enum dim *out);
+
+/* ---- tensors ------------------------------------------------------------------------------------ */
+
+enum { MAX_AXES = 5, MAX_AXIS_DIMS = 3, OP_MAX_DIMS = 7 };
+
+enum element {
+    ELEMENT_COMPUTE, /* the compute dtype */
+    ELEMENT_FP32,    /* statistics, router scores */
+    ELEMENT_INDEX,   /* 8-byte token ids */
+    ELEMENT_BYTE     /* masks */
+};
+
+struct tensor {
+    int32_t producer;     /* operator, or -1: the model's input or a repeat's carry */
+    int32_t carry_module; /* the repeating module whose carry this is, or -1 */
+    int32_t view_of;      /* the tensor whose storage this is under another shape, or -1 */
+    uint8_t axes;
+    int64_t size[MAX_AXES]; /* per sample; axis 0 is the batch */
+    enum element element;
+    uint8_t kept; /* of enum kept: who reads it again in the backward pass; 0: nobody */
+};
+
+/* A tensor inside a repeat exists once per copy; which copies stay depends on who reads them. */
+enum kept {
+    KEPT_WITHIN = 1, /* an operator of the same copy: every copy stays */
+    KEPT_NEXT = 2,   /* the next copy, through the carry: all but the last stay */
+    KEPT_AFTER = 4   /* an operator behind the repeat: the last one stays */
+};
+
+/* How an operator sees one tensor or weight: the size of each axis per sample, and which of its dims
+ * (by position in its kind's row) the axis is made of. An axis with no dims is never split. */
+struct operand {
+    int32_t tensor; /* index of a tensor; -1 for a weight */
+    enum element element;
+    uint8_t axes;
+    int64_t size[MAX_AXES];
+    int8_t dims[MAX_AXES][MAX_AXIS_DIMS]; /* -1 ends */
+};
+
+struct weight {
+    const char *name; /* "weight", "bias" */
+    struct operand operand;
+    int32_t tied_op; /* I5: the operator that owns it (its first weight), or -1 */
+};
+
+/* ---- operators ---------------------------------------------------------------------------------- */
+
+enum op_kind {
+    OP_EMBEDDING,     /* ids -> rows of a table (plus positions) */
+    OP_EMBEDDING_BAG, /* pooled lookups in many tables (recommenders) */
+    OP_LINEAR,        /* y = x W^T + b */
+    OP_SCORE,         /* q k^T per head, plain attention */
+    OP_CONTEXT,       /* p v per head, plain attention */
+    OP_ATTENTION,     /* flash attention: score, softmax and context without the score matrix */
+    OP_SOFTMAX,
+    OP_LAYER_NORM,
+    OP_RMS_NORM,
+    OP_BATCH_NORM,
+    OP_GELU,
+    OP_RELU,
+    OP_SILU,
+    OP_GATED, /* act(gate) * up: SwiGLU and friends, on the fused gate-up output */
+    OP_DROPOUT,
+    OP_DROPOUT_ADD, /* residual + dropout(x) */
+    OP_ADD,
+    OP_ROTARY,
+    OP_ROUTER,   /* x -> expert scores and choice */
+    OP_DISPATCH, /* tokens to their experts (all-to-all under expert parallelism) */
+    OP_EXPERT_LINEAR, /* grouped matrix product, one group per expert */
+    OP_COMBINE,       /* expert outputs back to tokens, weighted */
+    OP_CONV,
+    OP_POOL,
+    OP_CONCAT,
+    OP_INTERACTION, /* pairwise dot products of feature vectors (DLRM) */
+    OP_LOSS,        /* softmax cross entropy over vocab or classes */
+    OP_RESHAPE,     /* pure data movement: patch merging, space to depth, transpose copies */
+    OP_OPAQUE,      /* unknown to Weft: carried with its sizes, never split but by batch */
+    OP_KIND_COUNT
+};
+
+/* What the backward pass reads again. */
+enum keep {
+    KEEP_INPUT_0 = 1,
+    KEEP_INPUT_1 = 2,
+    KEEP_INPUT_2 = 4,
+    KEEP_OUTPUT = 8,
+    KEEP_MASK = 16 /* one byte per output element */
+};
+
+enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
+const char *phase_name(enum phase phase);
+
+struct op;
+struct work;
+
+struct op_kind_row {
+    const char *name;
+    const char *summary;
+    struct {
+        enum dim dim;
+        enum dim_role role;
+    } dims[OP_MAX_DIMS]; /* ends at the first ROLE_NONE */
+    unsigned keep;       /* of enum keep */
+    /* Operands as axes of dims, "batch,seq,head group depth"; NULL where the axes follow from the
+     * tensor's rank (elementwise kinds) or the builder writes them. */
+    const char *input[3], *output, *weight[2];
+    /* Fills kernel, shape and FLOPs of one phase; `size` are the local dims (I1), batch included.
+     * Bytes are filled in generically from the operands (op_work). */
+    void (*work)(const struct op *op, const int64_t *size, enum phase phase, struct work *out);
+};
+extern const struct op_kind_row OP_KINDS[OP_KIND_COUNT];
+
+struct op {
+    enum op_kind kind;
+    const char *name; /* within its module: "qkv" */
+    int32_t module;
+    int64_t size[OP_MAX_DIMS]; /* per sample, in the order of the kind's dims */
+    int32_t inputs, weights;
+    struct operand *input;
+    struct operand output;
+    struct weight *weight;
+    unsigned keep;         /* the kind's, changed where an implementation keeps more or less */
+    int64_t kept_elements; /* kept beside operands, per sample, in the compute dtype: an unfused
+                              norm's copies */
+    int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
+    bool input_grad;       /* some input wants a gradient: false on the model's own input */
+    bool causal;           /* attention: half of the score matrix is masked out */
+    int64_t value_depth;   /* attention: width of one value head, where not DIM_DEPTH */
+    int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
+    int32_t top_k;                        /* experts per token; pooled lookups per table */
+    const char *onnx_type;                /* of an opaque operator */
+};
+
+/* ---- work: what a kernel is asked to do ---------------------------------------------------------- */
+
+/* The kernels that costs are known for. An operator's phase runs as one kernel of one shape. */
+enum kernel {
+    KERNEL_MATMUL,         /* batch m n k */
+    KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
+    KERNEL_ATTENTION,      /* batch heads kv_heads q kv depth value_depth causal */
+    KERNEL_CONV,           /* images out_channels height width in_channels kernel_h kernel_w stride */
+    KERNEL_NORM,           /* rows cols */
+    KERNEL_BATCH_NORM,     /* images channels pixels */
+    KERNEL_SOFTMAX,        /* rows cols */
+    KERNEL_ELEMENTWISE,    /* elements */
+    KERNEL_DROPOUT,        /* elements */
+    KERNEL_EMBEDDING,      /* rows width vocab */
+    KERNEL_LOSS,           /* rows classes */
+    KERNEL_POOL,           /* images channels height width window */
+    KERNEL_COPY,           /* bytes */
+    KERNEL_OPTIMIZER,      /* parameters */
+    KERNEL_COUNT
+};
+enum { WORK_MAX_SHAPE = 8 };
+const char *kernel_name(enum kernel kernel);
+bool kernel_from_name(const char *name, enum kernel *out);
+/* The names of a kernel's shape numbers, NULL behind the last. */
+const char *const *kernel_shape_names(enum kernel kernel);
+
+struct work {
+    enum kernel kernel;
+    enum phase phase;
+    enum dtype dtype;
+    int64_t shape[WORK_MAX_SHAPE];
+    double flops;       /* of matrix products; for causal attention the full square counts */
+    double read_bytes;  /* from device memory, each operand once */
+    double write_bytes; /* to device memory */
+};
+
+/* The work of one phase with these local dims (size[i] for the i-th dim of the kind's row; batch is
+ * the local micro-batch). An operator without weights has no work in PHASE_BACKWARD_WEIGHT, nor one
+ * without differentiable inputs in PHASE_BACKWARD_INPUT: the result then has no FLOPs and no bytes. */
+struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase);
+/* The sizes of the whole, unsplit operator at this micro-batch; array of OP_MAX_DIMS. */
+void op_full_size(const struct op *op, int64_t batch, int64_t *size);
+int op_dims(enum op_kind kind);                     /* how many dims the kind has */
+int op_find_dim(enum op_kind kind, enum dim dim);   /* position in the row, or -1 */
+/* Elements of an operand when the operator's dims have these local sizes (batch included). */
+double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local);
+
+/* ---- modules and the model ------------------------------------------------------------------------ */
+
+struct module {
+    const char *name; /* "layers", "attn" */
+    int32_t parent;   /* -1 for the root */
+    int32_t first_op, ops;
+    int64_t repeat;      /* 1: plain */
+    int64_t first_index; /* a repeating module is called name.first_index, + stride, ... */
+    int64_t stride;
+    int32_t carry_in, carry_init, carry_out; /* tensors of a repeat: within copy i > 0, carry_in is
+                                                carry_out of copy i - 1; in copy 0 carry_init */
+    bool indexed; /* name.index even when it does not repeat */
+};
+
+struct model {
+    struct arena *arena; /* owns everything below */
+    const char *name;
+    const char *family;
+    const char *source; /* preset with its paper, or the file it was read from */
+    struct module *module;
+    struct op *op;
+    struct tensor *tensor;
+    int32_t modules, ops, tensors;
+    int64_t layers; /* of the paper's count: transformer layers, CNN blocks */
+    int64_t seq;    /* tokens per sample that count for tokens/s; 1 for images */
+    enum dtype dtype; /* usual training dtype */
+    ARRAY(const char *) warnings; /* opaque operators, ignored fields */
+};
+
+void model_free(struct model *model);
+
+/* Copies of an operator in the whole model: the product of the repeats around it. */
+int64_t op_copies(const struct model *model, const struct op *op);
+/* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */
+const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
+                    int64_t copy);
+const char *module_path(struct arena *keep, const struct model *model, int32_t module,
+                        int64_t copy);
+
+struct totals {
+    double parameters;       /* tied weights once */
+    double flops[PHASE_COUNT];
+    double kept_bytes;       /* read again by the backward pass; a shared tensor once */
+    int64_t ops;             /* operators, copies counted */
+};
+/* Of one sample in this dtype. A module's totals include its submodules and all its copies. */
+struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype);
+struct totals module_totals(const struct model *model, int32_t module, enum dtype dtype);
+struct totals model_totals(const struct model *model, enum dtype dtype);
+double op_parameters(const struct op *op); /* owned, of one copy */
+/* What one copy keeps for its backward pass with these local dims (as for op_work): its output if
+ * anyone reads it again, its mask and statistics, and what it reads of the model's own inputs. */
+double op_kept_bytes(const struct model *model, const struct op *op, const int64_t *local,
+                     enum dtype dtype);
+int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype);
+
+/* ---- opening: presets and importers ---------------------------------------------------------------- */
+
+struct preset {
+    const char *name;    /* "gpt3-13b" */
+    const char *family;  /* "gpt" */
+    const char *options; /* the family's options as YAML flow: "layers: 40, hidden: 5120" */
+    const char *source;  /* "Aceso Table 2", "public config" */
+};
+size_t model_presets(const struct preset **out);
+
+/* A preset name, a YAML model file, a Hugging Face config.json (or a folder that holds one), an ONNX
+ * file. `overrides` (may be NULL) is YAML flow text of family options laid over those of a preset or
+ * family file: "seq: 4096, attention: plain". */
+weft_status model_open(const char *name, const char *overrides, struct model **out);
+
+/* ---- families ------------------------------------------------------------------------------------- */
+
+struct builder;
+struct family {
+    const char *name;
+    const char *summary;
+    const struct field *fields; /* its options, over the struct of `defaults` */
+    size_t field_count, options_size;
+    const void *defaults;
+    /* Checks the options (errors at `where`, which may be NULL) and builds the operators. */
+    weft_status (*build)(struct builder *b, const void *options, const struct doc *where);
+};
+size_t model_families(const struct family *const **out);
+/* Builds a family from a mapping of options. */
+weft_status family_build(const struct family *family, const char *name, const char *source,
+                         const struct doc *options, struct model **out);
+
+#endif

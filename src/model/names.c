@@ -1,0 +1,86 @@
+/* names.c - the words for dims, phases and kernels, as they stand in plans, databases and JSON. */
+#include "model/model.h"
+
+#include <string.h>
+
+static const char *const DIMS[] = {
+    [DIM_BATCH] = "batch",   [DIM_SEQ] = "seq",       [DIM_KV] = "kv",       [DIM_HEAD] = "head",
+    [DIM_GROUP] = "group",   [DIM_DEPTH] = "depth",   [DIM_IN] = "in",       [DIM_OUT] = "out",
+    [DIM_HIDDEN] = "hidden", [DIM_VOCAB] = "vocab",   [DIM_EXPERT] = "expert",
+    [DIM_HEIGHT] = "height", [DIM_WIDTH] = "width",   [DIM_TABLE] = "table",
+};
+_Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
+
+static const char *const PHASES[] = {
+    [PHASE_FORWARD] = "forward",
+    [PHASE_BACKWARD_INPUT] = "backward_input",
+    [PHASE_BACKWARD_WEIGHT] = "backward_weight",
+};
+_Static_assert(COUNT_OF(PHASES) == PHASE_COUNT, "a phase without a name");
+
+static const struct {
+    const char *name;
+    const char *shape[WORK_MAX_SHAPE + 1];
+} KERNELS[] = {
+    [KERNEL_MATMUL] = {"matmul", {"batch", "m", "n", "k"}},
+    [KERNEL_GROUPED_MATMUL] = {"grouped_matmul", {"groups", "m", "n", "k"}},
+    [KERNEL_ATTENTION] = {"attention",
+                          {"batch", "heads", "kv_heads", "q", "kv", "depth", "value_depth",
+                           "causal"}},
+    [KERNEL_CONV] = {"conv",
+                     {"images", "out_channels", "height", "width", "in_channels", "kernel_h",
+                      "kernel_w", "stride"}},
+    [KERNEL_NORM] = {"norm", {"rows", "cols"}},
+    [KERNEL_BATCH_NORM] = {"batch_norm", {"images", "channels", "pixels"}},
+    [KERNEL_SOFTMAX] = {"softmax", {"rows", "cols"}},
+    [KERNEL_ELEMENTWISE] = {"elementwise", {"elements"}},
+    [KERNEL_DROPOUT] = {"dropout", {"elements"}},
+    [KERNEL_EMBEDDING] = {"embedding", {"rows", "width", "vocab"}},
+    [KERNEL_LOSS] = {"loss", {"rows", "classes"}},
+    [KERNEL_POOL] = {"pool", {"images", "channels", "height", "width", "window"}},
+    [KERNEL_COPY] = {"copy", {"bytes"}},
+    [KERNEL_OPTIMIZER] = {"optimizer", {"parameters"}},
+};
+_Static_assert(COUNT_OF(KERNELS) == KERNEL_COUNT, "a kernel without a row");
+
+const char *dim_name(enum dim dim)
+{
+    return DIMS[dim];
+}
+
+bool dim_from_name(const char *name, enum dim *out)
+{
+    for (int i = 0; i < DIM_COUNT; i++) {
+        if (strcmp(name, DIMS[i]) == 0) {
+            *out = (enum dim)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *phase_name(enum phase phase)
+{
+    return PHASES[phase];
+}
+
+const char *kernel_name(enum kernel kernel)
+{
+    return KERNELS[kernel].name;
+}
+
+const char *const *kernel_shape_names(enum kernel kernel)
+{
+    return KERNELS[kernel].shape;
+}
+
+bool kernel_from_name(const char *name, enum kernel *out)
+{
+    for (int i = 0; i < KERNEL_COUNT; i++) {
+        if (strcmp(name, KERNELS[i].name) == 0) {
+            *out = (enum kernel)i;
+            return true;
+        }
+    }
+    return false;
+}

@@ -19,6 +19,7 @@
 
 #define COUNT_OF(array)     (sizeof(array) / sizeof((array)[0]))
 #define PRINTF_LIKE(fmt, a) __attribute__((format(printf, fmt, a)))
+#define NEVER_NULL          __attribute__((returns_nonnull))
 
 /* Leave by the label `done` when a call fails; the function owns `weft_status status`. */
 #define TRY(call)                                                                                  \
@@ -53,7 +54,7 @@ size_t arena_bytes(const struct arena *arena); /* handed out so far */
 
 /* Zeroed memory for `count` elements; aborts the process when the product overflows or memory is
  * out: sizes that come from input are bounded by their reader before they get here. */
-void *arena_alloc(struct arena *arena, size_t count, size_t size);
+void *arena_alloc(struct arena *arena, size_t count, size_t size) NEVER_NULL;
 #define ARENA_NEW(arena, type)          ((type *)arena_alloc((arena), 1, sizeof(type)))
 #define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc((arena), (count), sizeof(type)))
 
@@ -70,11 +71,11 @@ char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3);
 #define array_push(arena, array, value)                                                            \
     do {                                                                                           \
         if ((array)->len == (array)->cap)                                                          \
-            (array)->data = array_grow((arena), (array)->data, &(array)->cap,                      \
-                                       sizeof *(array)->data);                                     \
+            (array)->data =                                                                        \
+                array_grow((arena), (array)->data, &(array)->cap, sizeof *(array)->data);          \
         (array)->data[(array)->len++] = (value);                                                   \
     } while (0)
-void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size);
+void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size) NEVER_NULL;
 
 /* Text key to integer value; insertion order is kept by whoever numbers the values. */
 struct map;
@@ -107,11 +108,11 @@ bool parse_real(const char *text, double *value);
 struct text32 {
     char s[32];
 };
-struct text32 show_bytes(double bytes);          /* "1.25 GiB" */
-struct text32 show_rate(double bytes_per_s);     /* "22.1 GB/s" */
-struct text32 show_duration(double ns);          /* "3.81 ms" */
-struct text32 show_count(double count);          /* "12.9 B", "345 M" */
-struct text32 show_flops(double flops);          /* "1.02 PFLOP" */
+struct text32 show_bytes(double bytes);      /* "1.25 GiB" */
+struct text32 show_rate(double bytes_per_s); /* "22.1 GB/s" */
+struct text32 show_duration(double ns);      /* "3.81 ms" */
+struct text32 show_count(double count);      /* "12.9 B", "345 M" */
+struct text32 show_flops(double flops);      /* "1.02 PFLOP" */
 
 /* The one of `words` that a misspelt `word` most likely meant, or NULL when none is near. */
 const char *nearest_word(const char *word, const char *const *words, size_t count);

@@ -276,7 +276,8 @@ static weft_status json_children(struct json_source *source, json_t *value, int 
     struct doc *last = NULL, *child;
     const char *key;
     json_t *item;
-    json_object_foreach(value, key, item) {
+    json_object_foreach(value, key, item)
+    {
         int line = json_next(source);
         json_skip_scalar(source);
         TRY(json_node(source, item, depth + 1, &child));
@@ -285,7 +286,8 @@ static weft_status json_children(struct json_source *source, json_t *value, int 
         append_child(node, &last, child);
     }
     size_t i;
-    json_array_foreach(value, i, item) {
+    json_array_foreach(value, i, item)
+    {
         TRY(json_node(source, item, depth + 1, &child));
         append_child(node, &last, child);
     }
@@ -295,8 +297,7 @@ done:
     return status;
 }
 
-static weft_status json_node(struct json_source *source, json_t *value, int depth,
-                             struct doc **out)
+static weft_status json_node(struct json_source *source, json_t *value, int depth, struct doc **out)
 {
     int line = json_next(source);
     struct doc *node = new_node(source->keep, source->file, line, json_kind(value));

@@ -9,8 +9,8 @@
 const char *doc_kind_name(enum doc_kind kind)
 {
     static const char *const NAMES[] = {
-        [DOC_NULL] = "nothing",   [DOC_BOOL] = "true or false", [DOC_NUMBER] = "a number",
-        [DOC_TEXT] = "text",      [DOC_LIST] = "a list",        [DOC_MAP] = "a mapping",
+        [DOC_NULL] = "nothing", [DOC_BOOL] = "true or false", [DOC_NUMBER] = "a number",
+        [DOC_TEXT] = "text",    [DOC_LIST] = "a list",        [DOC_MAP] = "a mapping",
     };
     return NAMES[kind];
 }
@@ -148,16 +148,36 @@ static double number_at(const struct field *field, const char *at)
     return (double)whole;
 }
 
+/* Limits are shown in the unit of what they limit. */
+static const struct {
+    const char *what;
+    struct text32 (*show)(double value);
+} LIMITS[FIELD_TYPE_COUNT] = {
+    [FIELD_COUNT] = {"a number", NULL},   [FIELD_INT] = {"a number", NULL},
+    [FIELD_REAL] = {"a number", NULL},    [FIELD_BYTES] = {"a size", show_bytes},
+    [FIELD_RATE] = {"a rate", show_rate}, [FIELD_DURATION] = {"a duration", show_duration},
+};
+
+static struct text32 show_limit(enum field_type type, double value)
+{
+    struct text32 text;
+    if (LIMITS[type].show)
+        return LIMITS[type].show(value);
+    snprintf(text.s, sizeof text.s, "%.12g", value);
+    return text;
+}
+
 static weft_status check_range(const struct doc *node, const struct field *field, const char *at)
 {
     bool bounded = field->min != 0 || field->max != 0;
-    if (!bounded || field->type == FIELD_DOC || field->type == FIELD_TEXT)
+    if (!bounded || !LIMITS[field->type].what)
         return WEFT_OK;
     double value = number_at(field, at);
     if (value >= field->min && value <= field->max)
         return WEFT_OK;
-    return doc_error(node, NULL, "'%s' is %s, expected %s from %.12g to %.12g", node->key,
-                     node->text, "a number", field->min, field->max);
+    return doc_error(node, NULL, "'%s' is %s, expected %s from %s to %s", node->key, node->text,
+                     LIMITS[field->type].what, show_limit(field->type, field->min).s,
+                     show_limit(field->type, field->max).s);
 }
 
 static weft_status read_field(const struct doc *node, const struct field *field, void *out)
@@ -224,6 +244,7 @@ weft_status doc_read(const struct doc *map, const struct field *fields, size_t c
     for (size_t i = 0; i < count; i++)
         if (fields[i].required && !doc_get(map, fields[i].key))
             return doc_error(map, NULL, "'%s' is missing, expected %s", fields[i].key,
-                             fields[i].expected ? fields[i].expected : TYPES[fields[i].type].expected);
+                             fields[i].expected ? fields[i].expected
+                                                : TYPES[fields[i].type].expected);
     return WEFT_OK;
 }

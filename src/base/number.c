@@ -80,7 +80,8 @@ uint64_t rng_next(struct rng *rng)
 
 int64_t rng_below(struct rng *rng, int64_t bound)
 {
-    __extension__ typedef unsigned __int128 wide; /* the high word of the product is unbiased enough */
+    __extension__ typedef unsigned __int128
+        wide; /* the high word of the product is unbiased enough */
     return (int64_t)(((wide)rng_next(rng) * (uint64_t)bound) >> 64);
 }
 

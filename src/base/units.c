@@ -15,14 +15,14 @@ struct unit {
 };
 
 static const struct unit SIZES[] = {
-    {"B", 1},      {"kB", 1e3},   {"MB", 1e6},           {"GB", 1e9},
-    {"TB", 1e12},  {"KiB", 1024}, {"MiB", 1024 * 1024.}, {"GiB", 1024 * 1024. * 1024},
+    {"B", 1},        {"kB", 1e3},   {"MB", 1e6},           {"GB", 1e9},
+    {"TB", 1e12},    {"KiB", 1024}, {"MiB", 1024 * 1024.}, {"GiB", 1024 * 1024. * 1024},
     {"TiB", 0x1p40}, {"", 1},
 };
 static const struct unit RATES[] = {
-    {"B/s", 1},        {"kB/s", 1e3},      {"MB/s", 1e6},     {"GB/s", 1e9},   {"TB/s", 1e12},
-    {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30},  {"TiB/s", 0x1p40}, {"b/s", 1 / 8.}, {"Mb/s", 1e6 / 8},
-    {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8},
+    {"B/s", 1},      {"kB/s", 1e3},     {"MB/s", 1e6},     {"GB/s", 1e9},
+    {"TB/s", 1e12},  {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30}, {"TiB/s", 0x1p40},
+    {"b/s", 1 / 8.}, {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8},
 };
 static const struct unit DURATIONS[] = {
     {"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9},
@@ -132,8 +132,8 @@ struct text32 show_rate(double bytes_per_s)
 
 struct text32 show_duration(double ns)
 {
-    static const struct unit UNITS[] = {
-        {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
+    static const struct unit UNITS[] = {{"ns", 1},  {"us", 1e3},   {"ms", 1e6},
+                                        {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
     return show(ns, UNITS, COUNT_OF(UNITS));
 }
 
@@ -145,8 +145,8 @@ struct text32 show_count(double count)
 
 struct text32 show_flops(double flops)
 {
-    static const struct unit UNITS[] = {{"FLOP", 1},     {"KFLOP", 1e3},  {"MFLOP", 1e6},
-                                        {"GFLOP", 1e9},  {"TFLOP", 1e12}, {"PFLOP", 1e15},
+    static const struct unit UNITS[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6},
+                                        {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15},
                                         {"EFLOP", 1e18}};
     return show(flops, UNITS, COUNT_OF(UNITS));
 }
@@ -165,8 +165,8 @@ static int distance(const char *a, const char *b)
         d[0][j] = j;
     for (int i = 1; i <= n; i++) {
         for (int j = 1; j <= m; j++) {
-            int change = d[i - 1][j - 1] + (tolower((unsigned char)a[i - 1]) !=
-                                            tolower((unsigned char)b[j - 1]));
+            int change = d[i - 1][j - 1] +
+                         (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             int drop = 1 + (d[i - 1][j] < d[i][j - 1] ? d[i - 1][j] : d[i][j - 1]);
             d[i][j] = change < drop ? change : drop;
             bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];

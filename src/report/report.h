@@ -1,0 +1,29 @@
+/* report.h - answers as tables for people. */
+#ifndef WEFT_REPORT_H
+#define WEFT_REPORT_H
+
+#include <stdio.h>
+
+#include "base/base.h"
+
+enum { REPORT_COLUMNS = 100 };
+
+/* A table of text cells with a header line. Columns are as wide as their widest cell, in terminal
+ * columns rather than bytes. A table wider than REPORT_COLUMNS takes the excess from its left-most
+ * column first, and from the widest one once the left-most is down to a readable minimum; a cell
+ * that is cut ends in an ellipsis. */
+enum align { ALIGN_LEFT, ALIGN_RIGHT };
+
+struct table;
+struct table *table_new(struct arena *arena, size_t columns, const char *const *headers,
+                        const enum align *aligns);
+/* One cell after the other, row by row. The text is copied; what a terminal would obey rather than
+ * show (control characters, broken UTF-8) becomes a question mark. */
+void table_cell(struct table *table, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void table_rule(struct table *table); /* a line before the next row */
+void table_print(const struct table *table, FILE *out);
+
+/* Terminal columns that this UTF-8 text takes. */
+size_t text_columns(const char *text);
+
+#endif

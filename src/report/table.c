@@ -1,0 +1,253 @@
+/* table.c - tables for a terminal.
+ *
+ *   width = sum_c w_c + GAP (columns - 1),    w_c = the widest cell of column c             (1)
+ *
+ *   I1  What is measured and printed is valid UTF-8 without control characters (clean_text).
+ *   I2  No printed line is wider than REPORT_COLUMNS, as long as (1) fits with every w_c at
+ *       MIN_WIDTH.
+ *   I3  No printed line ends in blanks.
+ */
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "report/report.h"
+
+enum { GAP = 2, MIN_WIDTH = 8 };
+
+struct table {
+    struct arena *arena;
+    size_t columns;
+    const enum align *aligns;
+    ARRAY(char *) cells;      /* the header line first */
+    ARRAY(size_t) ruled_rows; /* rows (0: the header) with a line above them, ascending */
+};
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+/* The C library knows which characters are wide, combining or invisible, but only in a UTF-8
+ * locale; a library must not change its program's, so the calling thread borrows one. */
+struct utf8_scope {
+    locale_t utf8, before;
+};
+
+static struct utf8_scope utf8_enter(void)
+{
+    struct utf8_scope scope = {newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), (locale_t)0};
+    if (scope.utf8)
+        scope.before = uselocale(scope.utf8);
+    return scope;
+}
+
+static void utf8_leave(struct utf8_scope scope)
+{
+    if (scope.utf8) {
+        uselocale(scope.before);
+        freelocale(scope.utf8);
+    }
+}
+
+/* The next character: its bytes and its columns, or -1 columns if a terminal cannot show it. */
+static size_t next_char(const char *text, int *columns)
+{
+    mbstate_t state = {0};
+    wchar_t c;
+    size_t len = mbrtowc(&c, text, strlen(text), &state);
+    if (len == (size_t)-1 || len == (size_t)-2 || len == 0) {
+        *columns = -1;
+        return 1;
+    }
+    *columns = wcwidth(c);
+    return len;
+}
+
+/* Columns of the text; with `limit`, of its longest beginning that is no wider, whose bytes go to
+ * *bytes. */
+static size_t measure(const char *text, size_t limit, size_t *bytes)
+{
+    size_t columns = 0, at = 0;
+    while (text[at]) {
+        int wide;
+        size_t len = next_char(text + at, &wide);
+        size_t added = wide < 0 ? 1 : (size_t)wide;
+        if (columns + added > limit)
+            break;
+        columns += added;
+        at += len;
+    }
+    *bytes = at;
+    return columns;
+}
+
+size_t text_columns(const char *text)
+{
+    size_t bytes;
+    struct utf8_scope scope = utf8_enter();
+    size_t columns = measure(text, SIZE_MAX, &bytes);
+    utf8_leave(scope);
+    return columns;
+}
+
+/* I1, in place: a question mark for each byte of what cannot be shown, and one for a control
+ * character that takes several bytes. */
+static void clean_text(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from;) {
+        int columns;
+        size_t len = next_char(from, &columns);
+        if (columns < 0) {
+            *to++ = '?';
+        } else {
+            memmove(to, from, len);
+            to += len;
+        }
+        from += len;
+    }
+    *to = '\0';
+}
+
+/* ---- filling ---------------------------------------------------------------------------------- */
+
+struct table *table_new(struct arena *arena, size_t columns, const char *const *headers,
+                        const enum align *aligns)
+{
+    struct table *table = ARENA_NEW(arena, struct table);
+    enum align *own = ARENA_ARRAY(arena, enum align, columns);
+    memcpy(own, aligns, columns * sizeof *own);
+    table->arena = arena;
+    table->columns = columns;
+    table->aligns = own;
+    for (size_t c = 0; c < columns; c++)
+        array_push(arena, &table->cells, arena_copy_text(arena, headers[c]));
+    table_rule(table);
+    return table;
+}
+
+void table_cell(struct table *table, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, fmt, args);
+    size_t size = len < 0 ? 1 : (size_t)len + 1;
+    char *text = ARENA_ARRAY(table->arena, char, size);
+    vsnprintf(text, size, fmt, again);
+    va_end(again);
+    va_end(args);
+    array_push(table->arena, &table->cells, text);
+}
+
+static size_t row_count(const struct table *table)
+{
+    return (table->cells.len + table->columns - 1) / table->columns;
+}
+
+void table_rule(struct table *table)
+{
+    size_t row = row_count(table), rules = table->ruled_rows.len;
+    if (rules == 0 || table->ruled_rows.data[rules - 1] != row)
+        array_push(table->arena, &table->ruled_rows, row);
+}
+
+/* ---- printing --------------------------------------------------------------------------------- */
+
+static const char *cell_at(const struct table *table, size_t row, size_t column)
+{
+    size_t i = row * table->columns + column;
+    return i < table->cells.len ? table->cells.data[i] : "";
+}
+
+static size_t total_width(const size_t *widths, size_t columns)
+{
+    size_t total = GAP * (columns - 1);
+    for (size_t c = 0; c < columns; c++)
+        total += widths[c];
+    return total;
+}
+
+/* The column that gives way next: the left-most down to MIN_WIDTH, then the widest. */
+static size_t giving_column(const size_t *widths, size_t columns)
+{
+    size_t widest = 0;
+    if (widths[0] > MIN_WIDTH)
+        return 0;
+    for (size_t c = 1; c < columns; c++)
+        if (widths[c] > widths[widest])
+            widest = c;
+    return widest;
+}
+
+static void fit_widths(const struct table *table, size_t *widths)
+{
+    size_t bytes;
+    for (size_t i = 0; i < table->cells.len; i++) {
+        size_t columns = measure(table->cells.data[i], SIZE_MAX, &bytes);
+        size_t *width = &widths[i % table->columns];
+        *width = columns > *width ? columns : *width;
+    }
+    while (total_width(widths, table->columns) > REPORT_COLUMNS) {
+        size_t c = giving_column(widths, table->columns);
+        if (widths[c] <= MIN_WIDTH)
+            break;
+        widths[c]--;
+    }
+}
+
+static void print_blanks(size_t count, FILE *out)
+{
+    fprintf(out, "%*s", (int)count, "");
+}
+
+/* `blanks` is what earlier cells still owe (I3); returns what this one owes in turn. */
+static size_t print_cell(const char *text, size_t width, enum align align, size_t blanks, FILE *out)
+{
+    size_t bytes, columns = measure(text, SIZE_MAX, &bytes);
+    bool cut = columns > width;
+    if (cut)
+        columns = measure(text, width - 1, &bytes) + 1;
+    size_t padding = width - columns;
+    if (columns == 0)
+        return blanks + width;
+    print_blanks(blanks + (align == ALIGN_RIGHT ? padding : 0), out);
+    fwrite(text, 1, bytes, out);
+    if (cut)
+        fputs("…", out);
+    return align == ALIGN_RIGHT ? 0 : padding;
+}
+
+static void print_row(const struct table *table, size_t row, const size_t *widths, FILE *out)
+{
+    size_t blanks = 0;
+    for (size_t c = 0; c < table->columns; c++) {
+        blanks += c > 0 ? GAP : 0;
+        blanks = print_cell(cell_at(table, row, c), widths[c], table->aligns[c], blanks, out);
+    }
+    fputc('\n', out);
+}
+
+static void print_rule(size_t width, FILE *out)
+{
+    for (size_t i = 0; i < width; i++)
+        fputs("─", out);
+    fputc('\n', out);
+}
+
+void table_print(const struct table *table, FILE *out)
+{
+    if (table->columns == 0)
+        return;
+    struct utf8_scope scope = utf8_enter();
+    for (size_t i = 0; i < table->cells.len; i++)
+        clean_text(table->cells.data[i]);
+    size_t *widths = ARENA_ARRAY(table->arena, size_t, table->columns);
+    fit_widths(table, widths);
+    size_t next_rule = 0, rules = table->ruled_rows.len;
+    for (size_t row = 0; row < row_count(table); row++) {
+        for (; next_rule < rules && table->ruled_rows.data[next_rule] == row; next_rule++)
+            print_rule(total_width(widths, table->columns), out);
+        print_row(table, row, widths, out);
+    }
+    utf8_leave(scope);
+}

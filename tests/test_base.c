@@ -1,0 +1,631 @@
+/* test_base.c - documents, units, containers, numbers: what every other room stands on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static int new_arena(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int free_arena(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+/* ---- arenas, arrays, maps ------------------------------------------------------------------------------ */
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+    struct arena *arena = *state;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    size_t before = arena_bytes(arena), total = 0;
+    for (int i = 0; i < 2000; i++) {
+        size_t size = (size_t)rng_below(&rng, i % 100 ? 200 : 100000);
+        char *memory = arena_alloc(arena, size, 1);
+        assert_int_equal((uintptr_t)memory % alignof(max_align_t), 0);
+        for (size_t k = 0; k < size; k++)
+            assert_int_equal(memory[k], 0);
+        if (size)
+            memset(memory, 0xff, size); /* the next piece must not see this */
+        total += size;
+    }
+    assert_true(arena_bytes(arena) - before >= total);
+    arena_free(NULL);
+}
+
+static void text_is_copied(void **state)
+{
+    char text[] = "abc\0def";
+    char *copy = arena_copy_bytes(*state, text, 7);
+    text[0] = 'x';
+    assert_memory_equal(copy, "abc\0def\0", 8);
+    assert_string_equal(arena_copy_text(*state, ""), "");
+    assert_string_equal(arena_printf(*state, "%d-%s", 7, "seven"), "7-seven");
+    char *filled = arena_printf(*state, "%05000d", 1);
+    assert_int_equal(strlen(filled), 5000);
+}
+
+static void arrays_grow(void **state)
+{
+    ARRAY(int) numbers = {0};
+    for (int i = 0; i < 10000; i++)
+        array_push(*state, &numbers, i);
+    assert_int_equal(numbers.len, 10000);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(numbers.data[i], i);
+}
+
+static void maps_keep_what_was_put(void **state)
+{
+    enum { KEYS = 20000 };
+    struct map *map = map_new(*state);
+    int64_t value = -1;
+    assert_false(map_get(map, "", &value));
+    for (int i = 0; i < KEYS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        assert_true(map_put(map, key, i)); /* the key is copied */
+        assert_false(map_put(map, key, i * 2));
+    }
+    for (int i = 0; i < KEYS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        assert_true(map_get(map, key, &value));
+        assert_int_equal(value, i * 2);
+    }
+    assert_false(map_get(map, "k-1", &value));
+    assert_true(map_put(map, "", 5));
+    assert_true(map_get(map, "", &value) && value == 5);
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------------- */
+
+static void arithmetic_is_checked(void **state)
+{
+    (void)state;
+    int64_t out;
+    assert_true(checked_add(INT64_MAX - 1, 1, &out) && out == INT64_MAX);
+    assert_false(checked_add(INT64_MAX, 1, &out));
+    assert_false(checked_add(INT64_MIN, -1, &out));
+    assert_true(checked_mul(INT64_C(1) << 31, INT64_C(1) << 31, &out) && out == INT64_C(1) << 62);
+    assert_false(checked_mul(INT64_C(1) << 32, INT64_C(1) << 31, &out));
+    assert_false(checked_mul(INT64_MIN, -1, &out));
+    assert_int_equal(ceil_div(0, 3), 0);
+    assert_int_equal(ceil_div(7, 7), 1);
+    assert_int_equal(ceil_div(8, 7), 2);
+    assert_int_equal(ceil_div(INT64_MAX, 2), INT64_MAX / 2 + 1);
+}
+
+static void dtypes_have_names(void **state)
+{
+    (void)state;
+    static const int BYTES[] = {4, 4, 2, 2, 1};
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum dtype dtype;
+        assert_true(dtype_from_name(dtype_name((enum dtype)i), &dtype));
+        assert_int_equal(dtype, i);
+        assert_int_equal(dtype_bytes(dtype), BYTES[i]);
+    }
+    enum dtype unused;
+    assert_false(dtype_from_name("fp64", &unused));
+    assert_false(dtype_from_name("", &unused));
+}
+
+/* The sequence of xoshiro256** seeded by splitmix64 from 0, as other implementations have it. */
+static void random_numbers_are_the_published_ones(void **state)
+{
+    (void)state;
+    static const uint64_t PUBLISHED[] = {0x99ec5f36cb75f2b4u, 0xbf6e1f784956452au,
+                                         0x1a5f849d4933e6e0u, 0x6aa594f1262d2d2cu};
+    struct rng rng;
+    rng_seed(&rng, 0);
+    for (size_t i = 0; i < COUNT_OF(PUBLISHED); i++)
+        assert_true(rng_next(&rng) == PUBLISHED[i]);
+}
+
+static void random_numbers_stay_in_range(void **state)
+{
+    (void)state;
+    struct rng rng;
+    int seen[7] = {0};
+    double sum = 0;
+    rng_seed(&rng, 42);
+    for (int i = 0; i < 70000; i++) {
+        int64_t below = rng_below(&rng, 7);
+        double uniform = rng_uniform(&rng);
+        assert_in_range(below, 0, 6);
+        assert_true(uniform >= 0 && uniform < 1);
+        seen[below]++;
+        sum += uniform;
+    }
+    for (int i = 0; i < 7; i++)
+        assert_in_range(seen[i], 9500, 10500); /* 10000 +- 5 standard deviations */
+    assert_true(sum / 70000 > 0.494 && sum / 70000 < 0.506);
+    assert_int_equal(rng_below(&rng, 1), 0);
+    for (int i = 0; i < 100; i++)
+        assert_true(rng_below(&rng, INT64_MAX) >= 0);
+}
+
+static void hashes_depend_on_seed_and_bytes(void **state)
+{
+    (void)state;
+    assert_true(hash_bytes("abc", 3, 0) == hash_bytes("abcd", 3, 0));
+    assert_true(hash_bytes("abc", 3, 0) != hash_bytes("abc", 3, 1));
+    assert_true(hash_bytes("abc", 3, 0) != hash_bytes("abd", 3, 0));
+}
+
+/* ---- units ---------------------------------------------------------------------------------------------- */
+
+static void sizes_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes; /* -1: refused */
+    } ROWS[] = {
+        {"0", 0},
+        {"17", 17},
+        {"80GiB", INT64_C(80) << 30},
+        {"1.5 KiB", 1536},
+        {"25GB", 25000000000},
+        {"2TB", 2000000000000},
+        {"1e3", 1000},
+        {"1e3kB", 1000000},
+        {"4TiB", INT64_C(4) << 40},
+        {"12 MB", 12000000},
+        {"1B", 1},
+        {"", -1},
+        {"GiB", -1},
+        {"80 gib", -1},
+        {"80GiBs", -1},
+        {"80 GiB ", -1},
+        {"1e30", -1},
+        {"nan", -1},
+        {"inf", -1},
+        {"1e", -1},
+        {"0x10", -1},
+        {" 5", -1},
+        {"--5", -1},
+        {"5..0", -1},
+        {"9999999999999999999999999999999999999999999999999999999999999999999999GiB", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int64_t bytes = -1;
+        bool parsed = parse_bytes(ROWS[i].text, &bytes);
+        if (parsed != (ROWS[i].bytes >= 0) || (parsed && bytes != ROWS[i].bytes))
+            fail_msg("'%s' gave %lld", ROWS[i].text, (long long)bytes);
+    }
+}
+
+static void rates_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double rate; /* -1: refused */
+    } ROWS[] = {
+        {"25GB/s", 25e9}, {"100Gb/s", 12.5e9}, {"1.5 TB/s", 1.5e12},
+        {"8b/s", 1},      {"16GiB/s", 0x1p34}, {"25", -1},
+        {"25GB", -1},     {"25 GB / s", -1},   {"", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        double rate = -1;
+        bool parsed = parse_rate(ROWS[i].text, &rate);
+        if (parsed != (ROWS[i].rate >= 0) || (parsed && rate != ROWS[i].rate))
+            fail_msg("'%s' gave %g", ROWS[i].text, rate);
+    }
+}
+
+static void durations_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ns; /* -1: refused */
+    } ROWS[] = {
+        {"5us", 5000},
+        {"5µs", 5000},
+        {"1.5ms", 1500000},
+        {"2 s", 2000000000},
+        {"3ns", 3},
+        {"1min", 60000000000},
+        {"1h", 3600000000000},
+        {"5", -1},
+        {"5m", -1},
+        {"", -1},
+        {"1e20h", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int64_t ns = -1;
+        bool parsed = parse_duration(ROWS[i].text, &ns);
+        if (parsed != (ROWS[i].ns >= 0) || (parsed && ns != ROWS[i].ns))
+            fail_msg("'%s' gave %lld", ROWS[i].text, (long long)ns);
+    }
+}
+
+static void plain_numbers_are_parsed(void **state)
+{
+    (void)state;
+    int64_t whole;
+    double real;
+    assert_true(parse_int("-9223372036854775808", &whole) && whole == INT64_MIN);
+    assert_true(parse_int("+7", &whole) && whole == 7);
+    assert_false(parse_int("9223372036854775808", &whole));
+    assert_false(parse_int("7.0", &whole));
+    assert_false(parse_int(" 7", &whole));
+    assert_false(parse_int("7 ", &whole));
+    assert_false(parse_int("", &whole));
+    assert_true(parse_real("-1.5e-3", &real) && real == -1.5e-3);
+    assert_true(parse_real(".5", &real) && real == 0.5);
+    assert_false(parse_real("1e999", &real));
+    assert_false(parse_real("-inf", &real));
+    assert_false(parse_real("+nan", &real));
+    assert_false(parse_real(" 1", &real));
+    assert_false(parse_real("1x", &real));
+    assert_false(parse_real("", &real));
+    assert_false(parse_real("-", &real));
+}
+
+static void numbers_are_shown_with_three_digits(void **state)
+{
+    (void)state;
+    assert_string_equal(show_bytes(0).s, "0 B");
+    assert_string_equal(show_bytes(1023).s, "1023 B");
+    assert_string_equal(show_bytes(1024).s, "1.00 KiB");
+    assert_string_equal(show_bytes(1.25 * (1 << 30)).s, "1.25 GiB");
+    assert_string_equal(show_bytes(1023.99 * 1024).s, "1.00 MiB");
+    assert_string_equal(show_bytes(-2048).s, "-2.00 KiB");
+    assert_string_equal(show_rate(22.1e9).s, "22.1 GB/s");
+    assert_string_equal(show_duration(3810000).s, "3.81 ms");
+    assert_string_equal(show_duration(999.6).s, "1.00 us");
+    assert_string_equal(show_duration(0).s, "0 ns");
+    assert_string_equal(show_count(12.9e9).s, "12.9 B");
+    assert_string_equal(show_count(345e6).s, "345 M");
+    assert_string_equal(show_count(7).s, "7");
+    assert_string_equal(show_flops(1.02e15).s, "1.02 PFLOP");
+    assert_true(strlen(show_bytes(1e300).s) < sizeof(struct text32));
+}
+
+static const char *nearest(const char *word)
+{
+    static const char *const WORDS[] = {"gpt", "llama", "bert", "resnet", "learning_rate"};
+    const char *near = nearest_word(word, WORDS, COUNT_OF(WORDS));
+    return near ? near : "(none)";
+}
+
+static void misspelt_words_are_guessed(void **state)
+{
+    (void)state;
+    assert_string_equal(nearest("lama"), "llama");
+    assert_string_equal(nearest("LLAMA"), "llama");
+    assert_string_equal(nearest("gtp"), "gpt");
+    assert_string_equal(nearest("resnett"), "resnet");
+    assert_string_equal(nearest("learning_rat"), "learning_rate");
+    assert_string_equal(nearest("leraning_rate"), "learning_rate");
+    assert_string_equal(nearest("transformer"), "(none)");
+    assert_string_equal(nearest(""), "(none)");
+    assert_string_equal(nearest("x"), "(none)");
+    char longer[300];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    assert_string_equal(nearest(longer), "(none)");
+    assert_null(nearest_word("gpt", NULL, 0));
+}
+
+/* ---- errors ---------------------------------------------------------------------------------------------- */
+
+static void errors_say_what_where_and_what_to_do(void **state)
+{
+    (void)state;
+    assert_int_equal(bad_input("f.yaml", 7, "try %d", "has %d", 3), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "f.yaml:7: has 3");
+    assert_string_equal(weft_last_error()->hint, "try %d"); /* a hint is no format */
+    assert_int_equal(bad_input("f.yaml", 0, NULL, "x"), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "f.yaml: x");
+    assert_null(weft_last_error()->hint);
+    assert_int_equal(failure("no %s", "luck"), WEFT_FAILURE);
+    assert_string_equal(weft_last_error()->message, "no luck");
+    assert_int_equal(no_answer("h", "n"), WEFT_NO_ANSWER);
+    error_hint("%s!", weft_last_error()->hint);
+    assert_int_equal(bad_argument(weft_last_error()->hint, "again: %s", weft_last_error()->message),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "again: n");
+    error_clear();
+    assert_int_equal(weft_last_error()->status, WEFT_OK);
+    assert_string_equal(weft_last_error()->message, "");
+    char longer[5000];
+    memset(longer, 'y', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    bad_input(longer, 1, longer, "%s", longer);
+    assert_true(strlen(weft_last_error()->message) < 1024);
+}
+
+static void *fail_elsewhere(void *unused)
+{
+    (void)unused;
+    failure("elsewhere");
+    return NULL;
+}
+
+static void errors_belong_to_their_thread(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    failure("here");
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(weft_last_error()->message, "here");
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------- */
+
+static void lines_of_csv_are_split(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        size_t count;
+        const char *fields[4];
+    } ROWS[] = {
+        {"", 1, {""}},
+        {"a", 1, {"a"}},
+        {"a,b,c", 3, {"a", "b", "c"}},
+        {",", 2, {"", ""}},
+        {"a,,c", 3, {"a", "", "c"}},
+        {"\"a,b\",c", 2, {"a,b", "c"}},
+        {"\"say \"\"hi\"\"\",x", 2, {"say \"hi\"", "x"}},
+        {"\"\",x", 2, {"", "x"}},
+        {"\"open,x", 1, {"open,x"}},
+        {"\"a\"b,c", 2, {"ab", "c"}},
+        {"a\"b,c", 2, {"a\"b", "c"}},
+        {"1,2,3,4,5", 4, {"1", "2", "3", "4"}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char line[64], *fields[4];
+        snprintf(line, sizeof line, "%s", ROWS[i].line);
+        assert_int_equal(csv_split(line, fields, 4), ROWS[i].count);
+        for (size_t k = 0; k < ROWS[i].count; k++)
+            assert_string_equal(fields[k], ROWS[i].fields[k]);
+    }
+}
+
+static void files_are_read_whole(void **state)
+{
+    char path[] = "/tmp/weft-base-XXXXXX", *text;
+    size_t len;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, "a\0b", 3), 3);
+    close(file);
+    assert_int_equal(file_read(*state, path, 3, &text, &len), WEFT_OK);
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "a\0b\0", 4);
+    assert_int_equal(file_read(*state, path, 2, &text, &len), WEFT_BAD_INPUT);
+    unlink(path);
+    assert_int_equal(file_read(*state, path, 3, &text, &len), WEFT_BAD_INPUT);
+    assert_int_equal(file_read(*state, "/tmp", 3, &text, &len), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "/tmp: is a folder, expected a file");
+}
+
+/* ---- documents ----------------------------------------------------------------------------------------------- */
+
+static struct doc *parsed(void **state, const char *text, enum doc_format format)
+{
+    struct doc *root = NULL;
+    if (doc_parse(*state, "d", text, strlen(text), format, &root) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return root;
+}
+
+/* "kind:line" of every node, depth first. */
+static void outline(const struct doc *doc, char *out, size_t size)
+{
+    static const char KINDS[] = "0bntlm";
+    size_t used = strlen(out);
+    snprintf(out + used, size - used, "%s%c%d", used ? " " : "", KINDS[doc->kind], doc->line);
+    for (const struct doc *d = doc->first; d; d = d->next)
+        outline(d, out, size);
+}
+
+static void assert_outline(void **state, const char *text, enum doc_format format,
+                           const char *expected)
+{
+    char lines[256] = "";
+    outline(parsed(state, text, format), lines, sizeof lines);
+    assert_string_equal(lines, expected);
+}
+
+static void every_node_knows_its_line(void **state)
+{
+    assert_outline(state, "a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\ne:\n  f: true\n", DOC_YAML,
+                   "m1 n1 l2 t3 m4 n4 n5 m6 b7");
+    assert_outline(state,
+                   "{\n \"a\": 1,\n \"b\":\n  [\n   \"x:\",\n   {\"c\" : null,\n\n\"d\": 3}\n  ],\n"
+                   " \"e\": {\"f\": true}, \"g\": [[], {}]}",
+                   DOC_JSON, "m1 n2 l3 t5 m6 06 n8 m10 b10 l10 l10 m10");
+    assert_outline(state, "[\"a\\\"b\\\\\",\n{\"k\\\"\": \"v\"},\n-1.5e3]", DOC_JSON,
+                   "l1 t1 m2 t2 n3");
+}
+
+static void scalars_have_kinds(void **state)
+{
+    assert_outline(state, "[1, -2.5, 1e3, 0x10, true, null, ~, x, '1', \"true\", yes, 1.2.3, .inf]",
+                   DOC_YAML, "l1 n1 n1 n1 n1 b1 01 01 t1 t1 t1 t1 t1 t1");
+}
+
+static void documents_may_begin_with_a_mark(void **state)
+{
+    struct doc *json = parsed(state, "\xef\xbb\xbf{\"a\": 1}", DOC_JSON);
+    assert_string_equal(doc_get(json, "a")->text, "1");
+    struct doc *yaml = parsed(state,
+                              "\xef\xbb\xbf"
+                              "a: 1",
+                              DOC_YAML);
+    assert_string_equal(doc_get(yaml, "a")->text, "1");
+    static const char WIDE[] = "\xff\xfe"
+                               "a\0:\0 \0"
+                               "1\0";
+    struct doc *wide = NULL;
+    assert_int_equal(doc_parse(*state, "d", WIDE, sizeof WIDE - 1, DOC_YAML, &wide), WEFT_OK);
+    assert_string_equal(doc_get(wide, "a")->text, "1");
+    assert_null(doc_get(wide, "b"));
+    assert_null(doc_get(doc_get(wide, "a"), "b"));
+    assert_null(doc_get(NULL, "b"));
+}
+
+/* A mapping of many keys takes time in proportion, not to its square. */
+static void large_mappings_are_quick(void **state)
+{
+    enum { KEYS = 200000 };
+    char *text = arena_alloc(*state, KEYS, 12);
+    size_t used = 0;
+    for (int i = 0; i < KEYS; i++)
+        used += (size_t)sprintf(text + used, "k%d: 1\n", i);
+    assert_int_equal(parsed(state, text, DOC_YAML)->count, KEYS);
+}
+
+struct thing {
+    int64_t count, whole, bytes, ns;
+    double real, rate;
+    bool flag;
+    const char *text;
+    int choice;
+    const struct doc *doc;
+};
+
+static const char *const CHOICES[] = {"red", "green", NULL};
+static const struct field THING[] = {
+    {"count", FIELD_COUNT, offsetof(struct thing, count)},
+    {"whole", FIELD_INT, offsetof(struct thing, whole), .min = -5, .max = 5},
+    {"bytes", FIELD_BYTES, offsetof(struct thing, bytes)},
+    {"duration", FIELD_DURATION, offsetof(struct thing, ns)},
+    {"real", FIELD_REAL, offsetof(struct thing, real)},
+    {"rate", FIELD_RATE, offsetof(struct thing, rate)},
+    {"flag", FIELD_BOOL, offsetof(struct thing, flag)},
+    {"text", FIELD_TEXT, offsetof(struct thing, text)},
+    {"choice", FIELD_CHOICE, offsetof(struct thing, choice), .choices = CHOICES},
+    {"doc", FIELD_DOC, offsetof(struct thing, doc)},
+};
+
+static void mappings_become_structs(void **state)
+{
+    struct thing thing = {.count = 9, .text = "default"};
+    const struct doc *doc = parsed(state,
+                                   "whole: -3\nbytes: 2KiB\nduration: 5us\nreal: 1.5\nrate: 8Gb/s\n"
+                                   "flag: true\ntext: ~\nchoice: green\ndoc: [1]\n",
+                                   DOC_YAML);
+    assert_int_equal(doc_read(doc, THING, COUNT_OF(THING), DOC_REFUSE_UNKNOWN, &thing), WEFT_OK);
+    assert_int_equal(thing.count, 9);
+    assert_int_equal(thing.whole, -3);
+    assert_int_equal(thing.bytes, 2048);
+    assert_int_equal(thing.ns, 5000);
+    assert_true(thing.real == 1.5 && thing.rate == 1e9 && thing.flag);
+    assert_string_equal(thing.text, "default"); /* null is the default */
+    assert_int_equal(thing.choice, 1);
+    assert_int_equal(thing.doc->count, 1);
+}
+
+static void wrong_mappings_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *message, *hint;
+    } ROWS[] = {
+        {"count: 0", "d:1: 'count' is '0', expected a whole number of at least 1", NULL},
+        {"whole: 6", "d:1: 'whole' is 6, expected a number from -5 to 5", NULL},
+        {"bytes: 5 apples", "d:1: 'bytes' is '5 apples', expected a size such as 80GiB", NULL},
+        {"bytes: -5", "d:1: 'bytes' is '-5', expected a size such as 80GiB", NULL},
+        {"duration: 5", "d:1: 'duration' is '5', expected a duration such as 5us", NULL},
+        {"real: x", "d:1: 'real' is 'x', expected a number", NULL},
+        {"rate: 5GB", "d:1: 'rate' is '5GB', expected a rate such as 25GB/s or 100Gb/s", NULL},
+        {"flag: yes", "d:1: 'flag' is 'yes', expected true or false", NULL},
+        {"flag: \"true\"", "d:1: 'flag' is 'true', expected true or false", NULL},
+        {"text: {}", "d:1: 'text' is a mapping, expected text", NULL},
+        {"choice: gren", "d:1: 'choice' is 'gren', expected one of red, green",
+         "did you mean 'green'?"},
+        {"choice: [red]", "d:1: 'choice' is a list, expected one of red, green", NULL},
+        {"cuont: 3", "d:1: 'cuont' is not a known key here", "did you mean 'count'?"},
+        {"zzzzzzz: 3", "d:1: 'zzzzzzz' is not a known key here",
+         "known keys: count, whole, bytes, duration, real, rate, flag, text, choice, doc"},
+        {"[1]", "d:1: 'the value' is a list, expected a mapping of keys to values", NULL},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct thing thing = {0};
+        const struct doc *doc = parsed(state, ROWS[i].text, DOC_YAML);
+        assert_int_equal(doc_read(doc, THING, COUNT_OF(THING), DOC_REFUSE_UNKNOWN, &thing),
+                         WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, ROWS[i].message);
+        assert_string_equal(weft_last_error()->hint ? weft_last_error()->hint : "",
+                            ROWS[i].hint ? ROWS[i].hint : "");
+    }
+}
+
+static void needed_and_unknown_keys(void **state)
+{
+    static const struct field NEEDED[] = {
+        {"a", FIELD_COUNT, 0, .required = true, .expected = "the number of apples"}};
+    int64_t a = 0;
+    const struct doc *empty = parsed(state, "{b: 1}", DOC_YAML);
+    assert_int_equal(doc_read(empty, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "d:1: 'a' is missing, expected the number of apples");
+    const struct doc *null = parsed(state, "{a: null}", DOC_YAML);
+    assert_int_equal(doc_read(null, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "d:1: 'a' is nothing, expected the number of apples");
+    const struct doc *full = parsed(state, "{a: 2, b: 1}", DOC_YAML);
+    assert_int_equal(doc_read(full, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_OK);
+    assert_int_equal(a, 2);
+    assert_int_equal(doc_scalar(doc_get(full, "b"), FIELD_COUNT, &a), WEFT_OK);
+    assert_int_equal(a, 1);
+}
+
+#define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, new_arena, free_arena)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_ARENA(memory_is_zeroed_and_aligned),
+        WITH_ARENA(text_is_copied),
+        WITH_ARENA(arrays_grow),
+        WITH_ARENA(maps_keep_what_was_put),
+        cmocka_unit_test(arithmetic_is_checked),
+        cmocka_unit_test(dtypes_have_names),
+        cmocka_unit_test(random_numbers_are_the_published_ones),
+        cmocka_unit_test(random_numbers_stay_in_range),
+        cmocka_unit_test(hashes_depend_on_seed_and_bytes),
+        cmocka_unit_test(sizes_are_parsed),
+        cmocka_unit_test(rates_are_parsed),
+        cmocka_unit_test(durations_are_parsed),
+        cmocka_unit_test(plain_numbers_are_parsed),
+        cmocka_unit_test(numbers_are_shown_with_three_digits),
+        cmocka_unit_test(misspelt_words_are_guessed),
+        cmocka_unit_test(errors_say_what_where_and_what_to_do),
+        cmocka_unit_test(errors_belong_to_their_thread),
+        cmocka_unit_test(lines_of_csv_are_split),
+        WITH_ARENA(files_are_read_whole),
+        WITH_ARENA(every_node_knows_its_line),
+        WITH_ARENA(scalars_have_kinds),
+        WITH_ARENA(documents_may_begin_with_a_mark),
+        WITH_ARENA(large_mappings_are_quick),
+        WITH_ARENA(mappings_become_structs),
+        WITH_ARENA(wrong_mappings_are_refused),
+        WITH_ARENA(needed_and_unknown_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -93,8 +93,8 @@ static void grouped_queries_split_both_ways(void **state)
     (void)state;
     struct builder *b = build_start("m", "hand", "test");
     struct attention a = {.heads = 8, .kv_heads = 2, .depth = 4, .causal = true};
-    int qkv = build_linear(b, "qkv", build_embedding(b, "e", build_tokens(b, 16), 10, 32, 0), 48,
-                           false);
+    int qkv =
+        build_linear(b, "qkv", build_embedding(b, "e", build_tokens(b, 16), 10, 32, 0), 48, false);
     build_attention(b, "attention", qkv, qkv, qkv, &a);
     struct model *model = finish(b);
     const struct op *op = &model->op[2];

@@ -39,8 +39,8 @@ void build_module(struct builder *b, const char *name);
 void build_module_indexed(struct builder *b, const char *name, int64_t index);
 void build_module_end(struct builder *b);
 /* A repeating module around a carried tensor: returns the tensor its body starts from. Copies are
- * called name.first, name.(first + stride), ...; a body of several layers has stride > 1 and names
- * its own layers by build_module_indexed with index offsets. */
+ * called name.first, name.(first + stride), ...; a body of several layers has no name of its own
+ * (""), a stride > 1, and names its layers by build_module_indexed: they count on by the stride. */
 int build_repeat(struct builder *b, const char *name, int64_t repeat, int carried);
 int build_repeat_from(struct builder *b, const char *name, int64_t repeat, int64_t first,
                       int64_t stride, int carried);
@@ -48,7 +48,7 @@ int build_repeat_end(struct builder *b, int carried); /* the last copy's output,
 
 /* Inputs of the model. */
 int build_input(struct builder *b, int axes, const int64_t *size, enum element element);
-int build_tokens(struct builder *b, int64_t seq);                              /* (batch, seq) ids */
+int build_tokens(struct builder *b, int64_t seq); /* (batch, seq) ids */
 int build_image(struct builder *b, int64_t channels, int64_t height, int64_t width);
 
 const struct tensor *build_tensor(const struct builder *b, int tensor);
@@ -90,7 +90,8 @@ int build_rotary(struct builder *b, const char *name, int x);
 /* Mixture of experts: router -> dispatch -> expert linears -> combine. */
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
 int build_dispatch(struct builder *b, const char *name, int x, int scores);
-int build_expert_linear(struct builder *b, const char *name, int dispatched, int64_t out, bool bias);
+int build_expert_linear(struct builder *b, const char *name, int dispatched, int64_t out,
+                        bool bias);
 int build_combine(struct builder *b, const char *name, int expert_out, int scores);
 
 struct window {
@@ -101,7 +102,7 @@ int build_conv(struct builder *b, const char *name, int x, int64_t out_channels,
 int build_batch_norm(struct builder *b, const char *name, int x);
 int build_pool(struct builder *b, const char *name, int x, const struct window *w);
 int build_global_pool(struct builder *b, const char *name, int x); /* -> (batch, channels) */
-int build_flatten(struct builder *b, int x); /* a view: (batch, everything) */
+int build_flatten(struct builder *b, int x);                       /* a view: (batch, everything) */
 int build_concat(struct builder *b, const char *name, const int *parts, int count, int axis);
 int build_interaction(struct builder *b, const char *name, int dense, int sparse);
 int build_loss(struct builder *b, const char *name, int logits);
@@ -109,8 +110,9 @@ int build_loss(struct builder *b, const char *name, int logits);
 /* Data movement into a new shape (patch merging), and views that move nothing. */
 int build_reshape(struct builder *b, const char *name, int x, int axes, const int64_t *size);
 int build_view(struct builder *b, int x, int axes, const int64_t *size);
-int build_opaque(struct builder *b, const char *name, const char *type, const int *inputs, int count,
-                 int axes, const int64_t *size, const struct weight *weights, int weight_count);
+int build_opaque(struct builder *b, const char *name, const char *type, const int *inputs,
+                 int count, int axes, const int64_t *size, const struct weight *weights,
+                 int weight_count);
 
 /* Adjusts the operator appended last. */
 struct op *build_last(struct builder *b);

@@ -97,8 +97,9 @@ static void attention_work(const struct op *op, const int64_t *size, enum phase 
                            struct work *out)
 {
     int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
-    const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP], size[ATT_HEAD],
-                             size[ATT_SEQ],   size[ATT_KV],                     depth,
+    const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP],
+                             size[ATT_HEAD],  size[ATT_SEQ],
+                             size[ATT_KV],    depth,
                              value,           op->causal};
     set_shape(out, KERNEL_ATTENTION, shape, 8);
     double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
@@ -108,9 +109,9 @@ static void attention_work(const struct op *op, const int64_t *size, enum phase 
 static void conv_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
     (void)phase; /* all three phases are the same implicit product, over other operands */
-    const int64_t shape[] = {size[CONV_BATCH], size[CONV_OUT],           size[CONV_HEIGHT],
-                             size[CONV_WIDTH], size[CONV_IN] / op->groups, op->kernel[0],
-                             op->kernel[1],    op->stride[0]};
+    const int64_t shape[] = {
+        size[CONV_BATCH],           size[CONV_OUT], size[CONV_HEIGHT], size[CONV_WIDTH],
+        size[CONV_IN] / op->groups, op->kernel[0],  op->kernel[1],     op->stride[0]};
     set_shape(out, KERNEL_CONV, shape, 8);
     out->flops = 2 * product(shape, 7);
 }
@@ -213,100 +214,287 @@ static void copy_work(const struct op *op, const int64_t *size, enum phase phase
     out->shape[0] *= dtype_bytes(out->dtype);
 }
 
-#define BATCH          {DIM_BATCH, ROLE_BATCH}
-#define SPLIT(d)       {DIM_##d, ROLE_SPLIT}
-#define REDUCE(d)      {DIM_##d, ROLE_REDUCE}
-#define WHOLE(d)       {DIM_##d, ROLE_WHOLE}
-#define HALO(d)        {DIM_##d, ROLE_HALO}
+#define BATCH     {DIM_BATCH, ROLE_BATCH}
+#define SPLIT(d)  {DIM_##d, ROLE_SPLIT}
+#define REDUCE(d) {DIM_##d, ROLE_REDUCE}
+#define WHOLE(d)  {DIM_##d, ROLE_WHOLE}
+#define HALO(d)   {DIM_##d, ROLE_HALO}
 /* Kinds that treat every element alike: sequences (batch, seq, hidden), images and score matrices
  * (batch, hidden, height, width). */
-#define ANY_ELEMENT    BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)
+#define ANY_ELEMENT BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)
 
 const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
-    [OP_EMBEDDING] = {"embedding", "rows of a table, by id",
-                      {BATCH, SPLIT(SEQ), REDUCE(VOCAB), SPLIT(HIDDEN)}, KEEP_INPUT_0,
-                      {"batch,seq"}, "batch,seq,hidden", {"vocab,hidden", ",hidden"},
-                      embedding_work},
-    [OP_EMBEDDING_BAG] = {"embedding_bag", "pooled rows of many tables",
-                          {BATCH, SPLIT(TABLE), REDUCE(VOCAB), SPLIT(HIDDEN)}, KEEP_INPUT_0,
-                          {"batch,table,"}, "batch,table,hidden", {"table,vocab,hidden"}, bag_work},
-    [OP_LINEAR] = {"linear", "matrix product with weights",
-                   {BATCH, SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)}, KEEP_INPUT_0,
-                   {"batch,seq,in"}, "batch,seq,out", {"out,in", "out"}, linear_work},
-    [OP_SCORE] = {"score", "queries times keys, per head",
-                  {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), SPLIT(KV), REDUCE(DEPTH)},
-                  KEEP_INPUT_0 | KEEP_INPUT_1, {"batch,seq,head group depth", "batch,kv,head depth"},
-                  "batch,head group,seq,kv", {0}, score_work},
-    [OP_CONTEXT] = {"context", "probabilities times values, per head",
-                    {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), REDUCE(KV), SPLIT(DEPTH)},
-                    KEEP_INPUT_0 | KEEP_INPUT_1, {"batch,head group,seq,kv", "batch,kv,head depth"},
-                    "batch,seq,head group depth", {0}, context_work},
-    [OP_ATTENTION] = {"attention", "flash attention",
-                      {BATCH, SPLIT(HEAD), SPLIT(GROUP), HALO(SEQ), HALO(KV), WHOLE(DEPTH)},
-                      KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
-                      {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
-                      "batch,seq,head group depth", {0}, attention_work},
-    [OP_SOFTMAX] = {"softmax", "over the last axis",
-                    {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(KV)}, KEEP_OUTPUT,
-                    {"batch,head,seq,kv"}, "batch,head,seq,kv", {0}, softmax_work},
-    [OP_LAYER_NORM] = {"layer_norm", "mean and variance over the features",
-                       {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)}, KEEP_INPUT_0,
-                       {"batch,seq,hidden"}, "batch,seq,hidden", {"hidden", "hidden"}, norm_work},
-    [OP_RMS_NORM] = {"rms_norm", "root mean square over the features",
-                     {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)}, KEEP_INPUT_0,
-                     {"batch,seq,hidden"}, "batch,seq,hidden", {"hidden"}, norm_work},
-    [OP_BATCH_NORM] = {"batch_norm", "mean and variance over the batch, per channel",
-                       {BATCH, SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)}, KEEP_INPUT_0,
-                       {"batch,hidden,height,width"}, "batch,hidden,height,width",
-                       {"hidden", "hidden"}, batch_norm_work},
-    [OP_GELU] = {"gelu", "activation", {ANY_ELEMENT}, KEEP_INPUT_0, {0}, NULL, {0},
-                 elementwise_work},
-    [OP_RELU] = {"relu", "activation", {ANY_ELEMENT}, KEEP_OUTPUT, {0}, NULL, {0},
-                 elementwise_work},
-    [OP_SILU] = {"silu", "activation", {ANY_ELEMENT}, KEEP_INPUT_0, {0}, NULL, {0},
-                 elementwise_work},
-    [OP_GATED] = {"gated", "activation of one half times the other half", {ANY_ELEMENT},
-                  KEEP_INPUT_0, {0}, NULL, {0}, elementwise_work},
-    [OP_DROPOUT] = {"dropout", "random zeros", {ANY_ELEMENT}, KEEP_MASK, {0}, NULL, {0},
-                    dropout_work},
-    [OP_DROPOUT_ADD] = {"dropout_add", "residual plus dropout", {ANY_ELEMENT}, KEEP_MASK, {0}, NULL,
-                        {0}, dropout_work},
-    [OP_ADD] = {"add", "sum of two tensors", {ANY_ELEMENT}, 0, {0}, NULL, {0}, elementwise_work},
-    [OP_ROTARY] = {"rotary", "rotary position embedding", {ANY_ELEMENT}, 0, {0}, NULL, {0},
-                   elementwise_work},
-    [OP_ROUTER] = {"router", "scores of the experts, and the choice of the best",
-                   {BATCH, SPLIT(SEQ), REDUCE(IN), WHOLE(EXPERT)}, KEEP_INPUT_0 | KEEP_OUTPUT,
-                   {"batch,seq,in"}, "batch,seq,expert", {"expert,in"}, router_work},
-    [OP_DISPATCH] = {"dispatch", "tokens to their experts",
-                     {BATCH, SPLIT(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)}, 0,
-                     {"batch,seq,hidden", "batch,seq,"}, "batch,expert seq,hidden", {0},
-                     elementwise_work},
-    [OP_EXPERT_LINEAR] = {"expert_linear", "one matrix product per expert",
-                          {BATCH, SPLIT(EXPERT), SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)}, KEEP_INPUT_0,
-                          {"batch,expert seq,in"}, "batch,expert seq,out",
-                          {"expert,out,in", "expert,out"}, expert_work},
-    [OP_COMBINE] = {"combine", "weighted expert outputs back to their tokens",
-                    {BATCH, REDUCE(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)}, KEEP_INPUT_0,
-                    {"batch,expert seq,hidden", "batch,seq,"}, "batch,seq,hidden", {0},
-                    elementwise_work},
-    [OP_CONV] = {"conv", "convolution",
-                 {BATCH, REDUCE(IN), SPLIT(OUT), HALO(HEIGHT), HALO(WIDTH)}, KEEP_INPUT_0,
-                 {"batch,in,height,width"}, "batch,out,height,width", {"out,in,,", "out"},
-                 conv_work},
-    [OP_POOL] = {"pool", "maximum or mean over a window",
-                 {BATCH, SPLIT(HIDDEN), HALO(HEIGHT), HALO(WIDTH)}, KEEP_INPUT_0,
-                 {"batch,hidden,height,width"}, "batch,hidden,height,width", {0}, pool_work},
-    [OP_CONCAT] = {"concat", "tensors side by side", {BATCH}, 0, {0}, NULL, {0}, copy_work},
-    [OP_INTERACTION] = {"interaction", "dot products of all pairs of feature vectors",
-                        {BATCH, WHOLE(TABLE), REDUCE(HIDDEN)}, KEEP_INPUT_0 | KEEP_INPUT_1,
-                        {"batch,hidden", "batch,,hidden"}, "batch,", {0}, interaction_work},
-    [OP_LOSS] = {"loss", "softmax cross entropy",
-                 {BATCH, SPLIT(SEQ), REDUCE(VOCAB)}, 0, {"batch,seq,vocab"}, "batch,seq", {0},
-                 loss_work},
-    [OP_RESHAPE] = {"reshape", "data movement into another shape", {BATCH}, 0, {0}, NULL, {0},
-                    copy_work},
-    [OP_OPAQUE] = {"opaque", "an operator that Weft does not know", {BATCH},
-                   KEEP_INPUT_0 | KEEP_OUTPUT, {0}, NULL, {0}, elementwise_work},
+    [OP_EMBEDDING] =
+        {
+            .name = "embedding",
+            .summary = "rows of a table, by id",
+            .dims = {BATCH, SPLIT(SEQ), REDUCE(VOCAB), SPLIT(HIDDEN)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq"},
+            .output = "batch,seq,hidden",
+            .weight = {"vocab,hidden", ",hidden"},
+            .work = embedding_work,
+        },
+    [OP_EMBEDDING_BAG] =
+        {
+            .name = "embedding_bag",
+            .summary = "pooled rows of many tables",
+            .dims = {BATCH, SPLIT(TABLE), REDUCE(VOCAB), SPLIT(HIDDEN)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,table,"},
+            .output = "batch,table,hidden",
+            .weight = {"table,vocab,hidden"},
+            .work = bag_work,
+        },
+    [OP_LINEAR] =
+        {
+            .name = "linear",
+            .summary = "matrix product with weights",
+            .dims = {BATCH, SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq,in"},
+            .output = "batch,seq,out",
+            .weight = {"out,in", "out"},
+            .work = linear_work,
+        },
+    [OP_SCORE] =
+        {
+            .name = "score",
+            .summary = "queries times keys, per head",
+            .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), SPLIT(KV), REDUCE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .input = {"batch,seq,head group depth", "batch,kv,head depth"},
+            .output = "batch,head group,seq,kv",
+            .work = score_work,
+        },
+    [OP_CONTEXT] =
+        {
+            .name = "context",
+            .summary = "probabilities times values, per head",
+            .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), REDUCE(KV), SPLIT(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .input = {"batch,head group,seq,kv", "batch,kv,head depth"},
+            .output = "batch,seq,head group depth",
+            .work = context_work,
+        },
+    [OP_ATTENTION] =
+        {
+            .name = "attention",
+            .summary = "flash attention",
+            .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), HALO(SEQ), HALO(KV), WHOLE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
+            .input = {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
+            .output = "batch,seq,head group depth",
+            .work = attention_work,
+        },
+    [OP_SOFTMAX] =
+        {
+            .name = "softmax",
+            .summary = "over the last axis",
+            .dims = {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(KV)},
+            .keep = KEEP_OUTPUT,
+            .input = {"batch,head,seq,kv"},
+            .output = "batch,head,seq,kv",
+            .work = softmax_work,
+        },
+    [OP_LAYER_NORM] =
+        {
+            .name = "layer_norm",
+            .summary = "mean and variance over the features",
+            .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq,hidden"},
+            .output = "batch,seq,hidden",
+            .weight = {"hidden", "hidden"},
+            .work = norm_work,
+        },
+    [OP_RMS_NORM] =
+        {
+            .name = "rms_norm",
+            .summary = "root mean square over the features",
+            .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq,hidden"},
+            .output = "batch,seq,hidden",
+            .weight = {"hidden"},
+            .work = norm_work,
+        },
+    [OP_BATCH_NORM] =
+        {
+            .name = "batch_norm",
+            .summary = "mean and variance over the batch, per channel",
+            .dims = {BATCH, SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,hidden,height,width"},
+            .output = "batch,hidden,height,width",
+            .weight = {"hidden", "hidden"},
+            .work = batch_norm_work,
+        },
+    [OP_GELU] =
+        {
+            .name = "gelu",
+            .summary = "activation",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_INPUT_0,
+            .work = elementwise_work,
+        },
+    [OP_RELU] =
+        {
+            .name = "relu",
+            .summary = "activation",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_OUTPUT,
+            .work = elementwise_work,
+        },
+    [OP_SILU] =
+        {
+            .name = "silu",
+            .summary = "activation",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_INPUT_0,
+            .work = elementwise_work,
+        },
+    [OP_GATED] =
+        {
+            .name = "gated",
+            .summary = "activation of one half times the other half",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_INPUT_0,
+            .work = elementwise_work,
+        },
+    [OP_DROPOUT] =
+        {
+            .name = "dropout",
+            .summary = "random zeros",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_MASK,
+            .work = dropout_work,
+        },
+    [OP_DROPOUT_ADD] =
+        {
+            .name = "dropout_add",
+            .summary = "residual plus dropout",
+            .dims = {ANY_ELEMENT},
+            .keep = KEEP_MASK,
+            .work = dropout_work,
+        },
+    [OP_ADD] =
+        {
+            .name = "add",
+            .summary = "sum of two tensors",
+            .dims = {ANY_ELEMENT},
+            .work = elementwise_work,
+        },
+    [OP_ROTARY] =
+        {
+            .name = "rotary",
+            .summary = "rotary position embedding",
+            .dims = {ANY_ELEMENT},
+            .work = elementwise_work,
+        },
+    [OP_ROUTER] =
+        {
+            .name = "router",
+            .summary = "scores of the experts, and the choice of the best",
+            .dims = {BATCH, SPLIT(SEQ), REDUCE(IN), WHOLE(EXPERT)},
+            .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
+            .input = {"batch,seq,in"},
+            .output = "batch,seq,expert",
+            .weight = {"expert,in"},
+            .work = router_work,
+        },
+    [OP_DISPATCH] =
+        {
+            .name = "dispatch",
+            .summary = "tokens to their experts",
+            .dims = {BATCH, SPLIT(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)},
+            .input = {"batch,seq,hidden", "batch,seq,"},
+            .output = "batch,expert seq,hidden",
+            .work = elementwise_work,
+        },
+    [OP_EXPERT_LINEAR] =
+        {
+            .name = "expert_linear",
+            .summary = "one matrix product per expert",
+            .dims = {BATCH, SPLIT(EXPERT), SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,expert seq,in"},
+            .output = "batch,expert seq,out",
+            .weight = {"expert,out,in", "expert,out"},
+            .work = expert_work,
+        },
+    [OP_COMBINE] =
+        {
+            .name = "combine",
+            .summary = "weighted expert outputs back to their tokens",
+            .dims = {BATCH, REDUCE(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,expert seq,hidden", "batch,seq,"},
+            .output = "batch,seq,hidden",
+            .work = elementwise_work,
+        },
+    [OP_CONV] =
+        {
+            .name = "conv",
+            .summary = "convolution",
+            .dims = {BATCH, REDUCE(IN), SPLIT(OUT), HALO(HEIGHT), HALO(WIDTH)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,in,height,width"},
+            .output = "batch,out,height,width",
+            .weight = {"out,in,,", "out"},
+            .work = conv_work,
+        },
+    [OP_POOL] =
+        {
+            .name = "pool",
+            .summary = "maximum or mean over a window",
+            .dims = {BATCH, SPLIT(HIDDEN), HALO(HEIGHT), HALO(WIDTH)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,hidden,height,width"},
+            .output = "batch,hidden,height,width",
+            .work = pool_work,
+        },
+    [OP_CONCAT] =
+        {
+            .name = "concat",
+            .summary = "tensors side by side",
+            .dims = {BATCH},
+            .work = copy_work,
+        },
+    [OP_INTERACTION] =
+        {
+            .name = "interaction",
+            .summary = "dot products of all pairs of feature vectors",
+            .dims = {BATCH, WHOLE(TABLE), REDUCE(HIDDEN)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .input = {"batch,hidden", "batch,,hidden"},
+            .output = "batch,",
+            .work = interaction_work,
+        },
+    [OP_LOSS] =
+        {
+            .name = "loss",
+            .summary = "softmax cross entropy",
+            .dims = {BATCH, SPLIT(SEQ), REDUCE(VOCAB)},
+            .input = {"batch,seq,vocab"},
+            .output = "batch,seq",
+            .work = loss_work,
+        },
+    [OP_RESHAPE] =
+        {
+            .name = "reshape",
+            .summary = "data movement into another shape",
+            .dims = {BATCH},
+            .work = copy_work,
+        },
+    [OP_OPAQUE] =
+        {
+            .name = "opaque",
+            .summary = "an operator that Weft does not know",
+            .dims = {BATCH},
+            .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
+            .work = elementwise_work,
+        },
 };
 
 int op_dims(enum op_kind kind)

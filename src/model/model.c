@@ -73,11 +73,11 @@ static double extra_bytes(const struct op *op, const int64_t *local, enum dtype 
     double elements = operand_elements(op, &op->output, local);
     double share = elements / operand_elements(op, &op->output, full);
     if (op->kind == OP_LOSS) /* its probabilities also shrink with the vocabulary */
-        share = operand_elements(op, &op->input[0], local) /
-                operand_elements(op, &op->input[0], full);
+        share =
+            operand_elements(op, &op->input[0], local) / operand_elements(op, &op->input[0], full);
     double bytes = op->keep & KEEP_MASK ? elements : 0;
-    return bytes + share * ((double)op->kept_elements * dtype_bytes(dtype) +
-                            (double)op->kept_fp32 * 4);
+    return bytes +
+           share * ((double)op->kept_elements * dtype_bytes(dtype) + (double)op->kept_fp32 * 4);
 }
 
 static double kept_operand_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
@@ -217,9 +217,9 @@ struct totals op_totals(const struct model *model, const struct op *op, enum dty
     totals.parameters = op_parameters(op) * copies;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         totals.flops[phase] = op_work(op, op->size, dtype, (enum phase)phase).flops * copies;
-    totals.kept_bytes = bytes_of(op, &op->output, op->size, dtype) * kept_copies(model, op) +
-                        (extra_bytes(op, op->size, dtype) +
-                         kept_inputs(model, op, op->size, dtype)) * copies;
+    totals.kept_bytes =
+        bytes_of(op, &op->output, op->size, dtype) * kept_copies(model, op) +
+        (extra_bytes(op, op->size, dtype) + kept_inputs(model, op, op->size, dtype)) * copies;
     return totals;
 }
 
@@ -250,6 +250,20 @@ struct totals model_totals(const struct model *model, enum dtype dtype)
 
 /* ---- paths -------------------------------------------------------------------------------------------- */
 
+bool module_is_named(const struct module *module)
+{
+    return module->name[0] != '\0';
+}
+
+struct series module_series(const struct model *model, int32_t module)
+{
+    const struct module *m = &model->module[module];
+    const struct module *around = m->parent >= 0 ? &model->module[m->parent] : m;
+    bool numbered_around = around->parent >= 0 && !module_is_named(around) && m->indexed;
+    const struct module *repeat = numbered_around ? around : m;
+    return (struct series){m->first_index, repeat->repeat, repeat->stride};
+}
+
 const char *module_path(struct arena *keep, const struct model *model, int32_t module, int64_t copy)
 {
     const struct module *m = &model->module[module];
@@ -257,13 +271,19 @@ const char *module_path(struct arena *keep, const struct model *model, int32_t m
         return "";
     const char *above = module_path(keep, model, m->parent, copy / m->repeat);
     const char *dot = *above ? "." : "";
+    if (!*m->name)
+        return above; /* a nameless repeat: its indexed parts count on from copy to copy */
     if (!m->indexed)
         return arena_printf(keep, "%s%s%s", above, dot, m->name);
-    long long index = (long long)(m->first_index + copy % m->repeat * m->stride);
-    return arena_printf(keep, "%s%s%s.%lld", above, dot, m->name, index);
+    const struct module *outer = &model->module[m->parent];
+    int64_t index = m->first_index + copy % m->repeat * m->stride;
+    if (!*outer->name)
+        index += copy / m->repeat % outer->repeat * outer->stride;
+    return arena_printf(keep, "%s%s%s.%lld", above, dot, m->name, (long long)index);
 }
 
-const char *op_path(struct arena *keep, const struct model *model, const struct op *op, int64_t copy)
+const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
+                    int64_t copy)
 {
     const char *above = module_path(keep, model, op->module, copy);
     return arena_printf(keep, "%s%s%s", above, *above ? "." : "", op->name);

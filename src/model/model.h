@@ -55,7 +55,13 @@ bool dim_from_name(const char *name, enum dim *out);
 
 /* ---- tensors ------------------------------------------------------------------------------------ */
 
-enum { MAX_AXES = 5, MAX_AXIS_DIMS = 3, OP_MAX_DIMS = 7 };
+enum {
+    MAX_AXES = 5,
+    MAX_AXIS_DIMS = 3,
+    OP_MAX_DIMS = 7,
+    MAX_KIND_INPUTS = 3,
+    MAX_KIND_WEIGHTS = 2
+};
 
 enum element {
     ELEMENT_COMPUTE, /* the compute dtype */
@@ -118,8 +124,8 @@ enum op_kind {
     OP_DROPOUT_ADD, /* residual + dropout(x) */
     OP_ADD,
     OP_ROTARY,
-    OP_ROUTER,   /* x -> expert scores and choice */
-    OP_DISPATCH, /* tokens to their experts (all-to-all under expert parallelism) */
+    OP_ROUTER,        /* x -> expert scores and choice */
+    OP_DISPATCH,      /* tokens to their experts (all-to-all under expert parallelism) */
     OP_EXPERT_LINEAR, /* grouped matrix product, one group per expert */
     OP_COMBINE,       /* expert outputs back to tokens, weighted */
     OP_CONV,
@@ -157,7 +163,7 @@ struct op_kind_row {
     unsigned keep;       /* of enum keep */
     /* Operands as axes of dims, "batch,seq,head group depth"; NULL where the axes follow from the
      * tensor's rank (elementwise kinds) or the builder writes them. */
-    const char *input[3], *output, *weight[2];
+    const char *input[MAX_KIND_INPUTS], *output, *weight[MAX_KIND_WEIGHTS];
     /* Fills kernel, shape and FLOPs of one phase; `size` are the local dims (I1), batch included.
      * Bytes are filled in generically from the operands (op_work). */
     void (*work)(const struct op *op, const int64_t *size, enum phase phase, struct work *out);
@@ -192,17 +198,17 @@ enum kernel {
     KERNEL_MATMUL,         /* batch m n k */
     KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
     KERNEL_ATTENTION,      /* batch heads kv_heads q kv depth value_depth causal */
-    KERNEL_CONV,           /* images out_channels height width in_channels kernel_h kernel_w stride */
-    KERNEL_NORM,           /* rows cols */
-    KERNEL_BATCH_NORM,     /* images channels pixels */
-    KERNEL_SOFTMAX,        /* rows cols */
-    KERNEL_ELEMENTWISE,    /* elements */
-    KERNEL_DROPOUT,        /* elements */
-    KERNEL_EMBEDDING,      /* rows width vocab */
-    KERNEL_LOSS,           /* rows classes */
-    KERNEL_POOL,           /* images channels height width window */
-    KERNEL_COPY,           /* bytes */
-    KERNEL_OPTIMIZER,      /* parameters */
+    KERNEL_CONV,        /* images out_channels height width in_channels kernel_h kernel_w stride */
+    KERNEL_NORM,        /* rows cols */
+    KERNEL_BATCH_NORM,  /* images channels pixels */
+    KERNEL_SOFTMAX,     /* rows cols */
+    KERNEL_ELEMENTWISE, /* elements */
+    KERNEL_DROPOUT,     /* elements */
+    KERNEL_EMBEDDING,   /* rows width vocab */
+    KERNEL_LOSS,        /* rows classes */
+    KERNEL_POOL,        /* images channels height width window */
+    KERNEL_COPY,        /* bytes */
+    KERNEL_OPTIMIZER,   /* parameters */
     KERNEL_COUNT
 };
 enum { WORK_MAX_SHAPE = 8 };
@@ -227,8 +233,8 @@ struct work {
 struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase);
 /* The sizes of the whole, unsplit operator at this micro-batch; array of OP_MAX_DIMS. */
 void op_full_size(const struct op *op, int64_t batch, int64_t *size);
-int op_dims(enum op_kind kind);                     /* how many dims the kind has */
-int op_find_dim(enum op_kind kind, enum dim dim);   /* position in the row, or -1 */
+int op_dims(enum op_kind kind);                   /* how many dims the kind has */
+int op_find_dim(enum op_kind kind, enum dim dim); /* position in the row, or -1 */
 /* Elements of an operand when the operator's dims have these local sizes (batch included). */
 double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local);
 
@@ -243,7 +249,7 @@ struct module {
     int64_t stride;
     int32_t carry_in, carry_init, carry_out; /* tensors of a repeat: within copy i > 0, carry_in is
                                                 carry_out of copy i - 1; in copy 0 carry_init */
-    bool indexed; /* name.index even when it does not repeat */
+    bool indexed;                            /* name.index even when it does not repeat */
 };
 
 struct model {
@@ -255,9 +261,9 @@ struct model {
     struct op *op;
     struct tensor *tensor;
     int32_t modules, ops, tensors;
-    int64_t layers; /* of the paper's count: transformer layers, CNN blocks */
-    int64_t seq;    /* tokens per sample that count for tokens/s; 1 for images */
-    enum dtype dtype; /* usual training dtype */
+    int64_t layers;               /* of the paper's count: transformer layers, CNN blocks */
+    int64_t seq;                  /* tokens per sample that count for tokens/s; 1 for images */
+    enum dtype dtype;             /* usual training dtype */
     ARRAY(const char *) warnings; /* opaque operators, ignored fields */
 };
 
@@ -270,17 +276,28 @@ const char *op_path(struct arena *keep, const struct model *model, const struct 
                     int64_t copy);
 const char *module_path(struct arena *keep, const struct model *model, int32_t module,
                         int64_t copy);
+/* The numbers that a module's copies go by: those of its own repeat, or of the unnamed repeat around
+ * it (a body of several layers, see build_repeat_from). Unnamed modules stand in no path. */
+struct series {
+    int64_t first, count, stride;
+};
+struct series module_series(const struct model *model, int32_t module);
+bool module_is_named(const struct module *module);
 
 struct totals {
-    double parameters;       /* tied weights once */
+    double parameters; /* tied weights once */
     double flops[PHASE_COUNT];
-    double kept_bytes;       /* read again by the backward pass; a shared tensor once */
-    int64_t ops;             /* operators, copies counted */
+    double kept_bytes; /* read again by the backward pass; a shared tensor once */
+    int64_t ops;       /* operators, copies counted */
 };
 /* Of one sample in this dtype. A module's totals include its submodules and all its copies. */
 struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype);
 struct totals module_totals(const struct model *model, int32_t module, enum dtype dtype);
 struct totals model_totals(const struct model *model, enum dtype dtype);
+/* What a step holds beside weights, gradients and optimizer state when it holds most, for one sample:
+ * all that is kept at the end of the forward pass, or what is still kept when the gradients of a tied
+ * table are added up (peak.c). */
+double model_peak_bytes(const struct model *model, enum dtype dtype);
 double op_parameters(const struct op *op); /* owned, of one copy */
 /* What one copy keeps for its backward pass with these local dims (as for op_work): its output if
  * anyone reads it again, its mask and statistics, and what it reads of the model's own inputs. */

@@ -4,10 +4,11 @@
 #include <string.h>
 
 static const char *const DIMS[] = {
-    [DIM_BATCH] = "batch",   [DIM_SEQ] = "seq",       [DIM_KV] = "kv",       [DIM_HEAD] = "head",
-    [DIM_GROUP] = "group",   [DIM_DEPTH] = "depth",   [DIM_IN] = "in",       [DIM_OUT] = "out",
-    [DIM_HIDDEN] = "hidden", [DIM_VOCAB] = "vocab",   [DIM_EXPERT] = "expert",
-    [DIM_HEIGHT] = "height", [DIM_WIDTH] = "width",   [DIM_TABLE] = "table",
+    [DIM_BATCH] = "batch", [DIM_SEQ] = "seq",       [DIM_KV] = "kv",
+    [DIM_HEAD] = "head",   [DIM_GROUP] = "group",   [DIM_DEPTH] = "depth",
+    [DIM_IN] = "in",       [DIM_OUT] = "out",       [DIM_HIDDEN] = "hidden",
+    [DIM_VOCAB] = "vocab", [DIM_EXPERT] = "expert", [DIM_HEIGHT] = "height",
+    [DIM_WIDTH] = "width", [DIM_TABLE] = "table",
 };
 _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 

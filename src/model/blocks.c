@@ -1,0 +1,193 @@
+/* blocks.c - attention, MLP and their ends, for every transformer family (see blocks.h). */
+#include "model/blocks.h"
+
+#include <string.h>
+
+const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", NULL};
+const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
+_Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
+
+void block_add_weight(struct builder *b, const char *name, int64_t elements)
+{
+    if (b->status != WEFT_OK)
+        return;
+    struct op *op = build_last(b);
+    struct weight *all = ARENA_ARRAY(b->arena, struct weight, (size_t)op->weights + 1);
+    if (op->weights)
+        memcpy(all, op->weight, sizeof *all * (size_t)op->weights);
+    struct weight *weight = &all[op->weights++];
+    *weight = (struct weight){.name = name, .tied_op = -1};
+    weight->operand = (struct operand){.tensor = -1, .axes = 1, .size = {elements}};
+    memset(weight->operand.dims, -1, sizeof weight->operand.dims);
+    op->weight = all;
+}
+
+/* ---- ends of a block ------------------------------------------------------------------------- */
+
+int block_norm(struct builder *b, const char *name, int x, enum norm norm)
+{
+    return norm == NORM_LAYER ? build_layer_norm(b, name, x)
+                              : build_rms_norm(b, name, x, norm == NORM_RMS);
+}
+
+int block_residual(struct builder *b, int y, int x, const struct block_style *style)
+{
+    return style->dropout ? build_dropout_add(b, "dropout_add", y, x) : build_add(b, "add", y, x);
+}
+
+int block_open(struct builder *b, const char *module, int x, const struct block_style *style)
+{
+    build_module(b, module);
+    return style->post_norm ? x : block_norm(b, "norm", x, style->norm);
+}
+
+int block_close(struct builder *b, int y, int x, const struct block_style *style)
+{
+    if (!style->branch)
+        y = block_residual(b, y, x, style);
+    if (style->post_norm)
+        y = block_norm(b, "norm", y, style->norm);
+    build_module_end(b);
+    return y;
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static int softmax(struct builder *b, int scores, const struct attention_block *a)
+{
+    bool eager = a->kernel == ATTENTION_EAGER;
+    bool masked = a->shape.causal && !a->score_bias; /* by where(): its mask, not its input */
+    int x = build_softmax(b, "softmax", scores, eager && !masked);
+    if (eager && masked && x >= 0)
+        build_last(b)->keep |= KEEP_MASK;
+    if (a->score_bias)
+        block_add_weight(b, "relative_bias", a->score_bias);
+    return x;
+}
+
+int block_core(struct builder *b, int q, int k, int v, const struct block_style *style,
+               const struct attention_block *a)
+{
+    if (a->kernel == ATTENTION_FLASH)
+        return build_attention(b, "attention", q, k, v, &a->shape);
+    int p = softmax(b, build_score(b, "score", q, k, &a->shape), a);
+    if (style->dropout)
+        p = build_dropout(b, "dropout", p);
+    return build_context(b, "context", p, v, &a->shape);
+}
+
+/* Windows are as many independent attentions: they stand beside the heads. */
+static int windowed_core(struct builder *b, int qkv, const struct block_style *style,
+                         const struct attention_block *a)
+{
+    int64_t seq = build_tensor(b, qkv)->size[1], windows = seq / a->window;
+    int64_t inner = a->shape.heads * a->shape.depth;
+    struct attention_block each = *a;
+    each.shape.heads *= windows;
+    each.shape.kv_heads *= windows;
+    qkv = build_view(b, qkv, 3, (int64_t[]){1, a->window, windows * 3 * inner});
+    int y = block_core(b, qkv, qkv, qkv, style, &each);
+    return build_view(b, y, 3, (int64_t[]){1, seq, inner});
+}
+
+/* RMS norm over each head of (batch, seq, heads * depth). */
+static int head_norm(struct builder *b, const char *name, int x, int64_t depth)
+{
+    struct tensor t = *build_tensor(b, x);
+    int64_t rows = t.size[1] * (t.size[2] / depth);
+    int y = build_rms_norm(b, name, build_view(b, x, 3, (int64_t[]){1, rows, depth}), true);
+    return build_view(b, y, 3, t.size);
+}
+
+static int rotated(struct builder *b, const char *name, int x, const struct attention_block *a)
+{
+    return a->rotary ? build_rotary(b, name, x) : x;
+}
+
+static int apart_core(struct builder *b, int x, const struct block_style *style,
+                      const struct attention_block *a)
+{
+    int64_t depth = a->shape.depth, kv = a->shape.kv_heads * depth;
+    int q = build_linear(b, "q", x, a->shape.heads * depth, a->qkv_bias);
+    int k = build_linear(b, "k", x, kv, a->qkv_bias);
+    int v = build_linear(b, "v", x, kv, a->qkv_bias);
+    q = rotated(b, "q_rotary", head_norm(b, "q_norm", q, depth), a);
+    k = rotated(b, "k_rotary", head_norm(b, "k_norm", k, depth), a);
+    return block_core(b, q, k, v, style, a);
+}
+
+static int fused_core(struct builder *b, int x, const struct block_style *style,
+                      const struct attention_block *a)
+{
+    int64_t out = (a->shape.heads + 2 * a->shape.kv_heads) * a->shape.depth;
+    int qkv = build_linear(b, "qkv", x, out, style->bias || a->qkv_bias);
+    qkv = rotated(b, "rotary", qkv, a);
+    return a->window ? windowed_core(b, qkv, style, a) : block_core(b, qkv, qkv, qkv, style, a);
+}
+
+/* Into windows and back: the same tokens in another order (shifted, in every other Swin layer). */
+static int reordered(struct builder *b, const char *name, int x, const struct attention_block *a)
+{
+    struct tensor t = *build_tensor(b, x);
+    return a->window ? build_reshape(b, name, x, t.axes, t.size) : x;
+}
+
+int block_attention(struct builder *b, int x, const struct block_style *style,
+                    const struct attention_block *a)
+{
+    int64_t hidden = build_features(b, x);
+    int y = reordered(b, "partition", block_open(b, "attn", x, style), a);
+    y = a->qk_norm ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
+    y = build_linear(b, "proj", y, hidden, style->bias);
+    return block_close(b, reordered(b, "reverse", y, a), x, style);
+}
+
+int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
+                          const struct attention_block *a)
+{
+    int64_t inner = a->shape.heads * a->shape.depth;
+    int q = build_linear(b, "q", block_open(b, "cross", x, style), inner, style->bias);
+    int kv = build_linear(b, "kv", memory, 2 * inner, style->bias);
+    int y = block_core(b, q, kv, kv, style, a);
+    y = build_linear(b, "proj", y, build_features(b, x), style->bias);
+    return block_close(b, y, x, style);
+}
+
+/* ---- MLP ------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *up, *name;
+    int (*build)(struct builder *b, const char *name, int x);
+    int width; /* of `up`, in ffn */
+} ACTIVATIONS[] = {
+    [ACTIVATION_GELU] = {"up", "gelu", build_gelu, 1},
+    [ACTIVATION_RELU] = {"up", "relu", build_relu, 1},
+    [ACTIVATION_GATED] = {"gate_up", "gated", build_gated, 2},
+};
+
+int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m)
+{
+    int64_t hidden = build_features(b, x);
+    int y = build_linear(b, ACTIVATIONS[m->activation].up, x,
+                         m->ffn * ACTIVATIONS[m->activation].width, bias);
+    y = ACTIVATIONS[m->activation].build(b, ACTIVATIONS[m->activation].name, y);
+    if (m->dropout)
+        y = build_dropout(b, "dropout", y);
+    return build_linear(b, "down", y, hidden, bias);
+}
+
+int block_mlp(struct builder *b, int x, const struct block_style *style, const struct mlp_block *m)
+{
+    int y = block_feed_forward(b, block_open(b, "mlp", x, style), style->bias, m);
+    return block_close(b, y, x, style);
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+int block_patches(struct builder *b, int64_t image, int64_t patch, int64_t hidden)
+{
+    struct window w = {patch, patch, patch, 0, 0};
+    int64_t side = image / patch;
+    int x = build_conv(b, "patches", build_image(b, 3, image, image), hidden, &w, 1, true);
+    return build_view(b, x, 3, (int64_t[]){1, side * side, hidden});
+}

@@ -1,0 +1,71 @@
+/* blocks.h - the parts that transformer families are made of. Private to the room.
+ *
+ * A block is a module with a norm in front (or behind: BERT), the work, and the residual. What an
+ * attention keeps for its backward pass depends on how it is computed; per layer, with a heads,
+ * s positions and e bytes per element:
+ *
+ *   flash   q, k, v, the output and one fp32 per row: no score matrix
+ *   fused   softmax e, dropout mask 1, dropped e              (2e + 1) a s^2: Megatron's 5 a s^2
+ *   eager   the same and the scores e; a causal mask without a bias keeps one byte of mask instead
+ */
+#ifndef WEFT_MODEL_BLOCKS_H
+#define WEFT_MODEL_BLOCKS_H
+
+#include "model/builder.h"
+
+enum norm { NORM_LAYER, NORM_RMS, NORM_RMS_EAGER /* keeps the normalised copy */ };
+enum attention_kernel { ATTENTION_FLASH, ATTENTION_FUSED, ATTENTION_EAGER };
+enum activation { ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_GATED };
+
+/* The words of these options, in the order of the enums. */
+extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager */
+extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
+
+struct block_style {
+    enum norm norm;
+    bool bias;      /* linear layers have one */
+    bool dropout;   /* before each residual, and on probabilities */
+    bool post_norm; /* the norm comes behind the residual */
+    bool branch;    /* the caller adds the residual */
+};
+
+struct attention_block {
+    struct attention shape;
+    enum attention_kernel kernel;
+    bool qkv_bias; /* even where style.bias is not set */
+    bool rotary;
+    bool qk_norm;       /* RMS norm of each head's query and key: q, k and v apart */
+    int64_t score_bias; /* learned values added to the scores, or 0 */
+    int64_t window;     /* positions in one window of local attention, or 0 */
+};
+
+struct mlp_block {
+    int64_t ffn;
+    enum activation activation;
+    bool dropout; /* inside, behind the activation (T5) */
+};
+
+int block_norm(struct builder *b, const char *name, int x, enum norm norm);
+int block_residual(struct builder *b, int y, int x, const struct block_style *style);
+/* Opens the module and applies a norm in front; adds the residual and closes. */
+int block_open(struct builder *b, const char *module, int x, const struct block_style *style);
+int block_close(struct builder *b, int y, int x, const struct block_style *style);
+
+/* Scores, softmax, context, by the block's kernel. */
+int block_core(struct builder *b, int q, int k, int v, const struct block_style *style,
+               const struct attention_block *a);
+int block_attention(struct builder *b, int x, const struct block_style *style,
+                    const struct attention_block *a);
+/* Queries from x, keys and values from `memory`. */
+int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
+                          const struct attention_block *a);
+/* up, activation, down: what an MLP block and a shared expert have between norm and residual. */
+int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m);
+int block_mlp(struct builder *b, int x, const struct block_style *style, const struct mlp_block *m);
+
+/* A learned vector of the operator appended last, never split: biases of scores, positions. */
+void block_add_weight(struct builder *b, const char *name, int64_t elements);
+/* The image as patches: (batch, patches, hidden). */
+int block_patches(struct builder *b, int64_t image, int64_t patch, int64_t hidden);
+
+#endif

@@ -1,0 +1,43 @@
+/* families.h - the model families, and what their options share. Private to the room. */
+#ifndef WEFT_MODEL_FAMILIES_H
+#define WEFT_MODEL_FAMILIES_H
+
+#include "model/builder.h"
+
+extern const struct family FAMILY_GPT, FAMILY_LLAMA, FAMILY_MOE, FAMILY_BERT, FAMILY_T5, FAMILY_VIT,
+    FAMILY_SWIN, FAMILY_RESNET, FAMILY_VGG, FAMILY_INCEPTION, FAMILY_ALEXNET, FAMILY_DLRM;
+
+/* Presets come in two tables, one file each. */
+extern const struct preset TRANSFORMER_PRESETS[], CNN_PRESETS[];
+extern const size_t TRANSFORMER_PRESET_COUNT, CNN_PRESET_COUNT;
+
+/* The place of an option for an error: its own line, or that of the whole mapping. */
+const struct doc *option_at(const struct doc *where, const char *key);
+/* Refuses a whole that its part does not divide: "'heads' is 7, which does not divide ...". */
+weft_status option_divides(const struct doc *where, const char *key, int64_t part,
+                           const char *whole_key, int64_t whole);
+
+/* Bounds of options: no product of two or three of them comes near the end of int64_t, and the
+ * builder checks those that make up a tensor. */
+enum {
+    MOST_LAYERS = 1000000,
+    MOST_HIDDEN = 10000000,
+    MOST_HEADS = 100000,
+    MOST_DEPTH = 100000,
+    MOST_SEQ = 100000000,
+    MOST_VOCAB = 100000000,
+    MOST_EXPERTS = 100000,
+    MOST_PIXELS = 1 << 14
+};
+
+/* Rows of an option table over the struct `type`, whose member has the option's name. */
+#define OPTION_COUNT(type, name, most)                                                             \
+    {#name, FIELD_COUNT, offsetof(type, name), .min = 1, .max = (most)}
+#define OPTION_NEEDED(type, name, most)                                                            \
+    {#name, FIELD_COUNT, offsetof(type, name), .required = true, .min = 1, .max = (most)}
+#define OPTION_BOOL(type, name) {#name, FIELD_BOOL, offsetof(type, name)}
+#define OPTION_CHOICE(type, name, words)                                                           \
+    {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
+#define OPTION_SHARE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1}
+
+#endif

@@ -1,0 +1,210 @@
+/* presets_transformer.c - the transformers that Weft knows by name.
+ *
+ * Papers' models have their papers' shapes, sequence lengths and implementations (what they keep
+ * for the backward pass); today's have the values of their public configurations, with the sequence
+ * length they were first trained at. Where two papers share a shape they share a preset.
+ */
+#include "model/families.h"
+
+#define ACESO     "Aceso Table 2"
+#define GALVATRON "Galvatron-BMW Table I"
+#define AUTODDL   "AutoDDL Sec. 5"
+#define PROTEUS   "Proteus Sec. VIII"
+#define FOLD3D    "Fold3D Table 1"
+#define SC21      "Megatron-LM SC'21 Table 1"
+#define SEQSEL    "Korthikanti et al., Table 3"
+#define PUBLIC    "public configuration"
+
+/* How the papers' systems trained them. */
+#define MEGATRON   ", seq: 2048, vocab: 51200, attention: fused, dtype: fp16"
+#define TITAN_BERT ", seq: 512, attention: eager, dtype: fp32"
+#define TITAN_VIT  ", attention: eager, dtype: fp32"
+#define TITAN_T5   ", hidden: 1024, heads: 16, attention: eager, norm: eager, dtype: fp32"
+#define TITAN_GPT  ", seq: 1024, attention: eager, dtype: fp32"
+#define TITAN_SWIN ", hidden: 320, heads: 10, attention: eager, dtype: fp32"
+#define ACESO_T5                                                                                   \
+    ", hidden: 1024, seq: 2048, decoder_seq: 512, vocab: 30592, activation: gelu, "                \
+    "ffn_dropout: false, tied: false, dtype: fp16"
+#define FOLD_GPT ", seq: 1024, vocab: 51200, attention: fused, dtype: fp16"
+#define DAINT    ", seq: 1024, attention: fused, dropout: 0"
+#define OPT      ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
+#define NEOX     ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
+#define LLAMA3   ", vocab: 128256, seq: 8192"
+#define QWEN     ", qkv_bias: true, seq: 4096"
+#define DEEPSEEK ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"
+
+const struct preset TRANSFORMER_PRESETS[] = {
+    /* GPT-3 shapes, by size */
+    {"gpt3-350m", "gpt", "layers: 24, hidden: 1024, heads: 16" MEGATRON, ACESO},
+    {"gpt3-1.3b", "gpt", "layers: 24, hidden: 2048, heads: 32" MEGATRON, ACESO},
+    {"gpt3-1.7b", "gpt", "layers: 24, hidden: 2304, heads: 24" MEGATRON, SC21},
+    {"gpt3-2.6b", "gpt", "layers: 32, hidden: 2560, heads: 32" MEGATRON, ACESO},
+    {"gpt3-3.6b", "gpt", "layers: 30, hidden: 3072, heads: 32" MEGATRON, SC21},
+    {"gpt3-6.7b", "gpt", "layers: 32, hidden: 4096, heads: 32" MEGATRON, ACESO},
+    {"gpt3-7.5b", "gpt", "layers: 36, hidden: 4096, heads: 32" MEGATRON, SC21},
+    {"gpt3-13b", "gpt", "layers: 40, hidden: 5120, heads: 40" MEGATRON, ACESO},
+    {"gpt3-14b", "gpt", "layers: 32, hidden: 6144, heads: 48" FOLD_GPT, FOLD3D},
+    {"gpt3-15b", "gpt", "layers: 48, hidden: 5120, heads: 32" TITAN_GPT, GALVATRON},
+    {"gpt3-18b", "gpt", "layers: 40, hidden: 6144, heads: 48" MEGATRON, SC21 ", " FOLD3D},
+    {"gpt3-22b", "gpt", "layers: 48, hidden: 6144, heads: 64" MEGATRON, SEQSEL},
+    {"gpt3-39b", "gpt", "layers: 48, hidden: 8192, heads: 64" TITAN_GPT,
+     GALVATRON ", " FOLD3D ", " SC21},
+    {"gpt3-65b", "gpt", "layers: 80, hidden: 8192, heads: 64" TITAN_GPT, GALVATRON},
+    {"gpt3-76b", "gpt", "layers: 60, hidden: 10240, heads: 80" MEGATRON, SC21},
+    {"gpt3-81b", "gpt", "layers: 64, hidden: 10240, heads: 80" FOLD_GPT, FOLD3D},
+    {"gpt3-145b", "gpt", "layers: 80, hidden: 12288, heads: 96" MEGATRON, SC21},
+    {"gpt3-175b", "gpt", "layers: 96, hidden: 12288, heads: 96" MEGATRON, SC21},
+    {"gpt3-310b", "gpt", "layers: 96, hidden: 16384, heads: 128" MEGATRON, SC21},
+    {"gpt3-530b", "gpt", "layers: 105, hidden: 20480, heads: 128" MEGATRON, SC21},
+    {"gpt3-1t", "gpt", "layers: 128, hidden: 25600, heads: 160" MEGATRON, SC21},
+    {"t-nlg", "gpt", "layers: 80, hidden: 4256, heads: 28" FOLD_GPT, FOLD3D},
+    {"cpm", "gpt", "layers: 48, hidden: 5120, heads: 64" FOLD_GPT, FOLD3D},
+    {"autoddl-6.8b", "gpt", "layers: 8, hidden: 8192, heads: 64" DAINT, AUTODDL},
+    {"autoddl-16.5b", "gpt", "layers: 20, hidden: 8192, heads: 64" DAINT, AUTODDL},
+    {"autoddl-35.8b", "gpt", "layers: 44, hidden: 8192, heads: 64" DAINT, AUTODDL},
+    {"autoddl-small", "gpt", "layers: 24, hidden: 1024, heads: 16" DAINT, AUTODDL},
+    {"autoddl-5.8b", "gpt", "layers: 28, hidden: 4096, heads: 32" DAINT, AUTODDL},
+    {"autoddl-wide", "gpt", "layers: 20, hidden: 8192, heads: 64" DAINT, AUTODDL},
+    {"autoddl-deep", "gpt", "layers: 36, hidden: 4096, heads: 32" DAINT, AUTODDL},
+
+    /* GPT-2 and its open successors */
+    {"gpt2", "gpt", "layers: 12, hidden: 768, heads: 12", PUBLIC ", " PROTEUS},
+    {"gpt2-medium", "gpt", "layers: 24, hidden: 1024, heads: 16", PUBLIC},
+    {"gpt2-large", "gpt", "layers: 36, hidden: 1280, heads: 20", PUBLIC},
+    {"gpt2-xl", "gpt", "layers: 48, hidden: 1600, heads: 25", PUBLIC},
+    {"gpt-1.5b", "gpt", "layers: 48, hidden: 1600, heads: 25", PROTEUS},
+    {"opt-125m", "gpt", "layers: 12, hidden: 768, heads: 12" OPT, PUBLIC},
+    {"opt-1.3b", "gpt", "layers: 24, hidden: 2048, heads: 32" OPT, PUBLIC},
+    {"opt-2.7b", "gpt", "layers: 32, hidden: 2560, heads: 32" OPT, PUBLIC},
+    {"opt-6.7b", "gpt", "layers: 32, hidden: 4096, heads: 32" OPT, PUBLIC},
+    {"opt-13b", "gpt", "layers: 40, hidden: 5120, heads: 40" OPT, PUBLIC},
+    {"opt-30b", "gpt", "layers: 48, hidden: 7168, heads: 56" OPT, PUBLIC},
+    {"opt-66b", "gpt", "layers: 64, hidden: 9216, heads: 72" OPT, PUBLIC},
+    {"opt-175b", "gpt", "layers: 96, hidden: 12288, heads: 96" OPT, PUBLIC},
+    {"pythia-1.4b", "gpt", "layers: 24, hidden: 2048, heads: 16, vocab: 50304" NEOX, PUBLIC},
+    {"pythia-6.9b", "gpt", "layers: 32, hidden: 4096, heads: 32, vocab: 50432" NEOX, PUBLIC},
+    {"pythia-12b", "gpt", "layers: 36, hidden: 5120, heads: 40, vocab: 50688" NEOX, PUBLIC},
+    {"gpt-neox-20b", "gpt", "layers: 44, hidden: 6144, heads: 64, vocab: 50432" NEOX, PUBLIC},
+
+    /* LLaMA and its kin */
+    {"llama2-7b", "llama", "layers: 32, hidden: 4096, heads: 32, ffn: 11008", PUBLIC},
+    {"llama2-13b", "llama", "layers: 40, hidden: 5120, heads: 40, ffn: 13824", PUBLIC},
+    {"llama2-70b", "llama", "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672", PUBLIC},
+    {"llama3-8b", "llama", "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336" LLAMA3,
+     PUBLIC},
+    {"llama3-70b", "llama", "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672" LLAMA3,
+     PUBLIC},
+    {"llama3.1-8b", "llama", "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336" LLAMA3,
+     PUBLIC},
+    {"llama3.1-70b", "llama", "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672" LLAMA3,
+     PUBLIC},
+    {"llama3.1-405b", "llama",
+     "layers: 126, hidden: 16384, heads: 128, kv_heads: 8, ffn: 53248" LLAMA3, PUBLIC},
+    {"llama3.2-1b", "llama",
+     "layers: 16, hidden: 2048, heads: 32, kv_heads: 8, ffn: 8192, tied: true" LLAMA3, PUBLIC},
+    {"llama3.2-3b", "llama",
+     "layers: 28, hidden: 3072, heads: 24, kv_heads: 8, ffn: 8192, tied: true" LLAMA3, PUBLIC},
+    {"mistral-7b", "llama",
+     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, seq: 8192", PUBLIC},
+    {"qwen2.5-0.5b", "llama",
+     "layers: 24, hidden: 896, heads: 14, kv_heads: 2, ffn: 4864, vocab: 151936, tied: true" QWEN,
+     PUBLIC},
+    {"qwen2.5-1.5b", "llama",
+     "layers: 28, hidden: 1536, heads: 12, kv_heads: 2, ffn: 8960, vocab: 151936, tied: true" QWEN,
+     PUBLIC},
+    {"qwen2.5-3b", "llama",
+     "layers: 36, hidden: 2048, heads: 16, kv_heads: 2, ffn: 11008, vocab: 151936, tied: true" QWEN,
+     PUBLIC},
+    {"qwen2.5-7b", "llama",
+     "layers: 28, hidden: 3584, heads: 28, kv_heads: 4, ffn: 18944, vocab: 152064" QWEN, PUBLIC},
+    {"qwen2.5-14b", "llama",
+     "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, ffn: 13824, vocab: 152064" QWEN, PUBLIC},
+    {"qwen2.5-32b", "llama",
+     "layers: 64, hidden: 5120, heads: 40, kv_heads: 8, ffn: 27648, vocab: 152064" QWEN, PUBLIC},
+    {"qwen2.5-72b", "llama",
+     "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 29568, vocab: 152064" QWEN, PUBLIC},
+    {"qwen3-8b", "llama",
+     "layers: 36, hidden: 4096, heads: 32, kv_heads: 8, head_dim: 128, ffn: 12288, vocab: 151936, "
+     "qk_norm: true",
+     PUBLIC},
+    {"gemma-2b", "llama",
+     "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
+     "tied: true, seq: 8192",
+     PUBLIC},
+    {"gemma-7b", "llama",
+     "layers: 28, hidden: 3072, heads: 16, head_dim: 256, ffn: 24576, vocab: 256000, tied: true, "
+     "seq: 8192",
+     PUBLIC},
+    {"phi3-mini", "llama", "layers: 32, hidden: 3072, heads: 32, ffn: 8192, vocab: 32064", PUBLIC},
+
+    /* Mixtures of experts */
+    {"mixtral-8x7b", "moe",
+     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, experts: 8, top_k: 2", PUBLIC},
+    {"mixtral-8x22b", "moe",
+     "layers: 56, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, experts: 8, top_k: 2", PUBLIC},
+    {"qwen1.5-moe-a2.7b", "moe",
+     "layers: 24, hidden: 2048, heads: 16, experts: 60, top_k: 4, expert_ffn: 1408, "
+     "shared_experts: 1, shared_ffn: 5632, vocab: 151936" QWEN,
+     PUBLIC},
+    {"qwen3-30b-a3b", "moe",
+     "layers: 48, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 128, experts: 128, top_k: 8, "
+     "expert_ffn: 768, vocab: 151936, qk_norm: true",
+     PUBLIC},
+    {"qwen3-235b-a22b", "moe",
+     "layers: 94, hidden: 4096, heads: 64, kv_heads: 4, head_dim: 128, experts: 128, top_k: 8, "
+     "expert_ffn: 1536, vocab: 151936, qk_norm: true",
+     PUBLIC},
+    {"deepseek-v2-lite", "moe",
+     "layers: 27, hidden: 2048, heads: 16, ffn: 10944, first_dense: 1, experts: 64, top_k: 6, "
+     "expert_ffn: 1408, shared_experts: 2, vocab: 102400" DEEPSEEK,
+     PUBLIC},
+    {"deepseek-v2", "moe",
+     "layers: 60, hidden: 5120, heads: 128, q_lora: 1536, ffn: 12288, first_dense: 1, "
+     "experts: 160, top_k: 6, expert_ffn: 1536, shared_experts: 2, vocab: 102400" DEEPSEEK,
+     PUBLIC},
+    {"deepseek-v3", "moe",
+     "layers: 61, hidden: 7168, heads: 128, q_lora: 1536, ffn: 18432, first_dense: 3, "
+     "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280" DEEPSEEK,
+     PUBLIC},
+
+    /* Encoders */
+    {"bert-base", "bert", "layers: 12, hidden: 768, heads: 12", PUBLIC},
+    {"bert-large", "bert", "layers: 24, hidden: 1024, heads: 16", PUBLIC},
+    {"bert-huge-32", "bert", "layers: 32, hidden: 1280, heads: 16" TITAN_BERT, GALVATRON},
+    {"bert-huge-48", "bert", "layers: 48, hidden: 1280, heads: 16" TITAN_BERT, GALVATRON},
+    {"bert-xhuge", "bert", "layers: 128, hidden: 2560, heads: 32" TITAN_BERT, GALVATRON},
+    {"fold3d-bert", "bert",
+     "layers: 72, hidden: 7344, heads: 48, seq: 1024, attention: fused, dtype: fp16", FOLD3D},
+
+    /* Encoders with decoders */
+    {"t5-small", "t5", "layers: 6, hidden: 512, heads: 8, ffn: 2048", PUBLIC},
+    {"t5-base", "t5", "layers: 12, hidden: 768, heads: 12, ffn: 3072", PUBLIC},
+    {"t5-large", "t5", "layers: 24, hidden: 1024, heads: 16, ffn: 4096", PUBLIC},
+    {"t5-large-32", "t5", "layers: 16" TITAN_T5, GALVATRON},
+    {"t5-large-48", "t5", "layers: 24" TITAN_T5, GALVATRON},
+    {"t5-512-4-32", "t5", "layers: 16, decoder_seq: 4" TITAN_T5, GALVATRON},
+    {"t5-512-4-48", "t5", "layers: 24, decoder_seq: 4" TITAN_T5, GALVATRON},
+    {"t5-770m", "t5", "layers: 24, heads: 16, d_kv: 64, ffn: 4096" ACESO_T5, ACESO},
+    {"t5-3b", "t5", "layers: 24, heads: 32, d_kv: 128, ffn: 16384" ACESO_T5, ACESO},
+    {"t5-6b", "t5", "layers: 24, heads: 64, d_kv: 128, ffn: 32768" ACESO_T5, ACESO},
+    {"t5-11b", "t5", "layers: 24, heads: 128, d_kv: 128, ffn: 65536" ACESO_T5, ACESO},
+    {"t5-22b", "t5", "layers: 48, heads: 128, d_kv: 128, ffn: 65536" ACESO_T5, ACESO},
+    {"fold3d-t5", "t5",
+     "layers: 24, hidden: 1024, heads: 128, d_kv: 128, ffn: 65536, seq: 1024, decoder_seq: 1024, "
+     "dtype: fp16",
+     FOLD3D},
+
+    /* Images */
+    {"vit-base", "vit", "layers: 12, hidden: 768, heads: 12", PUBLIC},
+    {"vit-large", "vit", "layers: 24, hidden: 1024, heads: 16", PUBLIC},
+    {"vit-huge", "vit", "layers: 32, hidden: 1280, heads: 16, patch: 14", PUBLIC},
+    {"vit-huge-32", "vit", "layers: 32, hidden: 1280, heads: 16" TITAN_VIT, GALVATRON},
+    {"vit-huge-48", "vit", "layers: 48, hidden: 1280, heads: 16" TITAN_VIT, GALVATRON},
+    {"vit-xhuge", "vit", "layers: 128, hidden: 2560, heads: 32" TITAN_VIT, GALVATRON},
+    {"swin-tiny", "swin", "depths: [2, 2, 6, 2], hidden: 96, heads: 3", PUBLIC},
+    {"swin-base", "swin", "depths: [2, 2, 18, 2], hidden: 128, heads: 4", PUBLIC},
+    {"swin-large", "swin", "depths: [2, 2, 18, 2], hidden: 192, heads: 6", PUBLIC},
+    {"swin-huge-32", "swin", "depths: [2, 2, 26, 2]" TITAN_SWIN, GALVATRON},
+    {"swin-huge-48", "swin", "depths: [2, 2, 42, 2]" TITAN_SWIN, GALVATRON},
+};
+const size_t TRANSFORMER_PRESET_COUNT = COUNT_OF(TRANSFORMER_PRESETS);

@@ -1,0 +1,605 @@
+/* yaml_kinds.c - the kinds of operators in a model file: keys, needs, and the builder's call.
+ *
+ * What an operator needs of its inputs is checked here, before the builder is called. Sizes are
+ * those of one sample, with the batch as axis 0.
+ */
+#include "model/yaml_ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- shapes ----------------------------------------------------------------------------------------- */
+
+static struct text32 show_shape(const struct builder *b, int tensor)
+{
+    const struct tensor *t = build_tensor(b, tensor);
+    struct text32 text = {"("};
+    for (int i = 1; i <= t->axes; i++) {
+        size_t used = strlen(text.s);
+        if (i == t->axes)
+            snprintf(text.s + used, sizeof text.s - used, ")");
+        else
+            snprintf(text.s + used, sizeof text.s - used, "%s%lld", i > 1 ? ", " : "",
+                     (long long)t->size[i]);
+    }
+    return text;
+}
+
+static int64_t size_at(const struct yaml_reader *r, int tensor, int axis)
+{
+    return build_tensor(r->b, tensor)->size[axis];
+}
+
+static int axes_of(const struct yaml_reader *r, int tensor)
+{
+    return build_tensor(r->b, tensor)->axes;
+}
+
+static weft_status wrong_shape(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
+                               const char *expected)
+{
+    return doc_error(spec->at, NULL, "'%.60s' reads the shape %s, expected %s", spec->name,
+                     show_shape(r->b, spec->x[i]).s, expected);
+}
+
+static weft_status differing(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
+                             int k)
+{
+    return doc_error(spec->at, NULL, "'%.60s' reads the shapes %s and %s, which do not match",
+                     spec->name, show_shape(r->b, spec->x[i]).s, show_shape(r->b, spec->x[k]).s);
+}
+
+/* A number, or a list of numbers, at most `most`. */
+static weft_status read_sizes(const struct doc *at, int64_t least, int64_t most, int64_t *out,
+                              int room, int *count)
+{
+    const struct doc *d = at->kind == DOC_LIST ? at->first : at;
+    if (at->kind == DOC_LIST && (at->count == 0 || at->count > (size_t)room))
+        return doc_error(at, NULL, "'%s' is a list of %zu, expected 1 to %d numbers",
+                         at->key ? at->key : "shape", at->count, room);
+    for (*count = 0; d; d = at->kind == DOC_LIST ? d->next : NULL) {
+        weft_status status = doc_scalar(d, FIELD_INT, &out[*count]);
+        if (status)
+            return status;
+        if (out[*count] < least || out[*count] > most)
+            return doc_error(d, NULL, "'%s' holds %lld, expected %lld to %lld",
+                             at->key ? at->key : "shape", (long long)out[*count], (long long)least,
+                             (long long)most);
+        ++*count;
+    }
+    return WEFT_OK;
+}
+
+/* A shape as the file has it, with the batch in front. */
+weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size)
+{
+    size[0] = 1;
+    weft_status status = read_sizes(at, 1, YAML_MOST_SIZE, size + 1, MAX_AXES - 1, axes);
+    ++*axes;
+    return status;
+}
+
+static weft_status read_window(const struct yaml_spec *spec, struct window *w)
+{
+    weft_status status = WEFT_OK;
+    int64_t kernel[2] = {1, 1}, pad[2] = {0, 0};
+    int kernels = 1, pads = 1;
+    if (spec->kernel)
+        TRY(read_sizes(spec->kernel, 1, YAML_MOST_SMALL, kernel, 2, &kernels));
+    if (spec->pad)
+        TRY(read_sizes(spec->pad, 0, YAML_MOST_SMALL, pad, 2, &pads));
+    *w = (struct window){kernel[0], kernel[kernels > 1], spec->stride, pad[0], pad[pads > 1]};
+done:
+    return status;
+}
+
+static weft_status check_window(const struct yaml_reader *r, const struct yaml_spec *spec,
+                                const struct window *w)
+{
+    bool fits = size_at(r, spec->x[0], 2) + 2 * w->pad_h >= w->kernel_h &&
+                size_at(r, spec->x[0], 3) + 2 * w->pad_w >= w->kernel_w;
+    if (fits)
+        return WEFT_OK;
+    return doc_error(spec->at, "use a smaller kernel or more padding",
+                     "'%.60s' sweeps %lld x %lld over the shape %s, expected an image no smaller",
+                     spec->name, (long long)w->kernel_h, (long long)w->kernel_w,
+                     show_shape(r->b, spec->x[0]).s);
+}
+
+/* ---- one function per kind ----------------------------------------------------------------------------- */
+
+static weft_status do_embedding(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    *out = build_embedding(r->b, spec->name, spec->x[0], spec->vocab, spec->width, spec->positions);
+    return WEFT_OK;
+}
+
+static weft_status do_embedding_bag(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    *out =
+        build_embedding_bag(r->b, spec->name, spec->tables, spec->rows, spec->width, spec->lookups);
+    return WEFT_OK;
+}
+
+static weft_status do_linear(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!spec->tied == !spec->out)
+        return doc_error(spec->at, NULL, "'%.60s' has %s, expected either 'out' or 'tied'",
+                         spec->name, spec->out ? "both" : "neither");
+    if (spec->out) {
+        *out = build_linear(r->b, spec->name, spec->x[0], spec->out, spec->bias);
+        return WEFT_OK;
+    }
+    const struct yaml_entry *table = yaml_find_name(r, spec->tied);
+    if (!table)
+        return yaml_unknown_name(r, doc_get(spec->at, "tied"), spec->tied);
+    const struct op *op = table->op >= 0 ? &r->b->ops.data[table->op] : NULL;
+    if (!op || op->kind != OP_EMBEDDING || table->tensor != op->output.tensor ||
+        build_features(r->b, table->tensor) != build_features(r->b, spec->x[0]))
+        return doc_error(doc_get(spec->at, "tied"), NULL,
+                         "'%.60s' is not an embedding of width %lld, which 'tied' expects",
+                         spec->tied, (long long)build_features(r->b, spec->x[0]));
+    *out = build_tied_linear(r->b, spec->name, spec->x[0], table->op);
+    return WEFT_OK;
+}
+
+/* Fills in heads and depth from the inputs' features, and checks that they agree. `parts` is how
+ * many head widths a position of the first input holds. */
+static weft_status read_heads(const struct yaml_reader *r, struct yaml_spec *spec, int64_t parts,
+                              struct attention *a)
+{
+    int64_t features = build_features(r->b, spec->x[0]);
+    int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
+    if (spec->heads % kv)
+        return doc_error(spec->at, NULL, "'kv_heads' is %lld, expected a divisor of 'heads', %lld",
+                         (long long)kv, (long long)spec->heads);
+    int64_t depth = spec->depth ? spec->depth : features / parts;
+    if (depth < 1 || depth * parts != features)
+        return doc_error(spec->at, NULL,
+                         "'%.60s' reads %lld features per position, expected %lld times a head's "
+                         "width",
+                         spec->name, (long long)features, (long long)parts);
+    *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal};
+    return WEFT_OK;
+}
+
+static bool is_keys(const struct yaml_reader *r, int x, int64_t features)
+{
+    return axes_of(r, x) == 3 && build_features(r->b, x) == features;
+}
+
+static weft_status do_score(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    struct attention a;
+    weft_status status = read_heads(r, spec, spec->heads, &a);
+    if (status)
+        return status;
+    if (!is_keys(r, spec->x[1], a.kv_heads * a.depth))
+        return differing(r, spec, 0, 1);
+    *out = build_score(r->b, spec->name, spec->x[0], spec->x[1], &a);
+    return WEFT_OK;
+}
+
+static weft_status do_context(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
+    bool fits = spec->heads % kv == 0 && axes_of(r, spec->x[1]) == 3 &&
+                size_at(r, spec->x[0], 1) == spec->heads &&
+                size_at(r, spec->x[0], 3) == size_at(r, spec->x[1], 1) &&
+                build_features(r->b, spec->x[1]) % kv == 0;
+    if (!fits)
+        return differing(r, spec, 0, 1);
+    struct attention a = {spec->heads, kv, build_features(r->b, spec->x[1]) / kv, 0, spec->causal};
+    *out = build_context(r->b, spec->name, spec->x[0], spec->x[1], &a);
+    return WEFT_OK;
+}
+
+/* One fused tensor of queries, keys and values, or the three apart. */
+static weft_status do_attention(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    struct attention a;
+    bool fused = spec->count == 1;
+    int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
+    weft_status status = read_heads(r, spec, spec->heads + (fused ? 2 * kv : 0), &a);
+    if (status)
+        return status;
+    int q = spec->x[0], k = fused ? q : spec->x[1], v = fused ? q : spec->x[spec->count - 1];
+    if (spec->count == 2)
+        return doc_error(spec->at, NULL, "'%.60s' has 2 inputs, expected 1 or 3", spec->name);
+    if (!fused && !is_keys(r, k, a.kv_heads * a.depth))
+        return differing(r, spec, 0, 1);
+    if (!fused && (axes_of(r, v) != 3 || build_features(r->b, v) % a.kv_heads ||
+                   size_at(r, v, 1) != size_at(r, k, 1)))
+        return differing(r, spec, 1, 2);
+    if (!fused)
+        a.value_depth = build_features(r->b, v) / a.kv_heads;
+    *out = build_attention(r->b, spec->name, q, k, v, &a);
+    return WEFT_OK;
+}
+
+static weft_status do_softmax(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    *out = build_softmax(r->b, spec->name, spec->x[0], false);
+    return WEFT_OK;
+}
+
+static weft_status do_rms_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    *out = build_rms_norm(r->b, spec->name, spec->x[0], true);
+    return WEFT_OK;
+}
+
+#define ONE_INPUT(kind)                                                                            \
+    static weft_status do_##kind(struct yaml_reader *r, struct yaml_spec *spec, int *out)          \
+    {                                                                                              \
+        *out = build_##kind(r->b, spec->name, spec->x[0]);                                         \
+        return WEFT_OK;                                                                            \
+    }
+ONE_INPUT(layer_norm)
+ONE_INPUT(gelu)
+ONE_INPUT(relu)
+ONE_INPUT(silu)
+ONE_INPUT(dropout)
+ONE_INPUT(rotary)
+ONE_INPUT(batch_norm)
+ONE_INPUT(loss)
+
+static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (build_features(r->b, spec->x[0]) % 2)
+        return wrong_shape(r, spec, 0, "an even number of features: gate and value");
+    *out = build_gated(r->b, spec->name, spec->x[0]);
+    return WEFT_OK;
+}
+
+static bool same_shape(const struct yaml_reader *r, int x, int y)
+{
+    const struct tensor *a = build_tensor(r->b, x), *b = build_tensor(r->b, y);
+    return a->axes == b->axes && memcmp(a->size, b->size, sizeof a->size[0] * a->axes) == 0;
+}
+
+static weft_status do_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!same_shape(r, spec->x[0], spec->x[1]))
+        return differing(r, spec, 0, 1);
+    *out = build_add(r->b, spec->name, spec->x[0], spec->x[1]);
+    return WEFT_OK;
+}
+
+static weft_status do_dropout_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!same_shape(r, spec->x[0], spec->x[1]))
+        return differing(r, spec, 0, 1);
+    *out = build_dropout_add(r->b, spec->name, spec->x[0], spec->x[1]);
+    return WEFT_OK;
+}
+
+static weft_status do_router(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (spec->top_k > spec->experts)
+        return doc_error(doc_get(spec->at, "top_k"), NULL,
+                         "'top_k' is %lld, expected at most 'experts', %lld",
+                         (long long)spec->top_k, (long long)spec->experts);
+    *out = build_router(r->b, spec->name, spec->x[0], spec->experts, spec->top_k);
+    return WEFT_OK;
+}
+
+/* The operator that made a tensor, if it is of this kind. */
+static const struct op *made_by(const struct yaml_reader *r, int tensor, enum op_kind kind)
+{
+    int32_t producer = build_tensor(r->b, tensor)->producer;
+    const struct op *op = producer >= 0 ? &r->b->ops.data[producer] : NULL;
+    return op && op->kind == kind ? op : NULL;
+}
+
+/* Tokens stay with their experts through activations and further expert products. */
+static bool is_dispatched(const struct yaml_reader *r, int tensor)
+{
+    enum { MOST_STEPS = 100 };
+    int32_t producer = build_tensor(r->b, tensor)->producer;
+    for (int step = 0; producer >= 0 && step < MOST_STEPS; step++) {
+        const struct op *op = &r->b->ops.data[producer];
+        if (op->kind == OP_DISPATCH || op->kind == OP_EXPERT_LINEAR)
+            return true;
+        producer = op->inputs ? build_tensor(r->b, op->input[0].tensor)->producer : -1;
+    }
+    return false;
+}
+
+static weft_status needs(const struct yaml_spec *spec, const char *what)
+{
+    return doc_error(spec->at, NULL, "'%.60s' does not read %s", spec->name, what);
+}
+
+static weft_status do_dispatch(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!made_by(r, spec->x[1], OP_ROUTER))
+        return needs(spec, "the scores of a router, expected as its second input");
+    if (axes_of(r, spec->x[1]) != 3 || size_at(r, spec->x[0], 1) != size_at(r, spec->x[1], 1))
+        return differing(r, spec, 0, 1);
+    *out = build_dispatch(r->b, spec->name, spec->x[0], spec->x[1]);
+    return WEFT_OK;
+}
+
+static weft_status do_expert_linear(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!is_dispatched(r, spec->x[0]))
+        return needs(spec, "dispatched tokens, expected as its input");
+    *out = build_expert_linear(r->b, spec->name, spec->x[0], spec->out, spec->bias);
+    return WEFT_OK;
+}
+
+static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    const struct op *router = made_by(r, spec->x[1], OP_ROUTER);
+    if (!router)
+        return needs(spec, "the scores of a router, expected as its second input");
+    if (size_at(r, spec->x[0], 1) != size_at(r, spec->x[1], 1) * router->top_k)
+        return differing(r, spec, 0, 1);
+    *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
+    return WEFT_OK;
+}
+
+static weft_status do_conv(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status = WEFT_OK;
+    struct window window;
+    int64_t in = size_at(r, spec->x[0], 1);
+    if (in % spec->groups || spec->out % spec->groups)
+        return doc_error(
+            spec->at, NULL,
+            "'groups' is %lld, expected a divisor of the %lld channels in and %lld out",
+            (long long)spec->groups, (long long)in, (long long)spec->out);
+    TRY(read_window(spec, &window));
+    TRY(check_window(r, spec, &window));
+    *out = build_conv(r->b, spec->name, spec->x[0], spec->out, &window, spec->groups, spec->bias);
+done:
+    return status;
+}
+
+static weft_status do_pool(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status = WEFT_OK;
+    struct window window;
+    if (spec->global) {
+        *out = build_global_pool(r->b, spec->name, spec->x[0]);
+        return WEFT_OK;
+    }
+    TRY(read_window(spec, &window));
+    TRY(check_window(r, spec, &window));
+    *out = build_pool(r->b, spec->name, spec->x[0], &window);
+done:
+    return status;
+}
+
+static weft_status do_concat(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    int axes = axes_of(r, spec->x[0]);
+    if (spec->axis >= axes)
+        return doc_error(spec->at, NULL, "'axis' is %lld, expected 1 to %d", (long long)spec->axis,
+                         axes - 1);
+    for (int i = 1; i < spec->count; i++) {
+        bool fits = axes_of(r, spec->x[i]) == axes;
+        for (int a = 1; fits && a < axes; a++)
+            fits = a == spec->axis || size_at(r, spec->x[i], a) == size_at(r, spec->x[0], a);
+        if (!fits)
+            return differing(r, spec, 0, i);
+    }
+    *out = build_concat(r->b, spec->name, spec->x, spec->count, (int)spec->axis);
+    return WEFT_OK;
+}
+
+static weft_status do_interaction(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (axes_of(r, spec->x[1]) != 3 ||
+        build_features(r->b, spec->x[0]) != build_features(r->b, spec->x[1]))
+        return differing(r, spec, 0, 1);
+    *out = build_interaction(r->b, spec->name, spec->x[0], spec->x[1]);
+    return WEFT_OK;
+}
+
+static weft_status do_reshape(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    int axes;
+    int64_t size[MAX_AXES];
+    weft_status status = yaml_read_shape(spec->shape, &axes, size);
+    if (status == WEFT_OK)
+        *out = build_reshape(r->b, spec->name, spec->x[0], axes, size);
+    return status;
+}
+
+static double elements(int axes, const int64_t *size)
+{
+    double all = 1;
+    for (int i = 0; i < axes; i++)
+        all *= (double)size[i];
+    return all;
+}
+
+static weft_status do_view(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    int axes;
+    int64_t size[MAX_AXES];
+    const struct tensor *t = build_tensor(r->b, spec->x[0]);
+    weft_status status = yaml_read_shape(spec->shape, &axes, size);
+    if (status)
+        return status;
+    if (elements(axes, size) != elements(t->axes, t->size))
+        return wrong_shape(r, spec, 0, "as many elements as in 'shape'");
+    *out = build_view(r->b, spec->x[0], axes, size);
+    return WEFT_OK;
+}
+
+static weft_status do_flatten(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    *out = build_flatten(r->b, spec->x[0]);
+    return WEFT_OK;
+}
+
+static weft_status do_opaque(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    int axes;
+    int64_t size[MAX_AXES];
+    struct weight weight = {.name = "weight", .tied_op = -1};
+    weight.operand.axes = 1;
+    weight.operand.size[0] = spec->parameters;
+    weft_status status = yaml_read_shape(spec->shape, &axes, size);
+    if (status == WEFT_OK)
+        *out = build_opaque(r->b, spec->name, spec->type, spec->x, spec->count, axes, size, &weight,
+                            spec->parameters > 0);
+    return status;
+}
+
+/* ---- the table of kinds ---------------------------------------------------------------------------------- */
+
+/* Keys; every kind also has kind, name, input and inputs. */
+enum key {
+    KEY_OUT = 1 << 0,
+    KEY_BIAS = 1 << 1,
+    KEY_TIED = 1 << 2,
+    KEY_VOCAB = 1 << 3,
+    KEY_WIDTH = 1 << 4,
+    KEY_POSITIONS = 1 << 5,
+    KEY_HEADS = 1 << 6, /* and kv_heads, causal */
+    KEY_DEPTH = 1 << 7, /* and value_depth */
+    KEY_EXPERTS = 1 << 8,
+    KEY_WINDOW = 1 << 9, /* kernel, stride, pad */
+    KEY_GROUPS = 1 << 10,
+    KEY_GLOBAL = 1 << 11,
+    KEY_AXIS = 1 << 12,
+    KEY_SHAPE = 1 << 13,
+    KEY_BAG = 1 << 14, /* tables, rows, lookups */
+    KEY_OPAQUE = 1 << 15
+};
+
+#define SIZE(name, most)                                                                           \
+    #name, FIELD_COUNT, offsetof(struct yaml_spec, name), .min = 1, .max = (most)
+static const struct {
+    unsigned key; /* 0: of every kind */
+    bool needed;  /* where the kind has it */
+    struct field field;
+} KEYS[] = {
+    {0, false, {"kind", FIELD_TEXT, offsetof(struct yaml_spec, kind)}},
+    {0, false, {"name", FIELD_TEXT, offsetof(struct yaml_spec, name)}},
+    {0, false, {"input", FIELD_DOC, offsetof(struct yaml_spec, input)}},
+    {0, false, {"inputs", FIELD_DOC, offsetof(struct yaml_spec, inputs)}},
+    {KEY_OUT, false, {SIZE(out, YAML_MOST_SIZE)}},
+    {KEY_BIAS, false, {"bias", FIELD_BOOL, offsetof(struct yaml_spec, bias)}},
+    {KEY_TIED, false, {"tied", FIELD_TEXT, offsetof(struct yaml_spec, tied)}},
+    {KEY_VOCAB, true, {SIZE(vocab, YAML_MOST_SIZE)}},
+    {KEY_WIDTH, true, {SIZE(width, YAML_MOST_SIZE)}},
+    {KEY_POSITIONS, false, {SIZE(positions, YAML_MOST_SIZE)}},
+    {KEY_HEADS, true, {SIZE(heads, YAML_MOST_SMALL)}},
+    {KEY_HEADS, false, {SIZE(kv_heads, YAML_MOST_SMALL)}},
+    {KEY_HEADS, false, {"causal", FIELD_BOOL, offsetof(struct yaml_spec, causal)}},
+    {KEY_DEPTH, false, {SIZE(depth, YAML_MOST_SMALL)}},
+    {KEY_DEPTH, false, {SIZE(value_depth, YAML_MOST_SMALL)}},
+    {KEY_EXPERTS, true, {SIZE(experts, YAML_MOST_SMALL)}},
+    {KEY_EXPERTS, false, {SIZE(top_k, YAML_MOST_SMALL)}},
+    {KEY_WINDOW, false, {"kernel", FIELD_DOC, offsetof(struct yaml_spec, kernel)}},
+    {KEY_WINDOW, false, {"pad", FIELD_DOC, offsetof(struct yaml_spec, pad)}},
+    {KEY_WINDOW, false, {SIZE(stride, YAML_MOST_SMALL)}},
+    {KEY_GROUPS, false, {SIZE(groups, YAML_MOST_SMALL)}},
+    {KEY_GLOBAL, false, {"global", FIELD_BOOL, offsetof(struct yaml_spec, global)}},
+    {KEY_AXIS, false, {SIZE(axis, MAX_AXES - 1)}},
+    {KEY_SHAPE, true, {"shape", FIELD_DOC, offsetof(struct yaml_spec, shape)}},
+    {KEY_BAG, true, {SIZE(tables, YAML_MOST_SMALL)}},
+    {KEY_BAG, true, {SIZE(rows, YAML_MOST_SIZE)}},
+    {KEY_BAG, false, {SIZE(lookups, YAML_MOST_SMALL)}},
+    {KEY_OPAQUE, false, {"type", FIELD_TEXT, offsetof(struct yaml_spec, type)}},
+    {KEY_OPAQUE, false, {SIZE(parameters, YAML_MOST_SIZE * 256)}},
+};
+
+static const struct yaml_kind KINDS[] = {
+    {"embedding", do_embedding, 1, 1, {2, 2}, "ids (seq)", KEY_VOCAB | KEY_WIDTH | KEY_POSITIONS},
+    {"embedding_bag", do_embedding_bag, 0, 0, {0}, "", KEY_BAG | KEY_WIDTH},
+    {"linear",
+     do_linear,
+     1,
+     1,
+     {2, 3},
+     "(features) or (seq, features)",
+     KEY_OUT | KEY_BIAS | KEY_TIED},
+    {"score", do_score, 2, 2, {3, 3}, "queries (seq, features)", KEY_HEADS | KEY_DEPTH},
+    {"context", do_context, 2, 2, {4, 4}, "probabilities (heads, seq, kv)", KEY_HEADS},
+    {"attention", do_attention, 1, 3, {3, 3}, "queries (seq, features)", KEY_HEADS | KEY_DEPTH},
+    {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", 0},
+    {"layer_norm", do_layer_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"rms_norm", do_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"batch_norm", do_batch_norm, 1, 1, {4, 4}, "an image (channels, height, width)", 0},
+    {"gelu", do_gelu, 1, 1, {0}, "", 0},
+    {"relu", do_relu, 1, 1, {0}, "", 0},
+    {"silu", do_silu, 1, 1, {0}, "", 0},
+    {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"dropout", do_dropout, 1, 1, {0}, "", 0},
+    {"dropout_add", do_dropout_add, 2, 2, {0}, "", 0},
+    {"add", do_add, 2, 2, {0}, "", 0},
+    {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", 0},
+    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS},
+    {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},
+    {"combine", do_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"conv",
+     do_conv,
+     1,
+     1,
+     {4, 4},
+     "an image (channels, height, width)",
+     KEY_OUT | KEY_BIAS | KEY_WINDOW | KEY_GROUPS},
+    {"pool", do_pool, 1, 1, {4, 4}, "an image (channels, height, width)", KEY_WINDOW | KEY_GLOBAL},
+    {"concat", do_concat, 1, YAML_MOST_INPUTS, {0}, "", KEY_AXIS},
+    {"interaction", do_interaction, 2, 2, {2, 2}, "dense features (features)", 0},
+    {"loss", do_loss, 1, 1, {2, 3}, "(classes) or (seq, vocab)", 0},
+    {"reshape", do_reshape, 1, 1, {0}, "", KEY_SHAPE},
+    {"view", do_view, 1, 1, {0}, "", KEY_SHAPE},
+    {"flatten", do_flatten, 1, 1, {0}, "", 0},
+    {"opaque", do_opaque, 0, YAML_MOST_INPUTS, {0}, "", KEY_SHAPE | KEY_OPAQUE},
+};
+
+_Static_assert(COUNT_OF(KEYS) <= YAML_MOST_KEYS, "more keys than a reader has room for");
+
+size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields)
+{
+    size_t count = 0;
+    bool alone = !(kind->keys & KEY_TIED); /* `out` has no alternative */
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
+        if (KEYS[i].key && !(kind->keys & KEYS[i].key))
+            continue;
+        fields[count] = KEYS[i].field;
+        fields[count++].required = KEYS[i].needed || (KEYS[i].key == KEY_OUT && alone);
+    }
+    return count;
+}
+
+weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out)
+{
+    const struct doc *kind = doc_get(item, "kind");
+    const char *names[COUNT_OF(KINDS)];
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        names[i] = KINDS[i].name;
+        if (strcmp(kind->text, names[i]) == 0) {
+            *out = &KINDS[i];
+            return WEFT_OK;
+        }
+    }
+    const char *near = nearest_word(kind->text, names, COUNT_OF(names));
+    weft_status status = doc_error(kind, "docs/model-file.md lists the kinds",
+                                   "'%.60s' is not an operator kind", kind->text);
+    if (near)
+        error_hint("did you mean '%s'?", near);
+    return status;
+}
+
+weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
+                              const struct yaml_kind *kind)
+{
+    if (spec->count < kind->least || spec->count > kind->most)
+        return doc_error(spec->at, "name them with 'input' or 'inputs'",
+                         "'%.60s' has %d inputs, expected %d%s", spec->name, spec->count,
+                         kind->least, kind->most > kind->least ? " or more" : "");
+    if (spec->count == 0 || kind->axes[0] == 0)
+        return WEFT_OK;
+    int axes = axes_of(r, spec->x[0]);
+    return axes >= kind->axes[0] && axes <= kind->axes[1] ? WEFT_OK
+                                                          : wrong_shape(r, spec, 0, kind->form);
+}

@@ -1,0 +1,73 @@
+/* yaml_ops.h - operators of a model file: what the reader of blocks and the kinds share. Private to
+ * the room. */
+#ifndef WEFT_MODEL_YAML_OPS_H
+#define WEFT_MODEL_YAML_OPS_H
+
+#include "model/builder.h"
+#include "model/import.h"
+
+/* No product of three of these leaves int64_t; the builder bounds whole tensors. */
+#define YAML_MOST_SIZE (INT64_C(1) << 32)
+enum { YAML_MOST_SMALL = 1 << 20, YAML_MOST_INPUTS = 64, YAML_MOST_KEYS = 32 };
+
+struct yaml_entry {
+    int tensor;
+    int32_t op;
+    int line;
+};
+
+struct yaml_block {
+    struct yaml_block *outer;
+    struct map *names;  /* -> index into the reader's entries */
+    struct map *counts; /* of operators without a name, by kind */
+    const struct doc *items;
+    int64_t copies; /* of whatever stands in here */
+};
+
+struct yaml_reader {
+    struct arena *scratch;
+    struct builder *b;
+    struct yaml_block *block;
+    ARRAY(struct yaml_entry) entries;
+    int above; /* the tensor of the item above, or -1 */
+};
+
+/* One operator as its item has it. */
+struct yaml_spec {
+    const char *kind, *name, *tied, *type;
+    const struct doc *input, *inputs, *shape, *kernel, *pad;
+    int64_t out, vocab, width, positions, heads, kv_heads, depth, value_depth, experts, top_k;
+    int64_t stride, groups, axis, tables, rows, lookups, parameters;
+    bool bias, causal, global;
+    const struct doc *at; /* the item */
+    int x[YAML_MOST_INPUTS];
+    int count;
+};
+
+struct yaml_kind {
+    const char *name;
+    weft_status (*build)(struct yaml_reader *r, struct yaml_spec *spec, int *out);
+    int least, most;  /* inputs */
+    int axes[2];      /* of the first input, the batch included: from, to; 0: any */
+    const char *form; /* what those axes are, in words */
+    unsigned keys;
+};
+
+/* ---- import_yaml_ops.c ---------------------------------------------------------------------------- */
+
+const struct yaml_entry *yaml_find_name(const struct yaml_reader *r, const char *name);
+/* The error about a name that is not known at this point. */
+weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at, const char *name);
+
+/* ---- yaml_kinds.c ---------------------------------------------------------------------------------- */
+
+weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out);
+/* The keys of a kind, at most YAML_MOST_KEYS, over struct yaml_spec; how many. */
+size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields);
+/* Number and shape of the inputs, as far as they are the same for all operators of the kind. */
+weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
+                              const struct yaml_kind *kind);
+/* A shape as the file has it; the result has the batch in front. */
+weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size);
+
+#endif

@@ -1,0 +1,141 @@
+/* test_model_properties.c - what must hold for every operator of every preset.
+ *
+ *   P1  Splitting a dim in two halves the FLOPs of every phase (nothing is computed twice).
+ *   P2  Splitting a dim halves exactly the operands that have it and leaves the others whole.
+ *   P3  A batch of b costs b times the FLOPs of one sample and b times the kept bytes.
+ *   P4  The parts of the module tree add up to the whole.
+ *   P5  Storage does not grow with the number of layers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/model.h"
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+}
+
+static bool has_dim(const struct operand *operand, int dim)
+{
+    for (int a = 0; a < operand->axes; a++)
+        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
+            if (operand->dims[a][k] == dim)
+                return true;
+    return false;
+}
+
+static void check_operand(const struct op *op, const struct operand *operand, int dim,
+                          const int64_t *full, const int64_t *half)
+{
+    double share = has_dim(operand, dim) ? 0.5 : 1;
+    assert_true(near(operand_elements(op, operand, half),
+                     share * operand_elements(op, operand, full))); /* P2 */
+}
+
+static bool splits(enum dim_role role)
+{
+    return role == ROLE_BATCH || role == ROLE_SPLIT || role == ROLE_REDUCE;
+}
+
+static void check_split(const struct op *op, int dim)
+{
+    int64_t full[OP_MAX_DIMS], half[OP_MAX_DIMS];
+    op_full_size(op, 2, full);
+    memcpy(half, full, sizeof full);
+    half[dim] /= 2;
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        struct work whole = op_work(op, full, DTYPE_BF16, (enum phase)phase);
+        struct work part = op_work(op, half, DTYPE_BF16, (enum phase)phase);
+        if (!near(part.flops, whole.flops / 2)) /* P1 */
+            fail_msg("%s split by %s: %g FLOPs of %g", op->name,
+                     dim_name(OP_KINDS[op->kind].dims[dim].dim), part.flops, whole.flops);
+        assert_true(part.read_bytes <= whole.read_bytes * (1 + 1e-12));
+        assert_true(part.write_bytes <= whole.write_bytes * (1 + 1e-12));
+    }
+    for (int32_t i = 0; i < op->inputs; i++)
+        check_operand(op, &op->input[i], dim, full, half);
+    for (int32_t i = 0; i < op->weights; i++)
+        check_operand(op, &op->weight[i].operand, dim, full, half);
+    check_operand(op, &op->output, dim, full, half);
+}
+
+static void check_batch(const struct model *model, const struct op *op)
+{
+    int64_t one[OP_MAX_DIMS], seven[OP_MAX_DIMS];
+    op_full_size(op, 1, one);
+    op_full_size(op, 7, seven);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(near(op_work(op, seven, DTYPE_FP16, (enum phase)phase).flops,
+                         7 * op_work(op, one, DTYPE_FP16, (enum phase)phase).flops)); /* P3 */
+    assert_true(near(op_kept_bytes(model, op, seven, DTYPE_FP16),
+                     7 * op_kept_bytes(model, op, one, DTYPE_FP16)));
+}
+
+static void check_tree(const struct model *model)
+{
+    struct totals whole = model_totals(model, DTYPE_FP32), sum = {0};
+    for (int32_t i = 0; i < model->ops; i++) {
+        struct totals one = op_totals(model, &model->op[i], DTYPE_FP32);
+        sum.parameters += one.parameters;
+        sum.kept_bytes += one.kept_bytes;
+        sum.flops[PHASE_FORWARD] += one.flops[PHASE_FORWARD];
+    }
+    assert_true(near(whole.parameters, sum.parameters)); /* P4 */
+    assert_true(near(whole.kept_bytes, sum.kept_bytes));
+    assert_true(near(whole.flops[PHASE_FORWARD], sum.flops[PHASE_FORWARD]));
+    for (int32_t i = 1; i < model->modules; i++) {
+        const struct module *child = &model->module[i], *parent = &model->module[child->parent];
+        assert_true(child->first_op >= parent->first_op);
+        assert_true(child->first_op + child->ops <= parent->first_op + parent->ops); /* I3 */
+    }
+}
+
+static void every_preset_obeys(void **state)
+{
+    (void)state;
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    assert_true(count > 50);
+    for (size_t p = 0; p < count; p++) {
+        struct model *model;
+        assert_int_equal(model_open(presets[p].name, NULL, &model), WEFT_OK);
+        for (int32_t i = 0; i < model->ops; i++) {
+            const struct op *op = &model->op[i];
+            for (int d = 0; d < op_dims(op->kind); d++)
+                if (splits(OP_KINDS[op->kind].dims[d].role) &&
+                    (op->size[d] % 2 == 0 || OP_KINDS[op->kind].dims[d].role == ROLE_BATCH))
+                    check_split(op, d);
+            check_batch(model, op);
+        }
+        check_tree(model);
+        model_free(model);
+    }
+}
+
+static void layers_are_stored_once(void **state)
+{
+    (void)state;
+    struct model *few, *many;
+    assert_int_equal(model_open("gpt3-13b", "layers: 1", &few), WEFT_OK);
+    assert_int_equal(model_open("gpt3-13b", "layers: 1000", &many), WEFT_OK);
+    assert_int_equal(few->ops, many->ops); /* P5 */
+    assert_int_equal(arena_bytes(few->arena), arena_bytes(many->arena));
+    model_free(few);
+    model_free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_preset_obeys),
+        cmocka_unit_test(layers_are_stored_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,513 @@
+/* test_model_transformers.c - the transformer families against published numbers.
+ *
+ * Every expectation is a table of a paper (tests/data), a formula of a paper, or derived by hand
+ * above its test.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/model.h"
+
+static const double MIB = 1024.0 * 1024.0;
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static const struct family *find_family(const char *name)
+{
+    const struct family *const *families;
+    size_t count = model_families(&families);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(families[i]->name, name) == 0)
+            return families[i];
+    fail_msg("no family %s", name);
+    return NULL;
+}
+
+/* A family from options as they stand in a preset, or in lines of a file. */
+static weft_status try_build(const char *family, const char *options, struct model **out)
+{
+    struct arena *scratch = arena_new();
+    bool lines = strchr(options, '\n') != NULL;
+    const char *text = arena_printf(scratch, "%s%s%s", lines ? "" : "{", options, lines ? "" : "}");
+    struct doc *doc;
+    weft_status status = doc_parse(scratch, "test.yaml", text, strlen(text), DOC_YAML, &doc);
+    if (status == WEFT_OK)
+        status = family_build(find_family(family), "test", "test", doc, out);
+    arena_free(scratch);
+    return status;
+}
+
+static struct model *build(const char *family, const char *options)
+{
+    struct model *model = NULL;
+    if (try_build(family, options, &model) != WEFT_OK)
+        fail_msg("%s {%s}: %s", family, options, weft_last_error()->message);
+    return model;
+}
+
+static struct model *open_preset(const char *name)
+{
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return build(presets[i].family, presets[i].options);
+    fail_msg("no preset %s", name);
+    return NULL;
+}
+
+/* ---- published tables ------------------------------------------------------------------------ */
+
+/* Calls `check` with the fields of each row, behind comments and the header. */
+static size_t each_row(const char *file, size_t columns, void (*check)(char **fields))
+{
+    char path[512], line[512];
+    snprintf(path, sizeof path, WEFT_SOURCE_DIR "/tests/data/%s", file);
+    FILE *table = fopen(path, "r");
+    assert_non_null(table);
+    size_t rows = 0;
+    bool header = true;
+    while (fgets(line, sizeof line, table)) {
+        char *fields[8];
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '#' || line[0] == '\0')
+            continue;
+        if (!header) {
+            assert_int_equal(csv_split(line, fields, COUNT_OF(fields)), columns);
+            check(fields);
+            rows++;
+        }
+        header = false;
+    }
+    fclose(table);
+    return rows;
+}
+
+static double number(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    return *end == 'M' ? value * 1e6 : *end == 'B' ? value * 1e9 : value;
+}
+
+static void assert_within(const char *what, double got, double published, double tolerance)
+{
+    double error = got / published - 1;
+    print_message("%-32s %14.6g  published %14.6g  %+.2f %%\n", what, got, published, 100 * error);
+    if (!(fabs(error) <= tolerance))
+        fail_msg("%s: %.6g, published %.6g", what, got, published);
+}
+
+static void check_table1_row(char **fields)
+{
+    struct model *model = open_preset(fields[0]);
+    assert_int_equal(model->layers, atoi(fields[1]));
+    assert_int_equal(model->dtype, DTYPE_FP32);
+    assert_within(fields[0], model_totals(model, model->dtype).parameters, number(fields[2]), 0.01);
+    /* Kept at the end of the forward pass, which is the peak in all rows but T5-512/4 (peak.c). */
+    print_message("  kept, MiB %.2f\n", model_totals(model, model->dtype).kept_bytes / MIB);
+    assert_within("  activations, MiB", model_peak_bytes(model, model->dtype) / MIB,
+                  number(fields[3]), 0.05);
+    model_free(model);
+}
+
+static void galvatron_table1(void **state)
+{
+    (void)state;
+    assert_int_equal(each_row("galvatron_table1.csv", 4, check_table1_row), 15);
+}
+
+static void check_published_row(char **fields)
+{
+    struct model *model = open_preset(fields[0]);
+    assert_within(fields[0], model_totals(model, DTYPE_BF16).parameters, number(fields[1]),
+                  number(fields[2]));
+    model_free(model);
+}
+
+static void published_parameters(void **state)
+{
+    (void)state;
+    assert_true(each_row("published_models.csv", 4, check_published_row) > 80);
+}
+
+static void every_preset_builds(void **state)
+{
+    (void)state;
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    assert_true(count > 100);
+    for (size_t i = 0; i < count; i++) {
+        struct model *model = build(presets[i].family, presets[i].options);
+        assert_true(model_totals(model, model->dtype).parameters > 0);
+        assert_true(model->layers > 0);
+        model_free(model);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(presets[k].name, presets[i].name);
+    }
+}
+
+/* ---- formulas -------------------------------------------------------------------------------- */
+
+struct shape {
+    double l, h, s, v, a;
+};
+
+static struct shape random_shape(struct rng *rng, char *options, size_t room)
+{
+    int64_t heads = 1 + rng_below(rng, 16), hidden = heads * 8 * (1 + rng_below(rng, 32));
+    int64_t layers = 1 + rng_below(rng, 50), seq = 1 + rng_below(rng, 4096);
+    int64_t vocab = 1 + rng_below(rng, 60000);
+    snprintf(options, room,
+             "layers: %lld, hidden: %lld, heads: %lld, seq: %lld, vocab: %lld, attention: %s",
+             (long long)layers, (long long)hidden, (long long)heads, (long long)seq,
+             (long long)vocab, rng_below(rng, 2) ? "flash" : "fused");
+    return (struct shape){(double)layers, (double)hidden, (double)seq, (double)vocab,
+                          (double)heads};
+}
+
+static double training_flops(const struct totals *t)
+{
+    return t->flops[PHASE_FORWARD] + t->flops[PHASE_BACKWARD_INPUT] +
+           t->flops[PHASE_BACKWARD_WEIGHT];
+}
+
+static int32_t find_module(const struct model *model, const char *name)
+{
+    for (int32_t i = 0; i < model->modules; i++)
+        if (strcmp(model->module[i].name, name) == 0)
+            return i;
+    fail_msg("no module %s", name);
+    return -1;
+}
+
+/* Megatron-LM SC'21, Eq. 3: with every layer recomputed, and without. */
+static void megatron_flops(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int i = 0; i < 200; i++) {
+        char options[256];
+        struct shape z = random_shape(&rng, options, sizeof options);
+        struct model *model = build("gpt", options);
+        struct totals all = model_totals(model, DTYPE_FP16);
+        struct totals layers = module_totals(model, find_module(model, "layers"), DTYPE_FP16);
+        double base = z.s * z.l * z.h * z.h;
+        double with = 96 * base * (1 + z.s / (6 * z.h) + z.v / (16 * z.l * z.h));
+        double without = 72 * base * (1 + z.s / (6 * z.h) + z.v / (12 * z.l * z.h));
+        double got = training_flops(&all);
+        assert_float_equal((got + layers.flops[PHASE_FORWARD]) / with, 1, 1e-12);
+        assert_float_equal(got / without, 1, 1e-12);
+        model_free(model);
+    }
+}
+
+/* Korthikanti et al., Eq. 1: a layer keeps 34 s h + 5 a s^2 bytes in fp16, and the fp32 mean and
+ * deviation of each row of its two norms: 2 * 2 * 4 s. */
+static void megatron_activations(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t h, a, s;
+    } SHAPES[] = {{1024, 16, 512}, {6144, 64, 2048}, {12288, 96, 2048}, {96, 3, 7}};
+    for (size_t i = 0; i < COUNT_OF(SHAPES); i++) {
+        char options[256];
+        long long h = SHAPES[i].h, a = SHAPES[i].a, s = SHAPES[i].s;
+        snprintf(options, sizeof options,
+                 "layers: 2, hidden: %lld, heads: %lld, seq: %lld, attention: fused", h, a, s);
+        struct model *two = build("gpt", options);
+        options[8] = '3';
+        struct model *three = build("gpt", options);
+        double layer =
+            model_totals(three, DTYPE_FP16).kept_bytes - model_totals(two, DTYPE_FP16).kept_bytes;
+        assert_float_equal(layer, (double)(34 * s * h + 5 * a * s * s + 2 * 2 * 4 * s), 0.5);
+        model_free(two);
+        model_free(three);
+    }
+}
+
+/* Per layer in fp32 with e = 4: eager causal keeps softmax 4, causal mask 1, dropout mask 1 and
+ * dropped 4; flash keeps no score matrix but its output and an fp32 per row and head. */
+static void attention_choices_keep_different_things(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *attention;
+        double per_score, per_row;
+    } KEPT[] = {{"eager", 10, 0}, {"fused", 9, 0}, {"flash", 0, 4 * 8}};
+    double s = 64, h = 128, a = 8;
+    for (size_t i = 0; i < COUNT_OF(KEPT); i++) {
+        char options[256];
+        snprintf(options, sizeof options,
+                 "layers: 1, hidden: 128, heads: 8, seq: 64, attention: %s", KEPT[i].attention);
+        struct model *model = build("gpt", options);
+        double layer = module_totals(model, find_module(model, "layers"), DTYPE_FP32).kept_bytes;
+        /* the layer's input is the embedding's output; its own output is the final norm's input */
+        double expected =
+            66 * s * h + KEPT[i].per_score * a * s * s + KEPT[i].per_row * s + 2 * 2 * 4 * s;
+        assert_float_equal(layer, expected, 0.5);
+        model_free(model);
+    }
+}
+
+/* Galvatron's profile on RTX TITAN, MiB per layer and sample; the slope between two depths. */
+static void layers_keep_what_galvatron_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *family, *one, *two;
+        double mib;
+    } MEASURED[] = {
+        {"bert-1280", "bert", "layers: 1, hidden: 1280, heads: 16, attention: eager",
+         "layers: 2, hidden: 1280, heads: 16, attention: eager", 94.07},
+        {"vit-1280", "vit", "layers: 1, hidden: 1280, heads: 16, attention: eager",
+         "layers: 2, hidden: 1280, heads: 16, attention: eager", 20.27},
+        {"t5 encoder", "t5",
+         "layers: 1, decoder_layers: 1, hidden: 1024, heads: 16, attention: eager, norm: eager",
+         "layers: 2, decoder_layers: 1, hidden: 1024, heads: 16, attention: eager, norm: eager",
+         91.003},
+        {"t5 decoder", "t5",
+         "layers: 1, decoder_layers: 1, hidden: 1024, heads: 16, attention: eager, norm: eager",
+         "layers: 1, decoder_layers: 2, hidden: 1024, heads: 16, attention: eager, norm: eager",
+         157.755},
+        {"swin-320", "swin", "depths: [1], hidden: 320, heads: 10, attention: eager",
+         "depths: [2], hidden: 320, heads: 10, attention: eager", 72.584},
+    };
+    for (size_t i = 0; i < COUNT_OF(MEASURED); i++) {
+        struct model *one = build(MEASURED[i].family, MEASURED[i].one);
+        struct model *two = build(MEASURED[i].family, MEASURED[i].two);
+        double bytes =
+            model_totals(two, DTYPE_FP32).kept_bytes - model_totals(one, DTYPE_FP32).kept_bytes;
+        assert_within(MEASURED[i].name, bytes / MIB, MEASURED[i].mib, 0.01);
+        model_free(one);
+        model_free(two);
+    }
+}
+
+/* A table of 1000 x 16 for encoder, decoder and head, one token in the decoder: when the gradient
+ * of the decoder's embedding joins the head's, the encoder is still kept, and three tables stand
+ * beside it. With as long a decoder and a small table, everything kept is more. */
+static void tied_gradients_make_a_peak(void **state)
+{
+    (void)state;
+    const char *options = "layers: 1, hidden: 16, heads: 2, seq: 8, decoder_seq: 1, vocab: 1000";
+    struct model *model = build("t5", options);
+    double encoder = module_totals(model, find_module(model, "encoder"), DTYPE_FP32).kept_bytes;
+    assert_float_equal(model_peak_bytes(model, DTYPE_FP32), encoder + 3 * 1000 * 16 * 4, 0.5);
+    model_free(model);
+    model = build("t5", "layers: 1, hidden: 16, heads: 2, seq: 8, decoder_seq: 8, vocab: 10");
+    assert_float_equal(model_peak_bytes(model, DTYPE_FP32),
+                       model_totals(model, DTYPE_FP32).kept_bytes, 0.5);
+    model_free(model);
+}
+
+/* ---- shape of the program -------------------------------------------------------------------- */
+
+/* Aceso counts 13 operators in a GPT layer. */
+static void a_gpt_layer_is_thirteen_operators(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"embedding",
+                                        "layers.0.attn.norm",
+                                        "layers.0.attn.qkv",
+                                        "layers.0.attn.score",
+                                        "layers.0.attn.softmax",
+                                        "layers.0.attn.dropout",
+                                        "layers.0.attn.context",
+                                        "layers.0.attn.proj",
+                                        "layers.0.attn.dropout_add",
+                                        "layers.0.mlp.norm",
+                                        "layers.0.mlp.up",
+                                        "layers.0.mlp.gelu",
+                                        "layers.0.mlp.down",
+                                        "layers.0.mlp.dropout_add",
+                                        "norm",
+                                        "head",
+                                        "loss"};
+    struct arena *arena = arena_new();
+    struct model *model = open_preset("gpt3-1.3b");
+    assert_int_equal(model->ops, COUNT_OF(NAMES));
+    for (int32_t i = 0; i < model->ops; i++)
+        assert_string_equal(op_path(arena, model, &model->op[i], 0), NAMES[i]);
+    assert_string_equal(op_path(arena, model, &model->op[2], 7), "layers.7.attn.qkv");
+    assert_int_equal(model_totals(model, DTYPE_FP16).ops, 24 * 13 + 4);
+    model_free(model);
+    arena_free(arena);
+}
+
+static void a_thousand_layers_are_stored_once(void **state)
+{
+    (void)state;
+    struct model *one = build("gpt", "layers: 1, hidden: 512, heads: 8");
+    struct model *many = build("gpt", "layers: 1000, hidden: 512, heads: 8");
+    assert_int_equal(one->ops, many->ops);
+    assert_int_equal(many->layers, 1000);
+    model_free(one);
+    model_free(many);
+}
+
+static bool has_path(const struct model *model, const char *path)
+{
+    struct arena *arena = arena_new();
+    bool found = false;
+    for (int32_t i = 0; i < model->ops; i++)
+        for (int64_t copy = 0; copy < op_copies(model, &model->op[i]); copy++)
+            found |= strcmp(op_path(arena, model, &model->op[i], copy), path) == 0;
+    arena_free(arena);
+    return found;
+}
+
+/* 1 dense layer, then dense, mixture, dense, mixture, and one that fills no period. */
+static void mixtures_take_their_turn(void **state)
+{
+    (void)state;
+    struct model *model = build("moe", "layers: 6, hidden: 64, heads: 4, ffn: 128, experts: 8, "
+                                       "top_k: 2, first_dense: 1, moe_every: 2");
+    for (int layer = 0; layer < 6; layer++) {
+        char path[64];
+        bool mixture = layer == 2 || layer == 4;
+        snprintf(path, sizeof path, "layers.%d.mlp.experts.router", layer);
+        assert_int_equal(has_path(model, path), mixture);
+        snprintf(path, sizeof path, "layers.%d.mlp.down", layer);
+        assert_int_equal(has_path(model, path), !mixture);
+        snprintf(path, sizeof path, "layers.%d.attn.qkv", layer);
+        assert_true(has_path(model, path));
+    }
+    assert_int_equal(model->layers, 6);
+    model_free(model);
+}
+
+/* Two of eight experts work on each token: FLOPs as of two MLPs, weights of eight.
+ * layer: 2 s h (4 h) for q, k, v, proj; scores and context 4 s^2 h; 2 * 3 * 2 s h f; router. */
+static void experts_cost_what_is_chosen(void **state)
+{
+    (void)state;
+    struct model *model = build("moe", "layers: 1, hidden: 64, heads: 4, ffn: 96, experts: 8, "
+                                       "top_k: 2, seq: 32, vocab: 100");
+    double s = 32, h = 64, f = 96, v = 100;
+    struct totals t = model_totals(model, DTYPE_BF16);
+    assert_float_equal(
+        t.flops[PHASE_FORWARD],
+        8 * s * h * h + 4 * s * s * h + 12 * s * h * f + 2 * s * h * 8 + 2 * s * h * v, 0.5);
+    assert_float_equal(t.parameters, 4 * h * h + 8 * 3 * h * f + 8 * h + 2 * v * h + 3 * h, 0.5);
+    model_free(model);
+}
+
+/* Latent attention: q 2 s h a (n + r), kv_a 2 s h c, k_rope 2 s h r, k_b and v_b 2 s c a (n + d),
+ * proj 2 s a d h; scores 2 s^2 a (n + r), context 2 s^2 a d. */
+static void latent_attention_by_hand(void **state)
+{
+    (void)state;
+    struct model *model =
+        build("moe", "layers: 1, hidden: 64, heads: 4, ffn: 96, experts: 1, top_k: 1, seq: 32, "
+                     "first_dense: 1, kv_lora: 24, nope_dim: 16, rope_dim: 8, value_dim: 12");
+    double s = 32, h = 64, a = 4, c = 24, n = 16, r = 8, d = 12;
+    struct totals t = module_totals(model, find_module(model, "attn"), DTYPE_BF16);
+    double expected = 2 * s * h * (a * (n + r) + c + r) + 2 * s * c * a * (n + d) +
+                      2 * s * a * d * h + 2 * s * s * a * (n + r + d);
+    assert_float_equal(t.flops[PHASE_FORWARD], expected, 0.5);
+    model_free(model);
+}
+
+/* A window of w^2 positions attends to itself: 4 s w^2 h instead of 4 s^2 h. */
+static void swin_attends_within_windows(void **state)
+{
+    (void)state;
+    struct model *model = build("swin", "depths: [1], hidden: 32, heads: 2, image: 56, patch: 4, "
+                                        "window: 7");
+    double s = 14 * 14, h = 32, w = 49;
+    struct totals t = module_totals(model, find_module(model, "attn"), DTYPE_FP32);
+    assert_float_equal(t.flops[PHASE_FORWARD], 8 * s * h * h + 4 * s * w * h, 0.5);
+    model_free(model);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *options, *message;
+    } BAD[] = {
+        {"gpt", "layers: 2\nhidden: 100\nheads: 7\n",
+         "test.yaml:3: 'heads' is 7, expected a divisor of 'hidden', 100"},
+        {"gpt", "hidden: 100\nheads: 10\n",
+         "test.yaml:1: 'layers' is missing, expected a whole number of at least 1"},
+        {"gpt", "layers: 0\nhidden: 100\nheads: 10\n",
+         "test.yaml:1: 'layers' is '0', expected a whole number of at least 1"},
+        {"gpt", "layers: 2000000\nhidden: 100\nheads: 10\n",
+         "test.yaml:1: 'layers' is 2000000, expected a number from 1 to 1000000"},
+        {"gpt", "layers: 2\nhidden: 128\nheads: 8\ndropout: 1.5\n",
+         "test.yaml:4: 'dropout' is 1.5, expected a number from 0 to 1"},
+        {"gpt", "layers: 2\nhidden: 128\nheads: 8\nattention: flush\n",
+         "test.yaml:4: 'attention' is 'flush', expected one of flash, fused, eager"},
+        {"gpt", "layers: 2\nhidden: 128\nheads: 8\nlayer: 3\n",
+         "test.yaml:4: 'layer' is not a known key here"},
+        {"gpt", "layers: 2\nhidden: 8\nheads: 1\nseq: 100000000\nattention: eager\n",
+         "test.yaml:1: 'score' would have an axis of 100000000, expected positive sizes whose "
+         "product is below 2^50"},
+        {"llama", "layers: 2\nhidden: 128\nheads: 8\nkv_heads: 3\n",
+         "test.yaml:4: 'kv_heads' is 3, expected a divisor of 'heads', 8"},
+        {"llama", "layers: 2\nhidden: 100\nheads: 8\n",
+         "test.yaml:3: 'heads' is 8, expected a divisor of 'hidden', 100"},
+        {"moe", "layers: 2\nhidden: 128\nheads: 8\nexperts: 4\ntop_k: 5\n",
+         "test.yaml:5: 'top_k' is 5, expected at most 'experts', 4"},
+        {"moe", "layers: 2\nhidden: 128\nheads: 8\nexperts: 4\nfirst_dense: 3\n",
+         "test.yaml:5: 'first_dense' is 3, expected at most 'layers', 2"},
+        {"moe", "layers: 2\nhidden: 128\nheads: 8\nexperts: 4\nmoe_every: 65\n",
+         "test.yaml:5: 'moe_every' is 65, expected at most 64"},
+        {"moe", "layers: 2\nhidden: 128\nheads: 8\nexperts: 4\nq_lora: 5\n",
+         "test.yaml:5: 'q_lora' is an option of latent attention, which 'kv_lora' turns on"},
+        {"bert", "layers: 2\nhidden: 100\nheads: 7\n",
+         "test.yaml:3: 'heads' is 7, expected a divisor of 'hidden', 100"},
+        {"t5", "layers: 2\nhidden: 100\nheads: 7\n",
+         "test.yaml:3: 'heads' is 7, expected a divisor of 'hidden', 100"},
+        {"t5", "layers: 2\nhidden: 128\nheads: 8\nattention: flash\n",
+         "test.yaml:4: 'attention' is 'flash', expected one of fused, eager"},
+        {"vit", "layers: 2\nhidden: 128\nheads: 8\nimage: 225\n",
+         "test.yaml:1: 'patch' is 16, expected a divisor of 'image', 225"},
+        {"swin", "window: 5\nhidden: 96\n",
+         "test.yaml:1: 'window' is 5, expected a divisor of the 56 patches along a side of stage "
+         "1"},
+        {"swin", "image: 28\nwindow: 7\n",
+         "test.yaml:1: stage 2 would halve a side of 7 patches, expected an even number"},
+        {"swin", "depths: 3\nhidden: 96\n", "test.yaml:1: 'depths' is a number, expected a list"},
+    };
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        struct model *model = NULL;
+        assert_int_equal(try_build(BAD[i].family, BAD[i].options, &model), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, BAD[i].message);
+        assert_null(model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(galvatron_table1),
+        cmocka_unit_test(published_parameters),
+        cmocka_unit_test(every_preset_builds),
+        cmocka_unit_test(megatron_flops),
+        cmocka_unit_test(megatron_activations),
+        cmocka_unit_test(attention_choices_keep_different_things),
+        cmocka_unit_test(layers_keep_what_galvatron_measured),
+        cmocka_unit_test(tied_gradients_make_a_peak),
+        cmocka_unit_test(a_gpt_layer_is_thirteen_operators),
+        cmocka_unit_test(a_thousand_layers_are_stored_once),
+        cmocka_unit_test(mixtures_take_their_turn),
+        cmocka_unit_test(experts_cost_what_is_chosen),
+        cmocka_unit_test(latent_attention_by_hand),
+        cmocka_unit_test(swin_attends_within_windows),
+        cmocka_unit_test(options_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

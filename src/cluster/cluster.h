@@ -1,0 +1,254 @@
+/* cluster.h - the machines: devices, the links inside a node, the fabric between nodes, and how long
+ * a collective takes on a group of devices.
+ *
+ * A cluster is one node type (or a few), repeated: a node's link graph is stored once and the fabric
+ * is a list of tiers, so 100,000 devices cost what one node costs.
+ *
+ *   I1  Devices are numbered node by node: device d is device d % D of node d / D, for D devices per
+ *       node.
+ *   I2  A link's bandwidth is per direction; both directions are independent.
+ *   I3  Vertices 0 .. D-1 of a node's graph are its devices.
+ *   I4  Every number carries its source.
+ */
+#ifndef WEFT_CLUSTER_H
+#define WEFT_CLUSTER_H
+
+#include "base/base.h"
+
+/* ---- devices ------------------------------------------------------------------------------------ */
+
+struct device {
+    const char *name; /* "A100-SXM4-80GB" */
+    const char *arch; /* "ampere": what analytic defaults go by */
+    int64_t memory_bytes;
+    int64_t context_bytes;     /* taken by driver and libraries before the first tensor */
+    double flops[DTYPE_COUNT]; /* dense matrix peak per second; 0: not supported */
+    double vector_flops;       /* fp32 outside matrix units, per second */
+    double memory_bytes_per_s;
+    double host_bytes_per_s; /* to and from host memory, per direction */
+    int64_t launch_ns;       /* one kernel from enqueue to start, with nothing to hide behind */
+    int64_t l2_bytes;
+    int32_t units;         /* multiprocessors, or cores of a CPU rank */
+    double price_per_hour; /* 0: unknown; set in a cluster file */
+    const char *source;    /* datasheet, paper, file */
+};
+
+/* Known devices by name, case-insensitive; NULL if unknown. */
+const struct device *device_find(const char *name);
+size_t device_presets(const struct device **out);
+
+/* ---- the inside of a node ------------------------------------------------------------------------ */
+
+enum vertex_kind {
+    VERTEX_DEVICE,
+    VERTEX_NVSWITCH,
+    VERTEX_PCI_SWITCH,
+    VERTEX_SOCKET, /* a CPU with its root ports and memory */
+    VERTEX_NIC,
+    VERTEX_KIND_COUNT
+};
+
+enum link_kind { LINK_NVLINK, LINK_PCI, LINK_SOCKET, LINK_NIC, LINK_FABRIC, LINK_KIND_COUNT };
+const char *vertex_kind_name(enum vertex_kind kind);
+const char *link_kind_name(enum link_kind kind);
+
+struct vertex {
+    enum vertex_kind kind;
+    const char *name; /* "dev0", "pci1", "mlx5_0" */
+};
+
+/* One bundle of equal wires between two vertices. */
+struct link {
+    enum link_kind kind;
+    int32_t a, b;       /* vertices */
+    int32_t count;      /* wires in the bundle */
+    double bytes_per_s; /* of the whole bundle, per direction (I2) */
+    int64_t latency_ns;
+};
+
+struct node_type {
+    const char *name;
+    struct device device;
+    int32_t devices, vertices, links;
+    struct vertex *vertex;
+    struct link *link;
+    int32_t nics;           /* NIC vertices; each hangs on the graph by a PCI link */
+    double nic_bytes_per_s; /* of all NICs' wires to the fabric together, per direction: equal
+                                  shares */
+};
+
+/* ---- the fabric between nodes -------------------------------------------------------------------- */
+
+enum fabric_kind {
+    FABRIC_NONE,
+    FABRIC_SWITCH,
+    FABRIC_RAIL,
+    FABRIC_FAT_TREE,
+    FABRIC_DRAGONFLY,
+    FABRIC_KIND_COUNT
+};
+const char *fabric_kind_name(enum fabric_kind kind);
+
+/* Tier 0 joins nodes into pods, tier 1 pods into larger pods, ... `nodes` is how many nodes one unit
+ * of the tier holds; a unit's uplink to the next tier carries uplink_bytes_per_s per direction. */
+struct tier {
+    const char *name; /* "leaf", "spine", "group" */
+    int64_t nodes;
+    double uplink_bytes_per_s; /* of one unit, after oversubscription; 0 in the last tier, whose one
+                                  unit holds all nodes */
+    int64_t latency_ns;        /* added by crossing this tier, one way */
+};
+
+enum { MAX_TIERS = 4 };
+struct fabric {
+    enum fabric_kind kind;
+    int32_t tiers;
+    struct tier tier[MAX_TIERS];
+    bool rails; /* NIC i of every node meets NIC i of the others one hop away */
+    const char *source;
+};
+
+/* What measurements say beyond the link graph (`weft fit`, or a preset's published fit). Zero means
+ * "not measured": the model's own default holds. A cluster file writes it as
+ *
+ *   collectives:
+ *     inside:                  # groups within one node
+ *       all_reduce: {latency: 31us, step: 800ns, bandwidth: 231GB/s, half_size: 2.4MiB}
+ *     between:                 # groups over several nodes
+ *       all_gather: {efficiency: 0.92}
+ *
+ * with the names of collective_name() and any of the five keys. */
+struct collective_fit {
+    double alpha_ns;        /* latency: fixed time of one call */
+    double hop_ns;          /* step: added per step of the algorithm */
+    double efficiency;      /* share of the links' bandwidth that large messages reach */
+    double bus_bytes_per_s; /* bandwidth: measured, in place of links times efficiency */
+    double half_bytes;      /* half_size: volume through the slowest link at half of that speed */
+};
+
+enum collective {
+    COLLECTIVE_ALL_REDUCE,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_ALL_TO_ALL,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_SEND, /* one device to another */
+    COLLECTIVE_COUNT
+};
+const char *collective_name(enum collective collective);
+bool collective_from_name(const char *name, enum collective *out);
+
+struct cluster {
+    struct arena *arena; /* owns everything below */
+    const char *name;
+    const char *source;
+    struct node_type node;
+    int64_t nodes;
+    struct fabric fabric;
+    struct collective_fit fit_inside[COLLECTIVE_COUNT];  /* groups within one node */
+    struct collective_fit fit_between[COLLECTIVE_COUNT]; /* groups over several nodes */
+    struct channel_cache *channels;                      /* rings found so far, by device set */
+};
+
+void cluster_free(struct cluster *cluster);
+/* Whoever builds a cluster gives it a cache (NULL works, and searches anew each time); several
+ * threads may use it at once. */
+struct channel_cache *channel_cache_new(void);
+void channel_cache_free(struct channel_cache *cache);
+int64_t cluster_devices(const struct cluster *cluster);
+
+/* ---- device groups -------------------------------------------------------------------------------- */
+
+/* first + sum of i_k * stride_k for all 0 <= i_k < count_k: every group of a mesh is of this form,
+ * and a tensor-parallel group next to a data-parallel one on 100,000 devices takes a few words. A
+ * send goes from member 0 to member 1; to a lower device the stride is negative. */
+enum { MAX_GROUP_LEVELS = 4 };
+struct group {
+    int64_t first;
+    int32_t levels;
+    int64_t count[MAX_GROUP_LEVELS],
+        stride[MAX_GROUP_LEVELS]; /* innermost (smallest stride) first */
+};
+struct group group_range(int64_t first, int64_t count, int64_t stride);
+int64_t group_size(const struct group *group);
+int64_t group_device(const struct group *group, int64_t i);
+
+/* ---- collectives ---------------------------------------------------------------------------------- */
+
+struct collective_cost {
+    int64_t ns;
+    double bus_bytes_per_s; /* volume through the slowest link over the time, NCCL's "busbw" */
+    const char *algorithm;  /* "ring", "tree", "direct", "hierarchical" */
+    const char *source;     /* "link graph", "fit", "profile" */
+    const char *bottleneck; /* the link kind that limits it: "nvlink", "nic" */
+};
+/* Time of one collective on `group` when nothing else uses its links. `bytes` is, as in nccl-tests,
+ * the size of the larger of each rank's send and receive buffer (all-reduce: the buffer). */
+weft_status collective_time(const struct cluster *cluster, enum collective collective,
+                            const struct group *group, int64_t bytes, struct collective_cost *out);
+
+/* The bandwidth of the group's links for this collective, before any efficiency: the volume of
+ * collective_time() over this is the least time that the wires allow. */
+weft_status collective_bandwidth(const struct cluster *cluster, enum collective collective,
+                                 const struct group *group, double *bytes_per_s);
+
+/* One direction of one link anywhere in the cluster. */
+struct link_id {
+    int64_t unit; /* a node (tier -1 and 0), or a unit of fabric tier - 1 */
+    int16_t tier; /* -1: inside a node; 0: a NIC's wire to the fabric; t > 0: uplink of tier t-1 */
+    int16_t link; /* inside a node: index into node.link; tier 0: number of the NIC, from 0 */
+    bool reverse; /* from b to a; or downwards, towards the devices */
+};
+struct traffic {
+    struct link_id link;
+    double bytes;
+};
+/* Every link direction that the collective occupies and how many bytes pass there, appended to a list
+ * in `keep`: what the simulator shares among concurrent flows. */
+struct traffic_list {
+    struct traffic *data;
+    size_t len, cap;
+};
+weft_status collective_traffic(const struct cluster *cluster, enum collective collective,
+                               const struct group *group, int64_t bytes, struct arena *keep,
+                               struct traffic_list *out);
+double link_bytes_per_s(const struct cluster *cluster, struct link_id link);
+
+/* Rings through the devices of one node, found on its link graph. */
+struct ring {
+    int32_t length;
+    int32_t *device;    /* in ring order */
+    double bytes_per_s; /* of this ring alone when all rings run */
+    enum link_kind slowest;
+};
+struct rings {
+    int32_t count;
+    struct ring *ring;
+    double bytes_per_s; /* of all together */
+};
+/* Devices may be given in any order; each ring starts at the smallest. Rings of direct wires come in
+ * both directions, one after the other. */
+weft_status find_rings(const struct node_type *node, const int32_t *devices, int32_t count,
+                       struct arena *keep, struct rings *out);
+
+/* ---- opening, describing --------------------------------------------------------------------------- */
+
+struct cluster_preset {
+    const char *name;              /* "dgx-a100" */
+    const char *summary;           /* one line for `weft clusters` */
+    const char *source;            /* a few words; an open cluster's `source` says it all */
+    const struct machine *machine; /* presets.c */
+};
+size_t cluster_presets(const struct cluster_preset **out);
+
+/* "dgx-a100:16", a YAML cluster file (optionally file.yaml:NODES), or an NCCL topology XML. */
+weft_status cluster_open(const char *name, struct cluster **out);
+/* The machine this runs on, through hwloc. */
+weft_status cluster_this_machine(struct cluster **out);
+
+/* A drawing of a node and its fabric in text, at most `columns` wide. */
+const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int columns);
+
+#include "cluster/fit.h"
+
+#endif

@@ -1,0 +1,436 @@
+/* collective.c - how long a collective takes on a group of devices.
+ *
+ * Following NCCL's own tuning model, the fastest of a few algorithms and protocols:
+ *
+ *   T = alpha + s_in * hop_in + s_out * hop_out + (V + sqrt(V * H)) / B                         (1)
+ *
+ *   V      bytes through each link of the algorithm: ring_volume() * buffer
+ *   s      steps of the algorithm inside nodes and between them, hop the time of one
+ *   B      bandwidth: the narrowest of rings inside the node, NICs, fabric uplinks, each times the
+ *          efficiency of its kind
+ *   H      volume at which half of B is reached. A pipeline of chunks that cost tau each, cut
+ *          into the best number of chunks, takes V / B + sqrt(4 tau V / B): H is proportional to
+ *          tau * B.
+ *
+ *   ring   all-reduce  V = 2 (n-1)/n S, s = 2 (n-1); all-gather, reduce-scatter  V = (n-1)/n S,
+ *          s = n-1; broadcast  V = S, s = n-1; send  V = S, s = 1
+ *   tree   all-reduce between nodes: V = 2 S, s_in = 2 (g-1), s_out = 2 log2(nodes)
+ *   nvls   all-reduce in an NVSwitch that adds up: V = (n+1)/n S
+ *   direct all-to-all: every pair on its own path
+ *
+ *   I1  T does not decrease with the buffer: it is a minimum of functions that do not.
+ *   I2  A measured fit replaces (1)'s constants; then no other protocol is tried, because the
+ *       measurement has already seen NCCL's choice.
+ *   I3  Same group up to the numbering of equal nodes: same time.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cluster/placement.h"
+
+/* One step over one kind of link: NCCL 2.12..2.22, graph/tuning.cc, ring; bulk is its protocol
+ * Simple, eager its LL. Between nodes the fabric's latency comes on top, which is the whole of
+ * LL's 2.7 us and part of Simple's 14. */
+struct hop {
+    double bulk_s, eager_s;
+};
+static const struct hop HOPS[] = {
+    [LINK_NVLINK] = {3.4e-6, 0.6e-6}, [LINK_PCI] = {5.7e-6, 1.0e-6},
+    [LINK_SOCKET] = {5.7e-6, 1.0e-6}, [LINK_NIC] = {11.3e-6, 0},
+    [LINK_FABRIC] = {11.3e-6, 0},
+};
+_Static_assert(COUNT_OF(HOPS) == LINK_KIND_COUNT, "a link kind without a hop");
+
+/* The share of a wire's bandwidth that large messages reach, by the devices' architecture, and the
+ * time tau of a chunk, which makes H = tau * B.
+ *   others  NVLink 238 of 300 GB/s for 8 A100 in vTrain's table (236 in Sailor's p2p table, 119
+ *           of 150 on GH200); PCIe 12 of 15.75 GB/s, NCCL's PCI_BW; tau from the joint fit of
+ *           vTrain's A100 table, 2.4 MiB at 231 GB/s
+ *   volta   22.5 of 25 GB/s per wire for 2, 3, 6 and 8 devices in vTrain's V100 table; tau halves
+ *           its errors at 4 MiB (too fast) and 16 MiB (too slow)
+ *   turing  has no peer access over PCIe: through host memory, 4.1 to 5.3 GB/s of bus bandwidth in
+ *           Sailor's TITAN RTX table and 4.9 in Galvatron's, 9.9 one way, of 15.75 */
+struct arch_model {
+    const char *arch;
+    double nvlink, pci, pci_send, chunk_s;
+    bool staged; /* PCIe goes through host memory, on the way to a NIC too */
+};
+static const struct arch_model ARCHS[] = {
+    {"volta", 0.90, 0.76, 0.76, 5e-6, false},
+    {"turing", 0.80, 0.31, 0.63, 10e-6, true},
+    {NULL, 0.80, 0.76, 0.76, 10e-6, false}, /* others */
+};
+/* SimAI's table of NIC efficiencies at 16 GiB. */
+static const double NIC_EFFICIENCY = 0.96;
+/* Rings with a hop through another device: 37.2 of 45 GB/s for 5 V100 in vTrain's table. */
+static const double RELAY_EFFICIENCY = 0.83;
+/* Base latencies and the share of bandwidth that LL has: NCCL, graph/tuning.cc. Its cap: vTrain's
+ * tables show no faster protocol than Simple from 1 MiB on. */
+static const double BULK_ALPHA_S = 8.4e-6, EAGER_ALPHA_S = 6.6e-6;
+static const double EAGER_SHARE = 0.25, EAGER_MAX_BYTES_PER_S = 20e9;
+/* Trees reach nine tenths of a ring's bandwidth; hops inside a node: NCCL, graph/tuning.cc. */
+static const double TREE_SHARE = 0.90, TREE_HOP_S = 4.0e-6;
+/* In-switch sums: published nccl-tests of 8 H100 SXM have 460 to 480 GB/s of bus bandwidth, which is
+ * 0.68 of 450 GB/s of NVLink by volume; NCCL's latency for NVLS. */
+static const double NVLS_EFFICIENCY = 0.68, NVLS_ALPHA_S = 25e-6;
+static const char *const NVLS_ARCHS[] = {"hopper", "blackwell"};
+/* All-to-all posts its sends in rounds of this many peers (NCCL's grouped send and receive). */
+static const int64_t PEERS_PER_ROUND = 8;
+
+/* Equation 1 for one algorithm and protocol. */
+struct line {
+    const char *algorithm;
+    double alpha_s, volume, bytes_per_s, half_bytes;
+};
+
+static double line_seconds(const struct line *line)
+{
+    return line->alpha_s +
+           (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
+}
+
+/* Volume 2 (n-1)/n etc. as a factor of passes, over n or not; steps as a factor of n-1. */
+static const struct {
+    double passes;
+    bool pieces; /* each pass moves (n-1)/n of the buffer instead of all of it */
+} VOLUMES[] = {
+    [COLLECTIVE_ALL_REDUCE] = {2, true},     [COLLECTIVE_ALL_GATHER] = {1, true},
+    [COLLECTIVE_REDUCE_SCATTER] = {1, true}, [COLLECTIVE_ALL_TO_ALL] = {1, true},
+    [COLLECTIVE_BROADCAST] = {1, false},     [COLLECTIVE_SEND] = {1, false},
+};
+_Static_assert(COUNT_OF(VOLUMES) == COLLECTIVE_COUNT, "a collective without a volume");
+
+double ring_volume(enum collective collective, int64_t devices)
+{
+    double n = (double)devices;
+    return VOLUMES[collective].passes * (VOLUMES[collective].pieces ? (n - 1) / n : 1);
+}
+
+int64_t ring_steps(enum collective collective, int64_t devices)
+{
+    if (collective == COLLECTIVE_ALL_TO_ALL)
+        return ceil_div(devices - 1, PEERS_PER_ROUND);
+    return (int64_t)VOLUMES[collective].passes * (devices - 1);
+}
+
+/* ---- bandwidth ------------------------------------------------------------------------------- */
+
+/* A limit on the algorithm: seconds on one kind of link per byte of V. */
+struct limit {
+    double s_per_byte;
+    enum link_kind kind;
+};
+
+static void tighten(struct limit *limit, double s_per_byte, enum link_kind kind)
+{
+    if (s_per_byte > limit->s_per_byte)
+        *limit = (struct limit){s_per_byte, kind};
+}
+
+struct site {
+    const struct cluster *cluster;
+    const struct arch_model *arch;
+    enum collective collective;
+    struct footprint at;
+    const struct channels *channels;
+    const struct collective_fit *fit;
+    double volume; /* V of the ring (or of all sends of one device) */
+    double piece;  /* all-to-all: bytes from each device to each other */
+    bool bare;     /* ask for the wires alone: every efficiency is 1 */
+};
+
+static const struct arch_model *arch_of(const struct device *device)
+{
+    const struct arch_model *row = ARCHS;
+    while (row->arch && !(device->arch && strcmp(device->arch, row->arch) == 0))
+        row++;
+    return row;
+}
+
+/* A socket's bandwidth is already stated as reached. */
+static double wire_efficiency(const struct site *site, enum link_kind kind)
+{
+    if (kind == LINK_NVLINK)
+        return site->arch->nvlink * (site->channels->relayed ? RELAY_EFFICIENCY : 1);
+    if (kind == LINK_PCI)
+        return site->collective == COLLECTIVE_SEND ? site->arch->pci_send : site->arch->pci;
+    return 1;
+}
+
+static double inside_efficiency(const struct site *site, enum link_kind kind)
+{
+    const struct collective_fit *fit = &site->cluster->fit_inside[site->collective];
+    if (site->bare)
+        return 1;
+    return fit->efficiency > 0 ? fit->efficiency : wire_efficiency(site, kind);
+}
+
+static double between_efficiency(const struct site *site)
+{
+    const struct collective_fit *fit = &site->cluster->fit_between[site->collective];
+    if (site->bare)
+        return 1;
+    return fit->efficiency > 0 ? fit->efficiency : NIC_EFFICIENCY;
+}
+
+/* Does the group reach beyond one unit of this tier? The last tier is the whole fabric. */
+static bool crosses_tier(const struct site *site, int32_t tier)
+{
+    int64_t unit = site->cluster->fabric.tier[tier].nodes;
+    return tier + 1 < site->cluster->fabric.tiers && unit > 0 &&
+           site->at.first_node / unit != site->at.last_node / unit;
+}
+
+/* Units of a tier that the group touches, as if it lay evenly over them. */
+static double units_of_tier(const struct site *site, int32_t tier)
+{
+    int64_t unit = site->cluster->fabric.tier[tier].nodes;
+    return (double)(site->at.last_node / unit - site->at.first_node / unit + 1);
+}
+
+/* Each kind of link inside the node, at its own efficiency; nothing where the node has one
+ * device. */
+static void tighten_inside(const struct site *site, const double *s_per_byte, double share,
+                           struct limit *limit)
+{
+    for (int kind = 0; kind < LINK_KIND_COUNT; kind++)
+        tighten(limit, share * s_per_byte[kind] / inside_efficiency(site, (enum link_kind)kind),
+                (enum link_kind)kind);
+}
+
+/* Bytes that leave the node: over its NICs, and where that counts over PCIe on the way to them. */
+static void tighten_nics(const struct site *site, double bytes, struct limit *limit)
+{
+    const struct channels *channels = site->channels;
+    double path_bytes_per_s = 0;
+    if (site->at.nodes == 1)
+        return;
+    for (int kind = 0; kind < LINK_KIND_COUNT; kind++)
+        path_bytes_per_s +=
+            channels->nic_path_bytes_per_s[kind] * inside_efficiency(site, (enum link_kind)kind);
+    if (site->arch->staged && path_bytes_per_s > 0)
+        tighten(limit, bytes / path_bytes_per_s, LINK_PCI);
+    tighten(limit, bytes / (channels->nic_bytes_per_s * between_efficiency(site)), LINK_NIC);
+}
+
+/* A ring passes each device, NIC set and uplink once with all of V. */
+static struct limit ring_limit(const struct site *site)
+{
+    struct limit limit = {0, LINK_NVLINK};
+    tighten_inside(site, site->channels->ring_s_per_byte, 1, &limit);
+    tighten_nics(site, 1, &limit);
+    for (int32_t t = 0; t < site->cluster->fabric.tiers; t++)
+        if (crosses_tier(site, t))
+            tighten(
+                &limit,
+                1 / (site->cluster->fabric.tier[t].uplink_bytes_per_s * between_efficiency(site)),
+                LINK_FABRIC);
+    return limit;
+}
+
+/* All-to-all: pairs inside the node, and what leaves node and fabric unit; by volume of one
+ * device. */
+static struct limit exchange_limit(const struct site *site)
+{
+    struct limit limit = {0, LINK_NVLINK};
+    double share = site->piece / site->volume, n = (double)site->at.devices;
+    double local = site->at.local;
+    tighten_inside(site, site->channels->exchange_s_per_byte, share, &limit);
+    tighten_nics(site, share * local * (n - local), &limit);
+    for (int32_t t = 0; t < site->cluster->fabric.tiers; t++) {
+        if (!crosses_tier(site, t))
+            continue;
+        double inside = n / units_of_tier(site, t);
+        tighten(&limit,
+                share * inside * (n - inside) /
+                    (site->cluster->fabric.tier[t].uplink_bytes_per_s * between_efficiency(site)),
+                LINK_FABRIC);
+    }
+    return limit;
+}
+
+/* ---- latency --------------------------------------------------------------------------------- */
+
+static double fabric_latency_s(const struct site *site)
+{
+    const struct fabric *fabric = &site->cluster->fabric;
+    double ns = fabric->tiers > 0 ? (double)fabric->tier[0].latency_ns : 0;
+    for (int32_t t = 0; t + 1 < fabric->tiers; t++)
+        if (crosses_tier(site, t))
+            ns += (double)fabric->tier[t + 1].latency_ns;
+    return ns * 1e-9;
+}
+
+static enum link_kind inside_kind(const struct site *site)
+{
+    return site->at.local > 1 ? site->channels->rings.ring[0].slowest : LINK_NVLINK;
+}
+
+static double steps_seconds(const struct site *site, double inside, double between, bool eager)
+{
+    const struct hop *in = &HOPS[inside_kind(site)], *out = &HOPS[LINK_NIC];
+    double in_s = eager ? in->eager_s : in->bulk_s;
+    double out_s = (eager ? out->eager_s : out->bulk_s) + fabric_latency_s(site);
+    if (site->fit->hop_ns > 0)
+        *(site->at.nodes > 1 ? &out_s : &in_s) = site->fit->hop_ns * 1e-9;
+    return inside * in_s + between * out_s;
+}
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
+static struct line ring_line(const struct site *site, double bytes_per_s, bool eager)
+{
+    int64_t steps = ring_steps(site->collective, site->at.devices);
+    int64_t between = ring_steps(site->collective, site->at.nodes);
+    struct line line = {
+        .algorithm = site->collective == COLLECTIVE_ALL_TO_ALL ? "direct" : "ring",
+        .alpha_s = steps_seconds(site, (double)(steps - between), (double)between, eager),
+        .volume = site->volume,
+        .bytes_per_s = bytes_per_s,
+        .half_bytes = site->arch->chunk_s * bytes_per_s,
+    };
+    line.alpha_s += eager ? EAGER_ALPHA_S : BULK_ALPHA_S;
+    if (eager) {
+        line.bytes_per_s = fmin(bytes_per_s * EAGER_SHARE, EAGER_MAX_BYTES_PER_S);
+        line.half_bytes = 0;
+    }
+    return line;
+}
+
+static struct line tree_line(const struct site *site, double bytes, double bytes_per_s, bool eager)
+{
+    double inside = 2 * (site->at.local - 1), between = 2 * ceil(log2((double)site->at.nodes));
+    struct line line = ring_line(site, bytes_per_s * TREE_SHARE, eager);
+    line.algorithm = "tree";
+    line.alpha_s = steps_seconds(site, eager ? inside : 0, between, eager) +
+                   (eager ? EAGER_ALPHA_S : BULK_ALPHA_S + inside * TREE_HOP_S);
+    line.volume = 2 * bytes;
+    return line;
+}
+
+static bool sums_in_switch(const struct site *site)
+{
+    const char *arch = site->cluster->node.device.arch;
+    bool capable = false;
+    for (size_t i = 0; i < COUNT_OF(NVLS_ARCHS); i++)
+        capable |= arch && strcmp(arch, NVLS_ARCHS[i]) == 0;
+    return capable && site->collective == COLLECTIVE_ALL_REDUCE && site->at.nodes == 1 &&
+           site->at.local > 2 && site->channels->switched;
+}
+
+static struct line nvls_line(const struct site *site, double bytes)
+{
+    double n = (double)site->at.devices;
+    double bytes_per_s = site->channels->rings.bytes_per_s * NVLS_EFFICIENCY;
+    return (struct line){.algorithm = "nvls",
+                         .alpha_s = NVLS_ALPHA_S,
+                         .volume = bytes * (n + 1) / n,
+                         .bytes_per_s = bytes_per_s,
+                         .half_bytes = site->arch->chunk_s * bytes_per_s};
+}
+
+/* I2. A measured latency holds every step that the fit did not tell apart; those it did are the
+ * steps between nodes, or inside the only one. */
+static struct line measured_line(const struct site *site, double bytes_per_s)
+{
+    const struct collective_fit *fit = site->fit;
+    struct line line = ring_line(site, bytes_per_s, false);
+    int64_t places = site->at.nodes > 1 ? site->at.nodes : site->at.devices;
+    if (fit->alpha_ns > 0)
+        line.alpha_s =
+            (fit->alpha_ns + fit->hop_ns * (double)ring_steps(site->collective, places)) * 1e-9;
+    if (fit->bus_bytes_per_s > 0)
+        line.bytes_per_s = fit->bus_bytes_per_s;
+    line.half_bytes =
+        fit->half_bytes > 0 ? fit->half_bytes : site->arch->chunk_s * line.bytes_per_s;
+    return line;
+}
+
+static struct line best_line(const struct site *site, double bytes, double bytes_per_s)
+{
+    bool all_reduce = site->collective == COLLECTIVE_ALL_REDUCE;
+    struct line best = ring_line(site, bytes_per_s, false), rivals[4];
+    int count = 0;
+    rivals[count++] = ring_line(site, bytes_per_s, true);
+    if (all_reduce && site->at.nodes > 1) {
+        rivals[count++] = tree_line(site, bytes, bytes_per_s, false);
+        rivals[count++] = tree_line(site, bytes, bytes_per_s, true);
+    }
+    if (sums_in_switch(site))
+        rivals[count++] = nvls_line(site, bytes);
+    for (int i = 0; i < count; i++)
+        if (line_seconds(&rivals[i]) < line_seconds(&best))
+            best = rivals[i];
+    return best;
+}
+
+static bool measured(const struct collective_fit *fit)
+{
+    return fit->alpha_ns > 0 || fit->bus_bytes_per_s > 0;
+}
+
+static weft_status survey(const struct cluster *cluster, enum collective collective,
+                          const struct group *group, struct arena *scratch, struct site *site)
+{
+    weft_status status;
+    *site = (struct site){.cluster = cluster, .collective = collective};
+    site->arch = arch_of(&cluster->node.device);
+    TRY(group_footprint(cluster, group, &site->at));
+    if (collective == COLLECTIVE_SEND && site->at.devices > 2)
+        return bad_argument(NULL, "a send has 2 devices, not %lld", (long long)site->at.devices);
+    if (site->at.nodes > 1 && cluster->node.nics == 0)
+        return bad_argument("give the node type a NIC",
+                            "a group over %lld nodes of %s, whose nodes have no NIC",
+                            (long long)site->at.nodes, cluster->name);
+    TRY(channels_get(cluster, &site->at.set, scratch, &site->channels));
+    site->fit = &(site->at.nodes > 1 ? cluster->fit_between : cluster->fit_inside)[collective];
+done:
+    return status;
+}
+
+static struct limit narrowest(struct site *site, double bytes)
+{
+    site->volume = ring_volume(site->collective, site->at.devices) * bytes;
+    site->piece = bytes / (double)site->at.devices;
+    return site->collective == COLLECTIVE_ALL_TO_ALL ? exchange_limit(site) : ring_limit(site);
+}
+
+weft_status collective_time(const struct cluster *cluster, enum collective collective,
+                            const struct group *group, int64_t bytes, struct collective_cost *out)
+{
+    struct site site;
+    struct arena *scratch = cluster->channels ? NULL : arena_new();
+    weft_status status;
+    *out =
+        (struct collective_cost){.algorithm = "none", .source = "link graph", .bottleneck = "none"};
+    TRY(survey(cluster, collective, group, scratch, &site));
+    if (site.at.devices < 2 || bytes <= 0)
+        goto done;
+    struct limit limit = narrowest(&site, (double)bytes);
+    double bytes_per_s = 1 / limit.s_per_byte;
+    struct line line = measured(site.fit) ? measured_line(&site, bytes_per_s)
+                                          : best_line(&site, (double)bytes, bytes_per_s);
+    double seconds = line_seconds(&line);
+    out->ns = llround(seconds * 1e9);
+    out->bus_bytes_per_s = site.volume / seconds;
+    out->algorithm = line.algorithm;
+    out->source = measured(site.fit) ? "fit" : "link graph";
+    out->bottleneck = link_kind_name(limit.kind);
+done:
+    arena_free(scratch);
+    return status;
+}
+
+weft_status collective_bandwidth(const struct cluster *cluster, enum collective collective,
+                                 const struct group *group, double *bytes_per_s)
+{
+    struct site site;
+    struct arena *scratch = cluster->channels ? NULL : arena_new();
+    weft_status status;
+    TRY(survey(cluster, collective, group, scratch, &site));
+    site.bare = true;
+    *bytes_per_s = site.at.devices < 2 ? 0 : 1 / narrowest(&site, 1).s_per_byte;
+done:
+    arena_free(scratch);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* load.h - the parts of a cluster file. Inside this room only. */
+#ifndef WEFT_CLUSTER_LOAD_H
+#define WEFT_CLUSTER_LOAD_H
+
+#include "cluster/topology.h"
+
+/* A device by name, or spelled out; keys that are absent keep what `start` says. `out` may be
+ * `start`. */
+weft_status device_read(const struct doc *doc, const struct device *start, struct device *out);
+/* Needs no other device to start from. */
+bool device_is_whole(const struct doc *doc);
+
+/* A node written out: its vertices and links. */
+weft_status node_read(const struct doc *doc, struct arena *keep, struct node_type *node);
+
+#endif

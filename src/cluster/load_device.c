@@ -1,0 +1,125 @@
+/* load_device.c - the `device` of a cluster file: a name, or numbers over those of a known device. */
+#include "cluster/load.h"
+
+#include <stddef.h>
+
+#define TERA 1e12 /* FLOP/s in one TFLOP/s */
+
+struct device_form {
+    struct device device;
+    const char *base;
+    const struct doc *tflops;
+    double vector_tflops;
+    int64_t units;
+};
+
+#define IN_DEVICE(member) offsetof(struct device_form, device.member)
+#define MAX_SIZE          0x1p50 /* 1 PiB */
+#define MAX_RATE          1e15   /* bytes per second */
+
+static const struct field DEVICE_FIELDS[] = {
+    {"base", FIELD_TEXT, offsetof(struct device_form, base)},
+    {"name", FIELD_TEXT, IN_DEVICE(name)},
+    {"arch", FIELD_TEXT, IN_DEVICE(arch)},
+    {"memory", FIELD_BYTES, IN_DEVICE(memory_bytes), .min = 1, .max = MAX_SIZE},
+    {"context", FIELD_BYTES, IN_DEVICE(context_bytes), .min = 0, .max = MAX_SIZE},
+    {"tflops", FIELD_DOC, offsetof(struct device_form, tflops)},
+    {"vector_tflops", FIELD_REAL, offsetof(struct device_form, vector_tflops), .min = 1e-6,
+     .max = 1e6},
+    {"memory_bandwidth", FIELD_RATE, IN_DEVICE(memory_bytes_per_s), .min = 1, .max = MAX_RATE},
+    {"host_bandwidth", FIELD_RATE, IN_DEVICE(host_bytes_per_s), .min = 1, .max = MAX_RATE},
+    {"launch", FIELD_DURATION, IN_DEVICE(launch_ns), .min = 0, .max = 1e9},
+    {"l2", FIELD_BYTES, IN_DEVICE(l2_bytes), .min = 0, .max = MAX_SIZE},
+    {"units", FIELD_COUNT, offsetof(struct device_form, units), .min = 1, .max = 1e6},
+    {"price_per_hour", FIELD_REAL, IN_DEVICE(price_per_hour), .min = 0, .max = 1e6},
+    {"source", FIELD_TEXT, IN_DEVICE(source)},
+};
+
+/* What a device that starts from nothing must say. */
+static const char *const NEEDED[] = {"name", "memory", "tflops", "memory_bandwidth"};
+
+static weft_status known_device(const struct doc *doc, const char *name, struct device *out)
+{
+    const struct device *devices, *found = device_find(name);
+    if (found) {
+        *out = *found;
+        return WEFT_OK;
+    }
+    size_t count = device_presets(&devices);
+    const char *names[64];
+    for (size_t i = 0; i < count && i < COUNT_OF(names); i++)
+        names[i] = devices[i].name;
+    weft_status status = doc_error(doc, "write it out as a mapping (docs/cluster-file.md)",
+                                   "no device is called '%.100s'", name);
+    const char *near = nearest_word(name, names, count < COUNT_OF(names) ? count : COUNT_OF(names));
+    if (near)
+        error_hint("did you mean '%s'?", near);
+    return status;
+}
+
+bool device_is_whole(const struct doc *doc)
+{
+    return doc->kind != DOC_MAP || doc_get(doc, "base") || doc_get(doc, "name");
+}
+
+static weft_status read_tflops(const struct doc *doc, double *flops)
+{
+    double tflops[DTYPE_COUNT];
+    struct field fields[DTYPE_COUNT];
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        tflops[i] = -1;
+        fields[i] = (struct field){dtype_name(i), FIELD_REAL, (size_t)i * sizeof tflops[0],
+                                   .min = 0, .max = 1e6};
+    }
+    weft_status status = doc_read(doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, tflops);
+    for (int i = 0; status == WEFT_OK && i < DTYPE_COUNT; i++)
+        if (tflops[i] >= 0)
+            flops[i] = tflops[i] * TERA;
+    return status;
+}
+
+static weft_status check_needed(const struct doc *doc)
+{
+    for (size_t i = 0; i < COUNT_OF(NEEDED); i++)
+        if (!doc_get(doc, NEEDED[i]))
+            return doc_error(doc, "or start from a known device with 'base'",
+                             "'%s' is missing from the device", NEEDED[i]);
+    return WEFT_OK;
+}
+
+/* The rates that follow from others where a file gives none. */
+static void fill_in(struct device_form *form)
+{
+    struct device *device = &form->device;
+    if (form->vector_tflops > 0)
+        device->vector_flops = form->vector_tflops * TERA;
+    if (device->vector_flops == 0)
+        device->vector_flops = device->flops[DTYPE_FP32];
+    if (form->units > 0)
+        device->units = (int32_t)form->units;
+}
+
+weft_status device_read(const struct doc *doc, const struct device *start, struct device *out)
+{
+    if (doc->kind != DOC_MAP) {
+        const char *name;
+        weft_status status = doc_scalar(doc, FIELD_TEXT, &name);
+        return status ? status : known_device(doc, name, out);
+    }
+    weft_status status = WEFT_OK;
+    struct device_form form = {.device = {.arch = "unknown", .source = doc->file}};
+    const struct doc *base = doc_get(doc, "base");
+    if (start)
+        form.device = *start;
+    if (base)
+        TRY(known_device(base, base->text, &form.device));
+    if (!start && !base)
+        TRY(check_needed(doc));
+    TRY(doc_read(doc, DEVICE_FIELDS, COUNT_OF(DEVICE_FIELDS), DOC_REFUSE_UNKNOWN, &form));
+    if (form.tflops)
+        TRY(read_tflops(form.tflops, form.device.flops));
+    fill_in(&form);
+    *out = form.device;
+done:
+    return status;
+}

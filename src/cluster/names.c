@@ -1,0 +1,60 @@
+/* names.c - the words for the room's enums, as they stand in files, tables and JSON. */
+#include "cluster/cluster.h"
+
+#include <string.h>
+
+static const char *const VERTEX_KINDS[] = {
+    [VERTEX_DEVICE] = "device", [VERTEX_NVSWITCH] = "nvswitch", [VERTEX_PCI_SWITCH] = "pci-switch",
+    [VERTEX_SOCKET] = "socket", [VERTEX_NIC] = "nic",
+};
+_Static_assert(COUNT_OF(VERTEX_KINDS) == VERTEX_KIND_COUNT, "a vertex kind without a name");
+
+static const char *const LINK_KINDS[] = {
+    [LINK_NVLINK] = "nvlink", [LINK_PCI] = "pci",       [LINK_SOCKET] = "socket",
+    [LINK_NIC] = "nic",       [LINK_FABRIC] = "fabric",
+};
+_Static_assert(COUNT_OF(LINK_KINDS) == LINK_KIND_COUNT, "a link kind without a name");
+
+static const char *const FABRIC_KINDS[] = {
+    [FABRIC_NONE] = "none",         [FABRIC_SWITCH] = "switch",       [FABRIC_RAIL] = "rail",
+    [FABRIC_FAT_TREE] = "fat-tree", [FABRIC_DRAGONFLY] = "dragonfly",
+};
+_Static_assert(COUNT_OF(FABRIC_KINDS) == FABRIC_KIND_COUNT, "a fabric kind without a name");
+
+static const char *const COLLECTIVES[] = {
+    [COLLECTIVE_ALL_REDUCE] = "all_reduce",         [COLLECTIVE_ALL_GATHER] = "all_gather",
+    [COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter", [COLLECTIVE_ALL_TO_ALL] = "all_to_all",
+    [COLLECTIVE_BROADCAST] = "broadcast",           [COLLECTIVE_SEND] = "send",
+};
+_Static_assert(COUNT_OF(COLLECTIVES) == COLLECTIVE_COUNT, "a collective without a name");
+
+const char *vertex_kind_name(enum vertex_kind kind)
+{
+    return VERTEX_KINDS[kind];
+}
+
+const char *link_kind_name(enum link_kind kind)
+{
+    return LINK_KINDS[kind];
+}
+
+const char *fabric_kind_name(enum fabric_kind kind)
+{
+    return FABRIC_KINDS[kind];
+}
+
+const char *collective_name(enum collective collective)
+{
+    return COLLECTIVES[collective];
+}
+
+bool collective_from_name(const char *name, enum collective *out)
+{
+    for (int i = 0; i < COLLECTIVE_COUNT; i++) {
+        if (strcmp(name, COLLECTIVES[i]) == 0) {
+            *out = (enum collective)i;
+            return true;
+        }
+    }
+    return false;
+}

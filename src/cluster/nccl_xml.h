@@ -1,0 +1,25 @@
+/* nccl_xml.h - an XML document as a tree whose every element knows its line. Inside this room only.
+ *
+ *   I1  Depth, elements and attributes are bounded, document types (and with them entities) are
+ *       refused: no input can exhaust stack or memory.
+ */
+#ifndef WEFT_CLUSTER_NCCL_XML_H
+#define WEFT_CLUSTER_NCCL_XML_H
+
+#include "cluster/topology.h"
+
+struct element {
+    const char *name;
+    const char *file;
+    int line;
+    const char **attributes; /* name, value, name, value, ..., NULL */
+    struct element *first, *last, *next, *parent;
+};
+
+weft_status xml_parse(struct arena *keep, const char *file, const char *text, size_t len,
+                      struct element **out);
+bool element_is(const struct element *element, const char *name);
+const char *element_attribute(const struct element *element, const char *name); /* NULL: absent */
+const struct element *element_child(const struct element *element, const char *name);
+
+#endif

@@ -1,0 +1,178 @@
+/* open.c - from a name to a cluster: presets, files, text in memory.
+ *
+ *   I1  A preset's name wins over a file of the same name.
+ *   I2  NAME:NODES is taken apart only where NAME is a preset or an existing file, so that a path
+ *       may hold colons.
+ */
+#include "cluster/topology.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_XML_BYTES = 16 << 20 }; /* NCCL's own dumps have a few kilobytes */
+
+struct cluster *cluster_new(const char *name)
+{
+    struct arena *arena = arena_new();
+    struct cluster *cluster = ARENA_NEW(arena, struct cluster);
+    cluster->arena = arena;
+    cluster->name = arena_copy_text(arena, name);
+    cluster->source = cluster->name;
+    cluster->nodes = 1;
+    cluster->channels = channel_cache_new();
+    return cluster;
+}
+
+void cluster_free(struct cluster *cluster)
+{
+    if (!cluster)
+        return;
+    channel_cache_free(cluster->channels);
+    arena_free(cluster->arena);
+}
+
+int64_t cluster_devices(const struct cluster *cluster)
+{
+    return cluster->nodes * cluster->node.devices;
+}
+
+weft_status plain_fabric(struct cluster *cluster, const char *file, int line)
+{
+    if (cluster->nodes > 1 && cluster->node.nics == 0)
+        return bad_input(file, line, "ask for one node, or describe a machine with a NIC",
+                         "has %lld nodes and no NIC to join them", (long long)cluster->nodes);
+    if (cluster->node.nics == 0)
+        return WEFT_OK;
+    static const struct tier_plan SWITCH = {.name = "switch", .latency_ns = FABRIC_NS};
+    cluster->fabric = (struct fabric){.kind = FABRIC_SWITCH, .source = "one switch: assumed"};
+    fabric_build(cluster, &SWITCH, 1);
+    return WEFT_OK;
+}
+
+/* ---- formats ---------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *ending;
+    enum cluster_format format;
+} ENDINGS[] = {
+    {".yaml", CLUSTER_YAML},
+    {".yml", CLUSTER_YAML},
+    {".json", CLUSTER_JSON},
+    {".xml", CLUSTER_XML},
+};
+
+/* What helps where an error has no hint of its own. */
+static const char *const FORMATS[] = {
+    [CLUSTER_YAML] = "docs/cluster-file.md describes the format",
+    [CLUSTER_JSON] = "docs/cluster-file.md describes the format",
+    [CLUSTER_XML] = "NCCL writes such a file when NCCL_TOPO_DUMP_FILE names one",
+};
+
+static bool known_ending(const char *path, enum cluster_format *format)
+{
+    size_t len = strlen(path);
+    for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
+        size_t ending = strlen(ENDINGS[i].ending);
+        if (len > ending && strcmp(path + len - ending, ENDINGS[i].ending) == 0) {
+            *format = ENDINGS[i].format;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum cluster_format format_of(const char *path)
+{
+    enum cluster_format format;
+    return known_ending(path, &format) ? format : CLUSTER_YAML;
+}
+
+weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
+                              size_t len, int64_t nodes, struct cluster **out)
+{
+    weft_status status;
+    struct cluster *cluster = cluster_new(name);
+    if (format == CLUSTER_XML) {
+        TRY(nccl_xml_read(cluster, cluster->name, text, len, NULL, nodes));
+        TRY(plain_fabric(cluster, cluster->name, 0));
+    } else {
+        struct doc *root = NULL;
+        TRY(doc_parse(cluster->arena, name, text, len, format == CLUSTER_JSON ? DOC_JSON : DOC_YAML,
+                      &root));
+        TRY(yaml_read(cluster, root, nodes));
+    }
+    *out = cluster;
+    return WEFT_OK;
+done:
+    cluster_free(cluster);
+    if (!weft_last_error()->hint)
+        error_hint("%s", FORMATS[format]);
+    return status;
+}
+
+static weft_status open_file(const char *path, int64_t nodes, struct cluster **out)
+{
+    enum cluster_format format = format_of(path);
+    struct arena *scratch = arena_new();
+    char *text;
+    size_t len;
+    weft_status status = file_read(
+        scratch, path, format == CLUSTER_XML ? MAX_XML_BYTES : DOC_MAX_BYTES, &text, &len);
+    if (status == WEFT_OK)
+        status = cluster_from_text(format, path, text, len, nodes, out);
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------ */
+
+static bool is_file(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* Takes :NODES off a name (I2); 0 nodes where there is none. */
+static weft_status split_nodes(char *name, int64_t *nodes)
+{
+    char *colon = strrchr(name, ':');
+    *nodes = 0;
+    if (!colon || is_file(name))
+        return WEFT_OK;
+    *colon = '\0';
+    if (!cluster_preset_find(name) && !is_file(name))
+        return WEFT_OK; /* the caller says that there is no such name */
+    if (!parse_int(colon + 1, nodes))
+        return bad_argument("name and count are written like dgx-a100:16",
+                            "'%.100s' is not a number of nodes for %.100s", colon + 1, name);
+    return check_nodes(name, *nodes);
+}
+
+static weft_status open_preset(const struct cluster_preset *preset, int64_t nodes,
+                               struct cluster **out)
+{
+    struct cluster *cluster = cluster_new(preset->name);
+    weft_status status = cluster_preset_build(cluster, preset, nodes);
+    if (status == WEFT_OK)
+        *out = cluster;
+    else
+        cluster_free(cluster);
+    return status;
+}
+
+weft_status cluster_open(const char *name, struct cluster **out)
+{
+    struct arena *scratch = arena_new();
+    char *base = arena_copy_text(scratch, name);
+    enum cluster_format format;
+    int64_t nodes;
+    weft_status status = split_nodes(base, &nodes);
+    const struct cluster_preset *preset = cluster_preset_find(base);
+    if (status == WEFT_OK && preset)
+        status = open_preset(preset, nodes, out);
+    else if (status == WEFT_OK && (is_file(base) || known_ending(base, &format)))
+        status = open_file(base, nodes, out);
+    else if (status == WEFT_OK)
+        status = unknown_preset(base);
+    arena_free(scratch);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* placement.h - where a group lies on the machines, and what its devices find there. Inside this
+ * room only.
+ *
+ *   I1  A device set is a set of positions within one node, 0 .. D-1 (cluster.h, I1).
+ *   I2  A path's shares add up to 1 at each step: a switched link bundle is used evenly.
+ */
+#ifndef WEFT_CLUSTER_PLACEMENT_H
+#define WEFT_CLUSTER_PLACEMENT_H
+
+#include "cluster/cluster.h"
+
+enum { MAX_NODE_DEVICES = 256, SET_WORDS = MAX_NODE_DEVICES / 64 };
+
+struct device_set {
+    uint64_t word[SET_WORDS];
+};
+static inline void set_add(struct device_set *set, int64_t device)
+{
+    set->word[device / 64] |= UINT64_C(1) << (device % 64);
+}
+static inline bool set_has(const struct device_set *set, int64_t device)
+{
+    return set->word[device / 64] >> (device % 64) & 1;
+}
+int32_t set_members(const struct device_set *set, int32_t out[MAX_NODE_DEVICES]);
+
+/* The devices of one group within one node. */
+struct share {
+    int64_t node;
+    struct device_set set;
+};
+
+struct footprint {
+    int64_t devices; /* of the group */
+    int64_t nodes;   /* it touches */
+    int64_t first_node, last_node;
+    int32_t local;         /* devices in the fullest node */
+    struct device_set set; /* of that node */
+};
+weft_status group_footprint(const struct cluster *cluster, const struct group *group,
+                            struct footprint *out);
+/* The same by looking at every member: what the closed form is tested against, and the way for
+ * groups that do not line up with nodes. Also lists the shares in node order. */
+weft_status group_shares(const struct cluster *cluster, const struct group *group,
+                         struct arena *keep, struct share **shares, struct footprint *out);
+
+/* ---- paths inside a node --------------------------------------------------------------------- */
+
+struct step {
+    int32_t link;
+    bool reverse;
+    double share; /* of the bytes that take the path (I2) */
+};
+struct path {
+    struct step *step;
+    int32_t steps;      /* 0: no path */
+    bool relayed;       /* through another device's memory */
+    double bytes_per_s; /* of the path alone */
+    enum link_kind slowest;
+};
+/* Between two devices that communicate within `set`: NVLink if there is any, then NVLink by way
+ * of a third device of the set, then PCIe and sockets. */
+struct path path_between(const struct node_type *node, const struct device_set *set, int32_t from,
+                         int32_t to, struct arena *keep);
+/* Of all NVLinks from a device to NVSwitches; 0: it has none. */
+double switch_bandwidth(const struct node_type *node, int32_t device);
+/* Links on the shortest way from each device of the node to a vertex; INT32_MAX: none. */
+void distances_to(const struct node_type *node, int32_t to, struct arena *scratch, int32_t *hops);
+/* From a device to a NIC vertex and the other way round: never over NVLink. */
+struct path path_to_vertex(const struct node_type *node, int32_t from, int32_t to,
+                           struct arena *keep);
+
+/* ---- channels: all a collective needs to know about one device set --------------------------- */
+
+struct nic_use {
+    int32_t nic;        /* number among the node's NICs */
+    int32_t device;     /* that reaches the fabric through it */
+    struct path path;   /* from the device to the NIC */
+    double bytes_per_s; /* of NIC and path */
+};
+struct channels {
+    struct device_set set;
+    struct rings rings;
+    bool relayed;  /* some ring hop passes through another device */
+    bool switched; /* NVSwitch: one ring stands for all of them */
+    /* Time on the fullest link of each kind, 0 where the kind is not used: */
+    double ring_s_per_byte[LINK_KIND_COUNT];     /* per byte around all rings */
+    double exchange_s_per_byte[LINK_KIND_COUNT]; /* each device sends one byte to each other */
+    struct nic_use *nic;
+    int32_t nics;
+    double nic_bytes_per_s;                       /* of the NICs used together */
+    double nic_path_bytes_per_s[LINK_KIND_COUNT]; /* of the ways to them, by their slowest link */
+};
+weft_status channels_find(const struct cluster *cluster, const struct device_set *set,
+                          struct arena *keep, const struct channels **out);
+/* From the cluster's cache, or found anew into `scratch` when the cluster has none. */
+weft_status channels_get(const struct cluster *cluster, const struct device_set *set,
+                         struct arena *scratch, const struct channels **out);
+
+/* ---- algorithms ------------------------------------------------------------------------------ */
+
+/* Bytes through each link of a ring per byte of buffer, and steps of the ring, on n devices. */
+double ring_volume(enum collective collective, int64_t devices);
+int64_t ring_steps(enum collective collective, int64_t devices);
+
+#endif

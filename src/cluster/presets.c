@@ -1,0 +1,456 @@
+/* presets.c - the clusters Weft knows by name: one row per machine, one builder for all of them.
+ *
+ *   I1  A row says what its source says; what the source leaves open follows the machine of the same
+ *       class whose documentation is public, and `notes` says so.
+ *   I2  Devices stand on PCI switches in order, PCI switches on sockets in order, NICs likewise.
+ */
+#include "cluster/topology.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GB_PER_S 1e9
+#define GBIT     (1e9 / 8) /* bytes per second in one Gb/s */
+
+struct nvlink_pair {
+    int8_t a, b, count;
+};
+
+struct machine {
+    const char *notes; /* the long form of the preset's source */
+    const char *device;
+    int32_t devices;
+    int32_t sockets, sockets_per_board; /* sockets of one board are linked to each other */
+    enum cpu_kind cpu;
+    double pci_gt_per_s;            /* x16 */
+    int32_t pci_switches;           /* 0: devices hang on the sockets */
+    double socket_link_bytes_per_s; /* device to socket where that is not PCIe */
+    int32_t nvswitch_links;         /* of each device to the switch plane */
+    double nvlink_bytes_per_s;      /* of one link */
+    const struct nvlink_pair *pairs;
+    int32_t pair_count;
+    int32_t nics, nics_from; /* on the PCI switches (or sockets) from number nics_from on */
+    bool nics_on_sockets;
+    double nic_bytes_per_s; /* each */
+    enum fabric_kind fabric;
+    const char *fabric_source;
+    const struct tier_plan *tiers; /* up to the one without a name */
+    double efficiency_between;     /* measured share of the NICs' bandwidth; 0: not measured */
+};
+
+/* The hybrid cube mesh of DGX-1 with V100, as nvidia-smi numbers it: six links a device (NVIDIA DGX-1
+ * whitepaper). The captured data/topologies/dgx1_v100_1ib.xml is the same graph, numbered otherwise. */
+static const struct nvlink_pair CUBE_MESH[] = {
+    {0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
+    {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
+};
+
+#define PCIE3   8 /* GT/s */
+#define PCIE4   16
+#define PCIE5   32
+
+#define NVLINK2 (25 * GB_PER_S) /* NVLink 2 to 4: V100, A100, H100 */
+#define NVLINK5 (50 * GB_PER_S) /* B200 */
+
+/* Non-blocking trees of the switches of their time: 36 ports at EDR, 40 at HDR, half of them down. */
+static const struct tier_plan EDR_TREE[] = {
+    {"leaf", 18, 1, 0, FABRIC_NS},
+    {"spine", 18 * 18, 1, 0, FABRIC_TIER_NS},
+    {"core", 0, 0, 0, FABRIC_TIER_NS},
+    {0},
+};
+static const struct tier_plan HDR_TREE[] = {
+    {"leaf", 20, 1, 0, FABRIC_NS},
+    {"spine", 20 * 20, 1, 0, FABRIC_TIER_NS},
+    {"core", 0, 0, 0, FABRIC_TIER_NS},
+    {0},
+};
+#define EDR_SOURCE "36-port EDR switches, non-blocking: assumed"
+#define HDR_SOURCE "40-port HDR switches, non-blocking: assumed"
+
+/* A unit of the leaf tier is a SuperPOD's scalable unit: one leaf switch per rail. */
+#define SUPERPOD(name, unit)                                                                       \
+    static const struct tier_plan name[] = {                                                       \
+        {"leaf", (unit), 1, 0, FABRIC_NS},                                                         \
+        {"spine", 4 * (unit), 1, 0, FABRIC_TIER_NS},                                               \
+        {"core", 0, 0, 0, FABRIC_TIER_NS},                                                         \
+        {0},                                                                                       \
+    }
+SUPERPOD(SUPERPOD_8, 8);
+SUPERPOD(SUPERPOD_20, 20);
+SUPERPOD(SUPERPOD_32, 32);
+
+/* Aries: four nodes share a router with 30 electrical links of 5.25 GB/s; a group of two cabinets is
+ * 384 nodes with up to 240 optical cables of 18.75 GB/s per direction; 1.3 us between neighbours
+ * (Cray XC Series Network, WP-Aries01-1112). */
+static const struct tier_plan ARIES[] = {
+    {"router", 4, 0, 30 * 5.25 * GB_PER_S, 1300},
+    {"group", 384, 0, 240 * 18.75 * GB_PER_S, 400},
+    {"system", 0, 0, 0, 600},
+    {0},
+};
+
+/* One-way time over EFA is about 15 us and over a cloud's TCP about 25 us: estimates from published
+ * ping-pongs. */
+static const struct tier_plan PLACEMENT_GROUP[] = {{"placement group", 0, 0, 0, 15000}, {0}};
+static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
+
+/* What a family of machines has in common. */
+#define V100_CUBE_MESH                                                                             \
+    .device = "V100-SXM2-32GB", .devices = 8, .sockets = 2, .cpu = CPU_SKYLAKE,                    \
+    .pci_gt_per_s = PCIE3, .pci_switches = 4, .nvlink_bytes_per_s = NVLINK2, .pairs = CUBE_MESH,   \
+    .pair_count = COUNT_OF(CUBE_MESH)
+#define NVSWITCH_NODE(name, cpus, gt, links, rate)                                                 \
+    .device = (name), .devices = 8, .sockets = 2, .cpu = (cpus), .pci_gt_per_s = (gt),             \
+    .pci_switches = 4, .nvswitch_links = (links), .nvlink_bytes_per_s = (rate)
+#define DGX_A100 NVSWITCH_NODE("A100-SXM4-80GB", CPU_ZEN2, PCIE4, 12, NVLINK2)
+
+static const struct machine TITAN_XP = {
+    .notes = "Proteus, Table II, HC1; PCIe tree of data/topologies/titanxp.xml",
+    .device = "TITAN-Xp",
+    .devices = 8,
+    .sockets = 2,
+    .cpu = CPU_BROADWELL,
+    .pci_gt_per_s = PCIE3,
+    .pci_switches = 4,
+};
+static const struct machine TITAN_RTX = {
+    .notes = "Galvatron-BMW, section VII: 8 RTX TITAN on PCIe 3.0, 100 Gb/s InfiniBand; PCIe tree "
+             "as in data/topologies/titanxp.xml",
+    .device = "RTX-TITAN",
+    .devices = 8,
+    .sockets = 2,
+    .cpu = CPU_SKYLAKE,
+    .pci_gt_per_s = PCIE3,
+    .pci_switches = 4,
+    .nics = 1,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = EDR_SOURCE,
+    .tiers = EDR_TREE,
+};
+/* A node injects 10.2 GB/s into Aries. */
+static const struct machine PIZ_DAINT = {
+    .notes =
+        "AutoDDL, section 5: Cray XC50, one P100 per node, Aries dragonfly; rates from Cray XC "
+        "Series Network (WP-Aries01-1112)",
+    .device = "P100-PCIe-16GB",
+    .devices = 1,
+    .sockets = 1,
+    .cpu = CPU_BROADWELL,
+    .pci_gt_per_s = PCIE3,
+    .nics = 1,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 10.2 * GB_PER_S,
+    .fabric = FABRIC_DRAGONFLY,
+    .fabric_source = "Cray XC Series Network, WP-Aries01-1112",
+    .tiers = ARIES,
+};
+static const struct machine DGX_V100 = {
+    .notes = "Aceso, appendix C; Proteus, Table II, HC2; links of NVIDIA's DGX-1",
+    V100_CUBE_MESH,
+    .nics = 1,
+    .nics_from = 1,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = EDR_SOURCE,
+    .tiers = EDR_TREE,
+};
+static const struct machine P3DN = {
+    .notes = "AWS EC2 p3dn.24xlarge: 8 V100, NVLink as in DGX-1, 100 Gb/s EFA",
+    V100_CUBE_MESH,
+    .nics = 1,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "EC2 placement group, full bisection: assumed",
+    .tiers = PLACEMENT_GROUP,
+};
+static const struct machine GCP_A2_16 = {
+    .notes = "AutoDDL, section 5: a2-megagpu-16g, 600 GB/s NVLink a device, 100 Gb/s between hosts",
+    .device = "A100-SXM4-40GB",
+    .devices = 16,
+    .sockets = 2,
+    .cpu = CPU_SKYLAKE,
+    .pci_gt_per_s = PCIE3,
+    .pci_switches = 8,
+    .nvswitch_links = 12,
+    .nvlink_bytes_per_s = NVLINK2,
+    .nics = 1,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "one compute zone, full bisection: assumed",
+    .tiers = ZONE,
+};
+/* Fold3D's tables imply 117 to 126 of 200 Gb/s and 62 to 67 of 100 Gb/s for data-parallel
+ * synchronisation: the middle of each range. */
+static const struct machine FOLD3D_A100 = {
+    .notes = "Fold3D, section 6: 8 A100-40GB, NVLink, 200 Gb/s InfiniBand per host, Intel 6248R",
+    NVSWITCH_NODE("A100-SXM4-40GB", CPU_SKYLAKE, PCIE3, 12, NVLINK2),
+    .nics = 1,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = HDR_SOURCE,
+    .tiers = HDR_TREE,
+    .efficiency_between = 0.61,
+};
+static const struct machine FOLD3D_V100 = {
+    .notes = "Fold3D, section 6: AWS EC2 p3dn.24xlarge, 100 Gb/s",
+    V100_CUBE_MESH,
+    .nics = 1,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "EC2 placement group, full bisection: assumed",
+    .tiers = PLACEMENT_GROUP,
+    .efficiency_between = 0.645,
+};
+static const struct machine DGX_A100_RAILS = {
+    .notes = "NVIDIA DGX A100 system and SuperPOD reference architecture (scalable units of 20)",
+    DGX_A100,
+    .nics = 8,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD A100",
+    .tiers = SUPERPOD_20,
+};
+static const struct machine DGX_A100_100G = {
+    .notes = "NVIDIA DGX A100 with one 100 Gb/s NIC (Galvatron-BMW, section VII: 16 A100)",
+    DGX_A100,
+    .nics = 1,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = HDR_SOURCE,
+    .tiers = HDR_TREE,
+};
+static const struct machine DGX_A100_200G = {
+    .notes = "NVIDIA DGX A100 with one 200 Gb/s NIC (Proteus, Table II, HC3)",
+    DGX_A100,
+    .nics = 1,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = HDR_SOURCE,
+    .tiers = HDR_TREE,
+};
+static const struct machine DGX_A100_400G = {
+    .notes = "NVIDIA DGX A100 with two 200 Gb/s NICs (Galvatron-BMW, section VII: 32 A100)",
+    DGX_A100,
+    .nics = 2,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = HDR_SOURCE,
+    .tiers = HDR_TREE,
+};
+static const struct machine DGX_H100 = {
+    .notes = "NVIDIA DGX H100 system and SuperPOD reference architecture (scalable units of 32)",
+    NVSWITCH_NODE("H100-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
+    .nics = 8,
+    .nic_bytes_per_s = 400 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD H100",
+    .tiers = SUPERPOD_32,
+};
+static const struct machine HGX_H200 = {
+    .notes = "NVIDIA HGX H200 with eight 400 Gb/s NICs; fabric as DGX SuperPOD H100",
+    NVSWITCH_NODE("H200-SXM-141GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
+    .nics = 8,
+    .nic_bytes_per_s = 400 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD H100",
+    .tiers = SUPERPOD_32,
+};
+static const struct machine HGX_B200 = {
+    .notes = "NVIDIA HGX B200 with eight 400 Gb/s NICs; fabric as DGX SuperPOD B200",
+    NVSWITCH_NODE("B200-SXM-180GB", CPU_EMERALD_RAPIDS, PCIE5, 18, NVLINK5),
+    .nics = 8,
+    .nic_bytes_per_s = 400 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD B200",
+    .tiers = SUPERPOD_32,
+};
+/* Two devices per Grace, two Grace per tray, 18 trays; C2C carries 450 GB/s per direction for both
+ * devices of a Grace. */
+static const struct machine GB200_NVL72 = {
+    .notes = "NVIDIA GB200 NVL72 and DGX SuperPOD GB200 (scalable units of 8 racks)",
+    .device = "GB200",
+    .devices = 72,
+    .sockets = 36,
+    .sockets_per_board = 2,
+    .cpu = CPU_ARM,
+    .pci_gt_per_s = PCIE5,
+    .socket_link_bytes_per_s = 225 * GB_PER_S,
+    .nvswitch_links = 18,
+    .nvlink_bytes_per_s = NVLINK5,
+    .nics = 72,
+    .nics_on_sockets = true,
+    .nic_bytes_per_s = 400 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD GB200",
+    .tiers = SUPERPOD_8,
+};
+
+static const struct cluster_preset PRESETS[] = {
+    {"titan-xp", "8 TITAN Xp on PCIe", "Proteus HC1", &TITAN_XP},
+    {"titan-rtx", "8 RTX TITAN on PCIe, 100 Gb/s InfiniBand", "Galvatron-BMW", &TITAN_RTX},
+    {"piz-daint", "one P100 a node, Aries dragonfly", "AutoDDL", &PIZ_DAINT},
+    {"dgx-v100", "DGX-1 with V100, 100 Gb/s InfiniBand", "Aceso, Proteus HC2", &DGX_V100},
+    {"p3dn", "AWS p3dn: DGX-1 links, 100 Gb/s EFA", "AWS", &P3DN},
+    {"gcp-a2-16", "16 A100 on NVSwitch, 100 Gb/s", "AutoDDL", &GCP_A2_16},
+    {"fold3d-a100", "8 A100 on NVSwitch, 200 Gb/s InfiniBand", "Fold3D", &FOLD3D_A100},
+    {"fold3d-v100", "AWS p3dn as Fold3D measured it", "Fold3D", &FOLD3D_V100},
+    {"dgx-a100", "DGX A100, eight 200 Gb/s rails", "NVIDIA", &DGX_A100_RAILS},
+    {"dgx-a100-100g", "DGX A100, 100 Gb/s a node", "Galvatron-BMW", &DGX_A100_100G},
+    {"dgx-a100-200g", "DGX A100, 200 Gb/s a node", "Proteus HC3", &DGX_A100_200G},
+    {"dgx-a100-400g", "DGX A100, 400 Gb/s a node", "Galvatron-BMW", &DGX_A100_400G},
+    {"dgx-h100", "DGX H100, eight 400 Gb/s rails", "NVIDIA", &DGX_H100},
+    {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
+    {"hgx-b200", "HGX B200, eight 400 Gb/s rails", "NVIDIA", &HGX_B200},
+    {"gb200-nvl72", "72 GB200 in one NVLink domain", "NVIDIA", &GB200_NVL72},
+};
+
+size_t cluster_presets(const struct cluster_preset **out)
+{
+    *out = PRESETS;
+    return COUNT_OF(PRESETS);
+}
+
+const struct cluster_preset *cluster_preset_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(PRESETS); i++)
+        if (strcmp(PRESETS[i].name, name) == 0)
+            return &PRESETS[i];
+    return NULL;
+}
+
+weft_status unknown_preset(const char *name)
+{
+    const char *names[COUNT_OF(PRESETS)];
+    for (size_t i = 0; i < COUNT_OF(PRESETS); i++)
+        names[i] = PRESETS[i].name;
+    const char *near = nearest_word(name, names, COUNT_OF(names));
+    weft_status status = bad_argument("`weft clusters` lists the names; a file ends in .yaml, "
+                                      ".json or .xml",
+                                      "no cluster is called '%.100s'", name);
+    if (near)
+        error_hint("did you mean '%s'?", near);
+    return status;
+}
+
+/* ---- the builder ----------------------------------------------------------------------------------- */
+
+/* `count` vertices called stem0, stem1, ...; returns the first. */
+static int32_t add_vertices(struct topology *graph, enum vertex_kind kind, const char *stem,
+                            int32_t count)
+{
+    int32_t first = (int32_t)graph->vertices.len;
+    for (int32_t i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%d", stem, i);
+        add_vertex(graph, kind, name);
+    }
+    return first;
+}
+
+/* `children` vertices in order under `parents`, x16 each (I2). */
+static void add_pci(struct topology *graph, int32_t child, int32_t children, int32_t parent,
+                    int32_t parents, double gt_per_s)
+{
+    for (int32_t i = 0; i < children; i++)
+        add_link(graph, LINK_PCI, child + i, parent + (int32_t)((int64_t)i * parents / children), 1,
+                 pci_bytes_per_s(gt_per_s, 16), PCI_NS);
+}
+
+static void add_nvlinks(struct topology *graph, const struct machine *machine)
+{
+    for (int32_t i = 0; i < machine->pair_count; i++) {
+        const struct nvlink_pair *pair = &machine->pairs[i];
+        add_link(graph, LINK_NVLINK, pair->a, pair->b, pair->count, machine->nvlink_bytes_per_s,
+                 NVLINK_NS);
+    }
+    if (machine->nvswitch_links == 0)
+        return;
+    int32_t plane = add_vertex(graph, VERTEX_NVSWITCH, "nvswitch");
+    for (int32_t d = 0; d < machine->devices; d++)
+        add_link(graph, LINK_NVLINK, d, plane, machine->nvswitch_links, machine->nvlink_bytes_per_s,
+                 NVLINK_SWITCH_NS);
+}
+
+static void add_devices_to_sockets(struct topology *graph, const struct machine *machine,
+                                   int32_t socket)
+{
+    if (machine->socket_link_bytes_per_s == 0) {
+        add_pci(graph, 0, machine->devices, socket, machine->sockets, machine->pci_gt_per_s);
+        return;
+    }
+    for (int32_t d = 0; d < machine->devices; d++)
+        add_link(graph, LINK_SOCKET, d, socket + d * machine->sockets / machine->devices, 1,
+                 machine->socket_link_bytes_per_s, SOCKET_NS);
+}
+
+static void build_node(struct arena *keep, const struct machine *machine, struct node_type *node)
+{
+    struct topology graph = {.keep = keep};
+    double gt = machine->pci_gt_per_s;
+    add_vertices(&graph, VERTEX_DEVICE, "dev", machine->devices);
+    add_nvlinks(&graph, machine);
+    int32_t socket = add_vertices(&graph, VERTEX_SOCKET, "socket", machine->sockets);
+    int32_t board = machine->sockets_per_board ? machine->sockets_per_board : machine->sockets;
+    for (int32_t s = 0; s < machine->sockets; s += board)
+        link_sockets(&graph, socket + s, board, machine->cpu);
+
+    int32_t pci = add_vertices(&graph, VERTEX_PCI_SWITCH, "pci", machine->pci_switches);
+    add_pci(&graph, pci, machine->pci_switches, socket, machine->sockets, gt);
+    if (machine->pci_switches)
+        add_pci(&graph, 0, machine->devices, pci, machine->pci_switches, gt);
+    else
+        add_devices_to_sockets(&graph, machine, socket);
+
+    int32_t nic = add_vertices(&graph, VERTEX_NIC, "nic", machine->nics);
+    int32_t hosts = machine->nics_on_sockets ? machine->sockets : machine->pci_switches;
+    int32_t host = (machine->nics_on_sockets ? socket : pci) + machine->nics_from;
+    add_pci(&graph, nic, machine->nics, host, hosts - machine->nics_from, gt);
+    topology_finish(&graph, machine->nic_bytes_per_s, node);
+}
+
+static int32_t count_tiers(const struct machine *machine)
+{
+    int32_t count = 0;
+    while (machine->tiers && machine->tiers[count].name)
+        count++;
+    return count;
+}
+
+weft_status check_nodes(const char *name, int64_t nodes)
+{
+    if (nodes >= 1 && nodes <= MAX_CLUSTER_NODES)
+        return WEFT_OK;
+    return bad_argument("name and count are written like dgx-a100:16",
+                        "%.100s has %lld nodes, expected 1 to %d", name, (long long)nodes,
+                        MAX_CLUSTER_NODES);
+}
+
+weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_preset *preset,
+                                 int64_t nodes)
+{
+    const struct machine *machine = preset->machine;
+    cluster->nodes = nodes ? nodes : 1;
+    weft_status status = check_nodes(preset->name, cluster->nodes);
+    if (status)
+        return status;
+    if (cluster->nodes > 1 && machine->fabric == FABRIC_NONE)
+        return bad_argument("describe its network in a cluster file (docs/cluster-file.md)",
+                            "%s is a single machine: its source names no network", preset->name);
+    cluster->source = machine->notes;
+    cluster->node.name = preset->name;
+    cluster->node.device = *device_find(machine->device);
+    build_node(cluster->arena, machine, &cluster->node);
+    cluster->fabric = (struct fabric){.kind = machine->fabric,
+                                      .rails = machine->fabric == FABRIC_RAIL,
+                                      .source = machine->fabric_source};
+    fabric_build(cluster, machine->tiers, count_tiers(machine));
+    for (int i = 0; i < COLLECTIVE_SEND; i++)
+        cluster->fit_between[i].efficiency = machine->efficiency_between;
+    return WEFT_OK;
+}

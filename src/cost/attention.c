@@ -1,0 +1,46 @@
+/* attention.c - time of flash attention.
+ *
+ * One unit computes a block of b query rows (backward: key rows) against all that the mask leaves.
+ * With H heads in all, head depth d (the larger of the two: kernels pad the other), c = 1 forward
+ * and 2.5 backward (five products in place of two)
+ *
+ *   F = c * 4 H q kv (d + x) * live                                                          (1)
+ *   live = 1, or under a causal mask 1 - (q - b) / (2 kv): blocks on the diagonal are whole
+ *   L = c * 4 min(q, b) kv (d + x) / (P/U * f)                    the longest block          (2)
+ *   T = max(B, F / (P fp))                                                                   (3)
+ *   B = L * ceil(blocks / U), or under a causal mask max(L, F / (P f) + r L)
+ *
+ * f = attention_fraction, fp = attention_power. x = attention_softmax: the exponential of a score
+ * takes its time whatever the depth, here as so much more depth. r = attention_tail: causal blocks
+ * start longest first and end staggered. SimuMax counts the full square (efficiencies above 1 in its
+ * table), so does struct work; only (1) knows the mask.
+ */
+#include "cost/calibration.h"
+
+#include <math.h>
+
+static double live_share(double q, double kv, double rows)
+{
+    return 1 - fmax(0, fmin(q, kv) - rows) / (2 * kv);
+}
+
+double attention_s(const struct device *device, const struct calibration *c,
+                   const struct work *work)
+{
+    static const double PRODUCTS[] = {[FORWARD] = 1, [BACKWARD] = 2.5};
+    const int64_t *s = work->shape;
+    enum direction direction = phase_direction(work->phase);
+    double heads = (double)s[0] * (double)s[1], q = (double)s[3], kv = (double)s[4];
+    double depth = (double)(s[5] > s[6] ? s[5] : s[6]) + c->attention_softmax[direction];
+    double rows = fmin(q, c->attention_rows[direction]);
+    double peak = peak_flops(device, work->dtype), fraction = c->attention_fraction[direction];
+    int units = device->units > 0 ? device->units : 1;
+
+    double row_flops = PRODUCTS[direction] * 4 * kv * depth;
+    double flops = row_flops * heads * q * (s[7] ? live_share(q, kv, rows) : 1);
+    double longest = row_flops * rows / (peak / units * fraction);
+    double body = s[7] ? fmax(longest, flops / (peak * fraction) + c->attention_tail * longest)
+                       : longest * ceil(heads * ceil(q / rows) / units);
+    double compute = fmax(body, flops / (peak * c->attention_power[direction]));
+    return fmax(compute, memory_s(device, c, work));
+}

@@ -1,0 +1,215 @@
+/* calibration.c - the parameters that Weft ships, by device or architecture.
+ *
+ *   I1  A row's `source` says where its numbers come from. Those called "fitted" are what
+ *       tools/fit_published prints, to three digits, from the half of the published rows that is
+ *       not held out. The others take a neighbour's row where nothing better is known.
+ *   I2  The first row that matches a device is its own; the last one matches every device.
+ */
+#include "cost/calibration.h"
+
+#include <string.h>
+
+/* Of streaming bandwidth, by access pattern: fitted on Aceso's V100 table (GPT, T5: fp16;
+ * Wide-ResNet: fp32), where the patterns were measured apart. A batch norm reads its input
+ * twice; an embedding's gradient is scattered in the order of a sort; a maximum pool's with
+ * atomic additions. The optimizer's streams are taken for copies. */
+#define SHARES(matmul)                                                                             \
+    {                                                                                              \
+        [KERNEL_MATMUL] = {(matmul), (matmul)},                                                    \
+        [KERNEL_GROUPED_MATMUL] = {1, 1},                                                          \
+        [KERNEL_ATTENTION] = {1, 1},                                                               \
+        [KERNEL_CONV] = {0.702, 0.702},                                                            \
+        [KERNEL_NORM] = {0.713, 0.674},                                                            \
+        [KERNEL_BATCH_NORM] = {0.609, 0.88},                                                       \
+        [KERNEL_SOFTMAX] = {0.812, 0.815},                                                         \
+        [KERNEL_ELEMENTWISE] = {1, 1},                                                             \
+        [KERNEL_DROPOUT] = {0.857, 0.998},                                                         \
+        [KERNEL_EMBEDDING] = {0.347, 0.0707},                                                      \
+        [KERNEL_LOSS] = {0.767, 0.764},                                                            \
+        [KERNEL_POOL] = {0.953, 0.223},                                                            \
+        [KERNEL_COPY] = {0.916, 0.986},                                                            \
+        [KERNEL_OPTIMIZER] = {0.9, 0.9},                                                           \
+    }
+
+/* The same of PyTorch's kernels on an H200, with volta's batch norm and pool. Its GELU (erf) and
+ * dropout (Philox) in 16 bits are bound by arithmetic rather than bytes; that of a softmax's forward
+ * rests on one row, in fp32, and is twice what it reaches in 16 bits. */
+#define HOPPER_SHARES                                                                              \
+    {                                                                                              \
+        [KERNEL_MATMUL] = {0.865, 0.865},  [KERNEL_GROUPED_MATMUL] = {1, 1},                       \
+        [KERNEL_ATTENTION] = {1, 1},       [KERNEL_CONV] = {0.794, 0.794},                         \
+        [KERNEL_NORM] = {0.52, 0.622},     [KERNEL_BATCH_NORM] = {0.609, 0.88},                    \
+        [KERNEL_SOFTMAX] = {0.863, 0.476}, [KERNEL_ELEMENTWISE] = {0.762, 0.783},                  \
+        [KERNEL_DROPOUT] = {0.668, 0.967}, [KERNEL_EMBEDDING] = {0.836, 0.046},                    \
+        [KERNEL_LOSS] = {0.789, 1},        [KERNEL_POOL] = {0.953, 0.223},                         \
+        [KERNEL_COPY] = {0.957, 0.957},    [KERNEL_OPTIMIZER] = {0.838, 0.838},                    \
+    }
+
+/* The same to one digit: where fitting starts. */
+#define ROUND_SHARES                                                                               \
+    {                                                                                              \
+        [KERNEL_MATMUL] = {0.8, 0.8},  [KERNEL_GROUPED_MATMUL] = {1, 1},                           \
+        [KERNEL_ATTENTION] = {1, 1},   [KERNEL_CONV] = {1, 1},                                     \
+        [KERNEL_NORM] = {0.7, 0.7},    [KERNEL_BATCH_NORM] = {0.6, 0.9},                           \
+        [KERNEL_SOFTMAX] = {0.8, 0.8}, [KERNEL_ELEMENTWISE] = {1, 1},                              \
+        [KERNEL_DROPOUT] = {0.9, 1},   [KERNEL_EMBEDDING] = {0.4, 0.1},                            \
+        [KERNEL_LOSS] = {0.8, 0.8},    [KERNEL_POOL] = {0.9, 0.2},                                 \
+        [KERNEL_COPY] = {0.9, 0.9},    [KERNEL_OPTIMIZER] = {0.9, 0.9},                            \
+    }
+
+static const struct calibration CALIBRATIONS[] = {
+    {.arch = "volta",
+     .source = "fitted on Aceso's V100 table",
+     .unit_fraction = {{0.875, 0.98}, {0.724, 0.937}},
+     .power_fraction = 0.822,
+     .prologue_k = 74.5,
+     .tile_edge = 13.3,
+     .unhidden = 0.261,
+     .group_unhidden = 0.5,
+     .winograd_traffic = 1.28,
+     .attention_rows = {128, 128},
+     .attention_fraction = {0.5, 0.4},  /* no flash attention of its own: a guess below ampere's */
+     .attention_softmax = {14.3, 10.3}, /* ampere's */
+     .attention_power = {0.6, 0.5},
+     .attention_tail = 0.35,
+     .attention_ramp_ns = {10000, 10000},
+     .memory_fraction = 0.909,
+     .share = SHARES(0.726),
+     .ramp_ns = 4940,
+     .issue_ns = 35500},
+    {.device = "A100-PCIe",
+     .source = "fitted on SimuMax's A100-PCIe table",
+     .unit_fraction = {{0.85, 0.85}, {0.803, 0.827}},
+     .power_fraction = 0.758,
+     .prologue_k = 44.2,
+     .tile_edge = 38.9,
+     .unhidden = 0.237,
+     .group_unhidden = 0.487,
+     .winograd_traffic = 1.28,     /* volta's */
+     .attention_rows = {128, 128}, /* FlashAttention-2 */
+     .attention_fraction = {0.718, 0.595},
+     .attention_softmax = {14.3, 10.3},
+     .attention_power = {0.655, 0.523},
+     .attention_tail = 0.468,
+     .attention_ramp_ns = {14700, 8670},
+     .memory_fraction = 0.88,
+     .share = SHARES(0.679),
+     .ramp_ns = 2080,
+     .issue_ns = 10000}, /* not determined: no row is that short */
+    {.arch = "ampere",
+     .source = "A100-PCIe's, with the SXM4 form's rates in Sailor's A100 table",
+     .unit_fraction = {{0.85, 0.85}, {0.86, 0.94}},
+     .power_fraction = 0.92, /* 286 of 312 TFLOP/s sustained: 400 W in place of 300 */
+     .prologue_k = 44.2,
+     .tile_edge = 38.9,
+     .unhidden = 0.237,
+     .group_unhidden = 0.487,
+     .winograd_traffic = 1.28,     /* volta's */
+     .attention_rows = {128, 128}, /* FlashAttention-2 */
+     .attention_fraction = {0.718, 0.595},
+     .attention_softmax = {14.3, 10.3},
+     .attention_power = {0.655, 0.523},
+     .attention_tail = 0.468,
+     .attention_ramp_ns = {14700, 8670},
+     .memory_fraction = 0.88,
+     .share = SHARES(0.679),
+     .ramp_ns = 2080,
+     .issue_ns = 10000}, /* not determined: no row is that short */
+    {.arch = "hopper",
+     .source = "fitted on Weft's H200 table",
+     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}},
+     .power_fraction = 0.754,
+     .prologue_k = 126,
+     .tile_edge = 10.1,
+     .unhidden = 0.148,
+     .group_unhidden = 0.707,
+     .winograd_traffic = 1.28, /* volta's */
+     .attention_rows = {128, 128},
+     .attention_fraction = {0.838, 0.574},
+     .attention_softmax = {33.9, 16.2},
+     .attention_power = {0.813, 0.565},
+     .attention_tail = 0.692,
+     .attention_ramp_ns = {5570, 12700},
+     .memory_fraction = 0.93,
+     .share = HOPPER_SHARES,
+     .ramp_ns = 1810,
+     .issue_ns = 11000}, /* measured beside that table: an eager operator on a virtual machine */
+    {.arch = "blackwell",
+     .source = "fitted on SimuMax's B200 table",
+     .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}},
+     .power_fraction = 0.497,
+     .prologue_k = 55.9,
+     .tile_edge = 17.6,
+     .unhidden = 0.176,
+     .group_unhidden = 0.896,
+     .winograd_traffic = 1.28, /* volta's */
+     /* Forward, two tiles of 128 take turns on a unit (cuDNN, FlashAttention-4). */
+     .attention_rows = {256, 128},
+     .attention_fraction = {0.602, 0.536},
+     .attention_softmax = {20.3, 20.5},
+     .attention_power = {0.583, 0.481},
+     .attention_tail = 0.231,
+     .attention_ramp_ns = {25600, 11600},
+     .memory_fraction = 0.887,
+     .share = SHARES(0.846),
+     .ramp_ns = 1920,
+     .issue_ns = 7590},
+    {.arch = "cpu",
+     .source = "a BLAS on all cores and a stream benchmark, usual values; not fitted",
+     .unit_fraction = {{0.8, 0.8}, {0.8, 0.8}},
+     .power_fraction = 1,
+     .prologue_k = 16,
+     .tile_edge = 5,
+     .unhidden = 0.1,
+     .group_unhidden = 0.1,
+     .winograd_traffic = 1,
+     .attention_rows = {128, 128},
+     .attention_fraction = {0.5, 0.5},
+     .attention_softmax = {20, 20},
+     .attention_power = {1, 1},
+     .attention_tail = 0.35,
+     .attention_ramp_ns = {1000, 1000},
+     .memory_fraction = 0.8,
+     .share = SHARES(1),
+     .ramp_ns = 1000,
+     .issue_ns = 1000},
+    {.arch = "",
+     .source = "what is usual of GPU kernels; not fitted",
+     .unit_fraction = {{0.85, 0.85}, {0.75, 0.75}},
+     .power_fraction = 0.7,
+     .prologue_k = 60,
+     .tile_edge = 20,
+     .unhidden = 0.3,
+     .group_unhidden = 0.5,
+     .winograd_traffic = 1,
+     .attention_rows = {128, 128},
+     .attention_fraction = {0.6, 0.5},
+     .attention_softmax = {20, 20},
+     .attention_power = {0.6, 0.5},
+     .attention_tail = 0.35,
+     .attention_ramp_ns = {10000, 10000},
+     .memory_fraction = 0.9,
+     .share = ROUND_SHARES,
+     .ramp_ns = 3000,
+     .issue_ns = 10000},
+};
+
+static bool matches(const struct calibration *c, const struct device *device)
+{
+    if (c->device)
+        return device->name && strncmp(device->name, c->device, strlen(c->device)) == 0;
+    return device->arch && strcmp(device->arch, c->arch) == 0;
+}
+
+const struct calibration *calibration_generic(void)
+{
+    return &CALIBRATIONS[COUNT_OF(CALIBRATIONS) - 1];
+}
+
+const struct calibration *calibration_for(const struct device *device)
+{
+    for (size_t i = 0; i < COUNT_OF(CALIBRATIONS); i++)
+        if (matches(&CALIBRATIONS[i], device))
+            return &CALIBRATIONS[i];
+    return calibration_generic();
+}

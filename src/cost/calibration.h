@@ -1,0 +1,99 @@
+/* calibration.h - the parameters of the analytic model, one set per device architecture.
+ *
+ * Every fraction is of a datasheet number, so a device without measurements takes the set of its
+ * architecture and its own datasheet. fit.c derives a set from measurements; calibration.c holds
+ * the sets that Weft ships, each with its source.
+ */
+#ifndef WEFT_COST_CALIBRATION_H
+#define WEFT_COST_CALIBRATION_H
+
+#include "cost/table.h"
+
+/* Which units multiply matrices. */
+enum rate { RATE_VECTOR, RATE_TENSOR, RATE_COUNT };
+
+struct calibration {
+    const char *device; /* the devices whose name starts so; or NULL: all of `arch` */
+    const char *arch;   /* of struct device; "" for those that no other row matches */
+    const char *source;
+
+    /* Matrix products (matmul.c). */
+    double unit_fraction[RATE_COUNT][DIRECTION_COUNT]; /* of a unit's peak, inside a large tile */
+    double power_fraction;   /* of the device's peak that its power limit sustains */
+    double prologue_k;       /* steps of the reduction that filling and draining a tile costs */
+    double tile_edge;        /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
+    double unhidden;         /* of the shorter of compute and memory time, not overlapped */
+    double group_unhidden;   /* the same in a grouped product, whose kernels are short */
+    double winograd_traffic; /* passes over a 3 x 3 convolution's transformed tensors */
+
+    /* Attention (attention.c). */
+    double attention_rows[DIRECTION_COUNT];     /* of one block: the kernel's choice, not fitted */
+    double attention_fraction[DIRECTION_COUNT]; /* of a unit's peak, inside a row block */
+    double attention_softmax[DIRECTION_COUNT];  /* depth that a score's exponential is worth */
+    double attention_power[DIRECTION_COUNT];    /* of the device's peak, sustained */
+    double attention_tail;                      /* of the longest row block, idle at the end */
+    double attention_ramp_ns[DIRECTION_COUNT];  /* kernels around the main one */
+
+    /* Everything. */
+    double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
+    double share[KERNEL_COUNT][DIRECTION_COUNT]; /* of that, reached by each kernel's access */
+    enum loss loss;  /* what runs: Megatron's unless an observation says otherwise */
+    double ramp_ns;  /* from a kernel's start to its full rate and back */
+    double issue_ns; /* host time to issue one kernel from a training framework */
+};
+
+/* ---- the parts of the model, in seconds and without ramp and issue time ---------------------- */
+
+double matmul_s(const struct device *device, const struct calibration *c, const struct work *work);
+double conv_s(const struct device *device, const struct calibration *c, const struct work *work);
+double attention_s(const struct device *device, const struct calibration *c,
+                   const struct work *work);
+double memory_s(const struct device *device, const struct calibration *c, const struct work *work);
+double embedding_s(const struct device *device, const struct calibration *c,
+                   const struct work *work);
+double loss_s(const struct device *device, const struct calibration *c, const struct work *work);
+
+/* Bytes per second that this kernel moves to and from device memory. */
+double kernel_bandwidth(const struct device *device, const struct calibration *c,
+                        const struct work *work);
+/* The device's peak for this dtype, or of the nearest type it multiplies natively. */
+double peak_flops(const struct device *device, enum dtype dtype);
+
+/* ---- fitting (fit.c) ------------------------------------------------------------------------- */
+
+struct observation {
+    const struct device *device;
+    const char *label; /* of the row it comes from (table.h) */
+    struct timing time;
+    bool held_out; /* not for fitting: the half that errors are reported on */
+};
+struct observations {
+    struct observation *data;
+    size_t len, cap;
+};
+
+/* Where fitting starts, and what a device of an unknown architecture gets. */
+const struct calibration *calibration_generic(void);
+double observation_ns(const struct calibration *c, const struct observation *o);
+/* Adjusts the parameters that these observations determine, by deterministic pattern search on the
+ * mean |ln(predicted / measured)|, starting from what `c` holds. Held-out rows are not looked
+ * at. */
+void calibration_fit(const struct observations *rows, struct calibration *c);
+
+struct fit_parameter {
+    const char *name;
+    size_t offset; /* into struct calibration */
+    int values;    /* so many from there on are one parameter */
+    double low, high;
+};
+size_t fit_parameters(const struct fit_parameter **out);
+
+/* ---- what to fit on (observe.c) -------------------------------------------------------------- */
+
+enum observed { OBSERVED_SIMUMAX, OBSERVED_ACESO, OBSERVED_SAILOR, OBSERVED_H200, OBSERVED_COUNT };
+/* `folder` is data/profiles. Times are appended to a list in `keep`; half of them, by a hash of what
+ * they measure, are held out. */
+weft_status observe(const char *folder, enum observed source, struct arena *keep,
+                    struct observations *out);
+
+#endif

@@ -1,0 +1,179 @@
+/* cost.c - one answer from several sources: the user's database, the shipped ones, the formula.
+ *
+ *   I1  Sources are asked in that order, and each for the type at hand before a type that runs alike:
+ *       fp16 and bf16 where the device has one peak for both.
+ *   I2  Shipped databases are one file per device, named after it in lower case. A device whose
+ *       compute and memory are those of another one is also answered from that one's file.
+ *   I3  No database found is no error, a damaged one is.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cost/profile.h"
+
+enum { MAX_SOURCES = 3 };
+
+struct source {
+    struct profile *profile;
+    const char *device; /* the name to ask for */
+};
+
+struct cost {
+    struct arena *arena;
+    struct device device;
+    const struct calibration *calibration;
+    struct source source[MAX_SOURCES];
+    size_t sources;
+};
+
+/* Devices that differ in memory size only (I2). */
+static const struct {
+    const char *device, *same_as;
+} TWINS[] = {
+    {"V100-SXM2-16GB", "V100-SXM2-32GB"},
+    {"V100-SXM2-32GB", "V100-SXM2-16GB"},
+};
+
+static const char *twin_of(const char *device)
+{
+    for (size_t i = 0; i < COUNT_OF(TWINS); i++)
+        if (strcmp(TWINS[i].device, device) == 0)
+            return TWINS[i].same_as;
+    return NULL;
+}
+
+/* ---- where the shipped databases are ------------------------------------------------------------------ */
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static char *file_in(struct arena *keep, const char *folder, const char *device)
+{
+    char *path = arena_printf(keep, "%s/%s.sqlite", folder, device);
+    for (char *c = path + strlen(folder); *c; c++)
+        *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
+    return path;
+}
+
+/* Beside the program, beside its folder (tests), or where `make install` puts it relative to it. */
+static char *find_beside_program(struct arena *keep, const char *device)
+{
+    static const char *const PLACES[] = {"profiles", "../profiles", "../share/weft/profiles"};
+    char *program = realpath("/proc/self/exe", NULL), *found = NULL;
+    if (!program)
+        return NULL;
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; i < COUNT_OF(PLACES) && !found; i++) {
+        char *folder = arena_printf(keep, "%s/%s", program, PLACES[i]);
+        char *path = file_in(keep, folder, device);
+        found = is_file(path) ? path : NULL;
+    }
+    free(program);
+    return found;
+}
+
+static char *find_shipped(struct arena *keep, const char *device)
+{
+    const char *folder = getenv("WEFT_PROFILES");
+    if (!folder) {
+        char *path = find_beside_program(keep, device);
+        if (path)
+            return path;
+        folder = WEFT_PROFILE_DIR;
+    }
+    if (strcmp(folder, "none") == 0)
+        return NULL;
+    char *path = file_in(keep, folder, device);
+    return is_file(path) ? path : NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------- */
+
+static weft_status add_source(struct cost *cost, const char *path, const char *device)
+{
+    struct source *source = &cost->source[cost->sources];
+    weft_status status = profile_open(path, &source->profile);
+    if (status != WEFT_OK)
+        return status;
+    source->device = arena_copy_text(cost->arena, device);
+    cost->sources++;
+    return WEFT_OK;
+}
+
+static weft_status add_shipped(struct cost *cost, const char *device)
+{
+    const char *path = device ? find_shipped(cost->arena, device) : NULL;
+    return path ? add_source(cost, path, device) : WEFT_OK;
+}
+
+weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out)
+{
+    struct arena *arena = arena_new();
+    struct cost *cost = ARENA_NEW(arena, struct cost);
+    weft_status status;
+    *out = NULL;
+    cost->arena = arena;
+    cost->device = *device;
+    cost->calibration = calibration_for(device);
+    if (profile_path)
+        TRY(add_source(cost, profile_path, device->name));
+    TRY(add_shipped(cost, device->name));
+    TRY(add_shipped(cost, twin_of(device->name)));
+    *out = cost;
+    cost = NULL;
+done:
+    cost_close(cost);
+    return status;
+}
+
+void cost_close(struct cost *cost)
+{
+    if (!cost)
+        return;
+    for (size_t i = 0; i < cost->sources; i++)
+        profile_close(cost->source[i].profile);
+    arena_free(cost->arena);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------ */
+
+/* The type that runs like this one on this device, or the type itself (I1). */
+static enum dtype like(const struct device *device, enum dtype dtype)
+{
+    bool alike = device->flops[DTYPE_FP16] == device->flops[DTYPE_BF16];
+    if (alike && dtype == DTYPE_FP16)
+        return DTYPE_BF16;
+    return alike && dtype == DTYPE_BF16 ? DTYPE_FP16 : dtype;
+}
+
+static bool ask(const struct source *source, const struct work *work, struct kernel_cost *out)
+{
+    return profile_lookup(source->profile, source->device, work, out) == WEFT_OK &&
+           out->provenance != FROM_NOTHING;
+}
+
+struct kernel_cost cost_of(struct cost *cost, const struct work *work)
+{
+    struct kernel_cost found = {0};
+    struct work alike = *work;
+    if (work->flops == 0 && work->read_bytes == 0 && work->write_bytes == 0)
+        return found;
+    alike.dtype = like(&cost->device, work->dtype);
+    for (size_t i = 0; i < cost->sources; i++) {
+        if (ask(&cost->source[i], work, &found))
+            return found;
+        if (alike.dtype != work->dtype && ask(&cost->source[i], &alike, &found))
+            return found;
+    }
+    return (struct kernel_cost){analytic_ns(&cost->device, cost->calibration, work), FROM_FORMULA,
+                                "analytic model"};
+}

@@ -1,0 +1,250 @@
+/* cost.h - how long one operator takes on one device, and what memory it needs.
+ *
+ * A cost asks its sources in order: the user's profile database, the databases shipped with Weft,
+ * then the analytic model. Each answer says where it came from.
+ *
+ *   I1  Same work, same device, same sources: same nanoseconds, whatever was asked before.
+ *   I2  A database answers for an exact shape, or between two measured shapes that differ in one
+ *       number; it never extrapolates.
+ */
+#ifndef WEFT_COST_H
+#define WEFT_COST_H
+
+#include "cluster/cluster.h"
+#include "model/model.h"
+
+enum provenance {
+    FROM_NOTHING,       /* no work: zero time */
+    FROM_MEASUREMENT,   /* exact match in a profile database */
+    FROM_INTERPOLATION, /* between two measurements */
+    FROM_FORMULA        /* the analytic model */
+};
+const char *provenance_name(enum provenance provenance);
+
+struct kernel_cost {
+    int64_t ns;
+    enum provenance provenance;
+    const char *source; /* the database's own words, or the formula's name */
+};
+
+/* ---- the analytic model (analytic.c) --------------------------------------------------------- */
+
+/* The few parameters of one device; defaults come from its architecture. See calibration.c. */
+struct calibration;
+const struct calibration *calibration_for(const struct device *device);
+int64_t analytic_ns(const struct device *device, const struct calibration *calibration,
+                    const struct work *work);
+/* The same without the host's floor: what the kernel takes when the host has run ahead. */
+int64_t analytic_device_ns(const struct device *device, const struct calibration *calibration,
+                           const struct work *work);
+
+/* ---- the profile database (profile.c) -------------------------------------------------------- */
+
+struct profile;
+/* Opens an existing database for reading; docs/profile.md documents its schema. Once open, lookups
+ * touch memory only and may run in several threads. */
+weft_status profile_open(const char *path, struct profile **out);
+/* Opens for writing, creating file and schema where missing. Everything up to profile_commit is one
+ * transaction: closing without it leaves the file as it was, or absent. */
+weft_status profile_create(const char *path, struct profile **out);
+weft_status profile_commit(struct profile *profile);
+void profile_close(struct profile *profile);
+
+struct measurement {
+    const char *device;
+    struct work work;    /* kernel, phase, dtype, shape; for elementwise and dropout also bytes */
+    bool whole_backward; /* both backward phases in one time; the shape is the forward's */
+    double ns;
+    int64_t samples;
+    const char *source;
+};
+/* Replaces what the same source said of the same shape. */
+weft_status profile_add(struct profile *profile, const struct measurement *measurement);
+/* FROM_MEASUREMENT or FROM_INTERPOLATION in out->provenance, or FROM_NOTHING when it has no answer. */
+weft_status profile_lookup(struct profile *profile, const char *device, const struct work *work,
+                           struct kernel_cost *out);
+
+/* ---- what a profile database holds ----------------------------------------------------------- */
+
+/* Both gradients measured as one: a phase that exists in the database only, under the forward's
+ * shape. A lookup gives each backward phase its share of FLOPs. */
+enum { PHASE_WHOLE_BACKWARD = PHASE_COUNT, PROFILE_PHASES };
+const char *profile_phase_name(int phase);
+bool profile_phase_from_name(const char *name, int *out);
+
+/* The shape numbers as the database has them: those of kernel_shape_names, and for elementwise and
+ * dropout kernels also the bytes moved per element, which tells an addition from an activation. */
+size_t profile_shape_names(enum kernel kernel, const char *names[WORK_MAX_SHAPE]);
+
+/* Everything that a time depends on. */
+struct profile_key {
+    int32_t device; /* a number in the index; profile_row has the name */
+    uint8_t kernel, phase, dtype, unused;
+    int64_t shape[WORK_MAX_SHAPE];
+};
+
+struct profile_row {
+    struct profile_key key;
+    const char *device;
+    double ns;
+    int64_t samples;
+    const char *source;
+};
+
+/* An answer and where it came from. */
+struct profile_answer {
+    enum provenance provenance;
+    double ns;
+    const struct profile_row *low, *high; /* the measurement; or the two on either side */
+    int axis;                             /* the shape number in which they differ */
+    double share;                         /* of a whole backward; 1 otherwise */
+};
+weft_status profile_explain(struct profile *profile, const char *device, const struct work *work,
+                            struct profile_answer *out);
+/* The time of a collective on `devices` devices of `nodes` nodes: measured at this size, or the power
+ * law between the nearest sizes. Asks SQLite each time: one thread at a time. */
+weft_status profile_collective(struct profile *profile, const char *device,
+                               enum collective collective, int64_t devices, int64_t nodes,
+                               int64_t bytes, struct kernel_cost *out);
+/* All kernel rows; they live until the profile is closed or written to. */
+weft_status profile_rows(struct profile *profile, const struct profile_row **out, size_t *count);
+
+/* Whole layers as Galvatron profiles them. Rows live in `keep`; of several sources the last imported
+ * answers. A NULL model means every one. These ask SQLite: one thread at a time. */
+enum { LAYER_MAX_TP = 8 };
+struct layer_profile {
+    const char *model, *kind; /* "bert", "enc" */
+    enum dtype dtype;
+    int64_t layer; /* the model's kinds of layers are numbered from 0 */
+    int64_t seq, hidden, weight_bytes, tp_all_reduces;
+    double forward_ns; /* of one sample */
+    int activations;
+    struct {
+        int64_t tp, bytes; /* of one sample */
+    } activation[LAYER_MAX_TP];
+};
+weft_status profile_layers(struct profile *profile, const char *device, const char *model,
+                           struct arena *keep, struct layer_profile **out, size_t *count);
+/* What embedding and head take on so many devices; part is "first", "last" (stage) or "both". */
+struct model_ends {
+    const char *model, *part;
+    int64_t devices, state_bytes, activation_bytes;
+};
+weft_status profile_model_ends(struct profile *profile, const char *device, const char *model,
+                               struct arena *keep, struct model_ends **out, size_t *count);
+/* "overlap_slowdown", "context"; *found is false where the database has no such number. */
+weft_status profile_constant(struct profile *profile, const char *device, const char *name,
+                             double *out, bool *found);
+/* Times and sizes of a model's operators, as Aceso's and Sailor's tables publish them. */
+struct operator_profile {
+    const char *op;
+    int64_t microbatch, tp, algo;
+    double forward_ns, backward_ns;                       /* 0: out of memory */
+    const char *forward_collective, *backward_collective; /* inside; "": none */
+    int64_t weight_bytes, activation_bytes;
+};
+weft_status profile_operators(struct profile *profile, const char *device, enum dtype dtype,
+                              const char *model, struct arena *keep, struct operator_profile **out,
+                              size_t *count);
+
+/* "m=4096 n=1536 ..." (spaces or commas) into the shape of work->kernel, whose phase and dtype are
+ * set; the problem in words, in `keep`, or NULL. Where bytes_per_element is not given it is that of
+ * an activation, or of plain dropout. */
+const char *shape_parse(struct arena *keep, const char *text, struct work *work);
+
+enum profile_table {
+    TABLE_SOURCE,
+    TABLE_KERNEL,
+    TABLE_OPERATOR,
+    TABLE_COLLECTIVE,
+    TABLE_COLLECTIVE_RATE,
+    TABLE_COLLECTIVE_SHARE,
+    TABLE_LAYER,
+    TABLE_LAYER_ACTIVATION,
+    TABLE_MODEL_ENDS,
+    TABLE_CONSTANT,
+    TABLE_COUNT
+};
+const char *table_name(enum profile_table table);
+weft_status profile_count(struct profile *profile, enum profile_table table, int64_t *out);
+/* Every source, in the order of their numbers. */
+struct source_row {
+    int64_t id, kernel_rows;
+    const char *name, *origin, *licence;
+};
+weft_status profile_sources(struct profile *profile, struct arena *keep, struct source_row **out,
+                            size_t *count);
+
+/* ---- importing files of measurements (import.c) ---------------------------------------------- */
+
+enum import_format {
+    FORMAT_AUTO,
+    FORMAT_ACESO,
+    FORMAT_SAILOR,
+    FORMAT_SIMUMAX,
+    FORMAT_GALVATRON,
+    FORMAT_WEFT_CSV,
+    FORMAT_NCCL,
+    FORMAT_COUNT
+};
+const char *import_format_name(enum import_format format);
+bool import_format_from_name(const char *name, enum import_format *out);
+
+struct skipped {
+    const char *reason;
+    int64_t rows;
+};
+struct import_summary {
+    const char *file;
+    const char *format; /* "aceso operators" */
+    int64_t read;       /* rows or entries of the file */
+    int64_t stored;     /* rows in the database, all tables */
+    int64_t merged;     /* kernel measurements that joined an equal shape's median */
+    int64_t replaced;   /* rows that an earlier import had stored */
+    ARRAY(struct skipped) skipped;
+};
+
+struct import_options {
+    enum import_format format;
+    const char *device; /* of files that name none; of files that do, the one to take; or NULL */
+};
+/* Reads one file into the open transaction; on error the caller closes without committing. */
+weft_status profile_import(struct profile *profile, const char *path,
+                           const struct import_options *options, struct arena *keep,
+                           struct import_summary *out);
+
+/* ---- one interface over all sources ---------------------------------------------------------- */
+
+struct cost;
+/* For this device; `profile_path` may be NULL (shipped databases and formula only). Shipped databases
+ * are looked for in the folder that the environment variable WEFT_PROFILES names, then where they
+ * were built, then where they are installed; WEFT_PROFILES=none leaves them out. */
+weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
+void cost_close(struct cost *cost);
+struct kernel_cost cost_of(struct cost *cost, const struct work *work);
+
+/* ---- memory of one operator ------------------------------------------------------------------ */
+
+/* Bytes per parameter for weights, gradients and optimizer state. */
+enum policy {
+    POLICY_FP32,  /* fp32 weights and gradients, Adam's two moments: 4 + 4 + 8 */
+    POLICY_MIXED, /* 16-bit weights and gradients, fp32 master and moments: 2 + 2 + 12 */
+    POLICY_MIXED_FP32_GRADIENTS, /* Megatron: 16-bit weights, fp32 gradients: 2 + 4 + 12 */
+    POLICY_DISTRIBUTED,          /* Megatron's distributed optimizer: the last 12 divided by dp */
+    POLICY_PURE_BF16,            /* everything in bf16: 2 + 2 + 4 */
+    POLICY_COUNT
+};
+const char *policy_name(enum policy policy);
+bool policy_from_name(const char *name, enum policy *out);
+
+struct op_memory {
+    double weights, gradients, optimizer;
+    double kept;            /* for the backward pass, at this micro-batch */
+    double kept_recomputed; /* the same when it is recomputed: its inputs, as checkpoints */
+    double workspace;       /* while it runs */
+};
+/* `local` as for op_work; `replicas` is the data-parallel degree a distributed optimizer divides by. */
+struct op_memory op_memory(const struct model *model, const struct op *op, const int64_t *local,
+                           enum dtype dtype, enum policy policy, int64_t replicas);
+
+#endif

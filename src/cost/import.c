@@ -1,0 +1,342 @@
+/* import.c - files of measurements into the database: which format, which rows, what became of them.
+ *
+ *   I1  Measurements of one file with equal keys become one row with their median; `samples` says
+ *       how many there were. The order of lines in the file does not matter.
+ *   I2  An error ends the import, and the caller's transaction with it: all files or none.
+ *   I3  Every row of a file is stored, merged, or skipped for a counted reason.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cost/profile.h"
+
+enum { IMPORT_MAX_BYTES = 256 << 20 };
+
+/* ---- the formats ----------------------------------------------------------------------------- */
+
+static const char *const FORMATS[] = {
+    [FORMAT_AUTO] = "auto",       [FORMAT_ACESO] = "aceso",         [FORMAT_SAILOR] = "sailor",
+    [FORMAT_SIMUMAX] = "simumax", [FORMAT_GALVATRON] = "galvatron", [FORMAT_WEFT_CSV] = "weft-csv",
+    [FORMAT_NCCL] = "nccl",
+};
+_Static_assert(COUNT_OF(FORMATS) == FORMAT_COUNT, "a format without a name");
+
+const char *import_format_name(enum import_format format)
+{
+    return FORMATS[format];
+}
+
+bool import_format_from_name(const char *name, enum import_format *out)
+{
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        if (strcmp(name, FORMATS[i]) == 0) {
+            *out = (enum import_format)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The tables we know. A file is of the kind that most of its column names belong to. */
+struct csv_kind {
+    const char *name;
+    enum import_format format;
+    const char *signature[6]; /* columns that tell it from the others */
+    weft_status (*read)(struct import *import, struct csv *csv);
+    const char *source, *origin;
+};
+
+static const char ATTRIBUTION[] = "published measurements; attribution to their authors";
+
+#define ACESO  "EuroSys 2024 artifact of Aceso"
+#define SAILOR "SOSP 2025 artifact of Sailor"
+static const struct csv_kind CSV_KINDS[] = {
+    {"aceso operators",
+     FORMAT_ACESO,
+     {"model", "microbatch", "algo", "forward_us", "backward_us"},
+     import_model_operators,
+     "aceso operators",
+     ACESO},
+    {"sailor operators",
+     FORMAT_SAILOR,
+     {"device", "model", "microbatch", "algo", "forward_us", "backward_us"},
+     import_model_operators,
+     "sailor operators",
+     SAILOR},
+    {"aceso collectives",
+     FORMAT_ACESO,
+     {"collective", "devices", "size_mb", "ms", "samples"},
+     import_collectives,
+     "aceso collectives",
+     ACESO},
+    {"sailor collectives",
+     FORMAT_SAILOR,
+     {"device", "collective", "devices", "size_mb", "ms"},
+     import_collectives,
+     "sailor collectives",
+     SAILOR},
+    {"aceso p2p",
+     FORMAT_ACESO,
+     {"where", "size_mb", "gb_per_s"},
+     import_p2p_rates,
+     "aceso p2p",
+     ACESO},
+    {"sailor p2p",
+     FORMAT_SAILOR,
+     {"device", "dtype", "where", "size_mb", "gb_per_s"},
+     import_p2p_rates,
+     "sailor p2p",
+     SAILOR},
+    {"vtrain all-reduce",
+     FORMAT_NCCL,
+     {"gpus", "time_out_of_place_ns", "busbw_oop_GBps"},
+     import_vtrain,
+     "vtrain all-reduce",
+     "VIA-Research/vTrain, trace/"},
+    {"simai bandwidth shares",
+     FORMAT_NCCL,
+     {"file", "column", "ratio"},
+     import_simai,
+     "simai bandwidth shares",
+     "aliyun/SimAI, astra-sim-alibabacloud/inputs/ratio/"},
+    {"proteus link times",
+     FORMAT_NCCL,
+     {"link_7_us", "link_25_us", "link_50_us"},
+     import_link_latency,
+     "proteus link times",
+     "public code of Proteus"},
+    {"simumax efficiencies",
+     FORMAT_SIMUMAX,
+     {"op", "shape", "peak_tflops", "efficiency"},
+     import_simumax,
+     "simumax efficiencies",
+     "MooreThreads/SimuMax, configs/system/"},
+    {"weft kernels", FORMAT_WEFT_CSV, {"kernel", "phase", "ns"}, import_weft_kernels, NULL, NULL},
+    {"weft collectives",
+     FORMAT_WEFT_CSV,
+     {"collective", "nodes", "ns"},
+     import_weft_collectives,
+     NULL,
+     NULL},
+};
+
+/* How many columns of the signature the file has, out of how many: a full match beats any other. */
+static int match(const struct csv *csv, const struct csv_kind *kind)
+{
+    int found = 0, missing = 0;
+    for (size_t i = 0; i < COUNT_OF(kind->signature) && kind->signature[i]; i++) {
+        if (csv_column(csv, kind->signature[i]) >= 0)
+            found++;
+        else
+            missing++;
+    }
+    return found == 0 ? 0 : 2 * found - missing + (missing == 0 ? 100 : 0);
+}
+
+static const struct csv_kind *find_kind(const struct csv *csv, enum import_format format)
+{
+    const struct csv_kind *best = NULL;
+    int best_match = 0;
+    for (size_t i = 0; i < COUNT_OF(CSV_KINDS); i++) {
+        int matched = match(csv, &CSV_KINDS[i]);
+        bool allowed = format == FORMAT_AUTO || format == CSV_KINDS[i].format;
+        if (allowed && matched > best_match) {
+            best = &CSV_KINDS[i];
+            best_match = matched;
+        }
+    }
+    return best;
+}
+
+/* ---- what importers call --------------------------------------------------------------------- */
+
+void import_skip(struct import *import, const char *reason)
+{
+    struct import_summary *summary = import->summary;
+    for (size_t i = 0; i < summary->skipped.len; i++) {
+        if (strcmp(summary->skipped.data[i].reason, reason) == 0) {
+            summary->skipped.data[i].rows++;
+            return;
+        }
+    }
+    struct skipped first = {arena_copy_text(import->keep, reason), 1};
+    array_push(import->keep, &summary->skipped, first);
+}
+
+void import_measure(struct import *import, const struct measurement *measurement)
+{
+    struct measurement copy = *measurement;
+    copy.device = arena_copy_text(import->arena, measurement->device);
+    array_push(import->arena, &import->measurements, copy);
+}
+
+weft_status import_row(struct import *import, enum profile_table table, const struct value *values,
+                       size_t count)
+{
+    import->summary->stored++;
+    return profile_insert(import->profile, table, values, count);
+}
+
+weft_status import_source(struct import *import, const char *name, const char *origin)
+{
+    import->source_name = arena_copy_text(import->arena, name);
+    return profile_source(import->profile, name, origin, origin[0] ? ATTRIBUTION : "",
+                          &import->source);
+}
+
+bool import_wants(const struct import *import, const char *device)
+{
+    return !import->options->device || strcmp(import->options->device, device) == 0;
+}
+
+/* ---- merging by median ----------------------------------------------------------------------- */
+
+struct keyed {
+    struct profile_key key;
+    const struct measurement *measurement;
+};
+
+static int keyed_order(const void *a, const void *b)
+{
+    const struct keyed *x = a, *y = b;
+    int order = strcmp(x->measurement->device, y->measurement->device);
+    if (order == 0)
+        order = memcmp(&x->key, &y->key, sizeof x->key);
+    if (order == 0)
+        order =
+            (x->measurement->ns > y->measurement->ns) - (x->measurement->ns < y->measurement->ns);
+    return order;
+}
+
+static bool same_shape(const struct keyed *a, const struct keyed *b)
+{
+    return memcmp(&a->key, &b->key, sizeof a->key) == 0 &&
+           strcmp(a->measurement->device, b->measurement->device) == 0;
+}
+
+/* Of times in ascending order. */
+static double median(const struct keyed *sorted, size_t count)
+{
+    double upper = sorted[count / 2].measurement->ns;
+    return count % 2 ? upper : (sorted[count / 2 - 1].measurement->ns + upper) / 2;
+}
+
+static size_t sort_measurements(struct import *import, struct keyed *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < import->measurements.len; i++) {
+        const struct measurement *measurement = &import->measurements.data[i];
+        out[count].measurement = measurement;
+        if (key_of_work(&measurement->work, measurement->whole_backward, 0, &out[count].key))
+            count++;
+        else
+            import_skip(import, "a shape number below 1");
+    }
+    qsort(out, count, sizeof *out, keyed_order);
+    return count;
+}
+
+static weft_status store_measurements(struct import *import)
+{
+    struct keyed *sorted = ARENA_ARRAY(import->arena, struct keyed, import->measurements.len + 1);
+    size_t count = sort_measurements(import, sorted);
+    for (size_t first = 0, next; first < count; first = next) {
+        struct measurement merged = *sorted[first].measurement;
+        merged.samples = 0;
+        for (next = first; next < count && same_shape(&sorted[first], &sorted[next]); next++)
+            merged.samples += sorted[next].measurement->samples;
+        merged.ns = median(sorted + first, next - first); /* I1 */
+        weft_status status = profile_add_from(import->profile, &merged, import->source);
+        if (status != WEFT_OK)
+            return status;
+        import->summary->stored++;
+        import->summary->merged += (int64_t)(next - first) - 1;
+    }
+    return WEFT_OK;
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+static weft_status read_csv(struct import *import, char *text, size_t len)
+{
+    struct csv csv;
+    weft_status status;
+    TRY(csv_open(&csv, import->file, text, len));
+    const struct csv_kind *kind = find_kind(&csv, import->options->format);
+    if (!kind)
+        return bad_input(import->file, csv.line, "docs/profile.md describes the tables Weft reads",
+                         "has no known column, beginning with '%.60s'", csv.header[0]);
+    import->summary->format = kind->name;
+    if (kind->source)
+        TRY(import_source(import, kind->source, kind->origin));
+    TRY(kind->read(import, &csv));
+    import->summary->read = csv.rows;
+done:
+    return status;
+}
+
+static weft_status read_json(struct import *import, const char *text, size_t len)
+{
+    struct doc *doc;
+    weft_status status;
+    if (import->options->format != FORMAT_AUTO && import->options->format != FORMAT_GALVATRON)
+        return bad_input(import->file, 0, NULL, "is a JSON document, expected a table of format %s",
+                         import_format_name(import->options->format));
+    TRY(doc_parse(import->arena, import->file, text, len, DOC_JSON, &doc));
+    TRY(import_galvatron(import, doc));
+done:
+    return status;
+}
+
+static bool looks_like_json(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '{';
+}
+
+static weft_status count_rows(struct profile *profile, int64_t *out)
+{
+    int64_t rows;
+    weft_status status = WEFT_OK;
+    *out = 0;
+    for (int table = TABLE_SOURCE + 1; table < TABLE_COUNT; table++) {
+        TRY(profile_count(profile, (enum profile_table)table, &rows));
+        *out += rows;
+    }
+done:
+    return status;
+}
+
+weft_status profile_import_text(struct profile *profile, const char *name, char *text, size_t len,
+                                const struct import_options *options, struct arena *keep,
+                                struct import_summary *out)
+{
+    weft_status status;
+    int64_t before, after;
+    struct import import = {
+        .profile = profile, .options = options, .arena = arena_new(), .keep = keep, .summary = out};
+    *out = (struct import_summary){.file = arena_copy_text(keep, name), .format = ""};
+    import.file = out->file;
+    TRY(count_rows(profile, &before));
+    TRY(looks_like_json(text) ? read_json(&import, text, len) : read_csv(&import, text, len));
+    TRY(store_measurements(&import));
+    TRY(count_rows(profile, &after));
+    out->replaced = out->stored - (after - before);
+done:
+    arena_free(import.arena);
+    return status;
+}
+
+weft_status profile_import(struct profile *profile, const char *path,
+                           const struct import_options *options, struct arena *keep,
+                           struct import_summary *out)
+{
+    struct arena *scratch = arena_new();
+    weft_status status;
+    char *text;
+    size_t len;
+    TRY(file_read(scratch, path, IMPORT_MAX_BYTES, &text, &len));
+    TRY(profile_import_text(profile, path, text, len, options, keep, out));
+done:
+    arena_free(scratch);
+    return status;
+}

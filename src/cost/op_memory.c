@@ -1,0 +1,85 @@
+/* op_memory.c - the memory that one operator needs on one device.
+ *
+ *   weights, gradients, optimizer = local parameters * bytes by policy                            (1)
+ *   kept        what its backward pass reads again (op_kept_bytes)
+ *   recomputed  only its inputs stay, and the rest is made again
+ *   workspace   backward: the gradients of its output and of its inputs, beside what is kept       (2)
+ *
+ *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
+ *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
+ */
+#include <string.h>
+
+#include "cost/cost.h"
+
+static const struct {
+    const char *name;
+    double weight, gradient, optimizer; /* bytes per parameter */
+    bool divided;                       /* optimizer state is spread over the replicas (I2) */
+} POLICIES[] = {
+    [POLICY_FP32] = {"fp32", 4, 4, 8, false},
+    [POLICY_MIXED] = {"mixed", 2, 2, 12, false},
+    [POLICY_MIXED_FP32_GRADIENTS] = {"mixed-fp32-gradients", 2, 4, 12, false},
+    [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, true},
+    [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, false},
+};
+_Static_assert(COUNT_OF(POLICIES) == POLICY_COUNT, "a policy without a row");
+
+const char *policy_name(enum policy policy)
+{
+    return POLICIES[policy].name;
+}
+
+bool policy_from_name(const char *name, enum policy *out)
+{
+    for (int i = 0; i < POLICY_COUNT; i++) {
+        if (strcmp(name, POLICIES[i].name) == 0) {
+            *out = (enum policy)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static double bytes_of(const struct op *op, const struct operand *operand, const int64_t *local,
+                       enum dtype dtype)
+{
+    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
+    double each =
+        operand->element == ELEMENT_COMPUTE ? dtype_bytes(dtype) : BYTES[operand->element];
+    return operand_elements(op, operand, local) * each;
+}
+
+static double local_parameters(const struct op *op, const int64_t *local)
+{
+    double parameters = 0;
+    for (int32_t i = 0; i < op->weights; i++)
+        if (op->weight[i].tied_op < 0) /* I1 */
+            parameters += operand_elements(op, &op->weight[i].operand, local);
+    return parameters;
+}
+
+/* Operands that are parts of one tensor (q, k and v of a fused projection) have their own sizes. */
+static double input_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < op->inputs; i++)
+        bytes += bytes_of(op, &op->input[i], local, dtype);
+    return bytes;
+}
+
+struct op_memory op_memory(const struct model *model, const struct op *op, const int64_t *local,
+                           enum dtype dtype, enum policy policy, int64_t replicas)
+{
+    double parameters = local_parameters(op, local), inputs = input_bytes(op, local, dtype);
+    double divisor = POLICIES[policy].divided ? (double)replicas : 1;
+    return (struct op_memory){
+        .weights = parameters * POLICIES[policy].weight, /* (1) */
+        .gradients = parameters * POLICIES[policy].gradient,
+        .optimizer = parameters * POLICIES[policy].optimizer / divisor,
+        .kept = op_kept_bytes(model, op, local, dtype),
+        .kept_recomputed = inputs,
+        .workspace =
+            bytes_of(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0), /* (2) */
+    };
+}

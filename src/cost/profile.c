@@ -1,0 +1,710 @@
+/* profile.c - measured times in an SQLite database.
+ *
+ *   I1  A file is ours if its application_id is PROFILE_ID; its user_version is the schema's. Anything
+ *       else is refused before a table is read, and never written to.
+ *   I2  A handle for writing is one transaction: it holds the write lock from profile_create to
+ *       profile_commit, and nobody sees half of an import.
+ *   I3  A handle for reading has all kernel rows in memory; lookups do not touch SQLite.
+ *   I4  Nothing that changes from run to run (times of import, paths) is stored: the same imports
+ *       give the same database.
+ */
+#include <errno.h>
+#include <math.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cost/profile.h"
+
+enum { PROFILE_ID = 0x57656674 /* "Weft" */, PROFILE_VERSION = 1, BUSY_MS = 2000 };
+
+static const char SCHEMA[] =
+    "CREATE TABLE source(\n"
+    "  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, origin TEXT NOT NULL,\n"
+    "  licence TEXT NOT NULL);\n"
+    "CREATE TABLE kernel(\n"
+    "  device TEXT NOT NULL, kernel TEXT NOT NULL, phase TEXT NOT NULL, dtype TEXT NOT NULL,\n"
+    "  s0 INTEGER NOT NULL, s1 INTEGER NOT NULL, s2 INTEGER NOT NULL, s3 INTEGER NOT NULL,\n"
+    "  s4 INTEGER NOT NULL, s5 INTEGER NOT NULL, s6 INTEGER NOT NULL, s7 INTEGER NOT NULL,\n"
+    "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, kernel, phase, dtype, s0, s1, s2, s3, s4, s5, s6, s7, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE operator(\n"
+    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, operator TEXT NOT NULL,\n"
+    "  microbatch INTEGER NOT NULL, tp INTEGER NOT NULL, algo INTEGER NOT NULL,\n"
+    "  forward_ns REAL, backward_ns REAL,\n"
+    "  forward_collective TEXT NOT NULL, backward_collective TEXT NOT NULL,\n"
+    "  input_bytes INTEGER NOT NULL, output_bytes INTEGER NOT NULL, weight_bytes INTEGER NOT "
+    "NULL,\n"
+    "  activation_bytes INTEGER NOT NULL, forward_reserved_bytes INTEGER NOT NULL,\n"
+    "  backward_reserved_bytes INTEGER NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, dtype, model, operator, microbatch, tp, algo, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE collective(\n"
+    "  device TEXT NOT NULL, machine TEXT NOT NULL, collective TEXT NOT NULL,\n"
+    "  devices INTEGER NOT NULL, nodes INTEGER NOT NULL, bytes INTEGER NOT NULL,\n"
+    "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, machine, collective, devices, nodes, bytes, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE collective_rate(\n"
+    "  device TEXT NOT NULL, machine TEXT NOT NULL, collective TEXT NOT NULL,\n"
+    "  devices INTEGER NOT NULL, nodes INTEGER NOT NULL, stages INTEGER NOT NULL,\n"
+    "  consecutive INTEGER NOT NULL, bus_bytes_per_s REAL NOT NULL CHECK(bus_bytes_per_s > 0),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, machine, collective, devices, nodes, stages, consecutive, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE collective_share(\n"
+    "  table_name TEXT NOT NULL, column_name TEXT NOT NULL, devices INTEGER, nodes INTEGER,\n"
+    "  bytes INTEGER NOT NULL, share REAL NOT NULL CHECK(share > 0),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(table_name, column_name, bytes, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE layer(\n"
+    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, layer INTEGER NOT NULL,\n"
+    "  kind TEXT NOT NULL, seq INTEGER NOT NULL, hidden INTEGER NOT NULL,\n"
+    "  weight_bytes INTEGER NOT NULL, forward_ns REAL NOT NULL CHECK(forward_ns > 0),\n"
+    "  tp_all_reduces INTEGER NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, dtype, model, layer, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE layer_activation(\n"
+    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, layer INTEGER NOT NULL,\n"
+    "  tp INTEGER NOT NULL, bytes INTEGER NOT NULL,\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, dtype, model, layer, tp, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE model_ends(\n"
+    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, devices INTEGER NOT NULL,\n"
+    "  part TEXT NOT NULL, state_bytes INTEGER NOT NULL, activation_bytes INTEGER NOT NULL,\n"
+    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, dtype, model, devices, part, source)\n"
+    ") WITHOUT ROWID;\n"
+    "CREATE TABLE constant(\n"
+    "  device TEXT NOT NULL, machine TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,\n"
+    "  unit TEXT NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  PRIMARY KEY(device, machine, name, source)\n"
+    ") WITHOUT ROWID;\n";
+
+static const struct {
+    const char *name;
+    size_t columns;
+} TABLES[] = {
+    [TABLE_SOURCE] = {"source", 4},
+    [TABLE_KERNEL] = {"kernel", 15},
+    [TABLE_OPERATOR] = {"operator", 18},
+    [TABLE_COLLECTIVE] = {"collective", 9},
+    [TABLE_COLLECTIVE_RATE] = {"collective_rate", 9},
+    [TABLE_COLLECTIVE_SHARE] = {"collective_share", 7},
+    [TABLE_LAYER] = {"layer", 11},
+    [TABLE_LAYER_ACTIVATION] = {"layer_activation", 7},
+    [TABLE_MODEL_ENDS] = {"model_ends", 8},
+    [TABLE_CONSTANT] = {"constant", 6},
+};
+_Static_assert(COUNT_OF(TABLES) == TABLE_COUNT, "a table without a row");
+
+struct profile {
+    sqlite3 *db;
+    struct arena *arena;       /* of the handle */
+    struct arena *index_arena; /* of the index, which a writer throws away and builds anew */
+    struct index *index;
+    const char *path;
+    ARRAY(const char *) names; /* of sources, each once */
+    sqlite3_stmt *insert[TABLE_COUNT];
+    bool writing;   /* I2 */
+    bool created;   /* the file was not there before */
+    bool committed; /* it holds something to keep */
+    bool stale;     /* rows were added since the index was built */
+};
+
+const char *table_name(enum profile_table table)
+{
+    return TABLES[table].name;
+}
+
+const char *profile_schema(void)
+{
+    return SCHEMA;
+}
+
+const char *profile_phase_name(int phase)
+{
+    return phase == PHASE_WHOLE_BACKWARD ? "backward" : phase_name((enum phase)phase);
+}
+
+bool profile_phase_from_name(const char *name, int *out)
+{
+    for (int phase = 0; phase < PROFILE_PHASES; phase++) {
+        if (strcmp(name, profile_phase_name(phase)) == 0) {
+            *out = phase;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- SQLite's errors in our words ------------------------------------------------------------ */
+
+static weft_status sql_error(const struct profile *profile)
+{
+    switch (sqlite3_errcode(profile->db) & 0xff) {
+    case SQLITE_NOTADB:
+        return bad_input(profile->path, 0, "`weft profile import` makes one",
+                         "is not a profile database");
+    case SQLITE_CORRUPT:
+        return bad_input(profile->path, 0, "import the measurements again into a new file",
+                         "is damaged: %s", sqlite3_errmsg(profile->db));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return failure("%s: is locked by another program", profile->path);
+    case SQLITE_READONLY:
+        return failure("%s: cannot be written: the file or its folder is read-only", profile->path);
+    case SQLITE_FULL:
+        return failure("%s: cannot be written: the disk is full", profile->path);
+    default:
+        return failure("%s: %s", profile->path, sqlite3_errmsg(profile->db));
+    }
+}
+
+static weft_status execute(struct profile *profile, const char *sql)
+{
+    if (sqlite3_exec(profile->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return sql_error(profile);
+    return WEFT_OK;
+}
+
+static weft_status prepare(struct profile *profile, const char *sql, sqlite3_stmt **out)
+{
+    if (sqlite3_prepare_v2(profile->db, sql, -1, out, NULL) != SQLITE_OK)
+        return sql_error(profile);
+    return WEFT_OK;
+}
+
+static weft_status query_int(struct profile *profile, const char *sql, int64_t *out)
+{
+    sqlite3_stmt *statement = NULL;
+    weft_status status = prepare(profile, sql, &statement);
+    if (status == WEFT_OK) {
+        *out = 0;
+        int step = sqlite3_step(statement);
+        if (step == SQLITE_ROW)
+            *out = sqlite3_column_int64(statement, 0);
+        else if (step != SQLITE_DONE)
+            status = sql_error(profile);
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+static weft_status refuse_folder(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return bad_input(path, 0, NULL, "is a folder, expected a file");
+    return WEFT_OK;
+}
+
+static weft_status open_database(const char *path, int flags, struct profile **out)
+{
+    struct arena *arena = arena_new();
+    struct profile *profile = ARENA_NEW(arena, struct profile);
+    profile->arena = arena;
+    profile->path = arena_copy_text(arena, path);
+    *out = profile;
+    if (sqlite3_open_v2(path, &profile->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return bad_input(path, 0, NULL, "cannot be opened: %s", sqlite3_errmsg(profile->db));
+    sqlite3_extended_result_codes(profile->db, 0);
+    sqlite3_busy_timeout(profile->db, BUSY_MS);
+    sqlite3_db_config(profile->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(profile->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    return WEFT_OK;
+}
+
+/* I1. *empty: a database in which nothing was ever made. */
+static weft_status check_identity(struct profile *profile, bool *empty)
+{
+    weft_status status;
+    int64_t id, version, objects, tables;
+    TRY(query_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
+    TRY(query_int(profile, "PRAGMA application_id", &id));
+    TRY(query_int(profile, "PRAGMA user_version", &version));
+    *empty = objects == 0 && id == 0;
+    if (*empty)
+        return WEFT_OK;
+    if (id != PROFILE_ID)
+        return bad_input(profile->path, 0, "`weft profile import` makes one",
+                         "is an SQLite database, but not one of Weft's profiles");
+    if (version > PROFILE_VERSION)
+        return bad_input(profile->path, 0, "use the Weft that made it, or import again",
+                         "has schema version %lld, and this Weft reads version %d",
+                         (long long)version, PROFILE_VERSION);
+    TRY(query_int(profile,
+                  "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('source',"
+                  "'kernel','operator','collective','collective_rate','collective_share','layer',"
+                  "'layer_activation','model_ends','constant')",
+                  &tables));
+    if (version < 1 || tables != TABLE_COUNT)
+        return bad_input(profile->path, 0, "import the measurements again into a new file",
+                         "is damaged: tables are missing");
+done:
+    return status;
+}
+
+static weft_status create_schema(struct profile *profile)
+{
+    weft_status status;
+    char *pragmas =
+        arena_printf(profile->arena, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+                     PROFILE_ID, PROFILE_VERSION);
+    TRY(execute(profile, SCHEMA));
+    TRY(execute(profile, pragmas));
+done:
+    return status;
+}
+
+/* ---- loading the kernel rows ----------------------------------------------------------------- */
+
+static weft_status damaged_row(const struct profile *profile, const char *column, const char *found)
+{
+    return bad_input(profile->path, 0, "import the measurements again into a new file",
+                     "is damaged: a row of table kernel has %s '%s'", column, found);
+}
+
+static const char *column_text(sqlite3_stmt *statement, int column)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+    return text ? (const char *)text : "";
+}
+
+/* A positive time that fits in an int64_t of nanoseconds, with room for sums: 10^15 ns are 11 days. */
+static bool is_time(double ns)
+{
+    return ns > 0 && ns <= 1e15;
+}
+
+static const char *intern(struct profile *profile, const char *name)
+{
+    for (size_t i = 0; i < profile->names.len; i++)
+        if (strcmp(profile->names.data[i], name) == 0)
+            return profile->names.data[i];
+    array_push(profile->arena, &profile->names, arena_copy_text(profile->arena, name));
+    return profile->names.data[profile->names.len - 1];
+}
+
+static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, struct index *index,
+                            struct profile_row *row)
+{
+    enum kernel kernel;
+    enum dtype dtype;
+    int phase;
+    if (!kernel_from_name(column_text(statement, 1), &kernel))
+        return damaged_row(profile, "kernel", column_text(statement, 1));
+    if (!profile_phase_from_name(column_text(statement, 2), &phase))
+        return damaged_row(profile, "phase", column_text(statement, 2));
+    if (!dtype_from_name(column_text(statement, 3), &dtype))
+        return damaged_row(profile, "dtype", column_text(statement, 3));
+    memset(row, 0, sizeof *row);
+    row->key.device = index_device(index, column_text(statement, 0));
+    row->key.kernel = (uint8_t)kernel;
+    row->key.phase = (uint8_t)phase;
+    row->key.dtype = (uint8_t)dtype;
+    for (int i = 0; i < WORK_MAX_SHAPE; i++) {
+        row->key.shape[i] = sqlite3_column_int64(statement, 4 + i);
+        if (row->key.shape[i] < 0)
+            return damaged_row(profile, "shape", column_text(statement, 4 + i));
+    }
+    row->ns = sqlite3_column_double(statement, 12);
+    row->samples = sqlite3_column_int64(statement, 13);
+    row->source = intern(profile, column_text(statement, 14));
+    if (!is_time(row->ns))
+        return damaged_row(profile, "ns", column_text(statement, 12));
+    return WEFT_OK;
+}
+
+/* Of several sources for one key the last imported comes last, and stays (index_add). */
+static weft_status load_index(struct profile *profile)
+{
+    static const char SELECT[] =
+        "SELECT k.device, k.kernel, k.phase, k.dtype, s0, s1, s2, s3, s4, s5, s6, s7, ns, samples,"
+        " s.name FROM kernel k LEFT JOIN source s ON s.id = k.source"
+        " ORDER BY k.device, k.kernel, k.phase, k.dtype, s0, s1, s2, s3, s4, s5, s6, s7, k.source";
+    weft_status status;
+    sqlite3_stmt *statement = NULL;
+    int step;
+    arena_free(profile->index_arena);
+    profile->index_arena = arena_new();
+    profile->index = index_new(profile->index_arena);
+    TRY(prepare(profile, SELECT, &statement));
+    while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct profile_row row;
+        TRY(read_row(profile, statement, profile->index, &row));
+        index_add(profile->index, &row);
+    }
+    if (step != SQLITE_DONE)
+        TRY(sql_error(profile));
+    profile->stale = false;
+done:
+    index_build(profile->index);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+weft_status profile_open(const char *path, struct profile **out)
+{
+    weft_status status;
+    bool empty;
+    struct profile *profile = NULL;
+    *out = NULL;
+    if (!exists(path))
+        return bad_input(path, 0, NULL, "cannot be opened: %s", strerror(errno));
+    TRY(refuse_folder(path));
+    TRY(open_database(path, SQLITE_OPEN_READONLY, &profile));
+    TRY(check_identity(profile, &empty));
+    if (empty)
+        TRY(bad_input(path, 0, "`weft profile import` makes one", "is not a profile database"));
+    TRY(load_index(profile));
+    *out = profile;
+    profile = NULL;
+done:
+    profile_close(profile);
+    return status;
+}
+
+weft_status profile_create(const char *path, struct profile **out)
+{
+    weft_status status;
+    bool empty, existed = exists(path);
+    struct profile *profile = NULL;
+    *out = NULL;
+    TRY(refuse_folder(path));
+    TRY(open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &profile));
+    profile->created = !existed;
+    TRY(check_identity(profile, &empty));
+    TRY(execute(profile, "BEGIN IMMEDIATE"));
+    profile->writing = true;
+    if (empty)
+        TRY(create_schema(profile));
+    profile->stale = true;
+    *out = profile;
+    profile = NULL;
+done:
+    profile_close(profile);
+    return status;
+}
+
+weft_status profile_commit(struct profile *profile)
+{
+    weft_status status = execute(profile, "COMMIT");
+    if (status != WEFT_OK)
+        return status;
+    profile->writing = false;
+    profile->committed = true;
+    return WEFT_OK;
+}
+
+void profile_close(struct profile *profile)
+{
+    if (!profile)
+        return;
+    for (int i = 0; i < TABLE_COUNT; i++)
+        sqlite3_finalize(profile->insert[i]);
+    if (profile->writing)
+        sqlite3_exec(profile->db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(profile->db);
+    if (profile->created && !profile->committed)
+        remove(profile->path);
+    arena_free(profile->index_arena);
+    arena_free(profile->arena);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static weft_status prepare_insert(struct profile *profile, enum profile_table table)
+{
+    char marks[64], *at = marks;
+    for (size_t i = 0; i < TABLES[table].columns; i++) {
+        *at++ = '?';
+        *at++ = ',';
+    }
+    at[-1] = '\0';
+    char *sql = arena_printf(profile->arena, "INSERT OR REPLACE INTO %s VALUES(%s)",
+                             TABLES[table].name, marks);
+    return prepare(profile, sql, &profile->insert[table]);
+}
+
+static void bind(sqlite3_stmt *statement, int at, const struct value *value)
+{
+    switch (value->type) {
+    case VALUE_NULL:
+        sqlite3_bind_null(statement, at);
+        break;
+    case VALUE_INT:
+        sqlite3_bind_int64(statement, at, value->integer);
+        break;
+    case VALUE_REAL:
+        sqlite3_bind_double(statement, at, value->real);
+        break;
+    case VALUE_TEXT:
+        sqlite3_bind_text(statement, at, value->text, -1, SQLITE_STATIC);
+        break;
+    }
+}
+
+weft_status profile_insert(struct profile *profile, enum profile_table table,
+                           const struct value *values, size_t count)
+{
+    if (count != TABLES[table].columns)
+        return failure("%s: table %s has %zu columns, not %zu", profile->path, TABLES[table].name,
+                       TABLES[table].columns, count);
+    if (!profile->insert[table]) {
+        weft_status status = prepare_insert(profile, table);
+        if (status != WEFT_OK)
+            return status;
+    }
+    sqlite3_stmt *statement = profile->insert[table];
+    for (size_t i = 0; i < count; i++)
+        bind(statement, (int)i + 1, &values[i]);
+    weft_status status = WEFT_OK;
+    if (sqlite3_step(statement) != SQLITE_DONE)
+        status = sql_error(profile);
+    sqlite3_reset(statement);
+    profile->stale = true;
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static struct value value_at(sqlite3_stmt *statement, int column)
+{
+    return (struct value){.type = VALUE_TEXT,
+                          .integer = sqlite3_column_int64(statement, column),
+                          .real = sqlite3_column_double(statement, column),
+                          .text = column_text(statement, column)};
+}
+
+weft_status profile_query(struct profile *profile, const char *sql, const struct value *parameters,
+                          size_t count, query_row *row, void *context)
+{
+    sqlite3_stmt *statement = NULL;
+    struct value values[QUERY_MAX_COLUMNS];
+    weft_status status;
+    int step;
+    TRY(prepare(profile, sql, &statement));
+    for (size_t i = 0; i < count; i++)
+        bind(statement, (int)i + 1, &parameters[i]);
+    while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(statement); i++)
+            values[i] = value_at(statement, i);
+        row(context, values);
+    }
+    if (step != SQLITE_DONE)
+        TRY(sql_error(profile));
+done:
+    sqlite3_finalize(statement);
+    return status;
+}
+
+weft_status profile_count(struct profile *profile, enum profile_table table, int64_t *out)
+{
+    char *sql = arena_printf(profile->arena, "SELECT count(*) FROM %s", TABLES[table].name);
+    return query_int(profile, sql, out);
+}
+
+static weft_status find_source(struct profile *profile, const char *name, int64_t *out)
+{
+    sqlite3_stmt *statement = NULL;
+    weft_status status = prepare(profile,
+                                 "SELECT coalesce((SELECT id FROM source WHERE name = ?1),"
+                                 " (SELECT 1 + coalesce(max(id), 0) FROM source))",
+                                 &statement);
+    if (status == WEFT_OK) {
+        sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+        if (sqlite3_step(statement) == SQLITE_ROW)
+            *out = sqlite3_column_int64(statement, 0);
+        else
+            status = sql_error(profile);
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
+
+weft_status profile_source(struct profile *profile, const char *name, const char *origin,
+                           const char *licence, int64_t *out)
+{
+    weft_status status = find_source(profile, name, out);
+    if (status != WEFT_OK)
+        return status;
+    struct value values[] = {V_INT(*out), V_TEXT(name), V_TEXT(origin), V_TEXT(licence)};
+    return profile_insert(profile, TABLE_SOURCE, values, COUNT_OF(values));
+}
+
+struct source_list {
+    struct arena *keep;
+    ARRAY(struct source_row) rows;
+};
+
+static void add_source_row(void *context, const struct value *v)
+{
+    struct source_list *list = context;
+    struct source_row row = {v[0].integer, v[4].integer, arena_copy_text(list->keep, v[1].text),
+                             arena_copy_text(list->keep, v[2].text),
+                             arena_copy_text(list->keep, v[3].text)};
+    array_push(list->keep, &list->rows, row);
+}
+
+weft_status profile_sources(struct profile *profile, struct arena *keep, struct source_row **out,
+                            size_t *count)
+{
+    struct source_list list = {.keep = keep};
+    weft_status status = profile_query(
+        profile,
+        "SELECT id, name, origin, licence,"
+        " (SELECT count(*) FROM kernel WHERE kernel.source = source.id) FROM source ORDER BY id",
+        NULL, 0, add_source_row, &list);
+    *out = list.rows.data;
+    *count = list.rows.len;
+    return status;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+weft_status profile_add_from(struct profile *profile, const struct measurement *measurement,
+                             int64_t source)
+{
+    struct profile_key key;
+    if (!key_of_work(&measurement->work, measurement->whole_backward, 0, &key))
+        return failure("%s: a %s measurement with a shape number below 1", profile->path,
+                       kernel_name(measurement->work.kernel));
+    struct value values[15] = {
+        V_TEXT(measurement->device), V_TEXT(kernel_name(measurement->work.kernel)),
+        V_TEXT(profile_phase_name(key.phase)), V_TEXT(dtype_name((enum dtype)key.dtype))};
+    for (int i = 0; i < WORK_MAX_SHAPE; i++)
+        values[4 + i] = V_INT(key.shape[i]);
+    values[12] = V_REAL(measurement->ns);
+    values[13] = V_INT(measurement->samples);
+    values[14] = V_INT(source);
+    return profile_insert(profile, TABLE_KERNEL, values, COUNT_OF(values));
+}
+
+weft_status profile_add(struct profile *profile, const struct measurement *measurement)
+{
+    int64_t source, known;
+    weft_status status;
+    TRY(find_source(profile, measurement->source, &source));
+    TRY(query_int(profile, "SELECT coalesce(max(id), 0) FROM source", &known));
+    if (source > known)
+        TRY(profile_source(profile, measurement->source, "", "", &source));
+    TRY(profile_add_from(profile, measurement, source));
+done:
+    return status;
+}
+
+static weft_status current_index(struct profile *profile, const struct index **out)
+{
+    weft_status status = profile->stale ? load_index(profile) : WEFT_OK;
+    *out = profile->index;
+    return status;
+}
+
+weft_status profile_rows(struct profile *profile, const struct profile_row **out, size_t *count)
+{
+    const struct index *index;
+    weft_status status = current_index(profile, &index);
+    *count = status == WEFT_OK ? index_rows(index, out) : 0;
+    return status;
+}
+
+weft_status profile_explain(struct profile *profile, const char *device, const struct work *work,
+                            struct profile_answer *out)
+{
+    const struct index *index;
+    weft_status status = current_index(profile, &index);
+    if (status == WEFT_OK)
+        *out = index_lookup(index, index_find_device(index, device), work);
+    return status;
+}
+
+weft_status profile_lookup(struct profile *profile, const char *device, const struct work *work,
+                           struct kernel_cost *out)
+{
+    struct profile_answer answer;
+    *out = (struct kernel_cost){0};
+    weft_status status = profile_explain(profile, device, work, &answer);
+    if (status == WEFT_OK && answer.provenance != FROM_NOTHING)
+        *out = (struct kernel_cost){llround(answer.ns), answer.provenance, answer.low->source};
+    return status;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------ */
+
+struct size_time {
+    int64_t bytes; /* 0: none */
+    double ns;
+    const char *source;
+};
+
+struct collective_question {
+    const char *device;
+    enum collective collective;
+    int64_t devices, nodes, bytes;
+};
+
+#define NEAREST(order)                                                                             \
+    "SELECT bytes, ns, s.name FROM collective c JOIN source s ON s.id = c.source"                  \
+    " WHERE device = ?1 AND collective = ?2 AND devices = ?3 AND nodes = ?4 AND bytes " order      \
+    ", source DESC LIMIT 1"
+
+static weft_status nearest_size(struct profile *profile, const struct collective_question *q,
+                                const char *sql, struct size_time *out)
+{
+    sqlite3_stmt *statement = NULL;
+    weft_status status = prepare(profile, sql, &statement);
+    *out = (struct size_time){0};
+    if (status == WEFT_OK) {
+        sqlite3_bind_text(statement, 1, q->device, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 2, collective_name(q->collective), -1, SQLITE_STATIC);
+        sqlite3_bind_int64(statement, 3, q->devices);
+        sqlite3_bind_int64(statement, 4, q->nodes);
+        sqlite3_bind_int64(statement, 5, q->bytes);
+        int step = sqlite3_step(statement);
+        if (step == SQLITE_ROW)
+            *out = (struct size_time){sqlite3_column_int64(statement, 0),
+                                      sqlite3_column_double(statement, 1),
+                                      intern(profile, column_text(statement, 2))};
+        else if (step != SQLITE_DONE)
+            status = sql_error(profile);
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
+
+weft_status profile_collective(struct profile *profile, const char *device,
+                               enum collective collective, int64_t devices, int64_t nodes,
+                               int64_t bytes, struct kernel_cost *out)
+{
+    struct collective_question q = {device, collective, devices, nodes, bytes};
+    struct size_time low, high;
+    weft_status status;
+    *out = (struct kernel_cost){0};
+    TRY(nearest_size(profile, &q, NEAREST("<= ?5 ORDER BY bytes DESC"), &low));
+    TRY(nearest_size(profile, &q, NEAREST(">= ?5 ORDER BY bytes"), &high));
+    if (low.bytes <= 0 || high.bytes <= 0 || !is_time(low.ns) || !is_time(high.ns))
+        goto done;
+    double p = low.bytes == high.bytes
+                   ? 0
+                   : log(high.ns / low.ns) / log((double)high.bytes / (double)low.bytes);
+    out->ns = llround(low.ns * pow((double)bytes / (double)low.bytes, p));
+    out->provenance = low.bytes == high.bytes ? FROM_MEASUREMENT : FROM_INTERPOLATION;
+    out->source = low.source;
+done:
+    return status;
+}

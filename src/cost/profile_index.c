@@ -1,0 +1,393 @@
+/* profile_index.c - all kernel rows of a database in memory: exact match, or interpolation.
+ *
+ * Between two measurements x0 < x < x1 that differ in one shape number, time is a power of it:
+ *
+ *   ns(x) = ns(x0) * (x / x0) ^ p,    p = log(ns(x1) / ns(x0)) / log(x1 / x0)                   (1)
+ *
+ *   I1  A lookup changes nothing, so threads may share an index.
+ *   I2  x is strictly inside the measured range, and x0, x1 are its nearest neighbours there. Where
+ *       several shape numbers would do, the one with the smallest gap x1 / x0 is taken, then the
+ *       first.
+ *   I3  The order of preference: the phase itself, measured; the whole backward, measured; the phase
+ *       itself, interpolated; the whole backward, interpolated.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cost/profile.h"
+
+/* ---- what each kernel's shape means ---------------------------------------------------------- */
+
+enum { AXIS_0 = 1, AXIS_1 = 2, AXIS_2 = 4, AXIS_3 = 8, AXIS_4 = 16 };
+
+static const struct {
+    unsigned axes;       /* shape numbers that time may be interpolated in */
+    bool matrix;         /* runs on matrix units: tf32 is a type of its own there */
+    double weight_share; /* of a whole backward without FLOPs, for the weight's phase */
+    int zero_allowed;    /* the shape number that may be 0, or -1 */
+} KERNELS[] = {
+    [KERNEL_MATMUL] = {AXIS_0 | AXIS_1 | AXIS_2 | AXIS_3, true, 0, -1},
+    [KERNEL_GROUPED_MATMUL] = {AXIS_0 | AXIS_1 | AXIS_2 | AXIS_3, true, 0, -1},
+    [KERNEL_ATTENTION] = {AXIS_0, true, 0, 7},
+    [KERNEL_CONV] = {AXIS_0 | AXIS_1 | AXIS_4, true, 0, -1},
+    [KERNEL_NORM] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_BATCH_NORM] = {AXIS_0 | AXIS_1 | AXIS_2, false, 0, -1},
+    [KERNEL_SOFTMAX] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_ELEMENTWISE] = {AXIS_0, false, 0, -1},
+    [KERNEL_DROPOUT] = {AXIS_0, false, 0, -1},
+    [KERNEL_EMBEDDING] = {AXIS_0 | AXIS_1 | AXIS_2, false, 1, -1},
+    [KERNEL_LOSS] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_POOL] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_COPY] = {AXIS_0, false, 0, -1},
+    [KERNEL_OPTIMIZER] = {AXIS_0, false, 0, -1},
+};
+_Static_assert(COUNT_OF(KERNELS) == KERNEL_COUNT, "a kernel without a row");
+
+/* A product's gradients are products of the same three sizes in other places: where, in the shape of
+ * each phase, the forward's numbers stand. */
+static const int FORWARD_OF[PHASE_COUNT][4] = {
+    [PHASE_FORWARD] = {0, 1, 2, 3},
+    [PHASE_BACKWARD_INPUT] = {0, 1, 3, 2},  /* m, in, out  -> m, out, in */
+    [PHASE_BACKWARD_WEIGHT] = {0, 3, 1, 2}, /* out, in, m  -> m, out, in */
+};
+
+static bool is_product(enum kernel kernel)
+{
+    return kernel == KERNEL_MATMUL || kernel == KERNEL_GROUPED_MATMUL;
+}
+
+bool key_of_work(const struct work *work, bool whole_backward, int32_t device,
+                 struct profile_key *out)
+{
+    const char *names[WORK_MAX_SHAPE];
+    size_t count = profile_shape_names(work->kernel, names);
+    enum dtype dtype = work->dtype;
+    if (dtype == DTYPE_TF32 && !KERNELS[work->kernel].matrix)
+        dtype = DTYPE_FP32;
+    memset(out, 0, sizeof *out);
+    out->device = device;
+    out->kernel = (uint8_t)work->kernel;
+    out->phase = whole_backward ? PHASE_WHOLE_BACKWARD : (uint8_t)work->phase;
+    out->dtype = (uint8_t)dtype;
+    memcpy(out->shape, work->shape, count * sizeof out->shape[0]);
+    if (shape_has_bytes(work->kernel) && work->shape[0] > 0)
+        out->shape[1] = llround((work->read_bytes + work->write_bytes) / (double)work->shape[0]);
+    for (size_t i = 0; i < count; i++)
+        if (out->shape[i] < (KERNELS[work->kernel].zero_allowed == (int)i ? 0 : 1))
+            return false;
+    return true;
+}
+
+static double share_of_backward(const struct work *work)
+{
+    double forward = shape_flops(work->kernel, work->shape);
+    double weight = KERNELS[work->kernel].weight_share;
+    if (forward > 0 && work->flops > 0)
+        return fmin(work->flops / (2 * forward), 1);
+    return work->phase == PHASE_BACKWARD_WEIGHT ? weight : 1 - weight;
+}
+
+/* ---- rows and hash tables -------------------------------------------------------------------- */
+
+struct slots { /* open addressing, at most half full; entries are numbers + 1, 0 is free */
+    uint32_t *entry;
+    size_t size;
+};
+
+struct lane {               /* rows that differ in one shape number, ascending in it */
+    struct profile_key key; /* with -1 in that place */
+    uint32_t first, count;
+};
+
+struct index {
+    struct arena *arena;
+    ARRAY(const char *) devices;
+    ARRAY(struct profile_row) rows;
+    struct slots exact;
+    ARRAY(struct lane) lanes;
+    uint32_t *members; /* row numbers, lane by lane */
+    struct slots by_lane;
+};
+
+struct index *index_new(struct arena *arena)
+{
+    struct index *index = ARENA_NEW(arena, struct index);
+    index->arena = arena;
+    return index;
+}
+
+int32_t index_find_device(const struct index *index, const char *name)
+{
+    for (size_t i = 0; i < index->devices.len; i++)
+        if (strcmp(index->devices.data[i], name) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+int32_t index_device(struct index *index, const char *name)
+{
+    int32_t device = index_find_device(index, name);
+    if (device >= 0)
+        return device;
+    array_push(index->arena, &index->devices, arena_copy_text(index->arena, name));
+    return (int32_t)index->devices.len - 1;
+}
+
+size_t index_rows(const struct index *index, const struct profile_row **out)
+{
+    *out = index->rows.data;
+    return index->rows.len;
+}
+
+static uint64_t key_hash(const struct profile_key *key)
+{
+    return hash_bytes(key, sizeof *key, 0);
+}
+
+static bool same_key(const struct profile_key *a, const struct profile_key *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* The slot of this key, or the free one where it belongs. `keys` + i * stride is entry i's key. */
+static size_t find_slot(const struct slots *slots, const void *keys, size_t stride,
+                        const struct profile_key *key)
+{
+    size_t i = key_hash(key) & (slots->size - 1);
+    while (slots->entry[i]) {
+        const char *other = (const char *)keys + (slots->entry[i] - 1) * stride;
+        if (same_key((const struct profile_key *)(const void *)other, key))
+            break;
+        i = (i + 1) & (slots->size - 1);
+    }
+    return i;
+}
+
+static void slots_fill(struct slots *slots, struct arena *arena, const void *keys, size_t stride,
+                       size_t count)
+{
+    slots->size = 16;
+    while (slots->size < 2 * count)
+        slots->size *= 2;
+    slots->entry = ARENA_ARRAY(arena, uint32_t, slots->size);
+    for (size_t i = 0; i < count; i++) {
+        const char *key = (const char *)keys + i * stride;
+        slots
+            ->entry[find_slot(slots, keys, stride, (const struct profile_key *)(const void *)key)] =
+            (uint32_t)i + 1;
+    }
+}
+
+void index_add(struct index *index, const struct profile_row *row)
+{
+    array_push(index->arena, &index->rows, *row);
+    index->rows.data[index->rows.len - 1].device = index->devices.data[row->key.device];
+}
+
+/* Of rows with equal keys the last stays, in the place of the first. */
+static void drop_replaced(struct index *index)
+{
+    struct profile_row *rows = index->rows.data;
+    size_t kept = 0;
+    struct slots seen = {.size = 16};
+    while (seen.size < 2 * index->rows.len)
+        seen.size *= 2;
+    seen.entry = ARENA_ARRAY(index->arena, uint32_t, seen.size);
+    for (size_t i = 0; i < index->rows.len; i++) {
+        size_t slot = find_slot(&seen, rows, sizeof *rows, &rows[i].key);
+        if (seen.entry[slot]) {
+            rows[seen.entry[slot] - 1] = rows[i];
+        } else {
+            rows[kept++] = rows[i];
+            seen.entry[slot] = (uint32_t)kept;
+        }
+    }
+    index->rows.len = kept;
+}
+
+/* ---- lanes: the rows along one shape number -------------------------------------------------- */
+
+struct member {
+    struct profile_key key; /* with -1 in place of `value` */
+    int64_t value;
+    uint32_t row;
+};
+
+static int member_order(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    int order = memcmp(&x->key, &y->key, sizeof x->key);
+    if (order == 0)
+        order = (x->value > y->value) - (x->value < y->value);
+    return order;
+}
+
+static size_t collect_members(const struct index *index, struct member *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < index->rows.len; i++) {
+        const struct profile_key *key = &index->rows.data[i].key;
+        for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
+            if (!(KERNELS[key->kernel].axes >> axis & 1))
+                continue;
+            struct member member = {*key, key->shape[axis], (uint32_t)i};
+            member.key.shape[axis] = -1;
+            if (out)
+                out[count] = member;
+            count++;
+        }
+    }
+    return count;
+}
+
+static void build_lanes(struct index *index)
+{
+    size_t count = collect_members(index, NULL);
+    struct member *members = malloc((count + 1) * sizeof *members);
+    if (!members)
+        abort();
+    collect_members(index, members);
+    qsort(members, count, sizeof *members, member_order);
+    index->members = ARENA_ARRAY(index->arena, uint32_t, count);
+    for (size_t i = 0; i < count; i++) {
+        struct lane *last = index->lanes.len ? &index->lanes.data[index->lanes.len - 1] : NULL;
+        index->members[i] = members[i].row;
+        if (last && same_key(&last->key, &members[i].key)) {
+            last->count++;
+            continue;
+        }
+        struct lane lane = {members[i].key, (uint32_t)i, 1};
+        array_push(index->arena, &index->lanes, lane);
+    }
+    free(members);
+}
+
+void index_build(struct index *index)
+{
+    drop_replaced(index);
+    slots_fill(&index->exact, index->arena, index->rows.data, sizeof(struct profile_row),
+               index->rows.len);
+    build_lanes(index);
+    slots_fill(&index->by_lane, index->arena, index->lanes.data, sizeof(struct lane),
+               index->lanes.len);
+}
+
+/* ---- looking up ------------------------------------------------------------------------------ */
+
+static struct profile_answer exact(const struct index *index, const struct profile_key *key)
+{
+    struct profile_answer answer = {.share = 1};
+    uint32_t entry =
+        index->exact
+            .entry[find_slot(&index->exact, index->rows.data, sizeof(struct profile_row), key)];
+    if (entry) {
+        answer.provenance = FROM_MEASUREMENT;
+        answer.low = answer.high = &index->rows.data[entry - 1];
+        answer.ns = answer.low->ns;
+    }
+    return answer;
+}
+
+/* The members on either side of x, or false when x is not strictly inside (I2). */
+static bool neighbours(const struct index *index, const struct lane *lane, int axis, int64_t x,
+                       const struct profile_row **low, const struct profile_row **high)
+{
+    const uint32_t *members = index->members + lane->first;
+    uint32_t from = 0, to = lane->count; /* the first member above x lies in [from, to] */
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (index->rows.data[members[middle]].key.shape[axis] > x)
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    if (from == 0 || from == lane->count)
+        return false;
+    *low = &index->rows.data[members[from - 1]];
+    *high = &index->rows.data[members[from]];
+    return true;
+}
+
+static double gap(const struct profile_answer *answer)
+{
+    return (double)answer->high->key.shape[answer->axis] /
+           (double)answer->low->key.shape[answer->axis];
+}
+
+static double power_law(const struct profile_answer *answer, int64_t x)
+{
+    double low = (double)answer->low->key.shape[answer->axis];
+    double p = log(answer->high->ns / answer->low->ns) / log(gap(answer)); /* (1) */
+    return answer->low->ns * pow((double)x / low, p);
+}
+
+static struct profile_answer between(const struct index *index, const struct profile_key *key)
+{
+    struct profile_answer best = {.share = 1};
+    for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
+        if (!(KERNELS[key->kernel].axes >> axis & 1))
+            continue;
+        struct profile_key along = *key;
+        along.shape[axis] = -1;
+        uint32_t entry =
+            index->by_lane
+                .entry[find_slot(&index->by_lane, index->lanes.data, sizeof(struct lane), &along)];
+        struct profile_answer found = {FROM_INTERPOLATION, .axis = axis, .share = 1};
+        if (!entry || !neighbours(index, &index->lanes.data[entry - 1], axis, key->shape[axis],
+                                  &found.low, &found.high))
+            continue;
+        if (best.provenance == FROM_NOTHING || gap(&found) < gap(&best))
+            best = found;
+    }
+    if (best.provenance != FROM_NOTHING)
+        best.ns = power_law(&best, key->shape[best.axis]);
+    return best;
+}
+
+/* A product of two activations computes both gradients in one phase, under the forward's shape. */
+static bool both_gradients(const struct work *work)
+{
+    return is_product(work->kernel) && work->phase == PHASE_BACKWARD_INPUT &&
+           work->flops > 1.5 * shape_flops(work->kernel, work->shape);
+}
+
+/* The same question about both gradients at once, and how much of their time is this phase's. */
+static bool whole_backward_key(const struct work *work, int32_t device, struct profile_key *key,
+                               double *share)
+{
+    if (work->phase == PHASE_FORWARD)
+        return false;
+    struct work forward = *work;
+    if (is_product(work->kernel) && !both_gradients(work))
+        for (int i = 0; i < 4; i++)
+            forward.shape[i] = work->shape[FORWARD_OF[work->phase][i]];
+    *share = share_of_backward(work);
+    return key_of_work(&forward, true, device, key);
+}
+
+struct profile_answer index_lookup(const struct index *index, int32_t device,
+                                   const struct work *work)
+{
+    struct profile_answer (*const ways[])(const struct index *,
+                                          const struct profile_key *) = {exact, between};
+    struct profile_answer answer = {.share = 1};
+    struct profile_key own, whole;
+    double share = 1;
+    if (device < 0 || index->rows.len == 0 || !key_of_work(work, false, device, &own))
+        return answer;
+    bool has_whole = whole_backward_key(work, device, &whole, &share);
+    bool has_own = !both_gradients(work);
+    for (size_t i = 0; i < COUNT_OF(ways); i++) { /* I3 */
+        if (has_own)
+            answer = ways[i](index, &own);
+        if (answer.provenance == FROM_NOTHING && has_whole) {
+            answer = ways[i](index, &whole);
+            answer.share = share;
+            answer.ns *= share;
+        }
+        if (answer.provenance != FROM_NOTHING)
+            break;
+    }
+    return answer;
+}

@@ -1,0 +1,180 @@
+/* profile_tables.c - what a database holds beside kernels and collectives: operators, layers, the ends
+ * of models, constants.
+ *
+ *   I1  Of several sources for one key the last imported answers.
+ */
+#include <string.h>
+
+#include "cost/profile.h"
+
+/* I1: SQLite takes the other columns of a group from the row with its maximum. */
+#define LATEST(columns, table, key)                                                                \
+    "SELECT " columns ", max(source) FROM " table                                                  \
+    " WHERE device = ?1 AND (?2 IS NULL OR model = ?2) GROUP BY " key " ORDER BY " key
+
+struct list {
+    struct arena *keep;
+    ARRAY(struct layer_profile) layers;
+    ARRAY(struct model_ends) ends;
+    ARRAY(struct operator_profile) operators;
+};
+
+static weft_status ask(struct profile *profile, const char *sql, const char *device,
+                       const char *model, query_row *row, struct list *list)
+{
+    struct value parameters[] = {V_TEXT(device), model ? V_TEXT(model) : V_NULL};
+    return profile_query(profile, sql, parameters, COUNT_OF(parameters), row, list);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+enum { L_MODEL, L_DTYPE, L_LAYER, L_KIND, L_SEQ, L_HIDDEN, L_WEIGHT, L_FORWARD, L_ALL_REDUCES };
+
+static void add_layer(void *context, const struct value *v)
+{
+    struct list *list = context;
+    struct layer_profile layer = {.model = arena_copy_text(list->keep, v[L_MODEL].text),
+                                  .kind = arena_copy_text(list->keep, v[L_KIND].text),
+                                  .layer = v[L_LAYER].integer,
+                                  .seq = v[L_SEQ].integer,
+                                  .hidden = v[L_HIDDEN].integer,
+                                  .weight_bytes = v[L_WEIGHT].integer,
+                                  .forward_ns = v[L_FORWARD].real,
+                                  .tp_all_reduces = v[L_ALL_REDUCES].integer};
+    if (dtype_from_name(v[L_DTYPE].text, &layer.dtype))
+        array_push(list->keep, &list->layers, layer);
+}
+
+enum { A_MODEL, A_DTYPE, A_LAYER, A_TP, A_BYTES };
+
+static void add_activation(void *context, const struct value *v)
+{
+    struct list *list = context;
+    for (size_t i = 0; i < list->layers.len; i++) {
+        struct layer_profile *layer = &list->layers.data[i];
+        if (layer->layer != v[A_LAYER].integer || layer->activations == LAYER_MAX_TP ||
+            strcmp(layer->model, v[A_MODEL].text) != 0 ||
+            strcmp(dtype_name(layer->dtype), v[A_DTYPE].text) != 0)
+            continue;
+        layer->activation[layer->activations].tp = v[A_TP].integer;
+        layer->activation[layer->activations++].bytes = v[A_BYTES].integer;
+    }
+}
+
+weft_status profile_layers(struct profile *profile, const char *device, const char *model,
+                           struct arena *keep, struct layer_profile **out, size_t *count)
+{
+    struct list list = {.keep = keep};
+    weft_status status;
+    TRY(ask(
+        profile,
+        LATEST("model, dtype, layer, kind, seq, hidden, weight_bytes, forward_ns, tp_all_reduces",
+               "layer", "model, dtype, layer"),
+        device, model, add_layer, &list));
+    TRY(ask(profile,
+            LATEST("model, dtype, layer, tp, bytes", "layer_activation", "model, dtype, layer, tp"),
+            device, model, add_activation, &list));
+done:
+    *out = list.layers.data;
+    *count = list.layers.len;
+    return status;
+}
+
+/* ---- the ends of a model --------------------------------------------------------------------- */
+
+static void add_ends(void *context, const struct value *v)
+{
+    struct list *list = context;
+    struct model_ends ends = {arena_copy_text(list->keep, v[0].text),
+                              arena_copy_text(list->keep, v[2].text), v[1].integer, v[3].integer,
+                              v[4].integer};
+    array_push(list->keep, &list->ends, ends);
+}
+
+weft_status profile_model_ends(struct profile *profile, const char *device, const char *model,
+                               struct arena *keep, struct model_ends **out, size_t *count)
+{
+    struct list list = {.keep = keep};
+    weft_status status = ask(profile,
+                             LATEST("model, devices, part, state_bytes, activation_bytes",
+                                    "model_ends", "model, devices, part"),
+                             device, model, add_ends, &list);
+    *out = list.ends.data;
+    *count = list.ends.len;
+    return status;
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+enum {
+    O_OP,
+    O_BATCH,
+    O_TP,
+    O_ALGO,
+    O_FORWARD,
+    O_BACKWARD,
+    O_FWD_COLL,
+    O_BWD_COLL,
+    O_WEIGHT,
+    O_ACT
+};
+
+static void add_operator(void *context, const struct value *v)
+{
+    struct list *list = context;
+    struct operator_profile op = {
+        .op = arena_copy_text(list->keep, v[O_OP].text),
+        .microbatch = v[O_BATCH].integer,
+        .tp = v[O_TP].integer,
+        .algo = v[O_ALGO].integer,
+        .forward_ns = v[O_FORWARD].real,
+        .backward_ns = v[O_BACKWARD].real,
+        .forward_collective = arena_copy_text(list->keep, v[O_FWD_COLL].text),
+        .backward_collective = arena_copy_text(list->keep, v[O_BWD_COLL].text),
+        .weight_bytes = v[O_WEIGHT].integer,
+        .activation_bytes = v[O_ACT].integer};
+    array_push(list->keep, &list->operators, op);
+}
+
+weft_status profile_operators(struct profile *profile, const char *device, enum dtype dtype,
+                              const char *model, struct arena *keep, struct operator_profile **out,
+                              size_t *count)
+{
+    static const char SELECT[] =
+        "SELECT operator, microbatch, tp, algo, forward_ns, backward_ns, forward_collective,"
+        " backward_collective, weight_bytes, activation_bytes, max(source) FROM operator"
+        " WHERE device = ?1 AND dtype = ?2 AND model = ?3"
+        " GROUP BY operator, microbatch, tp, algo ORDER BY operator, microbatch, tp, algo";
+    struct list list = {.keep = keep};
+    struct value parameters[] = {V_TEXT(device), V_TEXT(dtype_name(dtype)), V_TEXT(model)};
+    weft_status status =
+        profile_query(profile, SELECT, parameters, COUNT_OF(parameters), add_operator, &list);
+    *out = list.operators.data;
+    *count = list.operators.len;
+    return status;
+}
+
+/* ---- constants ------------------------------------------------------------------------------- */
+
+struct constant {
+    double value;
+    bool found;
+};
+
+static void take_constant(void *context, const struct value *v)
+{
+    *(struct constant *)context = (struct constant){v[0].real, true};
+}
+
+weft_status profile_constant(struct profile *profile, const char *device, const char *name,
+                             double *out, bool *found)
+{
+    struct constant constant = {0};
+    struct value parameters[] = {V_TEXT(device), V_TEXT(name)};
+    weft_status status = profile_query(
+        profile, "SELECT value FROM constant WHERE device = ?1 AND name = ?2 ORDER BY source",
+        parameters, COUNT_OF(parameters), take_constant, &constant);
+    *out = constant.value;
+    *found = constant.found;
+    return status;
+}

@@ -1,0 +1,429 @@
+/* test_cost_analytic.c - the analytic model: against published measurements it was not fitted on,
+ * against arithmetic done by hand, and its monotonicity over random shapes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost/calibration.h"
+
+#define PROFILES WEFT_SOURCE_DIR "/data/profiles"
+
+/* ---- published measurements ------------------------------------------------------------------ */
+
+typedef bool selector(const struct observation *o);
+
+static bool every(const struct observation *o)
+{
+    return o->time.works > 0;
+}
+
+static bool forward(const struct observation *o)
+{
+    return o->time.work[0].phase == PHASE_FORWARD;
+}
+
+static bool backward(const struct observation *o)
+{
+    return !forward(o);
+}
+
+static bool half_precision(const struct observation *o)
+{
+    return o->time.work[0].dtype == DTYPE_FP16;
+}
+
+static bool single_precision(const struct observation *o)
+{
+    return !half_precision(o);
+}
+
+static bool launch_bound(const struct observation *o)
+{
+    return o->time.ns < 150e3;
+}
+
+static bool a100(const struct observation *o)
+{
+    return strcmp(o->device->arch, "ampere") == 0;
+}
+
+static bool b200(const struct observation *o)
+{
+    return strcmp(o->device->arch, "blackwell") == 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of |predicted / measured - 1| over the held-out rows without an all-reduce inside. */
+static double median_error(const struct observations *rows, selector *select, size_t at_least)
+{
+    double *errors = calloc(rows->len, sizeof *errors);
+    size_t count = 0;
+    assert_non_null(errors);
+    for (size_t i = 0; i < rows->len; i++) {
+        const struct observation *o = &rows->data[i];
+        if (!o->held_out || o->time.all_reduce_bytes != 0 || !select(o))
+            continue;
+        double ns = observation_ns(calibration_for(o->device), o);
+        errors[count++] = fabs(ns / o->time.ns - 1);
+    }
+    assert_true(count >= at_least);
+    qsort(errors, count, sizeof *errors, by_value);
+    double median = errors[count / 2];
+    free(errors);
+    return median;
+}
+
+static void assert_median(const struct observations *rows, selector *select, size_t at_least,
+                          double limit, const char *what)
+{
+    double median = median_error(rows, select, at_least);
+    print_message("%-36s median error %.1f %%\n", what, 100 * median);
+    assert_true(median <= limit);
+}
+
+static void test_simumax(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct observations rows = {0};
+    assert_int_equal(observe(PROFILES, OBSERVED_SIMUMAX, arena, &rows), WEFT_OK);
+    assert_int_equal(rows.len, 905);
+    assert_median(&rows, every, 400, 0.08, "SimuMax, held-out half");
+    assert_median(&rows, a100, 80, 0.08, "  A100");
+    assert_median(&rows, b200, 300, 0.08, "  B200");
+    assert_median(&rows, forward, 100, 0.08, "  forward");
+    assert_median(&rows, backward, 200, 0.08, "  backward");
+    arena_free(arena);
+}
+
+static void test_aceso(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct observations rows = {0};
+    assert_int_equal(observe(PROFILES, OBSERVED_ACESO, arena, &rows), WEFT_OK);
+    assert_median(&rows, every, 10000, 0.15, "Aceso, held-out half");
+    assert_median(&rows, forward, 5000, 0.15, "  forward");
+    assert_median(&rows, backward, 5000, 0.15, "  backward");
+    assert_median(&rows, half_precision, 3000, 0.15, "  GPT and T5, fp16");
+    assert_median(&rows, single_precision, 3000, 0.15, "  Wide-ResNet, fp32");
+    assert_median(&rows, launch_bound, 1000, 0.15, "  under 150 us");
+    arena_free(arena);
+}
+
+static bool products(const struct observation *o)
+{
+    return o->time.work[0].kernel == KERNEL_MATMUL;
+}
+
+static bool attentions(const struct observation *o)
+{
+    return o->time.work[0].kernel == KERNEL_ATTENTION;
+}
+
+static bool bytes_only(const struct observation *o)
+{
+    return o->time.work[0].kernel >= KERNEL_NORM;
+}
+
+/* Measured without the host's gaps; kernels bound by bytes are PyTorch's, many and short. */
+static void test_h200(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct observations rows = {0};
+    assert_int_equal(observe(PROFILES, OBSERVED_H200, arena, &rows), WEFT_OK);
+    assert_int_equal(rows.len, 1609);
+    assert_true(rows.data[0].time.host_free);
+    assert_median(&rows, every, 700, 0.10, "H200, held-out half");
+    assert_median(&rows, products, 400, 0.10, "  matmul");
+    assert_median(&rows, attentions, 150, 0.10, "  attention");
+    assert_median(&rows, bytes_only, 100, 0.20, "  bound by bytes");
+    arena_free(arena);
+}
+
+/* ---- by hand --------------------------------------------------------------------------------- */
+
+/* Four units of 1 TFLOP/s, 10 GB/s; every fraction 1 and every overhead 0. */
+static const struct device FOUR_UNITS = {.name = "four units",
+                                         .arch = "none",
+                                         .flops = {[DTYPE_FP16] = 4e12},
+                                         .memory_bytes_per_s = 1e10,
+                                         .units = 4};
+
+static struct calibration ideal(void)
+{
+    struct calibration c = {.unit_fraction = {{1, 1}, {1, 1}},
+                            .power_fraction = 1,
+                            .attention_rows = {128, 128},
+                            .attention_fraction = {1, 1},
+                            .attention_power = {1, 1},
+                            .memory_fraction = 1};
+    for (int i = 0; i < KERNEL_COUNT; i++)
+        c.share[i][FORWARD] = c.share[i][BACKWARD] = 1;
+    return c;
+}
+
+static struct work matmul(int64_t batch, int64_t m, int64_t n, int64_t k)
+{
+    return (struct work){.kernel = KERNEL_MATMUL,
+                         .dtype = DTYPE_FP16,
+                         .shape = {batch, m, n, k},
+                         .flops = 2.0 * (double)batch * (double)(m * n) * (double)k};
+}
+
+/* 256 x 64 is four tiles of 64 x 64, one per unit: a single wave of 2 * 64 * 64 * 1000 FLOPs at
+ * 1 TFLOP/s = 8.192 us. 320 x 64 is five: two waves, 16.384 us, although 5/4 of the work would be
+ * 10.24 us (three tiles of 128 x 64 take one wave of twice the tile: no better). Splitting the
+ * reduction in two makes ten half tiles, three waves of 4.096 us, but moves 2 * 2 * 320 * 64 * 4
+ * bytes of partial sums at 10 GB/s = 32.8 us. Eight rows more cost nothing: 328 rows are six
+ * tiles. */
+static void test_waves(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work four = matmul(1, 256, 64, 1000), five = matmul(1, 320, 64, 1000);
+    struct work six = matmul(1, 328, 64, 1000);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &four), 8192);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &five), 16384);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &six), 16384);
+}
+
+/* A power limit of half the peak: 2 * 256 * 64 * 1000 / 2 TFLOP/s = 16.384 us for the full wave,
+ * and 20.48 us for the two unfilled ones, which at a lower clock are no longer the limit. */
+static void test_power_limit(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    c.power_fraction = 0.5;
+    struct work four = matmul(1, 256, 64, 1000), five = matmul(1, 320, 64, 1000);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &four), 16384);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &five), 20480);
+}
+
+/* 81,920 bytes at 10 GB/s take 8.192 us, as long as the product does: overlapped completely
+ * 8.192, with a quarter of the shorter one not hidden 10.24. The host's floor of two calls a
+ * product comes last. */
+static void test_memory_and_host(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = matmul(1, 256, 64, 1000);
+    work.read_bytes = 81920;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 8192);
+    c.unhidden = 0.25;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 10240);
+    c.issue_ns = 10000;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 20000);
+    assert_int_equal(analytic_device_ns(&FOUR_UNITS, &c, &work), 10240);
+}
+
+/* 8 heads of 1024 x 1024, depth 64 and 128 (padded to 128): 4 * 8 * 1024^2 * 128 = 4.295 GFLOP. A
+ * causal mask leaves 1 - (1024 - 128) / 2048 = 0.5625 of it, whole blocks on the diagonal: 603.98 us at
+ * 4 TFLOP/s. The longest block, 128 rows against all keys, is 4 * 128 * 1024 * 128 = 67.1 MFLOP on
+ * one unit: 67.109 us. Backward is 2.5 times both. Exponentials worth a depth of 128 double all. */
+static void test_causal_attention(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = {.kernel = KERNEL_ATTENTION,
+                        .dtype = DTYPE_FP16,
+                        .shape = {1, 8, 8, 1024, 1024, 64, 128, 1},
+                        .flops = 1};
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 603980);
+    c.attention_tail = 0.5; /* + 33.554 us */
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 637535);
+    work.phase = PHASE_BACKWARD_INPUT;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 1593836);
+    c.attention_softmax[BACKWARD] = 128;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 3187672);
+}
+
+/* Without a mask all blocks are equal: one head of 640 x 640 is 5 blocks of 4 * 128 * 640 * 128 FLOPs,
+ * two waves of 41.943 us on four units. */
+static void test_attention_waves(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = {.kernel = KERNEL_ATTENTION,
+                        .dtype = DTYPE_FP16,
+                        .shape = {1, 1, 1, 640, 640, 128, 128, 0},
+                        .flops = 1};
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 83887);
+}
+
+static void test_no_work(void **state)
+{
+    (void)state;
+    struct work idle = {.kernel = KERNEL_COPY};
+    assert_int_equal(analytic_ns(&FOUR_UNITS, calibration_generic(), &idle), 0);
+}
+
+/* ---- properties over random shapes ----------------------------------------------------------- */
+
+static const int64_t LARGEST[KERNEL_COUNT][WORK_MAX_SHAPE] = {
+    [KERNEL_MATMUL] = {64, 9000, 9000, 9000},
+    [KERNEL_GROUPED_MATMUL] = {64, 2000, 9000, 9000},
+    [KERNEL_ATTENTION] = {8, 64, 64, 9000, 9000, 256, 256, 2},
+    [KERNEL_CONV] = {64, 2048, 112, 112, 2048, 7, 7, 2},
+    [KERNEL_NORM] = {9000, 9000},
+    [KERNEL_BATCH_NORM] = {64, 2048, 9000},
+    [KERNEL_SOFTMAX] = {90000, 9000},
+    [KERNEL_ELEMENTWISE] = {1 << 28},
+    [KERNEL_DROPOUT] = {1 << 28},
+    [KERNEL_EMBEDDING] = {9000, 9000, 99000},
+    [KERNEL_LOSS] = {9000, 99000},
+    [KERNEL_POOL] = {64, 2048, 112, 112, 9},
+    [KERNEL_COPY] = {1 << 30},
+    [KERNEL_OPTIMIZER] = {1 << 28},
+};
+
+static bool is_product(enum kernel kernel)
+{
+    return kernel <= KERNEL_CONV;
+}
+
+/* FLOPs and bytes that grow with the shape as an operator's do. */
+static void measure(struct work *work)
+{
+    double volume = 1;
+    for (int i = 0; i < WORK_MAX_SHAPE && LARGEST[work->kernel][i]; i++)
+        volume *= (double)work->shape[i];
+    const int64_t *s = work->shape;
+    double surface = (double)s[0] * (double)(s[1] * s[2] + s[1] * s[3] + s[2] * s[3]);
+    work->flops = is_product(work->kernel) ? 2 * volume : 0;
+    work->read_bytes = is_product(work->kernel) ? 2 * surface : 2 * volume;
+    work->write_bytes = work->read_bytes / 2;
+}
+
+static struct work random_work(struct rng *rng, enum kernel kernel, enum dtype dtype)
+{
+    struct work work = {
+        .kernel = kernel, .phase = (enum phase)rng_below(rng, PHASE_COUNT), .dtype = dtype};
+    for (int i = 0; i < WORK_MAX_SHAPE && LARGEST[kernel][i]; i++)
+        work.shape[i] = 1 + rng_below(rng, LARGEST[kernel][i]);
+    if (kernel == KERNEL_ATTENTION)
+        work.shape[7] = rng_below(rng, 2);
+    measure(&work);
+    return work;
+}
+
+/* Which shape numbers are sizes: a mask, a window and a stride are choices. */
+static bool is_size(enum kernel kernel, int i)
+{
+    return LARGEST[kernel][i] && !(kernel == KERNEL_ATTENTION && i == 7) &&
+           !(kernel == KERNEL_CONV && i >= 5);
+}
+
+static void assert_grows(const struct device *device, const struct work *work, struct rng *rng)
+{
+    const struct calibration *c = calibration_for(device);
+    int64_t before = analytic_ns(device, c, work);
+    for (int i = 0; i < WORK_MAX_SHAPE; i++) {
+        if (!is_size(work->kernel, i))
+            continue;
+        struct work more = *work;
+        more.shape[i] += 1 + rng_below(rng, 300);
+        measure(&more);
+        int64_t after = analytic_ns(device, c, &more);
+        if (after < before)
+            print_error("%s on %s: number %d from %lld to %lld: %lld to %lld ns\n",
+                        kernel_name(work->kernel), device->name, i, (long long)work->shape[i],
+                        (long long)more.shape[i], (long long)before, (long long)after);
+        assert_true(after >= before);
+    }
+}
+
+/* No faster than the datasheet: flops / peak for a product (I2 of matmul.c, Winograd aside). */
+static void assert_above_roofline(const struct device *device, const struct work *work)
+{
+    double ns = (double)analytic_ns(device, calibration_for(device), work);
+    assert_true(ns > 0 && ns < (double)INT64_MAX);
+    double least = 0;
+    if (work->kernel == KERNEL_MATMUL || work->kernel == KERNEL_GROUPED_MATMUL)
+        least = 1e9 * fmax(work->flops / peak_flops(device, work->dtype),
+                           (work->read_bytes + work->write_bytes) / device->memory_bytes_per_s);
+    if (work->kernel >= KERNEL_NORM && work->kernel <= KERNEL_DROPOUT)
+        least = 1e9 * (work->read_bytes + work->write_bytes) / device->memory_bytes_per_s;
+    assert_true(ns >= least);
+}
+
+static void test_random_shapes(void **state)
+{
+    (void)state;
+    static const enum dtype DTYPES[] = {DTYPE_FP32, DTYPE_BF16};
+    enum { ROUNDS = 40 };
+    const struct device *devices;
+    size_t count = device_presets(&devices);
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (size_t d = 0; d < count; d++) {
+        for (int i = 0; i < ROUNDS * KERNEL_COUNT; i++) {
+            struct work work = random_work(&rng, (enum kernel)(i % KERNEL_COUNT), DTYPES[i & 1]);
+            assert_above_roofline(&devices[d], &work);
+            assert_grows(&devices[d], &work, &rng);
+        }
+    }
+}
+
+/* ---- fitting --------------------------------------------------------------------------------- */
+
+/* Rows made with known parameters: the fit finds a model that predicts others made with them. */
+static void test_fit_recovers(void **state)
+{
+    (void)state;
+    enum { ROWS = 200 };
+    const struct device *device = device_find("A100-SXM4-80GB");
+    struct calibration truth = *calibration_generic(), fitted = truth;
+    truth.unit_fraction[RATE_TENSOR][FORWARD] = 0.6;
+    truth.unit_fraction[RATE_TENSOR][BACKWARD] = 0.65;
+    truth.power_fraction = 0.55;
+    truth.issue_ns = 20000;
+    struct arena *arena = arena_new();
+    struct observations rows = {0};
+    struct rng rng;
+    rng_seed(&rng, 11);
+    for (int i = 0; i < ROWS; i++) {
+        struct work work = random_work(&rng, KERNEL_MATMUL, DTYPE_BF16);
+        work.shape[0] = 1;
+        measure(&work);
+        struct observation o = {.device = device, .held_out = i & 1, .time = {.works = 1}};
+        o.time.work[0] = work;
+        o.time.ns = (double)analytic_ns(device, &truth, &work);
+        array_push(arena, &rows, o);
+    }
+    calibration_fit(&rows, &fitted);
+    double worst = 0;
+    for (size_t i = 0; i < rows.len; i++)
+        if (rows.data[i].held_out)
+            worst = fmax(worst,
+                         fabs(observation_ns(&fitted, &rows.data[i]) / rows.data[i].time.ns - 1));
+    assert_true(worst < 0.08);
+    assert_true(fabs(fitted.power_fraction / truth.power_fraction - 1) < 0.02);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_simumax),         cmocka_unit_test(test_aceso),
+        cmocka_unit_test(test_waves),           cmocka_unit_test(test_power_limit),
+        cmocka_unit_test(test_memory_and_host), cmocka_unit_test(test_causal_attention),
+        cmocka_unit_test(test_attention_waves), cmocka_unit_test(test_h200),
+        cmocka_unit_test(test_no_work),         cmocka_unit_test(test_random_shapes),
+        cmocka_unit_test(test_fit_recovers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

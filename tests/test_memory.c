@@ -1,0 +1,130 @@
+/* Memory of operators, against arithmetic by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cost/cost.h"
+
+static struct model *open_model(const char *name)
+{
+    struct model *model;
+    assert_int_equal(model_open(name, NULL, &model), WEFT_OK);
+    return model;
+}
+
+static const struct op *find_op(const struct model *model, const char *name)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (strcmp(model->op[i].name, name) == 0)
+            return &model->op[i];
+    fail_msg("no operator is called %s", name);
+    return NULL;
+}
+
+static struct op_memory memory_of(const struct model *model, const struct op *op, int64_t batch,
+                                  enum policy policy, int64_t replicas)
+{
+    int64_t local[OP_MAX_DIMS];
+    op_full_size(op, batch, local);
+    return op_memory(model, op, local, DTYPE_FP16, policy, replicas);
+}
+
+/* A linear 2048 -> 8192 with bias has 2048 * 8192 + 8192 = 16785408 parameters. */
+static void test_policies(void **state)
+{
+    (void)state;
+    static const struct {
+        enum policy policy;
+        const char *name;
+        int64_t replicas;
+        double weights, gradients, optimizer; /* bytes per parameter */
+    } CASES[] = {
+        {POLICY_FP32, "fp32", 1, 4, 4, 8},                                  /* 16 */
+        {POLICY_MIXED, "mixed", 1, 2, 2, 12},                               /* 16 */
+        {POLICY_MIXED, "mixed", 8, 2, 2, 12},                               /* nothing is divided */
+        {POLICY_MIXED_FP32_GRADIENTS, "mixed-fp32-gradients", 1, 2, 4, 12}, /* 18 */
+        {POLICY_DISTRIBUTED, "distributed", 1, 2, 4, 12},
+        {POLICY_DISTRIBUTED, "distributed", 8, 2, 4, 1.5}, /* 6 + 12 / d */
+        {POLICY_PURE_BF16, "pure-bf16", 1, 2, 2, 4},
+    };
+    const double parameters = 16785408;
+    struct model *model = open_model("gpt3-1.3b");
+    const struct op *up = find_op(model, "up");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct op_memory memory = memory_of(model, up, 1, CASES[i].policy, CASES[i].replicas);
+        enum policy policy;
+        assert_true(memory.weights == parameters * CASES[i].weights);
+        assert_true(memory.gradients == parameters * CASES[i].gradients);
+        assert_true(memory.optimizer == parameters * CASES[i].optimizer);
+        assert_string_equal(policy_name(CASES[i].policy), CASES[i].name);
+        assert_true(policy_from_name(CASES[i].name, &policy) && policy == CASES[i].policy);
+    }
+    enum policy unknown;
+    assert_false(policy_from_name("fp64", &unknown));
+    model_free(model);
+}
+
+/* Split 4 ways by column: a quarter of the weight, of the bias and of the output. */
+static void test_split_linear(void **state)
+{
+    (void)state;
+    struct model *model = open_model("gpt3-1.3b");
+    const struct op *up = find_op(model, "up");
+    int64_t local[OP_MAX_DIMS];
+    op_full_size(up, 2, local);
+    local[op_find_dim(OP_LINEAR, DIM_OUT)] /= 4;
+    struct op_memory memory = op_memory(model, up, local, DTYPE_FP16, POLICY_MIXED, 1);
+    assert_true(memory.weights == 16785408 * 2 / 4);
+    assert_true(memory.kept_recomputed == 2.0 * 2048 * 2048 * 2);          /* its whole input */
+    assert_true(memory.kept == 2.0 * 2048 * 8192 / 4 * 2);                 /* gelu reads it again */
+    assert_true(memory.workspace == memory.kept + memory.kept_recomputed); /* two gradients */
+    model_free(model);
+}
+
+/* Korthikanti et al. 2022, Eq. 1: a GPT layer with plain attention and dropout keeps
+ * s b h (34 + 5 a s / h) bytes in 16 bits; the statistics of two norms, 2 * 4 bytes a row each, are
+ * too small for their count and are in ours. */
+static void test_gpt_layer(void **state)
+{
+    (void)state;
+    const double s = 2048, h = 2048, a = 32;
+    for (int64_t b = 1; b <= 4; b *= 4) {
+        struct model *model = open_model("gpt3-1.3b");
+        double kept = 0, expected = (double)b * (34 * s * h + 5 * a * s * s + 2 * s * 2 * 4);
+        for (int32_t i = 0; i < model->ops; i++)
+            if (op_copies(model, &model->op[i]) == 24)
+                kept += memory_of(model, &model->op[i], b, POLICY_MIXED, 1).kept;
+        assert_true(fabs(kept - expected) < 1);
+        model_free(model);
+    }
+}
+
+/* The head of gpt3-1.3b uses the embedding's table: its 51200 * 2048 weights count once, there. */
+static void test_tied_weights_once(void **state)
+{
+    (void)state;
+    struct model *model = open_model("gpt3-1.3b");
+    double weights = 0;
+    for (int32_t i = 0; i < model->ops; i++)
+        weights += memory_of(model, &model->op[i], 1, POLICY_MIXED, 1).weights *
+                   (double)op_copies(model, &model->op[i]);
+    assert_true(memory_of(model, find_op(model, "head"), 1, POLICY_MIXED, 1).weights == 0);
+    assert_true(weights == 2 * model_totals(model, DTYPE_FP16).parameters);
+    model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_split_linear),
+        cmocka_unit_test(test_gpt_layer),
+        cmocka_unit_test(test_tied_weights_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

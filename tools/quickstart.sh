@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What a newcomer sees first; `make quickstart` and the tests run it.
+#
+#   tools/quickstart.sh WEFT
+set -euo pipefail
+weft=$1
+
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+show "$weft" inspect gpt3-13b --depth 2
+show "$weft" clusters dgx-v100:4 --model gpt3-13b
+
+cat <<TEXT
+
+Next:
+  $weft models                      every model it knows by name
+  $weft clusters                    every cluster
+  $weft inspect YOUR/config.json    a Hugging Face config, an ONNX file, or a YAML file of yours
+  $weft clusters --this             the machine you are on
+  $weft COMMAND --help              with an example; --json for programs
+\`make install\` puts it on the PATH; README.md tells the rest.
+TEXT

@@ -7,6 +7,7 @@
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = WEFT_BAD_INPUT;
+    setenv("ARGP_HELP_FMT", "rmargin=100,no-dup-args-note", 0); /* examples stay on one line */
     if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
         exit(WEFT_BAD_INPUT);
 }

@@ -1,0 +1,94 @@
+# Weft: a short front for CMake. `make quickstart` and `make test` each suffice on a fresh machine;
+# everything else expects the packages of `make deps`.
+
+BUILD        ?= build
+PREFIX       ?= /usr/local
+JOBS         ?= $(shell nproc)
+FUZZ_SECONDS ?= 10
+CLANG        ?= clang-19
+ifeq ($(origin CC),default)
+CC           := gcc
+endif
+
+# The release build also carries the tests; the two others live inside its folder.
+ASAN    := $(BUILD)/asan
+FUZZERS := $(BUILD)/fuzz
+CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
+# Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
+TIDY    := clang-tidy-19
+
+.PHONY: all weft quickstart test bench fuzz install format lint analyze deps docs clean
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS)
+
+weft: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS) weft profiles
+
+quickstart:
+	tools/install-deps.sh build
+	$(MAKE) --no-print-directory weft
+	@tools/quickstart.sh $(BUILD)/weft
+
+# Release build (gcc, warnings are errors) and its tests; the checks of format, scripts, rooms and
+# documents are tests too (`ctest -L lint`). Then the same tests under clang's address and
+# undefined-behaviour sanitizers, where the static analysis runs with the compiler.
+test:
+	tools/install-deps.sh build test
+	$(MAKE) --no-print-directory all $(ASAN)/build.ninja
+	$(CTEST) --test-dir $(BUILD)
+	ninja -C $(ASAN) -j $(JOBS)
+	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
+
+bench: all
+	@for bench in $(BUILD)/bench/bench_*; do [ -x "$$bench" ] || continue; \
+	    echo "== $${bench##*/}"; "$$bench" || exit 1; done
+
+# Each fuzz target for FUZZ_SECONDS; what it finds goes to the build folder, not to the corpus.
+fuzz: $(FUZZERS)/build.ninja
+	ninja -C $(FUZZERS) -j $(JOBS) fuzzers
+	@for target in $(FUZZERS)/fuzz/fuzz_*; do [ -x "$$target" ] || continue; \
+	    name=$${target##*/fuzz_}; found=$(FUZZERS)/found/$$name; mkdir -p "$$found"; \
+	    echo "== fuzz_$$name, $(FUZZ_SECONDS) s"; \
+	    "$$target" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+	        -print_final_stats=1 -artifact_prefix="$$found-" "$$found" "fuzz/corpus/$$name" \
+	        || exit 1; done
+
+# DESTDIR is honoured.
+install: all
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:
+	find include src tests fuzz bench tools -name '*.[ch]' | xargs clang-format-19 -i
+
+lint: all $(ASAN)/build.ninja
+	ninja -C $(ASAN) -j $(JOBS)
+	$(CTEST) --test-dir $(BUILD) -L lint
+
+# Clang's path-sensitive analyzer: findings to read, not a verdict.
+analyze: $(ASAN)/build.ninja
+	run-clang-tidy-19 -quiet -p $(ASAN) -j $(JOBS) -header-filter='src/.*' \
+	    -checks='-*,clang-analyzer-*,-clang-analyzer-security.*,-clang-analyzer-optin.*' \
+	    -warnings-as-errors='-*' 'src/.*/.*\.c$$'
+
+deps:
+	tools/install-deps.sh build test
+
+# Runs the commands shown in README.md and docs/ and writes what they print now below them.
+docs: weft
+	tests/check-docs.py --update $(BUILD)/weft
+
+clean:
+	rm -rf $(BUILD)
+
+$(BUILD)/build.ninja:
+	cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=$(CC)
+
+$(ASAN)/build.ninja:
+	cmake -S . -B $(ASAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=ON -DWEFT_TIDY=$(TIDY)
+
+$(FUZZERS)/build.ninja:
+	cmake -S . -B $(FUZZERS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=ON -DWEFT_FUZZ=ON

@@ -1,0 +1,34 @@
+# bash completion for weft. Commands and options come from the program's own --help, names from its
+# presets, so that this never lags behind.
+
+_weft_commands() {
+    weft --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'
+}
+
+_weft_options() {
+    weft "$1" --help 2>/dev/null | sed -nE 's/^ +(-[a-z], +)?(--[a-z][a-z-]*).*/\2/p'
+}
+
+_weft() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local command=${COMP_WORDS[1]} choices=
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        choices="$(_weft_commands) --help --version"
+    elif [[ $word == -* ]]; then
+        choices=$(_weft_options "$command")
+    else
+        case $before:$command in
+        --model:*) choices=$(weft models --names 2>/dev/null) ;;
+        --cluster:* | --on:*) choices=$(weft clusters --names 2>/dev/null) ;;
+        --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
+        -*) ;;
+        *:inspect) choices=$(weft models --names 2>/dev/null) ;;
+        *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
+        profile:profile) choices='import show' ;;
+        esac
+    fi
+    mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
+}
+
+complete -o bashdefault -o default -F _weft weft

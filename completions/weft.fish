@@ -1,0 +1,32 @@
+# fish completion for weft. Commands and options come from the program's own --help, names from its
+# presets, so that this never lags behind.
+
+function __weft_commands
+    weft --help 2>/dev/null | string replace -rf '^  ([a-z]+) .*  +(\S.*)$' '$1\t$2'
+end
+
+function __weft_options
+    set -l words (commandline -opc)
+    weft $words[2] --help 2>/dev/null | string replace -rf '^ +(?:-[a-z], +)?(--[a-z][a-z-]*)\S*\s*(.*)$' '$1\t$2'
+end
+
+function __weft_has_command
+    test (count (commandline -opc)) -ge 2
+end
+
+function __weft_wants_option
+    __weft_has_command; and string match -q -- '-*' (commandline -ct)
+end
+
+function __weft_after
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and contains -- $words[-1] $argv
+end
+
+complete -c weft -n 'not __weft_has_command' -f -a '(__weft_commands)'
+complete -c weft -n 'not __weft_has_command' -f -a '--help --version'
+complete -c weft -n __weft_wants_option -f -a '(__weft_options)'
+complete -c weft -n '__weft_after inspect --model' -a '(weft models --names)'
+complete -c weft -n '__weft_after clusters --cluster --on' -a '(weft clusters --names)'
+complete -c weft -n '__weft_after --dtype' -f -a 'fp32 tf32 fp16 bf16 fp8'
+complete -c weft -n '__weft_after profile' -f -a 'import show'

@@ -1,0 +1,275 @@
+/* inspect.c - `weft inspect`: a model as a tree of modules, or operator by operator. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/inspect.h"
+
+struct options {
+    struct arena *arena;
+    const char *model;
+    const char *overrides; /* YAML flow, NULL: none */
+    const char *cluster, *profile;
+    int64_t depth, microbatch;
+    enum dtype dtype;
+    bool has_dtype, ops, json;
+};
+
+enum {
+    OPTION_DTYPE = 1,
+    OPTION_SEQ,
+    OPTION_SET,
+    OPTION_OPS,
+    OPTION_ON,
+    OPTION_PROFILE,
+    OPTION_MICROBATCH,
+    OPTION_JSON
+};
+static const struct argp_option OPTIONS[] = {
+    {"depth", 'd', "N", 0, "levels of the tree to show (default 2)", 0},
+    {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 0},
+    {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 0},
+    {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 0},
+    {"ops", OPTION_OPS, NULL, 0, "list every operator with its dims", 0},
+    {"on", OPTION_ON, "CLUSTER", 0, "list every operator with its time on this cluster's device",
+     0},
+    {"profile", OPTION_PROFILE, "FILE", 0, "with --on: a database of measured times to ask first",
+     0},
+    {"microbatch", OPTION_MICROBATCH, "N", 0, "with --on: samples at once (default 1)", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+
+static void add_override(struct options *options, const char *key, const char *value)
+{
+    const char *before = options->overrides ? options->overrides : "";
+    options->overrides =
+        arena_printf(options->arena, "%s%s%s: %s", before, *before ? ", " : "", key, value);
+}
+
+/* KEY=VALUE, or YAML's own "key: value". */
+static void parse_set(struct argp_state *state, struct options *options, char *arg)
+{
+    size_t key = strcspn(arg, "=:");
+    if (key == 0 || arg[key] == '\0')
+        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
+    else
+        add_override(options, arena_copy_bytes(options->arena, arg, key), arg + key + 1);
+}
+
+static int64_t parse_count(struct argp_state *state, const char *option, const char *arg)
+{
+    int64_t value = 0;
+    if (!parse_int(arg, &value) || value < 1 || value > INT32_MAX)
+        argp_error(state, "--%s takes a whole number of at least 1, not '%s'", option, arg);
+    return value;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case 'd':
+        options->depth = parse_count(state, "depth", arg);
+        return 0;
+    case OPTION_DTYPE:
+        options->has_dtype = dtype_from_name(arg, &options->dtype);
+        if (!options->has_dtype)
+            argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
+        return 0;
+    case OPTION_SEQ:
+        parse_count(state, "seq", arg);
+        add_override(options, "seq", arg);
+        return 0;
+    case OPTION_SET:
+        parse_set(state, options, arg);
+        return 0;
+    case OPTION_OPS:
+        options->ops = true;
+        return 0;
+    case OPTION_ON:
+        options->cluster = arg;
+        return 0;
+    case OPTION_PROFILE:
+        options->profile = arg;
+        return 0;
+    case OPTION_MICROBATCH:
+        options->microbatch = parse_count(state, "microbatch", arg);
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->model)
+            argp_error(state, "one model at a time: '%s' is too many", arg);
+        options->model = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which model? `weft models` lists names; a file works too");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "MODEL",
+    "Shows a model as a tree: parameters, forward FLOPs and activations kept for the backward "
+    "pass, "
+    "per sample. What repeats is folded, and its numbers are those of all copies.\v"
+    "MODEL is a name of `weft models`, a YAML file, a Hugging Face config.json or an ONNX file.\n\n"
+    "Example:\n"
+    "  weft inspect gpt3-13b --depth 2\n"
+    "  weft inspect gpt3-13b --set layers=80 --seq 4096 --json\n"
+    "  weft inspect resnet-50 --on dgx-v100 --microbatch 32",
+    NULL,
+    NULL,
+    NULL,
+};
+
+/* ---- printing ---------------------------------------------------------------------------------- */
+
+/* 12,853,954,560 */
+static const char *with_commas(struct arena *keep, double count)
+{
+    const char *digits = arena_printf(keep, "%.0f", count);
+    size_t len = strlen(digits), used = 0;
+    char *text = ARENA_ARRAY(keep, char, len + len / 3 + 1);
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    return text;
+}
+
+static void print_heading(const struct inspection *in, FILE *out)
+{
+    const struct model *model = in->model;
+    struct totals all = model_totals(model, in->dtype);
+    fprintf(out, "%s: %s, %s\n", model->name, model->family, model->source);
+    fprintf(out, "%s parameters, %lld layers, %lld operators, %s",
+            with_commas(in->arena, all.parameters), (long long)model->layers, (long long)all.ops,
+            dtype_name(in->dtype));
+    if (model->seq > 1)
+        fprintf(out, ", %lld positions", (long long)model->seq);
+    fputs("\n\n", out);
+}
+
+static void print_closing(const struct inspection *in, FILE *out)
+{
+    struct totals all = model_totals(in->model, in->dtype);
+    double backward = all.flops[PHASE_BACKWARD_INPUT] + all.flops[PHASE_BACKWARD_WEIGHT];
+    struct text32 forward = show_flops(all.flops[PHASE_FORWARD]);
+    fprintf(out, "\ntraining a sample: %s forward, %s backward\n", forward.s,
+            show_flops(backward).s);
+    double peak = model_peak_bytes(in->model, in->dtype);
+    if (peak > all.kept_bytes)
+        fprintf(out, "at most %s at once, while a shared table's gradients are added up\n",
+                show_bytes(peak).s);
+    for (size_t i = 0; i < in->model->warnings.len; i++)
+        fprintf(out, "warning: %s\n", in->model->warnings.data[i]);
+}
+
+static int print_text(const struct inspection *in, bool ops)
+{
+    print_heading(in, stdout);
+    if (ops)
+        ops_print(in, stdout);
+    else
+        tree_print(in, stdout);
+    print_closing(in, stdout);
+    return WEFT_OK;
+}
+
+static json_t *phases_json(const struct totals *all)
+{
+    json_t *phases = json_object();
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        json_object_set_new(phases, phase_name((enum phase)phase), json_whole(all->flops[phase]));
+    return phases;
+}
+
+static json_t *warnings_json(const struct model *model)
+{
+    json_t *warnings = json_array();
+    for (size_t i = 0; i < model->warnings.len; i++)
+        json_array_append_new(warnings, json_text(model->warnings.data[i]));
+    return warnings;
+}
+
+static int print_json(const struct inspection *in, bool ops)
+{
+    const struct model *model = in->model;
+    struct totals all = model_totals(model, in->dtype);
+    json_t *json = json_pack(
+        "{s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+        json_text(model->name), "family", json_text(model->family), "source",
+        json_text(model->source), "dtype", dtype_name(in->dtype), "seq", (json_int_t)model->seq,
+        "layers", (json_int_t)model->layers, "operators", (json_int_t)all.ops, "parameters",
+        json_whole(all.parameters), "flops_per_sample", json_whole(all.flops[PHASE_FORWARD]),
+        "activation_bytes_per_sample", json_whole(model_peak_bytes(model, in->dtype)),
+        "kept_bytes_per_sample", json_whole(all.kept_bytes), "training_flops", phases_json(&all),
+        "warnings", warnings_json(model), "tree", tree_json(in));
+    if (ops)
+        json_object_set_new(json, "ops", ops_json(in));
+    if (in->cost)
+        json_object_set_new(json, "on", times_json(in));
+    return cli_print_json(json);
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+struct subject {
+    struct model *model;
+    struct cluster *cluster; /* NULL without --on */
+    struct cost *cost;
+};
+
+static weft_status open_subject(const struct options *options, struct subject *subject)
+{
+    weft_status status;
+    TRY(model_open(options->model, options->overrides, &subject->model));
+    if (!options->cluster)
+        return WEFT_OK;
+    TRY(cluster_open(options->cluster, &subject->cluster));
+    TRY(cost_open(&subject->cluster->node.device, options->profile, &subject->cost));
+done:
+    return status;
+}
+
+static void close_subject(struct subject *subject)
+{
+    if (subject->cost)
+        cost_close(subject->cost);
+    if (subject->cluster)
+        cluster_free(subject->cluster);
+    model_free(subject->model);
+}
+
+static int show(const struct options *options, const struct subject *subject)
+{
+    const struct model *model = subject->model;
+    struct inspection in = {.arena = options->arena,
+                            .model = model,
+                            .dtype = options->has_dtype ? options->dtype : model->dtype,
+                            .depth = options->depth,
+                            .cost = subject->cost,
+                            .device = subject->cluster ? subject->cluster->node.device.name : NULL,
+                            .microbatch = options->microbatch};
+    bool ops = options->ops || in.cost;
+    return options->json ? print_json(&in, ops) : print_text(&in, ops);
+}
+
+int cmd_inspect(int argc, char **argv)
+{
+    struct options options = {.arena = arena_new(), .depth = 2, .microbatch = 1};
+    struct subject subject = {0};
+    cli_parse(&ARGP, argc, argv, &options);
+    weft_status status = open_subject(&options, &subject);
+    int code = status ? cli_fail(status) : show(&options, &subject);
+    close_subject(&subject);
+    arena_free(options.arena);
+    return code;
+}

@@ -1,0 +1,37 @@
+/* inspect.h - the parts of `weft inspect`. Private to the room.
+ *
+ *   I1  Numbers of a repeated module or operator are those of all its copies together, so that the
+ *       parts of a module add up to it.
+ */
+#ifndef WEFT_CLI_INSPECT_H
+#define WEFT_CLI_INSPECT_H
+
+#include "cli/cli.h"
+
+struct inspection {
+    struct arena *arena;
+    const struct model *model;
+    enum dtype dtype;
+    int64_t depth;      /* levels of the tree to show */
+    struct cost *cost;  /* NULL: no times */
+    const char *device; /* that the times are of */
+    int64_t microbatch; /* samples at once, for times */
+};
+
+/* "layers.0-39": a module's own name with the copies it stands for. */
+const char *module_label(struct arena *keep, const struct model *model, int32_t module);
+/* A count that is whole: an integer as far as a double is exact, a real beyond. */
+json_t *json_whole(double value);
+/* A text that came from outside: bytes that are no UTF-8 become question marks. */
+json_t *json_text(const char *text);
+
+/* inspect_tree.c: the module tree. */
+void tree_print(const struct inspection *in, FILE *out);
+json_t *tree_json(const struct inspection *in);
+
+/* inspect_ops.c: every operator, with its time where a cost is at hand. */
+void ops_print(const struct inspection *in, FILE *out);
+json_t *ops_json(const struct inspection *in);
+json_t *times_json(const struct inspection *in); /* of the whole model; needs a cost */
+
+#endif

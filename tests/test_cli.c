@@ -1,0 +1,318 @@
+/* test_cli.c - the program as a user meets it: exit codes, what goes to which stream, help.
+ *
+ * Runs the built program as a process. What a command computes is tested in its room; here it only
+ * matters that every command keeps the rules of cli.h.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "report/report.h"
+
+enum { MAX_ARGS = 8 };
+
+struct outcome {
+    int code; /* exit code, or -1 if a signal ended it */
+    char *out, *err;
+};
+
+static char *read_all(FILE *file)
+{
+    fseek(file, 0, SEEK_END);
+    long len = ftell(file);
+    rewind(file);
+    char *text = calloc((size_t)len + 1, 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, (size_t)len, file), (size_t)len);
+    fclose(file);
+    return text;
+}
+
+/* In the child: becomes the program. A negative `out_fd` stands for a closed standard output. */
+static void become_program(const char *const *args, int out_fd, int err_fd)
+{
+    char *argv[MAX_ARGS + 2] = {strdup("weft")};
+    for (int i = 0; i < MAX_ARGS && args[i]; i++)
+        argv[i + 1] = strdup(args[i]);
+    if (out_fd >= 0)
+        dup2(out_fd, STDOUT_FILENO);
+    else
+        close(STDOUT_FILENO);
+    dup2(err_fd, STDERR_FILENO);
+    execv(WEFT_PROGRAM, argv);
+    _exit(127);
+}
+
+static int wait_for_program(const char *const *args, int out_fd, int err_fd)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        become_program(args, out_fd, err_fd);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static struct outcome run(const char *const *args)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_true(out && err);
+    struct outcome outcome = {.code = wait_for_program(args, fileno(out), fileno(err))};
+    outcome.out = read_all(out);
+    outcome.err = read_all(err);
+    return outcome;
+}
+#define RUN(...) run((const char *const[]){__VA_ARGS__, NULL})
+
+static void forget(struct outcome outcome)
+{
+    free(outcome.out);
+    free(outcome.err);
+}
+
+static void assert_fits_terminal(const char *text)
+{
+    char *copy = strdup(text), *rest = copy;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (text_columns(line) > REPORT_COLUMNS)
+            fail_msg("%zu columns: %s", text_columns(line), line);
+    free(copy);
+}
+
+static const char *const COMMANDS[] = {"models", "inspect", "clusters", "profile", "fit"};
+
+static const char *const QUESTIONS[][MAX_ARGS] = {
+    {"models"},
+    {"models", "--family", "resnet"},
+    {"inspect", "gpt3-13b"},
+    {"inspect", "resnet-50", "--ops"},
+    {"inspect", "gpt3-13b", "--on", "dgx-v100"},
+    {"clusters"},
+    {"clusters", "dgx-v100:4"},
+    {"clusters", "dgx-v100:4", "--model", "gpt3-13b"},
+    {"fit", WEFT_SOURCE_DIR "/tests/data/fit/nccl_tests.txt"},
+};
+
+static const char *const *with_json(const char *const *question)
+{
+    static const char *args[MAX_ARGS + 2];
+    size_t count = 0;
+    for (; count < MAX_ARGS && question[count]; count++)
+        args[count] = question[count];
+    args[count++] = "--json";
+    args[count] = NULL;
+    return args;
+}
+
+static void help_lists_every_command(void **state)
+{
+    (void)state;
+    struct outcome help = RUN("--help");
+    assert_int_equal(help.code, WEFT_OK);
+    assert_string_equal(help.err, "");
+    for (size_t i = 0; i < COUNT_OF(COMMANDS); i++)
+        assert_non_null(strstr(help.out, COMMANDS[i]));
+    assert_fits_terminal(help.out);
+    forget(help);
+}
+
+static void version_is_one_line(void **state)
+{
+    (void)state;
+    struct outcome version = RUN("--version");
+    assert_int_equal(version.code, WEFT_OK);
+    assert_string_equal(version.out, "weft " WEFT_VERSION "\n");
+    forget(version);
+}
+
+static void no_command_is_bad_input(void **state)
+{
+    (void)state;
+    struct outcome nothing = run((const char *const[]){NULL});
+    assert_int_equal(nothing.code, WEFT_BAD_INPUT);
+    assert_string_equal(nothing.out, "");
+    assert_non_null(strstr(nothing.err, "usage: weft"));
+    forget(nothing);
+}
+
+static void unknown_command_suggests_the_nearest(void **state)
+{
+    (void)state;
+    struct outcome near = RUN("inspekt", "gpt3-13b");
+    assert_int_equal(near.code, WEFT_BAD_INPUT);
+    assert_string_equal(near.out, "");
+    assert_string_equal(near.err, "weft: no command is called 'inspekt'\n"
+                                  "hint: did you mean 'inspect'?\n");
+    forget(near);
+    struct outcome far = RUN("zzzzzzzzzz");
+    assert_int_equal(far.code, WEFT_BAD_INPUT);
+    assert_non_null(strstr(far.err, "hint: `weft --help`"));
+    forget(far);
+}
+
+static void every_help_has_an_example_and_fits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(COMMANDS); i++) {
+        char example[64];
+        snprintf(example, sizeof example, "weft %s ", COMMANDS[i]);
+        struct outcome help = RUN(COMMANDS[i], "--help");
+        assert_int_equal(help.code, WEFT_OK);
+        assert_string_equal(help.err, "");
+        const char *examples = strcasestr(help.out, "example");
+        if (!examples || !strstr(examples, example))
+            fail_msg("no example in `weft %s --help`", COMMANDS[i]);
+        assert_fits_terminal(help.out);
+        forget(help);
+    }
+}
+
+static void unknown_option_is_bad_input(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(COMMANDS); i++) {
+        struct outcome outcome = RUN(COMMANDS[i], "--no-such-option");
+        assert_int_equal(outcome.code, WEFT_BAD_INPUT);
+        assert_string_equal(outcome.out, "");
+        assert_non_null(strstr(outcome.err, "--no-such-option"));
+        forget(outcome);
+    }
+}
+
+static void answers_fit_a_terminal(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(QUESTIONS); i++) {
+        struct outcome answer = run(QUESTIONS[i]);
+        assert_string_equal(answer.err, "");
+        assert_int_equal(answer.code, WEFT_OK);
+        assert_true(strlen(answer.out) > 0);
+        assert_fits_terminal(answer.out);
+        forget(answer);
+    }
+}
+
+/* Standard output is one JSON object and nothing else, and the same bytes every time. */
+static void json_is_pure_and_repeats(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(QUESTIONS); i++) {
+        struct outcome answer = run(with_json(QUESTIONS[i]));
+        struct outcome again = run(with_json(QUESTIONS[i]));
+        json_error_t error;
+        json_t *json = json_loads(answer.out, JSON_REJECT_DUPLICATES, &error);
+        assert_int_equal(answer.code, WEFT_OK);
+        assert_string_equal(answer.err, "");
+        if (!json)
+            fail_msg("weft %s ... --json: line %d: %s", QUESTIONS[i][0], error.line, error.text);
+        assert_true(json_is_object(json));
+        assert_string_equal(answer.out, again.out);
+        json_decref(json);
+        forget(answer);
+        forget(again);
+    }
+}
+
+static void inspect_json_has_the_documented_fields(void **state)
+{
+    (void)state;
+    struct outcome answer = RUN("inspect", "gpt3-13b", "--json");
+    json_t *json = json_loads(answer.out, 0, NULL);
+    double parameters = json_number_value(json_object_get(json, "parameters"));
+    assert_true(parameters > 12e9 && parameters < 14e9);
+    assert_true(json_number_value(json_object_get(json, "flops_per_sample")) > 0);
+    assert_true(json_number_value(json_object_get(json, "activation_bytes_per_sample")) > 0);
+    assert_int_equal(json_integer_value(json_object_get(json, "layers")), 40);
+    json_decref(json);
+    forget(answer);
+}
+
+/* A wrong name: exit code 2, a hint, and nothing on standard output, with --json or without. */
+static void errors_go_to_stderr_with_a_hint(void **state)
+{
+    static const char *const WRONG[][MAX_ARGS] = {
+        {"inspect", "gpt3-13c"},
+        {"inspect", "no-such-folder/config.json"},
+        {"inspect"},
+        {"clusters", "dgx-v101:4"},
+        {"clusters", "dgx-v100:0"},
+        {"clusters", "dgx-v100:99999999999999999999"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        struct outcome plain = run(WRONG[i]), json = run(with_json(WRONG[i]));
+        assert_int_equal(plain.code, WEFT_BAD_INPUT);
+        assert_int_equal(json.code, WEFT_BAD_INPUT);
+        assert_string_equal(plain.out, "");
+        assert_string_equal(json.out, "");
+        assert_string_equal(plain.err, json.err);
+        assert_memory_equal(plain.err, "weft", 4);
+        if (!strstr(plain.err, "hint: ") && !strstr(plain.err, "--help") &&
+            !strstr(plain.err, "No such file")) /* which says it all */
+            fail_msg("weft %s: no hint in: %s", WRONG[i][0], plain.err);
+        forget(plain);
+        forget(json);
+    }
+}
+
+static void misspelt_names_are_suggested(void **state)
+{
+    (void)state;
+    struct outcome model = RUN("inspect", "gpt3-13c");
+    assert_non_null(strstr(model.err, "'gpt3-13b'"));
+    forget(model);
+    struct outcome cluster = RUN("clusters", "dgx-v101:4");
+    assert_non_null(strstr(cluster.err, "dgx-v100"));
+    forget(cluster);
+}
+
+/* An answer that could not be written is a failure, whether the stream is closed or the disk is
+ * full. */
+static void unwritable_output_is_a_failure(void **state)
+{
+    (void)state;
+    int full = open("/dev/full", O_WRONLY), null = open("/dev/null", O_WRONLY);
+    assert_true(full >= 0 && null >= 0);
+    for (size_t i = 0; i < COUNT_OF(QUESTIONS); i++) {
+        assert_int_equal(wait_for_program(QUESTIONS[i], full, null), WEFT_FAILURE);
+        assert_int_equal(wait_for_program(QUESTIONS[i], -1, null), WEFT_FAILURE);
+        assert_int_equal(wait_for_program(with_json(QUESTIONS[i]), full, null), WEFT_FAILURE);
+    }
+    for (size_t i = 0; i < COUNT_OF(COMMANDS); i++) {
+        const char *const help[] = {COMMANDS[i], "--help", NULL};
+        assert_int_equal(wait_for_program(help, full, null), WEFT_FAILURE);
+    }
+    close(full);
+    close(null);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_lists_every_command),
+        cmocka_unit_test(version_is_one_line),
+        cmocka_unit_test(no_command_is_bad_input),
+        cmocka_unit_test(unknown_command_suggests_the_nearest),
+        cmocka_unit_test(every_help_has_an_example_and_fits),
+        cmocka_unit_test(unknown_option_is_bad_input),
+        cmocka_unit_test(answers_fit_a_terminal),
+        cmocka_unit_test(json_is_pure_and_repeats),
+        cmocka_unit_test(inspect_json_has_the_documented_fields),
+        cmocka_unit_test(errors_go_to_stderr_with_a_hint),
+        cmocka_unit_test(misspelt_names_are_suggested),
+        cmocka_unit_test(unwritable_output_is_a_failure),
+    };
+    return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
+}

@@ -571,6 +571,32 @@ static void nics_carry_the_volume(void **state)
     lab_free(&lab);
 }
 
+/* Eight groups of one device per node, side by side on nodes with eight NICs behind four PCI
+ * switches: each has a NIC to itself. */
+static void neighbours_have_nics_of_their_own(void **state)
+{
+    (void)state;
+    struct cluster *cluster;
+    struct arena *arena = arena_new();
+    int users[8] = {0};
+    assert_int_equal(cluster_open("dgx-a100:2", &cluster), WEFT_OK);
+    for (int64_t device = 0; device < 8; device++) {
+        struct group group = group_range(device, 2, 8);
+        struct traffic_list list = {0};
+        assert_int_equal(
+            collective_traffic(cluster, COLLECTIVE_ALL_REDUCE, &group, GIB, arena, &list), WEFT_OK);
+        for (size_t i = 0; i < list.len; i++) {
+            struct link_id link = list.data[i].link;
+            if (link.tier == 0 && link.unit == 0 && !link.reverse)
+                users[link.link]++;
+        }
+    }
+    for (int nic = 0; nic < 8; nic++)
+        assert_int_equal(users[nic], 1);
+    cluster_free(cluster);
+    arena_free(arena);
+}
+
 static void uplinks_carry_the_volume_once(void **state)
 {
     (void)state;
@@ -616,6 +642,7 @@ int main(void)
         cmocka_unit_test(groups_beyond_the_cluster_are_refused),
         cmocka_unit_test(ring_traffic_is_its_volume),
         cmocka_unit_test(nics_carry_the_volume),
+        cmocka_unit_test(neighbours_have_nics_of_their_own),
         cmocka_unit_test(uplinks_carry_the_volume_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
  *   seconds per byte = max over links of (transfers of one byte that cross it) / bandwidth      (1)
  *
  *   I1  A device uses the NICs nearest to it in links: its share of the node's NICs, at least one.
- *       Of several as near, the least used.
+ *       Of several as near, the least used. The choice does not depend on the group.
  *   I2  The cache is filled under a lock and read without one; an entry never changes.
  */
 #include <pthread.h>
@@ -155,6 +155,26 @@ static int32_t nic_vertex(const struct node_type *node, int32_t nic)
             return v;
 }
 
+/* The NICs of every device, nic[device * per_device + k]: assigned as if all took part, so that
+ * groups that run side by side do not meet on one NIC while its neighbour idles. */
+static const int32_t *assign_nics(const struct node_type *node, int32_t per_device,
+                                  struct arena *scratch)
+{
+    const int32_t *hops = nic_distances(node, scratch);
+    int32_t *used = ARENA_ARRAY(scratch, int32_t, (size_t)node->nics);
+    int32_t *assigned = ARENA_ARRAY(scratch, int32_t, (size_t)node->devices *(size_t)per_device);
+    for (int32_t device = 0; device < node->devices; device++) {
+        bool *taken = ARENA_ARRAY(scratch, bool, (size_t)node->nics);
+        for (int32_t k = 0; k < per_device; k++) {
+            int32_t nic = nearest_nic(node, device, hops, used, taken);
+            taken[nic] = true;
+            used[nic]++;
+            assigned[device * per_device + k] = nic;
+        }
+    }
+    return assigned;
+}
+
 static void use_nics(const struct node_type *node, const int32_t *device, int32_t count,
                      struct arena *scratch, struct arena *keep, struct channels *out)
 {
@@ -162,24 +182,20 @@ static void use_nics(const struct node_type *node, const int32_t *device, int32_
         return;
     double each = node->nic_bytes_per_s / node->nics;
     int32_t per_device = node->nics / node->devices > 1 ? node->nics / node->devices : 1;
-    const int32_t *hops = nic_distances(node, scratch);
+    const int32_t *assigned = assign_nics(node, per_device, scratch);
     int32_t *used = ARENA_ARRAY(scratch, int32_t, (size_t)node->nics);
     double *reached = ARENA_ARRAY(scratch, double, (size_t)node->nics);
     out->nic = ARENA_ARRAY(keep, struct nic_use, (size_t)count * (size_t)per_device);
-    for (int32_t i = 0; i < count; i++) {
-        bool *taken = ARENA_ARRAY(scratch, bool, (size_t)node->nics);
-        for (int32_t k = 0; k < per_device; k++) {
-            int32_t nic = nearest_nic(node, device[i], hops, used, taken);
-            struct nic_use use = {.nic = nic, .device = device[i]};
-            use.path = path_to_vertex(node, device[i], nic_vertex(node, nic), keep);
-            taken[use.nic] = true;
-            used[use.nic]++;
-            use.bytes_per_s =
-                use.path.steps > 0 && use.path.bytes_per_s < each ? use.path.bytes_per_s : each;
-            reached[use.nic] += use.bytes_per_s;
-            out->nic_path_bytes_per_s[use.path.slowest] += use.path.bytes_per_s;
-            out->nic[out->nics++] = use;
-        }
+    for (int32_t i = 0; i < count * per_device; i++) {
+        int32_t from = device[i / per_device];
+        struct nic_use use = {.nic = assigned[from * per_device + i % per_device], .device = from};
+        use.path = path_to_vertex(node, from, nic_vertex(node, use.nic), keep);
+        use.bytes_per_s =
+            use.path.steps > 0 && use.path.bytes_per_s < each ? use.path.bytes_per_s : each;
+        used[use.nic]++;
+        reached[use.nic] += use.bytes_per_s;
+        out->nic_path_bytes_per_s[use.path.slowest] += use.path.bytes_per_s;
+        out->nic[out->nics++] = use;
     }
     for (int32_t nic = 0; nic < node->nics; nic++)
         out->nic_bytes_per_s += reached[nic] < each ? reached[nic] : each;

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ROOMS=(base model cluster cost plan schedule compile sim search run report cli)
+ROOMS=(base model cluster cost schedule plan compile sim search run report cli)
 
 rank() {
     local i

@@ -25,6 +25,8 @@ int cmd_inspect(int argc, char **argv);
 int cmd_clusters(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 
 /* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help
  * with 0; otherwise the command goes on. */
@@ -35,5 +37,9 @@ int cli_fail(weft_status status);
 
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
+/* A count that is whole: an integer as far as a double is exact, a real beyond. */
+json_t *json_whole(double value);
+/* A text that came from outside: bytes that are no UTF-8 become question marks. */
+json_t *json_text(const char *text);
 
 #endif

@@ -20,10 +20,6 @@ struct inspection {
 
 /* "layers.0-39": a module's own name with the copies it stands for. */
 const char *module_label(struct arena *keep, const struct model *model, int32_t module);
-/* A count that is whole: an integer as far as a double is exact, a real beyond. */
-json_t *json_whole(double value);
-/* A text that came from outside: bytes that are no UTF-8 become question marks. */
-json_t *json_text(const char *text);
 
 /* inspect_tree.c: the module tree. */
 void tree_print(const struct inspection *in, FILE *out);

@@ -1,6 +1,5 @@
 /* inspect_tree.c - a model's modules and operators as a tree, to a depth. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/inspect.h"
@@ -30,26 +29,6 @@ struct node {
     int64_t copies;
     struct totals totals;
 };
-
-json_t *json_whole(double value)
-{
-    return value < 0x1p53 ? json_integer((json_int_t)value) : json_real(value);
-}
-
-json_t *json_text(const char *text)
-{
-    json_t *json = json_string(text);
-    if (json)
-        return json;
-    size_t len = strlen(text);
-    char *ascii = strdup(text);
-    for (size_t i = 0; ascii && i < len; i++)
-        if ((unsigned char)ascii[i] >= 0x80)
-            ascii[i] = '?';
-    json = json_string(ascii ? ascii : "?");
-    free(ascii);
-    return json;
-}
 
 const char *module_label(struct arena *keep, const struct model *model, int32_t module)
 {

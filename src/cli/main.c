@@ -10,6 +10,8 @@ static const struct command COMMANDS[] = {
     {"models", "", "list the models Weft knows by name", cmd_models},
     {"inspect", "MODEL", "a model as a tree: parameters, FLOPs, kept activations", cmd_inspect},
     {"clusters", "[CLUSTER]", "list clusters, or draw one and cost its collectives", cmd_clusters},
+    {"show", "PLAN", "a plan: stages, memory, how every operator is split", cmd_show},
+    {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
     {"profile", "import|show", "measured operator times in a database", cmd_profile},
     {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},
 };

@@ -1,0 +1,277 @@
+/* degrees.c - a plan on the command line: a file, or a model, a cluster and degrees. */
+#include "cli/degrees.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    OPTION_DP = 256, /* above the characters: children share their parent's keys */
+    OPTION_TP,
+    OPTION_PP,
+    OPTION_CP,
+    OPTION_EP,
+    OPTION_VIRTUAL,
+    OPTION_SEGMENTS,
+    OPTION_MICROBATCH,
+    OPTION_GLOBAL_BATCH,
+    OPTION_SP,
+    OPTION_OFFLOAD,
+    OPTION_SEQ,
+    OPTION_SET,
+    OPTION_DTYPE,
+    OPTION_POLICY,
+    OPTION_ZERO,
+    OPTION_RECOMPUTE,
+    OPTION_SCHEDULE,
+    OPTION_MEMORY
+};
+
+static const struct argp_option OPTIONS[] = {
+    {NULL, 0, NULL, 0, "A plan written as degrees:", 1},
+    {"dp", OPTION_DP, "N", 0, "data parallelism (default: what the rest leaves)", 1},
+    {"tp", OPTION_TP, "N", 0, "tensor parallelism (default 1)", 1},
+    {"pp", OPTION_PP, "N", 0, "stages of a pipeline (default 1)", 1},
+    {"cp", OPTION_CP, "N", 0, "context parallelism: sequences in parts (default 1)", 1},
+    {"ep", OPTION_EP, "N", 0, "expert parallelism, within dp (default 1)", 1},
+    {"sp", OPTION_SP, NULL, 0, "sequence parallelism along tp", 1},
+    {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
+    {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
+    {"microbatch", OPTION_MICROBATCH, "N", 0, "samples of one replica at a time (default 1)", 1},
+    {"global-batch", OPTION_GLOBAL_BATCH, "N", 0,
+     "samples of an iteration (default dp * microbatch * pp)", 1},
+    {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 1},
+    {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
+    {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 1},
+    {"policy", OPTION_POLICY, "P", 0,
+     "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed or pure-bf16 (default: "
+     "fp32 or mixed, by dtype)",
+     1},
+    {"zero", OPTION_ZERO, "0|1|2|3", 0,
+     "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
+    {"recompute", OPTION_RECOMPUTE, "R", 0, "none, selective or full (default none)", 1},
+    {"schedule", OPTION_SCHEDULE, "S", 0,
+     "gpipe, 1f1b, interleaved or aiao (default 1f1b; interleaved with --virtual, aiao with "
+     "--segments)",
+     1},
+    {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
+    {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
+    {0},
+};
+
+/* ---- options with a number ------------------------------------------------------------------- */
+
+static const struct {
+    int key;
+    const char *name;
+    size_t offset; /* in struct degrees */
+} COUNTS[] = {
+    {OPTION_DP, "dp", offsetof(struct degrees, dp)},
+    {OPTION_TP, "tp", offsetof(struct degrees, tp)},
+    {OPTION_PP, "pp", offsetof(struct degrees, pp)},
+    {OPTION_CP, "cp", offsetof(struct degrees, cp)},
+    {OPTION_EP, "ep", offsetof(struct degrees, ep)},
+    {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
+    {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
+    {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch)},
+    {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch)},
+};
+
+static int64_t parse_count(struct argp_state *state, const char *option, const char *arg)
+{
+    int64_t value = 0;
+    if (!parse_int(arg, &value) || value < 1 || value > INT32_MAX)
+        argp_error(state, "--%s takes a whole number of at least 1, not '%s'", option, arg);
+    return value;
+}
+
+static bool take_count(struct argp_state *state, struct plan_arguments *in, int key,
+                       const char *arg)
+{
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
+        if (COUNTS[i].key != key)
+            continue;
+        int64_t value = parse_count(state, COUNTS[i].name, arg);
+        memcpy((char *)&in->degrees + COUNTS[i].offset, &value, sizeof value);
+        return true;
+    }
+    return false;
+}
+
+/* ---- options with words ---------------------------------------------------------------------- */
+
+static void add_override(struct plan_arguments *in, const char *key, const char *value)
+{
+    const char *before = in->overrides ? in->overrides : "";
+    in->overrides = arena_printf(in->arena, "%s%s%s: %s", before, *before ? ", " : "", key, value);
+}
+
+static void take_seq(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    parse_count(state, "seq", arg);
+    add_override(in, "seq", arg);
+}
+
+static void take_set(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    size_t key = strcspn(arg, "=:");
+    if (key == 0 || arg[key] == '\0')
+        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
+    else
+        add_override(in, arena_copy_bytes(in->arena, arg, key), arg + key + 1);
+}
+
+static void take_dtype(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    in->degrees.has_dtype = dtype_from_name(arg, &in->degrees.dtype);
+    if (!in->degrees.has_dtype)
+        argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
+}
+
+static void take_policy(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    in->degrees.has_policy = policy_from_name(arg, &in->degrees.policy);
+    if (!in->degrees.has_policy)
+        argp_error(state,
+                   "--policy is '%s', expected fp32, mixed, mixed-fp32-gradients, distributed or "
+                   "pure-bf16",
+                   arg);
+}
+
+static void take_zero(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    int64_t value = -1;
+    if (!parse_int(arg, &value) || value < 0 || value > 3)
+        argp_error(state, "--zero is '%s', expected 0, 1, 2 or 3", arg);
+    in->degrees.shard = (int)value;
+}
+
+static void take_recompute(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    for (int i = 0; i < RECOMPUTE_COUNT; i++) {
+        in->degrees.recompute = (enum recompute)i;
+        if (strcmp(arg, recompute_name(in->degrees.recompute)) == 0)
+            return;
+    }
+    argp_error(state, "--recompute is '%s', expected none, selective or full", arg);
+}
+
+static void take_schedule(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state; /* plan_from_degrees knows the names */
+    in->degrees.schedule = arg;
+}
+
+static void take_memory(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    int64_t bytes = 0;
+    double gib = 0;
+    if (parse_real(arg, &gib) && gib > 0 && gib < 0x1p23)
+        bytes = (int64_t)(gib * 0x1p30);
+    else if (!parse_bytes(arg, &bytes) || bytes < 1)
+        argp_error(state, "--memory is '%s', expected a number of GiB", arg);
+    in->degrees.memory_limit_bytes = bytes;
+}
+
+static void take_sp(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state, (void)arg;
+    in->degrees.sequence = true;
+}
+
+static void take_offload(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state, (void)arg;
+    in->degrees.offload = true;
+}
+
+static const struct {
+    int key;
+    void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
+} WORDS[] = {
+    {OPTION_SP, take_sp},
+    {OPTION_OFFLOAD, take_offload},
+    {OPTION_SEQ, take_seq},
+    {OPTION_SET, take_set},
+    {OPTION_DTYPE, take_dtype},
+    {OPTION_POLICY, take_policy},
+    {OPTION_ZERO, take_zero},
+    {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_SCHEDULE, take_schedule},
+    {OPTION_MEMORY, take_memory},
+};
+
+static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
+{
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
+        if (WORDS[i].key == key) {
+            WORDS[i].take(state, in, arg);
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *option_name(int key)
+{
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        if (OPTIONS[i].key == key)
+            return OPTIONS[i].name;
+    return NULL;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct plan_arguments *in = state->input;
+    if (key < OPTION_DP || key > OPTION_MEMORY)
+        return ARGP_ERR_UNKNOWN;
+    in->flag = option_name(key);
+    return take_count(state, in, key, arg) || take_word(state, in, key, arg) ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+void plan_argument(struct argp_state *state, struct plan_arguments *arguments, const char *arg)
+{
+    if (arguments->names == (int)COUNT_OF(arguments->name))
+        argp_error(state, "a plan file, or a model and a cluster: '%s' is too many", arg);
+    else
+        arguments->name[arguments->names++] = arg;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
+{
+    if (in->flag)
+        return bad_argument("change the file, or name a model and a cluster",
+                            "--%s makes a plan; %s is one already", in->flag, in->name[0]);
+    weft_status status = plan_load(in->name[0], out);
+    if (status && !weft_last_error()->hint)
+        error_hint("name a plan file (docs/plan-file.md), or a model and a cluster");
+    return status;
+}
+
+static weft_status from_degrees(const struct plan_arguments *in, struct opened_plan *out)
+{
+    weft_status status;
+    TRY(model_open(in->name[0], in->overrides, &out->model));
+    TRY(cluster_open(in->name[1], &out->cluster));
+    TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
+    struct plan *plan = out->plan;
+    plan->model_name = arena_copy_text(plan->arena, in->name[0]);
+    plan->model_options = in->overrides ? arena_copy_text(plan->arena, in->overrides) : NULL;
+    plan->cluster_name = arena_copy_text(plan->arena, in->name[1]);
+    TRY(plan_check(plan));
+done:
+    return status;
+}
+
+weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out)
+{
+    *out = (struct opened_plan){0};
+    weft_status status =
+        arguments->names == 1 ? open_file(arguments, out) : from_degrees(arguments, out);
+    if (status)
+        plan_close(out);
+    return status;
+}

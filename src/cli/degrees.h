@@ -1,0 +1,25 @@
+/* degrees.h - a plan on the command line: a plan file, or a model, a cluster and degrees. Private
+ * to the room; every command that takes a plan has these options as an argp child. */
+#ifndef WEFT_CLI_DEGREES_H
+#define WEFT_CLI_DEGREES_H
+
+#include "cli/cli.h"
+#include "plan/plan.h"
+
+struct plan_arguments {
+    struct arena *arena;
+    struct degrees degrees;
+    const char *overrides; /* of the model's options: YAML flow, NULL: none */
+    const char *flag;      /* some option that was given, NULL: none */
+    const char *name[2];   /* PLAN, or MODEL and CLUSTER */
+    int names;
+};
+
+/* The options; its input is a struct plan_arguments. */
+extern const struct argp DEGREES_ARGP;
+/* Takes the next positional argument; complains through argp about a third. */
+void plan_argument(struct argp_state *state, struct plan_arguments *arguments, const char *arg);
+/* Opens and checks what was named. */
+weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);
+
+#endif

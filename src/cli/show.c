@@ -1,0 +1,153 @@
+/* show.c - `weft show`: a plan for people, and a plan written as degrees into a file. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/degrees.h"
+#include "cli/show.h"
+
+struct options {
+    struct plan_arguments plan;
+    const char *output;
+    bool layouts, json;
+};
+
+enum { OPTION_LAYOUTS = 1, OPTION_JSON };
+static const struct argp_option OPTIONS[] = {
+    {"layouts", OPTION_LAYOUTS, NULL, 0,
+     "how each tensor lies: S split, B the same everywhere, P partial sums", 0},
+    {"output", 'o', "FILE", 0, "write the plan to this file", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->plan;
+        return 0;
+    case OPTION_LAYOUTS:
+        options->layouts = true;
+        return 0;
+    case 'o':
+        options->output = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        plan_argument(state, &options->plan, arg);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which plan? A file, or a model and a cluster");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "PLAN\nMODEL CLUSTER",
+    "Shows a plan: the stages with their devices, operators and memory, and how every operator is "
+    "split. Equal choices of neighbouring layers are one line.\v"
+    "PLAN is a plan file (docs/plan-file.md).\n\n"
+    "Example:\n"
+    "  weft show data/plans/gpt3-13b.yaml\n"
+    "  weft show gpt3-13b dgx-v100:4 --tp 8 --pp 2 --sp --zero 1 -o plan.json\n"
+    "  weft show gpt3-13b dgx-v100:4 --tp 8 --layouts",
+    CHILDREN,
+    NULL,
+    NULL,
+};
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_heading(const struct plan *plan, FILE *out)
+{
+    fprintf(out, "%s on %s: %lld devices, %s, %s\n", plan->model->name, plan->cluster->name,
+            (long long)cluster_devices(plan->cluster), dtype_name(plan->dtype),
+            policy_name(plan->policy));
+    long long steps = (long long)plan_micro_batches(plan);
+    fprintf(out, "%lld samples in %lld micro-batch%s of %lld; %s, %d stage%s",
+            (long long)plan->global_batch, steps, steps == 1 ? "" : "es",
+            (long long)plan->batch_per_step, plan->schedule, plan->stages,
+            plan->stages == 1 ? "" : "s");
+    if (plan->pieces > 1)
+        fprintf(out, " of %lld pieces", (long long)plan->pieces);
+    fputs("\n\n", out);
+}
+
+static int print_text(const struct showing *showing)
+{
+    print_heading(showing->plan, stdout);
+    stages_print(showing, stdout);
+    putchar('\n');
+    choices_print(showing, stdout);
+    for (size_t i = 0; i < showing->warnings.len; i++)
+        printf("warning: %s\n", showing->warnings.data[i]);
+    return WEFT_OK;
+}
+
+static int print_json(const struct showing *showing)
+{
+    const struct plan *plan = showing->plan;
+    json_t *warnings = json_array();
+    for (size_t i = 0; i < showing->warnings.len; i++)
+        json_array_append_new(warnings, json_text(showing->warnings.data[i]));
+    return cli_print_json(json_pack(
+        "{s:o, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "model",
+        json_text(plan->model->name), "cluster", json_text(plan->cluster->name), "devices",
+        (json_int_t)cluster_devices(plan->cluster), "dtype", dtype_name(plan->dtype), "policy",
+        policy_name(plan->policy), "global_batch", (json_int_t)plan->global_batch, "batch_per_step",
+        (json_int_t)plan->batch_per_step, "micro_batches", (json_int_t)plan_micro_batches(plan),
+        "schedule", json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "stages",
+        stages_json(showing), "tree", choices_json(showing), "warnings", warnings));
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static weft_status write_plan(struct arena *scratch, const struct plan *plan, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return bad_argument(NULL, "%s: cannot be written: %s", path, strerror(errno));
+    int failed = fputs(plan_write(scratch, plan), file) < 0;
+    failed |= fclose(file) != 0;
+    return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
+}
+
+static int show(const struct options *options, const struct plan *plan)
+{
+    struct arena *arena = options->plan.arena;
+    struct showing showing = {.arena = arena,
+                              .plan = plan,
+                              .layouts = options->layouts,
+                              .limit_bytes = memory_limit(plan),
+                              .stage = view_stages(arena, plan),
+                              .parts = plan_part_names(arena, plan)};
+    plan_warnings(arena, plan, &showing.warnings);
+    if (options->output) {
+        weft_status status = write_plan(arena, plan, options->output);
+        if (status)
+            return cli_fail(status);
+    }
+    return options->json ? print_json(&showing) : print_text(&showing);
+}
+
+int cmd_show(int argc, char **argv)
+{
+    struct options options = {.plan.arena = arena_new()};
+    struct opened_plan opened;
+    cli_parse(&ARGP, argc, argv, &options);
+    weft_status status = plan_open(&options.plan, &opened);
+    int code = status ? cli_fail(status) : show(&options, opened.plan);
+    if (!status)
+        plan_close(&opened);
+    arena_free(options.plan.arena);
+    return code;
+}

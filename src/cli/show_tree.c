@@ -1,0 +1,133 @@
+/* show_tree.c - how every operator is laid over its stage: equal choices of neighbouring layers in
+ * one line, and on request the layout of each tensor.
+ *
+ *   layout of an operand, one letter for each part of the split (model.h, I2):
+ *     S  it has the dim      P  an output that lacks a split reduction dim: a partial sum
+ *     B  it lacks the dim, or the part is a copy: the same on all those devices
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/show.h"
+
+static bool has_dim(const struct operand *operand, int place)
+{
+    for (int a = 0; a < operand->axes; a++)
+        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
+            if (operand->dims[a][k] == place)
+                return true;
+    return false;
+}
+
+static char letter(const struct op *op, const struct operand *operand, int dim)
+{
+    int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
+    if (place >= 0 && has_dim(operand, place))
+        return 'S';
+    bool reduced = place >= 0 && OP_KINDS[op->kind].dims[place].role == ROLE_REDUCE;
+    return reduced && operand == &op->output ? 'P' : 'B';
+}
+
+/* "SB"; a dash for an operator on one device. */
+static const char *layout(struct arena *keep, const struct op *op, const struct operand *operand,
+                          const struct split *split)
+{
+    char *text = ARENA_ARRAY(keep, char, MAX_SPLIT_PARTS + 1);
+    for (int32_t i = 0; i < split->parts; i++)
+        text[i] = letter(op, operand, split->part[i].dim);
+    return split->parts ? text : "-";
+}
+
+static const char *input_layouts(struct arena *keep, const struct op *op, const struct split *split)
+{
+    const char *text = "";
+    for (int32_t i = 0; i < op->inputs; i++)
+        text = arena_printf(keep, "%s%s%s", text, i ? " " : "",
+                            layout(keep, op, &op->input[i], split));
+    return text;
+}
+
+static const char *weight_layouts(struct arena *keep, const struct op *op,
+                                  const struct split *split)
+{
+    const char *text = "";
+    for (int32_t i = 0; i < op->weights; i++)
+        text = arena_printf(keep, "%s%s%s", text, i ? " " : "",
+                            layout(keep, op, &op->weight[i].operand, split));
+    return text;
+}
+
+/* "recompute, shard 1" */
+static const char *extras(struct arena *keep, const struct op *op, const struct choice *choice)
+{
+    const char *text = choice->recompute ? "recompute" : "";
+    if (choice->shard && op->weights)
+        text = arena_printf(keep, "%s%sshard %d", text, *text ? ", " : "", choice->shard);
+    if (choice->offload)
+        text = arena_printf(keep, "%s%soffload", text, *text ? ", " : "");
+    return text;
+}
+
+static const struct op *op_of(const struct plan *plan, const struct plan_run *run)
+{
+    return &plan->model->op[plan->instance[run->first].op];
+}
+
+static void print_row(const struct showing *s, struct table *table, const struct plan_run *run)
+{
+    const struct choice *choice = &s->plan->choice[run->choice];
+    const struct op *op = op_of(s->plan, run);
+    table_cell(table, "%s", run->path);
+    table_cell(table, "%s", split_text(s->arena, &choice->split));
+    table_cell(table, "%s", extras(s->arena, op, choice));
+    if (!s->layouts) {
+        table_cell(table, "%s", OP_KINDS[op->kind].name);
+        return;
+    }
+    table_cell(table, "%s", input_layouts(s->arena, op, &choice->split));
+    table_cell(table, "%s", weight_layouts(s->arena, op, &choice->split));
+    table_cell(table, "%s", layout(s->arena, op, &op->output, &choice->split));
+}
+
+void choices_print(const struct showing *s, FILE *out)
+{
+    enum { PLAIN_COLUMNS = 4, LAYOUT_COLUMNS = 6 };
+    static const char *const PLAIN[PLAIN_COLUMNS] = {"operator", "split", "also", "kind"};
+    static const char *const LAYOUTS[LAYOUT_COLUMNS] = {"operator", "split",   "also",
+                                                        "inputs",   "weights", "output"};
+    static const enum align ALIGNS[LAYOUT_COLUMNS] = {ALIGN_LEFT};
+    struct table *table = table_new(s->arena, s->layouts ? LAYOUT_COLUMNS : PLAIN_COLUMNS,
+                                    s->layouts ? LAYOUTS : PLAIN, ALIGNS);
+    struct plan_runs runs = {0};
+    plan_fold(s->arena, s->plan, &runs);
+    table_rule(table);
+    for (size_t i = 0; i < runs.len; i++)
+        print_row(s, table, &runs.data[i]);
+    table_print(table, out);
+    if (s->layouts)
+        fputs("a letter for each part of the split: S split, B the same, P partial sums\n", out);
+}
+
+json_t *choices_json(const struct showing *s)
+{
+    struct plan_runs runs = {0};
+    json_t *list = json_array();
+    plan_fold(s->arena, s->plan, &runs);
+    for (size_t i = 0; i < runs.len; i++) {
+        const struct choice *choice = &s->plan->choice[runs.data[i].choice];
+        const struct op *op = op_of(s->plan, &runs.data[i]);
+        json_t *run =
+            json_pack("{s:o, s:s, s:I, s:s, s:b, s:i, s:b}", "path", json_text(runs.data[i].path),
+                      "kind", OP_KINDS[op->kind].name, "copies", (json_int_t)runs.data[i].count,
+                      "split", split_text(s->arena, &choice->split), "recompute", choice->recompute,
+                      "shard", choice->shard, "offload", choice->offload);
+        if (s->layouts)
+            json_object_set_new(run, "layouts",
+                                json_pack("{s:s, s:s, s:s}", "inputs",
+                                          input_layouts(s->arena, op, &choice->split), "weights",
+                                          weight_layouts(s->arena, op, &choice->split), "output",
+                                          layout(s->arena, op, &op->output, &choice->split)));
+        json_array_append_new(list, run);
+    }
+    return list;
+}

@@ -1,0 +1,284 @@
+/* degrees.c - a plan from a handful of degrees: what is left open, what fits, then the lowering.
+ *
+ *   dp * cp * tp * pp = devices                                                                (1)
+ *   global batch = micro batch * dp * micro-batches                                            (2)
+ *
+ *   I1  Behind complete(), no degree is 0 and (1) and (2) hold.
+ *   I2  ep spreads experts over devices that otherwise hold copies of the whole model, so it
+ *       divides dp and is no factor of (1).
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "plan/room.h"
+#include "schedule/schedule.h"
+
+const char *recompute_name(enum recompute recompute)
+{
+    static const char *const NAMES[] = {
+        [RECOMPUTE_NONE] = "none",
+        [RECOMPUTE_SELECTIVE] = "selective",
+        [RECOMPUTE_FULL] = "full",
+    };
+    _Static_assert(COUNT_OF(NAMES) == RECOMPUTE_COUNT, "a way to recompute without a name");
+    return NAMES[recompute];
+}
+
+/* ---- numbers next to a wrong one ------------------------------------------------------------- */
+
+bool divides(int64_t number, int64_t whole)
+{
+    return whole % number == 0;
+}
+
+const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
+                          bool (*legal)(int64_t number, int64_t with), int64_t with)
+{
+    int64_t below = wanted - 1 < most ? wanted - 1 : most, above = wanted + 1;
+    while (below >= 1 && !legal(below, with))
+        below--;
+    while (above <= most && !legal(above, with))
+        above++;
+    if (above > most)
+        return arena_printf(keep, "%lld", (long long)below);
+    if (below < 1)
+        return arena_printf(keep, "%lld", (long long)above);
+    return arena_printf(keep, "%lld or %lld", (long long)below, (long long)above);
+}
+
+/* ---- completing the degrees ------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} COUNTS[] = {
+    {"dp", offsetof(struct degrees, dp)},
+    {"tp", offsetof(struct degrees, tp)},
+    {"pp", offsetof(struct degrees, pp)},
+    {"cp", offsetof(struct degrees, cp)},
+    {"ep", offsetof(struct degrees, ep)},
+    {"pieces", offsetof(struct degrees, pieces)},
+    {"segments", offsetof(struct degrees, segments)},
+    {"micro-batch", offsetof(struct degrees, micro_batch)},
+    {"global batch", offsetof(struct degrees, global_batch)},
+};
+
+static weft_status check_range(const struct degrees *d)
+{
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
+        int64_t count;
+        memcpy(&count, (const char *)d + COUNTS[i].offset, sizeof count);
+        if (count < 0 || count > INT32_MAX)
+            return bad_argument(NULL, "%s is %lld, expected 1 to 2^31 - 1", COUNTS[i].name,
+                                (long long)count);
+    }
+    if (d->shard < 0 || d->shard > 3)
+        return bad_argument(NULL, "state sharding is %d, expected 0, 1, 2 or 3", d->shard);
+    return WEFT_OK;
+}
+
+static void set_default(int64_t *value, int64_t usual)
+{
+    if (*value == 0)
+        *value = usual;
+}
+
+/* tp * pp * cp, or more than any cluster has. */
+static int64_t replica_devices(const struct degrees *d)
+{
+    int64_t devices;
+    bool fits = checked_mul(d->tp, d->pp, &devices) && checked_mul(devices, d->cp, &devices);
+    return fits ? devices : INT64_MAX;
+}
+
+/* One replica's devices do not divide the cluster's: names a degree to change, tp first. */
+static weft_status replica_misfit(const struct degrees *d, const struct cluster *cluster)
+{
+    int64_t all = cluster_devices(cluster), replica = replica_devices(d);
+    const struct {
+        const char *name;
+        int64_t degree;
+    } order[] = {{"tp", d->tp}, {"pp", d->pp}, {"cp", d->cp}};
+    struct arena *scratch = arena_new();
+    weft_status status = bad_argument(
+        NULL, "tp %lld * pp %lld * cp %lld is %lld devices, which does not divide the %lld of %s",
+        (long long)d->tp, (long long)d->pp, (long long)d->cp, (long long)replica, (long long)all,
+        cluster->name);
+    for (size_t i = 0; i < COUNT_OF(order); i++) {
+        int64_t others = replica / order[i].degree;
+        if (all % others == 0 && order[i].degree > 1) {
+            error_hint(
+                "use %s %s", order[i].name,
+                nearest_legal(scratch, order[i].degree, all / others, divides, all / others));
+            break;
+        }
+    }
+    arena_free(scratch);
+    return status;
+}
+
+static weft_status complete_dp(struct degrees *d, const struct cluster *cluster)
+{
+    int64_t all = cluster_devices(cluster), replica = replica_devices(d);
+    if (all % replica)
+        return replica_misfit(d, cluster);
+    set_default(&d->dp, all / replica); /* (1) */
+    if (d->dp == all / replica)
+        return WEFT_OK;
+    weft_status status =
+        bad_argument(NULL, "dp %lld * tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld",
+                     (long long)d->dp, (long long)d->tp, (long long)d->pp, (long long)d->cp,
+                     (long long)(d->dp * replica), cluster->name, (long long)all);
+    error_hint("use dp %lld, or leave it out", (long long)(all / replica));
+    return status;
+}
+
+static bool has_kind_with(const struct model *model, enum dim dim)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        int at = op_find_dim(model->op[i].kind, dim);
+        if (at >= 0 && model->op[i].size[at] > 1)
+            return true;
+    }
+    return false;
+}
+
+static weft_status check_ep(const struct degrees *d, const struct model *model)
+{
+    if (d->ep > 1 && !has_kind_with(model, DIM_EXPERT))
+        return bad_argument("leave ep out", "ep %lld spreads experts, and %s has none",
+                            (long long)d->ep, model->name);
+    if (d->dp % d->ep == 0) /* I2 */
+        return WEFT_OK;
+    struct arena *scratch = arena_new();
+    weft_status status =
+        bad_argument(NULL, "ep %lld does not divide dp %lld, whose devices the experts share",
+                     (long long)d->ep, (long long)d->dp);
+    error_hint("use ep %s", nearest_legal(scratch, d->ep, d->dp, divides, d->dp));
+    arena_free(scratch);
+    return status;
+}
+
+static weft_status check_cp(const struct degrees *d, const struct model *model)
+{
+    if (d->cp == 1 || has_kind_with(model, DIM_SEQ))
+        return WEFT_OK;
+    return bad_argument("leave cp out", "cp %lld splits sequences, and %s has none",
+                        (long long)d->cp, model->name);
+}
+
+static weft_status complete_batch(struct degrees *d)
+{
+    int64_t step = d->dp * d->micro_batch;
+    set_default(&d->global_batch, step * d->pp);
+    if (d->global_batch % step == 0) /* (2) */
+        return WEFT_OK;
+    int64_t below = d->global_batch / step * step;
+    weft_status status = bad_argument(
+        NULL, "the global batch of %lld is no multiple of dp %lld * micro-batch %lld = %lld",
+        (long long)d->global_batch, (long long)d->dp, (long long)d->micro_batch, (long long)step);
+    if (below)
+        error_hint("use %lld or %lld", (long long)below, (long long)(below + step));
+    else
+        error_hint("use %lld", (long long)step);
+    return status;
+}
+
+static weft_status unknown_schedule(const char *name)
+{
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    struct arena *scratch = arena_new();
+    const char *list = "";
+    for (size_t i = 0; i < count; i++)
+        list = arena_printf(scratch, "%s%s%s", list, i ? ", " : "", all[i].name);
+    weft_status status = bad_argument(NULL, "no schedule is called '%s'", name);
+    error_hint("schedules are %s", list);
+    arena_free(scratch);
+    return status;
+}
+
+/* Segments are the pieces of a folded schedule. */
+static weft_status complete_schedule(struct degrees *d)
+{
+    if (d->pieces > 1 && d->segments > 1 && d->pieces != d->segments)
+        return bad_argument("segments are the pieces of a folded schedule: give one of them",
+                            "%lld pieces and %lld segments per stage", (long long)d->pieces,
+                            (long long)d->segments);
+    if (!d->schedule)
+        d->schedule = d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+    if (d->segments > d->pieces)
+        d->pieces = d->segments;
+    return schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);
+}
+
+static weft_status complete(struct degrees *d, const struct model *model,
+                            const struct cluster *cluster)
+{
+    weft_status status;
+    TRY(check_range(d));
+    int64_t *const ones[] = {&d->tp,     &d->pp,       &d->cp,         &d->ep,
+                             &d->pieces, &d->segments, &d->micro_batch};
+    for (size_t i = 0; i < COUNT_OF(ones); i++)
+        set_default(ones[i], 1);
+    TRY(complete_dp(d, cluster));
+    TRY(check_ep(d, model));
+    TRY(check_cp(d, model));
+    TRY(complete_batch(d));
+    TRY(complete_schedule(d));
+done:
+    return status;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static void set_fields(struct plan *plan, const struct degrees *d)
+{
+    if (d->has_dtype)
+        plan->dtype = d->dtype;
+    plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
+    plan->global_batch = d->global_batch;
+    plan->batch_per_step = d->dp * d->micro_batch;
+    plan->schedule = arena_copy_text(plan->arena, d->schedule);
+    plan->memory_limit_bytes = d->memory_limit_bytes;
+}
+
+/* Degrees count layers, as the frameworks that take degrees do: what stands around the layers
+ * weighs nothing, so equal layers are dealt out equally. NULL for a model without layers: FLOPs. */
+static double *layer_weights(const struct plan *plan, struct arena *scratch)
+{
+    const struct model *model = plan->model;
+    double *weight = ARENA_ARRAY(scratch, double, (size_t)plan->instances);
+    const double *flops = forward_flops(model, scratch);
+    bool any = false;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int32_t op = plan->instance[i].op;
+        any |= plan->ends_layer[i];
+        weight[i] = op_in_layer(model, &model->op[op]) ? flops[op] : 0;
+    }
+    return any ? weight : NULL;
+}
+
+weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
+                              const struct degrees *degrees, struct plan **out)
+{
+    weft_status status;
+    struct plan *plan = NULL;
+    struct choice *choice;
+    struct arena *scratch = arena_new();
+    struct degrees d = *degrees;
+    TRY(complete(&d, model, cluster));
+    TRY(lower_degrees(model, &d, scratch, &choice));
+    TRY(plan_new(model, cluster, &plan));
+    set_fields(plan, &d);
+    TRY(plan_map_even(plan, (int32_t)d.pp, d.pieces, layer_weights(plan, scratch)));
+    for (int64_t i = 0; i < plan->instances; i++)
+        TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    arena_free(scratch);
+    return status;
+}

@@ -1,0 +1,520 @@
+/* file.c - reading a plan file: model, cluster, batch, shorthand degrees; then stages and tree.
+ *
+ *     model: gpt3-13b                       # any name Weft takes; `options` changes it
+ *     cluster: dgx-v100:4
+ *     batch: {global: 1024, micro: 4}
+ *     degrees: {tp: 8, pp: 2, sp: true, zero: 1, recompute: selective}
+ *     stages: [{until: layers.17, devices: 16}, {devices: 16}]
+ *     tree: {head: {shard: 0}}
+ *
+ * docs/plan-file.md describes the format.
+ *
+ *   I1  Later keys of this list refine earlier ones: degrees make a whole plan, stages move its
+ *       cuts and devices, the tree changes choices.
+ *   I2  A plan that loads has passed plan_check; what it complained about stands at its line.
+ *   I3  Nothing in the plan points into the file: texts are copied to the plan's arena.
+ */
+#include "plan/file.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plan/check.h"
+#include "plan/room.h"
+#include "schedule/schedule.h"
+
+enum { MOST_BATCH = 1 << 24, MOST_PIECES = 1 << 16 };
+static const char FORMAT[] = "docs/plan-file.md describes the format";
+
+weft_status file_error_at(const struct doc *where, weft_status status)
+{
+    const weft_error *error = weft_last_error();
+    if (status != WEFT_BAD_INPUT)
+        return status;
+    return doc_error(where, error->hint, "%s", error->message);
+}
+
+/* ---- the top of the file --------------------------------------------------------------------- */
+
+/* Names for a FIELD_CHOICE, from the functions that know them. */
+static const char *const *dtype_names(void)
+{
+    static const char *names[DTYPE_COUNT + 1];
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        names[i] = dtype_name((enum dtype)i);
+    return names;
+}
+
+static const char *const *policy_names(void)
+{
+    static const char *names[POLICY_COUNT + 1];
+    for (int i = 0; i < POLICY_COUNT; i++)
+        names[i] = policy_name((enum policy)i);
+    return names;
+}
+
+static const char *const *recompute_names(void)
+{
+    static const char *names[RECOMPUTE_COUNT + 1];
+    for (int i = 0; i < RECOMPUTE_COUNT; i++)
+        names[i] = recompute_name((enum recompute)i);
+    return names;
+}
+
+static weft_status read_root(struct plan_file *file)
+{
+    const struct field fields[] = {
+        {"model", FIELD_TEXT, offsetof(struct file_root, model), true,
+         .expected = "a model such as gpt3-13b"},
+        {"options", FIELD_DOC, offsetof(struct file_root, options)},
+        {"cluster", FIELD_TEXT, offsetof(struct file_root, cluster), true,
+         .expected = "a cluster such as dgx-v100:4"},
+        {"batch", FIELD_DOC, offsetof(struct file_root, batch)},
+        {"dtype", FIELD_CHOICE, offsetof(struct file_root, dtype), false, dtype_names()},
+        {"policy", FIELD_CHOICE, offsetof(struct file_root, policy), false, policy_names()},
+        {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes)},
+        {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
+        {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
+        {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
+        {"segments", FIELD_COUNT, offsetof(struct file_root, segments), .min = 1,
+         .max = MOST_PIECES},
+        {"stages", FIELD_DOC, offsetof(struct file_root, stages)},
+        {"tree", FIELD_DOC, offsetof(struct file_root, tree)},
+        {"choices", FIELD_DOC, offsetof(struct file_root, choices)},
+    };
+    if (file->doc->kind != DOC_MAP)
+        return doc_error(file->doc, FORMAT,
+                         "the file holds %s, expected a mapping such as 'model: gpt3-13b'",
+                         doc_kind_name(file->doc->kind));
+    file->root = (struct file_root){.dtype = -1, .policy = -1};
+    return doc_read(file->doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &file->root);
+}
+
+static weft_status read_batch(struct plan_file *file)
+{
+    static const struct field FIELDS[] = {
+        {"global", FIELD_COUNT, offsetof(struct file_batch, global), .min = 1, .max = MOST_BATCH},
+        {"micro", FIELD_COUNT, offsetof(struct file_batch, micro), .min = 1, .max = MOST_BATCH},
+        {"step", FIELD_COUNT, offsetof(struct file_batch, step), .min = 1, .max = MOST_BATCH},
+    };
+    weft_status status = WEFT_OK;
+    if (!file->root.batch)
+        return WEFT_OK;
+    TRY(doc_read(file->root.batch, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &file->batch));
+    if (file->batch.micro && file->batch.step)
+        return doc_error(file->root.batch, "'step' is 'micro' times the data-parallel degree",
+                         "'batch' has a 'micro' and a 'step', expected one of them");
+    if (file->batch.micro && !file->root.degrees)
+        return doc_error(doc_get(file->root.batch, "micro"),
+                         "write 'step': the samples that pass a stage together",
+                         "'micro' is per replica, and without 'degrees' there are no replicas");
+done:
+    return status;
+}
+
+struct degree_fields {
+    struct degrees degrees;
+    int64_t zero;
+    int recompute;
+};
+
+static weft_status read_degrees(struct plan_file *file)
+{
+    const struct field fields[] = {
+        {"dp", FIELD_COUNT, offsetof(struct degree_fields, degrees.dp)},
+        {"tp", FIELD_COUNT, offsetof(struct degree_fields, degrees.tp)},
+        {"pp", FIELD_COUNT, offsetof(struct degree_fields, degrees.pp)},
+        {"cp", FIELD_COUNT, offsetof(struct degree_fields, degrees.cp)},
+        {"ep", FIELD_COUNT, offsetof(struct degree_fields, degrees.ep)},
+        {"sp", FIELD_BOOL, offsetof(struct degree_fields, degrees.sequence)},
+        {"pieces", FIELD_COUNT, offsetof(struct degree_fields, degrees.pieces), .min = 1,
+         .max = MOST_PIECES},
+        {"segments", FIELD_COUNT, offsetof(struct degree_fields, degrees.segments), .min = 1,
+         .max = MOST_PIECES},
+        {"zero", FIELD_INT, offsetof(struct degree_fields, zero), .min = 0, .max = 3},
+        {"recompute", FIELD_CHOICE, offsetof(struct degree_fields, recompute), false,
+         recompute_names()},
+        {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
+        {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
+    };
+    struct degree_fields read = {0};
+    weft_status status = WEFT_OK;
+    if (file->root.degrees)
+        TRY(doc_read(file->root.degrees, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &read));
+    file->degrees = read.degrees;
+    file->degrees.shard = (int)read.zero;
+    file->degrees.recompute = (enum recompute)read.recompute;
+done:
+    return status;
+}
+
+/* ---- the model and the cluster --------------------------------------------------------------- */
+
+static bool is_word(const char *text)
+{
+    for (const char *at = text; *at; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_')
+            return false;
+    return *text != '\0';
+}
+
+static const char *quoted(struct arena *scratch, const char *text)
+{
+    size_t len = strlen(text), used = 0;
+    char *out = ARENA_ARRAY(scratch, char, 2 * len + 3);
+    out[used++] = '"';
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '"' || text[i] == '\\')
+            out[used++] = '\\';
+        out[used++] = text[i];
+    }
+    out[used] = '"';
+    return out;
+}
+
+/* A document as YAML flow text, which model_open takes; the children of a collection without its
+ * brackets. */
+static const char *flow_text(struct arena *scratch, const struct doc *doc)
+{
+    const char *text = "";
+    if (doc->kind != DOC_MAP && doc->kind != DOC_LIST)
+        return doc->kind == DOC_TEXT && !is_word(doc->text) ? quoted(scratch, doc->text)
+               : doc->kind == DOC_NULL                      ? "null"
+                                                            : doc->text;
+    for (const struct doc *d = doc->first; d; d = d->next) {
+        const char *inner = flow_text(scratch, d);
+        const char *open = d->kind == DOC_MAP ? "{" : d->kind == DOC_LIST ? "[" : "";
+        const char *close = d->kind == DOC_MAP ? "}" : d->kind == DOC_LIST ? "]" : "";
+        const char *key = !d->key ? "" : is_word(d->key) ? d->key : quoted(scratch, d->key);
+        text = arena_printf(scratch, "%s%s%s%s%s%s%s", text, d == doc->first ? "" : ", ", key,
+                            d->key ? ": " : "", open, inner, close);
+    }
+    return text;
+}
+
+static weft_status options_text(struct plan_file *file, const char **out)
+{
+    const struct doc *options = file->root.options;
+    *out = NULL;
+    if (!options)
+        return WEFT_OK;
+    if (options->kind != DOC_MAP && options->kind != DOC_TEXT)
+        return doc_error(options, "such as {layers: 80, seq: 4096}",
+                         "'options' is %s, expected a mapping", doc_kind_name(options->kind));
+    *out = options->kind == DOC_TEXT ? options->text : flow_text(file->scratch, options);
+    return WEFT_OK;
+}
+
+/* A file that a plan file names is looked for next to it first. */
+static const char *beside(const struct plan_file *file, const char *name)
+{
+    static const char *const ENDINGS[] = {".yaml", ".yml", ".json", ".onnx", ".xml"};
+    const char *slash = strrchr(file->name, '/');
+    char *bare = arena_copy_text(file->scratch, name);
+    char *colon = strrchr(bare, ':');
+    if (colon)
+        *colon = '\0';
+    size_t len = strlen(bare);
+    for (size_t i = 0; slash && name[0] != '/' && i < COUNT_OF(ENDINGS); i++) {
+        size_t end = strlen(ENDINGS[i]);
+        int folder = (int)(slash - file->name);
+        if (len > end && strcmp(bare + len - end, ENDINGS[i]) == 0 &&
+            access(arena_printf(file->scratch, "%.*s/%s", folder, file->name, bare), R_OK) == 0)
+            return arena_printf(file->scratch, "%.*s/%s", folder, file->name, name);
+    }
+    return name;
+}
+
+static weft_status open_both(struct plan_file *file, struct opened_plan *out)
+{
+    weft_status status;
+    struct file_root *root = &file->root;
+    const char *options;
+    TRY(options_text(file, &options));
+    root->model = beside(file, root->model);
+    root->cluster = beside(file, root->cluster);
+    TRY(file_error_at(root->options ? root->options : doc_get(file->doc, "model"),
+                      model_open(root->model, options, &out->model)));
+    TRY(file_error_at(doc_get(file->doc, "cluster"), cluster_open(root->cluster, &out->cluster)));
+done:
+    return status;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* What the top of the file says on top of `degrees`. */
+static void complete_degrees(struct plan_file *file)
+{
+    const struct file_root *root = &file->root;
+    struct degrees *d = &file->degrees;
+    d->has_dtype = root->dtype >= 0;
+    d->dtype = d->has_dtype ? (enum dtype)root->dtype : DTYPE_FP32;
+    d->has_policy = root->policy >= 0;
+    d->policy = d->has_policy ? (enum policy)root->policy : POLICY_FP32;
+    d->memory_limit_bytes = root->memory_bytes;
+    d->micro_batch = file->batch.micro;
+    d->global_batch = file->batch.step ? 0 : file->batch.global;
+    if (root->schedule)
+        d->schedule = root->schedule;
+    if (root->pieces)
+        d->pieces = root->pieces;
+    if (root->segments)
+        d->segments = root->segments;
+}
+
+static weft_status check_pp(const struct plan_file *file)
+{
+    int64_t pp = file->degrees.pp;
+    if (!file->stages || !pp || pp == file->stages)
+        return WEFT_OK;
+    return doc_error(file->root.stages, "leave 'pp' out, or make them equal",
+                     "%d stages are written out, 'degrees' has pp: %lld", file->stages,
+                     (long long)pp);
+}
+
+static int64_t pieces_of(const struct degrees *d)
+{
+    int64_t pieces = d->pieces > d->segments ? d->pieces : d->segments;
+    return pieces ? pieces : 1;
+}
+
+static const char *schedule_of(const struct degrees *d)
+{
+    if (d->schedule)
+        return d->schedule;
+    return d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+}
+
+/* Paths are made only where something in the file names a node. */
+static void find_paths(struct plan_file *file)
+{
+    if (file->root.tree || file->root.choices || file_has_cuts(file))
+        file->paths = paths_of(file->scratch, file->plan);
+}
+
+static weft_status new_plan(struct plan_file *file, const struct opened_plan *opened)
+{
+    const struct degrees *d = &file->degrees;
+    weft_status status =
+        file_error_at(file->doc, plan_new(opened->model, opened->cluster, &file->plan));
+    if (status)
+        return status;
+    struct plan *plan = file->plan;
+    if (d->has_dtype)
+        plan->dtype = d->dtype;
+    plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
+    plan->memory_limit_bytes = d->memory_limit_bytes;
+    plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
+    plan->global_batch = plan->batch_per_step = file->batch.global ? file->batch.global : 1;
+    find_paths(file);
+    return WEFT_OK;
+}
+
+/* Without degrees: copies everywhere, until the tree says otherwise. */
+static weft_status plain_plan(struct plan_file *file, const struct opened_plan *opened)
+{
+    weft_status status;
+    TRY(new_plan(file, opened));
+    TRY(file_map_stages(file, pieces_of(&file->degrees)));
+done:
+    return status;
+}
+
+/* The line that an error of plan_from_degrees is about. */
+static const struct doc *degrees_line(const struct plan_file *file)
+{
+    const char *schedule = file->root.schedule;
+    return schedule && !schedule_find(schedule) ? doc_get(file->doc, "schedule")
+                                                : file->root.degrees;
+}
+
+static weft_status degrees_plan(struct plan_file *file, const struct opened_plan *opened)
+{
+    weft_status status;
+    if (file->stages)
+        file->degrees.pp = file->stages;
+    TRY(file_error_at(degrees_line(file), plan_from_degrees(opened->model, opened->cluster,
+                                                            &file->degrees, &file->plan)));
+    find_paths(file);
+    if (file_has_cuts(file))
+        TRY(file_map_stages(file, file->plan->pieces));
+done:
+    return status;
+}
+
+/* ---- degrees on stages of different sizes ---------------------------------------------------- */
+
+static void set_default(int64_t *value, int64_t usual)
+{
+    if (*value == 0)
+        *value = usual;
+}
+
+static weft_status check_uneven(struct plan_file *file)
+{
+    const struct doc *degrees = file->root.degrees, *batch = file->root.batch;
+    if (file->degrees.dp || file->degrees.ep > 1)
+        return doc_error(doc_get(degrees, file->degrees.dp ? "dp" : "ep"), "leave it out",
+                         "stages of different sizes have different data-parallel degrees");
+    if (!file->batch.step)
+        return doc_error(batch ? batch : degrees,
+                         "write 'step': the samples that pass a stage together",
+                         "stages of different sizes need a 'step' in 'batch'");
+    return WEFT_OK;
+}
+
+static weft_status choose_stage(struct plan_file *file, int32_t stage)
+{
+    struct plan *plan = file->plan;
+    struct degrees d = file->degrees;
+    struct choice *choice;
+    weft_status status;
+    int64_t devices = plan->stage[stage].devices, tensor = d.tp * d.cp;
+    if (devices % tensor != 0)
+        return doc_error(file->stage[stage].line, NULL,
+                         "stage %d has %lld devices, which tp %lld * cp %lld does not divide",
+                         stage, (long long)devices, (long long)d.tp, (long long)d.cp);
+    d.dp = devices / tensor;
+    TRY(file_error_at(file->root.degrees, lower_degrees(plan->model, &d, file->scratch, &choice)));
+    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+        int64_t first = plan->part[part].first;
+        for (int64_t i = first; i < first + plan->part[part].count; i++)
+            TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
+    }
+done:
+    return status;
+}
+
+static weft_status uneven_plan(struct plan_file *file, const struct opened_plan *opened)
+{
+    struct degrees *d = &file->degrees;
+    int64_t *const ones[] = {&d->tp, &d->cp, &d->ep, &d->micro_batch, &d->global_batch};
+    weft_status status;
+    TRY(check_uneven(file));
+    d->pp = file->stages;
+    d->schedule = schedule_of(d);
+    d->pieces = d->segments = pieces_of(d);
+    for (size_t i = 0; i < COUNT_OF(ones); i++)
+        set_default(ones[i], 1);
+    TRY(new_plan(file, opened));
+    if (d->tp > cluster_devices(opened->cluster) || d->cp > cluster_devices(opened->cluster))
+        return doc_error(file->root.degrees, NULL, "tp %lld * cp %lld is more than %s has",
+                         (long long)d->tp, (long long)d->cp, file->root.cluster);
+    TRY(file_map_stages(file, d->pieces));
+    for (int32_t i = 0; i < file->plan->stages; i++)
+        TRY(choose_stage(file, i));
+done:
+    return status;
+}
+
+/* ---- from text to plan ----------------------------------------------------------------------- */
+
+static weft_status make_plan(struct plan_file *file, const struct opened_plan *opened)
+{
+    complete_degrees(file);
+    if (!file->root.degrees)
+        return plain_plan(file, opened);
+    return file_stages_differ(file) ? uneven_plan(file, opened) : degrees_plan(file, opened);
+}
+
+static void set_names_and_batch(struct plan_file *file)
+{
+    struct plan *plan = file->plan;
+    const char *options = NULL;
+    options_text(file, &options); /* read before, so it is fine */
+    plan->model_name = arena_copy_text(plan->arena, file->root.model);
+    plan->model_options = options ? arena_copy_text(plan->arena, options) : NULL;
+    plan->cluster_name = arena_copy_text(plan->arena, file->root.cluster);
+    if (!file->batch.step)
+        return;
+    plan->batch_per_step = file->batch.step;
+    plan->global_batch = file->batch.global ? file->batch.global : file->batch.step * plan->stages;
+}
+
+static const struct doc *fault_line(const struct plan_file *file, const struct fault *fault)
+{
+    const struct file_root *root = &file->root;
+    const struct doc *line = NULL;
+    if (fault->place == FAULT_BATCH)
+        line = root->batch;
+    if (fault->place == FAULT_SCHEDULE)
+        line = root->schedule ? doc_get(file->doc, "schedule") : doc_get(root->degrees, "schedule");
+    if (fault->place == FAULT_STAGE)
+        line = file->stage && fault->at < file->stages ? file->stage[fault->at].line : root->stages;
+    if (fault->place == FAULT_INSTANCE)
+        line = file->split_at[fault->at];
+    if (!line)
+        line = root->degrees ? root->degrees : root->batch;
+    return line ? line : file->doc;
+}
+
+static weft_status check(const struct plan_file *file)
+{
+    struct fault fault = {0};
+    if (!plan_find_fault(file->scratch, file->plan, &fault))
+        return WEFT_OK;
+    return doc_error(fault_line(file, &fault), fault.hint, "%s", fault.message); /* I2 */
+}
+
+static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
+{
+    weft_status status;
+    TRY(read_root(file));
+    TRY(read_batch(file));
+    TRY(read_degrees(file));
+    TRY(open_both(file, out));
+    TRY(file_read_stages(file, cluster_devices(out->cluster)));
+    TRY(check_pp(file));
+    TRY(make_plan(file, out));
+    set_names_and_batch(file);
+    file->split_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
+    TRY(file_apply_tree(file));
+    TRY(check(file));
+done:
+    return status;
+}
+
+weft_status plan_parse(struct arena *scratch, const char *name, const char *text, size_t len,
+                       struct opened_plan *out)
+{
+    size_t blank = 0;
+    while (blank < len && isspace((unsigned char)text[blank]))
+        blank++;
+    enum doc_format format = blank < len && text[blank] == '{' ? DOC_JSON : DOC_YAML;
+    struct plan_file file = {.scratch = scratch, .name = name};
+    struct doc *doc;
+    *out = (struct opened_plan){0};
+    weft_status status = doc_parse(scratch, name, text, len, format, &doc);
+    file.doc = doc;
+    if (!status)
+        status = read_plan(&file, out);
+    out->plan = file.plan;
+    if (status)
+        plan_close(out);
+    if (status == WEFT_BAD_INPUT && !weft_last_error()->hint)
+        error_hint("%s", FORMAT);
+    return status;
+}
+
+weft_status plan_load(const char *path, struct opened_plan *out)
+{
+    struct arena *scratch = arena_new();
+    char *text;
+    size_t len;
+    *out = (struct opened_plan){0};
+    weft_status status = file_read(scratch, path, DOC_MAX_BYTES, &text, &len);
+    if (!status)
+        status = plan_parse(scratch, path, text, len, out);
+    arena_free(scratch);
+    return status;
+}
+
+void plan_close(struct opened_plan *opened)
+{
+    plan_free(opened->plan);
+    if (opened->cluster)
+        cluster_free(opened->cluster);
+    model_free(opened->model);
+    *opened = (struct opened_plan){0};
+}

@@ -1,0 +1,55 @@
+/* file.h - a plan file while it is read. Private to the room.
+ *
+ *   I1  Errors stand at the line of the user's file that caused them; each piece of the plan knows
+ *       its line until the plan is checked.
+ */
+#ifndef WEFT_PLAN_FILE_H
+#define WEFT_PLAN_FILE_H
+
+#include "plan/pattern.h"
+
+/* The top of the file. */
+struct file_root {
+    const char *model, *cluster, *schedule;
+    const struct doc *options, *batch, *degrees, *stages, *tree, *choices;
+    int dtype, policy; /* -1: not given */
+    int64_t memory_bytes, pieces, segments;
+};
+
+struct file_batch {
+    int64_t global, micro, step; /* 0: not given */
+};
+
+struct file_stage {
+    const struct doc *line, *until, *devices;
+    int64_t first_device; /* -1: behind the stage before */
+    int64_t count;        /* devices; 0: an equal share */
+};
+
+struct plan_file {
+    struct arena *scratch;
+    const char *name;
+    const struct doc *doc;
+    struct file_root root;
+    struct file_batch batch;
+    struct degrees degrees;
+    const struct file_stage *stage; /* NULL: not written out */
+    int32_t stages;                 /* 0: not given */
+    struct plan *plan;
+    struct paths paths;
+    const struct doc **split_at; /* per instance: the line that set its split, or NULL */
+};
+
+/* file_stages.c: reads `stages`; then, with a plan at hand, cuts it. */
+weft_status file_read_stages(struct plan_file *file, int64_t devices);
+bool file_stages_differ(const struct plan_file *file); /* in their number of devices */
+bool file_has_cuts(const struct plan_file *file);      /* some stage says `until` */
+weft_status file_map_stages(struct plan_file *file, int64_t pieces);
+
+/* file_tree.c: lays `tree` and `choices` over the plan. */
+weft_status file_apply_tree(struct plan_file *file);
+
+/* The last error again, at a line of the file. */
+weft_status file_error_at(const struct doc *where, weft_status status);
+
+#endif

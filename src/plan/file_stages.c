@@ -1,0 +1,270 @@
+/* file_stages.c - `stages` of a plan file: a number, or what each stage holds and its devices.
+ *
+ *     stages:
+ *       - {until: layers.17, devices: 16}      # or devices: 0-15
+ *       - {devices: 16}
+ *
+ *   I1  `until` names the last module or operator of a stage, itself included; with pieces it is a
+ *       list of one for each piece. The last one may be left out, or all of them.
+ *   I2  Devices are given for all stages or for none; stages take them in order, without gaps.
+ */
+#include "plan/file.h"
+
+#include <string.h>
+
+enum { MOST_STAGES = 1 << 20 };
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* 16, or 0-15 */
+static weft_status read_devices(const struct doc *node, struct file_stage *stage)
+{
+    static const char FORM[] = "write how many, 16, or which, 0-15";
+    int64_t last;
+    const char *dash = strchr(node->text, '-');
+    char first[24] = "";
+    if (node->kind == DOC_NUMBER && parse_int(node->text, &stage->count) && stage->count >= 1)
+        return WEFT_OK;
+    if (dash && dash - node->text < (int)sizeof first)
+        memcpy(first, node->text, (size_t)(dash - node->text));
+    if (node->kind != DOC_TEXT || !parse_int(first, &stage->first_device) ||
+        !parse_int(dash + 1, &last) || stage->first_device < 0)
+        return doc_error(node, FORM, "'devices' is %s%.40s%s, expected a number or a range",
+                         *node->text ? "'" : "", *node->text ? node->text : "not a scalar",
+                         *node->text ? "'" : "");
+    if (last < stage->first_device)
+        return doc_error(node, FORM, "'devices' is '%.40s', which is empty", node->text);
+    stage->count = last - stage->first_device + 1;
+    return WEFT_OK;
+}
+
+static weft_status check_place(const struct file_stage *stage, int32_t at, int64_t next)
+{
+    long long first = (long long)stage->first_device;
+    if (stage->first_device < 0 || stage->first_device == next)
+        return WEFT_OK;
+    weft_status status =
+        stage->first_device < next
+            ? doc_error(stage->devices, NULL, "devices %lld-%lld of stage %d overlap those before",
+                        first, first + (long long)stage->count - 1, at)
+            : doc_error(stage->devices, NULL,
+                        "devices %lld-%lld, before stage %d, belong to no stage", (long long)next,
+                        first - 1, at);
+    error_hint("start stage %d at device %lld", at, (long long)next);
+    return status;
+}
+
+static weft_status check_devices(const struct plan_file *file, int64_t devices)
+{
+    int64_t next = 0;
+    for (int32_t i = 0; i < file->stages; i++) {
+        const struct file_stage *stage = &file->stage[i];
+        if (!stage->devices != !file->stage[0].devices)
+            return doc_error(stage->line, "give devices to all stages or to none",
+                             "stage %d %s 'devices', stage 0 %s", i,
+                             stage->devices ? "has" : "has no",
+                             stage->devices ? "has none" : "has them");
+        weft_status status = check_place(stage, i, next);
+        if (status)
+            return status;
+        if (!checked_add(next, stage->count, &next))
+            return doc_error(stage->devices, NULL, "the stages have more devices than any cluster");
+    }
+    if (!file->stage[0].devices || next == devices)
+        return WEFT_OK;
+    weft_status status =
+        doc_error(file->root.stages, NULL, "the stages have %lld devices, %s has %lld",
+                  (long long)next, file->root.cluster, (long long)devices);
+    error_hint(next < devices ? "%lld devices are left over" : "%lld devices too many",
+               (long long)(next < devices ? devices - next : next - devices));
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static weft_status read_stage(const struct doc *node, struct file_stage *out)
+{
+    static const struct field FIELDS[] = {
+        {"until", FIELD_DOC, offsetof(struct file_stage, until)},
+        {"devices", FIELD_DOC, offsetof(struct file_stage, devices)},
+    };
+    *out = (struct file_stage){.line = node, .first_device = -1};
+    weft_status status = doc_read(node, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, out);
+    if (!status && out->devices)
+        status = read_devices(out->devices, out);
+    return status;
+}
+
+static weft_status read_number(struct plan_file *file)
+{
+    int64_t count;
+    weft_status status = doc_scalar(file->root.stages, FIELD_COUNT, &count);
+    if (!status && count > MOST_STAGES)
+        return doc_error(file->root.stages, NULL, "%lld stages, expected at most %d",
+                         (long long)count, MOST_STAGES);
+    if (!status)
+        file->stages = (int32_t)count;
+    return status;
+}
+
+weft_status file_read_stages(struct plan_file *file, int64_t devices)
+{
+    const struct doc *list = file->root.stages;
+    if (!list)
+        return WEFT_OK;
+    if (list->kind != DOC_LIST)
+        return read_number(file);
+    if (list->count < 1 || list->count > MOST_STAGES)
+        return doc_error(list, "write one line for each stage: - {until: layers.17, devices: 16}",
+                         "'stages' has %zu entries, expected 1 to %d", list->count, MOST_STAGES);
+    struct file_stage *stage = ARENA_ARRAY(file->scratch, struct file_stage, list->count);
+    int32_t at = 0;
+    for (const struct doc *node = list->first; node; node = node->next) {
+        weft_status status = read_stage(node, &stage[at++]);
+        if (status)
+            return status;
+    }
+    file->stage = stage;
+    file->stages = at;
+    return check_devices(file, devices);
+}
+
+bool file_stages_differ(const struct plan_file *file)
+{
+    for (int32_t i = 1; file->stage && i < file->stages; i++)
+        if (file->stage[i].count != file->stage[0].count)
+            return true;
+    return false;
+}
+
+/* ---- cutting --------------------------------------------------------------------------------- */
+
+/* What part k of the walk ends with, or NULL. */
+static const struct doc *until_of(const struct plan_file *file, int64_t pieces, int64_t part)
+{
+    const struct doc *until = file->stage[part % file->stages].until;
+    if (!until || until->kind != DOC_LIST)
+        return pieces == 1 ? until : NULL;
+    const struct doc *node = until->first;
+    for (int64_t i = part / file->stages; node && i > 0; i--)
+        node = node->next;
+    return node;
+}
+
+static weft_status check_until(const struct plan_file *file, int64_t pieces)
+{
+    for (int32_t i = 0; i < file->stages; i++) {
+        const struct doc *until = file->stage[i].until;
+        if (!until)
+            continue;
+        if (until->kind == DOC_LIST && (int64_t)until->count > pieces)
+            return doc_error(until, NULL, "'until' names %zu ends, stage %d has %lld piece%s",
+                             until->count, i, (long long)pieces, pieces == 1 ? "" : "s");
+        if (until->kind != DOC_LIST && pieces > 1)
+            return doc_error(until, "write a list: until: [layers.3, layers.11]",
+                             "'until' names one end, stage %d has %lld pieces", i,
+                             (long long)pieces);
+    }
+    return WEFT_OK;
+}
+
+/* The instance behind the last that `until` names. */
+static weft_status find_end(const struct plan_file *file, const struct doc *until, int64_t *out)
+{
+    struct pattern pattern;
+    const char *text;
+    weft_status status;
+    TRY(doc_scalar(until, FIELD_TEXT, &text));
+    TRY(pattern_parse(file->scratch, until, text, &pattern));
+    int64_t last = file->plan->instances - 1;
+    while (last >= 0 && !paths_match(&file->paths, last, &pattern))
+        last--;
+    if (last < 0)
+        return pattern_unknown(until, file->plan, &file->paths, &pattern);
+    *out = last + 1;
+done:
+    return status;
+}
+
+static weft_status check_end(const struct plan_file *file, const struct doc *until, int64_t part,
+                             int64_t parts, int64_t before, int64_t end)
+{
+    long long stage = (long long)(part % file->stages);
+    if (end <= before)
+        return doc_error(until, "stages hold the model in order, each at least one operator",
+                         "stage %lld would hold no operators: '%.60s' ends before it starts", stage,
+                         until->text);
+    if (part + 1 == parts && end < file->plan->instances)
+        return doc_error(until, "leave 'until' out of the last stage",
+                         "the operators behind '%.60s' belong to no stage", until->text);
+    if (part + 1 < parts && end >= file->plan->instances)
+        return doc_error(until, NULL, "nothing is left for the stages behind '%.60s'", until->text);
+    return WEFT_OK;
+}
+
+static weft_status read_cuts(const struct plan_file *file, int64_t parts, int64_t *cut)
+{
+    int64_t before = 0;
+    weft_status status = WEFT_OK;
+    for (int64_t part = 0; part < parts; part++) {
+        const struct doc *until = until_of(file, parts / file->stages, part);
+        int64_t end = file->plan->instances;
+        if (!until && part + 1 < parts)
+            return doc_error(file->stage[part % file->stages].line,
+                             "only the last stage may leave it out",
+                             "stage %lld has no 'until', expected the last module it holds",
+                             (long long)(part % file->stages));
+        if (!until)
+            continue;
+        TRY(find_end(file, until, &end));
+        TRY(check_end(file, until, part, parts, before, end));
+        if (part + 1 < parts)
+            cut[part] = end;
+        before = end;
+    }
+done:
+    return status;
+}
+
+bool file_has_cuts(const struct plan_file *file)
+{
+    for (int32_t i = 0; file->stage && i < file->stages; i++)
+        if (file->stage[i].until)
+            return true;
+    return false;
+}
+
+static weft_status map_cuts(struct plan_file *file, int64_t pieces)
+{
+    int64_t parts = file->stages * pieces, all = cluster_devices(file->plan->cluster);
+    int64_t *cut = ARENA_ARRAY(file->scratch, int64_t, (size_t)parts);
+    int64_t *devices = ARENA_ARRAY(file->scratch, int64_t, (size_t)file->stages);
+    weft_status status;
+    TRY(check_until(file, pieces));
+    TRY(read_cuts(file, parts, cut));
+    if (!file->stage[0].count && all % file->stages != 0)
+        return doc_error(file->root.stages, "say how many devices each stage has",
+                         "%d stages cannot share the %lld devices of %s evenly", file->stages,
+                         (long long)all, file->root.cluster);
+    for (int32_t i = 0; i < file->stages; i++)
+        devices[i] = file->stage[i].count ? file->stage[i].count : all / file->stages;
+    TRY(file_error_at(file->root.stages, plan_map(file->plan, file->stages, pieces, cut, devices)));
+done:
+    return status;
+}
+
+weft_status file_map_stages(struct plan_file *file, int64_t pieces)
+{
+    const struct doc *where = file->root.stages ? file->root.stages : file->doc;
+    int32_t stages = file->stages ? file->stages : 1;
+    if (stages * pieces > file->plan->instances)
+        return doc_error(where, NULL, "%lld parts, but %s has only %lld operators",
+                         (long long)(stages * pieces), file->plan->model->name,
+                         (long long)file->plan->instances);
+    if (file_has_cuts(file))
+        return map_cuts(file, pieces);
+    if (file_stages_differ(file))
+        return doc_error(where, "only stages of equal size are cut evenly",
+                         "stages of different sizes need an 'until' each");
+    return file_error_at(where, plan_map_even(file->plan, stages, pieces, NULL));
+}

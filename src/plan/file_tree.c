@@ -1,0 +1,337 @@
+/* file_tree.c - the strategy tree of a plan file (Proteus, section IV), laid over a plan.
+ *
+ *     tree:                                  choices:
+ *       layers: {recompute: full}              - {split: batch:2 out:8, at: [layers.0-39.attn.qkv]}
+ *       layers.*.mlp.up: {split: out:8}
+ *
+ *   I1  A line speaks to every instance below what it names. Of several lines that set the same
+ *       thing for an instance, the deepest wins, and of equally deep ones the last.
+ *   I2  A split on a module holds for each operator below as far as it goes: by a dim that the
+ *       operator lacks or cannot be split by, it is copied. On an operator itself it is taken at
+ *       its word, and plan_check refuses what does not work.
+ *   I3  What a split leaves over of the stage's devices is copied, outermost.
+ *   I4  A line of `choices` sets everything: what it does not mention is off.
+ */
+#include "plan/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/room.h"
+
+enum setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SETTINGS };
+
+struct line {
+    const struct doc *at;
+    struct pattern pattern;
+    bool has[SETTINGS];
+    struct split split;
+    enum recompute recompute;
+    int64_t shard;
+    bool offload;
+    bool matched, won; /* names some instance; sets the split of one */
+    unsigned used;     /* parts of the split that some operator below could use: bits */
+};
+
+struct tree {
+    struct plan_file *file;
+    ARRAY(struct line) lines;
+    const struct choice *selective; /* per operator: what selective recomputation takes */
+};
+
+/* ---- reading lines --------------------------------------------------------------------------- */
+
+struct settings {
+    const char *split;
+    const struct doc *recompute, *at;
+    int64_t shard;
+    bool offload;
+};
+
+static const struct field FIELDS[] = {
+    {"split", FIELD_TEXT, offsetof(struct settings, split),
+     .expected = "dims with degrees: batch:2 out:8"},
+    {"recompute", FIELD_DOC, offsetof(struct settings, recompute)},
+    {"shard", FIELD_INT, offsetof(struct settings, shard), .expected = "0, 1, 2 or 3"},
+    {"offload", FIELD_BOOL, offsetof(struct settings, offload)},
+    {"at", FIELD_DOC, offsetof(struct settings, at)},
+};
+enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
+
+static weft_status read_recompute(const struct doc *node, enum recompute *out)
+{
+    if (node->kind == DOC_BOOL) {
+        *out = strcmp(node->text, "true") == 0 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        return WEFT_OK;
+    }
+    for (int i = 0; i < RECOMPUTE_COUNT; i++) {
+        *out = (enum recompute)i;
+        if (node->kind == DOC_TEXT && strcmp(node->text, recompute_name(*out)) == 0)
+            return WEFT_OK;
+    }
+    return doc_error(node, NULL,
+                     "'recompute' is '%.40s', expected none, selective, full, true or "
+                     "false",
+                     node->text);
+}
+
+static weft_status read_settings(const struct doc *node, size_t fields, struct line *line,
+                                 struct settings *s)
+{
+    weft_status status;
+    TRY(doc_read(node, FIELDS, fields, DOC_REFUSE_UNKNOWN, s));
+    line->at = node;
+    for (int i = 0; i < SETTINGS; i++)
+        line->has[i] = doc_get(node, FIELDS[i].key) != NULL;
+    if (s->split)
+        TRY(split_parse(doc_get(node, "split"), s->split, &line->split));
+    if (s->recompute)
+        TRY(read_recompute(s->recompute, &line->recompute));
+    if (s->shard < 0 || s->shard > 3)
+        return doc_error(doc_get(node, "shard"), NULL, "'shard' is %lld, expected 0, 1, 2 or 3",
+                         (long long)s->shard);
+    line->shard = s->shard;
+    line->offload = s->offload;
+done:
+    return status;
+}
+
+static weft_status add_line(struct tree *tree, const struct doc *where, const char *text,
+                            struct line line)
+{
+    weft_status status = pattern_parse(tree->file->scratch, where, text, &line.pattern);
+    if (!status)
+        array_push(tree->file->scratch, &tree->lines, line);
+    return status;
+}
+
+static weft_status read_tree(struct tree *tree, const struct doc *map)
+{
+    weft_status status = WEFT_OK;
+    if (map->kind != DOC_MAP)
+        return doc_error(map, "such as layers: {recompute: full}",
+                         "'tree' is %s, expected a mapping of modules to settings",
+                         doc_kind_name(map->kind));
+    for (const struct doc *node = map->first; node; node = node->next) {
+        struct line line = {0};
+        struct settings settings = {0};
+        if (node->kind != DOC_MAP)
+            return doc_error(node, "such as {split: batch:2 out:8, recompute: full}",
+                             "'%.60s' is %s, expected a mapping of settings", node->key,
+                             doc_kind_name(node->kind));
+        TRY(read_settings(node, TREE_FIELDS, &line, &settings));
+        TRY(add_line(tree, node, node->key, line));
+    }
+done:
+    return status;
+}
+
+static weft_status read_choice(struct tree *tree, const struct doc *node)
+{
+    weft_status status;
+    struct line line = {0};
+    struct settings settings = {0};
+    TRY(read_settings(node, CHOICE_FIELDS, &line, &settings));
+    if (!settings.split || !settings.at || settings.at->kind != DOC_LIST)
+        return doc_error(node, NULL, "a choice needs a 'split' and a list 'at' of what has it");
+    memset(line.has, true, sizeof line.has); /* I4 */
+    for (const struct doc *at = settings.at->first; at; at = at->next) {
+        const char *text;
+        TRY(doc_scalar(at, FIELD_TEXT, &text));
+        TRY(add_line(tree, at, text, line));
+    }
+done:
+    return status;
+}
+
+static weft_status read_choices(struct tree *tree, const struct doc *list)
+{
+    if (list->kind != DOC_LIST)
+        return doc_error(list, NULL, "'choices' is %s, expected a list", doc_kind_name(list->kind));
+    for (const struct doc *node = list->first; node; node = node->next) {
+        weft_status status = read_choice(tree, node);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+static bool can_split(const struct op *op, int dim)
+{
+    int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
+    if (place < 0)
+        return dim == SPLIT_COPY;
+    enum dim_role role = OP_KINDS[op->kind].dims[place].role;
+    return role != ROLE_WHOLE && (op->size[place] > 1 || role == ROLE_BATCH);
+}
+
+/* I2 for a line on a module: the same degrees, by the dims that the operator has. */
+static struct split inherit(struct line *line, const struct op *op)
+{
+    struct split split = split_none();
+    for (int32_t i = 0; i < line->split.parts; i++) {
+        int dim = line->split.part[i].dim;
+        bool can = can_split(op, dim);
+        line->used |= can ? 1u << i : 0;
+        split_add(&split, can ? dim : SPLIT_COPY, line->split.part[i].degree);
+    }
+    return split;
+}
+
+static weft_status too_wide(const struct plan_file *file, const struct line *line, int64_t instance,
+                            const struct split *split, int64_t devices)
+{
+    struct arena *scratch = file->scratch;
+    int32_t stage = plan_stage_of_part(file->plan, plan_part_of(file->plan, instance));
+    weft_status status = doc_error(
+        line->at, NULL, "%s: %s is for %lld devices, which do not divide the %lld of stage %d",
+        plan_path(scratch, file->plan, instance), split_text(scratch, split),
+        (long long)split_devices(split), (long long)devices, stage);
+    for (int32_t i = 0; i < split->parts; i++) {
+        int64_t rest = split_devices(split) / split->part[i].degree;
+        if (devices % rest == 0) {
+            struct split_part part = split->part[i];
+            struct split one = split_none();
+            split_add(&one, part.dim, part.degree);
+            error_hint(
+                "in place of %s, degrees that fit: %s", split_text(scratch, &one),
+                nearest_legal(scratch, part.degree, devices / rest, divides, devices / rest));
+            break;
+        }
+    }
+    return status;
+}
+
+/* I3 */
+static weft_status fill_stage(const struct plan_file *file, const struct line *line,
+                              int64_t instance, const struct split *given, struct split *out)
+{
+    const struct plan *plan = file->plan;
+    int64_t devices = plan->stage[plan_stage_of_part(plan, plan_part_of(plan, instance))].devices;
+    int64_t covered = split_devices(given);
+    if (devices % covered != 0)
+        return too_wide(file, line, instance, given, devices);
+    *out = split_none();
+    bool fits = split_add(out, SPLIT_COPY, devices / covered);
+    for (int32_t i = 0; i < given->parts; i++)
+        fits = fits && split_add(out, given->part[i].dim, given->part[i].degree);
+    if (!fits)
+        return doc_error(line->at, NULL,
+                         "the split '%s' with copy:%lld is too long, expected at "
+                         "most %d dims",
+                         split_text(file->scratch, given), (long long)(devices / covered),
+                         MAX_SPLIT_PARTS);
+    return WEFT_OK;
+}
+
+/* ---- applying -------------------------------------------------------------------------------- */
+
+/* The lines that win for one instance, by setting (I1); NULL: none. */
+struct winners {
+    struct line *line[SETTINGS];
+    int depth[SETTINGS];
+};
+
+static struct winners find_winners(struct tree *tree, int64_t instance)
+{
+    struct winners w = {0};
+    for (size_t i = 0; i < tree->lines.len; i++) {
+        struct line *line = &tree->lines.data[i];
+        int depth = paths_match(&tree->file->paths, instance, &line->pattern);
+        line->matched |= depth > 0;
+        for (int s = 0; depth && s < SETTINGS; s++) {
+            if (line->has[s] && depth >= w.depth[s]) {
+                w.line[s] = line;
+                w.depth[s] = depth;
+            }
+        }
+    }
+    return w;
+}
+
+static weft_status set_split(struct tree *tree, int64_t instance, const struct winners *w,
+                             struct split *out)
+{
+    struct plan_file *file = tree->file;
+    struct line *line = w->line[SET_SPLIT];
+    const struct op *op = &file->plan->model->op[file->plan->instance[instance].op];
+    bool by_number = strcmp(line->pattern.word[0].text, "#") == 0;
+    bool on_operator = by_number || w->depth[SET_SPLIT] == file->paths.path[instance].names;
+    struct split given = on_operator ? line->split : inherit(line, op);
+    file->split_at[instance] = line->at;
+    line->won = true;
+    line->used |= on_operator ? ~0u : 0;
+    return fill_stage(file, line, instance, &given, out);
+}
+
+static weft_status apply(struct tree *tree, int64_t instance)
+{
+    struct plan *plan = tree->file->plan;
+    struct choice choice = *plan_choice(plan, instance);
+    struct winners w = find_winners(tree, instance);
+    const struct line *recompute = w.line[SET_RECOMPUTE];
+    if (w.line[SET_SPLIT]) {
+        weft_status status = set_split(tree, instance, &w, &choice.split);
+        if (status)
+            return status;
+    }
+    if (recompute && recompute->recompute == RECOMPUTE_SELECTIVE)
+        choice.recompute = tree->selective[plan->instance[instance].op].recompute;
+    else if (recompute)
+        choice.recompute = recompute->recompute == RECOMPUTE_FULL;
+    if (w.line[SET_SHARD])
+        choice.shard = (uint8_t)w.line[SET_SHARD]->shard;
+    if (w.line[SET_OFFLOAD])
+        choice.offload = w.line[SET_OFFLOAD]->offload;
+    return plan_choose(plan, instance, &choice);
+}
+
+/* Nothing that the user wrote is without effect by mistake. */
+static weft_status check_lines(const struct tree *tree)
+{
+    const struct plan_file *file = tree->file;
+    for (size_t i = 0; i < tree->lines.len; i++) {
+        const struct line *line = &tree->lines.data[i];
+        if (!line->matched)
+            return pattern_unknown(line->at, file->plan, &file->paths, &line->pattern);
+        weft_status status =
+            pattern_check_ranges(line->at, file->plan, &file->paths, &line->pattern);
+        if (status)
+            return status;
+        for (int32_t k = 0; line->won && k < line->split.parts; k++)
+            if (!(line->used >> k & 1))
+                return doc_error(line->at, "`weft inspect MODEL --ops` lists the dims",
+                                 "no operator below '%.60s' can be split by '%s'",
+                                 line->pattern.text, dim_name((enum dim)line->split.part[k].dim));
+    }
+    return WEFT_OK;
+}
+
+static weft_status find_selective(struct tree *tree)
+{
+    struct degrees one = {.dp = 1, .tp = 1, .pp = 1, .cp = 1, .ep = 1, .pieces = 1, .segments = 1};
+    struct choice *choice;
+    one.micro_batch = one.global_batch = 1;
+    one.recompute = RECOMPUTE_SELECTIVE;
+    weft_status status = lower_degrees(tree->file->plan->model, &one, tree->file->scratch, &choice);
+    tree->selective = status ? NULL : choice;
+    return status;
+}
+
+weft_status file_apply_tree(struct plan_file *file)
+{
+    struct tree tree = {.file = file};
+    weft_status status = WEFT_OK;
+    if (file->root.tree)
+        TRY(read_tree(&tree, file->root.tree));
+    if (file->root.choices)
+        TRY(read_choices(&tree, file->root.choices));
+    TRY(find_selective(&tree));
+    for (int64_t i = 0; tree.lines.len && i < file->plan->instances; i++)
+        TRY(apply(&tree, i));
+    TRY(check_lines(&tree));
+done:
+    return status;
+}

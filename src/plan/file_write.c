@@ -1,0 +1,118 @@
+/* file_write.c - a plan as a plan file in JSON: what planners write and `weft show -o` saves.
+ *
+ *   I1  It loads back to an equal plan: the same batch, stages, parts, and for every instance the
+ *       same choice (numbers of choices may differ).
+ *   I2  Each distinct choice stands once, with the runs of instances that have it (fold.c), so the
+ *       file of a 1,000-layer model is as short as that of a two-layer one.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* Text from outside may not be UTF-8; JSON has to be. */
+static json_t *text_json(const char *text)
+{
+    json_t *json = json_string(text);
+    return json ? json : json_string("?");
+}
+
+static const char *cluster_name(struct arena *scratch, const struct plan *plan)
+{
+    if (plan->cluster_name)
+        return plan->cluster_name;
+    return arena_printf(scratch, "%s:%lld", plan->cluster->name, (long long)plan->cluster->nodes);
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static json_t *until_json(const struct plan *plan, const struct part_names *names, int32_t stage)
+{
+    if (plan->pieces == 1)
+        return text_json(names[stage].last);
+    json_t *all = json_array();
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        json_array_append_new(all, text_json(names[part].last));
+    return all;
+}
+
+static json_t *stages_json(struct arena *scratch, const struct plan *plan)
+{
+    json_t *stages = json_array();
+    const struct part_names *names = plan_part_names(scratch, plan);
+    for (int32_t i = 0; i < plan->stages; i++)
+        json_array_append_new(stages, json_pack("{s:o, s:I}", "until", until_json(plan, names, i),
+                                                "devices", (json_int_t)plan->stage[i].devices));
+    return stages;
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+/* Only what is not the default is written. */
+static json_t *choice_json(struct arena *scratch, const struct choice *choice)
+{
+    json_t *json = json_pack("{s:s}", "split", split_text(scratch, &choice->split));
+    if (choice->recompute)
+        json_object_set_new(json, "recompute", json_true());
+    if (choice->shard)
+        json_object_set_new(json, "shard", json_integer(choice->shard));
+    if (choice->offload)
+        json_object_set_new(json, "offload", json_true());
+    return json;
+}
+
+static json_t *choices_json(struct arena *scratch, const struct plan *plan)
+{
+    struct plan_runs runs = {0};
+    plan_fold(scratch, plan, &runs);
+    json_t *choices = json_array();
+    json_t **of_choice = ARENA_ARRAY(scratch, json_t *, (size_t)plan->choices);
+    for (size_t i = 0; i < runs.len; i++) {
+        json_t **at = &of_choice[runs.data[i].choice];
+        if (!*at) {
+            json_t *choice = choice_json(scratch, &plan->choice[runs.data[i].choice]);
+            *at = json_array();
+            json_object_set_new(choice, "at", *at);
+            json_array_append_new(choices, choice);
+        }
+        json_array_append_new(*at, text_json(runs.data[i].path));
+    }
+    return choices;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static json_t *plan_json(struct arena *scratch, const struct plan *plan)
+{
+    json_t *json = json_object();
+    const char *model = plan->model_name ? plan->model_name : plan->model->name;
+    json_object_set_new(json, "model", text_json(model));
+    if (plan->model_options)
+        json_object_set_new(json, "options", text_json(plan->model_options));
+    json_object_set_new(json, "cluster", text_json(cluster_name(scratch, plan)));
+    json_object_set_new(json, "batch",
+                        json_pack("{s:I, s:I}", "global", (json_int_t)plan->global_batch, "step",
+                                  (json_int_t)plan->batch_per_step));
+    json_object_set_new(json, "dtype", json_string(dtype_name(plan->dtype)));
+    json_object_set_new(json, "policy", json_string(policy_name(plan->policy)));
+    if (plan->memory_limit_bytes)
+        json_object_set_new(json, "memory", json_integer((json_int_t)plan->memory_limit_bytes));
+    json_object_set_new(json, "schedule", text_json(plan->schedule));
+    json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
+    json_object_set_new(json, "stages", stages_json(scratch, plan));
+    json_object_set_new(json, "choices", choices_json(scratch, plan));
+    return json;
+}
+
+const char *plan_write(struct arena *keep, const struct plan *plan)
+{
+    struct arena *scratch = arena_new();
+    json_t *json = plan_json(scratch, plan);
+    char *dump = json_dumps(json, JSON_INDENT(2));
+    const char *text = arena_printf(keep, "%s\n", dump ? dump : "{}");
+    free(dump);
+    json_decref(json);
+    arena_free(scratch);
+    return text;
+}

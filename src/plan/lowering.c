@@ -1,0 +1,427 @@
+/* lowering.c - one split per operator, from degrees, by following the data.
+ *
+ * The split of an operator is, outermost first,
+ *
+ *   batch:dp           seq:cp  <tp>       or, among experts,
+ *   batch:dp/ep <ep>   seq:cp  <tp>                                                            (1)
+ *
+ * where <tp> depends on how its input lies over the tp devices. The operators are walked in order,
+ * and every tensor is noted as
+ *
+ *   whole      each device has all of it (or will, once a partial sum is reduced)
+ *   features   parts of its features, channels or heads
+ *   seq        parts of its sequence: sequence parallelism (Korthikanti et al., section 4.2.2)
+ *   rows       features again, under a view that counts the heads among the rows
+ *
+ * LOWERING has one row per operator kind: for each way the input may lie, the dim that tp splits
+ * and how the output lies. A linear with a whole input is split by its outputs, one whose input
+ * features are split by its inputs (Megatron's column and row parallel pair, one reduction).
+ *
+ *   I1  A carry lies the same way in every copy behind the first: the walk starts with what comes
+ *       into the repeat, and again with what came out until both agree (at most PASSES times; what
+ *       then differs is a reshard between copies, not an error).
+ *   I2  Inputs that lie differently: seq if one lies so, else whole.
+ *   I3  A degree divides its dim; only vocabularies are padded (plan.h, I4).
+ *   I4  A dim of outputs smaller than tp has nothing to share out: copied. So is whatever a kind
+ *       cannot split.
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "plan/room.h"
+
+enum spread { WHOLE, FEATURES, SEQ, ROWS, SPREAD_COUNT };
+
+/* What LOWERING says beside the dims of the model. */
+enum {
+    BY_COPY = SPLIT_COPY,
+    BY_HEADS,  /* head, and group where there are fewer key/value heads than tp */
+    BY_STREAM, /* as the residual stream lies: seq with sequence parallelism, else copies */
+};
+enum { SUMMED = SPREAD_COUNT /* a partial sum, added up to how the residual stream lies */ };
+
+/* What a tensor's axes stand for. */
+enum region {
+    PLAIN,
+    SCORES,  /* (batch, heads, seq, kv) */
+    EXPERTS, /* tokens in the order of their experts, along the sequence */
+    FOLLOW,  /* in the table: as the input */
+};
+
+struct lay {
+    int8_t dim, out;
+};
+struct lowering {
+    struct lay lay[SPREAD_COUNT]; /* by how the input lies */
+    enum region region;           /* of the output */
+    int8_t otherwise;             /* the dim to split where the first does not divide; 0: none */
+};
+
+/* clang-format off */
+#define ALL_WAYS(dim, out) {{dim, out}, {dim, out}, {dim, out}, {dim, out}}
+/* input:       whole                features                seq                  rows */
+/* Column parallel unless the input's features are split. */
+#define MATRIX {{DIM_OUT, FEATURES}, {DIM_IN, SUMMED},       {DIM_OUT, FEATURES}, {DIM_IN, SUMMED}}
+/* Every element alike: split as the input is. */
+#define ALIKE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
+/* Needs all features of a position. */
+#define NORM   {{BY_STREAM, SUMMED}, {BY_STREAM, SUMMED},    {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
+/* Channels or heads, each by itself. */
+#define IMAGE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
+#define SCORED {{BY_COPY, WHOLE},    {DIM_HEAD, FEATURES},   {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
+#define LOGITS {{BY_COPY, WHOLE},    {DIM_VOCAB, WHOLE},     {DIM_SEQ, SEQ},      {BY_COPY, WHOLE}}
+#define STREAM ALL_WAYS(BY_STREAM, SUMMED)
+#define HEADS  ALL_WAYS(BY_HEADS, FEATURES)
+#define VOCAB  ALL_WAYS(DIM_VOCAB, SUMMED)
+#define TABLES ALL_WAYS(DIM_TABLE, WHOLE)
+#define COPIED ALL_WAYS(BY_COPY, WHOLE)
+/* clang-format on */
+
+static const struct lowering LOWERING[] = {
+    [OP_EMBEDDING] = {VOCAB, PLAIN},
+    [OP_EMBEDDING_BAG] = {TABLES, PLAIN, DIM_VOCAB},
+    [OP_LINEAR] = {MATRIX, PLAIN},
+    [OP_SCORE] = {HEADS, SCORES},
+    [OP_CONTEXT] = {HEADS, PLAIN},
+    [OP_ATTENTION] = {HEADS, PLAIN},
+    [OP_SOFTMAX] = {SCORED, FOLLOW},
+    [OP_LAYER_NORM] = {NORM, PLAIN},
+    [OP_RMS_NORM] = {NORM, PLAIN},
+    [OP_BATCH_NORM] = {IMAGE, PLAIN},
+    [OP_GELU] = {ALIKE, FOLLOW},
+    [OP_RELU] = {ALIKE, FOLLOW},
+    [OP_SILU] = {ALIKE, FOLLOW},
+    [OP_GATED] = {ALIKE, FOLLOW},
+    [OP_DROPOUT] = {ALIKE, FOLLOW},
+    [OP_DROPOUT_ADD] = {ALIKE, FOLLOW},
+    [OP_ADD] = {ALIKE, FOLLOW},
+    [OP_ROTARY] = {ALIKE, FOLLOW},
+    [OP_ROUTER] = {STREAM, PLAIN},
+    [OP_DISPATCH] = {STREAM, EXPERTS},
+    [OP_EXPERT_LINEAR] = {MATRIX, EXPERTS},
+    [OP_COMBINE] = {STREAM, PLAIN},
+    [OP_CONV] = {MATRIX, PLAIN},
+    [OP_POOL] = {IMAGE, PLAIN},
+    [OP_CONCAT] = {COPIED, PLAIN},
+    [OP_INTERACTION] = {COPIED, PLAIN},
+    [OP_LOSS] = {LOGITS, PLAIN},
+    [OP_RESHAPE] = {COPIED, PLAIN},
+    [OP_OPAQUE] = {COPIED, PLAIN},
+};
+_Static_assert(COUNT_OF(LOWERING) == OP_KIND_COUNT, "an operator kind without a row");
+
+/* How a tensor lies, and what it is. */
+struct state {
+    enum spread spread;
+    enum region region;
+};
+
+struct lower {
+    const struct model *model;
+    const struct degrees *degrees;
+    struct arena *scratch;
+    struct state *tensor;  /* by tensor */
+    struct state *carry;   /* by module: how its carry lies from the second copy on */
+    bool *carry_known;     /* by module */
+    bool *read_by_loss;    /* by tensor: logits */
+    struct choice *choice; /* by operator */
+};
+
+/* ---- how tensors lie ------------------------------------------------------------------------- */
+
+/* Under a view of the same rank with narrower rows, split features are split rows, and back. */
+static struct state state_of(const struct lower *l, int32_t tensor)
+{
+    const struct tensor *t = &l->model->tensor[tensor];
+    if (t->view_of < 0)
+        return l->tensor[tensor];
+    const struct tensor *base = &l->model->tensor[t->view_of];
+    struct state state = state_of(l, t->view_of);
+    if (t->axes != base->axes)
+        return state;
+    int64_t now = t->size[t->axes - 1], before = base->size[base->axes - 1];
+    if (state.spread == FEATURES && now < before)
+        state.spread = ROWS;
+    else if (state.spread == ROWS && now > before)
+        state.spread = FEATURES;
+    return state;
+}
+
+static struct state input_state(const struct lower *l, const struct op *op)
+{
+    struct state joined = op->inputs ? state_of(l, op->input[0].tensor) : (struct state){0};
+    for (int32_t i = 1; i < op->inputs; i++) {
+        enum spread spread = state_of(l, op->input[i].tensor).spread;
+        if (spread != joined.spread) /* I2 */
+            joined.spread = spread == SEQ || joined.spread == SEQ ? SEQ : WHOLE;
+    }
+    return joined;
+}
+
+/* Carries that start with operator `op`: modules are in the order of their first operators, outer
+ * ones first. */
+static void set_carries(struct lower *l, int32_t op, int32_t *next_module)
+{
+    for (; *next_module < l->model->modules; ++*next_module) {
+        const struct module *m = &l->model->module[*next_module];
+        if (m->first_op > op)
+            return;
+        if (m->carry_in >= 0)
+            l->tensor[m->carry_in] =
+                l->carry_known[*next_module] ? l->carry[*next_module] : state_of(l, m->carry_init);
+    }
+}
+
+/* Whether every carry came out as it went in; notes those that did not (I1). */
+static bool carries_agree(struct lower *l)
+{
+    bool agree = true;
+    for (int32_t i = 0; i < l->model->modules; i++) {
+        const struct module *m = &l->model->module[i];
+        if (m->carry_in < 0 || m->carry_out < 0 || m->repeat == 1)
+            continue;
+        struct state out = state_of(l, m->carry_out);
+        agree &= out.spread == l->tensor[m->carry_in].spread;
+        l->carry[i] = out;
+        l->carry_known[i] = true;
+    }
+    return agree;
+}
+
+/* ---- adding one degree ----------------------------------------------------------------------- */
+
+static int64_t dim_size(const struct op *op, int dim)
+{
+    int at = dim < DIM_COUNT ? op_find_dim(op->kind, (enum dim)dim) : -1;
+    return at >= 0 ? op->size[at] : 1;
+}
+
+static bool power_of_two(int64_t number)
+{
+    return (number & (number - 1)) == 0;
+}
+
+/* I3. A classifier's outputs are a vocabulary too. */
+static bool may_pad(const struct lower *l, const struct op *op, int dim)
+{
+    return dim == DIM_VOCAB || (dim == DIM_OUT && l->read_by_loss[op->output.tensor]);
+}
+
+static bool fits(const struct lower *l, const struct op *op, int dim, int64_t degree)
+{
+    int64_t size = dim_size(op, dim);
+    return size % degree == 0 || (may_pad(l, op, dim) && power_of_two(degree) && degree <= size);
+}
+
+/* Which degree of the user's is at work. */
+struct named {
+    const char *name;
+    int64_t degree;
+};
+
+static weft_status does_not_divide(const struct lower *l, const struct op *op, int dim,
+                                   int64_t size, struct named by)
+{
+    weft_status status =
+        bad_argument(NULL, "%s: %s %lld does not divide its dim %s of %lld",
+                     op_path(l->scratch, l->model, op, 0), by.name, (long long)by.degree,
+                     dim_name((enum dim)dim), (long long)size);
+    const char *near = nearest_legal(l->scratch, by.degree, size, divides, size);
+    bool along_tp = dim == DIM_SEQ && strcmp(by.name, "tp") == 0;
+    error_hint("use %s %s%s", by.name, near, along_tp ? ", or leave sequence parallelism out" : "");
+    return status;
+}
+
+static weft_status add(const struct lower *l, const struct op *op, int dim, struct named by,
+                       struct split *split)
+{
+    if (dim != SPLIT_COPY) {
+        int64_t above = split_degree(split, dim), size = dim_size(op, dim);
+        if (!fits(l, op, dim, above * by.degree))
+            return does_not_divide(l, op, dim, size % above ? size : size / above, by);
+    }
+    if (!split_add(split, dim, by.degree))
+        return bad_argument(NULL, "%s: more than %d dims to split",
+                            op_path(l->scratch, l->model, op, 0), MAX_SPLIT_PARTS);
+    return WEFT_OK;
+}
+
+/* ---- the three parts of (1) ------------------------------------------------------------------ */
+
+/* The dim along which the operator sees a sequence, or copies. */
+static int sequence_dim(const struct op *op, struct state in)
+{
+    int dim = in.region == SCORES && op_find_dim(op->kind, DIM_HEIGHT) >= 0 ? DIM_HEIGHT : DIM_SEQ;
+    return dim_size(op, dim) > 1 ? dim : SPLIT_COPY;
+}
+
+/* Where the tokens of experts are: the kind's own dim, or the sequence of an elementwise one. */
+static int expert_dim(const struct op *op, struct state in)
+{
+    if (op->kind != OP_ROUTER && op_find_dim(op->kind, DIM_EXPERT) >= 0)
+        return DIM_EXPERT;
+    return in.region == EXPERTS ? DIM_SEQ : SPLIT_COPY;
+}
+
+static weft_status add_replicas(const struct lower *l, const struct op *op, struct state in,
+                                struct split *split)
+{
+    const struct degrees *d = l->degrees;
+    int experts = expert_dim(op, in);
+    int64_t ep = experts == SPLIT_COPY ? 1 : d->ep;
+    split_add(split, DIM_BATCH, d->dp / ep);
+    return add(l, op, experts, (struct named){"ep", ep}, split);
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static weft_status add_heads(const struct lower *l, const struct op *op, struct split *split)
+{
+    int64_t tp = l->degrees->tp, kv = dim_size(op, DIM_HEAD), group = dim_size(op, DIM_GROUP);
+    int64_t heads = common_divisor(kv, tp), groups = tp / heads;
+    if (group % groups)
+        return does_not_divide(l, op, DIM_HEAD, kv * group, (struct named){"tp", tp});
+    weft_status status;
+    TRY(add(l, op, DIM_HEAD, (struct named){"tp", heads}, split));
+    TRY(add(l, op, DIM_GROUP, (struct named){"tp", groups}, split));
+done:
+    return status;
+}
+
+/* How the residual stream lies around this operator. */
+static enum spread stream(const struct lower *l, const struct op *op)
+{
+    return l->degrees->sequence && dim_size(op, DIM_SEQ) > 1 ? SEQ : WHOLE;
+}
+
+/* What the table says, once "stream" and what cannot be split (I4) are resolved. */
+static struct lay lay_of(const struct lower *l, const struct op *op, struct state in)
+{
+    const struct lowering *row = &LOWERING[op->kind];
+    struct lay lay = row->lay[in.spread];
+    if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row parallel form */
+        lay = row->lay[WHOLE];
+    if (row->otherwise && !fits(l, op, lay.dim, l->degrees->tp))
+        lay.dim = row->otherwise;
+    if (lay.dim == BY_STREAM)
+        lay.dim = stream(l, op) == SEQ ? DIM_SEQ : BY_COPY;
+    if (lay.dim == DIM_SEQ && dim_size(op, DIM_SEQ) == 1)
+        return (struct lay){BY_COPY, WHOLE};
+    bool outputs = lay.dim == DIM_OUT || lay.dim == DIM_VOCAB;
+    if (outputs && dim_size(op, lay.dim) < l->degrees->tp)
+        return (struct lay){BY_COPY, WHOLE}; /* I4 */
+    if (lay.out == SUMMED)
+        lay.out = (int8_t)stream(l, op);
+    return lay;
+}
+
+static weft_status lower_op(struct lower *l, int32_t index)
+{
+    weft_status status;
+    const struct op *op = &l->model->op[index];
+    const struct degrees *d = l->degrees;
+    struct state in = input_state(l, op);
+    struct lay lay = lay_of(l, op, in);
+    struct split split = split_none();
+    TRY(add_replicas(l, op, in, &split));
+    TRY(add(l, op, sequence_dim(op, in), (struct named){"cp", d->cp}, &split));
+    if (lay.dim == BY_HEADS)
+        TRY(add_heads(l, op, &split));
+    else
+        TRY(add(l, op, lay.dim, (struct named){"tp", d->tp}, &split));
+    enum region region = LOWERING[op->kind].region;
+    l->tensor[op->output.tensor] =
+        (struct state){(enum spread)lay.out, region == FOLLOW ? in.region : region};
+    l->choice[index].split = split;
+done:
+    return status;
+}
+
+/* ---- what is recomputed ---------------------------------------------------------------------- */
+
+static bool recompute_nothing(const struct lower *l, const struct op *op)
+{
+    (void)l, (void)op;
+    return false;
+}
+
+/* The scores and what is made of them (Korthikanti et al., section 5); flash attention never keeps
+ * them. */
+static bool recompute_scores(const struct lower *l, const struct op *op)
+{
+    return op->kind == OP_SCORE || input_state(l, op).region == SCORES;
+}
+
+static bool recompute_layer(const struct lower *l, const struct op *op)
+{
+    return op_in_layer(l->model, op);
+}
+
+static void set_choices(struct lower *l)
+{
+    static bool (*const RECOMPUTED[])(const struct lower *, const struct op *) = {
+        [RECOMPUTE_NONE] = recompute_nothing,
+        [RECOMPUTE_SELECTIVE] = recompute_scores,
+        [RECOMPUTE_FULL] = recompute_layer,
+    };
+    _Static_assert(COUNT_OF(RECOMPUTED) == RECOMPUTE_COUNT, "a way to recompute without a rule");
+    for (int32_t i = 0; i < l->model->ops; i++) {
+        const struct op *op = &l->model->op[i];
+        l->choice[i].shard = (uint8_t)l->degrees->shard;
+        l->choice[i].recompute = RECOMPUTED[l->degrees->recompute](l, op);
+        l->choice[i].offload = l->degrees->offload && op_in_layer(l->model, op);
+    }
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static void find_logits(struct lower *l)
+{
+    for (int32_t i = 0; i < l->model->ops; i++)
+        if (l->model->op[i].kind == OP_LOSS)
+            l->read_by_loss[l->model->op[i].input[0].tensor] = true;
+}
+
+static weft_status walk_ops(struct lower *l)
+{
+    weft_status status = WEFT_OK;
+    int32_t next_module = 0;
+    for (int32_t i = 0; i < l->model->ops; i++) {
+        set_carries(l, i, &next_module);
+        TRY(lower_op(l, i));
+    }
+done:
+    return status;
+}
+
+weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
+                          struct arena *keep, struct choice **out)
+{
+    enum { PASSES = 4 };
+    weft_status status;
+    struct lower l = {.model = model, .degrees = degrees, .scratch = arena_new()};
+    l.tensor = ARENA_ARRAY(l.scratch, struct state, (size_t)model->tensors);
+    l.carry = ARENA_ARRAY(l.scratch, struct state, (size_t)model->modules);
+    l.carry_known = ARENA_ARRAY(l.scratch, bool, (size_t)model->modules);
+    l.read_by_loss = ARENA_ARRAY(l.scratch, bool, (size_t)model->tensors);
+    l.choice = ARENA_ARRAY(keep, struct choice, (size_t)model->ops);
+    find_logits(&l);
+    int pass = 0;
+    do
+        TRY(walk_ops(&l));
+    while (!carries_agree(&l) && ++pass < PASSES); /* I1 */
+    set_choices(&l);
+    *out = l.choice;
+done:
+    arena_free(l.scratch);
+    return status;
+}

@@ -1,0 +1,270 @@
+/* map.c - cutting the walk into parts, and giving stages their devices.
+ *
+ * The walk is a row of blocks 0 .. B-1 that no cut divides: each ends with a layer, the first holds
+ * what stands before the layers too (embeddings), the last what stands behind them (norm, head,
+ * loss). A model without layers has one block per operator. With prefix sums S of their weights and
+ * parts that end before blocks e_0 < e_1 < ... < e_(P-1) = B,
+ *
+ *   T = min over e of max over p of S[e_p] - S[e_(p-1)]                                        (1)
+ *
+ * is found by bisection: whether a bound T can be kept is seen by filling parts from the front. Of
+ * the cuts that keep T, each part in turn takes the end nearest to an equal share of what is left,
+ * so that a heavy last part does not leave the others uneven.
+ *
+ *   I1  No part is empty. Part p ends behind block p at the earliest, and at the latest P - 1 - p
+ *       blocks before the end.
+ *   I2  earliest[p], filled from the back, is the first end of part p behind which the other parts
+ *       still keep T; every end chosen lies at or behind it.
+ */
+#include "plan/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "plan/room.h"
+
+/* ---- given cuts ------------------------------------------------------------------------------ */
+
+static weft_status check_cuts(const struct plan *plan, int64_t parts, const int64_t *cut)
+{
+    for (int64_t k = 0; k + 1 < parts; k++) {
+        int64_t before = k ? cut[k - 1] : 0;
+        if (cut[k] <= before || cut[k] >= plan->instances)
+            return bad_argument(NULL,
+                                "part %lld would start at operator %lld, expected more than %lld "
+                                "and less than %lld: no part may be empty",
+                                (long long)(k + 1), (long long)cut[k], (long long)before,
+                                (long long)plan->instances);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_devices(const struct plan *plan, int32_t stages, const int64_t *devices)
+{
+    int64_t all = cluster_devices(plan->cluster), used = 0;
+    for (int32_t s = 0; s < stages; s++) {
+        if (devices[s] < 1)
+            return bad_argument(NULL, "stage %d has %lld devices, expected at least 1", (int)s,
+                                (long long)devices[s]);
+        if (devices[s] > all - used)
+            return bad_argument("take devices from other stages, or a larger cluster",
+                                "stage %d needs devices %lld to %lld, %s has %lld", (int)s,
+                                (long long)used, (long long)(used + devices[s] - 1),
+                                plan->cluster->name, (long long)all);
+        used += devices[s];
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_counts(const struct plan *plan, int32_t stages, int64_t pieces)
+{
+    if (stages < 1 || pieces < 1)
+        return bad_argument(NULL, "%d stages of %lld pieces, expected at least 1 of each",
+                            (int)stages, (long long)pieces);
+    if (pieces > plan->instances / stages)
+        return bad_argument(NULL, "%d stages of %lld pieces, but %s has only %lld operators",
+                            (int)stages, (long long)pieces, plan->model->name,
+                            (long long)plan->instances);
+    return WEFT_OK;
+}
+
+static void set_map(struct plan *plan, int32_t stages, int64_t pieces, const int64_t *cut,
+                    const int64_t *devices)
+{
+    plan->stages = stages;
+    plan->pieces = pieces;
+    plan->parts = (int32_t)(stages * pieces);
+    plan->stage = ARENA_ARRAY(plan->arena, struct stage, (size_t)stages);
+    plan->part = ARENA_ARRAY(plan->arena, struct part, (size_t)plan->parts);
+    for (int32_t s = 0; s < stages; s++) {
+        int64_t first = s ? plan->stage[s - 1].first_device + plan->stage[s - 1].devices : 0;
+        plan->stage[s] = (struct stage){first, devices[s]};
+    }
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t first = p ? cut[p - 1] : 0;
+        int64_t end = p + 1 < plan->parts ? cut[p] : plan->instances;
+        plan->part[p] = (struct part){first, end - first};
+    }
+}
+
+weft_status plan_map(struct plan *plan, int32_t stages, int64_t pieces, const int64_t *cut,
+                     const int64_t *devices)
+{
+    weft_status status;
+    TRY(check_counts(plan, stages, pieces));
+    TRY(check_cuts(plan, stages * pieces, cut));
+    TRY(check_devices(plan, stages, devices));
+    set_map(plan, stages, pieces, cut, devices);
+    TRY(copy_misfits(plan));
+done:
+    return status;
+}
+
+/* ---- even cuts ------------------------------------------------------------------------------- */
+
+struct blocks {
+    int64_t count;
+    int64_t *end; /* the instance behind block b */
+    double *sum;  /* S: sum[b] is the weight of blocks 0 .. b - 1 */
+    bool layers;  /* they are layers, not single operators */
+};
+
+double *forward_flops(const struct model *model, struct arena *keep)
+{
+    double *flops = ARENA_ARRAY(keep, double, (size_t)model->ops);
+    for (int32_t i = 0; i < model->ops; i++)
+        flops[i] = op_work(&model->op[i], model->op[i].size, model->dtype, PHASE_FORWARD).flops;
+    return flops;
+}
+
+static int64_t last_layer_end(const struct plan *plan)
+{
+    int64_t last = plan->instances - 1;
+    while (last >= 0 && !plan->ends_layer[last])
+        last--;
+    return last;
+}
+
+static struct blocks find_blocks(const struct plan *plan, const double *weights,
+                                 struct arena *scratch)
+{
+    int64_t last_layer = last_layer_end(plan);
+    struct blocks b = {.layers = last_layer >= 0};
+    b.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances);
+    b.sum = ARENA_ARRAY(scratch, double, (size_t)plan->instances + 1);
+    const double *flops = forward_flops(plan->model, scratch);
+    double sum = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        sum += weights ? weights[i] : flops[plan->instance[i].op];
+        bool ends = b.layers ? plan->ends_layer[i] && i != last_layer : true;
+        if (ends || i == plan->instances - 1) {
+            b.end[b.count++] = i + 1;
+            b.sum[b.count] = sum;
+        }
+    }
+    return b;
+}
+
+/* The furthest end of a part that starts at block `start` and keeps `bound`; at least one block. */
+static int64_t fill(const struct blocks *b, int64_t start, double bound)
+{
+    int64_t end = start + 1;
+    while (end < b->count && b->sum[end + 1] - b->sum[start] <= bound)
+        end++;
+    return end;
+}
+
+static bool keeps(const struct blocks *b, int64_t parts, double bound)
+{
+    int64_t start = 0;
+    for (int64_t p = 0; p < parts && start < b->count; p++) {
+        if (b->sum[start + 1] - b->sum[start] > bound)
+            return false;
+        start = fill(b, start, bound);
+    }
+    return start == b->count;
+}
+
+/* (1), to the last bit: bisection ends when no number lies between the two bounds. */
+static double least_bound(const struct blocks *b, int64_t parts)
+{
+    double low = -1, high = b->sum[b->count];
+    for (;;) {
+        double middle = low + (high - low) / 2;
+        if (middle <= low || middle >= high)
+            return high;
+        if (keeps(b, parts, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+}
+
+/* I2, and I1's earliest ends. */
+static int64_t *earliest_ends(const struct blocks *b, int64_t parts, double bound,
+                              struct arena *scratch)
+{
+    int64_t *earliest = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
+    int64_t start = b->count;
+    for (int64_t p = parts - 1; p >= 0; p--) {
+        start = earliest[p] = start > p + 1 ? start : p + 1;
+        while (start > 0 && b->sum[earliest[p]] - b->sum[start - 1] <= bound)
+            start--;
+    }
+    return earliest;
+}
+
+/* The end in `from` .. `to` whose sum is nearest to `wanted`; the later of two, since more stands
+ * behind the last layer than before the first. */
+static int64_t nearest_end(const struct blocks *b, int64_t from, int64_t to, double wanted)
+{
+    int64_t best = from;
+    for (int64_t e = from + 1; e <= to; e++) {
+        if (fabs(b->sum[e] - wanted) > fabs(b->sum[best] - wanted))
+            break;
+        best = e;
+    }
+    return best;
+}
+
+static int64_t *even_cuts(const struct blocks *b, int64_t parts, struct arena *scratch)
+{
+    double bound = least_bound(b, parts), all = b->sum[b->count];
+    const int64_t *earliest = earliest_ends(b, parts, bound, scratch);
+    int64_t *cut = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
+    int64_t start = 0;
+    for (int64_t p = 0; p + 1 < parts; p++) {
+        int64_t from = earliest[p] > start + 1 ? earliest[p] : start + 1;
+        int64_t to = fill(b, start, bound), last = b->count - (parts - 1 - p); /* I1 */
+        double share = (all - b->sum[start]) / (double)(parts - p);
+        start = nearest_end(b, from, to < last ? to : last, b->sum[start] + share);
+        cut[p] = b->end[start - 1];
+    }
+    return cut;
+}
+
+static weft_status too_many_parts(const struct plan *plan, int32_t stages, int64_t pieces,
+                                  const struct blocks *b)
+{
+    const char *what = b->layers ? "layers" : "operators";
+    weft_status status = bad_argument(NULL, "%s has %lld %s, too few for %d stages of %lld %s",
+                                      plan->model->name, (long long)b->count, what, (int)stages,
+                                      (long long)pieces, pieces == 1 ? "piece" : "pieces");
+    if (pieces > 1 && stages <= b->count)
+        error_hint("use at most %lld pieces on %d stages", (long long)(b->count / stages),
+                   (int)stages);
+    else
+        error_hint("use at most %lld stages", (long long)b->count);
+    return status;
+}
+
+static weft_status equal_devices(const struct plan *plan, int32_t stages, struct arena *keep,
+                                 int64_t **out)
+{
+    int64_t all = cluster_devices(plan->cluster);
+    if (stages < 1 || all % stages)
+        return bad_argument(
+            arena_printf(keep, "use %s stages", nearest_legal(keep, stages, all, divides, all)),
+            "%d stages cannot share the %lld devices of %s evenly", (int)stages, (long long)all,
+            plan->cluster->name);
+    *out = ARENA_ARRAY(keep, int64_t, (size_t)stages);
+    for (int32_t s = 0; s < stages; s++)
+        (*out)[s] = all / stages;
+    return WEFT_OK;
+}
+
+weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, const double *weights)
+{
+    weft_status status;
+    int64_t *devices = NULL;
+    struct arena *scratch = arena_new();
+    struct blocks blocks = find_blocks(plan, weights, scratch);
+    TRY(equal_devices(plan, stages, scratch, &devices));
+    if (pieces > blocks.count / stages)
+        TRY(too_many_parts(plan, stages, pieces, &blocks));
+    TRY(check_counts(plan, stages, pieces));
+    TRY(plan_map(plan, stages, pieces, even_cuts(&blocks, stages * pieces, scratch), devices));
+done:
+    arena_free(scratch);
+    return status;
+}

@@ -1,0 +1,183 @@
+/* memory.c - what a stage's operators take on each of its devices.
+ *
+ *   state   = sum over instances of op_memory's weights, gradients, optimizer, divided by the
+ *             replicas where sharded (shard 1: optimizer, 2: and gradients, 3: and weights)   (1)
+ *   kept    = sum of what instances keep, times the micro-batches in flight / pieces         (2)
+ *
+ *   I1  A recomputed instance keeps none of its own. What its neighbours need stays: an input that
+ *       is a layer's carry or comes from an instance that is not recomputed and does not keep it,
+ *       and an output that an instance without recomputation reads again. Each tensor counts once.
+ *   I2  Checkpoints of an instance that offloads wait in host memory.
+ *   I3  Each piece has the same share of the micro-batches in flight.
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+static bool has_dim(const struct op *op, const struct operand *operand, int dim)
+{
+    int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
+    for (int a = 0; place >= 0 && a < operand->axes; a++)
+        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
+            if (operand->dims[a][k] == place)
+                return true;
+    return false;
+}
+
+int64_t split_replicas(const struct op *op, const struct split *split)
+{
+    int64_t replicas = 1;
+    for (int32_t i = 0; i < split->parts; i++)
+        if (!op->weights || !has_dim(op, &op->weight[0].operand, split->part[i].dim))
+            replicas *= split->part[i].degree;
+    return replicas;
+}
+
+double stage_memory_total(const struct stage_memory *memory)
+{
+    return memory->weights + memory->gradients + memory->optimizer + memory->activations +
+           memory->workspace;
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static void add_state(const struct op *op, const struct choice *choice, const int64_t *local,
+                      const struct op_memory *memory, struct stage_memory *sum)
+{
+    double replicas = (double)split_replicas(op, &choice->split);
+    sum->optimizer += memory->optimizer / (choice->shard >= 1 ? replicas : 1); /* (1) */
+    sum->gradients += memory->gradients / (choice->shard >= 2 ? replicas : 1);
+    sum->weights += memory->weights / (choice->shard >= 3 ? replicas : 1);
+    for (int32_t i = 0; i < op->weights; i++)
+        if (op->weight[i].tied_op < 0)
+            sum->parameters += operand_elements(op, &op->weight[i].operand, local);
+    if (memory->workspace > sum->workspace)
+        sum->workspace = memory->workspace;
+}
+
+/* ---- checkpoints (I1) ------------------------------------------------------------------------ */
+
+enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN }; /* elsewhere: in another part */
+
+struct walk {
+    const struct plan *plan;
+    int64_t *counted; /* per tensor: copy + 1 of the instance that counted it last */
+    uint8_t *fate;    /* of enum fate, per operator: of its latest copy in this part */
+    double kept, host;
+};
+
+static int32_t storage_of(const struct model *model, int32_t tensor)
+{
+    while (model->tensor[tensor].view_of >= 0)
+        tensor = model->tensor[tensor].view_of;
+    return tensor;
+}
+
+/* Which copy of module `above` the operator's copy lies in. */
+static int64_t copy_within(const struct model *model, const struct instance *instance,
+                           int32_t above)
+{
+    int64_t copy = instance->copy;
+    int32_t at = model->op[instance->op].module;
+    for (; at >= 0 && at != above; at = model->module[at].parent)
+        copy /= model->module[at].repeat;
+    return copy % model->module[above].repeat;
+}
+
+/* The tensor behind views and, where it is a layer's carry, the one of the layer before. */
+static int32_t origin_of(const struct model *model, const struct instance *reader, int32_t tensor,
+                         bool *carried)
+{
+    tensor = storage_of(model, tensor);
+    const struct tensor *t = &model->tensor[tensor];
+    *carried = t->carry_module >= 0;
+    if (!*carried)
+        return tensor;
+    const struct module *m = &model->module[t->carry_module];
+    bool first = copy_within(model, reader, t->carry_module) == 0;
+    return storage_of(model, first ? m->carry_init : m->carry_out);
+}
+
+/* Whether a tensor stays for this reader and nobody has counted it. */
+static bool stays_for(struct walk *w, const struct instance *reader, int32_t input, bool recompute)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct model *model = w->plan->model;
+    const struct op *op = &model->op[reader->op];
+    bool reads_again = input < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[input]), carried;
+    int32_t tensor = origin_of(model, reader, op->input[input].tensor, &carried);
+    const struct tensor *t = &model->tensor[tensor];
+    bool stays = recompute || reads_again;
+    if (t->producer < 0)
+        stays = recompute; /* op_memory counts the model's input where it is read again */
+    else if (w->fate[t->producer] == FATE_KEPT)
+        stays = recompute && !t->kept;
+    else if (w->fate[t->producer] == FATE_MADE_AGAIN)
+        stays = recompute ? carried : reads_again;
+    if (!stays || w->counted[tensor] == reader->copy + 1)
+        return false;
+    w->counted[tensor] = reader->copy + 1;
+    return true;
+}
+
+/* The bytes of an operand under local dims, in the plan's dtype. */
+static double operand_bytes(const struct plan *plan, const struct op *op,
+                            const struct operand *operand, const int64_t *local)
+{
+    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
+    double each =
+        operand->element == ELEMENT_COMPUTE ? dtype_bytes(plan->dtype) : BYTES[operand->element];
+    return operand_elements(op, operand, local) * each;
+}
+
+static double input_bytes(struct walk *w, const struct instance *reader, const int64_t *local,
+                          bool recompute)
+{
+    const struct op *op = &w->plan->model->op[reader->op];
+    double bytes = 0;
+    for (int32_t i = 0; i < op->inputs; i++)
+        if (stays_for(w, reader, i, recompute))
+            bytes += operand_bytes(w->plan, op, &op->input[i], local);
+    return bytes;
+}
+
+static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
+{
+    const struct plan *plan = w->plan;
+    const struct instance *instance = &plan->instance[i];
+    const struct op *op = &plan->model->op[instance->op];
+    const struct choice *choice = plan_choice(plan, i);
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &choice->split, plan->batch_per_step, local);
+    int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
+    struct op_memory memory =
+        op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
+    add_state(op, choice, local, &memory, sum);
+    double kept = input_bytes(w, instance, local, choice->recompute);
+    kept += choice->recompute ? 0 : memory.kept;
+    w->fate[instance->op] = choice->recompute ? FATE_MADE_AGAIN : FATE_KEPT;
+    if (choice->offload && choice->recompute) /* I2 */
+        w->host += kept;
+    else
+        w->kept += kept;
+}
+
+struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)
+{
+    struct arena *scratch = arena_new();
+    struct stage_memory sum = {0};
+    struct walk w = {.plan = plan,
+                     .counted = ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
+                     .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops)};
+    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+        int64_t first = plan->part[part].first;
+        memset(w.fate, FATE_ELSEWHERE, (size_t)plan->model->ops);
+        for (int64_t i = first; i < first + plan->part[part].count; i++)
+            add_instance(&w, i, &sum);
+    }
+    double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */
+    sum.activations = w.kept * times;
+    sum.host = w.host * times;
+    arena_free(scratch);
+    return sum;
+}

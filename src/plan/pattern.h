@@ -1,0 +1,59 @@
+/* pattern.h - names for sets of nodes of the module tree. Private to the room.
+ *
+ *   layers                 a module, and all below it
+ *   layers.7  layers.0-9   by number; layers.0-38/2 takes every second one
+ *   layers.*.mlp.up        * stands for one or more names, so *.attn is every attn
+ *   head.*norm             * and ? within a name, as in a shell
+ *   #.12-15                instances by number in the walk, for names that are not plain
+ *
+ *   I1  A pattern matches an instance when it matches the beginning of its path; of several such
+ *       beginnings the shortest counts. How many names it has is the depth of the match.
+ */
+#ifndef WEFT_PLAN_PATTERN_H
+#define WEFT_PLAN_PATTERN_H
+
+#include "plan/plan.h"
+
+enum { MAX_NAMES = 63 }; /* of one path; behind that the rest counts as one name */
+
+/* "layers.7.attn.qkv" taken apart. */
+struct path {
+    int names;
+    const char **name;
+};
+struct path path_split(struct arena *keep, const char *text);
+
+enum word_kind { WORD_NAME, WORD_RANGE, WORD_GLOB, WORD_ANY };
+struct word {
+    enum word_kind kind;
+    const char *text;
+    int64_t first, last, stride; /* of a range */
+};
+struct pattern {
+    const char *text;
+    int words;
+    struct word word[MAX_NAMES];
+};
+/* Errors at `where`. */
+weft_status pattern_parse(struct arena *keep, const struct doc *where, const char *text,
+                          struct pattern *out);
+/* The depth of the match (I1), 0 if there is none. */
+int pattern_match(const struct pattern *pattern, const struct path *path);
+
+/* The paths of all instances of a plan, taken apart; an instance whose path is not plain, or not
+ * its own, goes by its number ("#.12"). */
+struct paths {
+    struct path *path; /* per instance */
+    bool *plain;
+};
+struct paths paths_of(struct arena *keep, const struct plan *plan);
+int paths_match(const struct paths *paths, int64_t instance, const struct pattern *pattern);
+
+/* The error for a pattern that matches nothing: the nearest name as a hint. */
+weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
+                            const struct paths *paths, const struct pattern *pattern);
+/* That the upper end of every range in a pattern exists. */
+weft_status pattern_check_ranges(const struct doc *where, const struct plan *plan,
+                                 const struct paths *paths, const struct pattern *pattern);
+
+#endif

@@ -1,0 +1,273 @@
+/* plan.c - the walk of a model's instances, and the choices they are given.
+ *
+ * The walk visits every copy of every operator in execution order: a module's operators and
+ * submodules in turn, the whole of it `repeat` times. Copies are counted as op_path counts them:
+ *
+ *   copy(module, i) = copy(parent) * repeat + i,  0 <= i < repeat                              (1)
+ *
+ *   I1  instance[] is that walk; it never changes once the plan exists.
+ *   I2  choice[0 .. choices) are all different; table finds each by its hash. Choices are added and
+ *       never removed, so a number once given stays valid.
+ *   I3  Every instance's split covers the devices of its stage (plan.h, I3), before and after every
+ *       primitive.
+ */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "plan/room.h"
+
+/* Instances are 27 bytes each: this many take less than 2 GiB. */
+static const double MOST_INSTANCES = 1 << 26;
+enum { MOST_CHOICES = UINT16_MAX + 1, FIRST_CHOICES = 16 };
+
+/* Open addressing; a slot holds a choice's number + 1, 0 when empty; at most half full. */
+struct choice_table {
+    int32_t *slot;
+    int32_t size; /* a power of two; room for size / 2 choices */
+};
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+/* The submodule of `module` that operator `op` lies in, or -1: it stands in the module itself. */
+static int32_t submodule_of(const struct model *model, int32_t module, int32_t op)
+{
+    int32_t below = -1;
+    for (int32_t m = model->op[op].module; m != module; m = model->module[m].parent)
+        below = m;
+    return below;
+}
+
+static void walk(struct plan *plan, int32_t module, int64_t copy)
+{
+    const struct module *m = &plan->model->module[module];
+    for (int64_t i = 0; i < m->repeat; i++) {
+        int64_t own = copy * m->repeat + i; /* (1) */
+        for (int32_t op = m->first_op; op < m->first_op + m->ops;) {
+            int32_t below = submodule_of(plan->model, module, op);
+            if (below >= 0) {
+                walk(plan, below, own);
+                op += plan->model->module[below].ops;
+            } else {
+                plan->instance[plan->instances++] = (struct instance){op++, own};
+            }
+        }
+        if (m->indexed && m->ops)
+            plan->ends_layer[plan->instances - 1] = true;
+    }
+}
+
+static weft_status unroll(struct plan *plan)
+{
+    double instances = 0;
+    for (int32_t i = 0; i < plan->model->ops; i++) {
+        double copies = 1;
+        for (int32_t m = plan->model->op[i].module; m >= 0; m = plan->model->module[m].parent)
+            copies *= (double)plan->model->module[m].repeat;
+        instances += copies;
+    }
+    if (instances > MOST_INSTANCES)
+        return bad_argument(NULL, "%s unrolls to %.0f operators, expected at most %.0f",
+                            plan->model->name, instances, MOST_INSTANCES);
+    size_t count = (size_t)instances;
+    plan->instance = ARENA_ARRAY(plan->arena, struct instance, count);
+    plan->ends_layer = ARENA_ARRAY(plan->arena, bool, count);
+    plan->choice_of = ARENA_ARRAY(plan->arena, uint16_t, count);
+    walk(plan, 0, 0);
+    return WEFT_OK;
+}
+
+bool op_in_layer(const struct model *model, const struct op *op)
+{
+    int32_t module = op->module;
+    while (module >= 0 && !model->module[module].indexed)
+        module = model->module[module].parent;
+    return module >= 0;
+}
+
+/* ---- interned choices (I2) ------------------------------------------------------------------- */
+
+static uint64_t choice_hash(const struct choice *choice)
+{
+    int32_t words[2 * MAX_SPLIT_PARTS + 3] = {choice->shard, choice->recompute, choice->offload};
+    size_t used = 3;
+    for (int32_t i = 0; i < choice->split.parts; i++) {
+        words[used++] = choice->split.part[i].dim;
+        words[used++] = choice->split.part[i].degree;
+    }
+    return hash_bytes(words, used * sizeof words[0], 0);
+}
+
+static bool choice_equal(const struct choice *a, const struct choice *b)
+{
+    return a->shard == b->shard && a->recompute == b->recompute && a->offload == b->offload &&
+           split_equal(&a->split, &b->split);
+}
+
+/* The slot of an equal choice, or the empty one where it belongs. */
+static int32_t *choice_slot(const struct plan *plan, const struct choice *choice)
+{
+    const struct choice_table *table = plan->table;
+    uint64_t mask = (uint64_t)table->size - 1;
+    for (uint64_t i = choice_hash(choice) & mask;; i = (i + 1) & mask) {
+        int32_t number = table->slot[i] - 1;
+        if (number < 0 || choice_equal(&plan->choice[number], choice))
+            return &table->slot[i];
+    }
+}
+
+static void grow_choices(struct plan *plan)
+{
+    struct choice_table *table = plan->table;
+    table->size = table->size ? 2 * table->size : 2 * FIRST_CHOICES;
+    table->slot = ARENA_ARRAY(plan->arena, int32_t, (size_t)table->size);
+    struct choice *all = ARENA_ARRAY(plan->arena, struct choice, (size_t)table->size / 2);
+    if (plan->choices)
+        memcpy(all, plan->choice, sizeof *all * (size_t)plan->choices);
+    plan->choice = all;
+    for (int32_t i = 0; i < plan->choices; i++)
+        *choice_slot(plan, &plan->choice[i]) = i + 1;
+}
+
+static weft_status intern(struct plan *plan, const struct choice *choice, uint16_t *number)
+{
+    if (2 * plan->choices == plan->table->size)
+        grow_choices(plan);
+    int32_t *slot = choice_slot(plan, choice);
+    if (*slot == 0) {
+        if (plan->choices == MOST_CHOICES)
+            return bad_argument("let instances share choices", "the plan has more than %d choices",
+                                MOST_CHOICES);
+        plan->choice[plan->choices] = *choice;
+        *slot = ++plan->choices;
+    }
+    *number = (uint16_t)(*slot - 1);
+    return WEFT_OK;
+}
+
+/* ---- making and changing a plan -------------------------------------------------------------- */
+
+static void set_defaults(struct plan *plan)
+{
+    plan->dtype = plan->model->dtype;
+    plan->policy = policy_for(plan->dtype);
+    plan->global_batch = plan->batch_per_step = 1;
+    plan->schedule = "1f1b";
+    plan->pieces = plan->stages = plan->parts = 1;
+    plan->stage = ARENA_NEW(plan->arena, struct stage);
+    plan->stage[0] = (struct stage){0, cluster_devices(plan->cluster)};
+    plan->part = ARENA_NEW(plan->arena, struct part);
+    plan->part[0] = (struct part){0, plan->instances};
+}
+
+enum policy policy_for(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_TF32 ? POLICY_FP32 : POLICY_MIXED;
+}
+
+weft_status plan_new(const struct model *model, const struct cluster *cluster, struct plan **out)
+{
+    weft_status status;
+    struct arena *arena = arena_new();
+    struct plan *plan = ARENA_NEW(arena, struct plan);
+    plan->arena = arena;
+    plan->model = model;
+    plan->cluster = cluster;
+    plan->table = ARENA_NEW(arena, struct choice_table);
+    TRY(unroll(plan));
+    set_defaults(plan);
+    TRY(copy_misfits(plan));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    return status;
+}
+
+void plan_free(struct plan *plan)
+{
+    if (plan)
+        arena_free(plan->arena);
+}
+
+weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice *choice)
+{
+    const struct stage *stage =
+        &plan->stage[plan_stage_of_part(plan, plan_part_of(plan, instance))];
+    int64_t covered = split_devices(&choice->split);
+    if (covered == stage->devices) /* I3 */
+        return intern(plan, choice, &plan->choice_of[instance]);
+    struct arena *scratch = arena_new();
+    weft_status status =
+        bad_argument(NULL, "%s: the split '%s' is for %lld devices, its stage has %lld",
+                     plan_path(scratch, plan, instance), split_text(scratch, &choice->split),
+                     (long long)covered, (long long)stage->devices);
+    if (stage->devices % covered == 0)
+        error_hint("add copy:%lld for devices that hold the same",
+                   (long long)(stage->devices / covered));
+    arena_free(scratch);
+    return status;
+}
+
+/* The choice as it is if it covers the devices, else copied over them. */
+static weft_status copy_choice(struct plan *plan, int64_t devices, uint16_t *number)
+{
+    static const struct choice PLAIN = {0};
+    struct choice choice = *number < plan->choices ? plan->choice[*number] : PLAIN;
+    if (plan->choices && split_devices(&choice.split) == devices)
+        return WEFT_OK;
+    choice.split = split_none();
+    if (!split_add(&choice.split, SPLIT_COPY, devices))
+        return bad_argument(NULL, "a stage of %lld devices, expected fewer than 2^31",
+                            (long long)devices);
+    return intern(plan, &choice, number);
+}
+
+weft_status copy_misfits(struct plan *plan)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t devices = plan->stage[plan_stage_of_part(plan, p)].devices;
+        const struct part *part = &plan->part[p];
+        for (int64_t i = part->first; i < part->first + part->count; i++)
+            TRY(copy_choice(plan, devices, &plan->choice_of[i]));
+    }
+done:
+    return status;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+int64_t plan_micro_batches(const struct plan *plan)
+{
+    return plan->global_batch / plan->batch_per_step;
+}
+
+int32_t plan_stage_of_part(const struct plan *plan, int32_t part)
+{
+    return part % plan->stages;
+}
+
+int32_t plan_part_of(const struct plan *plan, int64_t instance)
+{
+    int32_t low = 0, high = plan->parts - 1;
+    while (low < high) {
+        int32_t middle = low + (high - low + 1) / 2;
+        if (plan->part[middle].first <= instance)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+const struct choice *plan_choice(const struct plan *plan, int64_t instance)
+{
+    return &plan->choice[plan->choice_of[instance]];
+}
+
+const char *plan_path(struct arena *keep, const struct plan *plan, int64_t instance)
+{
+    const struct instance *i = &plan->instance[instance];
+    return op_path(keep, plan->model, &plan->model->op[i->op], i->copy);
+}

@@ -1,0 +1,28 @@
+/* room.h - what the files of this room share beside plan.h. */
+#ifndef WEFT_PLAN_ROOM_H
+#define WEFT_PLAN_ROOM_H
+
+#include "plan/plan.h"
+
+/* What a dtype is trained with where nobody says: fp32, or mixed precision. */
+enum policy policy_for(enum dtype dtype);
+
+/* Whether an operator is part of an indexed module: what ends_layer closes. */
+bool op_in_layer(const struct model *model, const struct op *op);
+
+/* By operator: forward FLOPs of one copy and one sample. */
+double *forward_flops(const struct model *model, struct arena *keep);
+
+/* Restores plan.h's I3 behind a new map: what does not cover its stage's devices is copied. */
+weft_status copy_misfits(struct plan *plan);
+
+/* "5 and 10": the numbers next to `wanted` in 1 .. most for which legal(number, with) holds. */
+const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
+                          bool (*legal)(int64_t number, int64_t with), int64_t with);
+bool divides(int64_t number, int64_t whole);
+
+/* One choice per operator of the model, in `keep`. The degrees are complete: none is 0. */
+weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
+                          struct arena *keep, struct choice **out);
+
+#endif

@@ -1,0 +1,23 @@
+/* order.h - the orders behind the table of schedules, each with the activations that it holds. */
+#ifndef WEFT_SCHEDULE_ORDER_H
+#define WEFT_SCHEDULE_ORDER_H
+
+#include "schedule/schedule.h"
+
+void all_in_all_out_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                          struct slots *out);
+int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage);
+
+void one_f_one_b_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                       struct slots *out);
+int64_t one_f_one_b_in_flight(const struct pipeline *pipeline, int32_t stage);
+
+void interleaved_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                       struct slots *out);
+int64_t interleaved_in_flight(const struct pipeline *pipeline, int32_t stage);
+
+void zero_bubble_h1_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                          struct slots *out);
+int64_t zero_bubble_h1_in_flight(const struct pipeline *pipeline, int32_t stage);
+
+#endif

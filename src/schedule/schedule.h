@@ -1,0 +1,69 @@
+/* schedule.h - the order of work on one stage of a pipeline, as data.
+ *
+ * A schedule is a function from (stage, shape) to a list of slots; the compiler turns slots into
+ * tasks, and whoever adds a schedule adds a row here and nothing else.
+ *
+ *   I1  A stage's list holds, for every piece and micro-batch, exactly one forward slot and one
+ *       backward slot (or one input- and one weight-gradient slot), the forward first.
+ *   I2  Executed in list order with every slot waiting for its inputs from the neighbouring
+ *       stages, the lists of all stages never deadlock.
+ *   I3  Piece k of stage s follows piece k of stage s - 1; piece k of stage 0 follows piece k - 1
+ *       of the last stage.
+ */
+#ifndef WEFT_SCHEDULE_H
+#define WEFT_SCHEDULE_H
+
+#include "base/base.h"
+
+enum slot_kind { SLOT_FORWARD, SLOT_BACKWARD, SLOT_BACKWARD_INPUT, SLOT_BACKWARD_WEIGHT };
+
+struct slot {
+    enum slot_kind kind;
+    int32_t piece;
+    int32_t micro_batch;
+};
+
+struct pipeline {
+    int32_t stages, pieces, micro_batches;
+};
+
+struct slots {
+    struct slot *data;
+    size_t len, cap;
+};
+
+struct schedule {
+    const char *name;
+    const char *summary;
+    /* Refuses shapes it cannot order, with the nearest one it can. The other two expect its yes. */
+    weft_status (*check)(const struct pipeline *pipeline);
+    void (*order)(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out);
+    /* Most micro-batches whose activations a stage holds at once, all pieces together: held from
+     * the forward slot to the end of the backward, or weight-gradient, slot. */
+    int64_t (*in_flight)(const struct pipeline *pipeline, int32_t stage);
+    bool segmented; /* pieces are segments: gradients of one synchronise while the next computes */
+};
+const struct schedule *schedule_find(const char *name); /* NULL if unknown */
+size_t schedule_all(const struct schedule **out);
+
+/* "F3", "B3", "I3" (input gradients), "W3" (weight gradients); with several pieces "F3a" is the
+ * first, "F3b" the second, and from 27 pieces on "F3.26" the last. */
+struct text32 slot_label(struct slot slot, const struct pipeline *pipeline);
+
+/* One iteration when the stages execute their lists in order, each slot as soon as its inputs are
+ * there: the reference that theory is held against, slot by slot. The times add up in int64_t. */
+struct pipeline_times {
+    const int64_t *forward_ns, *backward_ns; /* by stage, then piece */
+    const int64_t *weight_ns; /* the part of backward_ns a weight-gradient slot takes; NULL: half */
+    int64_t transfer_ns;      /* from a stage to another, either way */
+};
+weft_status schedule_play(const struct schedule *schedule, const struct pipeline *pipeline,
+                          const struct pipeline_times *times, int64_t *iteration_ns);
+
+/* Who does what when, one line of at most `columns` per stage: a forward takes one cell, a backward
+ * two, one for input and one for weight gradients; dots are bubbles, an ellipsis is what is cut. */
+weft_status schedule_draw(struct arena *keep, const struct schedule *schedule,
+                          const struct pipeline *pipeline, int columns, char **out);
+
+#endif

@@ -110,6 +110,28 @@ static void grouped_queries_split_both_ways(void **state)
     model_free(model);
 }
 
+/* 2 heads of 4 x 4 scores in fp16 are 64 bytes; a causal softmax writes all and reads half of them,
+ * backward half of the gradient and of its kept output. */
+static void causal_softmax_reads_half(void **state)
+{
+    (void)state;
+    struct builder *b = build_start("m", "hand", "test");
+    struct attention a = {.heads = 2, .kv_heads = 2, .depth = 8, .causal = true};
+    int x = build_embedding(b, "e", build_tokens(b, 4), 10, 16, 0);
+    build_softmax(b, "softmax", build_score(b, "score", x, x, &a), false);
+    build_last(b)->causal = true;
+    struct model *model = finish(b);
+    const struct op *op = &model->op[2];
+    struct work forward = op_work(op, op->size, DTYPE_FP16, PHASE_FORWARD);
+    struct work backward = op_work(op, op->size, DTYPE_FP16, PHASE_BACKWARD_INPUT);
+    assert_near(forward.read_bytes, 32);
+    assert_near(forward.write_bytes, 64);
+    assert_near(backward.read_bytes, 64);
+    assert_near(backward.write_bytes, 64);
+    assert_int_equal(forward.shape[2], 1);
+    model_free(model);
+}
+
 /* 6 tokens, 2 of 4 experts each: 12 rows; a 4 -> 8 expert product is 2*12*4*8 FLOPs in total and
  * has 4*8*4 parameters; one device of expert:2 does half of both. */
 static void experts_share_tokens(void **state)
@@ -207,6 +229,7 @@ int main(void)
         cmocka_unit_test(operands_shrink_with_their_dims),
         cmocka_unit_test(repeats_keep_each_tensor_once),
         cmocka_unit_test(grouped_queries_split_both_ways),
+        cmocka_unit_test(causal_softmax_reads_half),
         cmocka_unit_test(experts_share_tokens),
         cmocka_unit_test(convolution_by_hand),
         cmocka_unit_test(paths_count_copies),

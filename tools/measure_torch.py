@@ -196,7 +196,7 @@ def bytes_bound(table, dtype):
             table.add("norm", "backward_input", dtype, shape, *back)
     for heads_rows, cols in ((16384, 1024), (65536, 2048), (131072, 2048)):
         soft = lambda x: F.softmax(x, -1)
-        shape = {"rows": heads_rows, "cols": cols}
+        shape = {"rows": heads_rows, "cols": cols, "causal": 0}
         make = lambda: (rand(heads_rows, cols, dtype=t),)
         table.add("softmax", "forward", dtype, shape, make, soft)
         back = backward_of(soft, (heads_rows, cols), dtype=t)

@@ -33,7 +33,7 @@ static const struct {
     [KERNEL_CONV] = {AXIS_0 | AXIS_1 | AXIS_4, true, 0, -1},
     [KERNEL_NORM] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_BATCH_NORM] = {AXIS_0 | AXIS_1 | AXIS_2, false, 0, -1},
-    [KERNEL_SOFTMAX] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_SOFTMAX] = {AXIS_0 | AXIS_1, false, 0, 2},
     [KERNEL_ELEMENTWISE] = {AXIS_0, false, 0, -1},
     [KERNEL_DROPOUT] = {AXIS_0, false, 0, -1},
     [KERNEL_EMBEDDING] = {AXIS_0 | AXIS_1 | AXIS_2, false, 1, -1},

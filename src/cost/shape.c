@@ -56,6 +56,15 @@ static void embedding_bytes(struct work *work)
     work->write_bytes = (double)work->shape[work->phase == PHASE_FORWARD ? 0 : 2] * width;
 }
 
+/* A causal softmax writes the whole matrix but reads only what the mask leaves, half of it. */
+static void softmax_bytes(struct work *work)
+{
+    double bytes = (double)work->shape[0] * (double)work->shape[1] * dtype_bytes(work->dtype);
+    double live = work->shape[2] ? 0.5 : 1;
+    work->read_bytes = (work->phase == PHASE_FORWARD ? 1 : 2) * live * bytes;
+    work->write_bytes = bytes;
+}
+
 /* ---- one row per kernel ---------------------------------------------------------------------- */
 
 enum { NO_FLOPS = 0 };
@@ -73,7 +82,7 @@ static const struct {
     [KERNEL_CONV] = {7, conv_bytes},
     [KERNEL_NORM] = {NO_FLOPS, NULL, {1, 2, 2}, {1, 1, 0}},
     [KERNEL_BATCH_NORM] = {NO_FLOPS, NULL, {1, 2, 2}, {1, 1, 0}},
-    [KERNEL_SOFTMAX] = {NO_FLOPS, NULL, {1, 2, 0}, {1, 1, 0}},
+    [KERNEL_SOFTMAX] = {NO_FLOPS, softmax_bytes},
     [KERNEL_ELEMENTWISE] = {.bytes_per_element = true},
     [KERNEL_DROPOUT] = {.bytes_per_element = true},
     [KERNEL_EMBEDDING] = {NO_FLOPS, embedding_bytes},

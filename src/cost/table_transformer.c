@@ -140,12 +140,11 @@ static void final_layer_norm(struct layer *l)
 static void softmax(struct layer *l)
 {
     bool fused = l->dtype == DTYPE_FP16, causal = !l->t->decoder_seq || (l->decoder && !l->cross);
-    double live = causal ? 0.5 : 1, mask = causal ? 0 : MASK_BYTES;
+    double mask = causal ? 0 : MASK_BYTES;
     for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD_INPUT; phase++) {
-        struct work work =
-            WORK(KERNEL_SOFTMAX, (enum phase)phase, l->dtype, local_heads(l) * l->queries, l->keys);
+        struct work work = WORK(KERNEL_SOFTMAX, (enum phase)phase, l->dtype,
+                                local_heads(l) * l->queries, l->keys, causal);
         row_stands_for(l->row, work);
-        work.read_bytes *= live;
         if (phase == PHASE_FORWARD)
             work.read_bytes += mask * (double)(work.shape[0] * work.shape[1]);
         if (fused)

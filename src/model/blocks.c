@@ -60,6 +60,8 @@ static int softmax(struct builder *b, int scores, const struct attention_block *
     int x = build_softmax(b, "softmax", scores, eager && !masked);
     if (eager && masked && x >= 0)
         build_last(b)->keep |= KEEP_MASK;
+    if (!eager && x >= 0)
+        build_last(b)->causal = a->shape.causal;
     if (a->score_bias)
         block_add_weight(b, "relative_bias", a->score_bias);
     return x;

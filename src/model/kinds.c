@@ -130,8 +130,9 @@ static void norm_work(const struct op *op, const int64_t *size, enum phase phase
 static void softmax_work(const struct op *op, const int64_t *size, enum phase phase,
                          struct work *out)
 {
-    (void)op, (void)phase;
-    rows_work(KERNEL_SOFTMAX, size[0] * size[1] * size[2], size[3], out);
+    (void)phase;
+    const int64_t shape[] = {size[0] * size[1] * size[2], size[3], op->causal};
+    set_shape(out, KERNEL_SOFTMAX, shape, 3);
 }
 
 static void loss_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)

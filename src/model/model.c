@@ -97,13 +97,19 @@ static bool has_matrix(const struct op *op)
     return op->weights && op->weight[0].operand.axes >= 2;
 }
 
+/* A causal softmax does not read the masked half of its matrix. */
+static double read_share(const struct op *op)
+{
+    return op->kind == OP_SOFTMAX && op->causal ? 0.5 : 1;
+}
+
 static void forward_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
     double out = bytes_of(op, &op->output, local, work->dtype);
     double weights = weight_bytes(op, local, work->dtype);
     if (work->kernel == KERNEL_EMBEDDING && weights > out)
         weights = out; /* a lookup reads the rows it returns, not the table */
-    work->read_bytes = input_bytes(op, local, work->dtype) + weights;
+    work->read_bytes = (input_bytes(op, local, work->dtype) + weights) * read_share(op);
     work->write_bytes = out + extra_bytes(op, local, work->dtype);
 }
 
@@ -112,6 +118,7 @@ static void backward_input_bytes(const struct op *op, const int64_t *local, stru
     double out = bytes_of(op, &op->output, local, work->dtype);
     work->read_bytes = out + (has_matrix(op) ? weight_bytes(op, local, work->dtype)
                                              : kept_operand_bytes(op, local, work->dtype));
+    work->read_bytes *= read_share(op);
     work->write_bytes = input_bytes(op, local, work->dtype);
 }
 

@@ -184,8 +184,8 @@ struct op {
                               norm's copies */
     int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
     bool input_grad;       /* some input wants a gradient: false on the model's own input */
-    bool causal;           /* attention: half of the score matrix is masked out */
-    int64_t value_depth;   /* attention: width of one value head, where not DIM_DEPTH */
+    bool causal; /* attention: half of the score matrix is masked out; softmax: and not read */
+    int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
     const char *onnx_type;                /* of an opaque operator */
@@ -201,7 +201,7 @@ enum kernel {
     KERNEL_CONV,        /* images out_channels height width in_channels kernel_h kernel_w stride */
     KERNEL_NORM,        /* rows cols */
     KERNEL_BATCH_NORM,  /* images channels pixels */
-    KERNEL_SOFTMAX,     /* rows cols */
+    KERNEL_SOFTMAX,     /* rows cols causal */
     KERNEL_ELEMENTWISE, /* elements */
     KERNEL_DROPOUT,     /* elements */
     KERNEL_EMBEDDING,   /* rows width vocab */

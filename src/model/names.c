@@ -33,7 +33,7 @@ static const struct {
                       "kernel_w", "stride"}},
     [KERNEL_NORM] = {"norm", {"rows", "cols"}},
     [KERNEL_BATCH_NORM] = {"batch_norm", {"images", "channels", "pixels"}},
-    [KERNEL_SOFTMAX] = {"softmax", {"rows", "cols"}},
+    [KERNEL_SOFTMAX] = {"softmax", {"rows", "cols", "causal"}},
     [KERNEL_ELEMENTWISE] = {"elementwise", {"elements"}},
     [KERNEL_DROPOUT] = {"dropout", {"elements"}},
     [KERNEL_EMBEDDING] = {"embedding", {"rows", "width", "vocab"}},

@@ -1,56 +1,11 @@
 /* test_show.c - `weft show` and `weft check`, asked as a process: tables, JSON fields, written
  * plans, exit codes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-#include <jansson.h>
-
+#include "program.h"
 #include "report/report.h"
 
 #define PLANS WEFT_SOURCE_DIR "/data/plans/"
-
-/* What the program writes, both streams; `code` is its exit code. The caller frees. */
-static char *ask(const char *arguments, int *code)
-{
-    char command[1024];
-    snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, arguments);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    size_t len = 0, cap = 1 << 20;
-    char *text = calloc(cap, 1);
-    for (size_t got; (got = fread(text + len, 1, cap - len - 1, pipe)) > 0;) {
-        len += got;
-        assert_true(len < cap - 1);
-    }
-    *code = WEXITSTATUS(pclose(pipe));
-    return text;
-}
-
-static char *answer_to(const char *arguments)
-{
-    int code;
-    char *text = ask(arguments, &code);
-    if (code != WEFT_OK)
-        fail_msg("weft %s: exit code %d: %s", arguments, code, text);
-    return text;
-}
-
-static json_t *json_of(const char *arguments)
-{
-    char *text = answer_to(arguments);
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(json);
-    free(text);
-    return json;
-}
 
 static void expect_line(const char *text, const char *line)
 {

@@ -17,6 +17,7 @@ static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
+    (void)arg;
     struct options *options = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -24,12 +25,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_JSON:
         options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        plan_argument(state, &options->plan, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which plan? A file, or a model and a cluster");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

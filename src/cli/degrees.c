@@ -219,9 +219,24 @@ static const char *option_name(int key)
     return NULL;
 }
 
+/* PLAN, or MODEL and CLUSTER. */
+static void take_name(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    if (in->names == (int)COUNT_OF(in->name))
+        argp_error(state, "a plan file, or a model and a cluster: '%s' is too many", arg);
+    else
+        in->name[in->names++] = arg;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct plan_arguments *in = state->input;
+    if (key == ARGP_KEY_ARG) {
+        take_name(state, in, arg);
+        return 0;
+    }
+    if (key == ARGP_KEY_NO_ARGS)
+        argp_error(state, "which plan? A file, or a model and a cluster");
     if (key < OPTION_DP || key > OPTION_MEMORY)
         return ARGP_ERR_UNKNOWN;
     in->flag = option_name(key);
@@ -229,14 +244,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
-
-void plan_argument(struct argp_state *state, struct plan_arguments *arguments, const char *arg)
-{
-    if (arguments->names == (int)COUNT_OF(arguments->name))
-        argp_error(state, "a plan file, or a model and a cluster: '%s' is too many", arg);
-    else
-        arguments->name[arguments->names++] = arg;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

@@ -15,10 +15,8 @@ struct plan_arguments {
     int names;
 };
 
-/* The options; its input is a struct plan_arguments. */
+/* The options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
-/* Takes the next positional argument; complains through argp about a third. */
-void plan_argument(struct argp_state *state, struct plan_arguments *arguments, const char *arg);
 /* Opens and checks what was named. */
 weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);
 

@@ -38,12 +38,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_JSON:
         options->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        plan_argument(state, &options->plan, arg);
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which plan? A file, or a model and a cluster");
-        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }

@@ -12,7 +12,7 @@ endif
 
 # The release build also carries the tests; the two others live inside its folder.
 ASAN    := $(BUILD)/asan
-FUZZERS := $(BUILD)/fuzz
+FUZZERS := $(BUILD)/fuzzers
 CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19

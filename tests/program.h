@@ -16,11 +16,9 @@
 
 #include "base/base.h"
 
-/* What the program writes, both streams; `code` is its exit code. The caller frees. */
-static char *ask(const char *arguments, int *code)
+/* What a shell command writes to standard output; `code` is its exit code. The caller frees. */
+static char *output_of(const char *command, int *code)
 {
-    char command[1024];
-    snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     size_t len = 0, cap = 1 << 20;
@@ -33,12 +31,20 @@ static char *ask(const char *arguments, int *code)
     return text;
 }
 
+/* Standard output of the program alone. */
+static char *ask(const char *arguments, int *code)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "'%s' %s 2>/dev/null", WEFT_PROGRAM, arguments);
+    return output_of(command, code);
+}
+
 static char *answer_to(const char *arguments)
 {
     int code;
     char *text = ask(arguments, &code);
     if (code != WEFT_OK)
-        fail_msg("weft %s: exit code %d: %s", arguments, code, text);
+        fail_msg("weft %s: exit code %d", arguments, code);
     return text;
 }
 

@@ -170,7 +170,9 @@ static void bad_plans_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
         int code;
-        char *text = ask(REFUSED[i].question, &code);
+        char command[512];
+        snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, REFUSED[i].question);
+        char *text = output_of(command, &code);
         assert_string_equal(text, REFUSED[i].answer);
         assert_int_equal(code, WEFT_BAD_INPUT);
         free(text);

@@ -1,0 +1,121 @@
+/* compile.h - from a plan to the work of each device. So far: how a tensor lies over the devices of
+ * a stage (its layout), and what brings it from its producer's layout to its consumer's (a
+ * reshard).
+ *
+ * A layout sees a tensor as its elements 0 .. N-1 in storage order, and the devices of a stage as a
+ * mesh: device = mixed-radix number of the layout's digits, outermost first, as in a split. A digit
+ * of degree d with the value v
+ *
+ *   split    holds the elements f with  (f / stride) % d = v                                    (1)
+ *   copy     holds what the digit's other values hold
+ *   partial  holds one addend of what the digit's values sum to
+ *
+ * By (1) an axis, an inner dim of an axis (`group` of head * group * depth) and the same tensor
+ * seen under another shape are all the same thing: a stride.
+ *
+ *   I1  The splits of one layout are independent: of any two, one's stride is a multiple of the
+ *       other's stride * degree; so every device holds equally many elements.
+ *   I2  Layouts are canonical: no degree below 2, neighbours that make one digit are one digit. Two
+ *       layouts put the same on every device exactly when they are equal, byte for byte.
+ *   I3  A dim that its degree does not divide (a vocabulary) is padded; N counts the padding.
+ *   I4  What an operator takes is never a partial sum: neither an input or weight in the forward
+ *       pass nor the gradient of an output. Partial are outputs and gradients of inputs.
+ */
+#ifndef WEFT_COMPILE_H
+#define WEFT_COMPILE_H
+
+#include "plan/plan.h"
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* What a digit does: one of these, or the stride of a split (> 0). */
+enum { HOLD_COPY = 0, HOLD_PARTIAL = -1 };
+
+/* A split's digits, and those that a pipeline boundary adds. */
+enum { MAX_LAYOUT_DIGITS = MAX_SPLIT_PARTS + 2 };
+struct layout_digit {
+    int64_t degree, hold;
+};
+struct layout {
+    int64_t elements; /* N */
+    int64_t digits;
+    struct layout_digit digit[MAX_LAYOUT_DIGITS]; /* outermost first; zero behind the last */
+};
+
+struct layout layout_none(int64_t elements); /* all on one device */
+/* Appends a digit inside what is there and keeps I2. False: too many digits. */
+bool layout_add(struct layout *layout, int64_t degree, int64_t hold);
+bool layout_equal(const struct layout *a, const struct layout *b);
+uint64_t layout_hash(const struct layout *layout, uint64_t seed);
+int64_t layout_devices(const struct layout *layout);
+int64_t layout_local(const struct layout *layout); /* elements on each device */
+
+enum flow { FLOW_FORWARD, FLOW_GRADIENT };
+/* The layout of one of op's operands (or of its gradient) under a split, with `batch` samples on
+ * the stage together (layout.c has the rules). */
+struct layout layout_of(const struct op *op, const struct operand *operand,
+                        const struct split *split, int64_t batch, enum flow flow);
+/* An operand may be part of a fused tensor (queries within qkv), of which every index of the axis'
+ * outermost dim has an equal share of the axis. Given how the whole tensor lies, how the part lies;
+ * where a split goes through shares, `whole` becomes what it must be brought to first. The same
+ * holds for their gradients. */
+struct layout layout_part(const struct model *model, const struct op *op,
+                          const struct operand *operand, struct layout *whole);
+/* "S(seq):4 B:2 P:2" in the operand's dims, "whole" on one device. */
+const char *layout_text(struct arena *keep, const struct op *op, const struct operand *operand,
+                        int64_t batch, const struct layout *layout);
+
+/* ---- reshards -------------------------------------------------------------------------------- */
+
+/* Next to the collectives: each device drops what it need not hold. Costs nothing. */
+enum { STEP_SLICE = COLLECTIVE_COUNT, STEP_KIND_COUNT };
+
+enum { MAX_STEP_DIGITS = 6 };
+struct step_digit {
+    int64_t mesh_stride; /* devices from one value of the digit to the next */
+    int64_t degree;
+    int64_t before, after; /* holds */
+};
+/* One step, done by every device of the stage within its own group: the devices that differ from it
+ * in the step's digits only. An all-to-all over several digits gives each device what `after` says,
+ * from itself where it has it and else from any member that does. */
+struct reshard_step {
+    int32_t kind; /* enum collective, or STEP_SLICE */
+    int32_t digits;
+    struct step_digit digit[MAX_STEP_DIGITS]; /* outermost first; none of a send */
+    int64_t elements; /* per device, the larger of what goes in and comes out, as in nccl-tests */
+};
+struct reshard {
+    int32_t steps;
+    int32_t send; /* the step that changes from the producer's devices to the consumer's; or -1 */
+    struct reshard_step *step;
+    double volume; /* elements through each device's link, of all steps */
+    int64_t from_devices, to_devices;
+};
+
+/* The group of one device of the stage (numbered from 0) in a step that is no send. */
+struct group step_group(const struct reshard_step *step, int64_t device);
+int64_t step_members(const struct reshard_step *step);
+/* AutoDDL, Table 2: elements through a device's link. */
+double step_volume(const struct reshard_step *step);
+const char *step_name(int kind);
+/* Which device of the producer's stage sends to this one of the consumer's, each from 0. */
+int64_t reshard_sender(const struct reshard *reshard, int64_t receiver);
+/* "reduce_scatter:4 all_gather:2"; "none". */
+const char *reshard_text(struct arena *keep, const struct reshard *reshard);
+
+/* Reshards found so far; not for several threads at once. */
+struct reshards;
+struct reshards *reshards_new(void);
+void reshards_free(struct reshards *reshards);
+/* The steps of least volume (path.c says among which) that bring a tensor from one layout to
+ * another on the same devices; `to` is as I4 says, or equal to `from`. The gradient's reshard is
+ * that of the gradients' layouts, from the consumer's to the producer's. The answer lives as long
+ * as `reshards`. */
+const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
+                                     const struct layout *to);
+/* The same from one stage's devices to another's, of any numbers. */
+const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
+                                      const struct layout *to);
+
+#endif

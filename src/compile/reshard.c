@@ -1,0 +1,343 @@
+/* reshard.c - two layouts on one mesh, on two stages, and the answers found so far.
+ *
+ * Two layouts of the same devices are cut at each other's digits, from the innermost: of two digits
+ * that begin at the same place, one's degree divides the other's, and the larger is cut in two,
+ *
+ *   (a * b, stride) = outer (a, stride * b), inner (b, stride)                                  (1)
+ *
+ *   I1  Where neither degree divides the other (6 and 4 on 12 devices), the digits up to the next
+ *       common cut are copies in between: gathered on the producer's side, sliced on the
+ *       consumer's.
+ *   I2  So is the whole tensor where the two sides pad it differently (compile.h, I3).
+ *   I3  Between stages the tensor crosses once, one sender per receiver. Where one side's devices
+ *       are a multiple of the other's, its inner ones take or hold copies; where not, all do. What
+ *       a receiver would drop at once is not sent.
+ *   I4  A digit is also cut where the elements that it splits overlap in part with another's, so
+ *       that the rest of it can move before the other has made room.
+ */
+#include <string.h>
+
+#include "compile/path.h"
+
+/* ---- one mesh for two layouts ---------------------------------------------------------------- */
+
+/* A layout's digits from the innermost; the first may be cut already. */
+struct cursor {
+    struct layout_digit digit;
+    const struct layout *layout;
+    int64_t left; /* digits outside this one */
+};
+
+static void advance(struct cursor *c)
+{
+    c->digit = (struct layout_digit){1, HOLD_COPY};
+    if (c->left > 0)
+        c->digit = c->layout->digit[--c->left];
+}
+
+static struct cursor cursor_of(const struct layout *layout)
+{
+    struct cursor c = {.layout = layout, .left = layout->digits};
+    advance(&c);
+    return c;
+}
+
+/* Takes the inner `degree` of the digit. (1) */
+static int64_t take(struct cursor *c, int64_t degree)
+{
+    int64_t hold = c->digit.hold;
+    c->digit.degree /= degree;
+    if (hold > 0)
+        c->digit.hold *= degree;
+    if (c->digit.degree == 1)
+        advance(c);
+    return hold;
+}
+
+static void push(struct mesh *mesh, int64_t degree, int64_t before, int64_t after)
+{
+    int64_t stride = 1;
+    for (int32_t i = 0; i < mesh->digits; i++)
+        stride *= mesh->digit[i].degree;
+    mesh->digit[mesh->digits++] = (struct step_digit){stride, degree, before, after};
+}
+
+/* I1: both sides up to their next common cut, each with copies in place of the other. */
+static void push_apart(struct cursor *from, struct cursor *to, struct mesh *gather,
+                       struct mesh *slice)
+{
+    int64_t a = 1, b = 1;
+    do {
+        int64_t *shorter = a <= b ? &a : &b;
+        struct cursor *c = a <= b ? from : to;
+        int64_t degree = c->digit.degree, hold = take(c, degree);
+        *shorter *= degree;
+        if (c == from)
+            push(gather, degree, hold, HOLD_COPY);
+        else
+            push(slice, degree, HOLD_COPY, hold);
+    } while (a != b);
+}
+
+/* `gather` ends and `slice` begins with the same holds; without I1 and I2 `gather` does nothing. */
+static void refine(const struct layout *from, const struct layout *to, struct mesh *gather,
+                   struct mesh *slice)
+{
+    struct cursor f = cursor_of(from), t = cursor_of(to);
+    bool same = from->elements == to->elements; /* I2 */
+    while (f.digit.degree > 1 || t.digit.degree > 1) {
+        int64_t a = f.digit.degree, b = t.digit.degree, degree = a < b ? a : b;
+        if (!same || a % degree || b % degree) {
+            push_apart(&f, &t, gather, slice);
+            continue;
+        }
+        int64_t before = take(&f, degree), after = take(&t, degree);
+        push(gather, degree, before, before);
+        push(slice, degree, before, after);
+    }
+}
+
+/* ---- cuts where splits overlap --------------------------------------------------------------- */
+
+static int64_t outer_hold(int64_t hold, int64_t inner)
+{
+    return hold > 0 ? hold * inner : hold; /* (1) */
+}
+
+static void cut_digit(struct mesh *mesh, int32_t at, int64_t inner)
+{
+    struct step_digit *digit = &mesh->digit[at];
+    memmove(digit + 1, digit, sizeof *digit * (size_t)(mesh->digits++ - at));
+    digit[0].degree = inner;
+    digit[1].degree /= inner;
+    digit[1].mesh_stride *= inner;
+    digit[1].before = outer_hold(digit[1].before, inner);
+    digit[1].after = outer_hold(digit[1].after, inner);
+}
+
+/* The inner degree at which a split that holds `hold` passes the boundary; 1: it does not. */
+static int64_t inner_degree(const struct step_digit *digit, int64_t hold, int64_t boundary)
+{
+    bool inside = hold > 0 && boundary > hold && boundary < hold * digit->degree &&
+                  boundary % hold == 0 && digit->degree % (boundary / hold) == 0;
+    return inside ? boundary / hold : 1;
+}
+
+static int64_t find_cut(const struct mesh *mesh, const struct step_digit *digit)
+{
+    int64_t inner = 1;
+    for (int32_t k = 0; inner == 1 && k < mesh->digits; k++) {
+        const struct step_digit *other = &mesh->digit[k];
+        int64_t boundary[] = {other->before, other->before * other->degree, other->after,
+                              other->after * other->degree};
+        for (size_t b = 0; inner == 1 && b < COUNT_OF(boundary); b++) {
+            inner = inner_degree(digit, digit->before, boundary[b]);
+            if (inner == 1)
+                inner = inner_degree(digit, digit->after, boundary[b]);
+        }
+    }
+    return inner;
+}
+
+/* I4 */
+static void cut_overlaps(struct mesh *mesh)
+{
+    int32_t moving = 0;
+    for (int32_t i = 0; i < mesh->digits; i++)
+        moving += mesh->digit[i].before != mesh->digit[i].after;
+    for (int32_t i = 0; i < mesh->digits; i++) {
+        const struct step_digit *digit = &mesh->digit[i];
+        int64_t inner = digit->before != digit->after ? find_cut(mesh, digit) : 1;
+        if (inner == 1 || moving >= MAX_STEP_DIGITS || mesh->digits == MAX_MESH_DIGITS)
+            continue;
+        cut_digit(mesh, i, inner);
+        moving++;
+        i = -1; /* its halves, and what they now overlap */
+    }
+}
+
+static void append_within(struct arena *keep, const struct layout *from, const struct layout *to,
+                          struct step_list *out)
+{
+    struct mesh gather = {.elements = from->elements}, slice = {.elements = to->elements};
+    refine(from, to, &gather, &slice);
+    cut_overlaps(&slice);
+    find_path(keep, &gather, out);
+    find_path(keep, &slice, out);
+}
+
+/* ---- from one stage to another --------------------------------------------------------------- */
+
+/* The layout with `copies` devices in place of each one. */
+static struct layout with_copies(const struct layout *layout, int64_t copies)
+{
+    struct layout wide = *layout;
+    layout_add(&wide, copies, HOLD_COPY);
+    return wide;
+}
+
+static struct layout all_copies(int64_t elements, int64_t devices)
+{
+    struct layout layout = layout_none(elements);
+    layout_add(&layout, devices, HOLD_COPY);
+    return layout;
+}
+
+/* What crosses: the layout on the sending and on the receiving devices. (I3) */
+static void choose_crossing(const struct layout *from, const struct layout *to, struct layout *sent,
+                            struct layout *received)
+{
+    int64_t a = layout_devices(from), b = layout_devices(to);
+    if (a == b) {
+        *sent = *received = layout_local(to) <= layout_local(from) ? *to : *from;
+    } else if (b % a == 0) {
+        *sent = *from;
+        *received = with_copies(from, b / a);
+    } else if (a % b == 0) {
+        *sent = with_copies(to, a / b);
+        *received = *to;
+    } else {
+        *sent = all_copies(to->elements, a);
+        *received = all_copies(to->elements, b);
+    }
+}
+
+static int32_t append_between(struct arena *keep, const struct layout *from,
+                              const struct layout *to, struct step_list *out)
+{
+    struct layout sent, received;
+    choose_crossing(from, to, &sent, &received);
+    append_within(keep, from, &sent, out);
+    struct reshard_step crossing = {.kind = COLLECTIVE_SEND, .elements = layout_local(&sent)};
+    size_t send = out->len;
+    array_push(keep, out, crossing);
+    append_within(keep, &received, to, out);
+    for (size_t i = send + 1; i < out->len && out->data[i].kind == STEP_SLICE; i++)
+        out->data[send].elements /= step_members(&out->data[i]);
+    return (int32_t)send;
+}
+
+int64_t reshard_sender(const struct reshard *reshard, int64_t receiver)
+{
+    return receiver * reshard->from_devices / reshard->to_devices;
+}
+
+/* ---- answers found so far -------------------------------------------------------------------- */
+
+struct entry {
+    struct layout from, to;
+    bool between;
+    uint64_t hash;
+    struct reshard reshard;
+};
+
+struct reshards {
+    struct arena *arena;
+    struct entry **slot; /* open addressing; at most half full */
+    size_t slots, used;
+};
+
+enum { FIRST_SLOTS = 256 };
+
+struct reshards *reshards_new(void)
+{
+    struct arena *arena = arena_new();
+    struct reshards *all = ARENA_NEW(arena, struct reshards);
+    *all =
+        (struct reshards){arena, ARENA_ARRAY(arena, struct entry *, FIRST_SLOTS), FIRST_SLOTS, 0};
+    return all;
+}
+
+void reshards_free(struct reshards *reshards)
+{
+    if (reshards)
+        arena_free(reshards->arena);
+}
+
+static struct entry **free_slot(const struct reshards *all, uint64_t hash)
+{
+    size_t i = hash & (all->slots - 1);
+    while (all->slot[i])
+        i = (i + 1) & (all->slots - 1);
+    return &all->slot[i];
+}
+
+static void grow(struct reshards *all)
+{
+    struct entry **old = all->slot;
+    size_t count = all->slots;
+    all->slots *= 2;
+    all->slot = ARENA_ARRAY(all->arena, struct entry *, all->slots);
+    for (size_t i = 0; i < count; i++)
+        if (old[i])
+            *free_slot(all, old[i]->hash) = old[i];
+}
+
+static struct reshard build(struct arena *keep, const struct entry *entry)
+{
+    struct step_list list = {0};
+    int32_t send = -1;
+    if (entry->between)
+        send = append_between(keep, &entry->from, &entry->to, &list);
+    else if (!layout_equal(&entry->from, &entry->to))
+        append_within(keep, &entry->from, &entry->to, &list);
+    struct reshard reshard = {
+        (int32_t)list.len,         send, list.data, 0, layout_devices(&entry->from),
+        layout_devices(&entry->to)};
+    for (size_t i = 0; i < list.len; i++)
+        reshard.volume += step_volume(&list.data[i]);
+    return reshard;
+}
+
+static const struct reshard *find(struct reshards *all, const struct layout *from,
+                                  const struct layout *to, bool between)
+{
+    uint64_t hash = layout_hash(to, layout_hash(from, between));
+    for (size_t i = hash & (all->slots - 1); all->slot[i]; i = (i + 1) & (all->slots - 1)) {
+        const struct entry *at = all->slot[i];
+        if (at->hash == hash && at->between == between && layout_equal(&at->from, from) &&
+            layout_equal(&at->to, to))
+            return &at->reshard;
+    }
+    if (2 * ++all->used > all->slots)
+        grow(all);
+    struct entry *entry = ARENA_NEW(all->arena, struct entry);
+    entry->from = *from;
+    entry->to = *to;
+    entry->between = between;
+    entry->hash = hash;
+    entry->reshard = build(all->arena, entry);
+    *free_slot(all, hash) = entry;
+    return &entry->reshard;
+}
+
+const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
+                                     const struct layout *to)
+{
+    return find(reshards, from, to, false);
+}
+
+const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
+                                      const struct layout *to)
+{
+    return find(reshards, from, to, true);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+const char *step_name(int kind)
+{
+    return kind == STEP_SLICE ? "slice" : collective_name((enum collective)kind);
+}
+
+const char *reshard_text(struct arena *keep, const struct reshard *reshard)
+{
+    const char *text = reshard->steps ? "" : "none";
+    for (int32_t i = 0; i < reshard->steps; i++) {
+        const struct reshard_step *step = &reshard->step[i];
+        text = arena_printf(keep, "%s%s%s", text, i ? " " : "", step_name(step->kind));
+        if (step->kind != COLLECTIVE_SEND)
+            text = arena_printf(keep, "%s:%lld", text, (long long)step_members(step));
+    }
+    return text;
+}

@@ -1,0 +1,116 @@
+/* engine.h - runs a graph of tasks: when each starts and ends, and what it waited for.
+ *
+ * A task runs on a stream (a queue: compute, feature communication, gradient communication or copy
+ * of one device) and is work or a flow:
+ *
+ *   start = max(end of every dependency, end of the task before it on its stream)            (1)
+ *   work:  end = start + ns / (speed of its device's work)                                   (2)
+ *   flow:  a latency of ns, then a transfer over links at the speed of share.h; alone
+ *          end = start + ns + ceil(max(least_ns, max_l bytes_l / C_l))                       (3)
+ *
+ * Interference: while work and a transfer both touch device d, the work proceeds at 1 / slowdown_d,
+ * and the transfer's own pace (what (3) allows it alone) is divided by the largest slowdown among
+ * its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links are shared
+ * after that: a transfer that others hold below this pace is not slowed down twice.
+ *
+ *   I1  No task starts before (1); a stream never overlaps itself.
+ *   I2  Time is whole nanoseconds. A transfer (or slowed work) is over at the first nanosecond at
+ *       which at most 2^-38 of it is left: rounded up, but not by the noise of its arithmetic.
+ *   I3  Everything that happens at one instant happens before speeds are computed anew, and a speed
+ *       that stays the same leaves the end it led to alone.
+ *   I4  Ties go by stream and place on the stream, never by task number: tasks numbered otherwise
+ *       take the same times.
+ *   I5  Only transfers, and work that they may slow down, need the event queue: (1) and (2) give
+ *       the end of all other work as soon as its dependencies have theirs, in whatever order.
+ *
+ * An *event* is the end of a task or the beginning of a transfer or of work on a device that
+ * interferes.
+ */
+#ifndef WEFT_SIM_ENGINE_H
+#define WEFT_SIM_ENGINE_H
+
+#include "base/base.h"
+#include "sim/share.h"
+
+/* Lists are in rows: those of row i are [first[i], first[i + 1]) of the array behind. What is
+ * marked optional may be NULL. */
+struct engine_graph {
+    int32_t tasks, streams, flows, links, devices;
+
+    const int32_t *task_stream;
+    const int64_t *task_ns;   /* work: how long; flow: latency */
+    const int32_t *task_flow; /* number of its flow, -1: work; optional without flows */
+    const int64_t *depends_first;
+    const int32_t *depends;     /* per task: tasks that end before it starts */
+    const int64_t *order_first; /* per stream: its tasks in order */
+    const int32_t *order;
+
+    const int64_t *flow_least_ns; /* what its protocol takes even when alone */
+    const int32_t *flow_priority; /* class, 0 first; optional: all equal */
+    const int64_t *flow_use_first;
+    const struct link_use *flow_use;
+    const double *link_bytes_per_s;
+
+    const int32_t *stream_device;  /* -1: none; optional without interference */
+    const double *device_slowdown; /* at least 1; 1 is none; optional: no interference */
+    const int64_t *flow_device_first;
+    const int32_t *flow_device;
+
+    const char *(*task_name)(const void *names, int32_t task); /* for messages; optional */
+    const void *names;
+};
+
+struct engine_result {
+    int64_t *start_ns, *end_ns; /* per task */
+    int32_t *place;             /* per task: which of its stream it is, from 0 */
+    int32_t *held_by;           /* per flow: the link that last held it below its own pace, or -1 */
+    int64_t *busy_ns;           /* per stream */
+    int64_t end;                /* ns: of the last task */
+    int64_t events;
+    int64_t speed_changes; /* of transfers: how much they met */
+};
+
+/* Fails on an order that is none of the graph's, and on a deadlock: tasks that wait for each other,
+ * by dependencies or by their order on a stream, which are named. */
+weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
+                       struct engine_result *out);
+
+/* ---- what bound a task ----------------------------------------------------------------------- */
+
+enum cause_kind { CAUSE_NONE, CAUSE_STREAM, CAUSE_DEPENDENCY, CAUSE_KIND_COUNT };
+struct cause {
+    enum cause_kind kind;
+    int32_t task;         /* that ended when this one started; -1: it started at 0 */
+    int64_t stretched_ns; /* longer than alone: by other flows or by interference */
+    int32_t link;         /* where flows met, -1: none */
+};
+/* The stream comes before dependencies that end at the same time: nothing was waited for. */
+struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
+                          int32_t task);
+/* By stream, then by place on it (I4). */
+bool engine_comes_first(const struct engine_graph *graph, const struct engine_result *result,
+                        int32_t a, int32_t b);
+/* From the first task to the last that ended: each started when the one before it ended. */
+int32_t engine_critical_path(struct arena *keep, const struct engine_graph *graph,
+                             const struct engine_result *result, int32_t **tasks);
+/* (2) or (3) with nothing else in the way. */
+int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+struct memory_use {
+    int32_t device;
+    int64_t start_bytes; /* taken when the task starts */
+    int64_t end_bytes;   /* given back when it ends */
+};
+struct memory_peak {
+    int64_t bytes, at_ns;
+};
+/* The peak of each device and its first moment, above `base_bytes` per device (optional). At one
+ * instant, what ends gives back before what starts takes. */
+void engine_memory(struct arena *keep, const struct engine_graph *graph,
+                   const struct engine_result *result, const int64_t *use_first,
+                   const struct memory_use *use, const int64_t *base_bytes,
+                   struct memory_peak **out);
+
+#endif

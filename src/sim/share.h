@@ -1,0 +1,63 @@
+/* share.h - how concurrent flows share the links: weighted max-min fairness with priority classes.
+ *
+ * Flow f moves b_fl bytes over link l while it lasts. Its busiest link carries W_f = max_l b_fl;
+ * its speed s_f is in bytes per ns at that link, so that a link it uses less carries
+ *
+ *   a_fl s_f,   a_fl = b_fl / W_f <= 1                                                   (1)
+ *   sum_f a_fl s_f <= C_l   for every link l                                             (2)
+ *   s_f <= p_f              its own pace: what its protocol and the links allow it alone  (3)
+ *
+ * Speeds are max-min fair under (2) and (3): no flow can be faster without a flow that is no faster
+ * becoming slower. Textbook water-filling finds them: every unsettled flow rises at the same speed
+ * until the first link is full or the first flow reaches its pace,
+ *
+ *   level_l = (C_l - sum of settled a_fl s_f) / (sum of unsettled a_fl)                  (4)
+ *
+ * the flows of that link (or that flow) are settled there, and so on. Class 0 shares all of every
+ * link, class 1 what class 0 leaves, and so on (Fold3D 5.1: pipeline transfers before gradients).
+ *
+ *   I1  Only flows connected through shared links to one that came, went or changed its pace are
+ *       computed anew; all others keep their speed bit for bit, as (4) does not involve them.
+ *   I2  a_fl is a multiple of 2^-42: the sums in (4) are exact, whatever their order.
+ *   I3  Ties go to the lower link, then to flows by slot: same flows, same speeds, bit for bit.
+ *   I4  What is left of a link below 2^-38 of its capacity is rounding, and counts as nothing.
+ *
+ * One more flow may make another one *faster*: slowed down on link 1, a flow leaves more of link 2
+ * to a third. What never happens is that the old flows as a whole gain: their speeds, sorted, never
+ * become lexicographically larger, and flows that share one link all become slower or stay.
+ */
+#ifndef WEFT_SIM_SHARE_H
+#define WEFT_SIM_SHARE_H
+
+#include "base/base.h"
+
+struct link_use {
+    int32_t link;
+    double bytes; /* cross this link during the transfer */
+};
+struct flow {
+    int32_t priority; /* class: 0 takes its share first; small numbers */
+    double pace;      /* p_f of (3), bytes per ns */
+    double bytes;     /* W_f of (1) */
+    const struct link_use *use;
+    int32_t uses;
+};
+
+/* Flows occupy numbered slots, one each. */
+struct share;
+struct share *share_new(struct arena *keep, int32_t slots, const double *link_bytes_per_s,
+                        int32_t links);
+void share_add(struct share *share, int32_t slot, const struct flow *flow);
+void share_remove(struct share *share, int32_t slot);
+void share_set_pace(struct share *share, int32_t slot, double pace);
+
+struct share_change {
+    int32_t slot;
+    double bytes_per_ns;
+    int32_t link; /* that is full and holds the flow at this speed; -1: its own pace */
+};
+/* Settles what was added, removed or changed since the last call. The flows whose speed is another
+ * now, valid until the next call. */
+int32_t share_solve(struct share *share, const struct share_change **changed);
+
+#endif

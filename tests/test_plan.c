@@ -575,11 +575,11 @@ static void test_experts(void **state)
         {"layers.0.attn.qkv", "batch:8 out:2"},
         {"layers.0.mlp.norm", "batch:8 seq:2"},
         {"layers.0.mlp.experts.router", "batch:8 seq:2"},
-        {"layers.0.mlp.experts.dispatch", "batch:2 expert:4 seq:2"},
+        {"layers.0.mlp.experts.dispatch", "batch:8 seq:2"}, /* where the tokens are */
         {"layers.0.mlp.experts.gate_up", "batch:2 expert:4 out:2"},
         {"layers.0.mlp.experts.gated", "batch:2 seq:4 hidden:2"}, /* experts lie along it */
         {"layers.0.mlp.experts.down", "batch:2 expert:4 in:2"},
-        {"layers.0.mlp.experts.combine", "batch:2 expert:4 seq:2"},
+        {"layers.0.mlp.experts.combine", "batch:8 seq:2"},
         {"layers.0.mlp.add", "batch:8 seq:2"},
     };
     struct degrees d = {.tp = 2, .ep = 4, .sequence = true};
@@ -925,7 +925,7 @@ static const struct {
      NULL,
      "dgx-a100:2",
      {.ep = 16},
-     "layers.0.mlp.experts.dispatch: ep 16 does not divide its dim expert of 8",
+     "layers.0.mlp.experts.gate_up: ep 16 does not divide its dim expert of 8",
      "use ep 8"},
     {"resnet-50",
      NULL,

@@ -754,20 +754,22 @@ static void count_collectives(const struct plan *plan, struct reshards *reshards
 
 /* Megatron's layers: two sums forward and two back; with sequence parallelism two gathers and two
  * scatters each way; and the output head's one. With context parallelism keys and values are
- * gathered in each layer, and their gradients scattered. */
+ * gathered in each layer, and their gradients scattered. With expert parallelism tokens go to their
+ * experts and back, and so do their gradients. */
 static void test_layers_of_megatron(void **state)
 {
     (void)state;
     static const struct {
         const char *model;
         struct degrees degrees;
-        int64_t all_reduce[2], all_gather[2], reduce_scatter[2];
+        int64_t all_reduce[2], all_gather[2], reduce_scatter[2], all_to_all[2];
     } CASES[] = {
         {"gpt3-13b", {.dp = 2, .tp = 8}, {2, 3}, {0, 0}, {0, 0}},
         {"llama3.1-405b", {.dp = 2, .tp = 8}, {2, 3}, {0, 0}, {0, 0}},
         {"llama3.1-405b", {.dp = 2, .tp = 8, .sequence = true}, {0, 0}, {3, 2}, {2, 3}},
         {"llama3.1-405b", {.dp = 2, .tp = 4, .cp = 2}, {2, 3}, {2, 0}, {0, 2}},
         {"gpt3-13b", {.dp = 16}, {0, 0}, {0, 0}, {0, 0}},
+        {"mixtral-8x7b", {.dp = 16, .ep = 8}, {0, 0}, {0, 0}, {0, 0}, {2, 2}},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct reshards *reshards = reshards_new();
@@ -783,7 +785,7 @@ static void test_layers_of_megatron(void **state)
             assert_int_equal(count[flow][COLLECTIVE_ALL_REDUCE], CASES[i].all_reduce[flow]);
             assert_int_equal(count[flow][COLLECTIVE_ALL_GATHER], CASES[i].all_gather[flow]);
             assert_int_equal(count[flow][COLLECTIVE_REDUCE_SCATTER], CASES[i].reduce_scatter[flow]);
-            assert_int_equal(count[flow][COLLECTIVE_ALL_TO_ALL], 0);
+            assert_int_equal(count[flow][COLLECTIVE_ALL_TO_ALL], CASES[i].all_to_all[flow]);
         }
         plan_free(plan);
         cluster_free(cluster);

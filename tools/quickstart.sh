@@ -20,6 +20,7 @@ Next:
   $weft clusters                    every cluster
   $weft inspect YOUR/config.json    a Hugging Face config, an ONNX file, or a YAML file of yours
   $weft clusters --this             the machine you are on
+  $weft show gpt3-13b dgx-v100:4 --tp 8 --pp 2    what a plan puts on each device
   $weft COMMAND --help              with an example; --json for programs
 \`make install\` puts it on the PATH; README.md tells the rest.
 TEXT

@@ -256,12 +256,14 @@ static int sequence_dim(const struct op *op, struct state in)
     return dim_size(op, dim) > 1 ? dim : SPLIT_COPY;
 }
 
-/* Where the tokens of experts are: the kind's own dim, or the sequence of an elementwise one. */
+/* Along which dim an operator meets the experts: the kind's own, or the sequence of an elementwise
+ * one. Only between dispatch and combine: those two work where the tokens are, so that what moves
+ * between the devices is an all-to-all of routed tokens. */
 static int expert_dim(const struct op *op, struct state in)
 {
-    if (op->kind != OP_ROUTER && op_find_dim(op->kind, DIM_EXPERT) >= 0)
-        return DIM_EXPERT;
-    return in.region == EXPERTS ? DIM_SEQ : SPLIT_COPY;
+    if (in.region != EXPERTS || LOWERING[op->kind].region == PLAIN)
+        return SPLIT_COPY;
+    return op_find_dim(op->kind, DIM_EXPERT) >= 0 ? DIM_EXPERT : DIM_SEQ;
 }
 
 static weft_status add_replicas(const struct lower *l, const struct op *op, struct state in,

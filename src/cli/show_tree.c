@@ -9,32 +9,16 @@
 #include <string.h>
 
 #include "cli/show.h"
-
-static bool has_dim(const struct operand *operand, int place)
-{
-    for (int a = 0; a < operand->axes; a++)
-        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
-            if (operand->dims[a][k] == place)
-                return true;
-    return false;
-}
-
-static char letter(const struct op *op, const struct operand *operand, int dim)
-{
-    int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
-    if (place >= 0 && has_dim(operand, place))
-        return 'S';
-    bool reduced = place >= 0 && OP_KINDS[op->kind].dims[place].role == ROLE_REDUCE;
-    return reduced && operand == &op->output ? 'P' : 'B';
-}
+#include "compile/compile.h"
 
 /* "SB"; a dash for an operator on one device. */
 static const char *layout(struct arena *keep, const struct op *op, const struct operand *operand,
                           const struct split *split)
 {
+    static const char LETTERS[] = {[PLACE_SPLIT] = 'S', [PLACE_COPY] = 'B', [PLACE_PARTIAL] = 'P'};
     char *text = ARENA_ARRAY(keep, char, MAX_SPLIT_PARTS + 1);
     for (int32_t i = 0; i < split->parts; i++)
-        text[i] = letter(op, operand, split->part[i].dim);
+        text[i] = LETTERS[operand_place(op, operand, split->part[i].dim, FLOW_FORWARD)];
     return split->parts ? text : "-";
 }
 

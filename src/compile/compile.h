@@ -51,6 +51,12 @@ int64_t layout_devices(const struct layout *layout);
 int64_t layout_local(const struct layout *layout); /* elements on each device */
 
 enum flow { FLOW_FORWARD, FLOW_GRADIENT };
+
+/* What one part of a split makes of an operand (model.h, I2): S, B and P of design and reports. */
+enum place { PLACE_SPLIT, PLACE_COPY, PLACE_PARTIAL };
+enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
+                         enum flow flow);
+
 /* The layout of one of op's operands (or of its gradient) under a split, with `batch` samples on
  * the stage together (layout.c has the rules). */
 struct layout layout_of(const struct op *op, const struct operand *operand,

@@ -137,25 +137,21 @@ static void store(const struct op *op, const struct operand *operand, const int6
         store_axis(op, operand, axis, full, degree, out);
 }
 
-static bool has_dim(const struct operand *operand, int dim)
+/* The table above. */
+enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
+                         enum flow flow)
 {
-    for (int axis = 0; axis < operand->axes; axis++)
-        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[axis][k] >= 0; k++)
-            if (operand->dims[axis][k] == dim)
-                return true;
-    return false;
-}
-
-/* The table above, where the operand lacks the dim. */
-static int64_t hold_without(const struct op *op, const struct operand *operand, int dim,
-                            enum flow flow)
-{
+    int dim = split_dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)split_dim);
     bool output = operand == &op->output, partial;
+    if (dim < 0)
+        return PLACE_COPY;
+    if (operand_has_dim(operand, dim))
+        return PLACE_SPLIT;
     if (flow == FLOW_FORWARD)
         partial = output && OP_KINDS[op->kind].dims[dim].role == ROLE_REDUCE;
     else
-        partial = !output && (operand->tensor >= 0 || has_dim(&op->output, dim));
-    return partial ? HOLD_PARTIAL : HOLD_COPY;
+        partial = !output && (operand->tensor >= 0 || operand_has_dim(&op->output, dim));
+    return partial ? PLACE_PARTIAL : PLACE_COPY;
 }
 
 struct layout layout_of(const struct op *op, const struct operand *operand,
@@ -174,11 +170,10 @@ struct layout layout_of(const struct op *op, const struct operand *operand,
     store(op, operand, degree, batch, &stored);
     struct layout layout = layout_none(stored.elements);
     for (int32_t i = 0; i < split->parts; i++) {
-        int64_t hold = HOLD_COPY;
-        if (dim[i] >= 0 && stored.span[dim[i]])
+        enum place place = operand_place(op, operand, split->part[i].dim, flow);
+        int64_t hold = place == PLACE_PARTIAL ? HOLD_PARTIAL : HOLD_COPY;
+        if (place == PLACE_SPLIT)
             hold = stored.span[dim[i]] /= split->part[i].degree; /* (1) */
-        else if (dim[i] >= 0)
-            hold = hold_without(op, operand, dim[i], flow);
         layout_add(&layout, split->part[i].degree, hold);
     }
     return layout;

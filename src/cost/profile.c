@@ -123,11 +123,6 @@ const char *table_name(enum profile_table table)
     return TABLES[table].name;
 }
 
-const char *profile_schema(void)
-{
-    return SCHEMA;
-}
-
 const char *profile_phase_name(int phase)
 {
     return phase == PHASE_WHOLE_BACKWARD ? "backward" : phase_name((enum phase)phase);

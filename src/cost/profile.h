@@ -40,8 +40,6 @@ void work_set_shape(struct work *work, const int64_t *shape);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-const char *profile_schema(void); /* as SQL */
-
 enum value_type { VALUE_NULL, VALUE_INT, VALUE_REAL, VALUE_TEXT };
 struct value {
     enum value_type type;
@@ -54,7 +52,7 @@ struct value {
 #define V_REAL(x) ((struct value){.type = VALUE_REAL, .real = (x)})
 #define V_TEXT(x) ((struct value){.type = VALUE_TEXT, .text = (x)})
 
-/* One row; `values` are the columns of profile_schema in order. Replaces a row with the same primary
+/* One row; `values` are the columns of the schema (docs/profile.md) in order. Replaces a row with the same primary
  * key. */
 weft_status profile_insert(struct profile *profile, enum profile_table table,
                            const struct value *values, size_t count);

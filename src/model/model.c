@@ -28,6 +28,15 @@ void op_full_size(const struct op *op, int64_t batch, int64_t *size)
             size[i] *= batch;
 }
 
+bool operand_has_dim(const struct operand *operand, int place)
+{
+    for (int a = 0; a < operand->axes; a++)
+        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
+            if (operand->dims[a][k] == place)
+                return true;
+    return false;
+}
+
 double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local)
 {
     double elements = 1; /* (1) */

@@ -235,6 +235,8 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
 void op_full_size(const struct op *op, int64_t batch, int64_t *size);
 int op_dims(enum op_kind kind);                   /* how many dims the kind has */
 int op_find_dim(enum op_kind kind, enum dim dim); /* position in the row, or -1 */
+/* Whether some axis of an operand is made of its operator's dim at this place of the row. */
+bool operand_has_dim(const struct operand *operand, int place);
 /* Elements of an operand when the operator's dims have these local sizes (batch included). */
 double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local);
 

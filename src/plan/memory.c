@@ -17,11 +17,7 @@
 static bool has_dim(const struct op *op, const struct operand *operand, int dim)
 {
     int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
-    for (int a = 0; place >= 0 && a < operand->axes; a++)
-        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++)
-            if (operand->dims[a][k] == place)
-                return true;
-    return false;
+    return place >= 0 && operand_has_dim(operand, place);
 }
 
 int64_t split_replicas(const struct op *op, const struct split *split)

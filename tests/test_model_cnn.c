@@ -2,8 +2,8 @@
  *
  * Parameters are compared exactly with torchvision's documentation, multiply-adds within 1 %.
  * Aceso's Wide-ResNets are compared with the operator table that its authors profiled: the weights
- * of every convolution, norm and linear layer, and their sum. Its paper names them by rounded sizes
- * (0.5, 2, 4, 6.8, 13 B), which are up to 3 % from the sum of that table.
+ * of every convolution, norm and linear layer, and their sum. The sizes in the paper's names are in
+ * tests/data/published_models.csv.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,7 +189,6 @@ static const char *our_path(struct arena *arena, const char *theirs)
 
 struct wide {
     const char *preset, *theirs;
-    double billions; /* Aceso Table 2, rounded */
     struct model *model;
     struct map *paths;
     double table_parameters;
@@ -242,9 +241,8 @@ static void check_line(struct arena *arena, struct wide *models, size_t count, c
 static void wide_resnets_are_acesos(void **state)
 {
     struct wide models[] = {
-        {"wresnet-500m", "resnet_500M", 0.5}, {"wresnet-2b", "resnet_2B", 2},
-        {"wresnet-4b", "resnet_4B", 4},       {"wresnet-6.8b", "resnet_6_8B", 6.8},
-        {"wresnet-13b", "resnet_13B", 13},
+        {"wresnet-500m", "resnet_500M"}, {"wresnet-2b", "resnet_2B"},   {"wresnet-4b", "resnet_4B"},
+        {"wresnet-6.8b", "resnet_6_8B"}, {"wresnet-13b", "resnet_13B"},
     };
     (void)state;
     struct arena *arena = arena_new();
@@ -266,7 +264,6 @@ static void wide_resnets_are_acesos(void **state)
         /* 8 operators a block in their table; ours also counts the norms of downsamples. */
         assert_int_equal(models[i].rows, 8 * models[i].model->layers + 6);
         assert_true(fabs(ours / models[i].table_parameters - 1) < 1e-4);
-        assert_true(fabs(ours / (models[i].billions * 1e9) - 1) < 0.03);
         model_free(models[i].model);
     }
     arena_free(arena);

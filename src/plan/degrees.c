@@ -242,6 +242,10 @@ static void set_fields(struct plan *plan, const struct degrees *d)
     plan->batch_per_step = d->dp * d->micro_batch;
     plan->schedule = arena_copy_text(plan->arena, d->schedule);
     plan->memory_limit_bytes = d->memory_limit_bytes;
+    if (d->has_overlap)
+        plan->overlap = d->overlap;
+    if (d->has_bucket)
+        plan->bucket_bytes = d->bucket_bytes;
 }
 
 /* Degrees count layers, as the frameworks that take degrees do: what stands around the layers

@@ -305,6 +305,10 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
         plan->dtype = d->dtype;
     plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
     plan->memory_limit_bytes = d->memory_limit_bytes;
+    if (d->has_overlap)
+        plan->overlap = d->overlap;
+    if (d->has_bucket)
+        plan->bucket_bytes = d->bucket_bytes;
     plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
     plan->global_batch = plan->batch_per_step = file->batch.global ? file->batch.global : 1;
     find_paths(file);

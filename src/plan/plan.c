@@ -152,6 +152,8 @@ static void set_defaults(struct plan *plan)
     plan->dtype = plan->model->dtype;
     plan->policy = policy_for(plan->dtype);
     plan->global_batch = plan->batch_per_step = 1;
+    plan->overlap = OVERLAP_ALL;
+    plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
     plan->schedule = "1f1b";
     plan->pieces = plan->stages = plan->parts = 1;
     plan->stage = ARENA_NEW(plan->arena, struct stage);

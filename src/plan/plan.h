@@ -79,6 +79,18 @@ struct stage {
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_COUNT };
 const char *recompute_name(enum recompute recompute);
 
+/* PyTorch's DistributedDataParallel: bucket_cap_mb = 25. */
+enum { DEFAULT_BUCKET_BYTES = 25 << 20 };
+
+/* What runs beside computation; what does not, computation waits for. */
+enum overlap {
+    OVERLAP_TENSOR = 1,     /* a gradient's reshard beside the weight gradient's product */
+    OVERLAP_PIPELINE = 2,   /* sends between stages */
+    OVERLAP_GRADIENTS = 4,  /* their synchronisation beside the rest of the backward pass */
+    OVERLAP_PARAMETERS = 8, /* gathers of sharded weights, one unit ahead */
+    OVERLAP_ALL = 15
+};
+
 struct plan {
     struct arena *arena; /* owns everything below but model and cluster */
     const struct model *model;
@@ -92,6 +104,8 @@ struct plan {
     const char *schedule;                 /* a name of the schedule room's table */
     int64_t pieces;                       /* parts per stage (I1) */
     int64_t memory_limit_bytes;           /* per device; 0: the device's own memory */
+    unsigned overlap;                     /* of enum overlap */
+    int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part at once */
 
     int64_t instances;
     struct instance *instance;
@@ -144,6 +158,9 @@ struct degrees {
     enum dtype dtype;
     enum policy policy;
     int64_t memory_limit_bytes;
+    bool has_overlap, has_bucket; /* else all, and DEFAULT_BUCKET_BYTES */
+    unsigned overlap;
+    int64_t bucket_bytes;
 };
 /* Lowers degrees to splits, operator by operator, by following the data flow (degrees.c): a linear
  * whose input is whole is split by its outputs, one whose input is split by features by its inputs.

@@ -33,7 +33,8 @@
 
 struct link_use {
     int32_t link;
-    double bytes; /* cross this link during the transfer */
+    double bytes; /* of this flow, cross the link during the transfer */
+    double times; /* equal flows that one stands for cross the link too: so many times its bytes */
 };
 struct flow {
     int32_t priority; /* class: 0 takes its share first; small numbers */

@@ -1,7 +1,99 @@
-/* sim.h - the simulator: event-driven execution of a graph of tasks over shared links. */
+/* sim.h - the simulator: a plan's execution graph with costs, run over the cluster's links; what
+ * comes out is when everything happens, where time goes and how full memory gets.
+ *
+ *   I1  A stage's times by purpose, idle and the rest included, add up to the iteration.
+ *   I2  Same plan, same costs: same bytes, folded or not, whatever the number of threads.
+ */
 #ifndef WEFT_SIM_H
 #define WEFT_SIM_H
 
+#include "compile/graph.h"
 #include "sim/engine.h"
+
+/* ---- where time goes ------------------------------------------------------------------------- */
+
+/* A stage's compute stream, from 0 to the end of the iteration: what it does, and while it waits,
+ * what for. TIME_BUBBLE is waiting for other stages' computation. */
+enum { TIME_BUBBLE = PURPOSE_COUNT, TIME_COUNT };
+const char *time_name(int time); /* purpose_name, "bubble" */
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum memory_class {
+    MEMORY_WEIGHTS,
+    MEMORY_GRADIENTS,
+    MEMORY_OPTIMIZER,
+    MEMORY_ACTIVATIONS, /* kept for the backward pass */
+    MEMORY_WORKSPACE,   /* everything that lives within one block */
+    MEMORY_CLASS_COUNT
+};
+const char *memory_class_name(enum memory_class memory); /* the fields of design's JSON */
+
+/* Something that is there when a device holds most. */
+struct holding {
+    const char *what; /* "layers.0-11.mlp.up output, 4 micro-batches" */
+    enum memory_class memory;
+    int64_t bytes;
+};
+struct stage_peak {
+    int64_t bytes[MEMORY_CLASS_COUNT]; /* at the moment of the peak */
+    int64_t peak;                      /* allocated, their sum */
+    int64_t reserved;                  /* what a caching allocator holds from the device for it */
+    int64_t limit;                     /* what the device (or the plan) allows */
+    int64_t host;                      /* checkpoints waiting in host memory, at most */
+    int64_t at_ns;
+    int32_t slot; /* of the stage's schedule, in which it happens */
+    const struct holding *holding; /* the largest, in falling order */
+    int32_t holdings;
+};
+
+/* ---- the prediction -------------------------------------------------------------------------- */
+
+struct stage_prediction {
+    int64_t time_ns[TIME_COUNT]; /* I1 */
+    int64_t waits_most_ns;       /* the longest of its waits' sums, by what they wait for */
+    const char *waits_most;      /* "gradients from stage 4", NULL: none */
+    struct stage_peak memory;
+};
+
+/* Of operators' times by where they came from: how much each source contributes. */
+struct reliance {
+    enum provenance provenance;
+    const char *source;
+    double share; /* of all operators' time */
+};
+
+struct prediction {
+    struct arena *arena; /* owns everything below, and itself */
+    const struct plan *plan;
+    struct graph *graph;
+    struct engine_graph engine; /* its tasks are the graph's, in the same order */
+    struct engine_result result;
+    const int64_t *lane_ns; /* per item of each block, row by row: how long it takes alone */
+    const int64_t *lane_first; /* per block: its first entry in lane_ns */
+    int64_t iteration_ns;
+    double flops;     /* of the model, forward and backward, all devices, no recomputation */
+    int32_t busiest;  /* the stage whose breakdown is the iteration's: it waits least */
+    struct stage_prediction *stage; /* plan->stages */
+    bool fits;
+    const char *critical_path; /* in words */
+    const struct reliance *reliance;
+    int32_t reliances;
+    double compile_s, simulate_s; /* wall clock */
+};
+
+struct simulate_options {
+    enum fold fold;
+    const char *profile; /* a database before the shipped ones, NULL: none */
+};
+weft_status simulate(const struct plan *plan, const struct simulate_options *options,
+                     struct prediction **out);
+void prediction_free(struct prediction *prediction);
+/* Model TFLOP/s of each device. */
+double prediction_tflops(const struct prediction *prediction);
+
+/* Every task (and, within a block's run, every item) on its device's and stream's track, memory as
+ * counters: Chrome's trace format, which Perfetto reads. */
+weft_status trace_write(const struct prediction *prediction, const char *path);
 
 #endif

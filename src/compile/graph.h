@@ -1,0 +1,164 @@
+/* graph.h - the execution graph: what every device does, in which order, and what waits for what.
+ *
+ * A *block* is what a device does in one slot of its schedule: the forward or backward pass of one
+ * part for one micro-batch, as a list of *items* (an operator's phase, a step of a reshard). All
+ * micro-batches share their blocks, and so do all devices of a stage: a 1,000-layer model on 100,000
+ * devices is two blocks per part. The graph's *tasks* refer to runs of a block's items and to
+ * *exchanges*: collectives, sends, and copies to and from host memory.
+ *
+ *   I1  Items run in two lanes, operators and steps, each in list order; an item starts when the one
+ *       before it in its lane and the item it `needs` are over.
+ *   I2  A task's run of items is as long as nothing outside it waits for its inside, or the other way
+ *       round. What a run sends within itself meets no other traffic: its steps' links are those of
+ *       no other exchange that may run at the same time. Steps that may meet others are tasks.
+ *   I3  The devices of a stage do the same at the same time. Where their exchanges are alike too
+ *       (patterns_alike), one device stands for its stage: the graph is *folded*. Unfolded graphs
+ *       have every device.
+ *   I4  Tasks are numbered stage by stage in the order of their schedules; a stream runs its tasks
+ *       in the order of their numbers.
+ *   I5  A stage's compute stream starts with the first forward and ends with the optimizer. What the
+ *       iteration before leaves to this one (gathers of updated weights, deferred slices of gradient
+ *       synchronisation) stands at its beginning: the graph is one iteration of a steady state.
+ */
+#ifndef WEFT_COMPILE_GRAPH_H
+#define WEFT_COMPILE_GRAPH_H
+
+#include "compile/compile.h"
+#include "schedule/schedule.h"
+
+enum purpose {
+    PURPOSE_FORWARD,
+    PURPOSE_BACKWARD,
+    PURPOSE_RECOMPUTE,
+    PURPOSE_OPTIMIZER,
+    PURPOSE_TENSOR,   /* reshards within a stage: tensor, sequence, context, expert parallelism */
+    PURPOSE_DATA,     /* gradient synchronisation, gathers of sharded state */
+    PURPOSE_PIPELINE, /* between stages */
+    PURPOSE_OFFLOAD,  /* between a device and its host */
+    PURPOSE_COUNT
+};
+const char *purpose_name(enum purpose purpose); /* "forward", "tp_comm": the fields of a breakdown */
+
+/* Queues of one device. Those behind the first never hold up computation by themselves. */
+enum stream {
+    STREAM_COMPUTE,
+    STREAM_FEATURE,   /* steps of reshards that may meet other traffic */
+    STREAM_GRADIENT,  /* gradient synchronisation */
+    STREAM_PARAMETER, /* gathers of sharded weights */
+    STREAM_NEXT,      /* activations to the next stage */
+    STREAM_PREVIOUS,  /* gradients to the one before */
+    STREAM_TO_HOST,
+    STREAM_FROM_HOST,
+    STREAM_COUNT
+};
+const char *stream_name(enum stream stream);
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+enum item_kind { ITEM_OP, ITEM_STEP };
+struct item {
+    uint8_t kind;    /* enum item_kind */
+    uint8_t purpose; /* enum purpose */
+    uint8_t phase;   /* enum phase of an operator; enum flow of a step */
+    int8_t operand;  /* of a step: the input of `instance` that it brings, or whose gradient */
+    int32_t needs;   /* an earlier item, -1: none (I1) */
+    int64_t instance;
+    const struct reshard_step *step;
+    int64_t bytes;   /* of a step, per device, as collective_time takes them */
+    int32_t pattern; /* of a step (its groups), -1: a slice */
+};
+
+/* Weights whose gradients are synchronised together, or that are gathered together. */
+struct bucket {
+    int32_t part;
+    int64_t bytes;      /* of gradients, local to a device before any sharding */
+    int64_t parameters; /* likewise */
+    int64_t first, last; /* instances, in the order of the walk */
+    int32_t pattern;     /* over which the gradients are partial sums or copies */
+    uint8_t shard;       /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
+    int64_t gather_bytes; /* of weights in the compute dtype, whole */
+};
+
+struct block {
+    int32_t part;
+    enum slot_kind kind;
+    struct item *item;
+    int32_t items;
+    /* Per bucket of the part (numbers from first_bucket): the first item that reads its weights, and
+     * the item with which its gradients are complete, -1: not in this block. */
+    int32_t first_bucket, buckets;
+    int32_t *reads, *completes;
+};
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* The groups that exchange at the same time: of a collective, all groups of a stage's devices that
+ * differ in some digits of their numbers only; of a send, all pairs of sender and receiver. */
+struct pattern {
+    int32_t collective;  /* enum collective */
+    int64_t first, devices; /* of the stage; of a send, the receivers' */
+    int64_t from_first, from_devices; /* of a send: the senders' */
+    const struct reshard *reshard;    /* of a send: who sends to whom */
+    int32_t digits;                   /* of a collective */
+    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
+};
+int64_t pattern_groups(const struct pattern *pattern);
+/* Group `i`, in the cluster's device numbers; of a send (sender, receiver). */
+struct group pattern_group(const struct pattern *pattern, int64_t i);
+/* The number of the group that a device (of the receivers) is in. */
+int64_t pattern_group_of(const struct pattern *pattern, int64_t device);
+
+enum exchange_kind { EXCHANGE_COLLECTIVE, EXCHANGE_TO_HOST, EXCHANGE_FROM_HOST };
+struct exchange {
+    uint8_t kind;    /* enum exchange_kind */
+    uint8_t purpose; /* enum purpose */
+    int32_t pattern;
+    int64_t group; /* of the pattern; folded: stands for all; of a copy: the device */
+    int64_t bytes; /* as collective_time takes them */
+    int32_t collective; /* enum collective: a pattern of digits serves several */
+};
+
+/* ---- the graph ------------------------------------------------------------------------------- */
+
+struct graph_device {
+    int32_t stage;
+    int64_t device; /* in the cluster; folded: the first of its stage */
+};
+
+struct task {
+    int32_t device; /* of the graph */
+    uint8_t stream; /* enum stream */
+    uint8_t purpose;
+    int32_t block, first_item, items; /* -1, 0, 0: none */
+    int32_t exchange;                 /* -1: none */
+    int32_t micro_batch;              /* -1: of the whole iteration */
+    int64_t parameters;               /* of an optimizer step */
+};
+
+struct graph {
+    struct arena *arena; /* owns everything below, and itself */
+    const struct plan *plan;
+    bool folded;
+    int32_t devices;
+    struct graph_device *device;
+    int32_t blocks, buckets, patterns, exchanges, tasks;
+    struct block *block;
+    struct bucket *bucket;
+    struct pattern *pattern;
+    struct exchange *exchange;
+    struct task *task;
+    int64_t *depends_first; /* per task: row of `depends` */
+    int32_t *depends;
+    struct reshards *reshards;
+};
+
+enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };
+struct compile_options {
+    enum fold fold;
+};
+/* The plan has passed plan_check. */
+weft_status graph_compile(const struct plan *plan, const struct compile_options *options,
+                          struct graph **out);
+void graph_free(struct graph *graph);
+
+#endif

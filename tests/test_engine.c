@@ -341,7 +341,7 @@ enum { SLOTS = 12, LINKS = 5 };
 struct sharing {
     int32_t links;
     double bytes_per_s[LINKS];
-    struct flow flow[SLOTS];
+    struct share_flow flow[SLOTS];
     struct link_use use[SLOTS][LINKS];
 };
 
@@ -362,8 +362,9 @@ static void random_sharing(struct rng *rng, struct sharing *sharing, int32_t lin
             alone_ns = fmax(alone_ns, use->bytes / sharing->bytes_per_s[use->link] * 1e9);
         }
         bytes = uses ? bytes : 1;
-        sharing->flow[f] = (struct flow){(int32_t)rng_below(rng, classes),
-                                         bytes / fmax(alone_ns, 1), bytes, sharing->use[f], uses};
+        sharing->flow[f] =
+            (struct share_flow){(int32_t)rng_below(rng, classes), bytes / fmax(alone_ns, 1), bytes,
+                                sharing->use[f], uses};
     }
 }
 
@@ -477,7 +478,7 @@ static void come_and_go(struct share *share, const struct sharing *sharing, int3
         return;
     share_remove(share, f - 1);
     solve_into(share, speed);
-    struct flow half = sharing->flow[f - 1];
+    struct share_flow half = sharing->flow[f - 1];
     half.pace /= 2;
     speed[f - 1] = 0;
     share_add(share, f - 1, &half);

@@ -37,10 +37,11 @@ enum purpose {
     PURPOSE_OFFLOAD,  /* between a device and its host */
     PURPOSE_COUNT
 };
-const char *purpose_name(enum purpose purpose); /* "forward", "tp_comm": the fields of a breakdown */
+const char *
+purpose_name(enum purpose purpose); /* "forward", "tp_comm": the fields of a breakdown */
 
 /* Queues of one device. Those behind the first never hold up computation by themselves. */
-enum stream {
+enum stream_kind {
     STREAM_COMPUTE,
     STREAM_FEATURE,   /* steps of reshards that may meet other traffic */
     STREAM_GRADIENT,  /* gradient synchronisation */
@@ -51,7 +52,7 @@ enum stream {
     STREAM_FROM_HOST,
     STREAM_COUNT
 };
-const char *stream_name(enum stream stream);
+const char *stream_name(enum stream_kind stream);
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -71,11 +72,11 @@ struct item {
 /* Weights whose gradients are synchronised together, or that are gathered together. */
 struct bucket {
     int32_t part;
-    int64_t bytes;      /* of gradients, local to a device before any sharding */
-    int64_t parameters; /* likewise */
-    int64_t first, last; /* instances, in the order of the walk */
-    int32_t pattern;     /* over which the gradients are partial sums or copies */
-    uint8_t shard;       /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
+    int64_t bytes;        /* of gradients, local to a device before any sharding */
+    int64_t parameters;   /* likewise */
+    int64_t first, last;  /* instances, in the order of the walk */
+    int32_t pattern;      /* over which the gradients are partial sums or copies */
+    uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
 };
 
@@ -95,8 +96,8 @@ struct block {
 /* The groups that exchange at the same time: of a collective, all groups of a stage's devices that
  * differ in some digits of their numbers only; of a send, all pairs of sender and receiver. */
 struct pattern {
-    int32_t collective;  /* enum collective */
-    int64_t first, devices; /* of the stage; of a send, the receivers' */
+    int32_t collective;               /* enum collective */
+    int64_t first, devices;           /* of the stage; of a send, the receivers' */
     int64_t from_first, from_devices; /* of a send: the senders' */
     const struct reshard *reshard;    /* of a send: who sends to whom */
     int32_t digits;                   /* of a collective */
@@ -113,8 +114,8 @@ struct exchange {
     uint8_t kind;    /* enum exchange_kind */
     uint8_t purpose; /* enum purpose */
     int32_t pattern;
-    int64_t group; /* of the pattern; folded: stands for all; of a copy: the device */
-    int64_t bytes; /* as collective_time takes them */
+    int64_t group;      /* of the pattern; folded: stands for all; of a copy: the device */
+    int64_t bytes;      /* as collective_time takes them */
     int32_t collective; /* enum collective: a pattern of digits serves several */
 };
 
@@ -127,7 +128,7 @@ struct graph_device {
 
 struct task {
     int32_t device; /* of the graph */
-    uint8_t stream; /* enum stream */
+    uint8_t stream; /* enum stream_kind */
     uint8_t purpose;
     int32_t block, first_item, items; /* -1, 0, 0: none */
     int32_t exchange;                 /* -1: none */

@@ -277,9 +277,9 @@ static void begin_flow(struct engine *engine, int32_t stream)
     if (extent.bytes <= 0) /* on no link: any unit will do */
         extent.bytes = extent.ns;
     int64_t first = graph->flow_use_first[id];
-    struct flow flow = {graph->flow_priority ? graph->flow_priority[id] : 0,
-                        extent.bytes / extent.ns, extent.bytes, graph->flow_use + first,
-                        (int32_t)(graph->flow_use_first[id + 1] - first)};
+    struct share_flow flow = {graph->flow_priority ? graph->flow_priority[id] : 0,
+                              extent.bytes / extent.ns, extent.bytes, graph->flow_use + first,
+                              (int32_t)(graph->flow_use_first[id + 1] - first)};
     actor->total = actor->left = extent.bytes;
     actor->pace = flow.pace;
     actor->phase = PHASE_FLOW;

@@ -58,7 +58,7 @@ struct share *share_new(struct arena *keep, int32_t slots, const double *link_by
     return share;
 }
 
-void share_add(struct share *share, int32_t slot, const struct flow *flow)
+void share_add(struct share *share, int32_t slot, const struct share_flow *flow)
 {
     share->slot[slot] = (struct slot){.priority = flow->priority, .pace = flow->pace};
     for (int32_t i = 0; i < flow->uses; i++) {

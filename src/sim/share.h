@@ -36,7 +36,7 @@ struct link_use {
     double bytes; /* of this flow, cross the link during the transfer */
     double times; /* equal flows that one stands for cross the link too: so many times its bytes */
 };
-struct flow {
+struct share_flow {
     int32_t priority; /* class: 0 takes its share first; small numbers */
     double pace;      /* p_f of (3), bytes per ns */
     double bytes;     /* W_f of (1) */
@@ -48,7 +48,7 @@ struct flow {
 struct share;
 struct share *share_new(struct arena *keep, int32_t slots, const double *link_bytes_per_s,
                         int32_t links);
-void share_add(struct share *share, int32_t slot, const struct flow *flow);
+void share_add(struct share *share, int32_t slot, const struct share_flow *flow);
 void share_remove(struct share *share, int32_t slot);
 void share_set_pace(struct share *share, int32_t slot, double pace);
 

@@ -42,7 +42,7 @@ struct stage_peak {
     int64_t limit;                     /* what the device (or the plan) allows */
     int64_t host;                      /* checkpoints waiting in host memory, at most */
     int64_t at_ns;
-    int32_t slot; /* of the stage's schedule, in which it happens */
+    int32_t slot;                  /* of the stage's schedule, in which it happens */
     const struct holding *holding; /* the largest, in falling order */
     int32_t holdings;
 };
@@ -69,11 +69,11 @@ struct prediction {
     struct graph *graph;
     struct engine_graph engine; /* its tasks are the graph's, in the same order */
     struct engine_result result;
-    const int64_t *lane_ns; /* per item of each block, row by row: how long it takes alone */
+    const int64_t *lane_ns;    /* per item of each block, row by row: how long it takes alone */
     const int64_t *lane_first; /* per block: its first entry in lane_ns */
     int64_t iteration_ns;
-    double flops;     /* of the model, forward and backward, all devices, no recomputation */
-    int32_t busiest;  /* the stage whose breakdown is the iteration's: it waits least */
+    double flops;    /* of the model, forward and backward, all devices, no recomputation */
+    int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
     struct stage_prediction *stage; /* plan->stages */
     bool fits;
     const char *critical_path; /* in words */

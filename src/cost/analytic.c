@@ -74,6 +74,11 @@ int64_t analytic_device_ns(const struct device *device, const struct calibration
     return no_work(work) ? 0 : whole_ns(device_ns(device, calibration, work));
 }
 
+int64_t analytic_host_ns(const struct calibration *calibration, const struct work *work)
+{
+    return no_work(work) ? 0 : whole_ns(host_ns(calibration, work));
+}
+
 int64_t analytic_ns(const struct device *device, const struct calibration *calibration,
                     const struct work *work)
 {

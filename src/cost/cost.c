@@ -161,12 +161,11 @@ static bool ask(const struct source *source, const struct work *work, struct ker
            out->provenance != FROM_NOTHING;
 }
 
-struct kernel_cost cost_of(struct cost *cost, const struct work *work)
+/* What a database says, or FROM_NOTHING. */
+static struct kernel_cost look_up(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
     struct work alike = *work;
-    if (work->flops == 0 && work->read_bytes == 0 && work->write_bytes == 0)
-        return found;
     alike.dtype = like(&cost->device, work->dtype);
     for (size_t i = 0; i < cost->sources; i++) {
         if (ask(&cost->source[i], work, &found))
@@ -174,6 +173,50 @@ struct kernel_cost cost_of(struct cost *cost, const struct work *work)
         if (alike.dtype != work->dtype && ask(&cost->source[i], &alike, &found))
             return found;
     }
-    return (struct kernel_cost){analytic_ns(&cost->device, cost->calibration, work), FROM_FORMULA,
-                                "analytic model"};
+    return (struct kernel_cost){0};
+}
+
+static bool no_work(const struct work *work)
+{
+    return work->flops == 0 && work->read_bytes == 0 && work->write_bytes == 0;
+}
+
+static struct kernel_cost formula(int64_t ns)
+{
+    return (struct kernel_cost){ns, FROM_FORMULA, "analytic model"};
+}
+
+struct kernel_cost cost_of(struct cost *cost, const struct work *work)
+{
+    struct kernel_cost found = {0};
+    if (!no_work(work))
+        found = look_up(cost, work);
+    if (no_work(work) || found.provenance != FROM_NOTHING)
+        return found;
+    return formula(analytic_ns(&cost->device, cost->calibration, work));
+}
+
+struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
+{
+    struct kernel_cost found = {0};
+    if (!no_work(work))
+        found = look_up(cost, work);
+    if (no_work(work) || found.provenance != FROM_NOTHING)
+        return found;
+    return formula(analytic_device_ns(&cost->device, cost->calibration, work));
+}
+
+int64_t cost_host_ns(const struct cost *cost, const struct work *work)
+{
+    return analytic_host_ns(cost->calibration, work);
+}
+
+int64_t cost_host_step_ns(const struct cost *cost)
+{
+    return (int64_t)cost->calibration->issue_ns;
+}
+
+double cost_slowdown(const struct cost *cost)
+{
+    return cost->calibration->overlap_slowdown;
 }

@@ -34,6 +34,8 @@ struct calibration;
 const struct calibration *calibration_for(const struct device *device);
 int64_t analytic_ns(const struct device *device, const struct calibration *calibration,
                     const struct work *work);
+/* What the host takes to issue it. */
+int64_t analytic_host_ns(const struct calibration *calibration, const struct work *work);
 /* The same without the host's floor: what the kernel takes when the host has run ahead. */
 int64_t analytic_device_ns(const struct device *device, const struct calibration *calibration,
                            const struct work *work);
@@ -222,6 +224,13 @@ struct cost;
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
 void cost_close(struct cost *cost);
 struct kernel_cost cost_of(struct cost *cost, const struct work *work);
+/* The same when the host has run ahead: a formula's answer is without the host's floor. */
+struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
+/* What the host takes to issue it; a step of communication is issued like an elementwise kernel. */
+int64_t cost_host_ns(const struct cost *cost, const struct work *work);
+int64_t cost_host_step_ns(const struct cost *cost);
+/* Both computation and collectives on the device take so many times as long while they overlap. */
+double cost_slowdown(const struct cost *cost);
 
 /* ---- memory of one operator ------------------------------------------------------------------ */
 
@@ -246,5 +255,8 @@ struct op_memory {
 /* `local` as for op_work; `replicas` is the data-parallel degree a distributed optimizer divides by. */
 struct op_memory op_memory(const struct model *model, const struct op *op, const int64_t *local,
                            enum dtype dtype, enum policy policy, int64_t replicas);
+/* An optimizer's step over so many parameters, with what comes around it in mixed precision: copies
+ * to and from 16 bits, the search for overflows, the norm of the gradients and their scaling. */
+struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy);
 
 #endif

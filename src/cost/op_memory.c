@@ -4,6 +4,10 @@
  *   kept        what its backward pass reads again (op_kept_bytes)
  *   recomputed  only its inputs stay, and the rest is made again
  *   workspace   backward: the gradients of its output and of its inputs, beside what is kept       (2)
+ *   step        Adam reads gradient, weight and two moments and writes the last three in fp32 (16 +
+ *               12 bytes); around it the gradients' norm is read (4), and in mixed precision they are
+ *               copied to fp32 (2 + 4), unscaled (4 + 4), clipped (4 + 4) and weights copied to 16
+ *               bits (4 + 2), as Megatron-LM's Float16Optimizer does                             (3)
  *
  *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
@@ -15,13 +19,14 @@
 static const struct {
     const char *name;
     double weight, gradient, optimizer; /* bytes per parameter */
+    double read, write;                 /* bytes per parameter of a step: (3) */
     bool divided;                       /* optimizer state is spread over the replicas (I2) */
 } POLICIES[] = {
-    [POLICY_FP32] = {"fp32", 4, 4, 8, false},
-    [POLICY_MIXED] = {"mixed", 2, 2, 12, false},
-    [POLICY_MIXED_FP32_GRADIENTS] = {"mixed-fp32-gradients", 2, 4, 12, false},
-    [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, true},
-    [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, false},
+    [POLICY_FP32] = {"fp32", 4, 4, 8, 20, 12, false},
+    [POLICY_MIXED] = {"mixed", 2, 2, 12, 34, 26, false},
+    [POLICY_MIXED_FP32_GRADIENTS] = {"mixed-fp32-gradients", 2, 4, 12, 32, 22, false},
+    [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, 32, 22, true},
+    [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, 10, 6, false},
 };
 _Static_assert(COUNT_OF(POLICIES) == POLICY_COUNT, "a policy without a row");
 
@@ -82,4 +87,14 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
         .workspace =
             bytes_of(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0), /* (2) */
     };
+}
+
+struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy)
+{
+    return (struct work){.kernel = KERNEL_OPTIMIZER,
+                         .phase = PHASE_FORWARD,
+                         .dtype = dtype,
+                         .shape = {parameters},
+                         .read_bytes = (double)parameters * POLICIES[policy].read,
+                         .write_bytes = (double)parameters * POLICIES[policy].write};
 }

@@ -158,19 +158,41 @@ static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
         w->kept += kept;
 }
 
+/* One micro-batch of one part. */
+static void add_part(struct walk *w, int32_t part, struct stage_memory *sum)
+{
+    int64_t first = w->plan->part[part].first;
+    memset(w->fate, FATE_ELSEWHERE, (size_t)w->plan->model->ops);
+    for (int64_t i = first; i < first + w->plan->part[part].count; i++)
+        add_instance(w, i, sum);
+}
+
+static struct walk start_walk(struct arena *scratch, const struct plan *plan)
+{
+    return (struct walk){.plan = plan,
+                         .counted = ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
+                         .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops)};
+}
+
+struct stage_memory plan_part_memory(const struct plan *plan, int32_t part)
+{
+    struct arena *scratch = arena_new();
+    struct stage_memory sum = {0};
+    struct walk w = start_walk(scratch, plan);
+    add_part(&w, part, &sum);
+    sum.activations = w.kept;
+    sum.host = w.host;
+    arena_free(scratch);
+    return sum;
+}
+
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)
 {
     struct arena *scratch = arena_new();
     struct stage_memory sum = {0};
-    struct walk w = {.plan = plan,
-                     .counted = ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
-                     .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops)};
-    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
-        int64_t first = plan->part[part].first;
-        memset(w.fate, FATE_ELSEWHERE, (size_t)plan->model->ops);
-        for (int64_t i = first; i < first + plan->part[part].count; i++)
-            add_instance(&w, i, &sum);
-    }
+    struct walk w = start_walk(scratch, plan);
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        add_part(&w, part, &sum);
     double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */
     sum.activations = w.kept * times;
     sum.host = w.host * times;

@@ -224,6 +224,8 @@ struct stage_memory {
     double host;        /* checkpoints that wait in host memory */
 };
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
+/* The same of one part, whose activations are those of one micro-batch. */
+struct stage_memory plan_part_memory(const struct plan *plan, int32_t part);
 double stage_memory_total(const struct stage_memory *memory); /* on the device */
 /* Devices that hold the same weights under this split: what shard 1-3 divides by. */
 int64_t split_replicas(const struct op *op, const struct split *split);

@@ -1,0 +1,157 @@
+/* buckets.c - weights whose gradients are synchronised together, and that are gathered together.
+ *
+ * A weight's gradient on one device is a partial sum over the devices that differ in a split dim
+ * which the weight lacks (batch, sequence). Gradients with equal groups share buckets, filled in the
+ * order of the backward pass:
+ *
+ *   shard 0      all-reduce over the digits that leave partial sums                            (1)
+ *   shard 1 - 3  reduce-scatter over all digits that do not split the weight, copies included  (2)
+ *
+ *   I1  A bucket is full at plan->bucket_bytes (0: never), and ends with its part.
+ *   I2  With shard 3 a bucket is a layer's: what is gathered, used and given back together. What
+ *       stands between layers is a bucket of its own.
+ *   I3  A weight whose gradient is whole on its device has pattern -1: nothing to synchronise.
+ */
+#include "compile/build.h"
+
+#include <string.h>
+
+struct group_digits {
+    int32_t digits;
+    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
+};
+
+static struct group_digits sync_digits(const struct layout *gradient, bool copies)
+{
+    struct group_digits out = {0};
+    int64_t stride = 1;
+    for (int64_t i = gradient->digits - 1; i >= 0; i--) {
+        const struct layout_digit *digit = &gradient->digit[i];
+        if (digit->hold == HOLD_PARTIAL || (copies && digit->hold == HOLD_COPY)) {
+            out.stride[out.digits] = stride;
+            out.degree[out.digits++] = digit->degree;
+        }
+        stride *= digit->degree;
+    }
+    return out;
+}
+
+/* What of an instance goes into a bucket, alone. */
+static struct bucket bucket_of_one(struct build *b, int64_t instance)
+{
+    const struct plan *plan = b->plan;
+    const struct laid *laid = laid_of(b, instance);
+    const struct op *op = laid->op;
+    struct op_memory memory = op_memory(plan->model, op, laid->local, plan->dtype, plan->policy, 1);
+    struct layout gradient = layout_of(op, &op->weight[0].operand, &laid->choice->split,
+                                       plan->batch_per_step, FLOW_GRADIENT);
+    struct group_digits digits = sync_digits(&gradient, laid->choice->shard > 0);
+    double parameters = 0;
+    for (int32_t i = 0; i < op->weights; i++)
+        if (op->weight[i].tied_op < 0)
+            parameters += operand_elements(op, &op->weight[i].operand, laid->local);
+    int32_t part = b->part_of[instance];
+    return (struct bucket){
+        .part = part,
+        .bytes = (int64_t)memory.gradients,
+        .parameters = (int64_t)parameters,
+        .first = instance,
+        .last = instance,
+        .pattern = digits.digits ? intern_digits(b, stage_of_part(b, part), digits.digits,
+                                                 digits.stride, digits.degree)
+                                 : -1, /* I3 */
+        .shard = digits.digits ? laid->choice->shard : 0,
+        .gather_bytes = (int64_t)parameters * dtype_bytes(plan->dtype),
+    };
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
+
+static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
+{
+    for (int64_t i = low; i < high; i++)
+        if (plan->ends_layer[i])
+            return false;
+    return true;
+}
+
+static bool has_room(const struct plan *plan, const struct bucket *bucket, const struct bucket *one)
+{
+    if (bucket->pattern != one->pattern || bucket->shard != one->shard)
+        return false;
+    if (one->shard == 3)
+        return same_unit(plan, one->first, bucket->first); /* I2 */
+    return plan->bucket_bytes == 0 || bucket->bytes < plan->bucket_bytes;
+}
+
+/* The bucket of this part that takes it, or -1. */
+static int32_t find_room(const struct build *b, const struct bucket *one)
+{
+    for (int32_t i = (int32_t)b->buckets.len - 1; i >= b->first_bucket[one->part]; i--) {
+        const struct bucket *bucket = &b->buckets.data[i];
+        if (bucket->pattern == one->pattern && bucket->shard == one->shard)
+            return has_room(b->plan, bucket, one) ? i : -1;
+    }
+    return -1;
+}
+
+static void put(struct build *b, const struct bucket *one, int32_t *bucket_of)
+{
+    int32_t i = find_room(b, one);
+    if (i < 0) {
+        i = (int32_t)b->buckets.len;
+        array_push(b->keep, &b->buckets, *one);
+    } else {
+        struct bucket *bucket = &b->buckets.data[i];
+        bucket->bytes += one->bytes;
+        bucket->parameters += one->parameters;
+        bucket->gather_bytes += one->gather_bytes;
+        bucket->first = one->first;
+    }
+    bucket_of[one->first] = i;
+}
+
+/* ---- where blocks read and complete them ----------------------------------------------------- */
+
+static void note_items(struct build *b, struct block *block, const int32_t *bucket_of)
+{
+    block->first_bucket = b->first_bucket[block->part];
+    block->buckets = b->first_bucket[block->part + 1] - block->first_bucket;
+    block->reads = ARENA_ARRAY(b->keep, int32_t, (size_t)block->buckets);
+    block->completes = ARENA_ARRAY(b->keep, int32_t, (size_t)block->buckets);
+    memset(block->reads, -1, (size_t)block->buckets * sizeof(int32_t));
+    memset(block->completes, -1, (size_t)block->buckets * sizeof(int32_t));
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        int32_t bucket = item->kind == ITEM_OP ? bucket_of[item->instance] : -1;
+        if (bucket < 0)
+            continue;
+        bucket -= block->first_bucket;
+        if (block->reads[bucket] < 0)
+            block->reads[bucket] = i;
+        if (item->phase == PHASE_BACKWARD_WEIGHT)
+            block->completes[bucket] = i;
+    }
+}
+
+void build_buckets(struct build *b)
+{
+    const struct plan *plan = b->plan;
+    int32_t *bucket_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    memset(bucket_of, -1, (size_t)plan->instances * sizeof *bucket_of);
+    b->first_bucket = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->parts + 1);
+    for (int32_t part = 0; part < plan->parts; part++) {
+        const struct part *range = &plan->part[part];
+        b->first_bucket[part] = (int32_t)b->buckets.len;
+        for (int64_t i = range->first + range->count - 1; i >= range->first; i--) {
+            const struct op *op = laid_of(b, i)->op;
+            if (!op->weights || op->weight[0].tied_op >= 0)
+                continue;
+            struct bucket one = bucket_of_one(b, i);
+            put(b, &one, bucket_of);
+        }
+    }
+    b->first_bucket[plan->parts] = (int32_t)b->buckets.len;
+    for (size_t i = 0; i < b->blocks.len; i++)
+        note_items(b, &b->blocks.data[i], bucket_of);
+}

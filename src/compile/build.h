@@ -1,0 +1,133 @@
+/* build.h - a graph while it is compiled; private to the room.
+ *
+ *   uses.c     who reads what, in which layout: every operand's producer and the reshards between
+ *   blocks.c   the items of every part's passes
+ *   buckets.c  weights whose gradients (and gathers) go together
+ *   runs.c     a block cut into tasks
+ *   graph.c    all stages' slots as tasks, and what they wait for
+ */
+#ifndef WEFT_COMPILE_BUILD_H
+#define WEFT_COMPILE_BUILD_H
+
+#include "compile/graph.h"
+
+/* One operator under one choice. */
+struct laid {
+    const struct op *op;
+    const struct choice *choice;
+    int64_t local[OP_MAX_DIMS];
+    struct layout *input, *input_grad;
+    struct layout output, output_grad;
+    struct joint *joints; /* those that end here */
+};
+
+/* What brings an operator's output to an input of another: at most two reshards each way. NULL where
+ * nothing is to do. Across stages, forward[1] and backward[0] are those that send. */
+struct joint {
+    const struct laid *from, *to;
+    int32_t operand;
+    bool across;
+    bool part; /* the input is a part of a fused tensor */
+    const struct reshard *forward[2], *backward[2];
+    struct joint *next;
+};
+
+/* One input of one instance. */
+struct use {
+    int64_t reader;
+    int64_t source; /* instance, -1: the model's input */
+    int32_t operand;
+    struct joint *joint;                 /* NULL: the model's input */
+    int32_t same_forward, same_backward; /* an earlier use in the reader's part that the same
+                                            reshards serve; or this one itself */
+    int32_t next;                        /* an earlier use of the same source, -1: none */
+};
+
+/* A tensor that goes from a part to a part on another stage: what a use needs of it. */
+struct crossing {
+    int32_t use;
+    int32_t from_part, to_part;
+    int32_t next; /* another one of the same source, -1: none */
+};
+
+struct build {
+    struct graph *graph;
+    const struct plan *plan;
+    struct arena *keep, *scratch;
+    struct laid **laid; /* per operator and choice */
+    int64_t *at_first;  /* per operator: its copies' instances in `at` */
+    int64_t *at;
+    int64_t *use_first; /* per instance */
+    struct use *use;
+    int32_t uses;
+    int32_t *part_of; /* per instance */
+    ARRAY(struct crossing) crossings;
+    int32_t *crossing_of; /* per instance: the latest of its crossings + 1, 0: none */
+    ARRAY(struct block) blocks;
+    ARRAY(struct bucket) buckets;
+    ARRAY(struct pattern) patterns;
+    ARRAY(struct exchange) exchanges;
+    struct intern *interned;
+    int32_t *block_of[SLOT_BACKWARD_WEIGHT + 1]; /* per part, -1: none */
+    int32_t *first_bucket;                       /* per part, and one behind */
+};
+
+static inline const struct laid *laid_of(const struct build *b, int64_t instance)
+{
+    const struct plan *plan = b->plan;
+    return b
+        ->laid[(int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance]];
+}
+
+static inline int32_t stage_of_part(const struct build *b, int32_t part)
+{
+    return part % b->plan->stages;
+}
+
+/* Bytes of one element of an operand in the plan's dtype. */
+int64_t element_bytes(const struct plan *plan, const struct operand *operand);
+
+/* ---- a block cut into tasks (runs.c) --------------------------------------------------------- */
+
+/* What cuts a block. */
+enum cut {
+    CUT_STEPS = 1,     /* every step is a task of its own */
+    CUT_READS = 2,     /* before the first item that reads a bucket */
+    CUT_COMPLETES = 4, /* after the item that completes one */
+    CUTS = 8
+};
+
+struct run {
+    int32_t first, items;
+    bool step;         /* a single step, as an exchange */
+    int32_t after;     /* of the other lane: the run that this one needs, -1: none */
+    int32_t reads;     /* the bucket that it is the first to read, -1: none */
+    int32_t completes; /* the bucket that it completes, -1: none */
+};
+struct runs {
+    struct run *run;
+    int32_t count;
+};
+struct runs cut_block(struct build *b, const struct block *block, unsigned cuts);
+
+void find_uses(struct build *b);
+void build_blocks(struct build *b);
+void build_buckets(struct build *b);
+/* ---- what is there once (intern.c) ----------------------------------------------------------- */
+
+struct intern *intern_new(struct arena *keep);
+/* The exchanges of all of a pattern's groups with these bytes: their first number; group i's is i
+ * further. In a folded graph only one, that stands for all. */
+int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collective, int64_t bytes,
+                        enum purpose purpose);
+int32_t intern_copy(struct build *b, enum exchange_kind kind, int32_t stage, int64_t bytes);
+/* The number of a pattern, old or new. */
+int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step);
+int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
+                      const int64_t *degree);
+/* Device i of one stage with device i of another. */
+int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage);
+int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
+                    const struct reshard *reshard);
+
+#endif

@@ -1,0 +1,72 @@
+/* runs.c - a block cut into runs of items, each of which becomes a task.
+ *
+ *   I1  Runs are in the order of their items. A run of operators ends before an operator that needs
+ *       a step of its own run's outside, and before and after whatever else is waited for.
+ *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
+ */
+#include "compile/build.h"
+
+#include <string.h>
+
+struct cutter {
+    struct build *b;
+    const struct block *block;
+    unsigned cuts;
+    int32_t *bucket_read, *bucket_completed; /* per item, -1: none */
+    int32_t *run_of;                         /* per item */
+    ARRAY(struct run) runs;
+    bool open; /* the last run is one of operators that may grow */
+};
+
+static void mark(struct cutter *c)
+{
+    size_t items = (size_t)c->block->items;
+    c->bucket_read = ARENA_ARRAY(c->b->scratch, int32_t, items);
+    c->bucket_completed = ARENA_ARRAY(c->b->scratch, int32_t, items);
+    c->run_of = ARENA_ARRAY(c->b->scratch, int32_t, items);
+    memset(c->bucket_read, -1, items * sizeof(int32_t));
+    memset(c->bucket_completed, -1, items * sizeof(int32_t));
+    for (int32_t i = 0; i < c->block->buckets; i++) {
+        if ((c->cuts & CUT_READS) && c->block->reads[i] >= 0)
+            c->bucket_read[c->block->reads[i]] = c->block->first_bucket + i;
+        if ((c->cuts & CUT_COMPLETES) && c->block->completes[i] >= 0)
+            c->bucket_completed[c->block->completes[i]] = c->block->first_bucket + i;
+    }
+}
+
+static struct run *start_run(struct cutter *c, int32_t item, bool step, int32_t after)
+{
+    struct run run = {item, 0, step, after, -1, -1};
+    array_push(c->b->scratch, &c->runs, run);
+    c->open = !step;
+    return &c->runs.data[c->runs.len - 1];
+}
+
+static void add_item(struct cutter *c, int32_t i)
+{
+    const struct item *item = &c->block->item[i];
+    bool step = item->kind == ITEM_STEP && (c->cuts & CUT_STEPS);
+    int32_t needed = item->needs >= 0 ? c->run_of[item->needs] : -1;
+    int32_t last = (int32_t)c->runs.len - 1;
+    bool foreign = needed >= 0 && c->runs.data[needed].step != step; /* in the other lane's run */
+    struct run *run = c->open ? &c->runs.data[last] : NULL;
+    if (step || !run || (foreign && needed != last) || c->bucket_read[i] >= 0)
+        run = start_run(c, i, step, foreign ? needed : -1);
+    run->items++;
+    if (c->bucket_read[i] >= 0)
+        run->reads = c->bucket_read[i];
+    c->run_of[i] = (int32_t)c->runs.len - 1;
+    if (c->bucket_completed[i] >= 0) {
+        run->completes = c->bucket_completed[i];
+        c->open = false;
+    }
+}
+
+struct runs cut_block(struct build *b, const struct block *block, unsigned cuts)
+{
+    struct cutter c = {.b = b, .block = block, .cuts = cuts};
+    mark(&c);
+    for (int32_t i = 0; i < block->items; i++)
+        add_item(&c, i);
+    return (struct runs){c.runs.data, (int32_t)c.runs.len};
+}

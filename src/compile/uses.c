@@ -1,0 +1,248 @@
+/* uses.c - who reads what: every operand's producer, the layouts on both sides, the reshards between.
+ *
+ * A tensor that a module's copies hand on (its carry) is, in copy k of the module,
+ *
+ *   carry_out of copy k - 1,  or carry_init for k = 0                                          (1)
+ *
+ * and the producer's copy follows from the reader's: modules around both have the reader's index
+ * (one less in the module of (1)), modules around the producer only, or inside the one of (1), are
+ * behind the reader's view and give their last copy.
+ *
+ *   I1  A joint depends on the two operators, their choices and the operand only, so copies of a
+ *       layer share their joints, and equal reshards are equal pointers.
+ *   I2  Views have the layout of their storage: layouts count elements, not axes.
+ */
+#include "compile/build.h"
+
+/* ---- producers (1) --------------------------------------------------------------------------- */
+
+static int32_t storage_of(const struct model *model, int32_t tensor)
+{
+    while (model->tensor[tensor].view_of >= 0)
+        tensor = model->tensor[tensor].view_of;
+    return tensor;
+}
+
+enum { MAX_NESTING = 16 };
+/* The modules around an operator, innermost first, and which copy of each an instance is in. */
+struct context {
+    int32_t depth;
+    int32_t module[MAX_NESTING];
+    int64_t index[MAX_NESTING];
+};
+
+static struct context context_of(const struct model *model, int32_t op, int64_t copy)
+{
+    struct context c = {0};
+    for (int32_t m = model->op[op].module; m >= 0 && c.depth < MAX_NESTING;
+         m = model->module[m].parent) {
+        c.module[c.depth] = m;
+        c.index[c.depth++] = copy % model->module[m].repeat;
+        copy /= model->module[m].repeat;
+    }
+    return c;
+}
+
+static int32_t depth_of(const struct context *c, int32_t module)
+{
+    for (int32_t i = 0; i < c->depth; i++)
+        if (c->module[i] == module)
+            return i;
+    return -1;
+}
+
+/* The copy of operator `op` that a reader in this context sees; modules of the context at places
+ * below `inside` are behind its view. */
+static int64_t copy_seen(const struct model *model, const struct context *reader, int32_t inside,
+                         int32_t op)
+{
+    int64_t copy = 0, weight = 1;
+    for (int32_t m = model->op[op].module; m >= 0; m = model->module[m].parent) {
+        int32_t place = depth_of(reader, m);
+        int64_t repeat = model->module[m].repeat;
+        copy += weight * (place >= inside && place >= 0 ? reader->index[place] : repeat - 1);
+        weight *= repeat;
+    }
+    return copy;
+}
+
+/* The instance that made what this instance reads, -1: the model's input. */
+static int64_t source_of(const struct build *b, const struct instance *reader, int32_t tensor)
+{
+    const struct model *model = b->plan->model;
+    struct context c = context_of(model, reader->op, reader->copy);
+    int32_t inside = 0;
+    tensor = storage_of(model, tensor);
+    while (model->tensor[tensor].carry_module >= 0) {
+        int32_t m = model->tensor[tensor].carry_module, place = depth_of(&c, m);
+        bool first = place < 0 || place < inside || c.index[place] == 0;
+        tensor =
+            storage_of(model, first ? model->module[m].carry_init : model->module[m].carry_out);
+        if (!first) {
+            c.index[place]--;
+            inside = place;
+        }
+    }
+    int32_t op = model->tensor[tensor].producer;
+    return op < 0 ? -1 : b->at[b->at_first[op] + copy_seen(model, &c, inside, op)];
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+int64_t element_bytes(const struct plan *plan, const struct operand *operand)
+{
+    static const int64_t BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
+    return operand->element == ELEMENT_COMPUTE ? dtype_bytes(plan->dtype) : BYTES[operand->element];
+}
+
+static struct laid *lay(struct build *b, const struct op *op, const struct choice *choice)
+{
+    struct laid *laid = ARENA_NEW(b->keep, struct laid);
+    int64_t batch = b->plan->batch_per_step;
+    laid->op = op;
+    laid->choice = choice;
+    split_local(op, &choice->split, batch, laid->local);
+    laid->input = ARENA_ARRAY(b->keep, struct layout, (size_t)op->inputs);
+    laid->input_grad = ARENA_ARRAY(b->keep, struct layout, (size_t)op->inputs);
+    for (int32_t i = 0; i < op->inputs; i++) {
+        laid->input[i] = layout_of(op, &op->input[i], &choice->split, batch, FLOW_FORWARD);
+        laid->input_grad[i] = layout_of(op, &op->input[i], &choice->split, batch, FLOW_GRADIENT);
+    }
+    laid->output = layout_of(op, &op->output, &choice->split, batch, FLOW_FORWARD);
+    laid->output_grad = layout_of(op, &op->output, &choice->split, batch, FLOW_GRADIENT);
+    return laid;
+}
+
+static struct laid *find_laid(struct build *b, int64_t instance)
+{
+    const struct plan *plan = b->plan;
+    int32_t op = plan->instance[instance].op;
+    struct laid **slot = &b->laid[(int64_t)op * plan->choices + plan->choice_of[instance]];
+    if (!*slot)
+        *slot = lay(b, &plan->model->op[op], &plan->choice[plan->choice_of[instance]]);
+    return *slot;
+}
+
+/* ---- joints ---------------------------------------------------------------------------------- */
+
+/* NULL where there is nothing to do; across stages there always is. */
+static const struct reshard *reshard(struct build *b, const struct layout *from,
+                                     const struct layout *to, bool across)
+{
+    const struct reshard *r = across ? reshard_between(b->graph->reshards, from, to)
+                                     : reshard_within(b->graph->reshards, from, to);
+    return r->steps || across ? r : NULL;
+}
+
+/* The producer's layout of the whole tensor becomes the one whose parts are whole shares; of that,
+ * the part is brought to its reader. Gradients go the other way round. */
+static void join(struct build *b, struct joint *j)
+{
+    const struct model *model = b->plan->model;
+    const struct op *op = j->to->op;
+    const struct operand *operand = &op->input[j->operand];
+    struct layout whole = j->from->output, gradient = j->from->output_grad;
+    struct layout part = layout_part(model, op, operand, &whole);
+    struct layout part_gradient = layout_part(model, op, operand, &gradient);
+    j->part = part.elements != whole.elements;
+    j->forward[0] = reshard(b, &j->from->output, &whole, false);
+    j->forward[1] = reshard(b, &part, &j->to->input[j->operand], j->across);
+    j->backward[0] = reshard(b, &j->to->input_grad[j->operand], &part_gradient, j->across);
+    j->backward[1] = reshard(b, &gradient, &j->from->output_grad, false);
+}
+
+static struct joint *find_joint(struct build *b, const struct laid *from, struct laid *to,
+                                int32_t operand, bool across)
+{
+    for (struct joint *j = to->joints; j; j = j->next)
+        if (j->from == from && j->operand == operand && j->across == across)
+            return j;
+    struct joint *j = ARENA_NEW(b->keep, struct joint);
+    *j = (struct joint){
+        .from = from, .to = to, .operand = operand, .across = across, .next = to->joints};
+    join(b, j);
+    to->joints = j;
+    return j;
+}
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+static bool same_way(const struct joint *a, const struct joint *b, bool forward)
+{
+    const struct reshard *const *x = forward ? a->forward : a->backward;
+    const struct reshard *const *y = forward ? b->forward : b->backward;
+    bool parts = a->part || b->part;
+    return x[0] == y[0] && x[1] == y[1] && a->across == b->across &&
+           (!parts || a->operand == b->operand);
+}
+
+/* The earliest use of the same source in the reader's part that goes the same way. */
+static int32_t leader_of(const struct build *b, int32_t use, bool forward)
+{
+    int32_t leader = use, part = b->part_of[b->use[use].reader];
+    for (int32_t u = b->use[use].next; u >= 0; u = b->use[u].next)
+        if (b->part_of[b->use[u].reader] == part &&
+            same_way(b->use[u].joint, b->use[use].joint, forward))
+            leader = u;
+    return leader;
+}
+
+static void add_use(struct build *b, int64_t reader, int32_t operand, int32_t *latest)
+{
+    const struct plan *plan = b->plan;
+    struct laid *to = find_laid(b, reader);
+    int64_t source = source_of(b, &plan->instance[reader], to->op->input[operand].tensor);
+    int32_t u = b->uses++;
+    struct use *use = &b->use[u];
+    *use = (struct use){reader, source, operand, NULL, u, u, -1};
+    if (source < 0)
+        return;
+    int32_t from = b->part_of[source], part = b->part_of[reader];
+    bool across = stage_of_part(b, from) != stage_of_part(b, part);
+    use->joint = find_joint(b, find_laid(b, source), to, operand, across);
+    use->next = latest[source] - 1;
+    latest[source] = u + 1;
+    use->same_forward = leader_of(b, u, true);
+    use->same_backward = leader_of(b, u, false);
+    if (across && (use->same_forward == u || use->same_backward == u)) {
+        struct crossing crossing = {u, from, part, b->crossing_of[source] - 1};
+        array_push(b->scratch, &b->crossings, crossing);
+        b->crossing_of[source] = (int32_t)b->crossings.len;
+    }
+}
+
+static void index_instances(struct build *b)
+{
+    const struct plan *plan = b->plan;
+    b->at_first = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->model->ops + 1);
+    for (int32_t i = 0; i < plan->model->ops; i++)
+        b->at_first[i + 1] = b->at_first[i] + op_copies(plan->model, &plan->model->op[i]);
+    b->at = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->instances);
+    for (int64_t i = 0; i < plan->instances; i++)
+        b->at[b->at_first[plan->instance[i].op] + plan->instance[i].copy] = i;
+    b->part_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    for (int32_t part = 0; part < plan->parts; part++)
+        for (int64_t i = 0; i < plan->part[part].count; i++)
+            b->part_of[plan->part[part].first + i] = part;
+}
+
+void find_uses(struct build *b)
+{
+    const struct plan *plan = b->plan;
+    int64_t uses = 0;
+    b->laid = ARENA_ARRAY(b->keep, struct laid *, (size_t)plan->model->ops * (size_t)plan->choices);
+    index_instances(b);
+    b->use_first = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->instances + 1);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        uses += plan->model->op[plan->instance[i].op].inputs;
+        b->use_first[i + 1] = uses;
+    }
+    b->use = ARENA_ARRAY(b->scratch, struct use, (size_t)uses);
+    b->crossing_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    int32_t *latest = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        find_laid(b, i);
+        for (int32_t k = 0; k < plan->model->op[plan->instance[i].op].inputs; k++)
+            add_use(b, i, k, latest);
+    }
+}

@@ -1,0 +1,217 @@
+/* breakdown.c - where a stage's time goes.
+ *
+ * A stage's compute stream, from 0 to the end of the iteration, is work and waits. Work counts by
+ * its items' purposes; what a run takes beyond its operators is its steps' (tp_comm). A wait [a, b]
+ * is followed back from the task that ended it:
+ *
+ *   a transfer on the way counts as what it is for, as far as it lies in [a, b];
+ *   computation elsewhere counts as bubble;
+ *   then the task before that one, by engine_cause, until a is reached                       (1)
+ *
+ *   I1  All of it adds up to the iteration: every nanosecond is counted once.
+ *   I2  The stage that waits least (lowest number first) speaks for the iteration.
+ */
+#include "sim/room.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *time_name(int time)
+{
+    return time == TIME_BUBBLE ? "bubble" : purpose_name((enum purpose)time);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static void count_run(const struct prediction *p, const struct task *task, int64_t took,
+                      int64_t *time_ns)
+{
+    const struct block *block = &p->graph->block[task->block];
+    const int64_t *ns = p->lane_ns + p->lane_first[task->block];
+    int64_t by[PURPOSE_COUNT] = {0}, ops = 0;
+    for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
+        if (block->item[i].kind == ITEM_OP) {
+            by[block->item[i].purpose] += ns[i];
+            ops += ns[i];
+        }
+    int64_t alone = p->engine.task_ns[task - p->graph->task], given = 0;
+    for (int purpose = 0; purpose < PURPOSE_COUNT && alone > 0; purpose++) {
+        int64_t share = (int64_t)((double)by[purpose] * ((double)took / (double)alone));
+        time_ns[purpose] += share;
+        given += share;
+    }
+    time_ns[ops < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+struct waits {
+    const struct prediction *p;
+    int32_t device;
+    int64_t *time_ns;
+    int64_t *by_stage[2]; /* waiting for activations, for gradients, by the stage they come from */
+    int64_t data_ns;
+};
+
+static void blame(struct waits *w, int32_t task, int64_t ns)
+{
+    const struct task *t = &w->p->graph->task[task];
+    if (t->purpose == PURPOSE_DATA)
+        w->data_ns += ns;
+    else if (t->stream == STREAM_NEXT || t->stream == STREAM_PREVIOUS)
+        w->by_stage[t->stream == STREAM_PREVIOUS][w->p->graph->device[t->device].stage] += ns;
+}
+
+/* Equation (1): the wait from `from` on for a task that starts at `until`. */
+static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t until)
+{
+    const struct prediction *p = w->p;
+    int32_t cause = engine_cause(&p->engine, &p->result, task).task;
+    if (cause >= 0)
+        blame(w, cause, until - from);
+    while (until > from) {
+        int64_t begin = cause < 0 ? from : p->result.start_ns[cause];
+        int time = TIME_BUBBLE;
+        if (cause >= 0 && p->graph->task[cause].exchange >= 0)
+            time = p->graph->task[cause].purpose;
+        begin = begin > from ? begin : from;
+        w->time_ns[time] += until - begin;
+        until = begin;
+        cause = cause < 0 ? -1 : engine_cause(&p->engine, &p->result, cause).task;
+    }
+}
+
+/* After its own last task: gathers of its weights, then others' work. */
+static void count_rest(struct waits *w, int64_t from)
+{
+    const struct prediction *p = w->p;
+    int32_t stream = w->device * STREAM_COUNT + STREAM_PARAMETER;
+    int64_t gathered = from;
+    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++) {
+        int64_t end = p->result.end_ns[p->engine.order[i]];
+        gathered = end > gathered ? end : gathered;
+    }
+    w->time_ns[PURPOSE_DATA] += gathered - from;
+    w->time_ns[TIME_BUBBLE] += p->iteration_ns - gathered;
+}
+
+static void count_stream(struct waits *w)
+{
+    const struct prediction *p = w->p;
+    int32_t stream = w->device * STREAM_COUNT + STREAM_COMPUTE;
+    int64_t now = 0;
+    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++) {
+        int32_t number = p->engine.order[i];
+        const struct task *task = &p->graph->task[number];
+        int64_t start = p->result.start_ns[number], end = p->result.end_ns[number];
+        if (start > now)
+            count_wait(w, number, now, start);
+        if (task->block >= 0)
+            count_run(p, task, end - start, w->time_ns);
+        else
+            w->time_ns[task->purpose] += end - start;
+        now = end;
+    }
+    count_rest(w, now);
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+static void name_longest_wait(struct waits *w, struct stage_prediction *stage)
+{
+    static const char *const WHAT[] = {"activations", "gradients"};
+    struct arena *keep = w->p->arena;
+    stage->waits_most_ns = w->data_ns;
+    stage->waits_most = w->data_ns ? "gradient synchronisation" : NULL;
+    for (int back = 0; back < 2; back++)
+        for (int32_t s = 0; s < w->p->plan->stages; s++)
+            if (w->by_stage[back][s] > stage->waits_most_ns) {
+                stage->waits_most_ns = w->by_stage[back][s];
+                stage->waits_most = arena_printf(keep, "%s from stage %d", WHAT[back], s);
+            }
+}
+
+/* The stages of a set as "0", "0-3" or "several stages". */
+static const char *stages_text(struct arena *keep, int32_t low, int32_t high, int32_t count)
+{
+    if (low == high)
+        return arena_printf(keep, "stage %d", low);
+    if (count == high - low + 1)
+        return arena_printf(keep, "stages %d-%d", low, high);
+    return arena_printf(keep, "%d of stages %d-%d", count, low, high);
+}
+
+static const char *path_text(struct prediction *p)
+{
+    static const char *const WHAT[] = {
+        [PURPOSE_FORWARD] = "forward passes",   [PURPOSE_BACKWARD] = "backward passes",
+        [PURPOSE_RECOMPUTE] = "recomputation",  [PURPOSE_OPTIMIZER] = "optimizer step",
+        [PURPOSE_TENSOR] = "reshards",          [PURPOSE_DATA] = "gradient synchronisation",
+        [PURPOSE_PIPELINE] = "pipeline sends",  [PURPOSE_OFFLOAD] = "offload",
+    };
+    _Static_assert(COUNT_OF(WHAT) == PURPOSE_COUNT, "a purpose without words");
+    struct arena *scratch = arena_new();
+    int32_t *path, count = engine_critical_path(scratch, &p->engine, &p->result, &path);
+    int64_t ns[PURPOSE_COUNT] = {0};
+    bool *seen[PURPOSE_COUNT];
+    for (int k = 0; k < PURPOSE_COUNT; k++)
+        seen[k] = ARENA_ARRAY(scratch, bool, (size_t)p->plan->stages);
+    for (int32_t i = 0; i < count; i++) {
+        const struct task *task = &p->graph->task[path[i]];
+        ns[task->purpose] += p->result.end_ns[path[i]] - p->result.start_ns[path[i]];
+        seen[task->purpose][p->graph->device[task->device].stage] = true;
+    }
+    const char *text = "";
+    for (int said = 0; said < PURPOSE_COUNT; said++) {
+        int most = 0;
+        for (int k = 1; k < PURPOSE_COUNT; k++)
+            most = ns[k] > ns[most] ? k : most;
+        double share = 100.0 * (double)ns[most] / (double)p->iteration_ns;
+        if (share < 0.5)
+            break;
+        int32_t low = -1, high = -1, stages = 0;
+        for (int32_t s = 0; s < p->plan->stages; s++)
+            if (seen[most][s]) {
+                low = low < 0 ? s : low;
+                high = s;
+                stages++;
+            }
+        text = arena_printf(p->arena, "%s%s%.0f %% %s (%s)", text, *text ? ", " : "", share,
+                            WHAT[most], stages_text(scratch, low, high, stages));
+        ns[most] = 0;
+    }
+    arena_free(scratch);
+    return text;
+}
+
+/* ---- all stages ------------------------------------------------------------------------------ */
+
+static int64_t waiting_ns(const struct stage_prediction *stage)
+{
+    int64_t ns = stage->time_ns[TIME_BUBBLE];
+    for (int purpose = PURPOSE_TENSOR; purpose < PURPOSE_COUNT; purpose++)
+        ns += purpose == PURPOSE_TENSOR ? 0 : stage->time_ns[purpose];
+    return ns;
+}
+
+void find_breakdown(struct prediction *p)
+{
+    struct arena *scratch = arena_new();
+    size_t stages = (size_t)p->plan->stages;
+    p->stage = ARENA_ARRAY(p->arena, struct stage_prediction, stages);
+    for (int32_t d = 0, stage = -1; d < p->graph->devices; d++) {
+        if (p->graph->device[d].stage == stage)
+            continue; /* the first device of a stage speaks for it */
+        stage = p->graph->device[d].stage;
+        struct stage_prediction *out = &p->stage[stage];
+        struct waits w = {.p = p, .device = d, .time_ns = out->time_ns};
+        w.by_stage[0] = ARENA_ARRAY(scratch, int64_t, stages);
+        w.by_stage[1] = ARENA_ARRAY(scratch, int64_t, stages);
+        count_stream(&w);
+        name_longest_wait(&w, out);
+        if (waiting_ns(out) < waiting_ns(&p->stage[p->busiest]))
+            p->busiest = stage;
+    }
+    p->critical_path = path_text(p);
+    arena_free(scratch);
+}

@@ -1,0 +1,27 @@
+/* room.h - a simulation at work; private to the room. */
+#ifndef WEFT_SIM_ROOM_H
+#define WEFT_SIM_ROOM_H
+
+#include "sim/flows.h"
+#include "sim/sim.h"
+
+struct known;
+struct simulation {
+    const struct plan *plan;
+    const struct graph *graph;
+    struct arena *keep;
+    struct cost *cost;
+    struct flows flows;
+    struct known *known;                  /* per operator, choice and phase */
+    int64_t *item_first, *item_ns;        /* per block, per item */
+    int64_t *whole_ns;                    /* per block, all of it as one run; -1: not known yet */
+    ARRAY(struct reliance) reliance;
+    ARRAY(int32_t) flow_device;
+};
+
+/* Where each stage's time goes (breakdown.c). */
+void find_breakdown(struct prediction *p);
+/* How full each stage's devices get (holdings.c). */
+void find_memory(struct prediction *p);
+
+#endif

@@ -1,0 +1,403 @@
+/* simulate.c - a plan's graph with costs, executed.
+ *
+ * An operator's phase takes what `cost` says of its local dims on the device. The host issues every
+ * kernel; where that takes longer than the device needs, the block is stretched evenly:
+ *
+ *   ns_i = device_i * max(1, sum host / sum device),   sums over the block's items             (1)
+ *
+ * so that how a block is cut into runs changes nothing. A run of operators takes the sum of its
+ * items; a whole block with steps inside is run by the engine once, two streams for its two lanes,
+ * and takes what that says.
+ *
+ *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
+ *   I2  Sends go before gradients where the schedule folds (Fold3D 5.1); elsewhere all share alike.
+ */
+#include "sim/sim.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "sim/flows.h"
+#include "sim/room.h"
+
+/* ---- costs of items -------------------------------------------------------------------------- */
+
+static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    return op_work(op, local, plan->dtype, phase);
+}
+
+/* Times of one operator under one choice and phase, once found. */
+struct known {
+    struct kernel_cost cost;
+    int64_t host_ns;
+    bool found;
+};
+
+static const struct known *know(struct simulation *s, int64_t instance, enum phase phase)
+{
+    const struct plan *plan = s->plan;
+    int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
+    struct known *known = &s->known[row * PHASE_COUNT + phase];
+    if (!known->found) {
+        struct work work = work_of(plan, instance, phase);
+        *known = (struct known){cost_on_device(s->cost, &work), cost_host_ns(s->cost, &work), true};
+    }
+    return known;
+}
+
+static void rely_on(struct simulation *s, const struct kernel_cost *cost, double ns)
+{
+    for (size_t i = 0; i < s->reliance.len; i++) {
+        struct reliance *r = &s->reliance.data[i];
+        if (r->provenance == cost->provenance && strcmp(r->source, cost->source) == 0) {
+            r->share += ns;
+            return;
+        }
+    }
+    struct reliance r = {cost->provenance, cost->source, ns};
+    array_push(s->keep, &s->reliance, r);
+}
+
+/* Equation (1), for the operators; steps have the time that flows.h (4) gives them. */
+static void cost_block(struct simulation *s, const struct block *block, int64_t *ns)
+{
+    double host = 0, device = 0;
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        if (item->kind == ITEM_STEP) {
+            ns[i] = item->exchange < 0 ? 0 : s->flows.together_ns[item->exchange];
+            host += item->exchange < 0 ? 0 : (double)cost_host_step_ns(s->cost);
+            continue;
+        }
+        const struct known *known = know(s, item->instance, (enum phase)item->phase);
+        ns[i] = known->cost.ns;
+        if (known->cost.provenance != FROM_NOTHING)
+            rely_on(s, &known->cost, (double)ns[i]);
+        host += (double)known->host_ns;
+        device += (double)ns[i];
+    }
+    for (int32_t i = 0; device > 0 && host > device && i < block->items; i++)
+        if (block->item[i].kind == ITEM_OP)
+            ns[i] = (int64_t)((double)ns[i] * (host / device));
+}
+
+static void cost_blocks(struct simulation *s)
+{
+    const struct graph *graph = s->graph;
+    int64_t items = 0;
+    s->item_first = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks + 1);
+    for (int32_t b = 0; b < graph->blocks; b++) {
+        items += graph->block[b].items;
+        s->item_first[b + 1] = items;
+    }
+    s->item_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)items);
+    for (int32_t b = 0; b < graph->blocks; b++)
+        cost_block(s, &graph->block[b], s->item_ns + s->item_first[b]);
+    double all = 0;
+    for (size_t i = 0; i < s->reliance.len; i++)
+        all += s->reliance.data[i].share;
+    for (size_t i = 0; i < s->reliance.len; i++)
+        s->reliance.data[i].share /= all;
+}
+
+/* ---- what the engine is told ----------------------------------------------------------------- */
+
+static void tell_flows(struct simulation *s, struct engine_graph *g)
+{
+    g->flows = s->flows.flows;
+    g->links = s->flows.links;
+    g->link_bytes_per_s = s->flows.link_bytes_per_s;
+    g->flow_least_ns = s->flows.least_ns;
+    g->flow_use_first = s->flows.use_first;
+    g->flow_use = s->flows.use;
+}
+
+/* Devices of the graph that an exchange's group is on; folded, those of its stage's one. */
+static void add_devices(struct simulation *s, const struct exchange *e)
+{
+    const struct graph *graph = s->graph;
+    if (e->kind != EXCHANGE_COLLECTIVE || e->purpose == PURPOSE_PIPELINE) /* I1 */
+        return;
+    struct group group = pattern_group(&graph->pattern[e->pattern], e->group);
+    int64_t members = group_size(&group);
+    for (int32_t d = 0; d < graph->devices && graph->folded; d++) {
+        const struct stage *stage = &s->plan->stage[graph->device[d].stage];
+        for (int64_t i = 0; i < members; i++) {
+            int64_t device = group_device(&group, i) - stage->first_device;
+            if (device >= 0 && device < stage->devices) {
+                array_push(s->keep, &s->flow_device, d);
+                break;
+            }
+        }
+    }
+    for (int64_t i = 0; i < members && !graph->folded; i++) {
+        int32_t device = (int32_t)(group_device(&group, i) - s->plan->stage[0].first_device);
+        array_push(s->keep, &s->flow_device, device);
+    }
+}
+
+static void tell_interference(struct simulation *s, struct engine_graph *g)
+{
+    const struct graph *graph = s->graph;
+    double slowdown = cost_slowdown(s->cost);
+    int64_t *first = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->exchanges + 1);
+    if (slowdown <= 1)
+        return;
+    for (int32_t i = 0; i < graph->exchanges; i++) {
+        add_devices(s, &graph->exchange[i]);
+        first[i + 1] = (int64_t)s->flow_device.len;
+    }
+    double *slowdowns = ARENA_ARRAY(s->keep, double, (size_t)graph->devices);
+    for (int32_t d = 0; d < graph->devices; d++)
+        slowdowns[d] = slowdown;
+    g->device_slowdown = slowdowns;
+    g->flow_device_first = first;
+    g->flow_device = s->flow_device.data;
+}
+
+/* ---- a block by itself ----------------------------------------------------------------------- */
+
+enum lane { LANE_OPS, LANE_STEPS, LANE_COUNT };
+
+struct lanes {
+    int32_t *stream, *flow, *depends, *order;
+    int64_t *ns, *depends_first, *order_first;
+};
+
+static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const struct block *block,
+                             const int64_t *ns)
+{
+    size_t items = (size_t)block->items;
+    struct lanes l = {ARENA_ARRAY(scratch, int32_t, items), ARENA_ARRAY(scratch, int32_t, items),
+                      ARENA_ARRAY(scratch, int32_t, items), ARENA_ARRAY(scratch, int32_t, items),
+                      ARENA_ARRAY(scratch, int64_t, items),
+                      ARENA_ARRAY(scratch, int64_t, items + 1),
+                      ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
+    int64_t depends = 0, placed = 0;
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        l.stream[i] = item->kind == ITEM_OP ? LANE_OPS : LANE_STEPS;
+        l.flow[i] = item->kind == ITEM_OP ? -1 : item->exchange;
+        l.ns[i] = l.flow[i] >= 0 ? s->flows.latency_ns[l.flow[i]] : ns[i];
+        if (item->needs >= 0)
+            l.depends[depends++] = item->needs;
+        l.depends_first[i + 1] = depends;
+    }
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        for (int32_t i = 0; i < block->items; i++)
+            if (l.stream[i] == lane)
+                l.order[placed++] = i;
+        l.order_first[lane + 1] = placed;
+    }
+    return l;
+}
+
+static weft_status run_block(struct simulation *s, int32_t number)
+{
+    static const int32_t LANE_DEVICE[] = {0, -1};
+    const struct block *block = &s->graph->block[number];
+    struct arena *scratch = arena_new();
+    const int64_t *ns = s->item_ns + s->item_first[number];
+    struct lanes l = lanes_of(s, scratch, block, ns);
+    struct engine_graph g = {.tasks = block->items, .streams = LANE_COUNT, .devices = 1,
+                             .task_stream = l.stream, .task_ns = l.ns, .task_flow = l.flow,
+                             .depends_first = l.depends_first, .depends = l.depends,
+                             .order_first = l.order_first, .order = l.order};
+    struct engine_result result;
+    double slowdown = cost_slowdown(s->cost);
+    int32_t *here = ARENA_ARRAY(scratch, int32_t, (size_t)s->flows.flows + 1);
+    int64_t *here_first = ARENA_ARRAY(scratch, int64_t, (size_t)s->flows.flows + 1);
+    weft_status status;
+    tell_flows(s, &g);
+    g.stream_device = LANE_DEVICE;
+    if (slowdown > 1) {
+        for (int32_t i = 0; i < s->flows.flows; i++)
+            here_first[i + 1] = i + 1;
+        g.device_slowdown = &slowdown;
+        g.flow_device_first = here_first;
+        g.flow_device = here;
+    }
+    TRY(engine_run(scratch, &g, &result));
+    s->whole_ns[number] = result.end;
+done:
+    arena_free(scratch);
+    return status;
+}
+
+static bool has_steps(const struct task *task, const struct block *block)
+{
+    for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
+        if (block->item[i].exchange >= 0)
+            return true;
+    return false;
+}
+
+/* How long a run of items takes when nothing from outside slows it down. */
+static weft_status run_ns(struct simulation *s, const struct task *task, int64_t *out)
+{
+    const struct block *block = &s->graph->block[task->block];
+    const int64_t *ns = s->item_ns + s->item_first[task->block];
+    bool whole = task->items == block->items;
+    weft_status status = WEFT_OK;
+    if (whole && s->whole_ns[task->block] < 0 && has_steps(task, block))
+        status = run_block(s, task->block);
+    if (whole && s->whole_ns[task->block] >= 0) {
+        *out = s->whole_ns[task->block];
+        return status;
+    }
+    *out = 0;
+    for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
+        *out += block->item[i].kind == ITEM_OP ? ns[i] : 0;
+    if (whole)
+        s->whole_ns[task->block] = *out;
+    return status;
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static int64_t optimizer_ns(struct simulation *s, int64_t parameters)
+{
+    struct work work = optimizer_work(parameters, s->plan->dtype, s->plan->policy);
+    return cost_on_device(s->cost, &work).ns;
+}
+
+static weft_status task_ns(struct simulation *s, const struct task *task, int64_t *out)
+{
+    if (task->exchange >= 0) {
+        *out = s->flows.latency_ns[task->exchange];
+        return WEFT_OK;
+    }
+    if (task->block >= 0)
+        return run_ns(s, task, out);
+    *out = optimizer_ns(s, task->parameters);
+    return WEFT_OK;
+}
+
+static void order_tasks(struct simulation *s, struct engine_graph *g)
+{
+    const struct graph *graph = s->graph;
+    int64_t *first = ARENA_ARRAY(s->keep, int64_t, (size_t)g->streams + 2);
+    int32_t *order = ARENA_ARRAY(s->keep, int32_t, (size_t)graph->tasks);
+    for (int32_t t = 0; t < graph->tasks; t++)
+        first[g->task_stream[t] + 2]++;
+    for (int32_t i = 0; i < g->streams; i++)
+        first[i + 2] += first[i + 1];
+    for (int32_t t = 0; t < graph->tasks; t++)
+        order[first[g->task_stream[t] + 1]++] = t;
+    g->order_first = first;
+    g->order = order;
+}
+
+static weft_status tell_engine(struct simulation *s, struct engine_graph *g)
+{
+    const struct graph *graph = s->graph;
+    size_t tasks = (size_t)graph->tasks;
+    int32_t *stream = ARENA_ARRAY(s->keep, int32_t, tasks);
+    int32_t *flow = ARENA_ARRAY(s->keep, int32_t, tasks);
+    int64_t *ns = ARENA_ARRAY(s->keep, int64_t, tasks);
+    weft_status status = WEFT_OK;
+    *g = (struct engine_graph){.tasks = graph->tasks, .streams = graph->devices * STREAM_COUNT,
+                               .devices = graph->devices, .task_stream = stream, .task_ns = ns,
+                               .task_flow = flow, .depends_first = graph->depends_first,
+                               .depends = graph->depends};
+    for (int32_t t = 0; t < graph->tasks; t++) {
+        const struct task *task = &graph->task[t];
+        stream[t] = task->device * STREAM_COUNT + task->stream;
+        flow[t] = task->exchange;
+        TRY(task_ns(s, task, &ns[t]));
+    }
+    int32_t *device = ARENA_ARRAY(s->keep, int32_t, (size_t)g->streams);
+    for (int32_t i = 0; i < g->streams; i++)
+        device[i] = i % STREAM_COUNT == STREAM_COMPUTE ? i / STREAM_COUNT : -1;
+    g->stream_device = device;
+    tell_flows(s, g);
+    tell_interference(s, g);
+    if (schedule_find(s->plan->schedule)->segmented) { /* I2 */
+        int32_t *priority = ARENA_ARRAY(s->keep, int32_t, (size_t)graph->exchanges);
+        for (int32_t i = 0; i < graph->exchanges; i++)
+            priority[i] = graph->exchange[i].purpose == PURPOSE_DATA;
+        g->flow_priority = priority;
+    }
+    order_tasks(s, g);
+done:
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static weft_status run(struct simulation *s, struct prediction *p)
+{
+    const struct graph *graph = s->graph;
+    const struct plan *plan = s->plan;
+    weft_status status;
+    double begin = seconds();
+    s->known = ARENA_ARRAY(s->keep, struct known,
+                           (size_t)plan->model->ops * (size_t)plan->choices * PHASE_COUNT);
+    s->whole_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks);
+    memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
+    TRY(flows_find(plan->cluster, graph->pattern, graph->patterns, graph->exchange,
+                   graph->exchanges, graph->folded, s->keep, &s->flows));
+    cost_blocks(s);
+    TRY(tell_engine(s, &p->engine));
+    TRY(engine_run(s->keep, &p->engine, &p->result));
+    p->iteration_ns = p->result.end;
+    p->lane_ns = s->item_ns;
+    p->lane_first = s->item_first;
+    p->reliance = s->reliance.data;
+    p->reliances = (int32_t)s->reliance.len;
+    struct totals totals = model_totals(plan->model, plan->dtype);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        p->flops += totals.flops[phase] * (double)plan->global_batch;
+    find_breakdown(p);
+    find_memory(p);
+    p->simulate_s = seconds() - begin;
+done:
+    return status;
+}
+
+weft_status simulate(const struct plan *plan, const struct simulate_options *options,
+                     struct prediction **out)
+{
+    struct arena *arena = arena_new();
+    struct prediction *p = ARENA_NEW(arena, struct prediction);
+    struct simulation s = {.plan = plan, .keep = arena};
+    weft_status status;
+    *p = (struct prediction){.arena = arena, .plan = plan};
+    TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
+    double begin = seconds();
+    TRY(graph_compile(plan, &(struct compile_options){options->fold}, &p->graph));
+    p->compile_s = seconds() - begin;
+    s.graph = p->graph;
+    TRY(run(&s, p));
+    *out = p;
+    p = NULL;
+done:
+    cost_close(s.cost);
+    prediction_free(p);
+    return status;
+}
+
+void prediction_free(struct prediction *prediction)
+{
+    if (!prediction)
+        return;
+    graph_free(prediction->graph);
+    arena_free(prediction->arena);
+}
+
+double prediction_tflops(const struct prediction *prediction)
+{
+    double devices = (double)cluster_devices(prediction->plan->cluster);
+    return prediction->flops / devices / ((double)prediction->iteration_ns * 1e-9) * 1e-12;
+}

@@ -60,12 +60,20 @@ static int32_t push_step(struct writer *w, const struct use *use, const struct r
 {
     const struct op *op = laid_of(w->b, use->reader)->op;
     int64_t bytes = step->elements * element_bytes(w->b->plan, &op->input[use->operand]);
-    struct item item = {ITEM_STEP, PURPOSE_TENSOR, (uint8_t)flow, (int8_t)use->operand, needs,
-                        use->reader, step, bytes, -1, -1};
+    struct item item = {ITEM_STEP,
+                        PURPOSE_TENSOR,
+                        (uint8_t)flow,
+                        (int8_t)use->operand,
+                        needs,
+                        use->reader,
+                        step,
+                        bytes,
+                        -1,
+                        -1};
     if (step->kind != STEP_SLICE) {
         item.pattern = intern_step(w->b, w->stage, step);
-        item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, bytes,
-                                        PURPOSE_TENSOR);
+        item.exchange =
+            intern_exchange(w->b, item.pattern, (enum collective)step->kind, bytes, PURPOSE_TENSOR);
     }
     return push(w, item);
 }

@@ -65,7 +65,7 @@ struct item {
     int32_t needs;   /* an earlier item, -1: none (I1) */
     int64_t instance;
     const struct reshard_step *step;
-    int64_t bytes;   /* of a step, per device, as collective_time takes them */
+    int64_t bytes;    /* of a step, per device, as collective_time takes them */
     int32_t pattern;  /* of a step (its groups), -1: a slice */
     int32_t exchange; /* of a step: the first of its groups', -1: a slice */
 };

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cost/calibration.h"
 #include "cost/profile.h"
 
 enum { MAX_SOURCES = 3 };

@@ -4,8 +4,8 @@
 const char *memory_class_name(enum memory_class memory)
 {
     static const char *const NAMES[] = {
-        [MEMORY_WEIGHTS] = "weights",         [MEMORY_GRADIENTS] = "gradients",
-        [MEMORY_OPTIMIZER] = "optimizer",     [MEMORY_ACTIVATIONS] = "activations",
+        [MEMORY_WEIGHTS] = "weights",     [MEMORY_GRADIENTS] = "gradients",
+        [MEMORY_OPTIMIZER] = "optimizer", [MEMORY_ACTIVATIONS] = "activations",
         [MEMORY_WORKSPACE] = "workspace",
     };
     _Static_assert(COUNT_OF(NAMES) == MEMORY_CLASS_COUNT, "a class without a name");

@@ -12,9 +12,9 @@ struct simulation {
     struct arena *keep;
     struct cost *cost;
     struct flows flows;
-    struct known *known;                  /* per operator, choice and phase */
-    int64_t *item_first, *item_ns;        /* per block, per item */
-    int64_t *whole_ns;                    /* per block, all of it as one run; -1: not known yet */
+    struct known *known;           /* per operator, choice and phase */
+    int64_t *item_first, *item_ns; /* per block, per item */
+    int64_t *whole_ns;             /* per block, all of it as one run; -1: not known yet */
     ARRAY(struct reliance) reliance;
     ARRAY(int32_t) flow_device;
 };

@@ -172,11 +172,11 @@ static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const 
                              const int64_t *ns)
 {
     size_t items = (size_t)block->items;
-    struct lanes l = {ARENA_ARRAY(scratch, int32_t, items), ARENA_ARRAY(scratch, int32_t, items),
-                      ARENA_ARRAY(scratch, int32_t, items), ARENA_ARRAY(scratch, int32_t, items),
-                      ARENA_ARRAY(scratch, int64_t, items),
-                      ARENA_ARRAY(scratch, int64_t, items + 1),
-                      ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
+    struct lanes l = {
+        ARENA_ARRAY(scratch, int32_t, items),         ARENA_ARRAY(scratch, int32_t, items),
+        ARENA_ARRAY(scratch, int32_t, items),         ARENA_ARRAY(scratch, int32_t, items),
+        ARENA_ARRAY(scratch, int64_t, items),         ARENA_ARRAY(scratch, int64_t, items + 1),
+        ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
     int64_t depends = 0, placed = 0;
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
@@ -203,10 +203,16 @@ static weft_status run_block(struct simulation *s, int32_t number)
     struct arena *scratch = arena_new();
     const int64_t *ns = s->item_ns + s->item_first[number];
     struct lanes l = lanes_of(s, scratch, block, ns);
-    struct engine_graph g = {.tasks = block->items, .streams = LANE_COUNT, .devices = 1,
-                             .task_stream = l.stream, .task_ns = l.ns, .task_flow = l.flow,
-                             .depends_first = l.depends_first, .depends = l.depends,
-                             .order_first = l.order_first, .order = l.order};
+    struct engine_graph g = {.tasks = block->items,
+                             .streams = LANE_COUNT,
+                             .devices = 1,
+                             .task_stream = l.stream,
+                             .task_ns = l.ns,
+                             .task_flow = l.flow,
+                             .depends_first = l.depends_first,
+                             .depends = l.depends,
+                             .order_first = l.order_first,
+                             .order = l.order};
     struct engine_result result;
     double slowdown = cost_slowdown(s->cost);
     int32_t *here = ARENA_ARRAY(scratch, int32_t, (size_t)s->flows.flows + 1);
@@ -300,9 +306,13 @@ static weft_status tell_engine(struct simulation *s, struct engine_graph *g)
     int32_t *flow = ARENA_ARRAY(s->keep, int32_t, tasks);
     int64_t *ns = ARENA_ARRAY(s->keep, int64_t, tasks);
     weft_status status = WEFT_OK;
-    *g = (struct engine_graph){.tasks = graph->tasks, .streams = graph->devices * STREAM_COUNT,
-                               .devices = graph->devices, .task_stream = stream, .task_ns = ns,
-                               .task_flow = flow, .depends_first = graph->depends_first,
+    *g = (struct engine_graph){.tasks = graph->tasks,
+                               .streams = graph->devices * STREAM_COUNT,
+                               .devices = graph->devices,
+                               .task_stream = stream,
+                               .task_ns = ns,
+                               .task_flow = flow,
+                               .depends_first = graph->depends_first,
                                .depends = graph->depends};
     for (int32_t t = 0; t < graph->tasks; t++) {
         const struct task *task = &graph->task[t];

@@ -769,53 +769,62 @@ static void set_add(struct arena *keep, struct link_set *set, uint64_t key)
     set->slot[at] = key;
 }
 
-/* Links of the pattern's first group; of a long outermost level, two places tell enough. */
+/* Links of the pattern's first group, as far as it lies in two nodes: nodes are alike. */
 static weft_status links_of(struct assembly *a, const struct pattern *pattern,
                             struct traffic_list *out)
 {
     struct group group = pattern_group(pattern, 0);
-    if (group.levels > 1 && group.count[group.levels - 1] > 2)
-        group.count[group.levels - 1] = 2;
+    int64_t near = 2 * a->b->plan->cluster->node.devices;
+    for (int32_t i = 0; i < group.levels && group.stride[i] > 0; i++) {
+        int64_t count = ceil_div(near, group.stride[i]);
+        count = count < 2 ? 2 : count;
+        group.count[i] = group.count[i] < count ? group.count[i] : count;
+    }
     out->len = 0;
     return collective_traffic(a->b->plan->cluster, (enum collective)pattern->collective, &group,
                               1 << 20, a->b->scratch, out);
 }
 
-static weft_status add_links(struct assembly *a, int32_t pattern, struct link_set *set)
+enum meeting { MEETS_SENDS, MEETS_GRADIENTS, MEETINGS };
+
+/* What each pattern is for: bits of 1 << meeting. */
+static uint8_t *sort_patterns(const struct assembly *a)
 {
-    struct traffic_list list = {0};
-    weft_status status;
-    TRY(links_of(a, &a->b->patterns.data[pattern], &list));
-    for (size_t i = 0; i < list.len; i++)
-        set_add(a->b->scratch, set, link_key(list.data[i].link));
-done:
-    return status;
+    struct build *b = a->b;
+    for (size_t i = 0; i < b->crossings.len; i++) {
+        const struct crossing *c = &b->crossings.data[i];
+        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
+        const struct joint *j = b->use[c->use].joint;
+        intern_send(b, from, to, j->forward[1]);
+        intern_send(b, to, from, j->backward[0]);
+    }
+    uint8_t *bits = ARENA_ARRAY(b->scratch, uint8_t, b->patterns.len);
+    for (size_t p = 0; p < b->patterns.len; p++)
+        bits[p] = (b->patterns.data[p].collective == COLLECTIVE_SEND) << MEETS_SENDS;
+    for (size_t i = 0; i < b->buckets.len; i++)
+        if (b->buckets.data[i].pattern >= 0)
+            bits[b->buckets.data[i].pattern] |= 1 << MEETS_GRADIENTS;
+    return bits;
 }
 
 static weft_status find_meetings(struct assembly *a)
 {
     const struct build *b = a->b;
-    struct link_set sends = {0}, gradients = {0};
-    struct traffic_list list = {0};
+    const uint8_t *bits = sort_patterns(a);
+    struct link_set set[MEETINGS] = {{0}};
+    struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < b->crossings.len; i++) {
-        const struct crossing *c = &b->crossings.data[i];
-        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
-        const struct joint *j = b->use[c->use].joint;
-        TRY(add_links(a, intern_send(a->b, from, to, j->forward[1]), &sends));
-        TRY(add_links(a, intern_send(a->b, to, from, j->backward[0]), &sends));
-    }
-    for (size_t i = 0; i < b->buckets.len; i++)
-        if (b->buckets.data[i].pattern >= 0)
-            TRY(add_links(a, b->buckets.data[i].pattern, &gradients));
-    a->meets[0] = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
-    a->meets[1] = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
     for (size_t p = 0; p < b->patterns.len; p++) {
-        TRY(links_of(a, &b->patterns.data[p], &list));
-        for (size_t i = 0; i < list.len; i++) {
-            a->meets[0][p] |= set_has(&sends, link_key(list.data[i].link));
-            a->meets[1][p] |= set_has(&gradients, link_key(list.data[i].link));
-        }
+        TRY(links_of(a, &b->patterns.data[p], &links[p]));
+        for (int k = 0; k < MEETINGS; k++)
+            for (size_t i = 0; (bits[p] & 1 << k) && i < links[p].len; i++)
+                set_add(b->scratch, &set[k], link_key(links[p].data[i].link));
+    }
+    for (int k = 0; k < MEETINGS; k++) {
+        a->meets[k] = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
+        for (size_t p = 0; p < b->patterns.len; p++)
+            for (size_t i = 0; i < links[p].len; i++)
+                a->meets[k][p] |= set_has(&set[k], link_key(links[p].data[i].link));
     }
 done:
     return status;

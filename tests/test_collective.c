@@ -466,7 +466,7 @@ static void footprint_agrees_with_enumeration(void **state)
         }
         struct arena *arena = arena_new();
         struct footprint fast, slow;
-        struct share *shares;
+        struct share_list shares = {0};
         weft_status status = group_footprint(&lab.cluster, &group, &fast);
         assert_int_equal(group_shares(&lab.cluster, &group, arena, &shares, &slow), status);
         if (status == WEFT_OK) {

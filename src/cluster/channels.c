@@ -1,5 +1,5 @@
 /* channels.c - what one set of devices of a node has for its collectives: rings, all-pairs
- * paths, NICs; found once per set and cached.
+ * paths, NICs, and what these put on links; found once per set and cached.
  *
  *   seconds per byte = max over links of (transfers of one byte that cross it) / bandwidth      (1)
  *
@@ -226,6 +226,7 @@ weft_status channels_find(const struct cluster *cluster, const struct device_set
         channels->relayed =
             !channels->switched && rings_relayed(node, set, &channels->rings, scratch);
     }
+    find_loads(node, scratch, keep, channels);
     *out = channels;
 done:
     arena_free(scratch);

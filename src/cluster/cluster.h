@@ -162,7 +162,7 @@ int64_t cluster_devices(const struct cluster *cluster);
 /* first + sum of i_k * stride_k for all 0 <= i_k < count_k: every group of a mesh is of this form,
  * and a tensor-parallel group next to a data-parallel one on 100,000 devices takes a few words. A
  * send goes from member 0 to member 1; to a lower device the stride is negative. */
-enum { MAX_GROUP_LEVELS = 4 };
+enum { MAX_GROUP_LEVELS = 6 };
 struct group {
     int64_t first;
     int32_t levels;
@@ -172,6 +172,9 @@ struct group {
 struct group group_range(int64_t first, int64_t count, int64_t stride);
 int64_t group_size(const struct group *group);
 int64_t group_device(const struct group *group, int64_t i);
+/* Where a group lies, as far as its collectives' times depend on it: groups of equal places take
+ * equal times, whatever the collective and its size. */
+weft_status group_place(const struct cluster *cluster, const struct group *group, uint64_t *out);
 
 /* ---- collectives ---------------------------------------------------------------------------------- */
 
@@ -213,6 +216,16 @@ weft_status collective_traffic(const struct cluster *cluster, enum collective co
                                const struct group *group, int64_t bytes, struct arena *keep,
                                struct traffic_list *out);
 double link_bytes_per_s(const struct cluster *cluster, struct link_id link);
+
+/* The same for one group after another, and for copies between a device and the memory of the
+ * socket next to it (nothing where none is in reach). A link is listed once per call. */
+struct ledger;
+struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep);
+weft_status ledger_collective(struct ledger *ledger, enum collective collective,
+                              const struct group *group, int64_t bytes, struct arena *keep,
+                              struct traffic_list *out);
+weft_status ledger_copy(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
+                        struct arena *keep, struct traffic_list *out);
 
 /* Rings through the devices of one node, found on its link graph. */
 struct ring {

@@ -388,6 +388,20 @@ done:
     return status;
 }
 
+weft_status group_place(const struct cluster *cluster, const struct group *group, uint64_t *out)
+{
+    struct site site = {.cluster = cluster};
+    weft_status status = group_footprint(cluster, group, &site.at);
+    if (status != WEFT_OK)
+        return status;
+    int64_t counts[2 + MAX_TIERS] = {site.at.devices, site.at.nodes};
+    for (int32_t t = 0; t < cluster->fabric.tiers; t++)
+        counts[2 + t] = crosses_tier(&site, t) ? (int64_t)units_of_tier(&site, t) : 1;
+    uint64_t set = hash_bytes(&site.at.set, sizeof site.at.set, 0);
+    *out = hash_bytes(counts, sizeof counts, set);
+    return WEFT_OK;
+}
+
 static struct limit narrowest(struct site *site, double bytes)
 {
     site->volume = ring_volume(site->collective, site->at.devices) * bytes;

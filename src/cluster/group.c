@@ -121,36 +121,81 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-weft_status group_shares(const struct cluster *cluster, const struct group *group,
-                         struct arena *keep, struct share **shares, struct footprint *out)
+/* The shares of members that come one by one, in rising order. */
+struct sharing {
+    int64_t per_node, node_first; /* devices per node; first device of the node at hand */
+    int32_t local;                /* members on it so far */
+    struct arena *keep;
+    struct share_list *shares;
+    struct footprint *out;
+};
+
+static void share_member(struct sharing *s, int64_t member)
 {
+    if (s->shares->len == 0 || member >= s->node_first + s->per_node) {
+        struct share share = {.node = member / s->per_node};
+        array_push(s->keep, s->shares, share);
+        s->node_first = share.node * s->per_node;
+        s->local = 0;
+    }
+    struct share *share = &s->shares->data[s->shares->len - 1];
+    set_add(&share->set, member - s->node_first);
+    if (++s->local > s->out->local) {
+        s->out->local = s->local;
+        s->out->set = share->set;
+    }
+}
+
+/* By (1) without its divisions; false as soon as a member is not above the one before. */
+static bool share_rising(struct sharing *s, const struct group *group)
+{
+    int64_t digit[MAX_GROUP_LEVELS] = {0}, member = group->first, before = -1;
+    int32_t k = 0;
+    while (k < group->levels || before < 0) {
+        if (member <= before)
+            return false;
+        share_member(s, member);
+        before = member;
+        for (k = 0; k < group->levels && digit[k] + 1 == group->count[k]; k++) {
+            member -= digit[k] * group->stride[k];
+            digit[k] = 0;
+        }
+        if (k < group->levels) {
+            digit[k]++;
+            member += group->stride[k];
+        }
+    }
+    return true;
+}
+
+static void share_sorted(struct sharing *s, const struct group *group)
+{
+    size_t size = (size_t)group_size(group);
+    int64_t *member = ARENA_ARRAY(s->keep, int64_t, size);
+    for (size_t i = 0; i < size; i++)
+        member[i] = group_device(group, (int64_t)i);
+    qsort(member, size, sizeof *member, by_value);
+    for (size_t i = 0; i < size; i++)
+        share_member(s, member[i]);
+}
+
+weft_status group_shares(const struct cluster *cluster, const struct group *group,
+                         struct arena *keep, struct share_list *shares, struct footprint *out)
+{
+    struct sharing sharing = {cluster->node.devices, 0, 0, keep, shares, out};
     weft_status status = check_group(cluster, group);
     if (status != WEFT_OK)
         return status;
-    int64_t size = group_size(group), per_node = cluster->node.devices;
-    int64_t *member = ARENA_ARRAY(keep, int64_t, (size_t)size);
-    for (int64_t i = 0; i < size; i++)
-        member[i] = group_device(group, i);
-    qsort(member, (size_t)size, sizeof *member, by_value);
-
-    *shares = ARENA_ARRAY(keep, struct share, (size_t)size);
-    *out = (struct footprint){.devices = size,
-                              .first_node = member[0] / per_node,
-                              .last_node = member[size - 1] / per_node};
-    int32_t local = 0;
-    for (int64_t i = 0; i < size; i++) {
-        int64_t node = member[i] / per_node;
-        if (i == 0 || node != member[i - 1] / per_node) {
-            (*shares)[out->nodes++].node = node;
-            local = 0;
-        }
-        struct share *share = &(*shares)[out->nodes - 1];
-        set_add(&share->set, member[i] % per_node);
-        if (++local > out->local) {
-            out->local = local;
-            out->set = share->set;
-        }
+    shares->len = 0;
+    *out = (struct footprint){.devices = group_size(group)};
+    if (!share_rising(&sharing, group)) {
+        shares->len = 0;
+        out->local = 0;
+        share_sorted(&sharing, group);
     }
+    out->nodes = (int64_t)shares->len;
+    out->first_node = shares->data[0].node;
+    out->last_node = shares->data[shares->len - 1].node;
     return WEFT_OK;
 }
 
@@ -164,7 +209,7 @@ weft_status group_footprint(const struct cluster *cluster, const struct group *g
     if (regular_footprint(cluster->node.devices, &counted, out))
         return WEFT_OK;
     struct arena *scratch = arena_new();
-    struct share *shares;
+    struct share_list shares = {0};
     status = group_shares(cluster, group, scratch, &shares, out);
     arena_free(scratch);
     return status;

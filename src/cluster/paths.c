@@ -139,6 +139,21 @@ struct path path_to_vertex(const struct node_type *node, int32_t from, int32_t t
     return path;
 }
 
+struct path path_from_host(const struct node_type *node, int32_t device, struct arena *keep)
+{
+    int32_t *via = ARENA_ARRAY(keep, int32_t, (size_t)node->vertices);
+    int32_t *hops = ARENA_ARRAY(keep, int32_t, (size_t)node->vertices);
+    int32_t nearest = -1;
+    search_back(node, device, keep, via, hops);
+    for (int32_t v = node->devices; v < node->vertices; v++)
+        if (node->vertex[v].kind == VERTEX_SOCKET && via[v] != 0 &&
+            (nearest < 0 || hops[v] < hops[nearest]))
+            nearest = v;
+    if (nearest < 0)
+        return (struct path){0};
+    return path_to_vertex(node, nearest, device, keep);
+}
+
 struct path path_between(const struct node_type *node, const struct device_set *set, int32_t from,
                          int32_t to, struct arena *keep)
 {

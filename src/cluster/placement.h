@@ -29,6 +29,10 @@ struct share {
     int64_t node;
     struct device_set set;
 };
+struct share_list {
+    struct share *data;
+    size_t len, cap;
+};
 
 struct footprint {
     int64_t devices; /* of the group */
@@ -40,9 +44,10 @@ struct footprint {
 weft_status group_footprint(const struct cluster *cluster, const struct group *group,
                             struct footprint *out);
 /* The same by looking at every member: what the closed form is tested against, and the way for
- * groups that do not line up with nodes. Also lists the shares in node order. */
+ * groups that do not line up with nodes. Also lists the shares in node order, in place of what the
+ * list held. */
 weft_status group_shares(const struct cluster *cluster, const struct group *group,
-                         struct arena *keep, struct share **shares, struct footprint *out);
+                         struct arena *keep, struct share_list *shares, struct footprint *out);
 
 /* ---- paths inside a node --------------------------------------------------------------------- */
 
@@ -69,6 +74,8 @@ void distances_to(const struct node_type *node, int32_t to, struct arena *scratc
 /* From a device to a NIC vertex and the other way round: never over NVLink. */
 struct path path_to_vertex(const struct node_type *node, int32_t from, int32_t to,
                            struct arena *keep);
+/* From the memory of the socket nearest to a device to the device: likewise. */
+struct path path_from_host(const struct node_type *node, int32_t device, struct arena *keep);
 
 /* ---- channels: all a collective needs to know about one device set --------------------------- */
 
@@ -78,6 +85,30 @@ struct nic_use {
     struct path path;   /* from the device to the NIC */
     double bytes_per_s; /* of NIC and path */
 };
+/* What one byte puts on the links of the node. */
+enum load_kind {
+    LOAD_RING,      /* of V, around all rings */
+    LOAD_OPEN_RING, /* without the hops that close them */
+    LOAD_PAIRS,     /* from each device to each other */
+    LOAD_LEAVING,   /* from the set to the fabric, spread over its NICs */
+    LOAD_ENTERING,
+    LOAD_TO_HOST, /* of sets of one device */
+    LOAD_FROM_HOST,
+    LOAD_KIND_COUNT
+};
+struct load {
+    int32_t at;   /* 2 * link + reverse; behind the links 2 * (links + nic) + downwards */
+    double share; /* of the byte */
+};
+struct load_list {
+    struct load *load;
+    int32_t count;
+};
+static inline int32_t load_places(const struct node_type *node)
+{
+    return 2 * (node->links + node->nics);
+}
+
 struct channels {
     struct device_set set;
     struct rings rings;
@@ -90,7 +121,11 @@ struct channels {
     int32_t nics;
     double nic_bytes_per_s;                       /* of the NICs used together */
     double nic_path_bytes_per_s[LINK_KIND_COUNT]; /* of the ways to them, by their slowest link */
+    struct load_list load[LOAD_KIND_COUNT];
 };
+/* Fills in `load`, the rest being there (loads.c). */
+void find_loads(const struct node_type *node, struct arena *scratch, struct arena *keep,
+                struct channels *channels);
 weft_status channels_find(const struct cluster *cluster, const struct device_set *set,
                           struct arena *keep, const struct channels **out);
 /* From the cluster's cache, or found anew into `scratch` when the cluster has none. */

@@ -8,15 +8,24 @@
  *
  *   I1  Within one node, the bytes on all hops of all rings add up to n * V (broadcast: (n-1) * V).
  *   I2  A tree moves what a ring moves to within 1/n, and is charged the same.
+ *   I3  What a call finds is linear in its bytes.
+ *   I4  A call costs what its group's members and its list's links cost: the paths inside a node
+ *       are found once per device set (loads.c).
  */
+#include <string.h>
+
 #include "cluster/placement.h"
 
 struct ledger {
     const struct cluster *cluster;
-    struct arena *keep, *scratch;
+    struct arena *arena; /* of all below; what it holds lasts */
+    struct share_list shares;
+    const struct channels *channels; /* of the set looked up last */
+    double *bytes;                   /* of the node at hand, by place (struct load) */
+    int32_t *touched;                /* places where that is not 0 */
+    int32_t touches;
+    struct arena *keep; /* of the call at hand */
     struct traffic_list *out;
-    double *link_bytes; /* of the node at hand: 2 * link + reverse */
-    double *nic_bytes;  /* 2 * nic + downwards */
 };
 
 static void post(struct ledger *ledger, struct link_id link, double bytes)
@@ -25,60 +34,40 @@ static void post(struct ledger *ledger, struct link_id link, double bytes)
         array_push(ledger->keep, ledger->out, ((struct traffic){link, bytes}));
 }
 
-static void charge_path(struct ledger *ledger, const struct path *path, double bytes,
-                        bool backwards)
+static void charge(struct ledger *ledger, enum load_kind kind, double bytes)
 {
-    for (int32_t s = 0; s < path->steps; s++) {
-        bool reverse = path->step[s].reverse != backwards;
-        ledger->link_bytes[2 * path->step[s].link + reverse] += bytes * path->step[s].share;
+    const struct load_list *list = &ledger->channels->load[kind];
+    for (int32_t i = 0; i < list->count; i++) {
+        int32_t at = list->load[i].at;
+        if (ledger->bytes[at] == 0)
+            ledger->touched[ledger->touches++] = at;
+        ledger->bytes[at] += bytes * list->load[i].share;
     }
-}
-
-static void charge_nic(struct ledger *ledger, const struct nic_use *use, double bytes, bool down)
-{
-    charge_path(ledger, &use->path, bytes, down);
-    ledger->nic_bytes[2 * use->nic + down] += bytes;
 }
 
 /* Writes out what the node's links and NICs carry, and clears the books for the next node. */
 static void close_node(struct ledger *ledger, int64_t node)
 {
-    for (int32_t i = 0; i < 2 * ledger->cluster->node.links; i++) {
-        post(ledger, (struct link_id){node, -1, (int16_t)(i / 2), i % 2}, ledger->link_bytes[i]);
-        ledger->link_bytes[i] = 0;
+    int32_t links = ledger->cluster->node.links;
+    for (int32_t i = 0; i < ledger->touches; i++) {
+        int32_t at = ledger->touched[i];
+        struct link_id link = {node, -1, (int16_t)(at / 2), at % 2};
+        if (at >= 2 * links)
+            link = (struct link_id){node, 0, (int16_t)(at / 2 - links), at % 2};
+        post(ledger, link, ledger->bytes[at]);
+        ledger->bytes[at] = 0;
     }
-    for (int32_t i = 0; i < 2 * ledger->cluster->node.nics; i++) {
-        post(ledger, (struct link_id){node, 0, (int16_t)(i / 2), i % 2}, ledger->nic_bytes[i]);
-        ledger->nic_bytes[i] = 0;
-    }
+    ledger->touches = 0;
+}
+
+static weft_status open_node(struct ledger *ledger, const struct device_set *set)
+{
+    if (ledger->channels && memcmp(&ledger->channels->set, set, sizeof *set) == 0)
+        return WEFT_OK;
+    return channels_get(ledger->cluster, set, ledger->arena, &ledger->channels);
 }
 
 /* ---- rings ----------------------------------------------------------------------------------- */
-
-static void charge_rings(struct ledger *ledger, const struct channels *channels, double volume,
-                         bool closed)
-{
-    for (int32_t r = 0; r < channels->rings.count; r++) {
-        const struct ring *ring = &channels->rings.ring[r];
-        double bytes = volume * ring->bytes_per_s / channels->rings.bytes_per_s;
-        for (int32_t i = 0; i < ring->length - !closed; i++) {
-            int32_t to = ring->device[(i + 1) % ring->length];
-            struct path path = path_between(&ledger->cluster->node, &channels->set, ring->device[i],
-                                            to, ledger->scratch);
-            charge_path(ledger, &path, bytes, false);
-        }
-    }
-}
-
-static void charge_nics(struct ledger *ledger, const struct channels *channels, double volume,
-                        bool down)
-{
-    double total = 0;
-    for (int32_t i = 0; i < channels->nics; i++)
-        total += channels->nic[i].bytes_per_s;
-    for (int32_t i = 0; i < channels->nics; i++)
-        charge_nic(ledger, &channels->nic[i], volume * channels->nic[i].bytes_per_s / total, down);
-}
 
 /* A unit's uplink for a ring that comes by once: up unless it ends here, down unless it starts
  * here. */
@@ -107,16 +96,14 @@ static weft_status ring_traffic(struct ledger *ledger, enum collective collectiv
     double volume = ring_volume(collective, at->devices) * bytes;
     bool open = collective == COLLECTIVE_BROADCAST || collective == COLLECTIVE_SEND;
     for (int64_t i = 0; i < at->nodes; i++) {
-        const struct channels *channels;
-        weft_status status =
-            channels_get(ledger->cluster, &shares[i].set, ledger->scratch, &channels);
+        weft_status status = open_node(ledger, &shares[i].set);
         if (status != WEFT_OK)
             return status;
-        charge_rings(ledger, channels, volume, at->nodes == 1 && !open);
+        charge(ledger, at->nodes == 1 && !open ? LOAD_RING : LOAD_OPEN_RING, volume);
         if (at->nodes > 1 && !(open && i + 1 == at->nodes))
-            charge_nics(ledger, channels, volume, false);
+            charge(ledger, LOAD_LEAVING, volume);
         if (at->nodes > 1 && !(open && i == 0))
-            charge_nics(ledger, channels, volume, true);
+            charge(ledger, LOAD_ENTERING, volume);
         close_node(ledger, shares[i].node);
     }
     post_ring_uplinks(ledger, shares, at, volume, open);
@@ -124,19 +111,6 @@ static weft_status ring_traffic(struct ledger *ledger, enum collective collectiv
 }
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
-
-static void charge_pairs(struct ledger *ledger, const struct channels *channels, double piece)
-{
-    int32_t device[MAX_NODE_DEVICES];
-    int32_t count = set_members(&channels->set, device);
-    for (int32_t i = 0; i < count * count; i++) {
-        if (i / count == i % count)
-            continue;
-        struct path path = path_between(&ledger->cluster->node, &channels->set, device[i / count],
-                                        device[i % count], ledger->scratch);
-        charge_path(ledger, &path, piece, false);
-    }
-}
 
 static void post_exchange_uplinks(struct ledger *ledger, const struct share *shares,
                                   const struct footprint *at, double piece)
@@ -162,19 +136,17 @@ static weft_status exchange_traffic(struct ledger *ledger, const struct share *s
                                     const struct footprint *at, double bytes)
 {
     double piece = bytes / (double)at->devices;
+    int32_t members[MAX_NODE_DEVICES];
     for (int64_t i = 0; i < at->nodes; i++) {
-        const struct channels *channels;
-        weft_status status =
-            channels_get(ledger->cluster, &shares[i].set, ledger->scratch, &channels);
+        weft_status status = open_node(ledger, &shares[i].set);
         if (status != WEFT_OK)
             return status;
-        int32_t members[MAX_NODE_DEVICES];
         double local = set_members(&shares[i].set, members);
         double leaving = piece * local * ((double)at->devices - local);
-        charge_pairs(ledger, channels, piece);
+        charge(ledger, LOAD_PAIRS, piece);
         if (at->nodes > 1) {
-            charge_nics(ledger, channels, leaving, false);
-            charge_nics(ledger, channels, leaving, true);
+            charge(ledger, LOAD_LEAVING, leaving);
+            charge(ledger, LOAD_ENTERING, leaving);
         }
         close_node(ledger, shares[i].node);
     }
@@ -191,28 +163,61 @@ static void turn_round(struct traffic *traffic, size_t count)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
+struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep)
+{
+    struct ledger *ledger = ARENA_NEW(keep, struct ledger);
+    size_t places = (size_t)load_places(&cluster->node) + 1;
+    *ledger = (struct ledger){.cluster = cluster, .arena = keep};
+    ledger->bytes = ARENA_ARRAY(keep, double, places);
+    ledger->touched = ARENA_ARRAY(keep, int32_t, places);
+    return ledger;
+}
+
+weft_status ledger_collective(struct ledger *ledger, enum collective collective,
+                              const struct group *group, int64_t bytes, struct arena *keep,
+                              struct traffic_list *out)
+{
+    struct footprint at = {0};
+    weft_status status;
+    ledger->keep = keep;
+    ledger->out = out;
+    TRY(group_shares(ledger->cluster, group, ledger->arena, &ledger->shares, &at));
+    if (at.devices < 2 || bytes <= 0)
+        goto done;
+    size_t before = out->len;
+    if (collective == COLLECTIVE_ALL_TO_ALL)
+        TRY(exchange_traffic(ledger, ledger->shares.data, &at, (double)bytes));
+    else
+        TRY(ring_traffic(ledger, collective, ledger->shares.data, &at, (double)bytes));
+    if (collective == COLLECTIVE_SEND && group_device(group, 0) > group_device(group, 1))
+        turn_round(out->data + before, out->len - before);
+done:
+    return status;
+}
+
+weft_status ledger_copy(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
+                        struct arena *keep, struct traffic_list *out)
+{
+    struct device_set set = {{0}};
+    int64_t per_node = ledger->cluster->node.devices;
+    weft_status status;
+    ledger->keep = keep;
+    ledger->out = out;
+    set_add(&set, device % per_node);
+    TRY(open_node(ledger, &set));
+    charge(ledger, to_host ? LOAD_TO_HOST : LOAD_FROM_HOST, (double)bytes);
+    close_node(ledger, device / per_node);
+done:
+    return status;
+}
+
 weft_status collective_traffic(const struct cluster *cluster, enum collective collective,
                                const struct group *group, int64_t bytes, struct arena *keep,
                                struct traffic_list *out)
 {
     struct arena *scratch = arena_new();
-    struct ledger ledger = {.cluster = cluster, .keep = keep, .scratch = scratch, .out = out};
-    struct footprint at;
-    struct share *shares;
-    weft_status status;
-    TRY(group_shares(cluster, group, scratch, &shares, &at));
-    if (at.devices < 2 || bytes <= 0)
-        goto done;
-    ledger.link_bytes = ARENA_ARRAY(scratch, double, 2 * (size_t)cluster->node.links + 1);
-    ledger.nic_bytes = ARENA_ARRAY(scratch, double, 2 * (size_t)cluster->node.nics + 1);
-    size_t before = out->len;
-    if (collective == COLLECTIVE_ALL_TO_ALL)
-        TRY(exchange_traffic(&ledger, shares, &at, (double)bytes));
-    else
-        TRY(ring_traffic(&ledger, collective, shares, &at, (double)bytes));
-    if (collective == COLLECTIVE_SEND && group_device(group, 0) > group_device(group, 1))
-        turn_round(out->data + before, out->len - before);
-done:
+    weft_status status =
+        ledger_collective(ledger_new(cluster, scratch), collective, group, bytes, keep, out);
     arena_free(scratch);
     return status;
 }

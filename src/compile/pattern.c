@@ -1,0 +1,67 @@
+/* pattern.c - the groups of a pattern, by number.
+ *
+ * A device's number within its stage is mixed-radix; the pattern's digits run through all values
+ * within one group, and what is left of the number without them is the group's number:
+ *
+ *   without digit (s, d)   x -> x / (s d) * s + x % s                                            (1)
+ *   with the digit at 0    x -> x / s * (s d) + x % s                                            (2)
+ *
+ * (1) is applied from the outermost digit inwards, (2) the other way round.
+ *
+ *   I1  Digits are outermost first, and of any two the outer's stride is a multiple of the inner's
+ *       stride * degree.
+ *   I2  Pair i of a send is that of receiver i.
+ */
+#include "compile/graph.h"
+
+_Static_assert((int)MAX_STEP_DIGITS <= (int)MAX_GROUP_LEVELS, "a digit without a level");
+
+int64_t pattern_groups(const struct pattern *pattern)
+{
+    int64_t groups = pattern->devices;
+    for (int32_t k = 0; k < pattern->digits; k++)
+        groups /= pattern->degree[k];
+    return groups;
+}
+
+static struct group pair(const struct pattern *pattern, int64_t receiver)
+{
+    int64_t from = pattern->from_first + reshard_sender(pattern->reshard, receiver);
+    return group_range(from, 2, pattern->first + receiver - from);
+}
+
+/* Digits that make one are one level. */
+static void add_level(struct group *group, int64_t count, int64_t stride)
+{
+    int32_t last = group->levels - 1;
+    if (last >= 0 && group->stride[last] * group->count[last] == stride) {
+        group->count[last] *= count;
+        return;
+    }
+    group->count[group->levels] = count;
+    group->stride[group->levels++] = stride;
+}
+
+struct group pattern_group(const struct pattern *pattern, int64_t i)
+{
+    if (pattern->collective == COLLECTIVE_SEND)
+        return pair(pattern, i); /* I2 */
+    struct group group = {.first = i};
+    for (int32_t k = pattern->digits - 1; k >= 0; k--) {
+        int64_t stride = pattern->stride[k], degree = pattern->degree[k];
+        group.first = group.first / stride * (stride * degree) + group.first % stride; /* (2) */
+        add_level(&group, degree, stride);
+    }
+    group.first += pattern->first;
+    return group;
+}
+
+int64_t pattern_group_of(const struct pattern *pattern, int64_t device)
+{
+    int64_t number = device - pattern->first;
+    for (int32_t k = 0; k < pattern->digits; k++) {
+        int64_t stride = pattern->stride[k], degree = pattern->degree[k];
+        number = number / (stride * degree) * stride + number % stride; /* (1) */
+    }
+    return number;
+}

@@ -1,9 +1,9 @@
 /* loads.c - what a device set's collectives put on the links of its node, per byte.
  *
- *   ring r's hops carry           bandwidth(r) / bandwidth of all rings                          (1)
- *   the way to NIC i carries      bandwidth(i) / bandwidth of all NICs of the set                (2)
+ *   ring r's hops carry           bandwidth(r) / bandwidth of all rings                        (1)
+ *   the way to NIC i carries      bandwidth(i) / bandwidth of all NICs of the set              (2)
  *   pairs                         each pair's byte on its own path; through NVSwitches every device
- *                                 sends count-1 bytes up and receives as many                    (3)
+ *                                 sends count-1 bytes up and receives as many                  (3)
  *
  *   I1  A list has each place of the node at most once, in rising order.
  */

@@ -9,8 +9,8 @@
  *   I1  Within one node, the bytes on all hops of all rings add up to n * V (broadcast: (n-1) * V).
  *   I2  A tree moves what a ring moves to within 1/n, and is charged the same.
  *   I3  What a call finds is linear in its bytes.
- *   I4  A call costs what its group's members and its list's links cost: the paths inside a node are
- *       found once per device set (loads.c).
+ *   I4  A call costs what its group's members and its list's links cost: the paths inside a node
+ *       are found once per device set (loads.c).
  */
 #include <string.h>
 
@@ -177,7 +177,7 @@ weft_status ledger_collective(struct ledger *ledger, enum collective collective,
                               const struct group *group, int64_t bytes, struct arena *keep,
                               struct traffic_list *out)
 {
-    struct footprint at;
+    struct footprint at = {0};
     weft_status status;
     ledger->keep = keep;
     ledger->out = out;

@@ -95,13 +95,14 @@ struct block {
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* The groups that exchange at the same time: of a collective, all groups of a stage's devices that
- * differ in some digits of their numbers only; of a send, all pairs of sender and receiver. */
+ * differ in some digits of their numbers only (without digits, each device by itself: copies); of a
+ * send, all pairs of sender and receiver. */
 struct pattern {
     int32_t collective;               /* enum collective */
     int64_t first, devices;           /* of the stage; of a send, the receivers' */
     int64_t from_first, from_devices; /* of a send: the senders' */
     const struct reshard *reshard;    /* of a send: who sends to whom */
-    int32_t digits;                   /* of a collective */
+    int32_t digits;                   /* of a collective, outermost first */
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
 int64_t pattern_groups(const struct pattern *pattern);
@@ -115,7 +116,7 @@ struct exchange {
     uint8_t kind;    /* enum exchange_kind */
     uint8_t purpose; /* enum purpose */
     int32_t pattern;
-    int64_t group;      /* of the pattern; folded: stands for all; of a copy: the device */
+    int64_t group;      /* of the pattern; folded: stands for all */
     int64_t bytes;      /* as collective_time takes them */
     int32_t collective; /* enum collective: a pattern of digits serves several */
 };

@@ -1,7 +1,7 @@
 /* flows.c - exchanges become flows over links (flows.h has the equations).
  *
- * Traffic is linear in bytes (traffic.c), and rings of one kind differ in their volume only, so that
- * what all exchanges of a pattern put on links is a few *loads*, per byte:
+ * Traffic is linear in bytes (traffic.c), and rings of one kind differ in their volume only, so
+ * that what all exchanges of a pattern put on links is a few *loads*, per byte:
  *
  *   1. the row of each group: its share of a byte on each link; the links' sums            (tally)
  *   2. its peak, and its time on links, alone and with all siblings                      (measure)
@@ -14,8 +14,8 @@
  *
  *   I1  Time and space are linear in the rows' length; nothing is sorted.
  *   I2  Sums are compared in multiples of 2^-32 bytes per byte, colours by 64-bit hashes.
- *   I3  Signatures count links: groups of equal signatures use the same classes equally often, which
- *       is more than flows.h's I3 asks for.
+ *   I3  Signatures count links: groups of equal signatures use the same classes equally often,
+ *       which is more than flows.h's I3 asks for.
  */
 #include "sim/flows.h"
 

@@ -14,10 +14,10 @@
  *   I2  A copy between a device and its host takes bytes / host_bytes_per_s alone, has no latency,
  *       and occupies the links to the nearest socket, where it may meet the way to a NIC.
  *   I3  Folded, a link stands for its class: links of one bandwidth on which every load (a pattern
- *       with a kind of traffic) puts as many bytes in all. A class that is never full unless another
- *       one is that all its users use is left out. Groups of a load are *alike* when they take the
- *       same time alone, their busiest link carries the same and they use the same classes of what
- *       is left. Then whatever is full for one group is full for all of its load: at equal speeds
+ *       with a kind of traffic) puts as many bytes in all. A class that is never full unless
+ *       another one is that all its users use is left out. Groups of a load are *alike* when
+ *       they take the same time alone, their busiest link carries the same and they use the same
+ *       classes of what is left. Then whatever is full for one group is full for all of its load: at equal speeds
  *       each has a full link on which nobody is faster, which is what makes speeds max-min fair
  *       (share.h), and one stands for all of them.
  *   I4  Where groups are not alike, the slowest by (4) stands for all.
@@ -25,8 +25,7 @@
 #ifndef WEFT_SIM_FLOWS_H
 #define WEFT_SIM_FLOWS_H
 
-#include "compile/graph.h"
-#include "sim/share.h"
+#include "sim/sim.h"
 
 struct flows {
     int32_t links, flows;

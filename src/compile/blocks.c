@@ -15,6 +15,8 @@
  *   I2  An input that a reshard gathered is kept as its producer holds it (plan/memory.c counts so),
  *       and gathered again where the backward pass reads it: by weight gradients alone in matrix
  *       products, where it goes on beside the input gradients.
+ *   I4  A recomputed operator finds what came from outside its run as its reader had it, unless that
+ *       was gathered (I2): a checkpoint is no partial sum.
  *   I3  Without OVERLAP_TENSOR every item waits for the one before it.
  */
 #include "compile/build.h"
@@ -31,6 +33,7 @@ struct writer {
     int32_t *gradient_of; /* per instance: the step that brought its output's gradient, or -1 */
     int64_t first_use;
     int32_t floor; /* items before this one are of another run: what they resharded is gone */
+    bool again;    /* recomputing */
 };
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -106,6 +109,14 @@ static int32_t made_by(const struct writer *w, int64_t source)
     return in_part(w, source) ? w->item_of[source - w->b->plan->part[w->part].first] : -1;
 }
 
+static bool gathers(const struct reshard *reshard)
+{
+    for (int32_t i = 0; reshard && i < reshard->steps; i++)
+        if (reshard->step[i].kind == COLLECTIVE_ALL_GATHER)
+            return true;
+    return false;
+}
+
 /* Brings one input; the item after which it is there. */
 static int32_t bring(struct writer *w, int64_t u)
 {
@@ -117,6 +128,8 @@ static int32_t bring(struct writer *w, int64_t u)
     if (*done >= w->floor)
         return *done;
     const struct joint *j = use->joint;
+    if (w->again && needs < w->floor && !gathers(j->forward[1]))
+        return -1; /* I4 */
     if (j->across)
         needs = push_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
                            FLOW_FORWARD, needs);
@@ -180,8 +193,10 @@ static int64_t run_start(const struct writer *w, int64_t last)
 static void recompute(struct writer *w, int64_t last)
 {
     w->floor = (int32_t)w->items.len;
+    w->again = true;
     for (int64_t i = run_start(w, last); i <= last; i++)
         forward_op(w, i, PURPOSE_RECOMPUTE);
+    w->again = false;
     w->floor = (int32_t)w->items.len;
 }
 
@@ -223,14 +238,6 @@ static int32_t receive_back(struct writer *w, int64_t instance)
         needs = all_steps(w, use, j->backward[1], FLOW_GRADIENT, needs);
     }
     return needs;
-}
-
-static bool gathers(const struct reshard *reshard)
-{
-    for (int32_t i = 0; reshard && i < reshard->steps; i++)
-        if (reshard->step[i].kind == COLLECTIVE_ALL_GATHER)
-            return true;
-    return false;
 }
 
 /* I2: what the backward pass reads again and a reshard had gathered. */

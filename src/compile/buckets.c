@@ -24,14 +24,14 @@ struct group_digits {
 static struct group_digits sync_digits(const struct layout *gradient, bool copies)
 {
     struct group_digits out = {0};
-    int64_t stride = 1;
-    for (int64_t i = gradient->digits - 1; i >= 0; i--) {
+    int64_t stride = layout_devices(gradient);
+    for (int64_t i = 0; i < gradient->digits; i++) {
         const struct layout_digit *digit = &gradient->digit[i];
+        stride /= digit->degree;
         if (digit->hold == HOLD_PARTIAL || (copies && digit->hold == HOLD_COPY)) {
             out.stride[out.digits] = stride;
             out.degree[out.digits++] = digit->degree;
         }
-        stride *= digit->degree;
     }
     return out;
 }

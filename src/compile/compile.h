@@ -124,4 +124,6 @@ const struct reshard *reshard_within(struct reshards *reshards, const struct lay
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
                                       const struct layout *to);
 
+#include "compile/graph.h"
+
 #endif

@@ -101,9 +101,9 @@ int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int6
 int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step)
 {
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
-    for (int32_t i = 0; i < step->digits; i++) { /* innermost first */
-        stride[i] = step->digit[step->digits - 1 - i].mesh_stride;
-        degree[i] = step->digit[step->digits - 1 - i].degree;
+    for (int32_t i = 0; i < step->digits; i++) {
+        stride[i] = step->digit[i].mesh_stride;
+        degree[i] = step->digit[i].degree;
     }
     return intern_digits(b, stage, step->digits, stride, degree);
 }

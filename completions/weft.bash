@@ -25,6 +25,9 @@ _weft() {
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
+        *:show | *:check | *:simulate)
+            choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
+            ;;
         profile:profile) choices='import show' ;;
         esac
     fi

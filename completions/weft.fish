@@ -23,10 +23,16 @@ function __weft_after
     test (count $words) -ge 2; and contains -- $words[-1] $argv
 end
 
+function __weft_takes_plan
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and contains -- $words[2] show check simulate
+end
+
 complete -c weft -n 'not __weft_has_command' -f -a '(__weft_commands)'
 complete -c weft -n 'not __weft_has_command' -f -a '--help --version'
 complete -c weft -n __weft_wants_option -f -a '(__weft_options)'
 complete -c weft -n '__weft_after inspect --model' -a '(weft models --names)'
 complete -c weft -n '__weft_after clusters --cluster --on' -a '(weft clusters --names)'
 complete -c weft -n '__weft_after --dtype' -f -a 'fp32 tf32 fp16 bf16 fp8'
+complete -c weft -n __weft_takes_plan -a '(weft models --names; weft clusters --names)'
 complete -c weft -n '__weft_after profile' -f -a 'import show'

@@ -42,5 +42,7 @@ for shell in "${shells[@]}"; do
     expect "$shell" gpt3-13b weft inspect gpt3-1
     expect "$shell" dgx-v100 weft clusters dgx-v
     expect "$shell" gpt3-13b weft clusters dgx-v100:4 --model gpt3-1
+    expect "$shell" gpt3-13b weft simulate gpt3-1
+    expect "$shell" dgx-v100 weft simulate gpt3-13b dgx-v
     expect "$shell" bf16 weft inspect gpt3-13b --dtype b
 done

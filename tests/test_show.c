@@ -1,4 +1,4 @@
-/* test_show.c - `weft show` and `weft check`, asked as a process: tables, JSON fields, written
+/* test_show.c - `weft show` and `weft check` (and what `weft simulate` refuses), asked as a process: tables, JSON fields, written
  * plans, exit codes. */
 #include <unistd.h>
 
@@ -158,6 +158,9 @@ static const struct {
      "hint: use 4 micro-batches\n"},
     {"check absent.yaml", "weft: absent.yaml: cannot be opened: No such file or directory\n"
                           "hint: name a plan file (docs/plan-file.md), or a model and a cluster\n"},
+    {"simulate absent.yaml",
+     "weft: absent.yaml: cannot be opened: No such file or directory\n"
+     "hint: name a plan file (docs/plan-file.md), or a model and a cluster\n"},
     {"check " PLANS "gpt3-13b.yaml --tp 4",
      "weft: --tp makes a plan; " PLANS "gpt3-13b.yaml is one already\n"
      "hint: change the file, or name a model and a cluster\n"},
@@ -185,6 +188,10 @@ static void bad_arguments_are_refused(void **state)
     static const char *const QUESTIONS[] = {
         "show",
         "check",
+        "simulate",
+        "simulate a b c",
+        "simulate gpt2 dgx-a100 --trace-events 0",
+        "simulate gpt2 dgx-a100 --tp 3",
         "show a b c",
         "show gpt2 dgx-a100 --tp 0",
         "show gpt2 dgx-a100 --zero 4",

@@ -21,6 +21,7 @@ Next:
   $weft inspect YOUR/config.json    a Hugging Face config, an ONNX file, or a YAML file of yours
   $weft clusters --this             the machine you are on
   $weft show gpt3-13b dgx-v100:4 --tp 8 --pp 2    what a plan puts on each device
+  $weft simulate gpt3-13b dgx-v100:4 --tp 8 --pp 2    how long an iteration takes, and why
   $weft COMMAND --help              with an example; --json for programs
 \`make install\` puts it on the PATH; README.md tells the rest.
 TEXT

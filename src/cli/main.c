@@ -12,6 +12,7 @@ static const struct command COMMANDS[] = {
     {"clusters", "[CLUSTER]", "list clusters, or draw one and cost its collectives", cmd_clusters},
     {"show", "PLAN", "a plan: stages, memory, how every operator is split", cmd_show},
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
+    {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
     {"profile", "import|show", "measured operator times in a database", cmd_profile},
     {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},
 };

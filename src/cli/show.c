@@ -61,24 +61,9 @@ static const struct argp ARGP = {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_heading(const struct plan *plan, FILE *out)
-{
-    fprintf(out, "%s on %s: %lld devices, %s, %s\n", plan->model->name, plan->cluster->name,
-            (long long)cluster_devices(plan->cluster), dtype_name(plan->dtype),
-            policy_name(plan->policy));
-    long long steps = (long long)plan_micro_batches(plan);
-    fprintf(out, "%lld samples in %lld micro-batch%s of %lld; %s, %d stage%s",
-            (long long)plan->global_batch, steps, steps == 1 ? "" : "es",
-            (long long)plan->batch_per_step, plan->schedule, plan->stages,
-            plan->stages == 1 ? "" : "s");
-    if (plan->pieces > 1)
-        fprintf(out, " of %lld pieces", (long long)plan->pieces);
-    fputs("\n\n", out);
-}
-
 static int print_text(const struct showing *showing)
 {
-    print_heading(showing->plan, stdout);
+    plan_heading(showing->plan, stdout);
     stages_print(showing, stdout);
     putchar('\n');
     choices_print(showing, stdout);

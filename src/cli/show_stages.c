@@ -50,18 +50,11 @@ int64_t memory_limit(const struct plan *plan)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static const char *range(struct arena *keep, int64_t first, int64_t count)
-{
-    if (count == 1)
-        return arena_printf(keep, "%lld", (long long)first);
-    return arena_printf(keep, "%lld-%lld", (long long)first, (long long)(first + count - 1));
-}
-
 static const char *nodes_of(struct arena *keep, const struct plan *plan, int32_t stage)
 {
     int64_t each = plan->cluster->node.devices, first = plan->stage[stage].first_device;
     int64_t last = first + plan->stage[stage].devices - 1;
-    return range(keep, first / each, last / each - first / each + 1);
+    return number_range(keep, first / each, last / each - first / each + 1);
 }
 
 /* "layers.8-15" where only the last number differs, else "embedding to layers.7". */
@@ -125,7 +118,7 @@ static void print_map(const struct showing *s, FILE *out)
     for (int32_t i = 0; i < s->plan->stages; i++) {
         const struct stage *stage = &s->plan->stage[i];
         table_cell(table, "%d", i);
-        table_cell(table, "%s", range(s->arena, stage->first_device, stage->devices));
+        table_cell(table, "%s", number_range(s->arena, stage->first_device, stage->devices));
         table_cell(table, "%s", nodes_of(s->arena, s->plan, i));
         table_cell(table, "%s", holds(s, i));
         table_cell(table, "%lld", (long long)operators_of(s->plan, i));

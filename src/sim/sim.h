@@ -46,6 +46,11 @@ struct stage_peak {
     const struct holding *holding; /* the largest, in falling order */
     int32_t holdings;
 };
+/* What one device of a stage holds from this moment on, until the next point. */
+struct memory_point {
+    int64_t at_ns;
+    int64_t bytes[MEMORY_CLASS_COUNT];
+};
 
 /* ---- the prediction -------------------------------------------------------------------------- */
 
@@ -75,6 +80,10 @@ struct prediction {
     double flops;    /* of the model, forward and backward, all devices, no recomputation */
     int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
     struct stage_prediction *stage; /* plan->stages */
+    /* Memory over time: the points of stage s are [point_first[s], point_first[s + 1]) of `point`,
+     * in order. NULL: not recorded. */
+    const int64_t *point_first;
+    const struct memory_point *point;
     bool fits;
     const char *critical_path; /* in words */
     const struct reliance *reliance;
@@ -92,8 +101,23 @@ void prediction_free(struct prediction *prediction);
 /* Model TFLOP/s of each device. */
 double prediction_tflops(const struct prediction *prediction);
 
-/* Every task (and, within a block's run, every item) on its device's and stream's track, memory as
- * counters: Chrome's trace format, which Perfetto reads. */
-weft_status trace_write(const struct prediction *prediction, const char *path);
+/* Every task (and, within a block's run, every item) on its device's and stream's track, sends as
+ * arrows, memory as counters: Chrome's trace format, which Perfetto reads. What does not fit into
+ * the limit is left out in the order of enum trace_detail. */
+enum trace_detail {
+    TRACE_ALL,    /* every device of the graph */
+    TRACE_STAGES, /* the first device of each stage: the others do the same (graph.h, I3) */
+    TRACE_TASKS,  /* of those the tasks, not their items; written whatever the limit */
+    TRACE_DETAIL_COUNT
+};
+enum { DEFAULT_TRACE_EVENTS = 2000000 }; /* about 400 MB: what viewers still open */
+struct trace_options {
+    int64_t events; /* at most so many slices; 0: DEFAULT_TRACE_EVENTS */
+};
+enum trace_detail trace_detail(const struct prediction *prediction,
+                               const struct trace_options *options);
+/* The file appears when it is whole, in place of what was there. */
+weft_status trace_write(const struct prediction *prediction, const struct trace_options *options,
+                        const char *path);
 
 #endif

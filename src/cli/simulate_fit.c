@@ -1,0 +1,172 @@
+/* simulate_fit.c - whether a plan fits in memory, and what would help if not.
+ *
+ *   I1  What is proposed is not what the plan does already, and is about memory that the stage
+ *       holds: the class of which it holds most comes first.
+ */
+#include <stdio.h>
+
+#include "cli/simulate.h"
+
+int64_t stage_needs(const struct stage_peak *memory)
+{
+    return memory->reserved > memory->peak ? memory->reserved : memory->peak;
+}
+
+static double fullness(const struct stage_peak *memory)
+{
+    return memory->limit > 0 ? (double)stage_needs(memory) / (double)memory->limit : 0;
+}
+
+int32_t fullest_stage(const struct prediction *prediction)
+{
+    int32_t fullest = 0;
+    for (int32_t i = 1; i < prediction->plan->stages; i++)
+        if (fullness(&prediction->stage[i].memory) > fullness(&prediction->stage[fullest].memory))
+            fullest = i;
+    return fullest;
+}
+
+static int32_t stages_over(const struct prediction *prediction)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < prediction->plan->stages; i++)
+        count += fullness(&prediction->stage[i].memory) > 1;
+    return count;
+}
+
+/* "stage 3 needs 41.2 GiB, 1.20 GiB more than its 40.0 GiB" */
+static const char *shortage(struct arena *keep, const struct prediction *prediction)
+{
+    int32_t stage = fullest_stage(prediction), others = stages_over(prediction) - 1;
+    const struct stage_peak *memory = &prediction->stage[stage].memory;
+    int64_t needs = stage_needs(memory);
+    const char *also = others > 0 ? arena_printf(keep, "; %d more stage%s too full", others,
+                                                 others == 1 ? " is" : "s are")
+                                  : "";
+    return arena_printf(keep, "stage %d needs %s, %s more than its %s%s", stage,
+                        show_bytes((double)needs).s, show_bytes((double)(needs - memory->limit)).s,
+                        show_bytes((double)memory->limit).s, also);
+}
+
+const char *memory_verdict(struct arena *keep, const struct prediction *prediction)
+{
+    if (!prediction->fits)
+        return arena_printf(keep, "does not fit: %s", shortage(keep, prediction));
+    int32_t stage = fullest_stage(prediction);
+    const struct stage_peak *memory = &prediction->stage[stage].memory;
+    return arena_printf(keep, "fits: stage %d is fullest, %s of %s (%.0f %%)", stage,
+                        show_bytes((double)stage_needs(memory)).s,
+                        show_bytes((double)memory->limit).s, 100 * fullness(memory));
+}
+
+/* ---- what would help ------------------------------------------------------------------------- */
+
+/* What a stage's operators do already. */
+struct practice {
+    bool all_recompute;
+    bool all_offload;   /* of those that are recomputed */
+    int shard;          /* the least of any operator with replicas, 3 if there are none */
+    int64_t per_device; /* samples of a micro-batch on one device, at most */
+};
+
+static void look_at(const struct plan *plan, int64_t instance, struct practice *out)
+{
+    const struct choice *choice = plan_choice(plan, instance);
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t samples = plan->batch_per_step / split_degree(&choice->split, DIM_BATCH);
+    out->all_recompute &= choice->recompute;
+    out->all_offload &= choice->offload || !choice->recompute;
+    if (op->weights > 0 && split_replicas(op, &choice->split) > 1 && choice->shard < out->shard)
+        out->shard = choice->shard;
+    if (samples > out->per_device)
+        out->per_device = samples;
+}
+
+static struct practice practice_of(const struct plan *plan, int32_t stage)
+{
+    struct practice practice = {.all_recompute = true, .all_offload = true, .shard = 3};
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        for (int64_t i = 0; i < plan->part[part].count; i++)
+            look_at(plan, plan->part[part].first + i, &practice);
+    return practice;
+}
+
+static bool can_recompute(const struct practice *practice)
+{
+    return !practice->all_recompute;
+}
+static bool can_offload(const struct practice *practice)
+{
+    return practice->all_recompute && !practice->all_offload;
+}
+static bool can_take_fewer(const struct practice *practice)
+{
+    return practice->per_device > 1;
+}
+static bool can_shard_optimizer(const struct practice *practice)
+{
+    return practice->shard < 1;
+}
+static bool can_shard_gradients(const struct practice *practice)
+{
+    return practice->shard < 2;
+}
+static bool can_shard_weights(const struct practice *practice)
+{
+    return practice->shard < 3;
+}
+
+/* For each class of memory, the mildest means first. */
+static const struct {
+    enum memory_class memory;
+    bool (*applies)(const struct practice *practice);
+    const char *words;
+} MEANS[] = {
+    {MEMORY_ACTIVATIONS, can_recompute, "recompute more (--recompute full)"},
+    {MEMORY_ACTIVATIONS, can_take_fewer, "smaller micro-batches (--microbatch)"},
+    {MEMORY_ACTIVATIONS, can_offload, "checkpoints in host memory (--offload)"},
+    {MEMORY_OPTIMIZER, can_shard_optimizer, "sharded optimizer state (--zero 1)"},
+    {MEMORY_GRADIENTS, can_shard_gradients, "sharded gradients (--zero 2)"},
+    {MEMORY_WEIGHTS, can_shard_weights, "sharded weights (--zero 3)"},
+};
+static const char ALWAYS[] = "more stages or tensor parallelism (--pp, --tp)";
+
+/* The classes in falling order of what a device holds of them. */
+static void rank_classes(const struct stage_peak *memory, enum memory_class *out)
+{
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
+        int place = c;
+        for (; place > 0 && memory->bytes[out[place - 1]] < memory->bytes[c]; place--)
+            out[place] = out[place - 1];
+        out[place] = (enum memory_class)c;
+    }
+}
+
+static const char *means(struct arena *keep, const struct prediction *prediction)
+{
+    enum { MOST = 3 };
+    int32_t stage = fullest_stage(prediction);
+    struct practice practice = practice_of(prediction->plan, stage);
+    enum memory_class ranked[MEMORY_CLASS_COUNT];
+    rank_classes(&prediction->stage[stage].memory, ranked);
+    const char *text = "";
+    int found = 0;
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
+        for (size_t i = 0; i < COUNT_OF(MEANS) && found < MOST; i++) {
+            if (MEANS[i].memory != ranked[c] || !MEANS[i].applies(&practice))
+                continue;
+            text = arena_printf(keep, "%s%s, ", text, MEANS[i].words);
+            found++;
+        }
+    }
+    return arena_printf(keep, "it is mostly %s memory; what helps: %s%s",
+                        memory_class_name(ranked[0]), text, ALWAYS);
+}
+
+weft_status must_fit(struct arena *scratch, const struct prediction *prediction)
+{
+    if (prediction->fits)
+        return WEFT_OK;
+    return no_answer(means(scratch, prediction), "the plan does not fit in memory: %s",
+                     shortage(scratch, prediction));
+}

@@ -1,0 +1,205 @@
+/* simulate_timeline.c - a prediction as a picture of text, in the manner of a drawn schedule
+ * (schedule/draw.c).
+ *
+ * With N columns for an iteration of T, column c behind the moment f shows what goes on in its
+ * middle,
+ *
+ *   t_c = f + (2 c + 1) T / (2 N)                                                              (1)
+ *
+ * so a task [a, b) has those from ceil(N (a - f) / T - 1/2) to before ceil(N (b - f) / T - 1/2).
+ * N is the width W where that leaves SLOT_COLUMNS for a slot. Else it is as many as give a slot
+ * that or, of a deep pipeline, show how it fills in half of W; only the beginning and the end are
+ * drawn, with an ellipsis for the steady state between them.
+ *
+ *   I1  A slot begins with its label as far as it has columns: a whole label, or its letter.
+ *   I2  Communication shows where nothing computes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/simulate.h"
+
+enum { MOST_LINES = 64, SLOT_COLUMNS = 4 };
+enum { IDLE = '.', COMMUNICATION = '~', GOES_ON = '-' };
+
+struct window {
+    int64_t from_ns; /* f */
+    size_t columns;
+    char *lines; /* that many per stage */
+    struct drawn {
+        int32_t block, micro_batch;
+        size_t from;
+    } *drawn; /* per stage: the slot drawn last, and where it begins */
+};
+
+struct picture {
+    const struct prediction *prediction;
+    struct pipeline pipeline;
+    int64_t columns; /* N */
+    int32_t *device; /* of the graph, per stage: the first */
+    struct window window[2];
+    int windows;
+};
+
+__extension__ typedef __int128 wide;
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+/* (1), within the window. */
+static size_t column_of(const struct picture *picture, const struct window *window, int64_t at_ns)
+{
+    wide whole = picture->prediction->iteration_ns;
+    wide over = 2 * (wide)(at_ns - window->from_ns) * picture->columns - whole;
+    if (over <= 0)
+        return 0;
+    wide column = (over + 2 * whole - 1) / (2 * whole);
+    return column < (wide)window->columns ? (size_t)column : window->columns;
+}
+
+static struct window window_new(struct arena *keep, const struct picture *picture, size_t columns,
+                                int64_t from_ns)
+{
+    size_t stages = (size_t)picture->pipeline.stages;
+    struct window window = {from_ns, columns, ARENA_ARRAY(keep, char, stages *columns),
+                            ARENA_ARRAY(keep, struct drawn, stages)};
+    memset(window.lines, IDLE, stages * columns);
+    for (size_t s = 0; s < stages; s++)
+        window.drawn[s] = (struct drawn){-2, -2, 0};
+    return window;
+}
+
+/* All of the iteration, or its beginning and its end. */
+static void open_windows(struct arena *keep, struct picture *picture, size_t width)
+{
+    const struct pipeline *pipeline = &picture->pipeline;
+    int64_t slots = 2 * (int64_t)pipeline->micro_batches * pipeline->pieces;
+    int64_t half = ((int64_t)width - 1) / 2, whole = picture->prediction->iteration_ns;
+    int64_t filling = slots * half / pipeline->stages;
+    int64_t wanted = SLOT_COLUMNS * slots < filling ? SLOT_COLUMNS * slots : filling;
+    if (wanted <= (int64_t)width) {
+        picture->columns = (int64_t)width;
+        picture->windows = 1;
+        picture->window[0] = window_new(keep, picture, width, 0);
+        return;
+    }
+    int64_t end = whole - (int64_t)((wide)whole * half / wanted);
+    picture->columns = wanted;
+    picture->windows = 2;
+    picture->window[0] = window_new(keep, picture, (size_t)half, 0);
+    picture->window[1] = window_new(keep, picture, (size_t)half, end);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static struct text32 label_of(const struct picture *picture, const struct task *task)
+{
+    if (task->block < 0)
+        return (struct text32){"O"};
+    const struct block *block = &picture->prediction->graph->block[task->block];
+    struct slot slot = {block->kind, block->part / picture->pipeline.stages, task->micro_batch};
+    return slot_label(slot, &picture->pipeline);
+}
+
+/* Columns from `from` on, up to `to`, without a gap. */
+static size_t unbroken(const char *line, size_t from, size_t to)
+{
+    size_t at = from;
+    while (at < to && line[at] != IDLE && line[at] != COMMUNICATION)
+        at++;
+    return at - from;
+}
+
+/* I1; a slot of several tasks is labelled once, and again when it has columns for more of it. */
+static void draw_computation(const struct picture *picture, struct window *window,
+                             const struct task *task, int32_t stage, size_t from, size_t to)
+{
+    struct drawn *drawn = &window->drawn[stage];
+    char *line = window->lines + (size_t)stage * window->columns;
+    struct text32 label = label_of(picture, task);
+    size_t len = strlen(label.s);
+    memset(line + from, GOES_ON, to - from);
+    if (drawn->block != task->block || drawn->micro_batch != task->micro_batch)
+        *drawn = (struct drawn){task->block, task->micro_batch, from};
+    memcpy(line + drawn->from, label.s, len <= unbroken(line, drawn->from, to) ? len : 1);
+}
+
+/* I2 */
+static void draw_communication(struct window *window, int32_t stage, size_t from, size_t to)
+{
+    char *line = window->lines + (size_t)stage * window->columns;
+    for (size_t c = from; c < to; c++)
+        if (line[c] == IDLE)
+            line[c] = COMMUNICATION;
+}
+
+static void draw(const struct picture *picture, struct window *window)
+{
+    const struct graph *graph = picture->prediction->graph;
+    const struct engine_result *result = &picture->prediction->result;
+    for (int32_t i = 0; i < graph->tasks; i++) {
+        const struct task *task = &graph->task[i];
+        int32_t stage = graph->device[task->device].stage;
+        size_t from = column_of(picture, window, result->start_ns[i]);
+        size_t to = column_of(picture, window, result->end_ns[i]);
+        if (picture->device[stage] != task->device || from >= to)
+            continue;
+        if (task->stream == STREAM_COMPUTE && task->exchange < 0)
+            draw_computation(picture, window, task, stage, from, to);
+        else
+            draw_communication(window, stage, from, to);
+    }
+}
+
+static int32_t *first_devices(struct arena *keep, const struct graph *graph, int32_t stages)
+{
+    int32_t *device = ARENA_ARRAY(keep, int32_t, (size_t)stages);
+    for (int32_t d = graph->devices - 1; d >= 0; d--)
+        device[graph->device[d].stage] = d;
+    return device;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_line(const struct picture *picture, int32_t stage, int digits, FILE *out)
+{
+    fprintf(out, "stage %*d  ", digits, stage);
+    for (int w = 0; w < picture->windows; w++) {
+        const struct window *window = &picture->window[w];
+        fprintf(out, "%s%.*s", w ? "…" : "", (int)window->columns,
+                window->lines + (size_t)stage * window->columns);
+    }
+    fputc('\n', out);
+}
+
+static void print_lines(const struct picture *picture, int digits, FILE *out)
+{
+    int32_t stages = picture->pipeline.stages;
+    for (int32_t s = 0; s < stages; s++) {
+        if (stages <= MOST_LINES || s < MOST_LINES / 2 || s >= stages - MOST_LINES / 2)
+            print_line(picture, s, digits, out);
+        else if (s == MOST_LINES / 2)
+            fprintf(out, "… %d more\n", stages - MOST_LINES);
+    }
+    fputs("F forward  B backward (I input, W weight gradients)  O optimizer  ~ only communication  "
+          ". idle\n",
+          out);
+}
+
+void timeline_print(struct arena *scratch, const struct prediction *prediction, int columns,
+                    FILE *out)
+{
+    const struct plan *plan = prediction->plan;
+    int digits = snprintf(NULL, 0, "%d", plan->stages - 1);
+    int prefix = (int)strlen("stage ") + digits + 2;
+    struct picture picture = {
+        .prediction = prediction,
+        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
+        .device = first_devices(scratch, prediction->graph, plan->stages)};
+    open_windows(scratch, &picture, columns > prefix ? (size_t)(columns - prefix) : 1);
+    for (int w = 0; w < picture.windows; w++)
+        draw(&picture, &picture.window[w]);
+    fprintf(out, "%s of one iteration, %s in each column:\n\n",
+            picture.windows == 1 ? "all" : "beginning and end",
+            show_duration((double)prediction->iteration_ns / (double)picture.columns).s);
+    print_lines(&picture, digits, out);
+}

@@ -1,0 +1,114 @@
+#include "sim/pool.h"
+
+#include <stdlib.h>
+
+static const int64_t SMALL_MOST_BYTES = 1 * MIB; /* kSmallSize */
+
+struct allocator *allocator_new(struct arena *keep, const struct allocator_options *options)
+{
+    struct allocator *allocator = ARENA_NEW(keep, struct allocator);
+    int64_t limit = options->limit_bytes;
+    allocator->arena = keep;
+    allocator->source = options->expandable ? &EXPANDABLE : &SEGMENTS;
+    allocator->limit_bytes = limit && limit < MOST_BYTES ? limit : MOST_BYTES - 1;
+    array_push(keep, &allocator->blocks, (struct block){0});
+    for (int kind = 0; kind < POOL_COUNT; kind++)
+        allocator->pool[kind].free = bestfit_new(keep, allocator->source->digits[kind]);
+    allocator->source->open(allocator);
+    return allocator;
+}
+
+/* The front of a block goes to the request, the rest stays free or comes along. */
+static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
+{
+    struct block *block = &allocator->blocks.data[id];
+    struct allocator_use *use = &allocator->use;
+    int64_t rest = block->bytes - bytes;
+    block->state = BLOCK_LIVE;
+    if (rest >= allocator->source->least_rest[block->pool]) {
+        block->bytes = bytes;
+        int32_t behind = block_add(allocator, (struct block){.address = block->address + bytes,
+                                                             .bytes = rest,
+                                                             .before = id,
+                                                             .after = block->after,
+                                                             .pool = block->pool});
+        block_list(allocator, behind);
+    }
+    use->allocated += allocator->blocks.data[id].bytes;
+    if (use->allocated > use->allocated_peak)
+        use->allocated_peak = use->allocated;
+}
+
+int32_t allocator_take(struct allocator *allocator, int64_t bytes)
+{
+    const struct source *source = allocator->source;
+    if (!bytes)
+        return ALLOCATOR_NOTHING;
+    bytes = bytes < MOST_BYTES ? round_up(bytes, UNIT_BYTES) : MOST_BYTES; /* above any limit */
+    enum pool_kind kind = bytes <= SMALL_MOST_BYTES ? POOL_SMALL : POOL_LARGE;
+    int32_t id = source->find(allocator, kind, bytes);
+    if (!id)
+        id = source->grow(allocator, kind, bytes);
+    if (!id) {
+        allocator_release_cache(allocator);
+        allocator->use.retries++;
+        id = source->grow(allocator, kind, bytes);
+    }
+    if (!id)
+        return ALLOCATOR_FULL;
+    hand_out(allocator, id, bytes);
+    return id;
+}
+
+void allocator_give(struct allocator *allocator, int32_t handle)
+{
+    if (handle <= ALLOCATOR_NOTHING)
+        return;
+    allocator->use.allocated -= allocator->blocks.data[handle].bytes;
+    block_free(allocator, handle);
+}
+
+void allocator_release_cache(struct allocator *allocator)
+{
+    for (size_t id = 1; id < allocator->blocks.len; id++)
+        if (allocator->blocks.data[id].state == BLOCK_FREE)
+            allocator->source->release(allocator, (int32_t)id);
+}
+
+struct allocator_use allocator_use(const struct allocator *allocator)
+{
+    return allocator->use;
+}
+
+/* ---- the snapshot ---------------------------------------------------------------------------- */
+
+static int by_address(const void *a, const void *b)
+{
+    const struct allocator_block *x = a, *y = b;
+    if (x->small != y->small)
+        return x->small ? -1 : 1;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+static bool has_memory(const struct block *block)
+{
+    return block->state == BLOCK_FREE || block->state == BLOCK_LIVE;
+}
+
+int32_t allocator_snapshot(struct arena *keep, const struct allocator *allocator,
+                           struct allocator_block **out)
+{
+    const struct block *blocks = allocator->blocks.data;
+    int32_t count = 0;
+    *out = ARENA_ARRAY(keep, struct allocator_block, allocator->blocks.len);
+    for (size_t id = 1; id < allocator->blocks.len; id++)
+        if (has_memory(&blocks[id]))
+            (*out)[count++] =
+                (struct allocator_block){.address = blocks[id].address,
+                                         .bytes = blocks[id].bytes,
+                                         .small = blocks[id].pool == POOL_SMALL,
+                                         .live = blocks[id].state == BLOCK_LIVE,
+                                         .begins = !has_memory(&blocks[blocks[id].before])};
+    qsort(*out, (size_t)count, sizeof **out, by_address);
+    return count;
+}

@@ -1,0 +1,95 @@
+/* segments.c - memory from the device in segments that keep their size, PyTorch's default.
+ *
+ * Where the driver puts a segment decides between free blocks of one size. Observed on an H200
+ * (driver 580, CUDA 13.0): it sets addresses aside from above in chunks of whole 32 MiB, and a
+ * segment goes into the lowest chunk that has room behind what is there, else into a new one.
+ *
+ *   I1  Addresses that were given back are not used again, unlike the driver's.
+ */
+#include "sim/pool.h"
+
+/* Requests up to `most` bytes share segments of one size; the others' are whole steps. */
+static const struct {
+    int64_t most, segment_bytes;
+} SHARED[] = {
+    {1 * MIB, 2 * MIB},                /* kSmallSize, kSmallBuffer */
+    {10 * MIB - UNIT_BYTES, 20 * MIB}, /* below kMinLargeAlloc, kLargeBuffer */
+};
+static const int64_t STEP_BYTES = 2 * MIB; /* kRoundLarge */
+static const int64_t CHUNK_BYTES = 32 * MIB;
+enum { CHUNKS_SEARCHED = 8192 }; /* the lowest 256 GiB: on larger devices, others count as full */
+
+static int64_t segment_bytes(int64_t bytes)
+{
+    for (size_t i = 0; i < COUNT_OF(SHARED); i++)
+        if (bytes <= SHARED[i].most)
+            return SHARED[i].segment_bytes;
+    return round_up(bytes, STEP_BYTES);
+}
+
+static int64_t new_chunk(struct allocator *allocator, int64_t segment)
+{
+    size_t count = allocator->chunks.len;
+    int64_t lowest = count ? allocator->chunks.data[count - 1].address : 0;
+    int64_t bytes = round_up(segment, CHUNK_BYTES);
+    struct chunk chunk = {.address = lowest - bytes, .bytes = bytes, .used = segment};
+    array_push(allocator->arena, &allocator->chunks, chunk);
+    return chunk.address;
+}
+
+static int64_t place(struct allocator *allocator, int64_t segment)
+{
+    size_t count = allocator->chunks.len;
+    size_t last = count < CHUNKS_SEARCHED ? 0 : count - CHUNKS_SEARCHED;
+    for (size_t i = count; segment < CHUNK_BYTES && i-- > last;) {
+        struct chunk *chunk = &allocator->chunks.data[i];
+        if (chunk->bytes - chunk->used >= segment) {
+            chunk->used += segment;
+            return chunk->address + chunk->used - segment;
+        }
+    }
+    return new_chunk(allocator, segment);
+}
+
+static void open_none(struct allocator *allocator)
+{
+    (void)allocator;
+}
+
+static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
+{
+    int32_t block = bestfit_find(&allocator->pool[kind].free, allocator->blocks.data, bytes);
+    if (block)
+        block_unlist(allocator, block);
+    return block;
+}
+
+static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
+{
+    int64_t segment = segment_bytes(bytes);
+    if (!reserve(allocator, segment))
+        return 0;
+    return block_add(allocator, (struct block){.address = place(allocator, segment),
+                                               .bytes = segment,
+                                               .pool = (uint8_t)kind});
+}
+
+/* A free block without neighbours is its segment. */
+static void release(struct allocator *allocator, int32_t id)
+{
+    const struct block *block = &allocator->blocks.data[id];
+    if (block->before || block->after)
+        return;
+    allocator->use.reserved -= block->bytes;
+    block_unlist(allocator, id);
+    block_drop(allocator, id);
+}
+
+const struct source SEGMENTS = {
+    .digits = {[POOL_SMALL] = 2, [POOL_LARGE] = MOST_DIGITS},
+    .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = 1 * MIB + UNIT_BYTES},
+    .open = open_none,
+    .find = find,
+    .grow = grow,
+    .release = release,
+};

@@ -85,14 +85,16 @@ static double naive_slowdown(const struct naive *naive, int32_t t)
     return slowdown;
 }
 
-/* a_fl in multiples of 2^-42: share.h, I2. */
+/* a_fl and k_fl a_fl in multiples of 2^-42: share.h, I2. */
 static double part_of(const struct naive *naive, int32_t t, int32_t link)
 {
     const struct scenario_task *task = &naive->scenario->task[t];
     double part = 0;
     for (int32_t i = 0; i < task->uses; i++)
         if (task->use[i].link == link && task->use[i].bytes > 0)
-            part += fmax(round(task->use[i].bytes / naive->total[t] * 0x1p42), 1) * 0x1p-42;
+            part += floor(fmax(floor(task->use[i].bytes / naive->total[t] * 0x1p42), 1) *
+                          task->use[i].times) *
+                    0x1p-42;
     return part;
 }
 

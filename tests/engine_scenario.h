@@ -5,7 +5,7 @@
 
 #include "sim/sim.h"
 
-enum { MAX_TASKS = 256, MAX_STREAMS = 32, MAX_LINKS = 8, MAX_DEVICES = 8, MAX_LIST = 8 };
+enum { MAX_TASKS = 256, MAX_STREAMS = 64, MAX_LINKS = 32, MAX_DEVICES = 32, MAX_LIST = 8 };
 
 struct scenario_task {
     const char *name;

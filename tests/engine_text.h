@@ -3,7 +3,7 @@
  *
  *   link NAME RATE              device NAME SLOWDOWN            stream NAME [DEVICE]
  *   work NAME STREAM DURATION {after TASK} {holds DEVICE TAKEN GIVEN} [= START END]
- *   flow NAME STREAM LATENCY LEAST {over LINK BYTES} {on DEVICE} {class N} {after TASK}
+ *   flow NAME STREAM LATENCY LEAST {over LINK BYTES [times N]} {on DEVICE} {class N} {after TASK}
  *        [= START END]
  *   end NS                      peak DEVICE BYTES NS            path TASK ...
  *   held TASK LINK              deadlock WORDS ...
@@ -74,7 +74,13 @@ static void read_after(struct golden *golden, struct scenario_task *task, char *
 static void read_over(struct golden *golden, struct scenario_task *task, char **operand)
 {
     task->use[task->uses++] =
-        (struct link_use){find(golden->links, operand[0]), (double)read_bytes(operand[1])};
+        (struct link_use){find(golden->links, operand[0]), (double)read_bytes(operand[1]), 1};
+}
+
+static void read_siblings(struct golden *golden, struct scenario_task *task, char **operand)
+{
+    (void)golden;
+    assert_true(parse_real(operand[0], &task->use[task->uses - 1].times));
 }
 
 static void read_on(struct golden *golden, struct scenario_task *task, char **operand)
@@ -101,8 +107,9 @@ static void read_times(struct golden *golden, struct scenario_task *task, char *
 }
 
 static const struct option OPTIONS[] = {
-    {"after", 1, read_after}, {"over", 2, read_over},   {"on", 1, read_on},
-    {"class", 1, read_class}, {"holds", 3, read_holds}, {"=", 2, read_times},
+    {"after", 1, read_after},    {"over", 2, read_over},   {"on", 1, read_on},
+    {"class", 1, read_class},    {"holds", 3, read_holds}, {"=", 2, read_times},
+    {"times", 1, read_siblings},
 };
 
 static int read_option(struct golden *golden, struct scenario_task *task, char **word, int words)

@@ -132,12 +132,20 @@ static int64_t random_size(struct rng *rng)
     return rng_below(rng, 3000);
 }
 
+/* Mostly 1, and not always whole. */
+static double random_times(struct rng *rng)
+{
+    static const double TIMES[] = {1, 1, 1, 1, 2, 3, 7.5, 1000};
+    return TIMES[rng_below(rng, COUNT_OF(TIMES))];
+}
+
 static void random_links(struct rng *rng, const struct scenario *scenario,
                          struct scenario_task *task)
 {
     for (int32_t l = 0; l < scenario->links; l++)
         if (!rng_below(rng, 3) && task->uses < MAX_LIST)
-            task->use[task->uses++] = (struct link_use){l, (double)random_size(rng)};
+            task->use[task->uses++] =
+                (struct link_use){l, (double)random_size(rng), random_times(rng)};
     for (int32_t d = 0; d < scenario->devices; d++)
         if (!rng_below(rng, 3))
             task->device[task->devices++] = d;
@@ -335,6 +343,178 @@ static void deadlocks_are_found(void **state)
     for_random(500, 6, check_deadlock);
 }
 
+/* Tasks of equal flows take the same times, be the flow one for all or one for each. */
+static void check_templates(struct rng *rng, struct arena *arena, struct scenario *scenario)
+{
+    int32_t like[MAX_TASKS], shared[MAX_TASKS];
+    struct engine_result each, one;
+    for (int32_t t = 0; t < scenario->tasks; t++) {
+        struct scenario_task *task = &scenario->task[t], was = *task;
+        like[t] = (int32_t)rng_below(rng, t + 1);
+        const struct scenario_task *other = &scenario->task[like[t]];
+        if (!was.is_flow || !other->is_flow) {
+            like[t] = t;
+            continue;
+        }
+        like[t] = like[like[t]];
+        *task = *other;
+        task->stream = was.stream;
+        task->ns = was.ns;
+        task->afters = was.afters;
+        memcpy(task->after, was.after, sizeof was.after);
+    }
+    struct engine_graph graph = scenario_lower(arena, scenario, NULL);
+    assert_int_equal(engine_run(arena, &graph, &each), WEFT_OK);
+    for (int32_t t = 0; t < scenario->tasks; t++)
+        shared[t] = graph.task_flow[like[t]];
+    graph.task_flow = shared;
+    assert_int_equal(engine_run(arena, &graph, &one), WEFT_OK);
+    assert_memory_equal(each.start_ns, one.start_ns, (size_t)graph.tasks * sizeof *one.start_ns);
+    assert_memory_equal(each.end_ns, one.end_ns, (size_t)graph.tasks * sizeof *one.end_ns);
+    assert_memory_equal(each.held_by, one.held_by, (size_t)graph.tasks * sizeof *one.held_by);
+}
+
+static void flows_are_templates(void **state)
+{
+    (void)state;
+    for_random(500, 12, check_templates);
+}
+
+/* ---- folded graphs ----------------------------------------------------------------------------- */
+
+/* A set has 1 to 5 equal members. Each has two streams, a device and a link of its own; some links
+ * belong to all. Folded, the first member of a set stands for the others. */
+enum { SETS = 4, MOST_MEMBERS = 5, STREAMS_EACH = 2, SHARED = 3 };
+struct sets {
+    int32_t members[SETS];
+    int32_t set_of[MAX_TASKS]; /* by task of the folded graph */
+    int32_t first[MAX_TASKS];  /* likewise: of the task's first member in the unfolded graph */
+    struct scenario folded, unfolded;
+};
+
+static void add_member(struct scenario *scenario, double own_rate, double slowdown)
+{
+    scenario->link_bytes_per_s[scenario->links++] = own_rate;
+    for (int i = 0; i < STREAMS_EACH; i++)
+        scenario->stream_device[scenario->streams++] = scenario->devices;
+    scenario->slowdown[scenario->devices++] = slowdown;
+}
+
+static void random_sets(struct rng *rng, struct sets *sets)
+{
+    static const double RATES[] = {1e9, 2e9, 3e9, 0.7e9, 12.34e9}, SLOWDOWNS[] = {1, 1, 1.3, 2};
+    memset(sets, 0, sizeof *sets);
+    sets->folded.links = sets->unfolded.links = SHARED;
+    for (int32_t l = 0; l < SHARED; l++)
+        sets->folded.link_bytes_per_s[l] = sets->unfolded.link_bytes_per_s[l] =
+            RATES[rng_below(rng, COUNT_OF(RATES))];
+    for (int32_t g = 0; g < SETS; g++) {
+        double rate = RATES[rng_below(rng, COUNT_OF(RATES))];
+        double slowdown = SLOWDOWNS[rng_below(rng, COUNT_OF(SLOWDOWNS))];
+        sets->members[g] = 1 + (int32_t)rng_below(rng, MOST_MEMBERS);
+        add_member(&sets->folded, rate, slowdown);
+        for (int32_t i = 0; i < sets->members[g]; i++)
+            add_member(&sets->unfolded, rate, slowdown);
+    }
+}
+
+static struct scenario_task random_sibling(struct rng *rng, const struct sets *sets, int32_t set)
+{
+    struct scenario_task task = {.is_flow = rng_below(rng, 3) > 0, .ns = random_size(rng)};
+    task.stream = set * STREAMS_EACH + (int32_t)rng_below(rng, STREAMS_EACH);
+    while (sets->folded.tasks && task.afters < 3 && !rng_below(rng, 2))
+        task.after[task.afters++] = (int32_t)rng_below(rng, sets->folded.tasks);
+    if (!task.is_flow)
+        return task;
+    task.ns %= 100;
+    task.least_ns = random_size(rng);
+    task.priority = (int32_t)rng_below(rng, 2);
+    for (int32_t l = 0; l < SHARED; l++)
+        if (rng_below(rng, 2))
+            task.use[task.uses++] =
+                (struct link_use){l, (double)random_size(rng), (double)sets->members[set]};
+    if (rng_below(rng, 2))
+        task.use[task.uses++] = (struct link_use){SHARED + set, (double)random_size(rng), 1};
+    if (rng_below(rng, 2))
+        task.device[task.devices++] = set;
+    return task;
+}
+
+/* What is numbered by set in the folded graph is numbered by `member` in the unfolded. */
+static struct scenario_task unfold(const struct sets *sets, int32_t t, int32_t member, int32_t i)
+{
+    struct scenario_task task = sets->folded.task[t];
+    task.stream = member * STREAMS_EACH + task.stream % STREAMS_EACH;
+    for (int32_t u = 0; u < task.uses; u++) {
+        task.use[u].times = 1;
+        task.use[u].link = task.use[u].link < SHARED ? task.use[u].link : SHARED + member;
+    }
+    for (int32_t d = 0; d < task.devices; d++)
+        task.device[d] = member;
+    for (int32_t a = 0; a < task.afters; a++) {
+        int32_t after = task.after[a];
+        task.after[a] = sets->first[after] + i % sets->members[sets->set_of[after]];
+    }
+    return task;
+}
+
+static void add_siblings(struct rng *rng, struct sets *sets)
+{
+    int32_t set = (int32_t)rng_below(rng, SETS), t = sets->folded.tasks, member = 0;
+    struct scenario_task task = random_sibling(rng, sets, set);
+    for (int32_t g = 0; g < set; g++)
+        member += sets->members[g];
+    sets->folded.task[sets->folded.tasks++] = task;
+    sets->set_of[t] = set;
+    sets->first[t] = sets->unfolded.tasks;
+    for (int32_t i = 0; i < sets->members[set]; i++)
+        sets->unfolded.task[sets->unfolded.tasks++] = unfold(sets, t, member + i, i);
+}
+
+static void check_folded(const struct sets *sets)
+{
+    struct arena *arena = arena_new();
+    struct engine_result folded = run(arena, &sets->folded);
+    struct engine_result unfolded = run(arena, &sets->unfolded);
+    for (int32_t t = 0; t < sets->folded.tasks; t++)
+        for (int32_t i = 0; i < sets->members[sets->set_of[t]]; i++) {
+            assert_int_equal(folded.start_ns[t], unfolded.start_ns[sets->first[t] + i]);
+            assert_int_equal(folded.end_ns[t], unfolded.end_ns[sets->first[t] + i]);
+        }
+    arena_free(arena);
+}
+
+static void one_stands_for_its_siblings(void **state)
+{
+    (void)state;
+    struct rng rng;
+    struct sets *sets = malloc(sizeof *sets);
+    rng_seed(&rng, 13);
+    for (int round = 0; round < 500; round++) {
+        random_sets(&rng, sets);
+        for (int32_t tasks = 2 + round % 40; tasks; tasks--)
+            add_siblings(&rng, sets);
+        check_folded(sets);
+    }
+    free(sets);
+}
+
+static void wrong_times_fail(void **state)
+{
+    (void)state;
+    static const double WRONG[] = {0, 0.5, -1, NAN, INFINITY};
+    struct scenario scenario = {1, 1, 1, .link_bytes_per_s = {1e9}};
+    struct arena *arena = arena_new();
+    struct engine_result result;
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        scenario.task[0] =
+            (struct scenario_task){.is_flow = true, .use = {{0, 100, WRONG[i]}}, .uses = 1};
+        struct engine_graph graph = scenario_lower(arena, &scenario, NULL);
+        assert_int_equal(engine_run(arena, &graph, &result), WEFT_FAILURE);
+    }
+    arena_free(arena);
+}
+
 /* ---- sharing --------------------------------------------------------------------------------- */
 
 enum { SLOTS = 12, LINKS = 5 };
@@ -355,7 +535,8 @@ static void random_sharing(struct rng *rng, struct sharing *sharing, int32_t lin
         int32_t uses = 0;
         for (int32_t l = 0; l < links; l++)
             if (links == 1 || rng_below(rng, 2))
-                sharing->use[f][uses++] = (struct link_use){l, (double)(1 + rng_below(rng, 1000))};
+                sharing->use[f][uses++] =
+                    (struct link_use){l, (double)(1 + rng_below(rng, 1000)), random_times(rng)};
         for (int32_t i = 0; i < uses; i++) {
             const struct link_use *use = &sharing->use[f][i];
             bytes = fmax(bytes, use->bytes);
@@ -373,13 +554,12 @@ static void speeds_of(struct sharing *sharing, int32_t count, double *speed)
 {
     struct arena *arena = arena_new();
     struct share *share = share_new(arena, SLOTS, sharing->bytes_per_s, sharing->links);
-    const struct share_change *changed;
     for (int32_t f = 0; f < count; f++)
         share_add(share, f, &sharing->flow[f]);
-    int32_t changes = share_solve(share, &changed);
+    share_solve(share);
     memset(speed, 0, SLOTS * sizeof *speed);
-    for (int32_t i = 0; i < changes; i++)
-        speed[changed[i].slot] = changed[i].bytes_per_ns;
+    for (int32_t f = 0; f < count; f++)
+        speed[f] = share_speed_of(share, f);
     arena_free(arena);
 }
 
@@ -389,7 +569,8 @@ static double load_of(const struct sharing *sharing, int32_t link, const double 
     for (int32_t f = 0; f < SLOTS; f++)
         for (int32_t i = 0; i < sharing->flow[f].uses; i++)
             if (sharing->use[f][i].link == link)
-                load += speed[f] * sharing->use[f][i].bytes / sharing->flow[f].bytes;
+                load += speed[f] * sharing->use[f][i].times * sharing->use[f][i].bytes /
+                        sharing->flow[f].bytes;
     return load / sharing->bytes_per_s[link] * 1e9;
 }
 
@@ -459,32 +640,46 @@ static void one_more_flow_helps_nobody(void **state)
     }
 }
 
-static void solve_into(struct share *share, double *speed)
+/* What is told of moves and pools adds up to the speeds. */
+struct told {
+    double own[SLOTS], pool[LINKS];
+    int32_t in[SLOTS]; /* pool, -1: none */
+};
+
+static void solve_into(struct share *share, struct told *told)
 {
-    const struct share_change *changed;
-    int32_t changes = share_solve(share, &changed);
-    for (int32_t i = 0; i < changes; i++)
-        speed[changed[i].slot] = changed[i].bytes_per_ns;
+    struct share_news news = share_solve(share);
+    for (int32_t i = 0; i < news.moves; i++) {
+        told->in[news.move[i].slot] = news.move[i].pooled ? news.move[i].link : -1;
+        told->own[news.move[i].slot] = news.move[i].bytes_per_ns;
+    }
+    for (int32_t i = 0; i < news.speeds; i++)
+        told->pool[news.speed[i].link] = news.speed[i].bytes_per_ns;
+}
+
+static void add_told(struct share *share, int32_t slot, const struct share_flow *flow,
+                     struct told *told)
+{
+    told->own[slot] = 0;
+    told->in[slot] = -1;
+    share_add(share, slot, flow);
+    solve_into(share, told);
 }
 
 /* Flow f comes; the one before it goes, comes back at half its pace, and finds its own again. */
 static void come_and_go(struct share *share, const struct sharing *sharing, int32_t f,
-                        double *speed)
+                        struct told *told)
 {
-    speed[f] = 0;
-    share_add(share, f, &sharing->flow[f]);
-    solve_into(share, speed);
+    add_told(share, f, &sharing->flow[f], told);
     if (!f)
         return;
     share_remove(share, f - 1);
-    solve_into(share, speed);
+    solve_into(share, told);
     struct share_flow half = sharing->flow[f - 1];
     half.pace /= 2;
-    speed[f - 1] = 0;
-    share_add(share, f - 1, &half);
-    solve_into(share, speed);
+    add_told(share, f - 1, &half, told);
     share_set_pace(share, f - 1, sharing->flow[f - 1].pace);
-    solve_into(share, speed);
+    solve_into(share, told);
 }
 
 /* Coming and going one by one leads to the same speeds, bit for bit, as starting from nothing. */
@@ -493,16 +688,18 @@ static void increments_agree(void **state)
     (void)state;
     struct rng rng;
     struct sharing sharing;
-    double speed[SLOTS], fresh[SLOTS];
+    struct told told = {0};
+    double fresh[SLOTS];
     rng_seed(&rng, 9);
     for (int round = 0; round < 500; round++) {
         struct arena *arena = arena_new();
         random_sharing(&rng, &sharing, 1 + round % LINKS, 1 + round % 3);
         struct share *share = share_new(arena, SLOTS, sharing.bytes_per_s, sharing.links);
         for (int32_t f = 0; f < SLOTS; f++)
-            come_and_go(share, &sharing, f, speed);
+            come_and_go(share, &sharing, f, &told);
         speeds_of(&sharing, SLOTS, fresh);
-        assert_memory_equal(speed, fresh, sizeof speed);
+        for (int32_t f = 0; f < SLOTS; f++)
+            assert_true(fresh[f] == (told.in[f] < 0 ? told.own[f] : told.pool[told.in[f]]));
         arena_free(arena);
     }
 }
@@ -520,7 +717,7 @@ static void random_flows(struct rng *rng, struct scenario *scenario, int32_t cou
         *task = (struct scenario_task){.stream = t, .is_flow = true, .uses = 1};
         task->ns = rng_below(rng, 500);
         task->least_ns = rng_below(rng, 2) * rng_below(rng, 2000);
-        task->use[0].bytes = (double)(1 + rng_below(rng, 1000));
+        task->use[0] = (struct link_use){0, (double)(1 + rng_below(rng, 1000)), 1};
         scenario->stream_device[scenario->streams++] = -1;
     }
 }
@@ -642,6 +839,9 @@ int main(void)
         cmocka_unit_test(task_numbers_do_not_matter),
         cmocka_unit_test(runs_repeat),
         cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(flows_are_templates),
+        cmocka_unit_test(one_stands_for_its_siblings),
+        cmocka_unit_test(wrong_times_fail),
         cmocka_unit_test(speeds_are_fair),
         cmocka_unit_test(one_more_flow_helps_nobody),
         cmocka_unit_test(increments_agree),

@@ -1,7 +1,9 @@
 /* arena.c - memory that lives and dies together.
  *
  *   I1  Chunks double, so an arena of n bytes has O(log n) chunks.
- *   I2  Everything handed out is zeroed and aligned for any type.
+ *   I2  Everything handed out is zeroed and aligned for any type; what is large, to a cache line.
+ *   I3  Large chunks ask for huge pages: what is read in no order then misses fewer translations,
+ *       and the system clears it in fewer steps. Where there are none, nothing is lost.
  */
 #include "base/base.h"
 
@@ -9,8 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { FIRST_CHUNK = 4096, LARGEST_CHUNK = 1 << 20, ALIGNMENT = alignof(max_align_t) };
+enum {
+    FIRST_CHUNK = 4096,
+    LARGEST_CHUNK = 1 << 20,
+    ALIGNMENT = alignof(max_align_t),
+    LARGE = 4096, /* bytes at once (I2) */
+    CACHE_LINE = 64
+};
+static const size_t HUGE_PAGE =
+    2 << 20; /* bytes, on x86-64 and on arm64 with small pages of 4 KiB */
 
 struct chunk {
     struct chunk *older;
@@ -54,12 +65,21 @@ size_t arena_bytes(const struct arena *arena)
     return arena->handed_out;
 }
 
+/* Before anything is written to it (I3). */
+static void ask_for_huge_pages(char *memory, size_t size)
+{
+    size_t skip = -(uintptr_t)memory & (HUGE_PAGE - 1);
+    if (size > skip && size - skip >= HUGE_PAGE)
+        madvise(memory + skip, (size - skip) & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+}
+
 static void add_chunk(struct arena *arena, size_t bytes)
 {
     size_t size = bytes > arena->next_size ? bytes : arena->next_size;
     struct chunk *chunk = calloc(1, sizeof *chunk + size);
     if (!chunk)
         out_of_memory(1, size);
+    ask_for_huge_pages((char *)chunk, sizeof *chunk + size);
     chunk->size = size;
     chunk->older = arena->newest;
     arena->newest = chunk;
@@ -72,11 +92,13 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
         out_of_memory(count, size);
-    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    if (!arena->newest || arena->newest->size - arena->newest->used < bytes)
-        add_chunk(arena, bytes);
-    void *memory = arena->newest->bytes + arena->newest->used;
-    arena->newest->used += bytes;
+    size_t alignment = bytes < LARGE ? ALIGNMENT : CACHE_LINE;
+    bytes = (bytes + alignment - 1) & ~(alignment - 1);
+    if (!arena->newest || arena->newest->size - arena->newest->used < bytes + alignment)
+        add_chunk(arena, bytes + alignment);
+    char *memory = arena->newest->bytes + arena->newest->used;
+    memory += -(uintptr_t)memory & (alignment - 1);
+    arena->newest->used = (size_t)(memory + bytes - arena->newest->bytes);
     arena->handed_out += bytes;
     return memory;
 }

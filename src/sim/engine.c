@@ -6,6 +6,7 @@
 #include "sim/deadlock.h"
 #include "sim/heap.h"
 #include "sim/incidence.h"
+#include "sim/flow_pool.h"
 
 static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
 static const double NS_PER_S = 1e9;
@@ -17,33 +18,47 @@ enum phase { PHASE_BEGIN, PHASE_FLOW, PHASE_WORK, PHASE_COUNT };
 struct actor {
     enum phase phase;
     int32_t task, flow;
-    double total, left, speed; /* bytes or ns, and per ns */
+    int32_t pool;              /* link that holds the flow, together with others, or -1 */
+    double total, left, speed; /* bytes or ns, and per ns; in a pool that knows what is left */
     double pace;               /* of a flow without interference */
-    int64_t since_ns;          /* when `left` was left */
-    int64_t due_ns; /* its next event; the queue may hold it for earlier, never for later */
+    int64_t since_ns;          /* when `left` was left until it counts as done */
 };
 
-/* All that an event needs to know of a task, side by side: memory is what events wait for. */
+/* All that an event needs to know of a task, in one cache line: memory is what events wait for. */
+enum { FEW = 7 };
 struct node {
-    int64_t start_ns, end_ns, ns;
-    int64_t then_first; /* tasks that depend on it, up to those of the next */
+    int64_t start_ns;
+    int64_t ns; /* work: how long; flow: latency; once it is over, its end */
     int32_t stream, flow;
-    int32_t next;    /* on its stream, -1: none */
-    int32_t pending; /* dependencies and stream order still ahead */
+    int32_t next;      /* on its stream, -1: none */
+    int32_t pending;   /* dependencies and stream order still ahead */
+    int32_t then[FEW]; /* tasks that depend on it, -1 behind the last */
+    int32_t more;      /* the others, -1: none */
+};
+_Static_assert(sizeof(struct node) == 64, "not a cache line");
+
+/* A list of tasks. */
+struct more {
+    int32_t task, more; /* -1: none */
 };
 
 struct engine {
     const struct engine_graph *graph;
     struct engine_result *result;
     struct arena *scratch;
-    struct node *node; /* per task, and one behind the last */
-    int32_t *then;
+    struct node *node; /* per task */
+    ARRAY(struct more) more;
     int32_t *ready;
     int32_t ready_count, done;
     int64_t now, begins;
-    struct heap queue; /* streams by the time of their next event */
+    struct heap queue;  /* streams, then pools, by the time of their next event */
+    int64_t *due_ns;    /* of each; the queue may hold it for earlier, never for later */
+    ARRAY(int32_t) due; /* of them, at this instant */
     struct actor *actor;
     struct share *share;
+    struct pool *pool; /* per link */
+    bool *listed;      /* per link: its pool is in the list of those that changed */
+    ARRAY(int32_t) changed_pools;
     /* interference */
     int64_t *stream_first; /* per device */
     int32_t *stream;
@@ -96,6 +111,16 @@ static weft_status check_links(const struct engine_graph *graph)
     return WEFT_OK;
 }
 
+static weft_status check_flows(const struct engine_graph *graph)
+{
+    for (int32_t f = 0; f < graph->flows; f++)
+        for (int64_t i = graph->flow_use_first[f]; i < graph->flow_use_first[f + 1]; i++)
+            if (!(graph->flow_use[i].times >= 1 && graph->flow_use[i].times <= MOST_TIMES))
+                return failure("flow %d stands for %g flows on link %d", f,
+                               graph->flow_use[i].times, graph->flow_use[i].link);
+    return WEFT_OK;
+}
+
 static void make_ready(struct engine *engine, int32_t task)
 {
     engine->ready[engine->ready_count++] = task;
@@ -109,22 +134,36 @@ static struct node make_node(const struct engine_graph *graph, int32_t task, int
     node.next = next < graph->order_first[node.stream + 1] ? graph->order[next] : -1;
     node.pending = (int32_t)(graph->depends_first[task + 1] - graph->depends_first[task]);
     node.pending += place > 0;
+    node.more = -1;
+    memset(node.then, -1, sizeof node.then);
     return node;
+}
+
+static void add_then(struct engine *engine, struct node *node, int32_t task)
+{
+    int32_t i = 0;
+    while (i < FEW && node->then[i] >= 0)
+        i++;
+    if (i < FEW) {
+        node->then[i] = task;
+        return;
+    }
+    struct more more = {task, node->more};
+    node->more = (int32_t)engine->more.len;
+    array_push(engine->scratch, &engine->more, more);
 }
 
 static void make_nodes(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
-    int64_t *then_first;
-    turn_around(engine->scratch, graph->tasks, graph->tasks, graph->depends_first, graph->depends,
-                &then_first, &engine->then);
     for (int32_t t = 0; t < graph->tasks; t++) {
         engine->node[t] = make_node(graph, t, engine->result->place[t]);
-        engine->node[t].then_first = then_first[t];
         if (!engine->node[t].pending)
             make_ready(engine, t);
     }
-    engine->node[graph->tasks].then_first = then_first[graph->tasks];
+    for (int32_t t = 0; t < graph->tasks; t++)
+        for (int64_t i = graph->depends_first[t]; i < graph->depends_first[t + 1]; i++)
+            add_then(engine, &engine->node[graph->depends[i]], t);
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -141,10 +180,12 @@ static void release(struct engine *engine, int32_t task, int64_t end_ns)
 static void finish(struct engine *engine, int32_t task, int64_t end_ns)
 {
     struct node *node = &engine->node[task];
-    node->end_ns = end_ns;
+    node->ns = end_ns;
     engine->done++;
-    for (int64_t i = node[0].then_first; i < node[1].then_first; i++)
-        release(engine, engine->then[i], end_ns);
+    for (int32_t i = 0; i < FEW && node->then[i] >= 0; i++)
+        release(engine, node->then[i], end_ns);
+    for (int32_t i = node->more; i >= 0; i = engine->more.data[i].more)
+        release(engine, engine->more.data[i].task, end_ns);
     if (node->next >= 0)
         release(engine, node->next, end_ns);
 }
@@ -155,10 +196,10 @@ static void write_times(struct engine *engine)
     for (int32_t t = 0; t < engine->graph->tasks; t++) {
         const struct node *node = &engine->node[t];
         result->start_ns[t] = node->start_ns;
-        result->end_ns[t] = node->end_ns;
-        result->busy_ns[node->stream] += node->end_ns - node->start_ns;
-        if (node->end_ns > result->end)
-            result->end = node->end_ns;
+        result->end_ns[t] = node->ns;
+        result->busy_ns[node->stream] += node->ns - node->start_ns;
+        if (node->ns > result->end)
+            result->end = node->ns;
     }
 }
 
@@ -208,37 +249,84 @@ static int64_t whole_ns(double ns)
 int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task)
 {
     int32_t flow = graph->task_flow ? graph->task_flow[task] : -1;
-    int64_t transfer_ns = flow < 0 ? 0 : whole_ns(flow_extent(graph, flow).ns);
-    return graph->task_ns[task] + transfer_ns;
+    if (flow < 0)
+        return graph->task_ns[task];
+    double ns = (double)graph->flow_least_ns[flow];
+    for (int64_t i = graph->flow_use_first[flow]; i < graph->flow_use_first[flow + 1]; i++) {
+        const struct link_use *use = &graph->flow_use[i];
+        double rate = graph->link_bytes_per_s[use->link];
+        ns = fmax(ns, use->times * (use->bytes / rate * NS_PER_S)); /* (3) */
+    }
+    return graph->task_ns[task] + whole_ns(ns);
 }
 
 /* How long it takes whatever else happens (I5), or -1: that depends. */
-static int64_t settled_ns(const struct engine_graph *graph, const struct node *node)
+static int64_t settled_ns(const struct engine_graph *graph, const struct node *node,
+                          struct extent extent)
 {
     if (node->flow < 0)
         return node->ns && stream_slows(graph, node->stream) ? -1 : node->ns;
-    struct extent extent = flow_extent(graph, node->flow);
     bool depends = extent.bytes > 0 || flow_slows(graph, node->flow);
     return extent.ns > 0 && depends ? -1 : node->ns + whole_ns(extent.ns);
+}
+
+/* A flow on no link: any unit will do. */
+static struct actor make_actor(const struct node *node, int32_t task, struct extent extent)
+{
+    double bytes = extent.bytes > 0 ? extent.bytes : extent.ns;
+    struct actor actor = {PHASE_BEGIN, task, node->flow, .pool = -1, .total = (double)node->ns};
+    if (node->flow >= 0) {
+        actor.total = bytes;
+        actor.pace = bytes / extent.ns;
+    }
+    actor.left = actor.total * (1 - OVER); /* I2 */
+    return actor;
+}
+
+/* The queue is told what comes earlier; what comes later it learns when it gets there. */
+static void expect(struct engine *engine, int32_t id, int64_t due_ns)
+{
+    int32_t place = engine->queue.place[id];
+    engine->due_ns[id] = due_ns;
+    if (place < 0 ? due_ns < NEVER : due_ns < engine->queue.slot.data[place].key)
+        heap_set(&engine->queue, id, due_ns);
 }
 
 static void start(struct engine *engine, int32_t task)
 {
     const struct node *node = &engine->node[task];
-    int64_t ns = settled_ns(engine->graph, node);
+    struct extent extent = {0, 0};
+    if (node->flow >= 0)
+        extent = flow_extent(engine->graph, node->flow);
+    int64_t ns = settled_ns(engine->graph, node, extent);
     if (ns >= 0) {
         finish(engine, task, node->start_ns + ns);
         return;
     }
     int64_t due_ns = node->start_ns + (node->flow < 0 ? 0 : node->ns);
-    engine->actor[node->stream] = (struct actor){PHASE_BEGIN, task, node->flow, .due_ns = due_ns};
-    heap_set(&engine->queue, node->stream, due_ns);
+    engine->actor[node->stream] = make_actor(node, task, extent);
+    expect(engine, node->stream, due_ns);
 }
 
+/* What its end will touch is on its way before that. */
+static void prefetch_end(const struct engine *engine, int32_t task)
+{
+    const struct node *node = &engine->node[task];
+    if (node->then[0] >= 0)
+        __builtin_prefetch(&engine->node[node->then[0]], 1);
+    if (node->next >= 0)
+        __builtin_prefetch(&engine->node[node->next], 1);
+}
+
+enum { AHEAD = 3 }; /* tasks: about as long as memory takes */
 static void start_ready(struct engine *engine)
 {
-    while (engine->ready_count)
-        start(engine, engine->ready[--engine->ready_count]);
+    while (engine->ready_count) {
+        int32_t task = engine->ready[--engine->ready_count];
+        if (engine->ready_count >= AHEAD)
+            prefetch_end(engine, engine->ready[engine->ready_count - AHEAD]);
+        start(engine, task);
+    }
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -264,7 +352,7 @@ static void touch_devices(struct engine *engine, int32_t stream, int32_t flow)
     if (!flow_slows(graph, flow))
         return;
     for (int64_t i = graph->flow_device_first[flow]; i < graph->flow_device_first[flow + 1]; i++)
-        incidence_add(&engine->touches, stream, graph->flow_device[i], 1);
+        incidence_add(&engine->touches, stream, graph->flow_device[i], 1, 1);
     stir_flow(engine, stream);
 }
 
@@ -273,15 +361,10 @@ static void begin_flow(struct engine *engine, int32_t stream)
     const struct engine_graph *graph = engine->graph;
     struct actor *actor = &engine->actor[stream];
     int32_t id = actor->flow;
-    struct extent extent = flow_extent(graph, id);
-    if (extent.bytes <= 0) /* on no link: any unit will do */
-        extent.bytes = extent.ns;
     int64_t first = graph->flow_use_first[id];
-    struct share_flow flow = {graph->flow_priority ? graph->flow_priority[id] : 0,
-                              extent.bytes / extent.ns, extent.bytes, graph->flow_use + first,
+    struct share_flow flow = {graph->flow_priority ? graph->flow_priority[id] : 0, actor->pace,
+                              actor->total, graph->flow_use + first,
                               (int32_t)(graph->flow_use_first[id + 1] - first)};
-    actor->total = actor->left = extent.bytes;
-    actor->pace = flow.pace;
     actor->phase = PHASE_FLOW;
     share_add(engine->share, stream, &flow);
     touch_devices(engine, stream, id);
@@ -291,7 +374,6 @@ static void begin_work(struct engine *engine, int32_t stream)
 {
     struct actor *actor = &engine->actor[stream];
     int32_t device = engine->graph->stream_device[stream];
-    actor->total = actor->left = (double)engine->node[actor->task].ns;
     actor->phase = PHASE_WORK;
     engine->working[device]++;
     stir(engine, device);
@@ -300,7 +382,9 @@ static void begin_work(struct engine *engine, int32_t stream)
 static void begin(struct engine *engine, int32_t stream)
 {
     struct actor *actor = &engine->actor[stream];
+    prefetch_end(engine, actor->task);
     actor->since_ns = engine->now;
+    engine->begins++;
     if (actor->flow < 0)
         begin_work(engine, stream);
     else
@@ -313,6 +397,20 @@ static void end_flow(struct engine *engine, int32_t stream)
     stir_flow(engine, stream);
     incidence_drop_row(&engine->touches, stream);
     finish(engine, engine->actor[stream].task, engine->now);
+}
+
+static void list_pool(struct engine *engine, int32_t link)
+{
+    if (!engine->listed[link])
+        array_push(engine->scratch, &engine->changed_pools, link);
+    engine->listed[link] = true;
+}
+
+static void end_pooled(struct engine *engine, int32_t link)
+{
+    for (int32_t stream; (stream = pool_take(&engine->pool[link], engine->now)) >= 0;)
+        end_flow(engine, stream);
+    list_pool(engine, link);
 }
 
 static void end_work(struct engine *engine, int32_t stream)
@@ -338,14 +436,60 @@ static void set_speed(struct engine *engine, int32_t stream, double speed)
     actor->left -= actor->speed * (double)(engine->now - actor->since_ns);
     actor->since_ns = engine->now;
     actor->speed = speed;
-    actor->due_ns = NEVER; /* until higher classes leave it something */
+    int64_t due_ns = NEVER; /* in a pool, or until higher classes leave it something */
     if (speed > 0) {
-        double ns = ceil((actor->left - OVER * actor->total) / speed); /* I2 */
-        actor->due_ns = engine->now + (ns < 1 ? 1 : (int64_t)ns);
+        double ns = ceil(actor->left / speed); /* I2 */
+        due_ns = engine->now + (ns < 1 ? 1 : (int64_t)ns);
     }
-    int32_t place = engine->queue.place[stream];
-    if (place < 0 ? speed > 0 : actor->due_ns < engine->queue.slot[place].key)
-        heap_set(&engine->queue, stream, actor->due_ns);
+    expect(engine, stream, due_ns);
+}
+
+static void leave_pool(struct engine *engine, int32_t stream)
+{
+    struct actor *actor = &engine->actor[stream];
+    if (actor->pool < 0)
+        return;
+    actor->left = pool_leave(&engine->pool[actor->pool], stream, engine->now);
+    actor->since_ns = engine->now;
+    list_pool(engine, actor->pool);
+    actor->pool = -1;
+}
+
+static void join_pool(struct engine *engine, int32_t stream, int32_t link)
+{
+    struct actor *actor = &engine->actor[stream];
+    set_speed(engine, stream, 0);
+    actor->pool = link;
+    pool_join(&engine->pool[link], stream, actor->left, actor->total, engine->now);
+    list_pool(engine, link);
+}
+
+static void move_flow(struct engine *engine, const struct share_move *move)
+{
+    leave_pool(engine, move->slot);
+    if (move->link >= 0)
+        engine->result->held_by[engine->actor[move->slot].task] = move->link;
+    if (move->pooled)
+        join_pool(engine, move->slot, move->link);
+    else
+        set_speed(engine, move->slot, move->bytes_per_ns);
+}
+
+static void change_pools(struct engine *engine, const struct share_speed *speed, int32_t speeds)
+{
+    for (int32_t i = 0; i < speeds; i++) {
+        struct pool *pool = &engine->pool[speed[i].link];
+        pool_set_speed(pool, speed[i].bytes_per_ns, engine->now);
+        list_pool(engine, speed[i].link);
+        engine->result->speed_changes += (int64_t)pool->marks.slot.len;
+    }
+    for (size_t i = 0; i < engine->changed_pools.len; i++) {
+        int32_t link = engine->changed_pools.data[i];
+        engine->listed[link] = false;
+        expect(engine, engine->graph->streams + link,
+               pool_due_ns(&engine->pool[link], engine->now));
+    }
+    engine->changed_pools.len = 0;
 }
 
 static double slowdown_of(const struct engine *engine, int32_t stream)
@@ -377,15 +521,11 @@ static void set_speeds(struct engine *engine)
     for (size_t i = 0; i < engine->stirred_list.len; i++)
         respond(engine, engine->stirred_list.data[i]);
     engine->stirred_list.len = 0;
-    const struct share_change *changed;
-    int32_t count = share_solve(engine->share, &changed);
-    for (int32_t i = 0; i < count; i++) {
-        int32_t flow = engine->actor[changed[i].slot].flow;
-        if (changed[i].link >= 0)
-            engine->result->held_by[flow] = changed[i].link;
-        set_speed(engine, changed[i].slot, changed[i].bytes_per_ns);
-    }
-    engine->result->speed_changes += count;
+    struct share_news news = share_solve(engine->share);
+    for (int32_t i = 0; i < news.moves; i++)
+        move_flow(engine, &news.move[i]);
+    engine->result->speed_changes += news.moves;
+    change_pools(engine, news.speed, news.speeds);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -397,9 +537,9 @@ static void allot_result(struct arena *keep, const struct engine_graph *graph,
     out->start_ns = ARENA_ARRAY(keep, int64_t, (size_t)graph->tasks);
     out->end_ns = ARENA_ARRAY(keep, int64_t, (size_t)graph->tasks);
     out->place = ARENA_ARRAY(keep, int32_t, (size_t)graph->tasks);
-    out->held_by = ARENA_ARRAY(keep, int32_t, (size_t)graph->flows);
+    out->held_by = ARENA_ARRAY(keep, int32_t, (size_t)graph->tasks);
     out->busy_ns = ARENA_ARRAY(keep, int64_t, (size_t)graph->streams);
-    memset(out->held_by, -1, (size_t)graph->flows * sizeof *out->held_by);
+    memset(out->held_by, -1, (size_t)graph->tasks * sizeof *out->held_by);
 }
 
 /* Streams of no device stand in a last row of their own. */
@@ -418,43 +558,82 @@ static void gather_streams(struct engine *engine)
                 &engine->stream_first, &engine->stream);
 }
 
+static void allot_pools(struct engine *engine)
+{
+    const struct engine_graph *graph = engine->graph;
+    struct heap marks = heap_new(engine->scratch, graph->streams);
+    engine->pool = ARENA_ARRAY(engine->scratch, struct pool, (size_t)graph->links);
+    engine->listed = ARENA_ARRAY(engine->scratch, bool, (size_t)graph->links);
+    for (int32_t l = 0; l < graph->links; l++)
+        engine->pool[l].marks = heap_beside(&marks);
+}
+
 static void allot(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
     struct arena *scratch = engine->scratch;
-    engine->node = ARENA_ARRAY(scratch, struct node, (size_t)graph->tasks + 1);
+    engine->node = ARENA_ARRAY(scratch, struct node, (size_t)graph->tasks);
     engine->ready = ARENA_ARRAY(scratch, int32_t, (size_t)graph->tasks);
-    engine->queue = heap_new(scratch, graph->streams);
+    engine->queue = heap_new(scratch, graph->streams + graph->links);
+    engine->due_ns = ARENA_ARRAY(scratch, int64_t, (size_t)graph->streams + (size_t)graph->links);
     engine->actor = ARENA_ARRAY(scratch, struct actor, (size_t)graph->streams);
     engine->share = share_new(scratch, graph->streams, graph->link_bytes_per_s, graph->links);
     engine->touches = incidence_new(scratch, graph->streams, graph->devices);
     engine->working = ARENA_ARRAY(scratch, int32_t, (size_t)graph->devices);
     engine->stirred = ARENA_ARRAY(scratch, bool, (size_t)graph->devices);
+    allot_pools(engine);
     gather_streams(engine);
 }
 
 /* An end that slower speeds have put off meets the queue again at its new time. */
-static void handle_next(struct engine *engine)
+static void handle(struct engine *engine, int32_t id)
 {
-    int32_t stream = heap_pop(&engine->queue).id;
-    struct actor *actor = &engine->actor[stream];
-    if (actor->due_ns > engine->now) {
-        if (actor->due_ns < NEVER)
-            heap_set(&engine->queue, stream, actor->due_ns);
-        return;
+    if (engine->due_ns[id] > engine->now)
+        expect(engine, id, engine->due_ns[id]);
+    else if (id < engine->graph->streams)
+        HANDLERS[engine->actor[id].phase](engine, id);
+    else
+        end_pooled(engine, id - engine->graph->streams);
+}
+
+/* What the events behind this one will touch is on its way. */
+static void look_ahead(const struct engine *engine, size_t at)
+{
+    int32_t streams = engine->graph->streams;
+    if (at + 2 * AHEAD < engine->due.len) {
+        int32_t id = engine->due.data[at + 2 * AHEAD];
+        const void *first =
+            id < streams ? (void *)&engine->actor[id] : (void *)&engine->pool[id - streams];
+        __builtin_prefetch(first, 1);
     }
-    engine->begins += actor->phase == PHASE_BEGIN;
-    HANDLERS[actor->phase](engine, stream);
+    if (at + AHEAD < engine->due.len && engine->due.data[at + AHEAD] < streams)
+        __builtin_prefetch(&engine->node[engine->actor[engine->due.data[at + AHEAD]].task], 1);
+}
+
+static bool is_due(const struct engine *engine)
+{
+    return engine->queue.slot.len && engine->queue.slot.data[0].key == engine->now;
+}
+
+static void handle_due(struct engine *engine)
+{
+    engine->due.len = 0;
+    while (is_due(engine))
+        array_push(engine->scratch, &engine->due, heap_pop(&engine->queue).id);
+    for (size_t i = 0; i < engine->due.len; i++) {
+        look_ahead(engine, i);
+        handle(engine, engine->due.data[i]);
+    }
     start_ready(engine);
 }
 
 static void run(struct engine *engine)
 {
     start_ready(engine);
-    while (engine->queue.count) {
-        engine->now = engine->queue.slot[0].key;
-        while (engine->queue.count && engine->queue.slot[0].key == engine->now)
-            handle_next(engine);
+    while (engine->queue.slot.len) {
+        engine->now = engine->queue.slot.data[0].key;
+        while (is_due(engine))
+            handle_due(engine);
         set_speeds(engine);
     }
     engine->result->events = engine->done + engine->begins;
@@ -475,13 +654,15 @@ weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
     struct engine engine = {.graph = graph, .result = out, .scratch = arena_new()};
     allot_result(keep, graph, out);
     TRY(check_links(graph));
+    TRY(check_flows(graph));
     TRY(place_tasks(&engine));
     allot(&engine);
     make_nodes(&engine);
     run(&engine);
-    write_times(&engine);
     if (engine.done < graph->tasks)
         status = deadlock(graph, out, pending_of(&engine));
+    else
+        write_times(&engine);
 done:
     arena_free(engine.scratch);
     return status;

@@ -6,10 +6,15 @@
  *   start = max(end of every dependency, end of the task before it on its stream)            (1)
  *   work:  end = start + ns / (speed of its device's work)                                   (2)
  *   flow:  a latency of ns, then a transfer over links at the speed of share.h; alone
- *          end = start + ns + ceil(max(least_ns, max_l bytes_l / C_l))                       (3)
+ *          end = start + ns + ceil(max(least_ns, max_l times_l bytes_l / C_l))               (3)
+ *
+ * A flow is a template: any number of tasks may be transfers of the same one, also at once. And a
+ * transfer may stand for equal ones that always run with it (`times` in share.h): a graph in which
+ * one device stands for many takes the times of the graph that has them all. The others are always
+ * there, so *alone* means with these and with nothing else.
  *
  * Interference: while work and a transfer both touch device d, the work proceeds at 1 / slowdown_d,
- * and the transfer's own pace (what (3) allows it alone) is divided by the largest slowdown among
+ * and the transfer's own pace (what (3) allows it with times_l = 1) is divided by the largest slowdown among
  * its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links are shared
  * after that: a transfer that others hold below this pace is not slowed down twice.
  *
@@ -39,7 +44,7 @@ struct engine_graph {
 
     const int32_t *task_stream;
     const int64_t *task_ns;   /* work: how long; flow: latency */
-    const int32_t *task_flow; /* number of its flow, -1: work; optional without flows */
+    const int32_t *task_flow; /* number of the flow it is one of, -1: work; optional without */
     const int64_t *depends_first;
     const int32_t *depends;     /* per task: tasks that end before it starts */
     const int64_t *order_first; /* per stream: its tasks in order */
@@ -63,7 +68,8 @@ struct engine_graph {
 struct engine_result {
     int64_t *start_ns, *end_ns; /* per task */
     int32_t *place;             /* per task: which of its stream it is, from 0 */
-    int32_t *held_by;           /* per flow: the link that last held it below its own pace, or -1 */
+    int32_t *held_by;           /* per task: the link that last held its flow below its own pace,
+                                   or -1 */
     int64_t *busy_ns;           /* per stream */
     int64_t end;                /* ns: of the last task */
     int64_t events;

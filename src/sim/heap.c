@@ -1,31 +1,41 @@
 #include "sim/heap.h"
 
+#include <string.h>
+
 enum { CHILDREN = 4 };
 
 struct heap heap_new(struct arena *keep, int32_t ids)
 {
-    struct heap heap = {ARENA_ARRAY(keep, struct heap_entry, (size_t)ids),
-                        ARENA_ARRAY(keep, int32_t, (size_t)ids), 0};
-    for (int32_t i = 0; i < ids; i++)
-        heap.place[i] = -1;
+    struct heap heap = {.arena = keep, .place = ARENA_ARRAY(keep, int32_t, (size_t)ids)};
+    memset(heap.place, -1, (size_t)ids * sizeof *heap.place);
     return heap;
+}
+
+struct heap heap_beside(const struct heap *other)
+{
+    return (struct heap){.arena = other->arena, .place = other->place};
 }
 
 static bool before(struct heap_entry a, struct heap_entry b)
 {
-    return a.key < b.key || (a.key == b.key && a.id < b.id); /* I1 */
+    return (a.key < b.key) | ((a.key == b.key) & (a.id < b.id)); /* I1; no branch to guess */
+}
+
+static int32_t lesser(const struct heap *heap, int32_t a, int32_t b)
+{
+    return before(heap->slot.data[b], heap->slot.data[a]) ? b : a;
 }
 
 static void put(struct heap *heap, int32_t i, struct heap_entry entry)
 {
-    heap->slot[i] = entry;
+    heap->slot.data[i] = entry;
     heap->place[entry.id] = i;
 }
 
 static void rise(struct heap *heap, int32_t i, struct heap_entry entry)
 {
-    while (i > 0 && before(entry, heap->slot[(i - 1) / CHILDREN])) {
-        put(heap, i, heap->slot[(i - 1) / CHILDREN]);
+    while (i > 0 && before(entry, heap->slot.data[(i - 1) / CHILDREN])) {
+        put(heap, i, heap->slot.data[(i - 1) / CHILDREN]);
         i = (i - 1) / CHILDREN;
     }
     put(heap, i, entry);
@@ -33,20 +43,22 @@ static void rise(struct heap *heap, int32_t i, struct heap_entry entry)
 
 static int32_t least_child(const struct heap *heap, int32_t i)
 {
-    int32_t first = i * CHILDREN + 1, least = first;
-    for (int32_t c = first + 1; c < first + CHILDREN && c < heap->count; c++)
-        if (before(heap->slot[c], heap->slot[least]))
-            least = c;
+    int32_t first = i * CHILDREN + 1, count = (int32_t)heap->slot.len;
+    if (first + CHILDREN <= count)
+        return lesser(heap, lesser(heap, first, first + 1), lesser(heap, first + 2, first + 3));
+    int32_t least = first;
+    for (int32_t c = first + 1; c < count; c++)
+        least = lesser(heap, least, c);
     return least;
 }
 
 static void sink(struct heap *heap, int32_t i, struct heap_entry entry)
 {
-    while (i * CHILDREN + 1 < heap->count) {
+    while (i * CHILDREN + 1 < (int32_t)heap->slot.len) {
         int32_t child = least_child(heap, i);
-        if (!before(heap->slot[child], entry))
+        if (!before(heap->slot.data[child], entry))
             break;
-        put(heap, i, heap->slot[child]);
+        put(heap, i, heap->slot.data[child]);
         i = child;
     }
     put(heap, i, entry);
@@ -54,7 +66,7 @@ static void sink(struct heap *heap, int32_t i, struct heap_entry entry)
 
 static void settle(struct heap *heap, int32_t i, struct heap_entry entry)
 {
-    if (i > 0 && before(entry, heap->slot[(i - 1) / CHILDREN]))
+    if (i > 0 && before(entry, heap->slot.data[(i - 1) / CHILDREN]))
         rise(heap, i, entry);
     else
         sink(heap, i, entry);
@@ -64,10 +76,12 @@ void heap_set(struct heap *heap, int32_t id, int64_t key)
 {
     struct heap_entry entry = {key, id};
     int32_t i = heap->place[id];
-    if (i < 0)
-        rise(heap, heap->count++, entry);
-    else
+    if (i >= 0) {
         settle(heap, i, entry);
+        return;
+    }
+    array_push(heap->arena, &heap->slot, entry);
+    rise(heap, (int32_t)heap->slot.len - 1, entry);
 }
 
 void heap_remove(struct heap *heap, int32_t id)
@@ -75,21 +89,21 @@ void heap_remove(struct heap *heap, int32_t id)
     int32_t i = heap->place[id];
     if (i < 0)
         return;
-    struct heap_entry last = heap->slot[--heap->count];
-    if (i < heap->count)
+    struct heap_entry last = heap->slot.data[--heap->slot.len];
+    if (i < (int32_t)heap->slot.len)
         settle(heap, i, last);
     heap->place[id] = -1;
 }
 
 void heap_clear(struct heap *heap)
 {
-    while (heap->count)
-        heap->place[heap->slot[--heap->count].id] = -1;
+    while (heap->slot.len)
+        heap->place[heap->slot.data[--heap->slot.len].id] = -1;
 }
 
 struct heap_entry heap_pop(struct heap *heap)
 {
-    struct heap_entry top = heap->slot[0];
+    struct heap_entry top = heap->slot.data[0];
     heap_remove(heap, top.id);
     return top;
 }

@@ -1,4 +1,4 @@
-/* heap.h - an indexed heap: the smallest (key, id) of at most `ids` entries, one per id.
+/* heap.h - an indexed heap: the smallest (key, id) of entries, one per id.
  *
  *   I1  Order is total: equal keys are ordered by id, so that what comes out does not depend on the
  *       order in which things went in.
@@ -14,12 +14,14 @@ struct heap_entry {
     int32_t id;
 };
 struct heap {
-    struct heap_entry *slot;
+    struct arena *arena;
+    ARRAY(struct heap_entry) slot;
     int32_t *place; /* per id */
-    int32_t count;
 };
 
 struct heap heap_new(struct arena *keep, int32_t ids);
+/* Another for the same ids, each of which is in at most one of the two. */
+struct heap heap_beside(const struct heap *other);
 void heap_set(struct heap *heap, int32_t id, int64_t key); /* inserts, or moves to its new key */
 void heap_remove(struct heap *heap, int32_t id);           /* nothing where it is not in */
 void heap_clear(struct heap *heap);

@@ -23,13 +23,15 @@ static int32_t take_entry(struct incidence *of)
     return i;
 }
 
-void incidence_add(struct incidence *of, int32_t row, int32_t column, double value)
+const struct entry *incidence_add(struct incidence *of, int32_t row, int32_t column, double part,
+                                  double times)
 {
     int32_t i = take_entry(of), second = of->column[column];
-    of->entries.data[i] = (struct entry){row, column, of->row[row], second, -1, value};
+    of->entries.data[i] = (struct entry){row, column, of->row[row], second, -1, part, times};
     if (second >= 0)
         of->entries.data[second].previous_in_column = i;
     of->row[row] = of->column[column] = i;
+    return &of->entries.data[i];
 }
 
 static void leave_column(struct incidence *of, const struct entry *entry)

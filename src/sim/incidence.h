@@ -11,7 +11,7 @@
 struct entry {
     int32_t row, column;
     int32_t next_in_row, next_in_column, previous_in_column; /* -1: none */
-    double value;
+    double part, times;                                      /* of a flow on a link: share.h */
 };
 struct incidence {
     struct arena *arena;
@@ -21,7 +21,8 @@ struct incidence {
 };
 
 struct incidence incidence_new(struct arena *keep, int32_t rows, int32_t columns);
-void incidence_add(struct incidence *of, int32_t row, int32_t column, double value);
+const struct entry *incidence_add(struct incidence *of, int32_t row, int32_t column, double part,
+                                  double times);
 void incidence_drop_row(struct incidence *of, int32_t row);
 
 /* for (e = row_first(of, row); e; e = row_next(of, e)), and the same down a column. */

@@ -27,8 +27,7 @@ static int32_t last_dependency(const struct engine_graph *graph, const struct en
 struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
                           int32_t task)
 {
-    int32_t flow = graph->task_flow ? graph->task_flow[task] : -1;
-    struct cause cause = {CAUSE_NONE, -1, 0, flow < 0 ? -1 : result->held_by[flow]};
+    struct cause cause = {CAUSE_NONE, -1, 0, result->held_by[task]};
     int64_t took_ns = result->end_ns[task] - result->start_ns[task];
     cause.stretched_ns = took_ns - engine_alone_ns(graph, task);
     int64_t at = graph->order_first[graph->task_stream[task]] + result->place[task];

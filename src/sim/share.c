@@ -6,25 +6,37 @@
 #include "sim/heap.h"
 #include "sim/incidence.h"
 
-static const double QUANTUM = 0x1p-42;  /* of a_fl (I2) */
-static const double NOTHING = 0x1p-38;  /* of a link's capacity (I4) */
-static const double NS_PER_S = 1e9;     /* by definition */
-enum { UNSETTLED = -2, OWN_PACE = -1 }; /* instead of the link that binds a flow */
+static const double QUANTA = 0x1p42;   /* of a_fl, in one (I2) */
+static const double NOTHING = 0x1p-38; /* of a link's capacity (I4) */
+static const double FULL = 0x1p40;     /* a link's capacity in units of load (I5) */
+static const double NOISE = 0x1p-46;   /* of a load: rounding of what fills a link exactly */
+static const double NS_PER_S = 1e9;    /* by definition */
+enum { UNSETTLED = -2, NONE = -1 };    /* instead of the link that holds a flow */
 _Static_assert(sizeof(double) == sizeof(int64_t), "levels are ordered by their bits");
 
 struct slot {
     int32_t priority;
-    int32_t link; /* that binds it, OWN_PACE or UNSETTLED */
-    double pace, speed, old_speed;
+    int32_t link;       /* that holds it, NONE or UNSETTLED */
+    int32_t pool;       /* link whose pool it is in, or NONE */
+    double pace, speed; /* speed: in no pool; while a component is solved, in any case */
+    double old_speed;
     int64_t pass; /* of share_solve that reached it */
 };
 struct channel {
-    double capacity; /* bytes per ns */
-    double left;     /* for unsettled flows of this class and for lower classes */
-    double weight;   /* sum of a_fl over unsettled flows of this class */
-    double taken;    /* of weight, in this round */
-    int32_t waiting; /* unsettled flows of this class */
+    double capacity;       /* bytes per ns */
+    double load_per_speed; /* units of load per byte per ns */
+    int64_t load;          /* of all paces (I5) */
+    int64_t weight;        /* sum of k_fl a_fl, in quanta */
+    double speed;          /* of its pool */
+    double least_pace;     /* where it is simple: at most that of any flow */
+    int32_t priority;      /* where it is simple: of all flows */
+    bool tight, simple;    /* I1, I6 */
+    bool loaded, stale;    /* listed as such */
+    /* water-filling */
     bool touched;
+    int32_t waiting;       /* unsettled flows of this class */
+    int64_t rising, taken; /* weight of unsettled flows of this class; of it, in this round */
+    double left;           /* for unsettled flows of this class and for lower classes */
     int64_t pass;
 };
 typedef ARRAY(int32_t) id_list;
@@ -36,11 +48,13 @@ struct share {
     struct slot *slot;
     struct channel *channel;
     int32_t channels;
-    struct incidence uses; /* slots by links, a_fl */
-    struct heap levels;    /* links, then slots: where each would be settled */
-    id_list dirty_slots, dirty_links;
+    struct incidence uses;             /* slots by links: a_fl and k_fl */
+    struct heap levels;                /* links, then slots: where each would be settled */
+    id_list stirred;                   /* slots that came or changed */
+    id_list loaded, stale;             /* links with another load; with other flows */
     id_list component, links, touched; /* of the component at hand */
-    ARRAY(struct share_change) changed;
+    ARRAY(struct share_move) moves;
+    ARRAY(struct share_speed) speeds;
 };
 
 struct share *share_new(struct arena *keep, int32_t slots, const double *link_bytes_per_s,
@@ -51,59 +65,127 @@ struct share *share_new(struct arena *keep, int32_t slots, const double *link_by
     share->slot = ARENA_ARRAY(keep, struct slot, (size_t)slots);
     share->channel = ARENA_ARRAY(keep, struct channel, (size_t)links);
     share->channels = links;
-    for (int32_t i = 0; i < links; i++)
+    for (int32_t i = 0; i < links; i++) {
         share->channel[i].capacity = link_bytes_per_s[i] / NS_PER_S;
+        share->channel[i].load_per_speed = FULL * (1 - NOISE) / share->channel[i].capacity;
+    }
     share->uses = incidence_new(keep, slots, links);
     share->levels = heap_new(keep, links + slots);
     return share;
 }
 
+double share_speed_of(const struct share *share, int32_t slot)
+{
+    int32_t pool = share->slot[slot].pool;
+    return pool >= 0 ? share->channel[pool].speed : share->slot[slot].speed;
+}
+
+/* ---- sums of a link -------------------------------------------------------------------------- */
+
+static int64_t weight_of(const struct entry *use)
+{
+    int64_t one = (int64_t)(use->part * QUANTA), whole = (int64_t)use->times;
+    return one * whole + (int64_t)((double)one * (use->times - (double)whole));
+}
+
+/* Twice the capacity says as much as more does. */
+static int64_t load_of(const struct channel *channel, const struct entry *use, double pace)
+{
+    double one = ceil(use->part * pace * channel->load_per_speed);
+    return (int64_t)fmin(ceil(one * use->times), 2 * FULL);
+}
+
+static void list_link(struct share *share, id_list *list, bool *listed, int32_t link)
+{
+    if (!*listed)
+        array_push(share->arena, list, link);
+    *listed = true;
+}
+
+static void change_load(struct share *share, int32_t link, int64_t by)
+{
+    struct channel *channel = &share->channel[link];
+    channel->load += by;
+    if (channel->tight != (channel->load > (int64_t)FULL))
+        list_link(share, &share->loaded, &channel->loaded, link);
+}
+
+static void set_stale(struct share *share, int32_t link)
+{
+    list_link(share, &share->stale, &share->channel[link].stale, link);
+}
+
+static void add_use(struct share *share, int32_t slot, const struct link_use *use, double bytes)
+{
+    struct channel *channel = &share->channel[use->link];
+    double part = fmax(floor(use->bytes / bytes * QUANTA), 1) / QUANTA;
+    const struct entry *entry = incidence_add(&share->uses, slot, use->link, part, use->times);
+    channel->weight += weight_of(entry);
+    change_load(share, use->link, load_of(channel, entry, share->slot[slot].pace));
+}
+
 void share_add(struct share *share, int32_t slot, const struct share_flow *flow)
 {
-    share->slot[slot] = (struct slot){.priority = flow->priority, .pace = flow->pace};
-    for (int32_t i = 0; i < flow->uses; i++) {
-        double part = round(flow->use[i].bytes / flow->bytes / QUANTUM) * QUANTUM;
+    share->slot[slot] =
+        (struct slot){.priority = flow->priority, .link = NONE, .pool = NONE, .pace = flow->pace};
+    for (int32_t i = 0; i < flow->uses; i++)
         if (flow->use[i].bytes > 0)
-            incidence_add(&share->uses, slot, flow->use[i].link, fmax(part, QUANTUM));
-    }
-    array_push(share->arena, &share->dirty_slots, slot);
+            add_use(share, slot, &flow->use[i], flow->bytes);
+    array_push(share->arena, &share->stirred, slot);
 }
 
 void share_remove(struct share *share, int32_t slot)
 {
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e))
-        array_push(share->arena, &share->dirty_links, e->column);
+    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+        struct channel *channel = &share->channel[e->column];
+        channel->weight -= weight_of(e);
+        change_load(share, e->column, -load_of(channel, e, share->slot[slot].pace));
+        if (channel->tight)
+            set_stale(share, e->column);
+    }
     incidence_drop_row(&share->uses, slot);
     share->slot[slot].pace = -1; /* nobody's */
+    share->slot[slot].pool = NONE;
 }
 
+/* A flow that its link holds below both paces stays as it is. */
 void share_set_pace(struct share *share, int32_t slot, double pace)
 {
-    if (share->slot[slot].pace == pace)
+    struct slot *flow = &share->slot[slot];
+    double old = flow->pace;
+    if (old == pace)
         return;
-    share->slot[slot].pace = pace;
-    array_push(share->arena, &share->dirty_slots, slot);
+    flow->pace = pace;
+    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+        struct channel *channel = &share->channel[e->column];
+        change_load(share, e->column, load_of(channel, e, pace) - load_of(channel, e, old));
+        channel->least_pace = fmin(channel->least_pace, pace);
+    }
+    if (flow->pool < 0 || pace < share->channel[flow->pool].speed)
+        array_push(share->arena, &share->stirred, slot);
 }
 
 /* ---- one connected component (I1) ------------------------------------------------------------ */
 
-static void reach_slot(struct share *share, int32_t slot)
+static void reach_slot(struct share *share, int32_t id)
 {
-    if (share->slot[slot].pass == share->pass)
+    struct slot *slot = &share->slot[id];
+    if (slot->pass == share->pass)
         return;
-    share->slot[slot].pass = share->pass;
-    share->slot[slot].link = UNSETTLED;
-    array_push(share->arena, &share->component, slot);
-    if (share->slot[slot].priority < share->first_class)
-        share->first_class = share->slot[slot].priority;
-    if (share->slot[slot].priority > share->last_class)
-        share->last_class = share->slot[slot].priority;
+    slot->pass = share->pass;
+    slot->link = UNSETTLED;
+    slot->old_speed = slot->speed;
+    array_push(share->arena, &share->component, id);
+    if (slot->priority < share->first_class)
+        share->first_class = slot->priority;
+    if (slot->priority > share->last_class)
+        share->last_class = slot->priority;
 }
 
 static void reach_link(struct share *share, int32_t link)
 {
     struct channel *channel = &share->channel[link];
-    if (channel->pass == share->pass)
+    if (!channel->tight || channel->pass == share->pass)
         return;
     channel->pass = share->pass;
     channel->left = channel->capacity;
@@ -138,11 +220,16 @@ static double key_level(int64_t key)
     return level;
 }
 
+static double level_of(double left, int64_t weight)
+{
+    return left / ((double)weight / QUANTA); /* (4) */
+}
+
 static void set_level(struct share *share, int32_t link)
 {
     const struct channel *channel = &share->channel[link];
     if (channel->waiting)
-        heap_set(&share->levels, link, level_key(channel->left / channel->weight)); /* (4) */
+        heap_set(&share->levels, link, level_key(level_of(channel->left, channel->rising)));
 }
 
 static void enter_class(struct share *share, int32_t slot)
@@ -150,8 +237,11 @@ static void enter_class(struct share *share, int32_t slot)
     heap_set(&share->levels, share->channels + slot, level_key(share->slot[slot].pace));
     share->unsettled++;
     for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
-        share->channel[e->column].weight += e->value;
-        share->channel[e->column].waiting++;
+        struct channel *channel = &share->channel[e->column];
+        if (!channel->tight)
+            continue;
+        channel->rising += weight_of(e);
+        channel->waiting++;
     }
 }
 
@@ -162,7 +252,9 @@ static void settle_slot(struct share *share, int32_t slot, double speed, int32_t
     share->unsettled--;
     for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
         struct channel *channel = &share->channel[e->column];
-        channel->taken += e->value;
+        if (!channel->tight)
+            continue;
+        channel->taken += weight_of(e);
         channel->waiting--;
         if (!channel->touched)
             array_push(share->arena, &share->touched, e->column);
@@ -175,10 +267,10 @@ static void lower_links(struct share *share, double speed)
 {
     for (size_t i = 0; i < share->touched.len; i++) {
         struct channel *channel = &share->channel[share->touched.data[i]];
-        channel->left -= speed * channel->taken;
+        channel->left -= speed * ((double)channel->taken / QUANTA);
         if (channel->left < NOTHING * channel->capacity)
             channel->left = 0; /* I4 */
-        channel->weight -= channel->taken;
+        channel->rising -= channel->taken;
         channel->taken = 0;
         channel->touched = false;
         set_level(share, share->touched.data[i]);
@@ -199,13 +291,13 @@ static void settle_link(struct share *share, int32_t link, double speed, int32_t
 /* What is settled meanwhile stays among the levels until it comes up: most never do. */
 static void settle_lowest(struct share *share, int32_t priority)
 {
-    struct heap_entry top = share->levels.slot[0];
+    struct heap_entry top = share->levels.slot.data[0];
     double speed = key_level(top.key);
     int32_t slot = top.id - share->channels;
     if (slot < 0)
         settle_link(share, top.id, speed, priority);
     else if (share->slot[slot].link == UNSETTLED)
-        settle_slot(share, slot, speed, OWN_PACE);
+        settle_slot(share, slot, speed, NONE);
     if (share->unsettled)
         heap_remove(&share->levels, top.id);
     lower_links(share, speed);
@@ -220,8 +312,6 @@ static void fill_class(struct share *share, int32_t priority)
 
 static void start_class(struct share *share, int32_t priority)
 {
-    for (size_t i = 0; i < share->links.len; i++)
-        share->channel[share->links.data[i]].weight = 0;
     for (size_t i = 0; i < share->component.len; i++)
         if (share->slot[share->component.data[i]].priority == priority)
             enter_class(share, share->component.data[i]);
@@ -229,15 +319,50 @@ static void start_class(struct share *share, int32_t priority)
         set_level(share, share->links.data[i]);
 }
 
-static void report_changes(struct share *share)
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void set_pool_speed(struct share *share, int32_t link, double speed)
 {
+    if (share->channel[link].speed == speed)
+        return;
+    struct share_speed changed = {link, speed};
+    share->channel[link].speed = speed;
+    array_push(share->arena, &share->speeds, changed);
+}
+
+static void move(struct share *share, int32_t id, int32_t pool)
+{
+    struct slot *slot = &share->slot[id];
+    struct share_move moved = {id, slot->link, pool >= 0, slot->speed};
+    slot->pool = pool;
+    array_push(share->arena, &share->moves, moved);
+}
+
+static void report(struct share *share, int32_t id)
+{
+    struct slot *slot = &share->slot[id];
+    int32_t pool = slot->speed > 0 ? slot->link : NONE;
+    if (pool >= 0)
+        set_pool_speed(share, pool, slot->speed);
+    if (pool != slot->pool || (pool < 0 && slot->speed != slot->old_speed))
+        move(share, id, pool);
+}
+
+/* I6 */
+static void judge_links(struct share *share)
+{
+    for (size_t i = 0; i < share->links.len; i++)
+        share->channel[share->links.data[i]].simple = false;
+    if (share->links.len != 1 || share->first_class != share->last_class)
+        return;
+    struct channel *channel = &share->channel[share->links.data[0]];
+    channel->least_pace = INFINITY;
+    channel->priority = share->first_class;
+    channel->simple = true;
     for (size_t i = 0; i < share->component.len; i++) {
-        int32_t id = share->component.data[i];
-        struct slot *slot = &share->slot[id];
-        struct share_change change = {id, slot->speed, slot->link};
-        if (slot->speed != slot->old_speed)
-            array_push(share->arena, &share->changed, change);
-        slot->old_speed = slot->speed;
+        const struct slot *slot = &share->slot[share->component.data[i]];
+        channel->simple &= slot->pool >= 0;
+        channel->least_pace = fmin(channel->least_pace, slot->pace);
     }
 }
 
@@ -252,35 +377,106 @@ static void forget_component(struct share *share)
 static void solve_component(struct share *share)
 {
     gather(share);
-    if (share->component.len == 1) { /* most flows meet nobody */
-        struct slot *slot = &share->slot[share->component.data[0]];
-        slot->speed = slot->pace; /* by (3) no link holds it below */
-        slot->link = OWN_PACE;
-    } else {
-        for (int32_t c = share->first_class; c <= share->last_class; c++) {
-            start_class(share, c);
-            fill_class(share, c);
-        }
+    for (int32_t c = share->first_class; c <= share->last_class; c++) {
+        start_class(share, c);
+        fill_class(share, c);
     }
-    report_changes(share);
+    for (size_t i = 0; i < share->component.len; i++)
+        report(share, share->component.data[i]);
+    judge_links(share);
     forget_component(share);
 }
 
-int32_t share_solve(struct share *share, const struct share_change **changed)
+/* ---- what changed ---------------------------------------------------------------------------- */
+
+static void tighten(struct share *share, int32_t link)
 {
-    share->changed.len = 0;
+    struct channel *channel = &share->channel[link];
+    bool tight = channel->load > (int64_t)FULL;
+    channel->loaded = false;
+    if (channel->tight == tight)
+        return;
+    channel->tight = tight;
+    channel->simple = false;
+    for (const struct entry *e = column_first(&share->uses, link); e;
+         e = column_next(&share->uses, e))
+        array_push(share->arena, &share->stirred, e->row);
+}
+
+/* The one tight link of a flow, NONE, or UNSETTLED: there are several. */
+static int32_t tight_link(const struct share *share, int32_t slot)
+{
+    int32_t link = NONE;
+    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e))
+        if (share->channel[e->column].tight)
+            link = link == NONE ? e->column : UNSETTLED;
+    return link;
+}
+
+static void go_alone(struct share *share, int32_t id)
+{
+    struct slot *slot = &share->slot[id];
+    bool same = slot->pool < 0 && slot->speed == slot->pace;
+    slot->link = NONE;
+    slot->speed = slot->pace;
+    if (!same)
+        move(share, id, NONE);
+}
+
+static void go_simple(struct share *share, int32_t id, int32_t link)
+{
+    struct slot *slot = &share->slot[id];
+    slot->link = link;
+    share->channel[link].least_pace = fmin(share->channel[link].least_pace, slot->pace);
+    if (slot->pool != link)
+        move(share, id, link);
+    set_stale(share, link);
+}
+
+static void settle_stirred(struct share *share, int32_t id)
+{
+    const struct slot *slot = &share->slot[id];
+    if (slot->pace < 0 || slot->pass == share->pass)
+        return;
+    int32_t link = tight_link(share, id);
+    if (link == NONE) {
+        go_alone(share, id);
+    } else if (link >= 0 && share->channel[link].simple &&
+               share->channel[link].priority == slot->priority) {
+        go_simple(share, id, link);
+    } else {
+        reach_slot(share, id);
+        solve_component(share);
+    }
+}
+
+static void settle_stale(struct share *share, int32_t link)
+{
+    struct channel *channel = &share->channel[link];
+    channel->stale = false;
+    if (!channel->tight || channel->pass == share->pass)
+        return;
+    double level = level_of(channel->capacity, channel->weight);
+    if (channel->simple && level <= channel->least_pace) {
+        set_pool_speed(share, link, level);
+    } else {
+        reach_link(share, link);
+        solve_component(share);
+    }
+}
+
+struct share_news share_solve(struct share *share)
+{
+    share->moves.len = share->speeds.len = 0;
     share->pass++;
     forget_component(share);
-    for (size_t i = 0; i < share->dirty_links.len; i++) {
-        reach_link(share, share->dirty_links.data[i]);
-        solve_component(share);
-    }
-    for (size_t i = 0; i < share->dirty_slots.len; i++) {
-        if (share->slot[share->dirty_slots.data[i]].pace >= 0)
-            reach_slot(share, share->dirty_slots.data[i]);
-        solve_component(share);
-    }
-    share->dirty_links.len = share->dirty_slots.len = 0;
-    *changed = share->changed.data;
-    return (int32_t)share->changed.len;
+    for (size_t i = 0; i < share->loaded.len; i++)
+        tighten(share, share->loaded.data[i]);
+    for (size_t i = 0; i < share->stirred.len; i++)
+        settle_stirred(share, share->stirred.data[i]);
+    for (size_t i = 0; i < share->stale.len; i++)
+        settle_stale(share, share->stale.data[i]);
+    share->loaded.len = share->stirred.len = share->stale.len = 0;
+    return (struct share_news){share->moves.data, share->speeds.data, (int32_t)share->moves.len,
+                               (int32_t)share->speeds.len};
 }

@@ -1,26 +1,38 @@
 /* share.h - how concurrent flows share the links: weighted max-min fairness with priority classes.
  *
  * Flow f moves b_fl bytes over link l while it lasts. Its busiest link carries W_f = max_l b_fl;
- * its speed s_f is in bytes per ns at that link, so that a link it uses less carries
+ * its speed s_f is in bytes per ns at that link. On link l it may stand for k_fl equal flows that
+ * always run together (`times`; 1: only itself), so that the link carries
  *
- *   a_fl s_f,   a_fl = b_fl / W_f <= 1                                                   (1)
- *   sum_f a_fl s_f <= C_l   for every link l                                             (2)
+ *   k_fl a_fl s_f,   a_fl = b_fl / W_f <= 1                                              (1)
+ *   sum_f k_fl a_fl s_f <= C_l   for every link l                                        (2)
  *   s_f <= p_f              its own pace: what its protocol and the links allow it alone  (3)
  *
  * Speeds are max-min fair under (2) and (3): no flow can be faster without a flow that is no faster
  * becoming slower. Textbook water-filling finds them: every unsettled flow rises at the same speed
  * until the first link is full or the first flow reaches its pace,
  *
- *   level_l = (C_l - sum of settled a_fl s_f) / (sum of unsettled a_fl)                  (4)
+ *   level_l = (C_l - sum of settled k_fl a_fl s_f) / (sum of unsettled k_fl a_fl)        (4)
  *
  * the flows of that link (or that flow) are settled there, and so on. Class 0 shares all of every
  * link, class 1 what class 0 leaves, and so on (Fold3D 5.1: pipeline transfers before gradients).
  *
- *   I1  Only flows connected through shared links to one that came, went or changed its pace are
- *       computed anew; all others keep their speed bit for bit, as (4) does not involve them.
- *   I2  a_fl is a multiple of 2^-42: the sums in (4) are exact, whatever their order.
+ * The flows that one link holds all have one speed: they are the link's *pool*, and it is the speed
+ * of the pool that changes when another flow comes or goes. Flows at their own pace, and those to
+ * which higher classes leave nothing, are in no pool.
+ *
+ *   I1  A link is *tight* where paces could overload it: sum_f k_fl a_fl p_f > C_l. Others hold
+ *       nobody. Only flows connected through tight links to one that came, went or changed its pace
+ *       are computed anew; all others keep their speed bit for bit, as (4) does not involve them.
+ *   I2  a_fl is a multiple of 2^-42, sums of k_fl a_fl are integers of this unit: exact, whatever
+ *       their order, up to 2^21 whole flows on a link. k times one and k flows give the same bits.
+ *       a_fl is rounded down: what should end with a nanosecond never takes one more for it.
  *   I3  Ties go to the lower link, then to flows by slot: same flows, same speeds, bit for bit.
  *   I4  What is left of a link below 2^-38 of its capacity is rounding, and counts as nothing.
+ *   I5  Tightness, too, is decided on an integer sum: of paces in 2^-40 of the link's capacity, each
+ *       rounded up, so that a link that is not tight is overloaded by less than 2^-45 of it.
+ *   I6  A link is *simple* where it alone holds all of its flows, all of one class. As long as (4),
+ *       with all of C_l, is below every pace there, coming and going is a matter of its sums only.
  *
  * One more flow may make another one *faster*: slowed down on link 1, a flow leaves more of link 2
  * to a third. What never happens is that the old flows as a whole gain: their speeds, sorted, never
@@ -36,6 +48,8 @@ struct link_use {
     double bytes; /* of this flow, cross the link during the transfer */
     double times; /* equal flows that one stands for cross the link too: so many times its bytes */
 };
+static const double MOST_TIMES = 0x1p20; /* k_fl (I2) */
+
 struct share_flow {
     int32_t priority; /* class: 0 takes its share first; small numbers */
     double pace;      /* p_f of (3), bytes per ns */
@@ -52,13 +66,25 @@ void share_add(struct share *share, int32_t slot, const struct share_flow *flow)
 void share_remove(struct share *share, int32_t slot);
 void share_set_pace(struct share *share, int32_t slot, double pace);
 
-struct share_change {
+struct share_move {
     int32_t slot;
-    double bytes_per_ns;
-    int32_t link; /* that is full and holds the flow at this speed; -1: its own pace */
+    int32_t link;        /* that is full and holds the flow; -1: its own pace */
+    bool pooled;         /* it belongs to the pool of `link` now, else to none */
+    double bytes_per_ns; /* its speed in no pool */
 };
-/* Settles what was added, removed or changed since the last call. The flows whose speed is another
- * now, valid until the next call. */
-int32_t share_solve(struct share *share, const struct share_change **changed);
+struct share_speed {
+    int32_t link; /* of the pool */
+    double bytes_per_ns;
+};
+/* To be taken in this order; valid until the next call. */
+struct share_news {
+    const struct share_move *move;
+    const struct share_speed *speed;
+    int32_t moves, speeds;
+};
+/* Settles what was added, removed or changed since the last call. */
+struct share_news share_solve(struct share *share);
+/* As of the last call. */
+double share_speed_of(const struct share *share, int32_t slot);
 
 #endif

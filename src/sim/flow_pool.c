@@ -1,0 +1,79 @@
+#include "sim/flow_pool.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double NOISE = 0x1p-50; /* of a mark, when D is held against it */
+static const double MOST = 16;       /* D over the bytes of one that joins (I1) */
+_Static_assert(sizeof(double) == sizeof(int64_t), "marks are ordered by their bits");
+
+static int64_t mark_key(double mark)
+{
+    int64_t key;
+    memcpy(&key, &mark, sizeof key);
+    return key;
+}
+
+static double key_mark(int64_t key)
+{
+    double mark;
+    memcpy(&mark, &key, sizeof mark);
+    return mark;
+}
+
+static void advance(struct pool *pool, int64_t now)
+{
+    pool->moved += pool->speed * (double)(now - pool->since_ns); /* (1) */
+    pool->since_ns = now;
+    if (!pool->marks.slot.len)
+        pool->moved = 0; /* I1 */
+}
+
+/* Rounded or not, differences keep their order. */
+static void start_anew(struct pool *pool)
+{
+    for (size_t i = 0; i < pool->marks.slot.len; i++) {
+        struct heap_entry *entry = &pool->marks.slot.data[i];
+        entry->key = mark_key(fmax(key_mark(entry->key) - pool->moved, 0));
+    }
+    pool->moved = 0;
+}
+
+void pool_join(struct pool *pool, int32_t id, double left, double bytes, int64_t now)
+{
+    advance(pool, now);
+    if (pool->moved > MOST * bytes)
+        start_anew(pool);
+    heap_set(&pool->marks, id, mark_key(pool->moved + fmax(left, 0)));
+}
+
+double pool_leave(struct pool *pool, int32_t id, int64_t now)
+{
+    advance(pool, now);
+    double left = key_mark(pool->marks.slot.data[pool->marks.place[id]].key) - pool->moved;
+    heap_remove(&pool->marks, id);
+    return left;
+}
+
+void pool_set_speed(struct pool *pool, double speed, int64_t now)
+{
+    advance(pool, now);
+    pool->speed = speed;
+}
+
+int64_t pool_due_ns(struct pool *pool, int64_t now)
+{
+    advance(pool, now);
+    if (!pool->marks.slot.len)
+        return INT64_MAX;
+    double ns = ceil((key_mark(pool->marks.slot.data[0].key) - pool->moved) / pool->speed);
+    return now + (ns < 1 ? 1 : (int64_t)ns);
+}
+
+int32_t pool_take(struct pool *pool, int64_t now)
+{
+    advance(pool, now);
+    if (!pool->marks.slot.len || key_mark(pool->marks.slot.data[0].key) * (1 - NOISE) > pool->moved)
+        return -1;
+    return heap_pop(&pool->marks).id;
+}

@@ -56,8 +56,8 @@ struct engine {
     ARRAY(int32_t) due; /* of them, at this instant */
     struct actor *actor;
     struct share *share;
-    struct pool *pool; /* per link */
-    bool *listed;      /* per link: its pool is in the list of those that changed */
+    struct flow_pool *pool; /* per link */
+    bool *listed;           /* per link: its pool is in the list of those that changed */
     ARRAY(int32_t) changed_pools;
     /* interference */
     int64_t *stream_first; /* per device */
@@ -408,7 +408,7 @@ static void list_pool(struct engine *engine, int32_t link)
 
 static void end_pooled(struct engine *engine, int32_t link)
 {
-    for (int32_t stream; (stream = pool_take(&engine->pool[link], engine->now)) >= 0;)
+    for (int32_t stream; (stream = flow_pool_take(&engine->pool[link], engine->now)) >= 0;)
         end_flow(engine, stream);
     list_pool(engine, link);
 }
@@ -449,7 +449,7 @@ static void leave_pool(struct engine *engine, int32_t stream)
     struct actor *actor = &engine->actor[stream];
     if (actor->pool < 0)
         return;
-    actor->left = pool_leave(&engine->pool[actor->pool], stream, engine->now);
+    actor->left = flow_pool_leave(&engine->pool[actor->pool], stream, engine->now);
     actor->since_ns = engine->now;
     list_pool(engine, actor->pool);
     actor->pool = -1;
@@ -460,7 +460,7 @@ static void join_pool(struct engine *engine, int32_t stream, int32_t link)
     struct actor *actor = &engine->actor[stream];
     set_speed(engine, stream, 0);
     actor->pool = link;
-    pool_join(&engine->pool[link], stream, actor->left, actor->total, engine->now);
+    flow_pool_join(&engine->pool[link], stream, actor->left, actor->total, engine->now);
     list_pool(engine, link);
 }
 
@@ -478,8 +478,8 @@ static void move_flow(struct engine *engine, const struct share_move *move)
 static void change_pools(struct engine *engine, const struct share_speed *speed, int32_t speeds)
 {
     for (int32_t i = 0; i < speeds; i++) {
-        struct pool *pool = &engine->pool[speed[i].link];
-        pool_set_speed(pool, speed[i].bytes_per_ns, engine->now);
+        struct flow_pool *pool = &engine->pool[speed[i].link];
+        flow_pool_set_speed(pool, speed[i].bytes_per_ns, engine->now);
         list_pool(engine, speed[i].link);
         engine->result->speed_changes += (int64_t)pool->marks.slot.len;
     }
@@ -487,7 +487,7 @@ static void change_pools(struct engine *engine, const struct share_speed *speed,
         int32_t link = engine->changed_pools.data[i];
         engine->listed[link] = false;
         expect(engine, engine->graph->streams + link,
-               pool_due_ns(&engine->pool[link], engine->now));
+               flow_pool_due_ns(&engine->pool[link], engine->now));
     }
     engine->changed_pools.len = 0;
 }
@@ -562,7 +562,7 @@ static void allot_pools(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
     struct heap marks = heap_new(engine->scratch, graph->streams);
-    engine->pool = ARENA_ARRAY(engine->scratch, struct pool, (size_t)graph->links);
+    engine->pool = ARENA_ARRAY(engine->scratch, struct flow_pool, (size_t)graph->links);
     engine->listed = ARENA_ARRAY(engine->scratch, bool, (size_t)graph->links);
     for (int32_t l = 0; l < graph->links; l++)
         engine->pool[l].marks = heap_beside(&marks);

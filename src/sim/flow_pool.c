@@ -21,7 +21,7 @@ static double key_mark(int64_t key)
     return mark;
 }
 
-static void advance(struct pool *pool, int64_t now)
+static void advance(struct flow_pool *pool, int64_t now)
 {
     pool->moved += pool->speed * (double)(now - pool->since_ns); /* (1) */
     pool->since_ns = now;
@@ -30,7 +30,7 @@ static void advance(struct pool *pool, int64_t now)
 }
 
 /* Rounded or not, differences keep their order. */
-static void start_anew(struct pool *pool)
+static void start_anew(struct flow_pool *pool)
 {
     for (size_t i = 0; i < pool->marks.slot.len; i++) {
         struct heap_entry *entry = &pool->marks.slot.data[i];
@@ -39,7 +39,7 @@ static void start_anew(struct pool *pool)
     pool->moved = 0;
 }
 
-void pool_join(struct pool *pool, int32_t id, double left, double bytes, int64_t now)
+void flow_pool_join(struct flow_pool *pool, int32_t id, double left, double bytes, int64_t now)
 {
     advance(pool, now);
     if (pool->moved > MOST * bytes)
@@ -47,7 +47,7 @@ void pool_join(struct pool *pool, int32_t id, double left, double bytes, int64_t
     heap_set(&pool->marks, id, mark_key(pool->moved + fmax(left, 0)));
 }
 
-double pool_leave(struct pool *pool, int32_t id, int64_t now)
+double flow_pool_leave(struct flow_pool *pool, int32_t id, int64_t now)
 {
     advance(pool, now);
     double left = key_mark(pool->marks.slot.data[pool->marks.place[id]].key) - pool->moved;
@@ -55,13 +55,13 @@ double pool_leave(struct pool *pool, int32_t id, int64_t now)
     return left;
 }
 
-void pool_set_speed(struct pool *pool, double speed, int64_t now)
+void flow_pool_set_speed(struct flow_pool *pool, double speed, int64_t now)
 {
     advance(pool, now);
     pool->speed = speed;
 }
 
-int64_t pool_due_ns(struct pool *pool, int64_t now)
+int64_t flow_pool_due_ns(struct flow_pool *pool, int64_t now)
 {
     advance(pool, now);
     if (!pool->marks.slot.len)
@@ -70,7 +70,7 @@ int64_t pool_due_ns(struct pool *pool, int64_t now)
     return now + (ns < 1 ? 1 : (int64_t)ns);
 }
 
-int32_t pool_take(struct pool *pool, int64_t now)
+int32_t flow_pool_take(struct flow_pool *pool, int64_t now)
 {
     advance(pool, now);
     if (!pool->marks.slot.len || key_mark(pool->marks.slot.data[0].key) * (1 - NOISE) > pool->moved)

@@ -19,17 +19,17 @@
 
 #include "sim/heap.h"
 
-struct pool {
+struct flow_pool {
     double speed, moved; /* bytes per ns; D */
     int64_t since_ns;    /* when D was `moved` */
     struct heap marks;   /* of the members, in the order of the doubles whose bits they are */
 };
 
-void pool_join(struct pool *pool, int32_t id, double left, double bytes, int64_t now);
-double pool_leave(struct pool *pool, int32_t id, int64_t now); /* what is left of it */
-void pool_set_speed(struct pool *pool, double speed, int64_t now);
-int64_t pool_due_ns(struct pool *pool, int64_t now); /* (2), INT64_MAX: empty */
+void flow_pool_join(struct flow_pool *pool, int32_t id, double left, double bytes, int64_t now);
+double flow_pool_leave(struct flow_pool *pool, int32_t id, int64_t now); /* what is left of it */
+void flow_pool_set_speed(struct flow_pool *pool, double speed, int64_t now);
+int64_t flow_pool_due_ns(struct flow_pool *pool, int64_t now); /* (2), INT64_MAX: empty */
 /* A member that is over, which leaves; -1: none. */
-int32_t pool_take(struct pool *pool, int64_t now);
+int32_t flow_pool_take(struct flow_pool *pool, int64_t now);
 
 #endif

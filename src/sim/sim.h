@@ -7,7 +7,7 @@
 #ifndef WEFT_SIM_H
 #define WEFT_SIM_H
 
-#include "compile/graph.h"
+#include "compile/compile.h"
 #include "sim/engine.h"
 
 /* ---- where time goes ------------------------------------------------------------------------- */

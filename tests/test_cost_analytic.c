@@ -277,6 +277,7 @@ static const int64_t LARGEST[KERNEL_COUNT][WORK_MAX_SHAPE] = {
     [KERNEL_MATMUL] = {64, 9000, 9000, 9000},
     [KERNEL_GROUPED_MATMUL] = {64, 2000, 9000, 9000},
     [KERNEL_ATTENTION] = {8, 64, 64, 9000, 9000, 256, 256, 2},
+    [KERNEL_ATTENTION_V1] = {8, 64, 64, 9000, 9000, 256, 256, 2},
     [KERNEL_CONV] = {64, 2048, 112, 112, 2048, 7, 7, 2},
     [KERNEL_NORM] = {9000, 9000},
     [KERNEL_BATCH_NORM] = {64, 2048, 9000},
@@ -314,7 +315,7 @@ static struct work random_work(struct rng *rng, enum kernel kernel, enum dtype d
         .kernel = kernel, .phase = (enum phase)rng_below(rng, PHASE_COUNT), .dtype = dtype};
     for (int i = 0; i < WORK_MAX_SHAPE && LARGEST[kernel][i]; i++)
         work.shape[i] = 1 + rng_below(rng, LARGEST[kernel][i]);
-    if (kernel == KERNEL_ATTENTION)
+    if (kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_V1)
         work.shape[7] = rng_below(rng, 2);
     measure(&work);
     return work;
@@ -323,7 +324,8 @@ static struct work random_work(struct rng *rng, enum kernel kernel, enum dtype d
 /* Which shape numbers are sizes: a mask, a window and a stride are choices. */
 static bool is_size(enum kernel kernel, int i)
 {
-    return LARGEST[kernel][i] && !(kernel == KERNEL_ATTENTION && i == 7) &&
+    return LARGEST[kernel][i] &&
+           !((kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_V1) && i == 7) &&
            !(kernel == KERNEL_CONV && i >= 5);
 }
 

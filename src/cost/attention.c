@@ -44,3 +44,9 @@ double attention_s(const struct device *device, const struct calibration *c,
     double compute = fmax(body, flops / (peak * c->attention_power[direction]));
     return fmax(compute, memory_s(device, c, work));
 }
+
+double attention_v1_s(const struct device *device, const struct calibration *c,
+                      const struct work *work)
+{
+    return c->attention_v1 * attention_s(device, c, work);
+}

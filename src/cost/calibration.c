@@ -18,6 +18,7 @@
         [KERNEL_MATMUL] = {(matmul), (matmul)},                                                    \
         [KERNEL_GROUPED_MATMUL] = {1, 1},                                                          \
         [KERNEL_ATTENTION] = {1, 1},                                                               \
+        [KERNEL_ATTENTION_V1] = {1, 1},                                                            \
         [KERNEL_CONV] = {0.702, 0.702},                                                            \
         [KERNEL_NORM] = {0.713, 0.674},                                                            \
         [KERNEL_BATCH_NORM] = {0.609, 0.88},                                                       \
@@ -36,25 +37,27 @@
  * rests on one row, in fp32, and is twice what it reaches in 16 bits. */
 #define HOPPER_SHARES                                                                              \
     {                                                                                              \
-        [KERNEL_MATMUL] = {0.865, 0.865},  [KERNEL_GROUPED_MATMUL] = {1, 1},                       \
-        [KERNEL_ATTENTION] = {1, 1},       [KERNEL_CONV] = {0.794, 0.794},                         \
-        [KERNEL_NORM] = {0.52, 0.622},     [KERNEL_BATCH_NORM] = {0.609, 0.88},                    \
-        [KERNEL_SOFTMAX] = {0.863, 0.476}, [KERNEL_ELEMENTWISE] = {0.762, 0.783},                  \
-        [KERNEL_DROPOUT] = {0.668, 0.967}, [KERNEL_EMBEDDING] = {0.836, 0.046},                    \
-        [KERNEL_LOSS] = {0.789, 1},        [KERNEL_POOL] = {0.953, 0.223},                         \
-        [KERNEL_COPY] = {0.957, 0.957},    [KERNEL_OPTIMIZER] = {0.838, 0.838},                    \
+        [KERNEL_MATMUL] = {0.865, 0.865},      [KERNEL_GROUPED_MATMUL] = {1, 1},                   \
+        [KERNEL_ATTENTION] = {1, 1},           [KERNEL_ATTENTION_V1] = {1, 1},                     \
+        [KERNEL_CONV] = {0.794, 0.794},        [KERNEL_NORM] = {0.52, 0.622},                      \
+        [KERNEL_BATCH_NORM] = {0.609, 0.88},   [KERNEL_SOFTMAX] = {0.863, 0.476},                  \
+        [KERNEL_ELEMENTWISE] = {0.762, 0.783}, [KERNEL_DROPOUT] = {0.668, 0.967},                  \
+        [KERNEL_EMBEDDING] = {0.836, 0.046},   [KERNEL_LOSS] = {0.789, 1},                         \
+        [KERNEL_POOL] = {0.953, 0.223},        [KERNEL_COPY] = {0.957, 0.957},                     \
+        [KERNEL_OPTIMIZER] = {0.838, 0.838},                                                       \
     }
 
 /* The same to one digit: where fitting starts. */
 #define ROUND_SHARES                                                                               \
     {                                                                                              \
-        [KERNEL_MATMUL] = {0.8, 0.8},  [KERNEL_GROUPED_MATMUL] = {1, 1},                           \
-        [KERNEL_ATTENTION] = {1, 1},   [KERNEL_CONV] = {1, 1},                                     \
-        [KERNEL_NORM] = {0.7, 0.7},    [KERNEL_BATCH_NORM] = {0.6, 0.9},                           \
-        [KERNEL_SOFTMAX] = {0.8, 0.8}, [KERNEL_ELEMENTWISE] = {1, 1},                              \
-        [KERNEL_DROPOUT] = {0.9, 1},   [KERNEL_EMBEDDING] = {0.4, 0.1},                            \
-        [KERNEL_LOSS] = {0.8, 0.8},    [KERNEL_POOL] = {0.9, 0.2},                                 \
-        [KERNEL_COPY] = {0.9, 0.9},    [KERNEL_OPTIMIZER] = {0.9, 0.9},                            \
+        [KERNEL_MATMUL] = {0.8, 0.8},     [KERNEL_GROUPED_MATMUL] = {1, 1},                        \
+        [KERNEL_ATTENTION] = {1, 1},      [KERNEL_ATTENTION_V1] = {1, 1},                          \
+        [KERNEL_CONV] = {1, 1},           [KERNEL_NORM] = {0.7, 0.7},                              \
+        [KERNEL_BATCH_NORM] = {0.6, 0.9}, [KERNEL_SOFTMAX] = {0.8, 0.8},                           \
+        [KERNEL_ELEMENTWISE] = {1, 1},    [KERNEL_DROPOUT] = {0.9, 1},                             \
+        [KERNEL_EMBEDDING] = {0.4, 0.1},  [KERNEL_LOSS] = {0.8, 0.8},                              \
+        [KERNEL_POOL] = {0.9, 0.2},       [KERNEL_COPY] = {0.9, 0.9},                              \
+        [KERNEL_OPTIMIZER] = {0.9, 0.9},                                                           \
     }
 
 static const struct calibration CALIBRATIONS[] = {
@@ -73,6 +76,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.6, 0.5},
      .attention_tail = 0.35,
      .attention_ramp_ns = {10000, 10000},
+     .attention_v1 = 1.6,
      .memory_fraction = 0.909,
      .share = SHARES(0.726),
      .ramp_ns = 4940,
@@ -93,6 +97,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.655, 0.523},
      .attention_tail = 0.468,
      .attention_ramp_ns = {14700, 8670},
+     .attention_v1 = 1.6,
      .memory_fraction = 0.88,
      .share = SHARES(0.679),
      .ramp_ns = 2080,
@@ -113,6 +118,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.655, 0.523},
      .attention_tail = 0.468,
      .attention_ramp_ns = {14700, 8670},
+     .attention_v1 = 1.6,
      .memory_fraction = 0.88,
      .share = SHARES(0.679),
      .ramp_ns = 2080,
@@ -133,6 +139,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.813, 0.565},
      .attention_tail = 0.692,
      .attention_ramp_ns = {5570, 12700},
+     .attention_v1 = 3,
      .memory_fraction = 0.93,
      .share = HOPPER_SHARES,
      .ramp_ns = 1810,
@@ -154,6 +161,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.583, 0.481},
      .attention_tail = 0.231,
      .attention_ramp_ns = {25600, 11600},
+     .attention_v1 = 3,
      .memory_fraction = 0.887,
      .share = SHARES(0.846),
      .ramp_ns = 1920,
@@ -174,6 +182,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {1, 1},
      .attention_tail = 0.35,
      .attention_ramp_ns = {1000, 1000},
+     .attention_v1 = 1,
      .memory_fraction = 0.8,
      .share = SHARES(1),
      .ramp_ns = 1000,
@@ -194,6 +203,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_power = {0.6, 0.5},
      .attention_tail = 0.35,
      .attention_ramp_ns = {10000, 10000},
+     .attention_v1 = 1.6,
      .memory_fraction = 0.9,
      .share = ROUND_SHARES,
      .ramp_ns = 3000,

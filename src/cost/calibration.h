@@ -33,6 +33,7 @@ struct calibration {
     double attention_power[DIRECTION_COUNT];    /* of the device's peak, sustained */
     double attention_tail;                      /* of the longest row block, idle at the end */
     double attention_ramp_ns[DIRECTION_COUNT];  /* kernels around the main one */
+    double attention_v1; /* of the above, times as long in FlashAttention's first version */
 
     /* Everything. */
     double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
@@ -51,6 +52,8 @@ double matmul_s(const struct device *device, const struct calibration *c, const 
 double conv_s(const struct device *device, const struct calibration *c, const struct work *work);
 double attention_s(const struct device *device, const struct calibration *c,
                    const struct work *work);
+double attention_v1_s(const struct device *device, const struct calibration *c,
+                      const struct work *work);
 double memory_s(const struct device *device, const struct calibration *c, const struct work *work);
 double embedding_s(const struct device *device, const struct calibration *c,
                    const struct work *work);

@@ -97,7 +97,9 @@ static int layer(struct builder *b, const struct options *o, const struct stage 
     struct attention_block a = {
         .shape = {stage->heads, stage->heads, stage->hidden / stage->heads, 0, false},
         .kernel = (enum attention_kernel)o->attention,
-        .score_bias = o->attention == ATTENTION_FLASH ? 0 : span * span * stage->heads,
+        .score_bias = o->attention == ATTENTION_FLASH || o->attention == ATTENTION_FLASH_V1
+                          ? 0
+                          : span * span * stage->heads,
         .window = stage->window * stage->window};
     struct mlp_block m = {4 * stage->hidden, ACTIVATION_GELU, false};
     return block_mlp(b, block_attention(b, x, &style, &a), &style, &m);

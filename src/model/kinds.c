@@ -101,7 +101,7 @@ static void attention_work(const struct op *op, const int64_t *size, enum phase 
                              size[ATT_HEAD],  size[ATT_SEQ],
                              size[ATT_KV],    depth,
                              value,           op->causal};
-    set_shape(out, KERNEL_ATTENTION, shape, 8);
+    set_shape(out, op->first_flash ? KERNEL_ATTENTION_V1 : KERNEL_ATTENTION, shape, 8);
     double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }

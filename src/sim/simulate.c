@@ -9,6 +9,11 @@
  * items; a whole block with steps inside is run by the engine once, two streams for its two lanes,
  * and takes what that says.
  *
+ * With a weight's gradient come the sum of a bias' (the output's gradient, read once) and, with more
+ * than one micro-batch, the addition to those before it:
+ *
+ *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (2)
+ *
  *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
  *   I2  Sends go before gradients where the schedule folds (Fold3D 5.1); elsewhere all share alike.
  */
@@ -37,6 +42,45 @@ struct known {
     bool found;
 };
 
+/* An elementwise kernel that reads and writes so many bytes. */
+static struct work pass_over(const struct plan *plan, double elements, double read, double write)
+{
+    return (struct work){.kernel = KERNEL_ELEMENTWISE,
+                         .phase = PHASE_FORWARD,
+                         .dtype = plan->dtype,
+                         .shape = {(int64_t)elements},
+                         .read_bytes = read,
+                         .write_bytes = write};
+}
+
+static void add_pass(struct simulation *s, struct known *known, const struct work *work)
+{
+    known->cost.ns += cost_on_device(s->cost, work).ns;
+    known->host_ns += cost_host_ns(s->cost, work);
+}
+
+/* Equation (2): what comes with a weight's gradient. */
+static void add_passes(struct simulation *s, int64_t instance, struct known *known)
+{
+    const struct plan *plan = s->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    double parameters = 0, outputs = operand_elements(op, &op->output, local);
+    double compute = dtype_bytes(plan->dtype);
+    for (int32_t i = 0; i < op->weights; i++)
+        parameters += operand_elements(op, &op->weight[i].operand, local);
+    struct op_memory memory = op_memory(plan->model, op, local, plan->dtype, plan->policy, 1);
+    double gradient = parameters > 0 ? memory.gradients / parameters : 0;
+    struct work sum = pass_over(plan, outputs, outputs * compute, 0);
+    struct work add =
+        pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
+    if (op->weights > 1 && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
+        add_pass(s, known, &sum);
+    if (plan_micro_batches(plan) > 1)
+        add_pass(s, known, &add);
+}
+
 static const struct known *know(struct simulation *s, int64_t instance, enum phase phase)
 {
     const struct plan *plan = s->plan;
@@ -45,6 +89,8 @@ static const struct known *know(struct simulation *s, int64_t instance, enum pha
     if (!known->found) {
         struct work work = work_of(plan, instance, phase);
         *known = (struct known){cost_on_device(s->cost, &work), cost_host_ns(s->cost, &work), true};
+        if (phase == PHASE_BACKWARD_WEIGHT && known->cost.ns)
+            add_passes(s, instance, known);
     }
     return known;
 }

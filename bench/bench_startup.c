@@ -33,7 +33,7 @@ static const struct question QUESTIONS[] = {
     {"12,500 nodes of 8", {"clusters", "dgx-h100:12500"}},
 };
 
-struct sample {
+struct timing {
     double wall_ns;
     double peak_bytes;
 };
@@ -45,7 +45,7 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static bool run_once(char **argv, struct sample *out)
+static bool run_once(char **argv, struct timing *out)
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -59,19 +59,19 @@ static bool run_once(char **argv, struct sample *out)
                WEXITSTATUS(status) == 0;
     posix_spawn_file_actions_destroy(&actions);
     if (ran)
-        *out = (struct sample){now_ns() - start_ns, (double)usage.ru_maxrss * 1024};
+        *out = (struct timing){now_ns() - start_ns, (double)usage.ru_maxrss * 1024};
     return ran;
 }
 
 /* The fastest wall time and the largest peak of all runs. */
-static bool ask(struct arena *scratch, const struct question *question, struct sample *best)
+static bool ask(struct arena *scratch, const struct question *question, struct timing *best)
 {
     char *argv[MAX_ARGS + 2] = {arena_copy_text(scratch, "weft")};
     for (int i = 0; i < MAX_ARGS && question->args[i]; i++)
         argv[i + 1] = arena_copy_text(scratch, question->args[i]);
-    *best = (struct sample){1e18, 0};
+    *best = (struct timing){1e18, 0};
     for (int i = 0; i < RUNS; i++) {
-        struct sample sample;
+        struct timing sample;
         if (!run_once(argv, &sample))
             return false;
         best->wall_ns = sample.wall_ns < best->wall_ns ? sample.wall_ns : best->wall_ns;
@@ -88,9 +88,9 @@ int main(void)
                                         ALIGN_RIGHT};
     struct arena *arena = arena_new();
     struct table *table = table_new(arena, COUNT_OF(headers), headers, aligns);
-    struct sample baseline = {0};
+    struct timing baseline = {0};
     for (size_t i = 0; i < COUNT_OF(QUESTIONS); i++) {
-        struct sample sample;
+        struct timing sample;
         if (!ask(arena, &QUESTIONS[i], &sample)) {
             fprintf(stderr, "bench_startup: `weft %s` failed\n", QUESTIONS[i].args[0]);
             arena_free(arena);

@@ -22,12 +22,16 @@ _weft() {
         --model:*) choices=$(weft models --names 2>/dev/null) ;;
         --cluster:* | --on:*) choices=$(weft clusters --names 2>/dev/null) ;;
         --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
+        --overlap:*) choices='tensor pipeline gradients parameters all none' ;;
+        --half:*) choices='fit held-out both' ;;
+        --bucket:*) choices='25MiB whole' ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
         *:show | *:check | *:simulate)
             choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
             ;;
+        *:validate) choices=$(weft validate --names 2>/dev/null) ;;
         profile:profile) choices='import show' ;;
         esac
     fi

@@ -44,5 +44,8 @@ for shell in "${shells[@]}"; do
     expect "$shell" gpt3-13b weft clusters dgx-v100:4 --model gpt3-1
     expect "$shell" gpt3-13b weft simulate gpt3-1
     expect "$shell" dgx-v100 weft simulate gpt3-13b dgx-v
+    expect "$shell" vtrain_multi weft validate vtrain_
+    expect "$shell" held-out weft validate --half h
+    expect "$shell" gradients weft check gpt3-13b dgx-v100 --overlap g
     expect "$shell" bf16 weft inspect gpt3-13b --dtype b
 done

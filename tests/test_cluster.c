@@ -60,14 +60,25 @@ static const struct {
     double nic_gb_per_s; /* all together: Gb/s over 8 */
     int32_t pci_switches, sockets;
 } PRESETS[] = {
-    {"titan-xp", 8, 0, 0, 0, 0, 4, 2},          {"titan-rtx", 8, 0, 0, 1, 12.5, 4, 2},
-    {"piz-daint", 1, 0, 0, 1, 10.2, 0, 1},      {"dgx-v100", 8, 6, 150, 1, 12.5, 4, 2},
-    {"p3dn", 8, 6, 150, 1, 12.5, 4, 2},         {"gcp-a2-16", 16, 12, 300, 1, 12.5, 8, 2},
-    {"fold3d-a100", 8, 12, 300, 1, 25, 4, 2},   {"fold3d-v100", 8, 6, 150, 1, 12.5, 4, 2},
-    {"dgx-a100", 8, 12, 300, 8, 200, 4, 2},     {"dgx-a100-100g", 8, 12, 300, 1, 12.5, 4, 2},
-    {"dgx-a100-200g", 8, 12, 300, 1, 25, 4, 2}, {"dgx-a100-400g", 8, 12, 300, 2, 50, 4, 2},
-    {"dgx-h100", 8, 18, 450, 8, 400, 4, 2},     {"hgx-h200", 8, 18, 450, 8, 400, 4, 2},
-    {"hgx-b200", 8, 18, 900, 8, 400, 4, 2},     {"gb200-nvl72", 72, 18, 900, 72, 3600, 0, 36},
+    {"titan-xp", 8, 0, 0, 0, 0, 4, 2},
+    {"titan-rtx", 8, 0, 0, 1, 12.5, 4, 2},
+    {"piz-daint", 1, 0, 0, 1, 10.2, 0, 1},
+    {"dgx-v100", 8, 6, 150, 1, 12.5, 4, 2},
+    {"p3dn", 8, 6, 150, 1, 12.5, 4, 2},
+    {"gcp-a2-16", 16, 12, 300, 1, 12.5, 8, 2},
+    {"fold3d-a100", 8, 12, 300, 1, 25, 4, 2},
+    {"fold3d-v100", 8, 6, 150, 1, 12.5, 4, 2},
+    {"dgx-a100", 8, 12, 300, 8, 200, 4, 2},
+    {"dgx-a100-100g", 8, 12, 300, 1, 12.5, 4, 2},
+    {"dgx-a100-200g", 8, 12, 300, 1, 25, 4, 2},
+    {"dgx-a100-400g", 8, 12, 300, 2, 50, 4, 2},
+    {"dgx-a100-800g", 8, 12, 300, 4, 100, 4, 2},
+    {"dgx-a100-40gb", 8, 12, 300, 8, 200, 4, 2},
+    {"dgx-h100", 8, 18, 450, 8, 400, 4, 2},
+    {"hgx-h200", 8, 18, 450, 8, 400, 4, 2},
+    {"hgx-b200", 8, 18, 900, 8, 400, 4, 2},
+    {"gb200-nvl72", 72, 18, 900, 72, 3600, 0, 36},
+    {"gb300-nvl72", 72, 18, 900, 72, 7200, 0, 36},
 };
 
 static int32_t count_vertices(const struct node_type *node, enum vertex_kind kind)
@@ -121,6 +132,34 @@ static void test_dgx1_has_24_nvlinks(void **state)
     assert_int_equal(links, 8 * 6 / 2);
     assert_int_equal(cluster_devices(cluster), 32);
     cluster_free(cluster);
+}
+
+/* A job on some devices of each node: 0-3 of a cube mesh are joined by 1 + 1 + 2 + 2 + 1 + 2 wires
+ * (the pairs among them in NVIDIA's DGX-1 whitepaper); switches, sockets and the NIC stay. */
+static void test_some_devices_of_each_node(void **state)
+{
+    (void)state;
+    struct cluster *whole = open_cluster("dgx-v100"), *cluster = open_cluster("dgx-v100:2x4");
+    struct group all = group_range(0, 8, 1);
+    struct collective_cost cost;
+    int32_t wires = 0;
+    assert_int_equal(cluster->nodes, 2);
+    assert_int_equal(cluster->node.devices, 4);
+    assert_int_equal(cluster_devices(cluster), 8);
+    assert_int_equal(cluster->node.vertices, whole->node.vertices - 4);
+    NEAR(cluster->node.nic_bytes_per_s, whole->node.nic_bytes_per_s);
+    for (int32_t i = 0; i < cluster->node.links; i++) {
+        const struct link *link = &cluster->node.link[i];
+        wires += link->kind == LINK_NVLINK ? link->count : 0;
+        assert_true(link->a < cluster->node.vertices && link->b < cluster->node.vertices);
+    }
+    assert_int_equal(wires, 1 + 1 + 2 + 2 + 1 + 2);
+    assert_int_equal(unreachable_vertex(&cluster->node), -1);
+    assert_int_equal(collective_time(cluster, COLLECTIVE_ALL_REDUCE, &all, 1 << 20, &cost),
+                     WEFT_OK);
+    assert_true(cost.ns > 0);
+    cluster_free(cluster);
+    cluster_free(whole);
 }
 
 static void test_every_device_is_complete(void **state)
@@ -501,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_dgx1_has_24_nvlinks),
+        cmocka_unit_test(test_some_devices_of_each_node),
         cmocka_unit_test(test_every_device_is_complete),
         cmocka_unit_test(test_preset_equals_captured_machine),
         cmocka_unit_test(test_captured_machines),

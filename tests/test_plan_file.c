@@ -69,6 +69,8 @@ static void expect_equal_plans(const struct plan *a, const struct plan *b)
     assert_string_equal(a->schedule, b->schedule);
     assert_int_equal(a->pieces, b->pieces);
     assert_int_equal(a->memory_limit_bytes, b->memory_limit_bytes);
+    assert_int_equal(a->overlap, b->overlap);
+    assert_int_equal(a->bucket_bytes, b->bucket_bytes);
     assert_int_equal(a->instances, b->instances);
     assert_int_equal(a->stages, b->stages);
     assert_int_equal(a->parts, b->parts);
@@ -252,6 +254,33 @@ static void patterns_name_what_they_say(void **state)
     plan_close(&opened);
 }
 
+/* What overlaps: words and lists of them, sizes of buckets, and what holds without either. */
+static void overlap_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned overlap;
+        int64_t bucket_bytes;
+    } CASES[] = {
+        {HEAD, OVERLAP_ALL, DEFAULT_BUCKET_BYTES},
+        {HEAD "overlap: none\nbucket: whole\n", 0, 0},
+        {HEAD "overlap: all\nbucket: 0\n", OVERLAP_ALL, 0},
+        {HEAD "overlap: []\nbucket: 40MiB\n", 0, 40 << 20},
+        {HEAD "overlap: pipeline\nbucket: 1000\n", OVERLAP_PIPELINE, 1000},
+        {"model: gpt3-13b\ncluster: dgx-v100:4\ndegrees: {tp: 8}\n"
+         "overlap: [tensor, gradients]\nbucket: 1MB\n",
+         OVERLAP_TENSOR | OVERLAP_GRADIENTS, 1000000},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct opened_plan opened = parsed(CASES[i].text);
+        assert_int_equal(opened.plan->overlap, CASES[i].overlap);
+        assert_int_equal(opened.plan->bucket_bytes, CASES[i].bucket_bytes);
+        expect_round_trip(opened.plan);
+        plan_close(&opened);
+    }
+}
+
 /* ---- round trips ----------------------------------------------------------------------------- */
 
 /* A split of the stage's devices that the operator allows, part by part. */
@@ -337,6 +366,8 @@ static void random_plans_round_trip(void **state)
         plan->memory_limit_bytes = rng_below(&rng, 2) * 30000000001;
         plan->dtype = (enum dtype)rng_below(&rng, DTYPE_COUNT);
         plan->policy = (enum policy)rng_below(&rng, POLICY_COUNT);
+        plan->overlap = (unsigned)rng_below(&rng, OVERLAP_ALL + 1);
+        plan->bucket_bytes = rng_below(&rng, 3) * 12345678;
         cut_at_random(&rng, plan);
         randomize(&rng, plan);
         expect_round_trip(plan);
@@ -594,8 +625,8 @@ static const struct {
      "cluster: dgx-v100:4\n"
      "parallelism: 4\n",
      "t.yaml:3: 'parallelism' is not a known key here",
-     "known keys: model, options, cluster, batch, dtype, policy, memory, degrees, schedule, "
-     "pieces, segments, stages, tree, choices"},
+     "known keys: model, options, cluster, batch, dtype, policy, memory, overlap, bucket, "
+     "degrees, schedule, pieces, segments, stages, tree, choices"},
     {"model: gpt3-13B\n"
      "cluster: dgx-v100:4\n",
      "t.yaml:1: 'gpt3-13B' is neither a preset nor a file, expected a model",
@@ -627,6 +658,36 @@ static const struct {
      "memory: lots\n",
      "t.yaml:3: 'memory' is 'lots', expected a size such as 80GiB",
      "docs/plan-file.md describes the format"},
+    {"model: gpt3-13b\n"
+     "cluster: dgx-v100:4\n"
+     "overlap: tensors\n",
+     "t.yaml:3: 'overlap' has 'tensors', expected tensor, pipeline, gradients, parameters, all or "
+     "none",
+     "did you mean 'tensor'?"},
+    {"model: gpt3-13b\n"
+     "cluster: dgx-v100:4\n"
+     "overlap:\n"
+     "  - tensor\n"
+     "  - weather\n",
+     "t.yaml:5: 'overlap' has 'weather', expected tensor, pipeline, gradients, parameters, all or "
+     "none",
+     "such as [tensor, gradients]"},
+    {"model: gpt3-13b\n"
+     "cluster: dgx-v100:4\n"
+     "overlap: {tensor: true}\n",
+     "t.yaml:3: 'overlap' has a mapping, expected tensor, pipeline, gradients, parameters, all or "
+     "none",
+     "such as [tensor, gradients]"},
+    {"model: gpt3-13b\n"
+     "cluster: dgx-v100:4\n"
+     "bucket: big\n",
+     "t.yaml:3: 'bucket' is 'big', expected a size such as 25MiB, or whole",
+     "0 is the same as whole: all gradients of a part at once"},
+    {"model: gpt3-13b\n"
+     "cluster: dgx-v100:4\n"
+     "bucket: [25MiB]\n",
+     "t.yaml:3: 'bucket' is a list, expected a size such as 25MiB, or whole",
+     "0 is the same as whole: all gradients of a part at once"},
     {"model: gpt3-13b\n"
      "cluster: dgx-v100:4\n"
      "pieces: 0\n",
@@ -1013,6 +1074,7 @@ int main(void)
         cmocka_unit_test(settings_are_inherited_one_by_one),
         cmocka_unit_test(splits_of_modules_go_as_far_as_they_can),
         cmocka_unit_test(patterns_name_what_they_say),
+        cmocka_unit_test(overlap_is_read),
         cmocka_unit_test(random_plans_round_trip),
         cmocka_unit_test(files_do_not_grow_with_layers),
         cmocka_unit_test(odd_names_go_by_number),

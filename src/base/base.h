@@ -138,6 +138,15 @@ weft_status file_read(struct arena *keep, const char *path, size_t limit, char *
  * Returns the number of fields, at most `max`. */
 size_t csv_split(char *line, char **fields, size_t max);
 
+/* Where Weft's own data is: file `name` of the folder that the environment variable names, else of
+ * `folder` beside the program, beside its folder (tests), or in ../share/weft, else of `installed`.
+ * NULL if there is none, or if the variable is "none". */
+struct shipped {
+    const char *variable, *folder, *installed;
+};
+char *shipped_file(struct arena *keep, const struct shipped *where, const char *name);
+
+#include "base/csv.h"
 #include "base/doc.h"
 
 #endif

@@ -23,7 +23,9 @@ enum {
     OPTION_ZERO,
     OPTION_RECOMPUTE,
     OPTION_SCHEDULE,
-    OPTION_MEMORY
+    OPTION_MEMORY,
+    OPTION_OVERLAP,
+    OPTION_BUCKET
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -55,6 +57,12 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
+    {"overlap", OPTION_OVERLAP, "LIST", 0,
+     "what runs beside computation: tensor,pipeline,gradients,parameters, all or none (default "
+     "all)",
+     1},
+    {"bucket", OPTION_BUCKET, "SIZE", 0,
+     "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},
     {0},
 };
 
@@ -172,6 +180,27 @@ static void take_memory(struct argp_state *state, struct plan_arguments *in, con
     in->degrees.memory_limit_bytes = bytes;
 }
 
+static void take_overlap(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    char *rest = arena_copy_text(in->arena, arg), *word;
+    in->degrees.has_overlap = true;
+    in->degrees.overlap = 0;
+    while ((word = strsep(&rest, ", ")) != NULL) {
+        if (*word == '\0' || overlap_from_name(word, &in->degrees.overlap))
+            continue;
+        const char *near = overlap_near(word);
+        argp_error(state, "--overlap has '%s', expected %s%s%s%s", word, OVERLAP_WORDS,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+}
+
+static void take_bucket(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    in->degrees.has_bucket = bucket_from_text(arg, &in->degrees.bucket_bytes);
+    if (!in->degrees.has_bucket)
+        argp_error(state, "--bucket is '%s', expected a size such as 25MiB, or whole", arg);
+}
+
 static void take_sp(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     (void)state, (void)arg;
@@ -198,6 +227,8 @@ static const struct {
     {OPTION_RECOMPUTE, take_recompute},
     {OPTION_SCHEDULE, take_schedule},
     {OPTION_MEMORY, take_memory},
+    {OPTION_OVERLAP, take_overlap},
+    {OPTION_BUCKET, take_bucket},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
@@ -237,7 +268,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
     if (key == ARGP_KEY_NO_ARGS)
         argp_error(state, "which plan? A file, or a model and a cluster");
-    if (key < OPTION_DP || key > OPTION_MEMORY)
+    if (key < OPTION_DP || key > OPTION_BUCKET)
         return ARGP_ERR_UNKNOWN;
     in->flag = option_name(key);
     return take_count(state, in, key, arg) || take_word(state, in, key, arg) ? 0 : ARGP_ERR_UNKNOWN;

@@ -13,6 +13,7 @@ static const struct command COMMANDS[] = {
     {"show", "PLAN", "a plan: stages, memory, how every operator is split", cmd_show},
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
     {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
+    {"validate", "[DATASET...]", "predictions held against published measurements", cmd_validate},
     {"profile", "import|show", "measured operator times in a database", cmd_profile},
     {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},
 };

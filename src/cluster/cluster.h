@@ -254,7 +254,8 @@ struct cluster_preset {
 };
 size_t cluster_presets(const struct cluster_preset **out);
 
-/* "dgx-a100:16", a YAML cluster file (optionally file.yaml:NODES), or an NCCL topology XML. */
+/* "dgx-a100:16", a YAML cluster file (optionally file.yaml:NODES), or an NCCL topology XML;
+ * "dgx-a100:2x4" takes the first 4 devices of each of 2 nodes. */
 weft_status cluster_open(const char *name, struct cluster **out);
 /* The machine this runs on, through hwloc. */
 weft_status cluster_this_machine(struct cluster **out);

@@ -3,6 +3,8 @@
  *   I1  A preset's name wins over a file of the same name.
  *   I2  NAME:NODES is taken apart only where NAME is a preset or an existing file, so that a path
  *       may hold colons.
+ *   I3  NAME:NODESxDEVICES is a job on the first DEVICES devices of each node: the rest of a node is
+ *       still there, and idle.
  */
 #include "cluster/topology.h"
 
@@ -131,20 +133,46 @@ static bool is_file(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Takes :NODES off a name (I2); 0 nodes where there is none. */
-static weft_status split_nodes(char *name, int64_t *nodes)
+struct size {
+    int64_t nodes, devices; /* of each node; 0: as the name by itself says */
+};
+
+static weft_status parse_size(const char *name, char *text, struct size *out)
+{
+    char *times = strchr(text, 'x');
+    if (times)
+        *times = '\0';
+    bool number = parse_int(text, &out->nodes) && (!times || parse_int(times + 1, &out->devices));
+    if (times)
+        *times = 'x';
+    if (!number || (times && out->devices < 1))
+        return bad_argument("name and count are written like dgx-a100:16",
+                            "'%.100s' is not a number of nodes for %.100s", text, name);
+    return check_nodes(name, out->nodes);
+}
+
+/* Takes :NODES or :NODESxDEVICES off a name (I2). */
+static weft_status split_size(char *name, struct size *out)
 {
     char *colon = strrchr(name, ':');
-    *nodes = 0;
+    *out = (struct size){0};
     if (!colon || is_file(name))
         return WEFT_OK;
     *colon = '\0';
     if (!cluster_preset_find(name) && !is_file(name))
         return WEFT_OK; /* the caller says that there is no such name */
-    if (!parse_int(colon + 1, nodes))
-        return bad_argument("name and count are written like dgx-a100:16",
-                            "'%.100s' is not a number of nodes for %.100s", colon + 1, name);
-    return check_nodes(name, *nodes);
+    return parse_size(name, colon + 1, out);
+}
+
+/* I3 */
+static weft_status keep_devices(struct cluster *cluster, int64_t devices)
+{
+    if (devices > cluster->node.devices)
+        return bad_argument(NULL, "%.100s has %d devices in a node, not %lld", cluster->name,
+                            cluster->node.devices, (long long)devices);
+    if (devices)
+        topology_keep(cluster->arena, &cluster->node, (int32_t)devices);
+    return WEFT_OK;
 }
 
 static weft_status open_preset(const struct cluster_preset *preset, int64_t nodes,
@@ -164,15 +192,22 @@ weft_status cluster_open(const char *name, struct cluster **out)
     struct arena *scratch = arena_new();
     char *base = arena_copy_text(scratch, name);
     enum cluster_format format;
-    int64_t nodes;
-    weft_status status = split_nodes(base, &nodes);
+    struct size size;
+    struct cluster *cluster = NULL;
+    weft_status status = split_size(base, &size);
     const struct cluster_preset *preset = cluster_preset_find(base);
     if (status == WEFT_OK && preset)
-        status = open_preset(preset, nodes, out);
+        status = open_preset(preset, size.nodes, &cluster);
     else if (status == WEFT_OK && (is_file(base) || known_ending(base, &format)))
-        status = open_file(base, nodes, out);
+        status = open_file(base, size.nodes, &cluster);
     else if (status == WEFT_OK)
         status = unknown_preset(base);
+    if (status == WEFT_OK)
+        status = keep_devices(cluster, size.devices);
+    if (status == WEFT_OK)
+        *out = cluster;
+    else
+        cluster_free(cluster);
     arena_free(scratch);
     return status;
 }

@@ -243,6 +243,24 @@ static const struct machine DGX_A100_400G = {
     .fabric_source = HDR_SOURCE,
     .tiers = HDR_TREE,
 };
+static const struct machine DGX_A100_800G = {
+    .notes = "A100 nodes with four 200 Gb/s NICs (vTrain, validation on 512 A100: 800 Gb/s a node)",
+    DGX_A100,
+    .nics = 4,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = HDR_SOURCE,
+    .tiers = HDR_TREE,
+};
+static const struct machine DGX_A100_40GB = {
+    .notes = "NVIDIA DGX A100 320GB; fabric as DGX SuperPOD A100",
+    NVSWITCH_NODE("A100-SXM4-40GB", CPU_ZEN2, PCIE4, 12, NVLINK2),
+    .nics = 8,
+    .nic_bytes_per_s = 200 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD A100",
+    .tiers = SUPERPOD_20,
+};
 static const struct machine DGX_H100 = {
     .notes = "NVIDIA DGX H100 system and SuperPOD reference architecture (scalable units of 32)",
     NVSWITCH_NODE("H100-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
@@ -272,22 +290,26 @@ static const struct machine HGX_B200 = {
 };
 /* Two devices per Grace, two Grace per tray, 18 trays; C2C carries 450 GB/s per direction for both
  * devices of a Grace. */
+#define NVL72                                                                                      \
+    .devices = 72, .sockets = 36, .sockets_per_board = 2, .cpu = CPU_ARM, .pci_gt_per_s = PCIE5,   \
+    .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,                               \
+    .nvlink_bytes_per_s = NVLINK5, .nics = 72, .nics_on_sockets = true
 static const struct machine GB200_NVL72 = {
     .notes = "NVIDIA GB200 NVL72 and DGX SuperPOD GB200 (scalable units of 8 racks)",
     .device = "GB200",
-    .devices = 72,
-    .sockets = 36,
-    .sockets_per_board = 2,
-    .cpu = CPU_ARM,
-    .pci_gt_per_s = PCIE5,
-    .socket_link_bytes_per_s = 225 * GB_PER_S,
-    .nvswitch_links = 18,
-    .nvlink_bytes_per_s = NVLINK5,
-    .nics = 72,
-    .nics_on_sockets = true,
+    NVL72,
     .nic_bytes_per_s = 400 * GBIT,
     .fabric = FABRIC_RAIL,
     .fabric_source = "NVIDIA DGX SuperPOD GB200",
+    .tiers = SUPERPOD_8,
+};
+static const struct machine GB300_NVL72 = {
+    .notes = "NVIDIA GB300 NVL72, 800 Gb/s a device; racks joined as in DGX SuperPOD GB200",
+    .device = "GB300",
+    NVL72,
+    .nic_bytes_per_s = 800 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD GB300",
     .tiers = SUPERPOD_8,
 };
 
@@ -304,10 +326,13 @@ static const struct cluster_preset PRESETS[] = {
     {"dgx-a100-100g", "DGX A100, 100 Gb/s a node", "Galvatron-BMW", &DGX_A100_100G},
     {"dgx-a100-200g", "DGX A100, 200 Gb/s a node", "Proteus HC3", &DGX_A100_200G},
     {"dgx-a100-400g", "DGX A100, 400 Gb/s a node", "Galvatron-BMW", &DGX_A100_400G},
+    {"dgx-a100-800g", "A100 nodes, 800 Gb/s a node", "vTrain", &DGX_A100_800G},
+    {"dgx-a100-40gb", "DGX A100 320GB, eight 200 Gb/s rails", "NVIDIA", &DGX_A100_40GB},
     {"dgx-h100", "DGX H100, eight 400 Gb/s rails", "NVIDIA", &DGX_H100},
     {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
     {"hgx-b200", "HGX B200, eight 400 Gb/s rails", "NVIDIA", &HGX_B200},
     {"gb200-nvl72", "72 GB200 in one NVLink domain", "NVIDIA", &GB200_NVL72},
+    {"gb300-nvl72", "72 GB300 in one NVLink domain", "NVIDIA", &GB300_NVL72},
 };
 
 size_t cluster_presets(const struct cluster_preset **out)

@@ -120,7 +120,7 @@ static const struct {
     {"device", ROLE_MACHINE, 0},
 };
 
-struct csv {
+struct sample_table {
     size_t columns;
     int field[ROLE_COUNT]; /* -1: no such column */
     double size_scale, time_scale;
@@ -130,10 +130,10 @@ struct csv {
 };
 
 /* A line is a CSV header when it has both a size and a time column. */
-static bool csv_header(const struct reader *reader, char *line, struct csv *csv)
+static bool csv_header(const struct reader *reader, char *line, struct sample_table *csv)
 {
     char *field[MAX_FIELDS];
-    *csv = (struct csv){.columns = csv_split(line, field, MAX_FIELDS), .wanted = -1};
+    *csv = (struct sample_table){.columns = csv_split(line, field, MAX_FIELDS), .wanted = -1};
     for (int role = 0; role < ROLE_COUNT; role++)
         csv->field[role] = -1;
     for (size_t i = 0; i < csv->columns; i++) {
@@ -173,7 +173,8 @@ static weft_status read_collective(const struct reader *reader, const char *text
 }
 
 /* Rows of two machines in one fit would be neither's. */
-static weft_status check_machine(const struct reader *reader, struct csv *csv, const char *machine)
+static weft_status check_machine(const struct reader *reader, struct sample_table *csv,
+                                 const char *machine)
 {
     if (csv->machine && strcmp(csv->machine, machine) != 0) {
         weft_status status =
@@ -187,7 +188,7 @@ static weft_status check_machine(const struct reader *reader, struct csv *csv, c
     return WEFT_OK;
 }
 
-static weft_status csv_row(struct reader *reader, struct csv *csv, char **field)
+static weft_status csv_row(struct reader *reader, struct sample_table *csv, char **field)
 {
     const int *at = csv->field;
     struct sample sample = {.devices = reader->filter->devices, .nodes = 1};
@@ -214,7 +215,7 @@ done:
     return status;
 }
 
-static weft_status csv_check(const struct reader *reader, const struct csv *csv)
+static weft_status csv_check(const struct reader *reader, const struct sample_table *csv)
 {
     if (reader->filter->column && csv->wanted < 0)
         return bad_input(reader->name, reader->line, NULL, "has no column '%s'",
@@ -229,7 +230,7 @@ static weft_status csv_check(const struct reader *reader, const struct csv *csv)
     return WEFT_OK;
 }
 
-static weft_status read_csv(struct reader *reader, struct csv *csv)
+static weft_status read_csv(struct reader *reader, struct sample_table *csv)
 {
     weft_status status;
     TRY(csv_check(reader, csv));
@@ -431,7 +432,7 @@ static weft_status read_text(struct reader *reader)
     test.named = program_named(reader->name, &test.collective);
     bool table = false;
     for (char *line; (line = next_line(reader));) {
-        struct csv csv;
+        struct sample_table csv;
         if (strchr(line, ',') && *line != '#' && *line != '[') {
             char *copy = arena_copy_text(reader->keep, line);
             if (csv_header(reader, copy, &csv))

@@ -70,6 +70,28 @@ void topology_finish(const struct topology *graph, double nic_bytes_per_s, struc
     node->nic_bytes_per_s = node->nics * nic_bytes_per_s;
 }
 
+void topology_keep(struct arena *keep, struct node_type *node, int32_t devices)
+{
+    struct topology graph = {.keep = keep};
+    int32_t gone = node->devices - devices;
+    double nic_bytes_per_s = node->nics ? node->nic_bytes_per_s / node->nics : 0;
+    for (int32_t v = 0; v < node->vertices; v++)
+        if (v < devices || v >= node->devices)
+            array_push(keep, &graph.vertices, node->vertex[v]);
+    for (int32_t i = 0; i < node->links; i++) {
+        struct link link = node->link[i];
+        int32_t *const ends[] = {&link.a, &link.b};
+        bool stays = true;
+        for (size_t e = 0; e < COUNT_OF(ends); e++) {
+            stays &= *ends[e] < devices || *ends[e] >= node->devices;
+            *ends[e] -= *ends[e] >= node->devices ? gone : 0;
+        }
+        if (stays)
+            array_push(keep, &graph.links, link);
+    }
+    topology_finish(&graph, nic_bytes_per_s, node);
+}
+
 /* Spreads the mark of device 0 over the links until nothing changes; graphs are a few hops deep. */
 int32_t unreachable_vertex(const struct node_type *node)
 {

@@ -63,6 +63,8 @@ void add_link(struct topology *graph, enum link_kind kind, int32_t a, int32_t b,
 void link_sockets(struct topology *graph, int32_t first, int32_t count, enum cpu_kind kind);
 /* Hands the graph over and counts devices and NICs; every NIC's wire carries nic_bytes_per_s. */
 void topology_finish(const struct topology *graph, double nic_bytes_per_s, struct node_type *node);
+/* Leaves the first `devices` devices of a node, with everything else that is in it. */
+void topology_keep(struct arena *keep, struct node_type *node, int32_t devices);
 /* The first vertex that no chain of links joins to device 0, or -1. */
 int32_t unreachable_vertex(const struct node_type *node);
 

@@ -9,9 +9,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cost/calibration.h"
 #include "cost/profile.h"
@@ -49,52 +47,13 @@ static const char *twin_of(const char *device)
 
 /* ---- where the shipped databases are ------------------------------------------------------------------ */
 
-static bool is_file(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
-}
-
-static char *file_in(struct arena *keep, const char *folder, const char *device)
-{
-    char *path = arena_printf(keep, "%s/%s.sqlite", folder, device);
-    for (char *c = path + strlen(folder); *c; c++)
-        *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
-    return path;
-}
-
-/* Beside the program, beside its folder (tests), or where `make install` puts it relative to it. */
-static char *find_beside_program(struct arena *keep, const char *device)
-{
-    static const char *const PLACES[] = {"profiles", "../profiles", "../share/weft/profiles"};
-    char *program = realpath("/proc/self/exe", NULL), *found = NULL;
-    if (!program)
-        return NULL;
-    char *slash = strrchr(program, '/');
-    if (slash)
-        *slash = '\0';
-    for (size_t i = 0; i < COUNT_OF(PLACES) && !found; i++) {
-        char *folder = arena_printf(keep, "%s/%s", program, PLACES[i]);
-        char *path = file_in(keep, folder, device);
-        found = is_file(path) ? path : NULL;
-    }
-    free(program);
-    return found;
-}
-
 static char *find_shipped(struct arena *keep, const char *device)
 {
-    const char *folder = getenv("WEFT_PROFILES");
-    if (!folder) {
-        char *path = find_beside_program(keep, device);
-        if (path)
-            return path;
-        folder = WEFT_PROFILE_DIR;
-    }
-    if (strcmp(folder, "none") == 0)
-        return NULL;
-    char *path = file_in(keep, folder, device);
-    return is_file(path) ? path : NULL;
+    static const struct shipped PROFILES = {"WEFT_PROFILES", "profiles", WEFT_PROFILE_DIR};
+    char *name = arena_printf(keep, "%s.sqlite", device);
+    for (char *c = name; *c; c++)
+        *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
+    return shipped_file(keep, &PROFILES, name);
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------- */

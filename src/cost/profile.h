@@ -10,7 +10,6 @@
 #define WEFT_COST_PROFILE_H
 
 #include "cost/cost.h"
-#include "cost/csv.h"
 
 /* ---- the index: all kernel rows in memory ---------------------------------------------------- */
 

@@ -12,7 +12,6 @@
 #define WEFT_COST_TABLE_H
 
 #include "cost/cost.h"
-#include "cost/csv.h"
 
 /* The two times of a row, and what is calibrated once for each. */
 enum direction { FORWARD, BACKWARD, DIRECTION_COUNT };

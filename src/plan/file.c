@@ -74,6 +74,8 @@ static weft_status read_root(struct plan_file *file)
         {"dtype", FIELD_CHOICE, offsetof(struct file_root, dtype), false, dtype_names()},
         {"policy", FIELD_CHOICE, offsetof(struct file_root, policy), false, policy_names()},
         {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes)},
+        {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
+        {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
         {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
@@ -145,6 +147,43 @@ static weft_status read_degrees(struct plan_file *file)
     file->degrees = read.degrees;
     file->degrees.shard = (int)read.zero;
     file->degrees.recompute = (enum recompute)read.recompute;
+done:
+    return status;
+}
+
+static weft_status read_overlap_word(const struct doc *word, unsigned *bits)
+{
+    if (word->kind != DOC_TEXT)
+        return doc_error(word, "such as [tensor, gradients]", "'overlap' has %s, expected %s",
+                         doc_kind_name(word->kind), OVERLAP_WORDS);
+    if (overlap_from_name(word->text, bits))
+        return WEFT_OK;
+    const char *near = overlap_near(word->text);
+    weft_status status = doc_error(word, "such as [tensor, gradients]",
+                                   "'overlap' has '%s', expected %s", word->text, OVERLAP_WORDS);
+    if (near)
+        error_hint("did you mean '%s'?", near);
+    return status;
+}
+
+/* `overlap`, a word or a list of words, and `bucket`. */
+static weft_status read_exchanges(struct plan_file *file)
+{
+    const struct doc *overlap = file->root.overlap, *bucket = file->root.bucket;
+    struct degrees *d = &file->degrees;
+    weft_status status = WEFT_OK;
+    d->has_overlap = overlap != NULL;
+    d->has_bucket = bucket != NULL;
+    if (overlap && overlap->kind != DOC_LIST)
+        TRY(read_overlap_word(overlap, &d->overlap));
+    for (const struct doc *word = overlap ? overlap->first : NULL; word; word = word->next)
+        TRY(read_overlap_word(word, &d->overlap));
+    bool scalar = bucket && (bucket->kind == DOC_TEXT || bucket->kind == DOC_NUMBER);
+    if (bucket && !(scalar && bucket_from_text(bucket->text, &d->bucket_bytes)))
+        return doc_error(bucket, "0 is the same as whole: all gradients of a part at once",
+                         "'bucket' is %s%s%s, expected a size such as 25MiB, or whole",
+                         scalar ? "'" : "", scalar ? bucket->text : doc_kind_name(bucket->kind),
+                         scalar ? "'" : "");
 done:
     return status;
 }
@@ -467,6 +506,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     TRY(read_root(file));
     TRY(read_batch(file));
     TRY(read_degrees(file));
+    TRY(read_exchanges(file));
     TRY(open_both(file, out));
     TRY(file_read_stages(file, cluster_devices(out->cluster)));
     TRY(check_pp(file));

@@ -11,7 +11,7 @@
 /* The top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
-    const struct doc *options, *batch, *degrees, *stages, *tree, *choices;
+    const struct doc *options, *batch, *overlap, *bucket, *degrees, *stages, *tree, *choices;
     int dtype, policy; /* -1: not given */
     int64_t memory_bytes, pieces, segments;
 };

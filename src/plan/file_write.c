@@ -81,6 +81,19 @@ static json_t *choices_json(struct arena *scratch, const struct plan *plan)
     return choices;
 }
 
+/* A word where one says it all, else the list of them. */
+static json_t *overlap_json(unsigned overlap)
+{
+    const char *word = overlap_name(overlap);
+    if (word)
+        return json_string(word);
+    json_t *words = json_array();
+    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
+        if (overlap & bit)
+            json_array_append_new(words, json_string(overlap_name(bit)));
+    return words;
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static json_t *plan_json(struct arena *scratch, const struct plan *plan)
@@ -98,6 +111,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
     json_object_set_new(json, "policy", json_string(policy_name(plan->policy)));
     if (plan->memory_limit_bytes)
         json_object_set_new(json, "memory", json_integer((json_int_t)plan->memory_limit_bytes));
+    json_object_set_new(json, "overlap", overlap_json(plan->overlap));
+    json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
     json_object_set_new(json, "schedule", text_json(plan->schedule));
     json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
     json_object_set_new(json, "stages", stages_json(scratch, plan));

@@ -90,6 +90,14 @@ enum overlap {
     OVERLAP_PARAMETERS = 8, /* gathers of sharded weights, one unit ahead */
     OVERLAP_ALL = 15
 };
+/* One word of a list: a bit's name, "all" or "none". Adds its bits. */
+bool overlap_from_name(const char *name, unsigned *bits);
+extern const char OVERLAP_WORDS[];          /* "tensor, pipeline, ...", for messages */
+const char *overlap_near(const char *name); /* the word that a misspelt one meant, or NULL */
+/* The name of one bit, NULL: there is no such bit. */
+const char *overlap_name(unsigned bit);
+/* A size such as 25MiB; 0 or "whole": all gradients of a part at once. */
+bool bucket_from_text(const char *text, int64_t *bytes);
 
 struct plan {
     struct arena *arena; /* owns everything below but model and cluster */

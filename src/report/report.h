@@ -1,10 +1,10 @@
-/* report.h - answers as tables for people. */
+/* report.h - answers as tables for people, and predictions held against published measurements. */
 #ifndef WEFT_REPORT_H
 #define WEFT_REPORT_H
 
 #include <stdio.h>
 
-#include "base/base.h"
+#include "report/published.h"
 
 enum { REPORT_COLUMNS = 100 };
 

@@ -1,10 +1,8 @@
 /* csv.h - a CSV file with a header line, one row at a time. */
-#ifndef WEFT_COST_CSV_H
-#define WEFT_COST_CSV_H
+#ifndef WEFT_BASE_CSV_H
+#define WEFT_BASE_CSV_H
 
-#include "base/base.h"
-
-enum { CSV_MAX_FIELDS = 32 };
+enum { CSV_MAX_FIELDS = 64 };
 struct csv {
     const char *file;
     char *next;

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "cost/csv.h"
+#include "base/base.h"
 
 static const double LARGEST = 1e12; /* no time, size or rate in any table's unit comes near */
 

@@ -1,0 +1,218 @@
+/* validate.c - `weft validate`: published measurements of real runs, and what Weft predicts for them. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/validate.h"
+
+struct options {
+    struct validation validation;
+    const char *name[MAX_DATASETS];
+    size_t names;
+    bool list_names, json;
+};
+
+enum { OPTION_ROWS = 1, OPTION_HALF, OPTION_NAMES, OPTION_JSON };
+static const struct argp_option OPTIONS[] = {
+    {"rows", OPTION_ROWS, NULL, 0, "list every row: measured, predicted, error", 0},
+    {"half", OPTION_HALF, "HALF", 0, "fit, held-out or both (default both)", 0},
+    {"names", OPTION_NAMES, NULL, 0, "bare names of the datasets, one per line", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+
+static void take_half(struct argp_state *state, struct validation *v, const char *arg)
+{
+    bool both = strcmp(arg, "both") == 0, any = both;
+    for (int i = 0; i < HALF_COUNT; i++) {
+        v->half[i] = both || strcmp(arg, half_name((enum half)i)) == 0;
+        any |= v->half[i];
+    }
+    if (!any)
+        argp_error(state, "--half is '%s', expected fit, held-out or both", arg);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case OPTION_ROWS:
+        options->validation.list_rows = true;
+        return 0;
+    case OPTION_HALF:
+        take_half(state, &options->validation, arg);
+        return 0;
+    case OPTION_NAMES:
+        options->list_names = true;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->names == MAX_DATASETS)
+            argp_error(state, "at most %d datasets", MAX_DATASETS);
+        else
+            options->name[options->names++] = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The datasets below what the table of options says. */
+static char *help_filter(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_EXTRA)
+        return (char *)(uintptr_t)text;
+    const struct dataset *all;
+    size_t count = published_datasets(&all), len = 0;
+    char *out = NULL;
+    FILE *stream = open_memstream(&out, &len);
+    if (!stream)
+        return NULL;
+    fputs("Datasets:\n", stream);
+    for (size_t i = 0; i < count; i++)
+        fprintf(stream, "  %-23s %s\n", all[i].name, all[i].summary);
+    fclose(stream);
+    return out;
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "[DATASET...]",
+    "Predicts published measurements of real training runs and says how far off the predictions "
+    "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
+    "constants may be fitted to, one held out. What no plan can express is listed with its "
+    "reason.\v"
+    "Example:\n"
+    "  weft validate\n"
+    "  weft validate vtrain_multi --rows --half held-out",
+    NULL,
+    help_filter,
+    NULL,
+};
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+struct counts validation_counts(const struct validation *v, const struct dataset *dataset,
+                                enum half half)
+{
+    struct counts counts = {0};
+    for (size_t i = 0; i < v->rows.len; i++) {
+        const struct published *row = &v->rows.data[i];
+        if (row->dataset != dataset || row->half != half)
+            continue;
+        counts.rows++;
+        counts.predicted += row->done;
+    }
+    return counts;
+}
+
+const char *row_reason(const struct published *row)
+{
+    return row->reason;
+}
+
+const char *row_assumes(const struct published *row)
+{
+    return row->done ? row->assumes : NULL;
+}
+
+void validation_excuses(const struct validation *v,
+                        const char *(*text)(const struct published *row), struct excuses *out)
+{
+    for (size_t i = 0; i < v->rows.len; i++) {
+        const struct published *row = &v->rows.data[i];
+        struct excuse excuse = {row->dataset, text(row), 0};
+        size_t at = 0;
+        if (!excuse.text)
+            continue;
+        while (at < out->len && (out->data[at].dataset != row->dataset ||
+                                 strcmp(out->data[at].text, excuse.text) != 0))
+            at++;
+        if (at == out->len)
+            array_push(v->arena, out, excuse);
+        out->data[at].rows++;
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static weft_status choose_datasets(struct options *options)
+{
+    struct validation *v = &options->validation;
+    const struct dataset *all;
+    size_t count = published_datasets(&all);
+    for (size_t i = 0; i < count && !options->names; i++)
+        v->dataset[v->datasets++] = &all[i];
+    for (size_t i = 0; i < options->names; i++) {
+        const struct dataset *found = dataset_find(options->name[i]);
+        bool again = false;
+        for (size_t j = 0; j < v->datasets; j++)
+            again |= v->dataset[j] == found;
+        if (!found)
+            return WEFT_BAD_INPUT;
+        if (!again)
+            v->dataset[v->datasets++] = found;
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_datasets(struct validation *v)
+{
+    struct published_rows all = {0};
+    for (size_t i = 0; i < v->datasets; i++) {
+        weft_status status = published_read(v->arena, v->dataset[i], &all);
+        if (status)
+            return status;
+    }
+    for (size_t i = 0; i < all.len; i++)
+        if (v->half[all.data[i].half])
+            array_push(v->arena, &v->rows, all.data[i]);
+    return WEFT_OK;
+}
+
+static weft_status predict(struct validation *v)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
+        if (terminal && i % 8 == 0)
+            fprintf(stderr, "\r%zu of %zu runs", i, v->rows.len);
+        status = published_predict(v->arena, &v->rows.data[i]);
+    }
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
+static int print_names(void)
+{
+    const struct dataset *all;
+    size_t count = published_datasets(&all);
+    for (size_t i = 0; i < count; i++)
+        puts(all[i].name);
+    return WEFT_OK;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    struct options options = {.validation.half = {true, true}};
+    struct validation *v = &options.validation;
+    weft_status status;
+    cli_parse(&ARGP, argc, argv, &options);
+    if (options.list_names)
+        return print_names();
+    v->arena = arena_new();
+    TRY(choose_datasets(&options));
+    TRY(read_datasets(v));
+    TRY(predict(v));
+done:;
+    int code = status         ? cli_fail(status)
+               : options.json ? validation_print_json(v)
+                              : validation_print(v);
+    arena_free(v->arena);
+    return code;
+}

@@ -1,0 +1,44 @@
+/* validate.h - what `weft validate` found, for its two ways of telling it. Private to the room. */
+#ifndef WEFT_CLI_VALIDATE_H
+#define WEFT_CLI_VALIDATE_H
+
+#include "cli/cli.h"
+
+enum { MAX_DATASETS = 32 };
+
+struct validation {
+    struct arena *arena;
+    const struct dataset *dataset[MAX_DATASETS];
+    size_t datasets;
+    bool half[HALF_COUNT]; /* which ones were run */
+    bool list_rows;
+    struct published_rows rows; /* of these datasets and halves */
+};
+
+/* Rows of a dataset in a half; those that are predicted. */
+struct counts {
+    int64_t rows, predicted;
+};
+struct counts validation_counts(const struct validation *v, const struct dataset *dataset,
+                                enum half half);
+
+/* Rows that have the same reason (or assume the same), in the order of their first. */
+struct excuse {
+    const struct dataset *dataset;
+    const char *text;
+    int64_t rows;
+};
+struct excuses {
+    struct excuse *data;
+    size_t len, cap;
+};
+const char *row_reason(const struct published *row);
+const char *row_assumes(const struct published *row);
+void validation_excuses(const struct validation *v,
+                        const char *(*text)(const struct published *row), struct excuses *out);
+
+/* validate_text.c, validate_json.c */
+int validation_print(const struct validation *v);
+int validation_print_json(const struct validation *v);
+
+#endif

@@ -1,0 +1,50 @@
+/* overlap.c - the words for what runs beside computation, and for sizes of buckets. */
+#include <string.h>
+
+#include "plan/plan.h"
+
+static const struct {
+    const char *name;
+    unsigned bits;
+} WORDS[] = {
+    {"tensor", OVERLAP_TENSOR},
+    {"pipeline", OVERLAP_PIPELINE},
+    {"gradients", OVERLAP_GRADIENTS},
+    {"parameters", OVERLAP_PARAMETERS},
+    {"all", OVERLAP_ALL},
+    {"none", 0},
+};
+const char OVERLAP_WORDS[] = "tensor, pipeline, gradients, parameters, all or none";
+
+bool overlap_from_name(const char *name, unsigned *bits)
+{
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
+        if (strcmp(name, WORDS[i].name) == 0) {
+            *bits |= WORDS[i].bits;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *overlap_near(const char *name)
+{
+    const char *words[COUNT_OF(WORDS)];
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        words[i] = WORDS[i].name;
+    return nearest_word(name, words, COUNT_OF(words));
+}
+
+const char *overlap_name(unsigned bit)
+{
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (WORDS[i].bits == bit)
+            return WORDS[i].name;
+    return NULL;
+}
+
+bool bucket_from_text(const char *text, int64_t *bytes)
+{
+    *bytes = 0;
+    return strcmp(text, "whole") == 0 || (parse_bytes(text, bytes) && *bytes >= 0);
+}

@@ -1,0 +1,421 @@
+/* test_validate.c - published measurements: every row either becomes a plan that passes the checks or
+ * is refused with a reason; rows become the plans that their sources describe; damaged files are
+ * errors with file and line. */
+#include "program.h"
+#include "report/report.h"
+
+static struct arena *arena;
+
+static int make_arena(void **state)
+{
+    (void)state;
+    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
+    arena = arena_new();
+    return 0;
+}
+
+static int drop_arena(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static struct published_rows rows_of(const char *name)
+{
+    struct published_rows rows = {0};
+    const struct dataset *dataset = dataset_find(name);
+    assert_non_null(dataset);
+    if (published_read(arena, dataset, &rows))
+        fail_msg("%s: %s", name, weft_last_error()->message);
+    return rows;
+}
+
+static struct published *row_named(struct published_rows *rows, const char *name)
+{
+    for (size_t i = 0; i < rows->len; i++)
+        if (strcmp(rows->data[i].name, name) == 0)
+            return &rows->data[i];
+    fail_msg("no row '%s'", name);
+    return NULL;
+}
+
+/* The plan of a row that can be expressed. */
+static struct opened_plan plan_of(struct published *row)
+{
+    struct opened_plan opened;
+    assert_int_equal(published_plan(arena, row, &opened), WEFT_OK);
+    if (row->reason)
+        fail_msg("%s: %s", row->name, row->reason);
+    return opened;
+}
+
+/* ---- all rows -------------------------------------------------------------------------------- */
+
+/* How many rows each file has, and how many a plan can express. */
+static const struct {
+    const char *dataset;
+    size_t rows, expressed;
+} COUNTS[] = {
+    {"megatron_sc21_table1", 4, 4}, {"megatron_seqsel_table5", 3, 3}, {"megatron_core_h100", 5, 5},
+    {"vtrain_multi", 41, 41},       {"vtrain_single", 201, 201},      {"simumax_b200", 20, 20},
+    {"torchtitan", 13, 2},          {"llm_foundry_fsdp", 70, 70},     {"megatron_bridge", 18, 6},
+    {"megatron_golden", 218, 112},  {"fold3d_table2", 14, 14},        {"fold3d_table3", 16, 13},
+    {"proteus_table5", 13, 13},
+};
+
+static void every_row_is_planned_or_refused(void **state)
+{
+    (void)state;
+    const struct dataset *datasets;
+    assert_int_equal(published_datasets(&datasets), COUNT_OF(COUNTS));
+    for (size_t d = 0; d < COUNT_OF(COUNTS); d++) {
+        struct published_rows rows = rows_of(COUNTS[d].dataset);
+        size_t expressed = 0;
+        assert_string_equal(datasets[d].name, COUNTS[d].dataset);
+        for (size_t i = 0; i < rows.len; i++) {
+            struct opened_plan opened;
+            assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
+            assert_true((opened.plan != NULL) == (rows.data[i].reason == NULL));
+            if (opened.plan)
+                assert_int_equal(plan_check(opened.plan), WEFT_OK);
+            expressed += opened.plan != NULL;
+            plan_close(&opened);
+        }
+        if (rows.len != COUNTS[d].rows || expressed != COUNTS[d].expressed)
+            fail_msg("%s: %zu of %zu rows expressed", COUNTS[d].dataset, expressed, rows.len);
+    }
+}
+
+/* Files in the tree and datasets of the program are the same. */
+static void halves_are_stable(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("vtrain_single"), again = rows_of("vtrain_single");
+    size_t fit = 0;
+    for (size_t i = 0; i < rows.len; i++) {
+        assert_int_equal(rows.data[i].half, again.data[i].half);
+        fit += rows.data[i].half == HALF_FIT;
+    }
+    assert_int_equal(fit, 99); /* of 201; another hash would deal them otherwise */
+}
+
+/* ---- some rows, by hand ---------------------------------------------------------------------- */
+
+/* SC'21: 1024 = 8 * 4 * 32 devices, 1792 / 32 = 56 samples of a replica in micro-batches of 2. */
+static void sc21_76b(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    struct published *row = row_named(&rows, "76B");
+    struct opened_plan opened = plan_of(row);
+    const struct plan *plan = opened.plan;
+    assert_int_equal(cluster_devices(plan->cluster), 1024);
+    assert_string_equal(plan->cluster->name, "dgx-a100");
+    assert_int_equal(plan->stages, 4);
+    assert_int_equal(plan->pieces, 3);
+    assert_string_equal(plan->schedule, "interleaved");
+    assert_int_equal(plan->batch_per_step, 64);
+    assert_int_equal(plan_micro_batches(plan), 28);
+    assert_int_equal(plan->dtype, DTYPE_FP16);
+    assert_int_equal(plan->policy, POLICY_MIXED);
+    assert_int_equal(plan->overlap, 0);
+    assert_int_equal(plan->bucket_bytes, 0);
+    assert_int_equal(plan->model->layers, 60);
+    assert_int_equal(plan->model->seq, 2048);
+    assert_true(model_totals(plan->model, DTYPE_FP16).parameters > 75.5e9);
+    assert_true(model_totals(plan->model, DTYPE_FP16).parameters < 76.7e9);
+    assert_true(row->measured.time_s > 16 && row->measured.time_s < 16.1);
+    plan_close(&opened);
+}
+
+static void torch_ddp_without_a_pipeline(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    const struct published *row = row_named(&rows, "1.7B");
+    assert_int_equal(row->degrees.overlap, OVERLAP_GRADIENTS);
+    assert_int_equal(row->degrees.bucket_bytes, DEFAULT_BUCKET_BYTES);
+}
+
+static void simumax_measures_memory(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("simumax_b200");
+    struct published *row = row_named(&rows, "deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef");
+    struct opened_plan opened = plan_of(row);
+    assert_int_equal(opened.plan->model->layers, 4);
+    assert_int_equal(opened.plan->policy, POLICY_DISTRIBUTED);
+    assert_int_equal(plan_choice(opened.plan, 1)->shard, 1);
+    assert_true(row->measured.memory_bytes == 45.63 * 0x1p30);
+    assert_true(row->measured.reserved_bytes == 48.79 * 0x1p30);
+    plan_close(&opened);
+}
+
+/* Part of a node: two of the eight devices. */
+static void few_devices_of_a_node(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("vtrain_single");
+    struct published *row = row_named(&rows, "h1024_l16_t1_d1_p4_m1");
+    struct opened_plan opened = plan_of(row);
+    assert_int_equal(opened.cluster->nodes, 1);
+    assert_int_equal(cluster_devices(opened.cluster), 4);
+    assert_int_equal(opened.plan->stages, 4);
+    plan_close(&opened);
+}
+
+/* torchtitan's selective recomputation: of qkv, proj, gate_up, down the second and fourth. */
+static void every_second_product_is_recomputed(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("torchtitan");
+    struct opened_plan opened = plan_of(row_named(&rows, "8B_32_H200"));
+    const struct plan *plan = opened.plan;
+    int products = 0, again = 0, attention = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        bool recompute = plan_choice(plan, i)->recompute;
+        products += op->kind == OP_LINEAR;
+        again += op->kind == OP_LINEAR && recompute;
+        attention += op->kind == OP_ATTENTION && recompute;
+    }
+    assert_int_equal(products, 32 * 4 + 1);
+    assert_int_equal(again, 32 * 2);
+    assert_int_equal(attention, 0);
+    plan_close(&opened);
+}
+
+static void golden_follows_launch_arguments(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_golden");
+    struct published *plain = row_named(&rows, "bert/bert_mcore_tp1_pp2@dev_dgx_a100");
+    assert_non_null(strstr(plain->options, "attention: fused"));
+    assert_int_equal(plain->memory_place, MEMORY_OF_LAST_STAGE);
+    assert_int_equal(plain->degrees.policy, POLICY_MIXED_FP32_GRADIENTS);
+    size_t timed = 0;
+    for (size_t i = 0; i < rows.len; i++)
+        timed += rows.data[i].measured.time_s > 0;
+    assert_true(timed > 0 && timed <= rows.len);
+}
+
+/* 256 samples over 8 replicas in micro-batches of 4: 8 of them; over 128 replicas 2 samples each. */
+static void fold3d_systems(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("fold3d_table2");
+    struct opened_plan fold = plan_of(row_named(&rows, "A100 GPT-3 18B Fold3D"));
+    struct opened_plan zero = plan_of(row_named(&rows, "A100 GPT-3 18B DeepSpeed-Z3"));
+    assert_string_equal(fold.plan->schedule, "aiao");
+    assert_int_equal(fold.plan->pieces, 4);
+    assert_int_equal(plan_micro_batches(fold.plan), 8);
+    assert_int_equal(fold.model->seq, 1024);
+    assert_int_equal(zero.plan->stages, 1);
+    assert_int_equal(plan_micro_batches(zero.plan), 1);
+    assert_int_equal(zero.plan->batch_per_step, 256);
+    assert_int_equal(plan_choice(zero.plan, 1)->shard, 3);
+    plan_close(&fold);
+    plan_close(&zero);
+}
+
+static void reasons_are_named(void **state)
+{
+    (void)state;
+    struct published_rows titan = rows_of("torchtitan"), bridge = rows_of("megatron_bridge");
+    assert_string_equal(row_named(&titan, "8B_8gpu_cp1")->reason,
+                        "device unknown: H100-96GB-HBM2e-500W");
+    assert_string_equal(row_named(&bridge, "Nemotron_3_Super DGX-GB200 x64 NVFP4")->reason,
+                        "type unknown: NVFP4");
+    struct published_rows fold = rows_of("fold3d_table3");
+    struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
+    struct opened_plan opened;
+    assert_int_equal(published_plan(arena, heads, &opened), WEFT_OK);
+    assert_null(opened.plan);
+    assert_non_null(strstr(heads->reason, "tp 8 does not divide its dim head of 28"));
+}
+
+/* ---- errors, gains, ranks -------------------------------------------------------------------- */
+
+/* Errors of +10 %, -30 %, +20 %: mean 20, median 20, worst 30. */
+static void errors_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_seqsel_table5");
+    static const double PREDICTED[] = {1.1, 0.7, 1.2};
+    assert_int_equal(rows.len, 3);
+    for (size_t i = 0; i < rows.len; i++) {
+        rows.data[i].half = HALF_FIT;
+        rows.data[i].done = true;
+        rows.data[i].predicted.time_s = PREDICTED[i] * rows.data[i].measured.time_s;
+    }
+    struct errors errors = published_errors(&rows, rows.data[0].dataset, HALF_FIT, MEASURE_TIME);
+    assert_int_equal(errors.rows, 3);
+    assert_true(errors.mean > 0.1999 && errors.mean < 0.2001);
+    assert_true(errors.median > 0.1999 && errors.median < 0.2001);
+    assert_true(errors.worst > 0.2999 && errors.worst < 0.3001);
+    errors = published_errors(&rows, rows.data[0].dataset, HALF_FIT, MEASURE_MEMORY);
+    assert_int_equal(errors.rows, 0);
+}
+
+static void ranks_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("proteus_table5");
+    for (size_t i = 0; i < rows.len; i++) {
+        rows.data[i].done = true;
+        rows.data[i].predicted.time_s = (double)rows.data[i].rank;
+    }
+    for (size_t i = 0; i < rows.len; i++)
+        assert_int_equal(published_rank(&rows, &rows.data[i]), rows.data[i].rank);
+    rows.data[0].predicted.time_s = 100; /* second of six becomes the last */
+    assert_int_equal(published_rank(&rows, &rows.data[0]), 6);
+}
+
+static void gains_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("fold3d_table2");
+    struct gains gains = {0};
+    published_gains(arena, &rows, rows.data[0].dataset, &gains);
+    assert_int_equal(gains.len, 10); /* 14 rows less four of Fold3D's own */
+    assert_string_equal(gains.data[0].over->system, "Megatron-PTD");
+    assert_true(gains.data[0].measured > 1.486 && gains.data[0].measured < 1.487);
+    assert_true(gains.data[0].predicted == 0);
+}
+
+/* ---- damaged files --------------------------------------------------------------------------- */
+
+#define FOLD_HEAD                                                                                  \
+    "gpu,n_gpus,model,global_batch,system,conf,dp,pp,tp,segments,fwd_ms,bwd_ms,bubble_ms,"         \
+    "dp_sync_ms,pp_sync_ms,gpu_mem_GB,extra_cpu_mem_GB,tflops_per_gpu,util_pct_printed,total_ms,"  \
+    "util_pct_recomputed,tflops_x_total_rel_to_group,megatron_formula_tflops_seq1024,flag\n"
+#define PROTEUS_HEAD                                                                               \
+    "hc,gpus,global_batch,dp,mp,pp,n_micro_batch,err_pct,rank_truth,rank_pred,flag\n"
+
+static const struct {
+    const char *dataset, *text, *message, *hint;
+} BROKEN[] = {
+    {"proteus_table5", "", "t.csv: is empty, expected a line of column names", NULL},
+    {"proteus_table5", "hc,gpu\n", "t.csv:1: unknown column 'gpu'", "did you mean 'gpus'?"},
+    {"proteus_table5", "hc,gpus\n", "t.csv:1: column 'global_batch' is missing", NULL},
+    {"proteus_table5", PROTEUS_HEAD "HC1,8,8,8,1,1,1,2.34,2,2,\nHC1,8,8\n",
+     "t.csv:3: has 3 fields, expected the 11 of the header", "is the file cut short?"},
+    {"proteus_table5", PROTEUS_HEAD "HC7,8,8,8,1,1,1,2.34,2,2,\n",
+     "t.csv:2: hc is 'HC7', expected HC1, HC2 or HC3", NULL},
+    {"proteus_table5", PROTEUS_HEAD "HC1,8,8,8,1,one,1,2.34,2,2,\n",
+     "t.csv:2: pp is 'one', expected a whole number of at least 1", NULL},
+    {"fold3d_table2",
+     FOLD_HEAD
+     "A100,128,GPT-3 18B,256,Fold3D,PTD-P,8,2,8,4,634,1549,79.4,629.1,193.2,27.3,8.3,95.8,"
+     "32.0,,30.7,0.966,100.2,\n",
+     "t.csv:2: total_ms is '', expected a number above 0 and up to 1e12", NULL},
+    {"fold3d_table2",
+     FOLD_HEAD "A100,0,GPT-3 18B,256,Fold3D,PTD-P,8,2,8,4,634,1549,79.4,629.1,193.2,27.3,8.3,95.8,"
+               "32.0,3084.7,30.7,0.966,100.2,\n",
+     "t.csv:2: n_gpus is '0', expected a whole number of at least 1", NULL},
+};
+
+static void damaged_files_are_explained(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(BROKEN); i++) {
+        struct published_rows rows = {0};
+        char *text = arena_copy_text(arena, BROKEN[i].text);
+        weft_status status = published_parse(arena, dataset_find(BROKEN[i].dataset), "t.csv", text,
+                                             strlen(text), &rows);
+        assert_int_equal(status, WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, BROKEN[i].message);
+        if (BROKEN[i].hint)
+            assert_string_equal(weft_last_error()->hint, BROKEN[i].hint);
+    }
+}
+
+/* One field of a good row at a time, in the common columns. */
+static void damaged_runs_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *message;
+    } CASES[] = {
+        {",A100,64,8,", ",A100,many,8,",
+         "t.csv:2: gpus is 'many', expected a whole number of at least 1"},
+        {",fp16,,3.6383,", ",fp16,,-1,",
+         "t.csv:2: iter_time_s is '-1', expected a number above 0 and up to 1e12"},
+        {",full,0,0,fp16", ",full,yes,0,fp16", "t.csv:2: seq_parallel is 'yes', expected 0 or 1"},
+        {"vtrain_multi,h3072", "vtrain,h3072",
+         "t.csv:2: dataset is 'vtrain', expected vtrain_multi"},
+    };
+    char *good;
+    size_t len;
+    assert_int_equal(
+        file_read(arena, WEFT_SOURCE_DIR "/data/validation/vtrain_multi.csv", 1 << 20, &good, &len),
+        WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct published_rows rows = {0};
+        const char *at = strstr(good, CASES[i].from);
+        assert_non_null(at);
+        char *text = arena_printf(arena, "%.*s%s%s", (int)(at - good), good, CASES[i].to,
+                                  at + strlen(CASES[i].from));
+        assert_int_equal(published_parse(arena, dataset_find("vtrain_multi"), "t.csv", text,
+                                         strlen(text), &rows),
+                         WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].message);
+    }
+}
+
+static void unknown_names(void **state)
+{
+    (void)state;
+    assert_null(dataset_find("vtrain_mutli"));
+    assert_string_equal(weft_last_error()->message, "no dataset is called 'vtrain_mutli'");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'vtrain_multi'?");
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static void program_answers(void **state)
+{
+    (void)state;
+    json_t *json = json_of("validate megatron_seqsel_table5 --rows --json");
+    const json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_int_equal(json_array_size(json_object_get(dataset, "halves")), 2);
+    assert_int_equal(json_array_size(json_object_get(dataset, "results")), 3);
+    json_decref(json);
+    char *text = answer_to("validate megatron_seqsel_table5 fold3d_table2 --rows");
+    assert_non_null(strstr(text, "gpt3-175B_seqsel"));
+    assert_non_null(strstr(text, "Megatron-PTD, GPT-3 18B on 128 A100"));
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        if (text_columns(line) > REPORT_COLUMNS)
+            fail_msg("too wide: %s", line);
+    free(text);
+    int code;
+    free(ask("validate nothing", &code));
+    assert_int_equal(code, WEFT_BAD_INPUT);
+    free(ask("validate --half quarter", &code));
+    assert_int_equal(code, WEFT_BAD_INPUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_planned_or_refused),
+        cmocka_unit_test(halves_are_stable),
+        cmocka_unit_test(sc21_76b),
+        cmocka_unit_test(torch_ddp_without_a_pipeline),
+        cmocka_unit_test(simumax_measures_memory),
+        cmocka_unit_test(few_devices_of_a_node),
+        cmocka_unit_test(every_second_product_is_recomputed),
+        cmocka_unit_test(golden_follows_launch_arguments),
+        cmocka_unit_test(fold3d_systems),
+        cmocka_unit_test(reasons_are_named),
+        cmocka_unit_test(errors_by_hand),
+        cmocka_unit_test(ranks_by_hand),
+        cmocka_unit_test(gains_by_hand),
+        cmocka_unit_test(damaged_files_are_explained),
+        cmocka_unit_test(damaged_runs_are_explained),
+        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(program_answers),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

@@ -137,11 +137,12 @@ void practice_torchtitan(struct arena *keep, const struct run *run, struct publi
                 DEFAULT_BUCKET_BYTES);
 }
 
-/* MPT: no biases, no dropout, flash attention (triton), tied head; FSDP's mixed_precision PURE
+/* MPT: no biases, no dropout, tied head, attention by the Triton port of FlashAttention's first
+ * version (attn_impl: triton); FSDP's mixed_precision PURE
  * reduces in bf16 (scripts/train/yamls). */
 void practice_llm_foundry(struct arena *keep, const struct run *run, struct published *row)
 {
-    set_gpt(keep, run, row, "attention: flash, bias: false, dropout: 0");
+    set_gpt(keep, run, row, "attention: flash-v1, bias: false, dropout: 0");
     set_policy(&row->degrees, POLICY_MIXED);
     set_overlap(&row->degrees, OVERLAP_ALL, DEFAULT_BUCKET_BYTES);
 }

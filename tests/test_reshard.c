@@ -356,7 +356,7 @@ static void test_random_pairs_between_stages(void **state)
             for (int i = 0; i < 60; i++) {
                 struct layout from = random_layout(&rng, 144, DEVICES[a], true);
                 struct layout to = random_layout(&rng, 144, DEVICES[b], false);
-                verify(reshard_between(reshards, &from, &to), &from, &to);
+                verify(reshard_between(reshards, &from, &to, i % 2), &from, &to);
             }
     reshards_free(reshards);
     print_seen("between stages");
@@ -873,7 +873,7 @@ static void test_sends(void **state)
         struct split made = split_of(CASES[i].made), used = split_of(CASES[i].used);
         struct layout from = layout_of(add, &add->output, &made, BATCH, FLOW_FORWARD);
         struct layout to = layout_of(norm, &norm->input[0], &used, BATCH, FLOW_FORWARD);
-        const struct reshard *r = reshard_between(reshards, &from, &to);
+        const struct reshard *r = reshard_between(reshards, &from, &to, false);
         assert_string_equal(reshard_text(arena, r), CASES[i].steps);
         assert_int_equal(r->step[r->send].elements, CASES[i].elements);
     }

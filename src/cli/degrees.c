@@ -16,6 +16,7 @@ enum {
     OPTION_GLOBAL_BATCH,
     OPTION_SP,
     OPTION_OFFLOAD,
+    OPTION_WHOLE_SENDS,
     OPTION_SEQ,
     OPTION_SET,
     OPTION_DTYPE,
@@ -63,6 +64,8 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},
+    {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
+     "between stages every device sends all it has, not a part to be gathered behind", 1},
     {0},
 };
 
@@ -213,12 +216,19 @@ static void take_offload(struct argp_state *state, struct plan_arguments *in, co
     in->degrees.offload = true;
 }
 
+static void take_whole_sends(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state, (void)arg;
+    in->degrees.whole_sends = true;
+}
+
 static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
     {OPTION_SP, take_sp},
     {OPTION_OFFLOAD, take_offload},
+    {OPTION_WHOLE_SENDS, take_whole_sends},
     {OPTION_SEQ, take_seq},
     {OPTION_SET, take_set},
     {OPTION_DTYPE, take_dtype},

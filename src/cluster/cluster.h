@@ -216,6 +216,9 @@ weft_status collective_traffic(const struct cluster *cluster, enum collective co
                                const struct group *group, int64_t bytes, struct arena *keep,
                                struct traffic_list *out);
 double link_bytes_per_s(const struct cluster *cluster, struct link_id link);
+/* What all transfers on it together reach: the same times the efficiency that an all-reduce has on
+ * such links. */
+double link_reached_per_s(const struct cluster *cluster, struct link_id link);
 
 /* The same for one group after another, and for copies between a device and the memory of the
  * socket next to it (nothing where none is in reach). A link is listed once per call. */

@@ -173,6 +173,19 @@ static double between_efficiency(const struct site *site)
     return fit->efficiency > 0 ? fit->efficiency : NIC_EFFICIENCY;
 }
 
+double link_reached_per_s(const struct cluster *cluster, struct link_id link)
+{
+    static const struct channels DIRECT = {0};
+    struct site site = {.cluster = cluster,
+                        .collective = COLLECTIVE_ALL_REDUCE,
+                        .channels = &DIRECT,
+                        .arch = arch_of(&cluster->node.device)};
+    double efficiency = link.tier < 0
+                            ? inside_efficiency(&site, cluster->node.link[link.link].kind)
+                            : between_efficiency(&site);
+    return link_bytes_per_s(cluster, link) * efficiency;
+}
+
 /* Does the group reach beyond one unit of this tier? The last tier is the whole fabric. */
 static bool crosses_tier(const struct site *site, int32_t tier)
 {

@@ -120,9 +120,10 @@ void reshards_free(struct reshards *reshards);
  * as `reshards`. */
 const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
                                      const struct layout *to);
-/* The same from one stage's devices to another's, of any numbers. */
+/* The same from one stage's devices to another's, of any numbers. `sliced`: devices that hold the
+ * same send a part each. */
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
-                                      const struct layout *to);
+                                      const struct layout *to, bool sliced);
 
 #include "compile/graph.h"
 

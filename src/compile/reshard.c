@@ -12,6 +12,8 @@
  *   I3  Between stages the tensor crosses once, one sender per receiver. Where one side's devices
  *       are a multiple of the other's, its inner ones take or hold copies; where not, all do. What
  *       a receiver would drop at once is not sent.
+ *   I5  Devices that hold the same may each send a part of it, which the receivers gather (Megatron's
+ *       scatter-gather): less through slow links, more through fast ones.
  *   I4  A digit is also cut where the elements that it splits overlap in part with another's, so
  *       that the rest of it can move before the other has made room.
  */
@@ -183,6 +185,23 @@ static struct layout all_copies(int64_t elements, int64_t devices)
     return layout;
 }
 
+/* I5: copies become parts, as far as the innermost split (or the whole tensor) can be divided. */
+static struct layout share_out(const struct layout *layout)
+{
+    struct layout out = layout_none(layout->elements);
+    int64_t inner = layout->elements;
+    for (int64_t i = 0; i < layout->digits; i++)
+        if (layout->digit[i].hold > 0 && layout->digit[i].hold < inner)
+            inner = layout->digit[i].hold;
+    for (int64_t i = 0; i < layout->digits; i++) {
+        struct layout_digit digit = layout->digit[i];
+        if (digit.hold == HOLD_COPY && inner % digit.degree == 0)
+            digit.hold = inner /= digit.degree;
+        layout_add(&out, digit.degree, digit.hold);
+    }
+    return out;
+}
+
 /* What crosses: the layout on the sending and on the receiving devices. (I3) */
 static void choose_crossing(const struct layout *from, const struct layout *to, struct layout *sent,
                             struct layout *received)
@@ -203,10 +222,12 @@ static void choose_crossing(const struct layout *from, const struct layout *to, 
 }
 
 static int32_t append_between(struct arena *keep, const struct layout *from,
-                              const struct layout *to, struct step_list *out)
+                              const struct layout *to, bool sliced, struct step_list *out)
 {
     struct layout sent, received;
     choose_crossing(from, to, &sent, &received);
+    if (sliced && layout_equal(&sent, &received))
+        sent = received = share_out(&sent);
     append_within(keep, from, &sent, out);
     struct reshard_step crossing = {.kind = COLLECTIVE_SEND, .elements = layout_local(&sent)};
     size_t send = out->len;
@@ -224,9 +245,11 @@ int64_t reshard_sender(const struct reshard *reshard, int64_t receiver)
 
 /* ---- answers found so far -------------------------------------------------------------------- */
 
+enum way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
+
 struct entry {
     struct layout from, to;
-    bool between;
+    enum way way;
     uint64_t hash;
     struct reshard reshard;
 };
@@ -277,8 +300,8 @@ static struct reshard build(struct arena *keep, const struct entry *entry)
 {
     struct step_list list = {0};
     int32_t send = -1;
-    if (entry->between)
-        send = append_between(keep, &entry->from, &entry->to, &list);
+    if (entry->way != WAY_WITHIN)
+        send = append_between(keep, &entry->from, &entry->to, entry->way == WAY_SLICED, &list);
     else if (!layout_equal(&entry->from, &entry->to))
         append_within(keep, &entry->from, &entry->to, &list);
     struct reshard reshard = {
@@ -290,12 +313,12 @@ static struct reshard build(struct arena *keep, const struct entry *entry)
 }
 
 static const struct reshard *find(struct reshards *all, const struct layout *from,
-                                  const struct layout *to, bool between)
+                                  const struct layout *to, enum way way)
 {
-    uint64_t hash = layout_hash(to, layout_hash(from, between));
+    uint64_t hash = layout_hash(to, layout_hash(from, way));
     for (size_t i = hash & (all->slots - 1); all->slot[i]; i = (i + 1) & (all->slots - 1)) {
         const struct entry *at = all->slot[i];
-        if (at->hash == hash && at->between == between && layout_equal(&at->from, from) &&
+        if (at->hash == hash && at->way == way && layout_equal(&at->from, from) &&
             layout_equal(&at->to, to))
             return &at->reshard;
     }
@@ -304,7 +327,7 @@ static const struct reshard *find(struct reshards *all, const struct layout *fro
     struct entry *entry = ARENA_NEW(all->arena, struct entry);
     entry->from = *from;
     entry->to = *to;
-    entry->between = between;
+    entry->way = way;
     entry->hash = hash;
     entry->reshard = build(all->arena, entry);
     *free_slot(all, hash) = entry;
@@ -314,13 +337,13 @@ static const struct reshard *find(struct reshards *all, const struct layout *fro
 const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
                                      const struct layout *to)
 {
-    return find(reshards, from, to, false);
+    return find(reshards, from, to, WAY_WITHIN);
 }
 
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
-                                      const struct layout *to)
+                                      const struct layout *to, bool sliced)
 {
-    return find(reshards, from, to, true);
+    return find(reshards, from, to, sliced ? WAY_SLICED : WAY_BETWEEN);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

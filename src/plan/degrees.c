@@ -246,6 +246,7 @@ static void set_fields(struct plan *plan, const struct degrees *d)
         plan->overlap = d->overlap;
     if (d->has_bucket)
         plan->bucket_bytes = d->bucket_bytes;
+    plan->whole_sends = d->whole_sends;
 }
 
 /* Degrees count layers, as the frameworks that take degrees do: what stands around the layers

@@ -76,6 +76,7 @@ static weft_status read_root(struct plan_file *file)
         {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes)},
         {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
+        {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
         {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
@@ -172,6 +173,7 @@ static weft_status read_exchanges(struct plan_file *file)
     const struct doc *overlap = file->root.overlap, *bucket = file->root.bucket;
     struct degrees *d = &file->degrees;
     weft_status status = WEFT_OK;
+    d->whole_sends = file->root.whole_sends;
     d->has_overlap = overlap != NULL;
     d->has_bucket = bucket != NULL;
     if (overlap && overlap->kind != DOC_LIST)
@@ -348,6 +350,7 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
         plan->overlap = d->overlap;
     if (d->has_bucket)
         plan->bucket_bytes = d->bucket_bytes;
+    plan->whole_sends = d->whole_sends;
     plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
     plan->global_batch = plan->batch_per_step = file->batch.global ? file->batch.global : 1;
     find_paths(file);

@@ -12,6 +12,7 @@
 struct file_root {
     const char *model, *cluster, *schedule;
     const struct doc *options, *batch, *overlap, *bucket, *degrees, *stages, *tree, *choices;
+    bool whole_sends;
     int dtype, policy; /* -1: not given */
     int64_t memory_bytes, pieces, segments;
 };

@@ -113,6 +113,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
         json_object_set_new(json, "memory", json_integer((json_int_t)plan->memory_limit_bytes));
     json_object_set_new(json, "overlap", overlap_json(plan->overlap));
     json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
+    if (plan->whole_sends)
+        json_object_set_new(json, "whole_sends", json_true());
     json_object_set_new(json, "schedule", text_json(plan->schedule));
     json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
     json_object_set_new(json, "stages", stages_json(scratch, plan));

@@ -114,6 +114,8 @@ struct plan {
     int64_t memory_limit_bytes;           /* per device; 0: the device's own memory */
     unsigned overlap;                     /* of enum overlap */
     int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part at once */
+    bool whole_sends;     /* between stages, devices that hold the same each send all of it, not a
+                             part that is gathered behind (Megatron's scatter-gather) */
 
     int64_t instances;
     struct instance *instance;
@@ -169,6 +171,7 @@ struct degrees {
     bool has_overlap, has_bucket; /* else all, and DEFAULT_BUCKET_BYTES */
     unsigned overlap;
     int64_t bucket_bytes;
+    bool whole_sends;
 };
 /* Lowers degrees to splits, operator by operator, by following the data flow (degrees.c): a linear
  * whose input is whole is split by its outputs, one whose input is split by features by its inputs.

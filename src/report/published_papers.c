@@ -94,14 +94,15 @@ static const struct {
     const char *system;
     int shard;
     bool folded, offload, interleaved;
+    bool whole_sends; /* implied by the printed PP.sync */
     unsigned overlap;
     int64_t bucket_bytes;
 } FOLD3D_SYSTEMS[] = {
-    {"Fold3D", 0, true, true, false, OVERLAP_ALL, 0},
-    {"Megatron-PTD", 0, false, false, true, OVERLAP_PIPELINE, 0},
-    {"Megatron-SP", 0, false, false, true, OVERLAP_PIPELINE | OVERLAP_TENSOR, 0},
-    {"DeepSpeed-3D", 0, false, false, false, 0, 0},
-    {"DeepSpeed-Z3", 3, false, false, false, OVERLAP_ALL, DEFAULT_BUCKET_BYTES},
+    {"Fold3D", 0, true, true, false, false, OVERLAP_ALL, 0},
+    {"Megatron-PTD", 0, false, false, true, true, OVERLAP_PIPELINE, 0},
+    {"Megatron-SP", 0, false, false, true, true, OVERLAP_PIPELINE | OVERLAP_TENSOR, 0},
+    {"DeepSpeed-3D", 0, false, false, false, true, 0, 0},
+    {"DeepSpeed-Z3", 3, false, false, false, false, OVERLAP_ALL, DEFAULT_BUCKET_BYTES},
 };
 
 static void set_fold3d_system(struct arena *keep, int64_t segments, struct published *row)
@@ -112,6 +113,7 @@ static void set_fold3d_system(struct arena *keep, int64_t segments, struct publi
             continue;
         d->shard = FOLD3D_SYSTEMS[i].shard;
         d->offload = FOLD3D_SYSTEMS[i].offload;
+        d->whole_sends = FOLD3D_SYSTEMS[i].whole_sends;
         set_overlap(d, FOLD3D_SYSTEMS[i].overlap, FOLD3D_SYSTEMS[i].bucket_bytes);
         if (FOLD3D_SYSTEMS[i].folded) {
             d->segments = segments ? segments : FOLD3D_SEGMENTS_USUAL;
@@ -175,7 +177,7 @@ static weft_status read_fold3d_degrees(const struct csv *csv, const int *at, int
     TRY(csv_whole(csv, at[FOLD3D_SEGMENTS], segments));
     int64_t share = d->global_batch / d->dp;
     d->micro_batch = share < FOLD3D_MICRO_BATCH ? share : FOLD3D_MICRO_BATCH;
-    d->sequence = d->tp > 1;
+    d->sequence = false;
     d->recompute = RECOMPUTE_FULL;
 done:
     return status;

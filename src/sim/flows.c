@@ -334,7 +334,7 @@ static double s_per_byte(const struct finding *finding, int64_t place)
     const struct span *span = &finding->span;
     if (place < span->nodes * span->per_node)
         return finding->place_s[place % span->per_node];
-    return 1 / link_bytes_per_s(finding->cluster, span_link(finding, place));
+    return 1 / link_reached_per_s(finding->cluster, span_link(finding, place));
 }
 
 /* Step 2. */
@@ -374,7 +374,7 @@ static weft_status fill_loads(struct finding *finding)
     weft_status status = WEFT_OK;
     finding->place_s = ARENA_ARRAY(finding->scratch, double, (size_t)finding->span.per_node + 1);
     for (int32_t at = 0; at < finding->span.per_node; at++)
-        finding->place_s[at] = 1 / link_bytes_per_s(finding->cluster, span_link(finding, at));
+        finding->place_s[at] = 1 / link_reached_per_s(finding->cluster, span_link(finding, at));
     for (int32_t l = 0; l < finding->loads; l++) {
         TRY(tally(finding, &finding->load[l]));
         measure(finding, &finding->load[l]);
@@ -654,7 +654,7 @@ static void write_links(struct finding *finding)
     out->link_bytes_per_s = ARENA_ARRAY(finding->keep, double, finding->places.len);
     for (int32_t i = 0; i < out->links; i++) {
         out->link[i] = span_link(finding, finding->places.data[i]);
-        out->link_bytes_per_s[i] = link_bytes_per_s(finding->cluster, out->link[i]);
+        out->link_bytes_per_s[i] = link_reached_per_s(finding->cluster, out->link[i]);
     }
     out->use = finding->uses.data;
 }

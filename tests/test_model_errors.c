@@ -125,10 +125,10 @@ static void options_that_do_not_fit(void **state)
                    "check the indentation and the quotes around here");
     assert_refused("gpt2", "heads: 7",
                    "given options:1: 'heads' is 7, expected a divisor of 'hidden', 768", NULL);
-    assert_refused(
-        "gpt2", "attention: flush",
-        "given options:1: 'attention' is 'flush', expected one of flash, fused, eager, flash-v1",
-        "did you mean 'flash'?");
+    assert_refused("gpt2", "attention: flush",
+                   "given options:1: 'attention' is 'flush', expected one of flash, fused, eager, "
+                   "flash-v1, flash-v2",
+                   "did you mean 'flash'?");
 }
 
 /* ---- YAML ------------------------------------------------------------------------------------------------ */

@@ -482,7 +482,8 @@ static void options_are_checked(void **state)
         {"gpt", "layers: 2\nhidden: 128\nheads: 8\ndropout: 1.5\n",
          "test.yaml:4: 'dropout' is 1.5, expected a number from 0 to 1"},
         {"gpt", "layers: 2\nhidden: 128\nheads: 8\nattention: flush\n",
-         "test.yaml:4: 'attention' is 'flush', expected one of flash, fused, eager, flash-v1"},
+         "test.yaml:4: 'attention' is 'flush', expected one of flash, fused, eager, flash-v1, "
+         "flash-v2"},
         {"gpt", "layers: 2\nhidden: 128\nheads: 8\nlayer: 3\n",
          "test.yaml:4: 'layer' is not a known key here"},
         {"gpt", "layers: 2\nhidden: 8\nheads: 1\nseq: 100000000\nattention: eager\n",

@@ -626,6 +626,7 @@ static const struct {
      "parallelism: 4\n",
      "t.yaml:3: 'parallelism' is not a known key here",
      "known keys: model, options, cluster, batch, dtype, policy, memory, overlap, bucket, "
+     "whole_sends, "
      "degrees, schedule, pieces, segments, stages, tree, choices"},
     {"model: gpt3-13B\n"
      "cluster: dgx-v100:4\n",

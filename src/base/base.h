@@ -93,7 +93,8 @@ int64_t ceil_div(int64_t a, int64_t b); /* a >= 0, b > 0 */
 
 enum dtype { DTYPE_FP32, DTYPE_TF32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8, DTYPE_COUNT };
 const char *dtype_name(enum dtype dtype);
-int dtype_bytes(enum dtype dtype); /* in memory: tf32 is stored as fp32 */
+/* In memory: tf32 is stored as fp32, fp8 as bf16, and cast for products of weights. */
+int dtype_bytes(enum dtype dtype);
 bool dtype_from_name(const char *name, enum dtype *out);
 
 /* ---- units: a number and its unit in, the same out ---------------------------------------------

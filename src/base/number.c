@@ -24,7 +24,7 @@ static const struct {
     int bytes;
 } DTYPES[] = {
     [DTYPE_FP32] = {"fp32", 4}, [DTYPE_TF32] = {"tf32", 4}, [DTYPE_FP16] = {"fp16", 2},
-    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 1},
+    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 2},
 };
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT, "a dtype without a row");
 

@@ -180,9 +180,8 @@ double link_reached_per_s(const struct cluster *cluster, struct link_id link)
                         .collective = COLLECTIVE_ALL_REDUCE,
                         .channels = &DIRECT,
                         .arch = arch_of(&cluster->node.device)};
-    double efficiency = link.tier < 0
-                            ? inside_efficiency(&site, cluster->node.link[link.link].kind)
-                            : between_efficiency(&site);
+    double efficiency = link.tier < 0 ? inside_efficiency(&site, cluster->node.link[link.link].kind)
+                                      : between_efficiency(&site);
     return link_bytes_per_s(cluster, link) * efficiency;
 }
 

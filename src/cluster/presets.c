@@ -187,8 +187,9 @@ static const struct machine GCP_A2_16 = {
 /* Fold3D's tables imply 117 to 126 of 200 Gb/s and 62 to 67 of 100 Gb/s for data-parallel
  * synchronisation: the middle of each range. */
 static const struct machine FOLD3D_A100 = {
-    .notes = "Fold3D, section 6: 8 A100-40GB, NVLink, 200 Gb/s InfiniBand per host, Intel 6248R; its "
-             "DP.sync (15.7 GB/s and more) is beyond a PCIe 3 port",
+    .notes =
+        "Fold3D, section 6: 8 A100-40GB, NVLink, 200 Gb/s InfiniBand per host, Intel 6248R; its "
+        "DP.sync (15.7 GB/s and more) is beyond a PCIe 3 port",
     NVSWITCH_NODE("A100-SXM4-40GB", CPU_SKYLAKE, PCIE4, 12, NVLINK2),
     .nics = 1,
     .nic_bytes_per_s = 200 * GBIT,
@@ -271,6 +272,16 @@ static const struct machine DGX_H100 = {
     .fabric_source = "NVIDIA DGX SuperPOD H100",
     .tiers = SUPERPOD_32,
 };
+static const struct machine TORCHTITAN_H100 = {
+    .notes = "torchtitan's benchmarks: 8 H100 of 96 GB HBM2e at 500 W, NVLink 4, 400 Gb/s each; "
+             "fabric as DGX SuperPOD H100",
+    NVSWITCH_NODE("H100-96GB-HBM2e", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
+    .nics = 8,
+    .nic_bytes_per_s = 400 * GBIT,
+    .fabric = FABRIC_RAIL,
+    .fabric_source = "NVIDIA DGX SuperPOD H100",
+    .tiers = SUPERPOD_32,
+};
 static const struct machine HGX_H200 = {
     .notes = "NVIDIA HGX H200 with eight 400 Gb/s NICs; fabric as DGX SuperPOD H100",
     NVSWITCH_NODE("H200-SXM-141GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
@@ -330,6 +341,8 @@ static const struct cluster_preset PRESETS[] = {
     {"dgx-a100-800g", "A100 nodes, 800 Gb/s a node", "vTrain", &DGX_A100_800G},
     {"dgx-a100-40gb", "DGX A100 320GB, eight 200 Gb/s rails", "NVIDIA", &DGX_A100_40GB},
     {"dgx-h100", "DGX H100, eight 400 Gb/s rails", "NVIDIA", &DGX_H100},
+    {"torchtitan-h100", "8 H100-96GB at 500 W, eight 400 Gb/s NICs", "torchtitan",
+     &TORCHTITAN_H100},
     {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
     {"hgx-b200", "HGX B200, eight 400 Gb/s rails", "NVIDIA", &HGX_B200},
     {"gb200-nvl72", "72 GB200 in one NVLink domain", "NVIDIA", &GB200_NVL72},

@@ -131,8 +131,9 @@ static struct laid *find_laid(struct build *b, int64_t instance)
 static const struct reshard *reshard(struct build *b, const struct layout *from,
                                      const struct layout *to, bool across)
 {
-    const struct reshard *r = across ? reshard_between(b->graph->reshards, from, to, !b->plan->whole_sends)
-                                     : reshard_within(b->graph->reshards, from, to);
+    const struct reshard *r =
+        across ? reshard_between(b->graph->reshards, from, to, !b->plan->whole_sends)
+               : reshard_within(b->graph->reshards, from, to);
     return r->steps || across ? r : NULL;
 }
 

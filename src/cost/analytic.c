@@ -25,7 +25,8 @@ static const struct kernel_model MODELS[] = {
     [KERNEL_MATMUL] = {matmul_s, {2, 1.8}},
     [KERNEL_GROUPED_MATMUL] = {matmul_s, {1.2, 1.2}}, /* of each group: SimuMax B200 */
     [KERNEL_ATTENTION] = {attention_s, {2, 2}},
-    [KERNEL_ATTENTION_V1] = {attention_v1_s, {2, 2}},
+    [KERNEL_ATTENTION_V1] = {attention_s, {2, 2}},
+    [KERNEL_ATTENTION_V2] = {attention_s, {2, 2}},
     [KERNEL_CONV] = {conv_s, {2, 1.8}},
     [KERNEL_NORM] = {memory_s, {1.2, 1}},
     [KERNEL_BATCH_NORM] = {memory_s, {4.6, 1.6}},
@@ -42,7 +43,7 @@ _Static_assert(COUNT_OF(MODELS) == KERNEL_COUNT, "a kernel without a model");
 
 static double ramp_ns(const struct calibration *c, const struct work *work)
 {
-    if (work->kernel == KERNEL_ATTENTION || work->kernel == KERNEL_ATTENTION_V1)
+    if (MODELS[work->kernel].time_s == attention_s)
         return c->ramp_ns + c->attention_ramp_ns[phase_direction(work->phase)];
     return c->ramp_ns;
 }

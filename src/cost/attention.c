@@ -13,7 +13,8 @@
  * f = attention_fraction, fp = attention_power. x = attention_softmax: the exponential of a score
  * takes its time whatever the depth, here as so much more depth. r = attention_tail: causal blocks
  * start longest first and end staggered. SimuMax counts the full square (efficiencies above 1 in its
- * table), so does struct work; only (1) knows the mask.
+ * table), so does struct work; only (1) knows the mask. Older versions of FlashAttention take
+ * attention_v1 or attention_v2 times as long.
  */
 #include "cost/calibration.h"
 
@@ -22,6 +23,13 @@
 static double live_share(double q, double kv, double rows)
 {
     return 1 - fmax(0, fmin(q, kv) - rows) / (2 * kv);
+}
+
+static double version(const struct calibration *c, enum kernel kernel)
+{
+    if (kernel == KERNEL_ATTENTION_V1)
+        return c->attention_v1;
+    return kernel == KERNEL_ATTENTION_V2 ? c->attention_v2 : 1;
 }
 
 double attention_s(const struct device *device, const struct calibration *c,
@@ -42,11 +50,5 @@ double attention_s(const struct device *device, const struct calibration *c,
     double body = s[7] ? fmax(longest, flops / (peak * fraction) + c->attention_tail * longest)
                        : longest * ceil(heads * ceil(q / rows) / units);
     double compute = fmax(body, flops / (peak * c->attention_power[direction]));
-    return fmax(compute, memory_s(device, c, work));
-}
-
-double attention_v1_s(const struct device *device, const struct calibration *c,
-                      const struct work *work)
-{
-    return c->attention_v1 * attention_s(device, c, work);
+    return version(c, work->kernel) * fmax(compute, memory_s(device, c, work));
 }

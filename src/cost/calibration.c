@@ -19,6 +19,7 @@
         [KERNEL_GROUPED_MATMUL] = {1, 1},                                                          \
         [KERNEL_ATTENTION] = {1, 1},                                                               \
         [KERNEL_ATTENTION_V1] = {1, 1},                                                            \
+        [KERNEL_ATTENTION_V2] = {1, 1},                                                            \
         [KERNEL_CONV] = {0.702, 0.702},                                                            \
         [KERNEL_NORM] = {0.713, 0.674},                                                            \
         [KERNEL_BATCH_NORM] = {0.609, 0.88},                                                       \
@@ -37,27 +38,27 @@
  * rests on one row, in fp32, and is twice what it reaches in 16 bits. */
 #define HOPPER_SHARES                                                                              \
     {                                                                                              \
-        [KERNEL_MATMUL] = {0.865, 0.865},      [KERNEL_GROUPED_MATMUL] = {1, 1},                   \
-        [KERNEL_ATTENTION] = {1, 1},           [KERNEL_ATTENTION_V1] = {1, 1},                     \
-        [KERNEL_CONV] = {0.794, 0.794},        [KERNEL_NORM] = {0.52, 0.622},                      \
-        [KERNEL_BATCH_NORM] = {0.609, 0.88},   [KERNEL_SOFTMAX] = {0.863, 0.476},                  \
-        [KERNEL_ELEMENTWISE] = {0.762, 0.783}, [KERNEL_DROPOUT] = {0.668, 0.967},                  \
-        [KERNEL_EMBEDDING] = {0.836, 0.046},   [KERNEL_LOSS] = {0.789, 1},                         \
-        [KERNEL_POOL] = {0.953, 0.223},        [KERNEL_COPY] = {0.957, 0.957},                     \
-        [KERNEL_OPTIMIZER] = {0.838, 0.838},                                                       \
+        [KERNEL_MATMUL] = {0.865, 0.865},  [KERNEL_GROUPED_MATMUL] = {1, 1},                       \
+        [KERNEL_ATTENTION] = {1, 1},       [KERNEL_ATTENTION_V1] = {1, 1},                         \
+        [KERNEL_ATTENTION_V2] = {1, 1},    [KERNEL_CONV] = {0.794, 0.794},                         \
+        [KERNEL_NORM] = {0.52, 0.622},     [KERNEL_BATCH_NORM] = {0.609, 0.88},                    \
+        [KERNEL_SOFTMAX] = {0.863, 0.476}, [KERNEL_ELEMENTWISE] = {0.762, 0.783},                  \
+        [KERNEL_DROPOUT] = {0.668, 0.967}, [KERNEL_EMBEDDING] = {0.836, 0.046},                    \
+        [KERNEL_LOSS] = {0.789, 1},        [KERNEL_POOL] = {0.953, 0.223},                         \
+        [KERNEL_COPY] = {0.957, 0.957},    [KERNEL_OPTIMIZER] = {0.838, 0.838},                    \
     }
 
 /* The same to one digit: where fitting starts. */
 #define ROUND_SHARES                                                                               \
     {                                                                                              \
-        [KERNEL_MATMUL] = {0.8, 0.8},     [KERNEL_GROUPED_MATMUL] = {1, 1},                        \
-        [KERNEL_ATTENTION] = {1, 1},      [KERNEL_ATTENTION_V1] = {1, 1},                          \
-        [KERNEL_CONV] = {1, 1},           [KERNEL_NORM] = {0.7, 0.7},                              \
-        [KERNEL_BATCH_NORM] = {0.6, 0.9}, [KERNEL_SOFTMAX] = {0.8, 0.8},                           \
-        [KERNEL_ELEMENTWISE] = {1, 1},    [KERNEL_DROPOUT] = {0.9, 1},                             \
-        [KERNEL_EMBEDDING] = {0.4, 0.1},  [KERNEL_LOSS] = {0.8, 0.8},                              \
-        [KERNEL_POOL] = {0.9, 0.2},       [KERNEL_COPY] = {0.9, 0.9},                              \
-        [KERNEL_OPTIMIZER] = {0.9, 0.9},                                                           \
+        [KERNEL_MATMUL] = {0.8, 0.8},   [KERNEL_GROUPED_MATMUL] = {1, 1},                          \
+        [KERNEL_ATTENTION] = {1, 1},    [KERNEL_ATTENTION_V1] = {1, 1},                            \
+        [KERNEL_ATTENTION_V2] = {1, 1}, [KERNEL_CONV] = {1, 1},                                    \
+        [KERNEL_NORM] = {0.7, 0.7},     [KERNEL_BATCH_NORM] = {0.6, 0.9},                          \
+        [KERNEL_SOFTMAX] = {0.8, 0.8},  [KERNEL_ELEMENTWISE] = {1, 1},                             \
+        [KERNEL_DROPOUT] = {0.9, 1},    [KERNEL_EMBEDDING] = {0.4, 0.1},                           \
+        [KERNEL_LOSS] = {0.8, 0.8},     [KERNEL_POOL] = {0.9, 0.2},                                \
+        [KERNEL_COPY] = {0.9, 0.9},     [KERNEL_OPTIMIZER] = {0.9, 0.9},                           \
     }
 
 static const struct calibration CALIBRATIONS[] = {
@@ -65,10 +66,12 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "fitted on Aceso's V100 table",
      .unit_fraction = {{0.875, 0.98}, {0.724, 0.937}},
      .power_fraction = 0.822,
+     .sustained_fraction = 0.822,
      .prologue_k = 74.5,
      .tile_edge = 13.3,
      .unhidden = 0.261,
      .group_unhidden = 0.5,
+     .misaligned = {0.55, 0.3}, /* ampere's */
      .winograd_traffic = 1.28,
      .attention_rows = {128, 128},
      .attention_fraction = {0.5, 0.4},  /* no flash attention of its own: a guess below ampere's */
@@ -77,6 +80,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.35,
      .attention_ramp_ns = {10000, 10000},
      .attention_v1 = 1.6,
+     .attention_v2 = 1,
      .memory_fraction = 0.909,
      .share = SHARES(0.726),
      .ramp_ns = 4940,
@@ -86,10 +90,12 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "fitted on SimuMax's A100-PCIe table",
      .unit_fraction = {{0.85, 0.85}, {0.803, 0.827}},
      .power_fraction = 0.758,
+     .sustained_fraction = 0.758,
      .prologue_k = 44.2,
      .tile_edge = 38.9,
      .unhidden = 0.237,
      .group_unhidden = 0.487,
+     .misaligned = {0.55, 0.3},    /* ampere's */
      .winograd_traffic = 1.28,     /* volta's */
      .attention_rows = {128, 128}, /* FlashAttention-2 */
      .attention_fraction = {0.718, 0.595},
@@ -98,6 +104,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.468,
      .attention_ramp_ns = {14700, 8670},
      .attention_v1 = 1.6,
+     .attention_v2 = 1,
      .memory_fraction = 0.88,
      .share = SHARES(0.679),
      .ramp_ns = 2080,
@@ -106,11 +113,13 @@ static const struct calibration CALIBRATIONS[] = {
     {.arch = "ampere",
      .source = "A100-PCIe's, with the SXM4 form's rates in Sailor's A100 table",
      .unit_fraction = {{0.85, 0.85}, {0.86, 0.94}},
-     .power_fraction = 0.82, /* 286 of 312 TFLOP/s sustained: 400 W in place of 300 */
+     .power_fraction = 0.92,     /* 286 of 312 TFLOP/s: 400 W in place of 300 */
+     .sustained_fraction = 0.82, /* half of the A100 runs of data/validation */
      .prologue_k = 44.2,
      .tile_edge = 38.9,
      .unhidden = 0.237,
      .group_unhidden = 0.487,
+     .misaligned = {0.55, 0.3},    /* with H200's measured, which runs ampere's kernels then */
      .winograd_traffic = 1.28,     /* volta's */
      .attention_rows = {128, 128}, /* FlashAttention-2 */
      .attention_fraction = {0.718, 0.595},
@@ -119,6 +128,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.468,
      .attention_ramp_ns = {14700, 8670},
      .attention_v1 = 1.6,
+     .attention_v2 = 1,
      .memory_fraction = 0.88,
      .share = SHARES(0.679),
      .ramp_ns = 2080,
@@ -128,11 +138,13 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "fitted on Weft's H200 table",
      .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}},
      .power_fraction = 0.754,
+     .sustained_fraction = 0.62, /* half of llm-foundry's H100 runs */
      .prologue_k = 126,
      .tile_edge = 10.1,
      .unhidden = 0.148,
      .group_unhidden = 0.707,
-     .winograd_traffic = 1.28, /* volta's */
+     .misaligned = {0.37, 0.18}, /* data/profiles/weft/h200_alignment.csv */
+     .winograd_traffic = 1.28,   /* volta's */
      .attention_rows = {128, 128},
      .attention_fraction = {0.838, 0.574},
      .attention_softmax = {33.9, 16.2},
@@ -140,6 +152,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.692,
      .attention_ramp_ns = {5570, 12700},
      .attention_v1 = 3,
+     .attention_v2 = 1.65,
      .memory_fraction = 0.93,
      .share = HOPPER_SHARES,
      .ramp_ns = 1810,
@@ -149,11 +162,13 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "fitted on SimuMax's B200 table",
      .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}},
      .power_fraction = 0.497,
+     .sustained_fraction = 0.497,
      .prologue_k = 55.9,
      .tile_edge = 17.6,
      .unhidden = 0.176,
      .group_unhidden = 0.896,
-     .winograd_traffic = 1.28, /* volta's */
+     .misaligned = {0.37, 0.18}, /* hopper's */
+     .winograd_traffic = 1.28,   /* volta's */
      /* Forward, two tiles of 128 take turns on a unit (cuDNN, FlashAttention-4). */
      .attention_rows = {256, 128},
      .attention_fraction = {0.602, 0.536},
@@ -162,6 +177,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.231,
      .attention_ramp_ns = {25600, 11600},
      .attention_v1 = 3,
+     .attention_v2 = 1.65,
      .memory_fraction = 0.887,
      .share = SHARES(0.846),
      .ramp_ns = 1920,
@@ -171,10 +187,12 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "a BLAS on all cores and a stream benchmark, usual values; not fitted",
      .unit_fraction = {{0.8, 0.8}, {0.8, 0.8}},
      .power_fraction = 1,
+     .sustained_fraction = 1,
      .prologue_k = 16,
      .tile_edge = 5,
      .unhidden = 0.1,
      .group_unhidden = 0.1,
+     .misaligned = {1, 1},
      .winograd_traffic = 1,
      .attention_rows = {128, 128},
      .attention_fraction = {0.5, 0.5},
@@ -183,6 +201,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.35,
      .attention_ramp_ns = {1000, 1000},
      .attention_v1 = 1,
+     .attention_v2 = 1,
      .memory_fraction = 0.8,
      .share = SHARES(1),
      .ramp_ns = 1000,
@@ -192,10 +211,12 @@ static const struct calibration CALIBRATIONS[] = {
      .source = "what is usual of GPU kernels; not fitted",
      .unit_fraction = {{0.85, 0.85}, {0.75, 0.75}},
      .power_fraction = 0.7,
+     .sustained_fraction = 0.7,
      .prologue_k = 60,
      .tile_edge = 20,
      .unhidden = 0.3,
      .group_unhidden = 0.5,
+     .misaligned = {0.5, 0.25},
      .winograd_traffic = 1,
      .attention_rows = {128, 128},
      .attention_fraction = {0.6, 0.5},
@@ -204,6 +225,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_tail = 0.35,
      .attention_ramp_ns = {10000, 10000},
      .attention_v1 = 1.6,
+     .attention_v2 = 1,
      .memory_fraction = 0.9,
      .share = ROUND_SHARES,
      .ramp_ns = 3000,

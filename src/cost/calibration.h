@@ -19,11 +19,14 @@ struct calibration {
 
     /* Matrix products (matmul.c). */
     double unit_fraction[RATE_COUNT][DIRECTION_COUNT]; /* of a unit's peak, inside a large tile */
-    double power_fraction;   /* of the device's peak that its power limit sustains */
-    double prologue_k;       /* steps of the reduction that filling and draining a tile costs */
-    double tile_edge;        /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
-    double unhidden;         /* of the shorter of compute and memory time, not overlapped */
-    double group_unhidden;   /* the same in a grouped product, whose kernels are short */
+    double power_fraction;     /* of the device's peak that its power limit allows a product that is
+                              measured by itself */
+    double sustained_fraction; /* the same hour after hour, as in training */
+    double prologue_k;         /* steps of the reduction that filling and draining a tile costs */
+    double tile_edge;          /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
+    double unhidden;           /* of the shorter of compute and memory time, not overlapped */
+    double group_unhidden;     /* the same in a grouped product, whose kernels are short */
+    double misaligned[2]; /* of the rate, by rows of 2 or 4 elements' multiples, of odd numbers */
     double winograd_traffic; /* passes over a 3 x 3 convolution's transformed tensors */
 
     /* Attention (attention.c). */
@@ -33,7 +36,7 @@ struct calibration {
     double attention_power[DIRECTION_COUNT];    /* of the device's peak, sustained */
     double attention_tail;                      /* of the longest row block, idle at the end */
     double attention_ramp_ns[DIRECTION_COUNT];  /* kernels around the main one */
-    double attention_v1; /* of the above, times as long in FlashAttention's first version */
+    double attention_v1, attention_v2; /* times as long in FlashAttention's older versions */
 
     /* Everything. */
     double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
@@ -52,8 +55,6 @@ double matmul_s(const struct device *device, const struct calibration *c, const 
 double conv_s(const struct device *device, const struct calibration *c, const struct work *work);
 double attention_s(const struct device *device, const struct calibration *c,
                    const struct work *work);
-double attention_v1_s(const struct device *device, const struct calibration *c,
-                      const struct work *work);
 double memory_s(const struct device *device, const struct calibration *c, const struct work *work);
 double embedding_s(const struct device *device, const struct calibration *c,
                    const struct work *work);

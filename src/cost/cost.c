@@ -25,6 +25,7 @@ struct cost {
     struct arena *arena;
     struct device device;
     const struct calibration *calibration;
+    struct calibration sustained; /* the same under the power limit of hours of training */
     struct source source[MAX_SOURCES];
     size_t sources;
 };
@@ -84,6 +85,8 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
     cost->arena = arena;
     cost->device = *device;
     cost->calibration = calibration_for(device);
+    cost->sustained = *cost->calibration;
+    cost->sustained.power_fraction = cost->calibration->sustained_fraction;
     if (profile_path)
         TRY(add_source(cost, profile_path, device->name));
     TRY(add_shipped(cost, device->name));
@@ -163,7 +166,7 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
         found = look_up(cost, work);
     if (no_work(work) || found.provenance != FROM_NOTHING)
         return found;
-    return formula(analytic_device_ns(&cost->device, cost->calibration, work));
+    return formula(analytic_device_ns(&cost->device, &cost->sustained, work));
 }
 
 int64_t cost_host_ns(const struct cost *cost, const struct work *work)

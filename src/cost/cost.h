@@ -224,7 +224,7 @@ struct cost;
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
 void cost_close(struct cost *cost);
 struct kernel_cost cost_of(struct cost *cost, const struct work *work);
-/* The same when the host has run ahead: a formula's answer is without the host's floor. */
+/* The same in training: the host has run ahead, and the device is at its power limit. */
 struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
 /* What the host takes to issue it; a step of communication is issued like an elementwise kernel. */
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);

@@ -15,7 +15,11 @@
  * lowers its clock, and then an unfilled last wave costs nothing. On vector units k0 is less, by
  * their rate over that of the matrix units, and tiles may be narrower.
  *
- *   I1  T never falls when m, n, k or g grows: every candidate of the minimum is monotone.
+ * In 16 bits, rows that do not begin at multiples of 16 bytes are read by kernels for 2 to 4, or for
+ * single elements, at the fraction `misaligned` of the rate.
+ *
+ *   I1  T never falls when m, n, k or g grows and stays as well aligned: every candidate of the
+ *       minimum is monotone.
  *   I2  T >= flops / P and T >= bytes / bandwidth: all fractions are at most 1.
  *
  * A convolution is the product that implicit GEMM makes of it. Without matrix units a 3 x 3, stride
@@ -111,6 +115,19 @@ static double tiled_s(const struct device *device, const struct calibration *c,
     return best;
 }
 
+/* The fraction of the rate that the sizes of contiguous dims leave: of (m, n) in a weight's gradient,
+ * else of (n, k). */
+static double aligned(const struct calibration *c, const struct work *work)
+{
+    enum { WHOLE = 8 }; /* elements of 16 bits in 16 bytes */
+    const int64_t *s = work->shape;
+    bool weight = work->phase == PHASE_BACKWARD_WEIGHT;
+    int64_t sizes = s[2] | (weight ? s[1] : s[3]);
+    if (dtype_bytes(work->dtype) != 2 || work->kernel == KERNEL_CONV || sizes % WHOLE == 0)
+        return 1;
+    return c->misaligned[sizes % 2];
+}
+
 /* Equations (4) and (5). */
 static double product_s(const struct device *device, const struct calibration *c,
                         const struct work *work, const struct product *p, double bytes)
@@ -119,7 +136,8 @@ static double product_s(const struct device *device, const struct calibration *c
     double unhidden = grouped ? c->group_unhidden : c->unhidden;
     double flops = 2 * p->batch * p->m * p->n * p->k;
     double compute = fmax(tiled_s(device, c, work, p),
-                          flops / (peak_flops(device, work->dtype) * c->power_fraction));
+                          flops / (peak_flops(device, work->dtype) * c->power_fraction)) /
+                     aligned(c, work);
     double memory = bytes / kernel_bandwidth(device, c, work);
     return fmax(compute, memory) + unhidden * fmin(compute, memory);
 }

@@ -31,6 +31,7 @@ static const struct {
     [KERNEL_GROUPED_MATMUL] = {AXIS_0 | AXIS_1 | AXIS_2 | AXIS_3, true, 0, -1},
     [KERNEL_ATTENTION] = {AXIS_0, true, 0, 7},
     [KERNEL_ATTENTION_V1] = {AXIS_0, true, 0, 7},
+    [KERNEL_ATTENTION_V2] = {AXIS_0, true, 0, 7},
     [KERNEL_CONV] = {AXIS_0 | AXIS_1 | AXIS_4, true, 0, -1},
     [KERNEL_NORM] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_BATCH_NORM] = {AXIS_0 | AXIS_1 | AXIS_2, false, 0, -1},

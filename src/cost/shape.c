@@ -80,6 +80,7 @@ static const struct {
     [KERNEL_GROUPED_MATMUL] = {4, product_bytes},
     [KERNEL_ATTENTION] = {NO_FLOPS, attention_bytes},
     [KERNEL_ATTENTION_V1] = {NO_FLOPS, attention_bytes},
+    [KERNEL_ATTENTION_V2] = {NO_FLOPS, attention_bytes},
     [KERNEL_CONV] = {7, conv_bytes},
     [KERNEL_NORM] = {NO_FLOPS, NULL, {1, 2, 2}, {1, 1, 0}},
     [KERNEL_BATCH_NORM] = {NO_FLOPS, NULL, {1, 2, 2}, {1, 1, 0}},

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", NULL};
+const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", "flash-v2", NULL};
 const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
 _Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
 
@@ -67,13 +67,23 @@ static int softmax(struct builder *b, int scores, const struct attention_block *
     return x;
 }
 
+int flash_version(enum attention_kernel kernel)
+{
+    static const int VERSIONS[] = {[ATTENTION_FLASH] = 0,
+                                   [ATTENTION_FUSED] = -1,
+                                   [ATTENTION_EAGER] = -1,
+                                   [ATTENTION_FLASH_V1] = 1,
+                                   [ATTENTION_FLASH_V2] = 2};
+    return VERSIONS[kernel];
+}
+
 int block_core(struct builder *b, int q, int k, int v, const struct block_style *style,
                const struct attention_block *a)
 {
-    if (a->kernel == ATTENTION_FLASH || a->kernel == ATTENTION_FLASH_V1) {
+    if (flash_version(a->kernel) >= 0) {
         int y = build_attention(b, "attention", q, k, v, &a->shape);
         if (y >= 0)
-            build_last(b)->first_flash = a->kernel == ATTENTION_FLASH_V1;
+            build_last(b)->flash = flash_version(a->kernel);
         return y;
     }
     int p = softmax(b, build_score(b, "score", q, k, &a->shape), a);

@@ -14,11 +14,19 @@
 #include "model/builder.h"
 
 enum norm { NORM_LAYER, NORM_RMS, NORM_RMS_EAGER /* keeps the normalised copy */ };
-enum attention_kernel { ATTENTION_FLASH, ATTENTION_FUSED, ATTENTION_EAGER, ATTENTION_FLASH_V1 };
+enum attention_kernel {
+    ATTENTION_FLASH,
+    ATTENTION_FUSED,
+    ATTENTION_EAGER,
+    ATTENTION_FLASH_V1,
+    ATTENTION_FLASH_V2
+};
 enum activation { ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_GATED };
 
+/* Of FlashAttention; 0: the device's best, -1: another kernel. */
+int flash_version(enum attention_kernel kernel);
 /* The words of these options, in the order of the enums. */
-extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1 */
+extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, -v2 */
 extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
 
 struct block_style {

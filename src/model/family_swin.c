@@ -97,7 +97,7 @@ static int layer(struct builder *b, const struct options *o, const struct stage 
     struct attention_block a = {
         .shape = {stage->heads, stage->heads, stage->hidden / stage->heads, 0, false},
         .kernel = (enum attention_kernel)o->attention,
-        .score_bias = o->attention == ATTENTION_FLASH || o->attention == ATTENTION_FLASH_V1
+        .score_bias = flash_version((enum attention_kernel)o->attention) >= 0
                           ? 0
                           : span * span * stage->heads,
         .window = stage->window * stage->window};

@@ -96,12 +96,14 @@ static void context_work(const struct op *op, const int64_t *size, enum phase ph
 static void attention_work(const struct op *op, const int64_t *size, enum phase phase,
                            struct work *out)
 {
+    static const enum kernel VERSIONS[] = {KERNEL_ATTENTION, KERNEL_ATTENTION_V1,
+                                           KERNEL_ATTENTION_V2};
     int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
     const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP],
                              size[ATT_HEAD],  size[ATT_SEQ],
                              size[ATT_KV],    depth,
                              value,           op->causal};
-    set_shape(out, op->first_flash ? KERNEL_ATTENTION_V1 : KERNEL_ATTENTION, shape, 8);
+    set_shape(out, VERSIONS[op->flash], shape, 8);
     double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }

@@ -184,8 +184,8 @@ struct op {
                               norm's copies */
     int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
     bool input_grad;       /* some input wants a gradient: false on the model's own input */
-    bool causal;      /* attention: half of the score matrix is masked out; softmax: and not read */
-    bool first_flash; /* attention: with FlashAttention's first version */
+    bool causal;   /* attention: half of the score matrix is masked out; softmax: and not read */
+    int32_t flash; /* attention: the version of FlashAttention, 0: the device's best */
     int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
@@ -200,6 +200,7 @@ enum kernel {
     KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
     KERNEL_ATTENTION,      /* batch heads kv_heads q kv depth value_depth causal */
     KERNEL_ATTENTION_V1,   /* the same: FlashAttention's first version and its Triton port */
+    KERNEL_ATTENTION_V2,   /* the same: FlashAttention-2 */
     KERNEL_CONV,        /* images out_channels height width in_channels kernel_h kernel_w stride */
     KERNEL_NORM,        /* rows cols */
     KERNEL_BATCH_NORM,  /* images channels pixels */

@@ -69,14 +69,14 @@ _Static_assert(COUNT_OF(FOLD3D_NAMES) == FOLD3D_COLUMNS, "a column without a nam
 
 /* Fold3D, Table 1; sequences of 1024 are what its printed TFLOP/s imply. */
 static const struct {
-    const char *model, *preset, *options;
+    const char *model, *preset, *options, *why_not;
 } FOLD3D_MODELS[] = {
     {"GPT-3 18B", "gpt3-18b", "seq: 1024"},
     {"GPT-3 39B", "gpt3-39b", "seq: 1024, vocab: 51200, attention: fused"},
     {"BERT", "fold3d-bert", NULL},
     {"T-NLG", "t-nlg", NULL},
     {"CPM", "cpm", NULL},
-    {"T5", "fold3d-t5", NULL},
+    {"T5", "fold3d-t5", NULL, "2.5 times the FLOPs of its shape in TFLOP/s times time"},
 };
 
 /* Section 6: micro-batches of 4; ZeRO-3's replicas get fewer samples than that. */
@@ -86,8 +86,8 @@ enum { FOLD3D_MICRO_BATCH = 4 };
  * table has lost them. */
 enum { FOLD3D_PIECES = 2, FOLD3D_SEGMENTS_USUAL = 4 };
 
-/* Sections 2 and 6: sequence parallelism in all systems with tensor parallelism, whole layers
- * recomputed. Megatron sends beside computation in its interleaved schedule and synchronises
+/* Sections 2 and 6: whole layers recomputed, no sequence parallelism: without it the printed PP.sync
+ * and compute times come out. Megatron sends beside computation in its interleaved schedule and synchronises
  * gradients at the end, DeepSpeed 3D overlaps neither, ZeRO-3 prefetches; Fold3D overlaps all and
  * offloads checkpoints. Gradients are fp16: the printed times are their bytes' over the network. */
 static const struct {
@@ -136,6 +136,8 @@ static void set_fold3d_model(struct arena *keep, const char *model, struct publi
             continue;
         row->model = FOLD3D_MODELS[i].preset;
         row->options = FOLD3D_MODELS[i].options;
+        if (FOLD3D_MODELS[i].why_not)
+            refuse(keep, row, "%s prints %s", model, FOLD3D_MODELS[i].why_not);
         return;
     }
     refuse(keep, row, "model unknown: %s", model);

@@ -18,6 +18,9 @@ static const char *option(struct arena *keep, const char *before, const char *ke
     return arena_printf(keep, "%s%s%s: %lld", before, *before ? ", " : "", key, (long long)value);
 }
 
+/* Megatron-LM's --make-vocab-size-divisible-by; the others' vocabularies are such multiples. */
+enum { VOCAB_MULTIPLE = 128 };
+
 /* A family's preset with every size of the row in place of its own. */
 static void set_model(struct arena *keep, const struct run *run, struct published *row,
                       const char *preset, const char *more)
@@ -27,7 +30,7 @@ static void set_model(struct arena *keep, const struct run *run, struct publishe
     text = option(keep, text, "heads", run->heads);
     text = option(keep, text, "ffn", run->ffn);
     text = option(keep, text, "seq", run->seq);
-    text = option(keep, text, "vocab", run->vocab);
+    text = option(keep, text, "vocab", ceil_div(run->vocab, VOCAB_MULTIPLE) * VOCAB_MULTIPLE);
     if (!run->layers || !run->hidden || !run->heads || !run->seq)
         refuse(keep, row, "layers or sizes not published: %s", run->model);
     row->model = preset;
@@ -40,10 +43,11 @@ static void set_gpt(struct arena *keep, const struct run *run, struct published 
     set_model(keep, run, row, "gpt2", more);
 }
 
-static void set_llama(struct arena *keep, const struct run *run, struct published *row)
+static void set_llama(struct arena *keep, const struct run *run, struct published *row,
+                      const char *more)
 {
     const char *kv = option(keep, "", "kv_heads", run->kv_heads ? run->kv_heads : run->heads);
-    set_model(keep, run, row, "llama3-8b", kv);
+    set_model(keep, run, row, "llama3-8b", arena_printf(keep, "%s%s", kv, more));
 }
 
 /* ---- Megatron-LM ----------------------------------------------------------------------------- */
@@ -121,17 +125,17 @@ void practice_simumax(struct arena *keep, const struct run *run, struct publishe
                                     (long long)run->seq, SIMUMAX_MODELS[i].more);
         return;
     }
-    set_llama(keep, run, row);
+    set_llama(keep, run, row, "");
 }
 
 /* ---- FSDP ------------------------------------------------------------------------------------ */
 
-/* FSDP2 reduces gradients in fp32 (torchtitan's mixed_precision_reduce), prefetches the next unit's
+/* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's mixed_precision_reduce), prefetches the next unit's
  * weights, and takes the gradients of one layer at a time. "async TP" overlaps tensor exchanges. */
 void practice_torchtitan(struct arena *keep, const struct run *run, struct published *row)
 {
     bool async = strstr(run->overlap, "async TP") != NULL;
-    set_llama(keep, run, row);
+    set_llama(keep, run, row, ", attention: flash-v2");
     set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
     set_overlap(&row->degrees, async ? OVERLAP_ALL : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);

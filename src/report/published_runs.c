@@ -183,11 +183,16 @@ static const struct {
     const char *gpu, *preset;
     int64_t per_node;
 } MACHINES[] = {
-    {"A100-SXM4-80GB", "dgx-a100", 8}, {"A100", "dgx-a100-800g", 8}, /* vTrain: 800 Gb/s per node */
+    {"A100-SXM4-80GB", "dgx-a100", 8},
+    {"A100", "dgx-a100-800g", 8}, /* vTrain: 800 Gb/s per node */
     {"a100_80gb", "dgx-a100", 8}, /* llm-foundry's README: 1600 Gb/s between nodes */
-    {"a100_40gb", "dgx-a100-40gb", 8}, {"H100-SXM5-80GB", "dgx-h100", 8},
-    {"h100_80gb", "dgx-h100", 8},      {"H200-SXM", "hgx-h200", 8},
-    {"B200-SXM", "hgx-b200", 8},       {"GB200", "gb200-nvl72", 64},
+    {"a100_40gb", "dgx-a100-40gb", 8},
+    {"H100-SXM5-80GB", "dgx-h100", 8},
+    {"h100_80gb", "dgx-h100", 8},
+    {"H200-SXM", "hgx-h200", 8},
+    {"H100-96GB-HBM2e-500W", "torchtitan-h100", 8},
+    {"B200-SXM", "hgx-b200", 8},
+    {"GB200", "gb200-nvl72", 64},
     {"DGX-GB200", "gb200-nvl72", 64}, /* jobs of several racks take 64 of the 72 */
     {"DGX-GB300", "gb300-nvl72", 64},
 };
@@ -337,8 +342,6 @@ static struct published row_of(struct arena *keep, const struct dataset *dataset
     set_cluster(keep, run, &row); /* I2 */
     set_degrees(keep, run, &row);
     dataset->practice(keep, run, &row);
-    if (row.degrees.dtype == DTYPE_FP8)
-        assume(keep, &row, "activations in fp8, too");
     check_sizes(keep, run, &row);
     return row;
 }

@@ -27,12 +27,22 @@
 
 /* ---- costs of items -------------------------------------------------------------------------- */
 
+/* In fp8 run the products of weights, except for what a loss reads. */
+static enum dtype compute_dtype(const struct plan *plan, int32_t op)
+{
+    const struct model *model = plan->model;
+    enum op_kind kind = model->op[op].kind;
+    bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
+    bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
+    return plan->dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : plan->dtype;
+}
+
 static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    return op_work(op, local, plan->dtype, phase);
+    return op_work(op, local, compute_dtype(plan, plan->instance[instance].op), phase);
 }
 
 /* Times of one operator under one choice and phase, once found. */
@@ -57,6 +67,27 @@ static void add_pass(struct simulation *s, struct known *known, const struct wor
 {
     known->cost.ns += cost_on_device(s->cost, work).ns;
     known->host_ns += cost_host_ns(s->cost, work);
+}
+
+/* Bytes that casts to fp8 read and write per element: dynamic scaling looks for the largest value (2)
+ * before it reads and writes (2 + 1); the transposed copies that fp8 products need take 1 + 1. The
+ * forward pass casts its input and weight, the input's gradient casts the output's gradient and
+ * turns the weight, the weight's turns the other two. */
+static void add_casts(struct simulation *s, int64_t instance, enum phase phase, struct known *known)
+{
+    enum { CAST_READ = 4, CAST_WRITE = 1, TURN = 1 };
+    const struct plan *plan = s->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    double in = operand_elements(op, &op->input[0], local);
+    double out = operand_elements(op, &op->output, local);
+    double weight = operand_elements(op, &op->weight[0].operand, local);
+    const double casts[] = {in + weight, out, 0}, turns[] = {0, weight, in + out}; /* by phase */
+    double cast = casts[phase], turn = turns[phase];
+    struct work pass = pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
+                                 cast * CAST_WRITE + turn * TURN);
+    add_pass(s, known, &pass);
 }
 
 /* Equation (2): what comes with a weight's gradient. */
@@ -91,6 +122,8 @@ static const struct known *know(struct simulation *s, int64_t instance, enum pha
         *known = (struct known){cost_on_device(s->cost, &work), cost_host_ns(s->cost, &work), true};
         if (phase == PHASE_BACKWARD_WEIGHT && known->cost.ns)
             add_passes(s, instance, known);
+        if (work.dtype == DTYPE_FP8 && known->cost.ns)
+            add_casts(s, instance, phase, known);
     }
     return known;
 }

@@ -87,6 +87,7 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
     cost->calibration = calibration_for(device);
     cost->sustained = *cost->calibration;
     cost->sustained.power_fraction = cost->calibration->sustained_fraction;
+    cost->sustained.issue_ns = cost->calibration->training_issue_ns;
     if (profile_path)
         TRY(add_source(cost, profile_path, device->name));
     TRY(add_shipped(cost, device->name));
@@ -171,12 +172,12 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
 
 int64_t cost_host_ns(const struct cost *cost, const struct work *work)
 {
-    return analytic_host_ns(cost->calibration, work);
+    return analytic_host_ns(&cost->sustained, work);
 }
 
 int64_t cost_host_step_ns(const struct cost *cost)
 {
-    return (int64_t)cost->calibration->issue_ns;
+    return (int64_t)cost->sustained.issue_ns;
 }
 
 double cost_slowdown(const struct cost *cost)

@@ -280,8 +280,8 @@ done:
     return status;
 }
 
-/* GPT-2 in fp32 (TITAN Xp has no fast half), plain attention, DDP's buckets beside the backward pass
- * (Proteus, sections VI and VIII). How 12 heads were split by 8 is not said; 16 narrower ones have
+/* GPT-2 in fp32 (TITAN Xp has no fast half), plain attention, DDP's buckets beside the backward pass,
+ * sends without scatter and gather (Proteus, sections VI and VIII). How 12 heads were split by 8 is not said; 16 narrower ones have
  * the same weights and products. */
 static weft_status take_proteus(void *context, const struct csv *csv, const int *at)
 {
@@ -306,6 +306,7 @@ static weft_status take_proteus(void *context, const struct csv *csv, const int 
     set_dtype(&row.degrees, DTYPE_FP32);
     set_policy(&row.degrees, POLICY_FP32);
     set_overlap(&row.degrees, OVERLAP_ALL, DEFAULT_BUCKET_BYTES);
+    row.degrees.whole_sends = true;
     array_push(keep, reading->out, row);
 done:
     return status;

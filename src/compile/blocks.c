@@ -258,7 +258,7 @@ static int32_t gather_again(struct writer *w, int64_t instance)
     return needs;
 }
 
-static bool is_product(enum op_kind kind)
+bool is_product(enum op_kind kind)
 {
     return kind == OP_LINEAR || kind == OP_EXPERT_LINEAR || kind == OP_CONV;
 }
@@ -340,7 +340,7 @@ void build_blocks(struct build *b)
     struct pipeline pipeline = {b->plan->stages, (int32_t)b->plan->pieces,
                                 (int32_t)plan_micro_batches(b->plan)};
     const struct schedule *schedule = schedule_find(b->plan->schedule);
-    bool used[SLOT_BACKWARD_WEIGHT + 1] = {false};
+    bool used[SLOT_KIND_COUNT] = {false};
     schedule->order(&pipeline, 0, b->scratch, &slots);
     for (size_t i = 0; i < slots.len; i++)
         used[slots.data[i].kind] = true;

@@ -95,7 +95,7 @@ static int32_t find_room(const struct build *b, const struct bucket *one)
     return -1;
 }
 
-static void put(struct build *b, const struct bucket *one, int32_t *bucket_of)
+static void put(struct build *b, const struct bucket *one)
 {
     int32_t i = find_room(b, one);
     if (i < 0) {
@@ -108,12 +108,12 @@ static void put(struct build *b, const struct bucket *one, int32_t *bucket_of)
         bucket->gather_bytes += one->gather_bytes;
         bucket->first = one->first;
     }
-    bucket_of[one->first] = i;
+    b->bucket_of[one->first] = i;
 }
 
 /* ---- where blocks read and complete them ----------------------------------------------------- */
 
-static void note_items(struct build *b, struct block *block, const int32_t *bucket_of)
+static void note_items(struct build *b, struct block *block)
 {
     block->first_bucket = b->first_bucket[block->part];
     block->buckets = b->first_bucket[block->part + 1] - block->first_bucket;
@@ -123,7 +123,7 @@ static void note_items(struct build *b, struct block *block, const int32_t *buck
     memset(block->completes, -1, (size_t)block->buckets * sizeof(int32_t));
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
-        int32_t bucket = item->kind == ITEM_OP ? bucket_of[item->instance] : -1;
+        int32_t bucket = item->kind == ITEM_OP ? b->bucket_of[item->instance] : -1;
         if (bucket < 0)
             continue;
         bucket -= block->first_bucket;
@@ -137,8 +137,8 @@ static void note_items(struct build *b, struct block *block, const int32_t *buck
 void build_buckets(struct build *b)
 {
     const struct plan *plan = b->plan;
-    int32_t *bucket_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
-    memset(bucket_of, -1, (size_t)plan->instances * sizeof *bucket_of);
+    b->bucket_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    memset(b->bucket_of, -1, (size_t)plan->instances * sizeof *b->bucket_of);
     b->first_bucket = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->parts + 1);
     for (int32_t part = 0; part < plan->parts; part++) {
         const struct part *range = &plan->part[part];
@@ -148,10 +148,10 @@ void build_buckets(struct build *b)
             if (!op->weights || op->weight[0].tied_op >= 0)
                 continue;
             struct bucket one = bucket_of_one(b, i);
-            put(b, &one, bucket_of);
+            put(b, &one);
         }
     }
     b->first_bucket[plan->parts] = (int32_t)b->buckets.len;
     for (size_t i = 0; i < b->blocks.len; i++)
-        note_items(b, &b->blocks.data[i], bucket_of);
+        note_items(b, &b->blocks.data[i]);
 }

@@ -3,13 +3,14 @@
  *   uses.c     who reads what, in which layout: every operand's producer and the reshards between
  *   blocks.c   the items of every part's passes
  *   buckets.c  weights whose gradients (and gathers) go together
+ * *   lifetimes.c, whole.c  when the tensors of every part are taken and given back
  *   runs.c     a block cut into tasks
  *   graph.c    all stages' slots as tasks, and what they wait for
  */
 #ifndef WEFT_COMPILE_BUILD_H
 #define WEFT_COMPILE_BUILD_H
 
-#include "compile/graph.h"
+#include "compile/compile.h"
 
 /* One operator under one choice. */
 struct laid {
@@ -68,8 +69,9 @@ struct build {
     ARRAY(struct pattern) patterns;
     ARRAY(struct exchange) exchanges;
     struct intern *interned;
-    int32_t *block_of[SLOT_BACKWARD_WEIGHT + 1]; /* per part, -1: none */
-    int32_t *first_bucket;                       /* per part, and one behind */
+    int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
+    int32_t *first_bucket;              /* per part, and one behind */
+    int32_t *bucket_of;                 /* per instance, -1: none */
 };
 
 static inline const struct laid *laid_of(const struct build *b, int64_t instance)
@@ -110,9 +112,18 @@ struct runs {
 };
 struct runs cut_block(struct build *b, const struct block *block, unsigned cuts);
 
+struct life_list {
+    struct lifetime *data;
+    size_t len, cap;
+};
+
 void find_uses(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);
+void find_lifetimes(struct build *b);
+/* Those of whole weights and gradients under shard 2 and 3, in one block (whole.c). */
+void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
+bool is_product(enum op_kind kind); /* with weights: a matrix product or convolution */
 /* ---- what is there once (intern.c) ----------------------------------------------------------- */
 
 struct intern *intern_new(struct arena *keep);

@@ -126,5 +126,6 @@ const struct reshard *reshard_between(struct reshards *reshards, const struct la
                                       const struct layout *to, bool sliced);
 
 #include "compile/graph.h"
+#include "compile/lifetimes.h"
 
 #endif

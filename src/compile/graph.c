@@ -934,6 +934,7 @@ static weft_status compile(struct graph *graph)
     find_uses(&b);
     build_blocks(&b);
     build_buckets(&b);
+    find_lifetimes(&b);
     TRY(assemble(&b));
     graph->block = b.blocks.data;
     graph->blocks = (int32_t)b.blocks.len;

@@ -153,6 +153,7 @@ struct graph {
     int64_t *depends_first; /* per task: row of `depends` */
     int32_t *depends;
     struct reshards *reshards;
+    struct lifetimes *lifetimes; /* of every part's tensors (lifetimes.h) */
 };
 
 enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };

@@ -212,6 +212,15 @@ int build_loss(struct builder *b, const char *name, int logits)
     return draft_append(b, &op, t.axes - 1, t.size, ELEMENT_FP32);
 }
 
+int build_fused_loss(struct builder *b, const char *name, int logits)
+{
+    struct op op = draft_op(b, OP_LOSS, name);
+    struct tensor t = *build_tensor(b, logits);
+    draft_inputs(b, &op, &logits, 1);
+    op.keep |= KEEP_INPUT_0;
+    return draft_append(b, &op, t.axes - 1, t.size, ELEMENT_FP32);
+}
+
 /* ---- operators: experts --------------------------------------------------------------------------------- */
 
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k)

@@ -50,7 +50,7 @@ void decoder_end(struct builder *b, const struct decoder *d, int x, int32_t tabl
     x = build_rms_norm(b, "norm", x, true);
     x = d->tied ? build_tied_linear(b, "head", x, table)
                 : build_linear(b, "head", x, d->vocab, false);
-    build_loss(b, "loss", x);
+    block_loss(b, x, d->loss);
     b->model->layers = d->layers;
     b->model->seq = d->seq;
     b->model->dtype = (enum dtype)d->dtype;

@@ -9,7 +9,7 @@
 struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     bool tied, qkv_bias, qk_norm;
-    int attention, dtype;
+    int attention, loss, dtype;
 };
 
 #define DECODER_DEFAULTS .seq = 4096, .vocab = 32000, .dtype = DTYPE_BF16
@@ -26,6 +26,7 @@ struct decoder {
         OPTION_COUNT(struct decoder, vocab, MOST_VOCAB), OPTION_BOOL(struct decoder, tied),        \
         OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, qk_norm),               \
         OPTION_CHOICE(struct decoder, attention, ATTENTION_WORDS),                                 \
+        OPTION_CHOICE(struct decoder, loss, LOSS_WORDS),                                           \
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS)
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);

@@ -75,7 +75,7 @@ static double weight_bytes(const struct op *op, const int64_t *local, enum dtype
 }
 
 /* Masks and statistics shrink with the output. */
-static double extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     int64_t full[OP_MAX_DIMS];
     op_full_size(op, 1, full);
@@ -96,7 +96,7 @@ static double kept_operand_bytes(const struct op *op, const int64_t *local, enum
     for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++)
         if (op->keep & INPUTS[i])
             bytes += bytes_of(op, &op->input[i], local, dtype);
-    return bytes + extra_bytes(op, local, dtype);
+    return bytes + op_extra_bytes(op, local, dtype);
 }
 
 /* Weights with two or more axes are matrices, and the input's gradient needs them; the vectors of
@@ -119,7 +119,7 @@ static void forward_bytes(const struct op *op, const int64_t *local, struct work
     if (work->kernel == KERNEL_EMBEDDING && weights > out)
         weights = out; /* a lookup reads the rows it returns, not the table */
     work->read_bytes = (input_bytes(op, local, work->dtype) + weights) * read_share(op);
-    work->write_bytes = out + extra_bytes(op, local, work->dtype);
+    work->write_bytes = out + op_extra_bytes(op, local, work->dtype);
 }
 
 static void backward_input_bytes(const struct op *op, const int64_t *local, struct work *work)
@@ -187,6 +187,14 @@ int64_t op_copies(const struct model *model, const struct op *op)
     return copies_of(model, op->module);
 }
 
+bool op_in_layer(const struct model *model, const struct op *op)
+{
+    int32_t module = op->module;
+    while (module >= 0 && !model->module[module].indexed)
+        module = model->module[module].parent;
+    return module >= 0;
+}
+
 /* The model's own inputs are kept by whoever reads them. */
 static double kept_inputs(const struct model *model, const struct op *op, const int64_t *local,
                           enum dtype dtype)
@@ -207,7 +215,7 @@ double op_kept_bytes(const struct model *model, const struct op *op, const int64
                      enum dtype dtype)
 {
     bool kept = model->tensor[op->output.tensor].kept != 0;
-    return (kept ? bytes_of(op, &op->output, local, dtype) : 0) + extra_bytes(op, local, dtype) +
+    return (kept ? bytes_of(op, &op->output, local, dtype) : 0) + op_extra_bytes(op, local, dtype) +
            kept_inputs(model, op, local, dtype);
 }
 
@@ -235,7 +243,7 @@ struct totals op_totals(const struct model *model, const struct op *op, enum dty
         totals.flops[phase] = op_work(op, op->size, dtype, (enum phase)phase).flops * copies;
     totals.kept_bytes =
         bytes_of(op, &op->output, op->size, dtype) * kept_copies(model, op) +
-        (extra_bytes(op, op->size, dtype) + kept_inputs(model, op, op->size, dtype)) * copies;
+        (op_extra_bytes(op, op->size, dtype) + kept_inputs(model, op, op->size, dtype)) * copies;
     return totals;
 }
 

@@ -276,6 +276,8 @@ void model_free(struct model *model);
 
 /* Copies of an operator in the whole model: the product of the repeats around it. */
 int64_t op_copies(const struct model *model, const struct op *op);
+/* Whether it is part of a layer: of an indexed module. */
+bool op_in_layer(const struct model *model, const struct op *op);
 /* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */
 const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
                     int64_t copy);
@@ -308,6 +310,8 @@ double op_parameters(const struct op *op); /* owned, of one copy */
  * anyone reads it again, its mask and statistics, and what it reads of the model's own inputs. */
 double op_kept_bytes(const struct model *model, const struct op *op, const int64_t *local,
                      enum dtype dtype);
+/* Of those: masks, statistics and probabilities, which are no operands. */
+double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype);
 
 /* ---- opening: presets and importers ---------------------------------------------------------------- */

@@ -9,6 +9,8 @@
  *       and an output that an instance without recomputation reads again. Each tensor counts once.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
+ *   I4  A tied weight that is used on another stage than its owner's is a second copy there, with
+ *       gradients and optimizer state (Megatron-LM's head on the last stage).
  */
 #include "plan/plan.h"
 
@@ -49,6 +51,53 @@ static void add_state(const struct op *op, const struct choice *choice, const in
             sum->parameters += operand_elements(op, &op->weight[i].operand, local);
     if (memory->workspace > sum->workspace)
         sum->workspace = memory->workspace;
+}
+
+/* The operator that owns what this one uses, -1: it has its own. */
+static int32_t owner_of(const struct op *op)
+{
+    return op->weights ? op->weight[0].tied_op : -1;
+}
+
+static bool stage_has(const struct plan *plan, int32_t stage, int32_t op, int64_t before)
+{
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        for (int64_t i = plan->part[part].first;
+             i < plan->part[part].first + plan->part[part].count && i < before; i++)
+            if (plan->instance[i].op == op ||
+                owner_of(&plan->model->op[plan->instance[i].op]) == op)
+                return true;
+    return false;
+}
+
+/* As if the operator owned its weight. */
+static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *sum)
+{
+    const struct choice *choice = plan_choice(plan, i);
+    struct op op = plan->model->op[plan->instance[i].op];
+    struct weight weight = op.weight[0];
+    int64_t local[OP_MAX_DIMS];
+    weight.tied_op = -1;
+    op.weight = &weight;
+    op.weights = 1;
+    split_local(&op, &choice->split, plan->batch_per_step, local);
+    int64_t replicas = choice->shard ? 1 : split_replicas(&op, &choice->split);
+    struct op_memory memory =
+        op_memory(plan->model, &op, local, plan->dtype, plan->policy, replicas);
+    add_state(&op, choice, local, &memory, sum);
+}
+
+/* I4. */
+static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_memory *sum)
+{
+    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+        int64_t first = plan->part[part].first;
+        for (int64_t i = first; i < first + plan->part[part].count; i++) {
+            int32_t owner = owner_of(&plan->model->op[plan->instance[i].op]);
+            if (owner >= 0 && !stage_has(plan, stage, owner, i))
+                add_tied(plan, i, sum);
+        }
+    }
 }
 
 /* ---- checkpoints (I1) ------------------------------------------------------------------------ */
@@ -193,6 +242,7 @@ struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, in
     struct walk w = start_walk(scratch, plan);
     for (int32_t part = stage; part < plan->parts; part += plan->stages)
         add_part(&w, part, &sum);
+    add_all_tied(plan, stage, &sum);
     double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */
     sum.activations = w.kept * times;
     sum.host = w.host * times;

@@ -77,14 +77,6 @@ static weft_status unroll(struct plan *plan)
     return WEFT_OK;
 }
 
-bool op_in_layer(const struct model *model, const struct op *op)
-{
-    int32_t module = op->module;
-    while (module >= 0 && !model->module[module].indexed)
-        module = model->module[module].parent;
-    return module >= 0;
-}
-
 /* ---- interned choices (I2) ------------------------------------------------------------------- */
 
 static uint64_t choice_hash(const struct choice *choice)

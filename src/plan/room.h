@@ -7,9 +7,6 @@
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 
-/* Whether an operator is part of an indexed module: what ends_layer closes. */
-bool op_in_layer(const struct model *model, const struct op *op);
-
 /* By operator: forward FLOPs of one copy and one sample. */
 double *forward_flops(const struct model *model, struct arena *keep);
 

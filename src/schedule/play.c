@@ -29,7 +29,7 @@ static const struct {
     [SLOT_BACKWARD_INPUT] = {'I', CHAIN_BACKWARD, CHAIN_BACKWARD, +1},
     [SLOT_BACKWARD_WEIGHT] = {'W', CHAIN_BACKWARD, CHAIN_WEIGHT, 0},
 };
-_Static_assert(COUNT_OF(KINDS) == SLOT_BACKWARD_WEIGHT + 1, "a kind of slot without a row");
+_Static_assert(COUNT_OF(KINDS) == SLOT_KIND_COUNT, "a kind of slot without a row");
 
 struct play {
     const struct pipeline *pipeline;

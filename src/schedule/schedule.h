@@ -15,7 +15,13 @@
 
 #include "base/base.h"
 
-enum slot_kind { SLOT_FORWARD, SLOT_BACKWARD, SLOT_BACKWARD_INPUT, SLOT_BACKWARD_WEIGHT };
+enum slot_kind {
+    SLOT_FORWARD,
+    SLOT_BACKWARD,
+    SLOT_BACKWARD_INPUT,
+    SLOT_BACKWARD_WEIGHT,
+    SLOT_KIND_COUNT
+};
 
 struct slot {
     enum slot_kind kind;

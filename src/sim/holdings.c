@@ -1,16 +1,25 @@
-/* holdings.c - how full each stage's devices get. */
-#include "sim/room.h"
+/* holdings.c - how full each stage's devices get, played slot by slot.
+ *
+ * All slots of a part and kind take and give back the same (compile/lifetimes.h), so a block is
+ * summed up once: by how much memory is fuller behind it (net), and at most while it runs (rise).
+ * A stage's slots in order, from its state:
+ *
+ *   held(k)  = state + sum of net(j) over the slots j < k
+ *   peak     = max over slots k of held(k) + rise(k)                                           (1)
+ *
+ * What is held at the peak follows from how many slots of each kind are behind it:
+ *
+ *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
+ *
+ *   I1  A stage's slots run one behind the other in the order of its schedule: what the engine's
+ *       times say too (graph.c, I1).
+ *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
+ *       from the start of the slot before the one that needs them. Where that is no later than they
+ *       would be gone they stay. The host has them from the end of their forward slot on.
+ */
+#include "sim/player.h"
 
-const char *memory_class_name(enum memory_class memory)
-{
-    static const char *const NAMES[] = {
-        [MEMORY_WEIGHTS] = "weights",     [MEMORY_GRADIENTS] = "gradients",
-        [MEMORY_OPTIMIZER] = "optimizer", [MEMORY_ACTIVATIONS] = "activations",
-        [MEMORY_WORKSPACE] = "workspace",
-    };
-    _Static_assert(COUNT_OF(NAMES) == MEMORY_CLASS_COUNT, "a class without a name");
-    return NAMES[memory];
-}
+#include <string.h>
 
 static int64_t limit_of(const struct plan *plan)
 {
@@ -19,26 +28,288 @@ static int64_t limit_of(const struct plan *plan)
                                     : device->memory_bytes - device->context_bytes;
 }
 
-void find_memory(struct prediction *p)
+/* ---- the peak (1) ---------------------------------------------------------------------------- */
+
+struct summary {
+    int64_t net, rise; /* bytes */
+    int32_t item;      /* before which it is fullest */
+};
+
+static struct summary sum_up(const struct part_lifetimes *part, enum slot_kind kind)
+{
+    struct summary sum = {0, 0, -1};
+    const struct moments *moments = &part->moments[kind];
+    for (int32_t i = 0; i < moments->count; i++) {
+        const struct moment *m = &moments->moment[i];
+        sum.net += m->gives ? -part->life[m->life].bytes : part->life[m->life].bytes;
+        if (sum.net > sum.rise) {
+            sum.rise = sum.net;
+            sum.item = m->item;
+        }
+    }
+    return sum;
+}
+
+/* Where a stage is fullest. */
+struct summit {
+    int64_t above; /* bytes above the state */
+    int64_t host;
+    int32_t slot; /* -1: before the first */
+    int32_t item;
+};
+
+static struct summary (*sum_up_all(const struct player *p))[SLOT_KIND_COUNT]
+{
+    struct summary(*sums)[SLOT_KIND_COUNT] =
+        arena_alloc(p->scratch, (size_t)p->plan->pieces, sizeof *sums);
+    for (int32_t piece = 0; piece < p->plan->pieces; piece++)
+        for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+            sums[piece][kind] = sum_up(player_part(p, piece), (enum slot_kind)kind);
+    return sums;
+}
+
+static int64_t offloaded(const struct player *p, int32_t slot)
+{
+    return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
+}
+
+/* By how much more the host has at the start of a slot. */
+static int64_t host_change(const struct player *p, int32_t slot)
+{
+    bool filled = slot > 0 && p->slots.data[slot - 1].kind == SLOT_FORWARD;
+    bool emptied = reads_checkpoints(p->slots.data[slot].kind);
+    return (filled ? offloaded(p, slot - 1) : 0) - (emptied ? offloaded(p, slot) : 0);
+}
+
+static struct summit find_summit(const struct player *p)
+{
+    struct summit top = {0, 0, -1, -1};
+    struct summary(*sums)[SLOT_KIND_COUNT] = sum_up_all(p);
+    int64_t held = 0, host = 0;
+    for (int32_t k = 0; k < (int32_t)p->slots.len; k++) {
+        const struct slot *slot = &p->slots.data[k];
+        const struct summary *sum = &sums[slot->piece][slot->kind];
+        if (p->away) {
+            held += offloaded(p, p->away[k].back) - offloaded(p, p->away[k].left);
+            host += host_change(p, k);
+            top.host = host > top.host ? host : top.host;
+        }
+        if (held + sum->rise > top.above) { /* (1) */
+            top.above = held + sum->rise;
+            top.slot = k;
+            top.item = sum->item;
+        }
+        held += sum->net;
+    }
+    return top;
+}
+
+/* ---- what is held there (2) ------------------------------------------------------------------ */
+
+/* Tensors of one operator and kind. */
+struct group_sum {
+    int64_t bytes;
+    int64_t first, last;   /* instances */
+    int64_t micro_batches; /* that have one of them, at most */
+    enum memory_class memory;
+};
+
+struct census {
+    const struct player *player;
+    const struct summit *top;
+    int64_t (*done)[SLOT_KIND_COUNT]; /* per piece: slots before the summit's */
+    int64_t *gone;         /* per piece: micro-batches whose checkpoints are in the host */
+    struct group_sum *sum; /* per operator and kind of tensor */
+    int64_t bytes[MEMORY_CLASS_COUNT];
+};
+
+static struct census start_census(const struct player *p, const struct summit *top)
+{
+    struct census c = {.player = p, .top = top};
+    c.done = arena_alloc(p->scratch, (size_t)p->plan->pieces, sizeof *c.done);
+    c.gone = ARENA_ARRAY(p->scratch, int64_t, (size_t)p->plan->pieces);
+    c.sum = ARENA_ARRAY(p->scratch, struct group_sum, (size_t)p->plan->model->ops * HELD_COUNT);
+    for (int32_t k = 0; k < top->slot; k++)
+        c.done[p->slots.data[k].piece][p->slots.data[k].kind]++;
+    for (int32_t k = 0; p->away && k <= top->slot; k++) {
+        if (p->away[k].left >= 0)
+            c.gone[p->slots.data[p->away[k].left].piece]++;
+        if (p->away[k].back >= 0)
+            c.gone[p->slots.data[p->away[k].back].piece]--;
+    }
+    return c;
+}
+
+static int64_t copies_of(const struct census *c, int32_t piece, const struct lifetime *life)
+{
+    const struct slot *now = &c->player->slots.data[c->top->slot];
+    int64_t copies = c->done[piece][life->born_in] - c->done[piece][life->dies_in];
+    if (now->piece == piece && now->kind == life->born_in)
+        copies += life->born <= c->top->item;
+    if (now->piece == piece && now->kind == life->dies_in)
+        copies -= life->dies < c->top->item;
+    return copies - (life->offloaded ? c->gone[piece] : 0);
+}
+
+static void count_piece(struct census *c, int32_t piece)
+{
+    const struct plan *plan = c->player->plan;
+    const struct part_lifetimes *part = player_part(c->player, piece);
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        int64_t copies = copies_of(c, piece, life);
+        struct group_sum *sum =
+            &c->sum[(int64_t)plan->instance[life->instance].op * HELD_COUNT + life->held];
+        if (copies == 0)
+            continue;
+        c->bytes[life->memory] += copies * life->bytes;
+        if (sum->bytes == 0)
+            *sum = (struct group_sum){0, life->instance, life->instance, 0,
+                                      (enum memory_class)life->memory};
+        sum->bytes += copies * life->bytes;
+        sum->first = life->instance < sum->first ? life->instance : sum->first;
+        sum->last = life->instance > sum->last ? life->instance : sum->last;
+        sum->micro_batches = copies > sum->micro_batches ? copies : sum->micro_batches;
+    }
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+enum { MOST_HOLDINGS = 16 };
+
+/* Two paths that differ in one number as one: "layers.0-11.mlp.up". */
+static const char *range_text(struct arena *keep, const char *first, const char *last)
+{
+    size_t same = 0;
+    while (first[same] && first[same] == last[same])
+        same++;
+    if (!first[same] && !last[same])
+        return first;
+    while (same > 0 && first[same - 1] != '.')
+        same--;
+    size_t a = strcspn(first + same, "."), b = strcspn(last + same, ".");
+    if (strcmp(first + same + a, last + same + b) != 0)
+        return arena_printf(keep, "%s to %s", first, last);
+    return arena_printf(keep, "%.*s-%s", (int)(same + a), first, last + same);
+}
+
+static const char *describe(struct arena *keep, const struct plan *plan, enum held held,
+                            const struct group_sum *sum)
+{
+    const char *path =
+        range_text(keep, plan_path(keep, plan, sum->first), plan_path(keep, plan, sum->last));
+    if (sum->micro_batches == 1)
+        return arena_printf(keep, "%s %s", path, held_name(held));
+    return arena_printf(keep, "%s %s, %lld micro-batches", path, held_name(held),
+                        (long long)sum->micro_batches);
+}
+
+/* The largest so far, in falling order; equal ones in the order they came. */
+struct largest {
+    struct holding *holding;
+    int64_t *sum; /* per holding: its number in the census, -1: it has its text */
+    int32_t count;
+};
+
+static void offer(struct largest *l, struct holding one, int64_t sum)
+{
+    int32_t at = l->count;
+    while (at > 0 && l->holding[at - 1].bytes < one.bytes)
+        at--;
+    if (one.bytes == 0 || at == MOST_HOLDINGS)
+        return;
+    l->count += l->count < MOST_HOLDINGS;
+    size_t behind = (size_t)(l->count - at - 1);
+    memmove(&l->holding[at + 1], &l->holding[at], behind * sizeof one);
+    memmove(&l->sum[at + 1], &l->sum[at], behind * sizeof sum);
+    l->holding[at] = one;
+    l->sum[at] = sum;
+}
+
+static void list_holdings(struct arena *keep, const struct census *c, const struct state *state,
+                          struct stage_peak *out)
+{
+    static const char *const STATE[] = {
+        [MEMORY_WEIGHTS] = "weights",
+        [MEMORY_GRADIENTS] = "gradients of weights",
+        [MEMORY_OPTIMIZER] = "optimizer state",
+    };
+    const struct plan *plan = c->player->plan;
+    struct largest l = {ARENA_ARRAY(keep, struct holding, MOST_HOLDINGS),
+                        ARENA_ARRAY(c->player->scratch, int64_t, MOST_HOLDINGS), 0};
+    for (int k = 0; k < (int)COUNT_OF(STATE); k++)
+        offer(&l, (struct holding){STATE[k], (enum memory_class)k, state->bytes[k]}, -1);
+    offer(
+        &l,
+        (struct holding){"placeholders of weight gradients", MEMORY_GRADIENTS, state->placeholders},
+        -1);
+    for (int64_t i = 0; i < (int64_t)plan->model->ops * HELD_COUNT; i++)
+        offer(&l, (struct holding){NULL, c->sum[i].memory, c->sum[i].bytes}, i);
+    for (int32_t i = 0; i < l.count; i++)
+        if (l.sum[i] >= 0)
+            l.holding[i].what =
+                describe(keep, plan, (enum held)(l.sum[i] % HELD_COUNT), &c->sum[l.sum[i]]);
+    out->holding = l.holding;
+    out->holdings = l.count;
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+struct finding {
+    struct player player;
+    struct summit top;
+    struct state state;
+    struct census census;
+};
+
+static void find_stage(struct prediction *p, int32_t stage, struct arena *scratch,
+                       struct finding *out)
 {
     const struct plan *plan = p->plan;
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
-    p->fits = true;
-    for (int32_t s = 0; s < plan->stages; s++) {
-        struct stage_peak *peak = &p->stage[s].memory;
-        int64_t in_flight = schedule_find(plan->schedule)->in_flight(&pipeline, s);
-        struct stage_memory memory = plan_stage_memory(plan, s, in_flight);
-        peak->bytes[MEMORY_WEIGHTS] = (int64_t)memory.weights;
-        peak->bytes[MEMORY_GRADIENTS] = (int64_t)memory.gradients;
-        peak->bytes[MEMORY_OPTIMIZER] = (int64_t)memory.optimizer;
-        peak->bytes[MEMORY_ACTIVATIONS] = (int64_t)memory.activations;
-        peak->bytes[MEMORY_WORKSPACE] = (int64_t)memory.workspace;
-        for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
-            peak->peak += peak->bytes[k];
-        peak->reserved = peak->peak;
-        peak->host = (int64_t)memory.host;
-        peak->limit = limit_of(plan);
-        p->fits &= peak->peak <= peak->limit;
+    struct stage_peak *peak = &p->stage[stage].memory;
+    out->player = player_of(scratch, p->graph, stage);
+    out->top = find_summit(&out->player);
+    out->state = state_of(scratch, plan, stage);
+    out->census = start_census(&out->player, &out->top);
+    for (int32_t piece = 0; out->top.slot >= 0 && piece < plan->pieces; piece++)
+        count_piece(&out->census, piece);
+    *peak =
+        (struct stage_peak){.limit = limit_of(plan), .host = out->top.host, .slot = out->top.slot};
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
+        peak->state[k] = out->state.bytes[k];
+        peak->state[k] += k == MEMORY_GRADIENTS ? out->state.placeholders : 0;
+        peak->bytes[k] = peak->state[k] + out->census.bytes[k];
+        peak->peak += peak->bytes[k];
     }
+    peak->reserved = peak->peak;
+    if (out->top.slot >= 0)
+        peak->at_ns = player_time(p, &out->player, out->top.slot, out->top.item);
+}
+
+static int32_t fullest_stage(const struct prediction *p)
+{
+    int32_t fullest = 0;
+    for (int32_t s = 1; s < p->plan->stages; s++)
+        if (p->stage[s].memory.peak > p->stage[fullest].memory.peak)
+            fullest = s;
+    return fullest;
+}
+
+void find_memory(struct prediction *p, bool reserved)
+{
+    struct arena *scratch = arena_new();
+    struct finding *all = ARENA_ARRAY(scratch, struct finding, (size_t)p->plan->stages);
+    for (int32_t s = 0; s < p->plan->stages; s++)
+        find_stage(p, s, scratch, &all[s]);
+    int32_t fullest = fullest_stage(p);
+    p->fits = true;
+    for (int32_t s = 0; s < p->plan->stages; s++) {
+        struct stage_peak *peak = &p->stage[s].memory;
+        if (reserved)
+            peak->reserved = find_reserved(&all[s].player, &all[s].state);
+        if (reserved || s == fullest)
+            list_holdings(p->arena, &all[s].census, &all[s].state, peak);
+        p->fits &= peak->reserved <= peak->limit;
+    }
+    arena_free(scratch);
 }

@@ -22,6 +22,8 @@ struct simulation {
 /* Where each stage's time goes (breakdown.c). */
 void find_breakdown(struct prediction *p);
 /* How full each stage's devices get (holdings.c). */
-void find_memory(struct prediction *p);
+void find_memory(struct prediction *p, bool reserved);
+/* Memory over time (timeline.c). */
+void find_points(struct prediction *p);
 
 #endif

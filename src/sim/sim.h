@@ -19,17 +19,7 @@ const char *time_name(int time); /* purpose_name, "bubble" */
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-enum memory_class {
-    MEMORY_WEIGHTS,
-    MEMORY_GRADIENTS,
-    MEMORY_OPTIMIZER,
-    MEMORY_ACTIVATIONS, /* kept for the backward pass */
-    MEMORY_WORKSPACE,   /* everything that lives within one block */
-    MEMORY_CLASS_COUNT
-};
-const char *memory_class_name(enum memory_class memory); /* the fields of design's JSON */
-
-/* Something that is there when a device holds most. */
+/* Tensors of one operator and kind that are there when a device holds most. */
 struct holding {
     const char *what; /* "layers.0-11.mlp.up output, 4 micro-batches" */
     enum memory_class memory;
@@ -38,12 +28,14 @@ struct holding {
 struct stage_peak {
     int64_t bytes[MEMORY_CLASS_COUNT]; /* at the moment of the peak */
     int64_t peak;                      /* allocated, their sum */
+    int64_t state[MEMORY_CLASS_COUNT]; /* what is there before the first slot and stays */
     int64_t reserved;                  /* what a caching allocator holds from the device for it */
     int64_t limit;                     /* what the device (or the plan) allows */
     int64_t host;                      /* checkpoints waiting in host memory, at most */
     int64_t at_ns;
     int32_t slot;                  /* of the stage's schedule, in which it happens */
-    const struct holding *holding; /* the largest, in falling order */
+    const struct holding *holding; /* the largest, in falling order: of the fullest stage, and of
+                                      all with simulate_options.reserved */
     int32_t holdings;
 };
 /* What one device of a stage holds from this moment on, until the next point. */
@@ -94,6 +86,8 @@ struct prediction {
 struct simulate_options {
     enum fold fold;
     const char *profile; /* a database before the shipped ones, NULL: none */
+    bool reserved; /* also what a caching allocator reserves: slower, else it equals the peak */
+    bool points;   /* also memory over time */
 };
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
                      struct prediction **out);

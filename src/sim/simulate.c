@@ -449,7 +449,6 @@ static weft_status run(struct simulation *s, struct prediction *p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         p->flops += totals.flops[phase] * (double)plan->global_batch;
     find_breakdown(p);
-    find_memory(p);
     p->simulate_s = seconds() - begin;
 done:
     return status;
@@ -469,6 +468,11 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     p->compile_s = seconds() - begin;
     s.graph = p->graph;
     TRY(run(&s, p));
+    begin = seconds();
+    find_memory(p, options->reserved);
+    if (options->points)
+        find_points(p);
+    p->simulate_s += seconds() - begin;
     *out = p;
     p = NULL;
 done:

@@ -1,0 +1,543 @@
+/* lifetimes.c - the passes of a part, followed item by item: what each takes, reads and leaves.
+ *
+ * For every operator, input and gradient the trace knows the tensor that stands for it at the moment
+ * (a *life*); an item that makes a new one replaces it, an item that reads it makes it live on. What
+ * is kept for the backward pass is then what that still reads, and needs no rule of its own:
+ *
+ *   dies(tensor) = the last item that reads it, in the order forward, backward                 (1)
+ */
+#include "compile/build.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *memory_class_name(enum memory_class memory)
+{
+    static const char *const NAMES[] = {
+        [MEMORY_WEIGHTS] = "weights",     [MEMORY_GRADIENTS] = "gradients",
+        [MEMORY_OPTIMIZER] = "optimizer", [MEMORY_ACTIVATIONS] = "activations",
+        [MEMORY_WORKSPACE] = "workspace",
+    };
+    _Static_assert(COUNT_OF(NAMES) == MEMORY_CLASS_COUNT, "a class without a name");
+    return NAMES[memory];
+}
+
+const char *held_name(enum held held)
+{
+    static const char *const NAMES[] = {
+        [HELD_INPUT] = "the model's input",
+        [HELD_OUTPUT] = "output",
+        [HELD_COPY] = "resharded",
+        [HELD_RECEIVED] = "received input",
+        [HELD_EXTRA] = "mask and statistics",
+        [HELD_GRADIENT] = "gradient",
+        [HELD_WEIGHTS] = "gathered weights",
+        [HELD_WEIGHT_GRADIENTS] = "weight gradients",
+    };
+    _Static_assert(COUNT_OF(NAMES) == HELD_COUNT, "a kind of tensor without a name");
+    return NAMES[held];
+}
+
+/* ---- lives ----------------------------------------------------------------------------------- */
+
+enum { NOTHING = -1 };
+
+struct trace {
+    struct build *b;
+    int32_t part;
+    int64_t first, first_use; /* instance, use */
+    struct life_list lives;
+    int32_t *output, *extra, *gradient; /* per instance of the part: lives, or NOTHING */
+    int32_t *received, *copy;           /* per use: of its leader */
+    int32_t *raw;                       /* per use: of its leader, before the gradient's reshard */
+    int32_t sending;                    /* of the send that is being prepared */
+    int64_t sending_use;
+    /* Where the trace is. */
+    enum slot_kind kind;
+    int32_t at;
+    const struct item *item; /* NULL: at the start or end of a block */
+};
+
+static int32_t take(struct trace *t, enum held held, int64_t instance, double bytes)
+{
+    struct lifetime life = {.bytes = (int64_t)ceil(bytes),
+                            .instance = instance,
+                            .held = (uint8_t)held,
+                            .born_in = (uint8_t)t->kind,
+                            .dies_in = (uint8_t)t->kind,
+                            .born = t->at,
+                            .dies = t->at};
+    if (life.bytes == 0)
+        return NOTHING;
+    array_push(t->b->scratch, &t->lives, life);
+    return (int32_t)t->lives.len - 1;
+}
+
+/* lifetimes.h, I4: by the first item of the backward pass that reads it. */
+static bool waits_in_host(const struct trace *t)
+{
+    return t->item && t->item->purpose == PURPOSE_RECOMPUTE &&
+           plan_choice(t->b->plan, t->item->instance)->offload;
+}
+
+static void read_life(struct trace *t, int32_t number) /* (1) */
+{
+    if (number == NOTHING)
+        return;
+    struct lifetime *life = &t->lives.data[number];
+    if (life->dies_in == SLOT_FORWARD && t->kind != SLOT_FORWARD)
+        life->offloaded = waits_in_host(t);
+    life->dies_in = (uint8_t)t->kind;
+    life->dies = t->at;
+}
+
+static int64_t place(const struct trace *t, int64_t instance)
+{
+    return instance - t->first;
+}
+
+static bool in_part(const struct trace *t, int64_t instance)
+{
+    return instance >= 0 && t->b->part_of[instance] == t->part;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static double operand_bytes(const struct trace *t, const struct laid *laid,
+                            const struct operand *operand)
+{
+    return operand_elements(laid->op, operand, laid->local) *
+           (double)element_bytes(t->b->plan, operand);
+}
+
+static double input_bytes(const struct trace *t, const struct use *use)
+{
+    const struct laid *laid = laid_of(t->b, use->reader);
+    return operand_bytes(t, laid, &laid->op->input[use->operand]);
+}
+
+static double output_bytes(const struct trace *t, int64_t instance)
+{
+    const struct laid *laid = laid_of(t->b, instance);
+    return operand_bytes(t, laid, &laid->op->output);
+}
+
+static double step_bytes(const struct trace *t, const struct use *use,
+                         const struct reshard_step *step)
+{
+    const struct op *op = laid_of(t->b, use->reader)->op;
+    return (double)(step->elements * element_bytes(t->b->plan, &op->input[use->operand]));
+}
+
+/* ---- reshards -------------------------------------------------------------------------------- */
+
+/* The steps that one block does of the reshards of a joint, either way. */
+struct steps {
+    const struct reshard *reshard[2];
+    int32_t from; /* of the second, or of the only one: where it begins */
+};
+
+static struct steps forward_steps(const struct joint *j)
+{
+    if (j->across)
+        return (struct steps){{NULL, j->forward[1]}, j->forward[1]->send + 1};
+    return (struct steps){{j->forward[0], j->forward[1]}, 0};
+}
+
+static const struct reshard_step *first_step(const struct steps *s)
+{
+    if (s->reshard[0] && s->reshard[0]->steps)
+        return s->reshard[0]->step;
+    const struct reshard *r = s->reshard[1];
+    return r && s->from < r->steps ? &r->step[s->from] : NULL;
+}
+
+static bool in_place(const struct steps *s)
+{
+    for (int k = 0; k < 2; k++)
+        for (int32_t i = k ? s->from : 0; s->reshard[k] && i < s->reshard[k]->steps; i++)
+            if (s->reshard[k]->step[i].kind != COLLECTIVE_ALL_REDUCE)
+                return false;
+    return true;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* What a use's reshard starts from. */
+static int32_t origin(const struct trace *t, const struct use *use)
+{
+    if (in_part(t, use->source))
+        return t->output[place(t, use->source)];
+    int64_t leader = use->joint ? use->same_forward : use - t->b->use;
+    return t->received[leader - t->first_use];
+}
+
+/* What an operator reads as its input. */
+static int32_t input_of(const struct trace *t, const struct use *use)
+{
+    struct steps steps = use->joint ? forward_steps(use->joint) : (struct steps){0};
+    return first_step(&steps) ? t->copy[use->same_forward - t->first_use] : origin(t, use);
+}
+
+/* I6. */
+static void receive_inputs(struct trace *t, const struct part *part)
+{
+    const struct build *b = t->b;
+    for (int64_t u = t->first_use; u < b->use_first[part->first + part->count]; u++) {
+        const struct use *use = &b->use[u];
+        if (in_part(t, use->source) || use->same_forward != u)
+            continue;
+        double bytes = input_bytes(t, use);
+        if (use->joint && use->joint->across) {
+            struct steps steps = forward_steps(use->joint);
+            if (first_step(&steps))
+                bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]);
+        }
+        t->received[u - t->first_use] =
+            take(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED, use->reader, bytes);
+    }
+}
+
+static void forward_op(struct trace *t, int64_t instance)
+{
+    const struct build *b = t->b;
+    const struct laid *laid = laid_of(b, instance);
+    for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
+        read_life(t, input_of(t, &b->use[u]));
+    t->output[place(t, instance)] = take(t, HELD_OUTPUT, instance, output_bytes(t, instance));
+    t->extra[place(t, instance)] =
+        take(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
+}
+
+/* A step of an input's reshard; lifetimes.h, I3. */
+static void forward_step(struct trace *t, const struct use *use)
+{
+    struct steps steps = forward_steps(use->joint);
+    int32_t *copy = &t->copy[use->same_forward - t->first_use];
+    if (t->item->step != first_step(&steps)) {
+        read_life(t, *copy);
+        return;
+    }
+    int32_t from = origin(t, use);
+    read_life(t, from);
+    *copy = in_place(&steps) ? from : take(t, HELD_COPY, use->reader, input_bytes(t, use));
+}
+
+/* A step before a send. */
+static void send_step(struct trace *t, const struct use *use)
+{
+    int32_t before = t->sending;
+    if (use - t->b->use != t->sending_use)
+        before = t->output[place(t, use->source)];
+    read_life(t, before);
+    t->sending_use = use - t->b->use;
+    t->sending = before;
+    if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
+        t->sending = take(t, HELD_COPY, use->source, step_bytes(t, use, t->item->step));
+}
+
+/* At the end of a forward block: what other stages read. */
+static void send_outputs(struct trace *t)
+{
+    const struct build *b = t->b;
+    for (size_t i = 0; i < b->crossings.len; i++) {
+        const struct crossing *c = &b->crossings.data[i];
+        if (c->from_part == t->part)
+            read_life(t, t->output[place(t, b->use[c->use].source)]);
+    }
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* Operands whose gradient is the output's own: bits, from the first. */
+static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
+
+static bool wants_gradient(const struct op *op)
+{
+    return op->input_grad || op->weights;
+}
+
+/* Adds a gradient to what is there (I5). */
+static void add_gradient(struct trace *t, int32_t *sum, int32_t more)
+{
+    read_life(t, *sum);
+    read_life(t, more);
+    *sum = more;
+}
+
+static bool leaves(const struct trace *t, const struct use *use)
+{
+    return use->joint->across || !in_part(t, use->source);
+}
+
+/* The gradient of one input, made by its reader's backward pass. */
+static void make_gradient(struct trace *t, const struct use *use)
+{
+    const struct build *b = t->b;
+    if (!use->joint || !wants_gradient(laid_of(b, use->source)->op))
+        return;
+    const struct op *op = laid_of(b, use->reader)->op;
+    bool moves = leaves(t, use) || use->joint->backward[0] || use->joint->backward[1];
+    int32_t *sum =
+        moves ? &t->raw[use->same_backward - t->first_use] : &t->gradient[place(t, use->source)];
+    if (use->joint->part && !moves) { /* each reader writes its part of one tensor */
+        if (*sum == NOTHING)
+            *sum = take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source));
+        read_life(t, *sum);
+        return;
+    }
+    if (op->kind == OP_LOSS && op->keep & KEEP_INPUT_0) { /* in the place of the logits */
+        add_gradient(t, sum, input_of(t, use));
+        return;
+    }
+    double bytes = input_bytes(t, use);
+    bool passes = use->operand < 32 && (PASSES_ON[op->kind] >> use->operand & 1) &&
+                  *sum == NOTHING && bytes == output_bytes(t, use->reader);
+    int32_t own =
+        passes ? t->gradient[place(t, use->reader)] : take(t, HELD_GRADIENT, use->source, bytes);
+    add_gradient(t, sum, own);
+}
+
+/* A step that brings a gradient to its producer, or to its send. */
+static void gradient_step(struct trace *t, const struct use *use)
+{
+    const struct joint *j = use->joint;
+    if (!in_part(t, use->reader)) { /* received: brought to its layout in place */
+        read_life(t, t->gradient[place(t, use->source)]);
+        return;
+    }
+    int32_t *raw = &t->raw[use->same_backward - t->first_use];
+    struct steps steps = {{j->backward[0], j->backward[1]}, 0};
+    bool first = *raw != NOTHING && t->item->step == first_step(&steps);
+    int32_t before = *raw;
+    if (leaves(t, use)) {
+        read_life(t, before);
+        if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
+            *raw = take(t, HELD_GRADIENT, use->source, step_bytes(t, use, t->item->step));
+        return;
+    }
+    int32_t *sum = &t->gradient[place(t, use->source)];
+    if (!first) {
+        read_life(t, *sum);
+        return;
+    }
+    read_life(t, before);
+    *raw = NOTHING;
+    if (in_place(&steps))
+        add_gradient(t, sum, before);
+    else
+        add_gradient(t, sum, take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+}
+
+static bool in_fp32(enum policy policy)
+{
+    return policy == POLICY_MIXED_FP32_GRADIENTS || policy == POLICY_DISTRIBUTED;
+}
+
+/* I7: gradients of weights that are made apart before they are added. */
+static void weight_gradients(struct trace *t, const struct laid *laid)
+{
+    const struct plan *plan = t->b->plan;
+    double elements = 0;
+    bool in_layer = op_in_layer(plan->model, laid->op);
+    bool added = in_fp32(plan->policy) ? is_product(laid->op->kind) && in_layer
+                                       : plan_micro_batches(plan) == 1;
+    if (added || laid->choice->shard >= 2)
+        return;
+    for (int32_t i = 0; i < laid->op->weights; i++)
+        elements += operand_elements(laid->op, &laid->op->weight[i].operand, laid->local);
+    take(t, HELD_WEIGHT_GRADIENTS, t->item->instance, elements * dtype_bytes(plan->dtype));
+}
+
+static void read_kept(struct trace *t, int64_t instance)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct build *b = t->b;
+    const struct op *op = laid_of(b, instance)->op;
+    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
+        if (op->keep & INPUTS[k])
+            read_life(t, input_of(t, &b->use[b->use_first[instance] + k]));
+    if (op->keep & KEEP_OUTPUT)
+        read_life(t, t->output[place(t, instance)]);
+    read_life(t, t->extra[place(t, instance)]);
+}
+
+static void backward_op(struct trace *t, int64_t instance, enum phase phase)
+{
+    const struct build *b = t->b;
+    const struct laid *laid = laid_of(b, instance);
+    int32_t *gradient = &t->gradient[place(t, instance)];
+    if (*gradient == NOTHING) { /* of a loss, or from another part of this stage: I6 */
+        int32_t now = t->at;
+        t->at = -1;
+        *gradient = take(t, HELD_GRADIENT, instance, output_bytes(t, instance));
+        t->at = now;
+    }
+    read_life(t, *gradient);
+    if (phase == PHASE_BACKWARD_WEIGHT || !is_product(laid->op->kind))
+        read_kept(t, instance);
+    if (phase == PHASE_BACKWARD_WEIGHT)
+        weight_gradients(t, laid);
+    for (int64_t u = b->use_first[instance];
+         phase == PHASE_BACKWARD_INPUT && u < b->use_first[instance + 1]; u++)
+        make_gradient(t, &b->use[u]);
+}
+
+/* I6: at the start of a backward block. */
+static void receive_gradients(struct trace *t)
+{
+    const struct build *b = t->b;
+    for (size_t i = 0; i < b->crossings.len; i++) {
+        const struct crossing *c = &b->crossings.data[i];
+        const struct use *use = &b->use[c->use];
+        if (c->from_part == t->part && use->same_backward == c->use &&
+            laid_of(b, use->reader)->op->input_grad && wants_gradient(laid_of(b, use->source)->op))
+            add_gradient(t, &t->gradient[place(t, use->source)],
+                         take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+    }
+}
+
+static void send_gradients(struct trace *t, const struct part *part)
+{
+    for (int64_t u = t->first_use; u < t->b->use_first[part->first + part->count]; u++)
+        read_life(t, t->raw[u - t->first_use]);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void follow(struct trace *t, const struct item *item)
+{
+    const struct use *use = NULL;
+    if (item->kind == ITEM_STEP)
+        use = &t->b->use[t->b->use_first[item->instance] + item->operand];
+    if (!use && item->phase == PHASE_FORWARD)
+        forward_op(t, item->instance);
+    else if (!use)
+        backward_op(t, item->instance, (enum phase)item->phase);
+    else if (item->phase == FLOW_GRADIENT)
+        gradient_step(t, use);
+    else if (in_part(t, use->reader))
+        forward_step(t, use);
+    else
+        send_step(t, use);
+}
+
+static void follow_block(struct trace *t, const struct block *block)
+{
+    const struct part *part = &t->b->plan->part[t->part];
+    bool forward = block->kind == SLOT_FORWARD;
+    t->kind = block->kind;
+    t->at = -1;
+    t->item = NULL;
+    if (forward)
+        receive_inputs(t, part);
+    else if (block->kind != SLOT_BACKWARD_WEIGHT)
+        receive_gradients(t);
+    for (t->at = 0; t->at < block->items; t->at++) {
+        t->item = &block->item[t->at];
+        follow(t, t->item);
+    }
+    t->item = NULL;
+    if (forward)
+        send_outputs(t);
+    else if (block->kind != SLOT_BACKWARD_WEIGHT)
+        send_gradients(t, part);
+    trace_buckets(t->b, block, &t->lives);
+}
+
+/* ---- moments --------------------------------------------------------------------------------- */
+
+static size_t order_of(int32_t item, bool gives)
+{
+    return 2 * (size_t)(item + 1) + gives;
+}
+
+/* What happens in one block, sorted: count, then place. */
+static struct moments moments_of(struct build *b, const struct part_lifetimes *part,
+                                 const struct block *block)
+{
+    struct moments out = {0};
+    size_t orders = order_of(block->items, true) + 1;
+    int32_t *first = ARENA_ARRAY(b->scratch, int32_t, orders + 1);
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        if (life->born_in == block->kind)
+            first[order_of(life->born, false) + 1]++;
+        if (life->dies_in == block->kind)
+            first[order_of(life->dies, true) + 1]++;
+    }
+    for (size_t i = 0; i < orders; i++)
+        first[i + 1] += first[i];
+    out.count = first[orders];
+    out.moment = ARENA_ARRAY(b->keep, struct moment, (size_t)out.count);
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        if (life->born_in == block->kind)
+            out.moment[first[order_of(life->born, false)]++] =
+                (struct moment){life->born, i, false};
+        if (life->dies_in == block->kind)
+            out.moment[first[order_of(life->dies, true)]++] = (struct moment){life->dies, i, true};
+    }
+    return out;
+}
+
+static int32_t *nothings(struct arena *scratch, int64_t count)
+{
+    int32_t *all = ARENA_ARRAY(scratch, int32_t, (size_t)count);
+    memset(all, NOTHING, (size_t)count * sizeof *all);
+    return all;
+}
+
+static void trace_part(struct build *b, int32_t number, struct part_lifetimes *out)
+{
+    const struct part *part = &b->plan->part[number];
+    int64_t first_use = b->use_first[part->first];
+    int64_t uses = b->use_first[part->first + part->count] - first_use;
+    struct trace t = {.b = b,
+                      .part = number,
+                      .first = part->first,
+                      .first_use = first_use,
+                      .output = nothings(b->scratch, part->count),
+                      .extra = nothings(b->scratch, part->count),
+                      .gradient = nothings(b->scratch, part->count),
+                      .received = nothings(b->scratch, uses),
+                      .copy = nothings(b->scratch, uses),
+                      .raw = nothings(b->scratch, uses),
+                      .sending = NOTHING,
+                      .sending_use = NOTHING};
+    for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+        if (b->block_of[kind][number] >= 0)
+            follow_block(&t, &b->blocks.data[b->block_of[kind][number]]);
+    out->lives = (int32_t)t.lives.len;
+    out->life = ARENA_ARRAY(b->keep, struct lifetime, t.lives.len);
+    for (int32_t i = 0; i < out->lives; i++) {
+        struct lifetime *life = &out->life[i];
+        *life = t.lives.data[i];
+        if (life->held == HELD_WEIGHTS)
+            life->memory = MEMORY_WEIGHTS;
+        else if (life->held == HELD_WEIGHT_GRADIENTS)
+            life->memory = MEMORY_GRADIENTS;
+        else /* I2 */
+            life->memory = life->born_in == life->dies_in ? MEMORY_WORKSPACE : MEMORY_ACTIVATIONS;
+    }
+    for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+        if (b->block_of[kind][number] >= 0)
+            out->moments[kind] = moments_of(b, out, &b->blocks.data[b->block_of[kind][number]]);
+}
+
+int64_t offloaded_bytes(const struct part_lifetimes *part)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < part->lives; i++)
+        bytes += part->life[i].offloaded ? part->life[i].bytes : 0;
+    return bytes;
+}
+
+void find_lifetimes(struct build *b)
+{
+    struct lifetimes *all = ARENA_NEW(b->keep, struct lifetimes);
+    all->part = ARENA_ARRAY(b->keep, struct part_lifetimes, (size_t)b->plan->parts);
+    for (int32_t part = 0; part < b->plan->parts; part++)
+        trace_part(b, part, &all->part[part]);
+    b->graph->lifetimes = all;
+}

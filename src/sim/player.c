@@ -1,0 +1,121 @@
+/* player.c - a stage's slots in order, when they run, and when offloaded checkpoints are away.
+ *
+ *   time of an item = start of its task + (end - start) * (time of the task's items before it) /
+ *                     (time of all its items)                                                (1)
+ *
+ * A task's items are timed alone (prediction->lane_ns); (1) spreads over them what others slow down.
+ */
+#include "sim/player.h"
+
+#include <string.h>
+
+const struct part_lifetimes *player_part(const struct player *player, int32_t piece)
+{
+    return &player->graph->lifetimes->part[piece * player->plan->stages + player->stage];
+}
+
+/* ---- offload --------------------------------------------------------------------------------- */
+
+static bool find_offloaded(struct player *p)
+{
+    bool any = false;
+    p->offloaded = ARENA_ARRAY(p->scratch, int64_t, (size_t)p->plan->pieces);
+    for (int32_t piece = 0; piece < p->plan->pieces; piece++) {
+        p->offloaded[piece] = offloaded_bytes(player_part(p, piece));
+        any |= p->offloaded[piece] > 0;
+    }
+    return any;
+}
+
+bool reads_checkpoints(enum slot_kind kind)
+{
+    return kind == SLOT_BACKWARD || kind == SLOT_BACKWARD_INPUT;
+}
+
+/* holdings.c, I2, slot by slot; a forward slot f and its backward slot g. */
+static void find_away(struct player *p)
+{
+    size_t pieces = (size_t)p->plan->pieces;
+    int32_t *forward =
+        ARENA_ARRAY(p->scratch, int32_t, pieces *(size_t)plan_micro_batches(p->plan));
+    p->away = ARENA_ARRAY(p->scratch, struct away, p->slots.len);
+    memset(p->away, -1, p->slots.len * sizeof *p->away);
+    for (int32_t g = 0; g < (int32_t)p->slots.len; g++) {
+        const struct slot *slot = &p->slots.data[g];
+        int32_t *f = &forward[(size_t)slot->micro_batch * pieces + (size_t)slot->piece];
+        if (slot->kind == SLOT_FORWARD)
+            *f = g;
+        if (!reads_checkpoints(slot->kind) || *f + 2 >= g - 1)
+            continue;
+        p->away[*f + 2].left = *f;
+        p->away[g - 1].back = g;
+    }
+}
+
+struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage)
+{
+    const struct plan *plan = graph->plan;
+    struct player p = {.plan = plan, .graph = graph, .scratch = scratch, .stage = stage};
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
+                                (int32_t)plan_micro_batches(plan)};
+    schedule_find(plan->schedule)->order(&pipeline, stage, scratch, &p.slots);
+    if (find_offloaded(&p))
+        find_away(&p);
+    return p;
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+static int64_t time_in_task(const struct prediction *p, int32_t number, int32_t item)
+{
+    const struct task *task = &p->graph->task[number];
+    const int64_t *ns = p->lane_ns + p->lane_first[task->block] + task->first_item;
+    int64_t start = p->result.start_ns[number], end = p->result.end_ns[number];
+    double before = 0, all = 0;
+    for (int32_t i = 0; i < task->items; i++) {
+        all += (double)ns[i];
+        before += task->first_item + i < item ? (double)ns[i] : 0;
+    }
+    return all > 0 ? start + (int64_t)((double)(end - start) * before / all) : start; /* (1) */
+}
+
+static int32_t stage_of_task(const struct graph *graph, int32_t task)
+{
+    return graph->device[graph->task[task].device].stage;
+}
+
+int32_t first_task(const struct prediction *p, int32_t stage)
+{
+    int32_t low = 0, high = p->graph->tasks;
+    while (high > 0 && stage_of_task(p->graph, high - 1) < p->plan->stages - 1)
+        high--;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (stage_of_task(p->graph, middle) < stage)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A step that is a task of its own is no part of a block's run: the run behind it is the nearest. */
+int64_t player_time(const struct prediction *p, const struct player *player, int32_t slot,
+                    int32_t item)
+{
+    const struct graph *graph = p->graph;
+    const struct slot *s = &player->slots.data[slot];
+    int32_t part = s->piece * player->plan->stages + player->stage, last = -1;
+    for (int32_t t = first_task(p, player->stage); t < graph->tasks; t++) {
+        const struct task *task = &graph->task[t];
+        if (task->block < 0 || task->micro_batch != s->micro_batch)
+            continue;
+        const struct block *block = &graph->block[task->block];
+        if (block->part != part || block->kind != s->kind || task->stream != STREAM_COMPUTE)
+            continue;
+        last = t;
+        if (item < task->first_item + task->items)
+            return time_in_task(p, t, item);
+    }
+    return last >= 0 ? p->result.end_ns[last] : 0;
+}

@@ -1,0 +1,147 @@
+/* reserved.c - what PyTorch's caching allocator reserves for a stage's slots.
+ *
+ * Every tensor of every slot, in order, is taken from and given back to a simulated allocator
+ * (allocator.h), for two iterations: the second one finds what the first has left.
+ *
+ *   I1  A schedule whose steady state holds no more with fewer micro-batches is played with those:
+ *       the smallest multiple of the stages that leaves as many in flight, and one round more.
+ *   I2  Weights, gradients and the optimizer's own copy of the weights are taken first, a tensor for
+ *       each (Megatron-LM keeps them in contiguous buffers). Adam makes its two moments in its first
+ *       step, weight by weight, behind the first iteration: they settle where that one's tensors
+ *       were.
+ */
+#include "sim/allocator.h"
+#include "sim/player.h"
+
+#include <string.h>
+
+struct replay {
+    const struct player *player;
+    struct allocator *allocator;
+    int32_t **handle; /* per piece: per micro-batch, per life */
+    int32_t micro_batches;
+};
+
+static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_batch)
+{
+    return r->handle[piece] + (int64_t)micro_batch * player_part(r->player, piece)->lives;
+}
+
+static void play_slot(const struct replay *r, const struct slot *slot)
+{
+    const struct part_lifetimes *part = player_part(r->player, slot->piece);
+    const struct moments *moments = &part->moments[slot->kind];
+    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
+    for (int32_t i = 0; i < moments->count; i++) {
+        const struct moment *m = &moments->moment[i];
+        if (m->gives)
+            allocator_give(r->allocator, handle[m->life]);
+        else
+            handle[m->life] = allocator_take(r->allocator, part->life[m->life].bytes);
+    }
+}
+
+/* Checkpoints of one micro-batch that leave or come back. */
+static void move_offloaded(const struct replay *r, const struct slot *slot, bool leave)
+{
+    const struct part_lifetimes *part = player_part(r->player, slot->piece);
+    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
+    for (int32_t i = 0; i < part->lives; i++) {
+        if (!part->life[i].offloaded)
+            continue;
+        if (leave)
+            allocator_give(r->allocator, handle[i]);
+        else
+            handle[i] = allocator_take(r->allocator, part->life[i].bytes);
+    }
+}
+
+/* I1. */
+static int32_t fewest_micro_batches(const struct plan *plan, int32_t stage)
+{
+    const struct schedule *schedule = schedule_find(plan->schedule);
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
+                                (int32_t)plan_micro_batches(plan)};
+    int64_t most = schedule->in_flight(&pipeline, stage);
+    int32_t all = pipeline.micro_batches;
+    for (int32_t m = plan->stages; m + plan->stages < all; m += plan->stages) {
+        pipeline.micro_batches = m;
+        if (schedule->check(&pipeline) == WEFT_OK && schedule->in_flight(&pipeline, stage) == most)
+            return m + plan->stages;
+    }
+    error_clear();
+    return all;
+}
+
+static void play(const struct replay *r, const struct slots *slots)
+{
+    const struct away *away = r->player->away;
+    for (size_t k = 0; k < slots->len; k++) {
+        if (away && away[k].left >= 0)
+            move_offloaded(r, &slots->data[away[k].left], true);
+        if (away && away[k].back >= 0)
+            move_offloaded(r, &slots->data[away[k].back], false);
+        play_slot(r, &slots->data[k]);
+    }
+}
+
+/* ---- state (I2) ------------------------------------------------------------------------------ */
+
+static double parameters_of(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    double parameters = 0;
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    for (int32_t i = 0; i < op->weights; i++)
+        parameters += operand_elements(op, &op->weight[i].operand, local);
+    return parameters;
+}
+
+/* The moments' share of the optimizer's state: 8 bytes of 12 beside a copy of the weights in fp32,
+ * all of it where the weights are their own copy (op_memory.c, POLICIES). */
+static double moments_share(enum policy policy)
+{
+    return policy == POLICY_FP32 || policy == POLICY_PURE_BF16 ? 1 : 8.0 / 12;
+}
+
+static void take_moments(const struct replay *r, double bytes)
+{
+    const struct plan *plan = r->player->plan;
+    double all = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t part = r->player->stage; part < plan->parts; part += plan->stages)
+            for (int64_t k = 0; k < plan->part[part].count; k++) {
+                double own = parameters_of(plan, plan->part[part].first + k);
+                for (int moment = 0; pass == 1 && moment < 2; moment++)
+                    allocator_take(r->allocator, (int64_t)(bytes / 2 * own / all));
+                all += pass == 0 ? own : 0;
+            }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+int64_t find_reserved(const struct player *player, const struct state *state)
+{
+    const struct plan *plan = player->plan;
+    struct replay r = {.player = player};
+    struct slots slots = {0};
+    r.micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
+                                   : fewest_micro_batches(plan, player->stage);
+    r.allocator = allocator_new(player->scratch, &(struct allocator_options){0});
+    r.handle = ARENA_ARRAY(player->scratch, int32_t *, (size_t)plan->pieces);
+    for (int32_t i = 0; i < plan->pieces; i++)
+        r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,
+                                  (size_t)r.micro_batches *(size_t)player_part(player, i)->lives);
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, r.micro_batches};
+    schedule_find(plan->schedule)->order(&pipeline, player->stage, player->scratch, &slots);
+    double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(plan->policy);
+    allocator_take(r.allocator, state->bytes[MEMORY_WEIGHTS]);
+    allocator_take(r.allocator, state->bytes[MEMORY_GRADIENTS]);
+    allocator_take(r.allocator, state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
+    allocator_take(r.allocator, state->placeholders);
+    play(&r, &slots);
+    take_moments(&r, moments);
+    play(&r, &slots);
+    return allocator_use(r.allocator).reserved_peak;
+}

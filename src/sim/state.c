@@ -1,0 +1,67 @@
+/* state.c - what a stage's devices hold from the first slot to the last.
+ *
+ *   I1  Products that add weight gradients in place, in fp32, still give autograd a tensor of the
+ *       weight's shape: layers' products one for each shape in the compute dtype, made once and
+ *       never given back (Transformer Engine, module/base.py, get_dummy_wgrad).
+ */
+#include "sim/player.h"
+
+#include <string.h>
+
+/* I1. */
+static bool leaves_placeholder(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    bool in_fp32 =
+        plan->policy == POLICY_MIXED_FP32_GRADIENTS || plan->policy == POLICY_DISTRIBUTED;
+    return in_fp32 && plan_choice(plan, instance)->shard < 2 &&
+           (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR) && op_in_layer(plan->model, op);
+}
+
+struct matrix {
+    int64_t rows, columns;
+};
+
+/* Of one expert, of those that have many. */
+static struct matrix matrix_of(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    return (struct matrix){local[op_find_dim(op->kind, DIM_OUT)],
+                           local[op_find_dim(op->kind, DIM_IN)]};
+}
+
+static int64_t placeholder_bytes(struct arena *scratch, const struct plan *plan, int32_t stage)
+{
+    ARRAY(struct matrix) seen = {0};
+    bool *done = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops *(size_t)plan->choices);
+    int64_t elements = 0;
+    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+        for (int64_t i = plan->part[part].first;
+             i < plan->part[part].first + plan->part[part].count; i++) {
+            bool *old = &done[(int64_t)plan->instance[i].op * plan->choices + plan->choice_of[i]];
+            if (*old || !leaves_placeholder(plan, i))
+                continue;
+            *old = true;
+            struct matrix m = matrix_of(plan, i);
+            size_t k = 0;
+            while (k < seen.len && memcmp(&seen.data[k], &m, sizeof m) != 0)
+                k++;
+            if (k < seen.len)
+                continue;
+            array_push(scratch, &seen, m);
+            elements += m.rows * m.columns;
+        }
+    }
+    return elements * dtype_bytes(plan->dtype);
+}
+
+struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage)
+{
+    struct stage_memory memory = plan_stage_memory(plan, stage, 0);
+    return (struct state){{[MEMORY_WEIGHTS] = (int64_t)memory.weights,
+                           [MEMORY_GRADIENTS] = (int64_t)memory.gradients,
+                           [MEMORY_OPTIMIZER] = (int64_t)memory.optimizer},
+                          placeholder_bytes(scratch, plan, stage)};
+}

@@ -1,0 +1,124 @@
+/* timeline.c - what a stage's devices hold over time: its slots' moments at the times of the tasks
+ * that the slots were cut into. Two points a task: at its start what is there when it is fullest, at
+ * its end what it leaves.
+ *
+ *   I1  A task's run has the moments of its items and of the steps before it, which are tasks of
+ *       their own; what a block gives back behind its last item counts to its last task.
+ */
+#include "sim/player.h"
+
+#include <string.h>
+
+struct tracker {
+    const struct player *player;
+    struct arena *keep;
+    struct points {
+        struct memory_point *data;
+        size_t len, cap;
+    } *out;
+    int32_t slot;   /* at hand, -1: before the first */
+    int32_t moment; /* the next of it */
+    struct memory_point now, most;
+};
+
+static const struct part_lifetimes *part_at(const struct tracker *t)
+{
+    return player_part(t->player, t->player->slots.data[t->slot].piece);
+}
+
+static int64_t total(const struct memory_point *point)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
+        bytes += point->bytes[k];
+    return bytes;
+}
+
+static void push(struct tracker *t, int64_t at_ns, struct memory_point point)
+{
+    point.at_ns = at_ns;
+    array_push(t->keep, t->out, point);
+}
+
+/* The moments of the slot at hand up to an item; `most` is what is held meanwhile. */
+static void play_to(struct tracker *t, int32_t item)
+{
+    const struct part_lifetimes *part = part_at(t);
+    const struct moments *moments = &part->moments[t->player->slots.data[t->slot].kind];
+    t->most = t->now;
+    for (; t->moment < moments->count && moments->moment[t->moment].item <= item; t->moment++) {
+        const struct moment *m = &moments->moment[t->moment];
+        const struct lifetime *life = &part->life[m->life];
+        t->now.bytes[life->memory] += m->gives ? -life->bytes : life->bytes;
+        if (total(&t->now) > total(&t->most))
+            t->most = t->now;
+    }
+}
+
+static int64_t offloaded(const struct player *p, int32_t slot)
+{
+    return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
+}
+
+static void next_slot(struct tracker *t)
+{
+    const struct player *p = t->player;
+    if (t->slot >= 0)
+        play_to(t, INT32_MAX); /* a block may end with steps */
+    t->slot++;
+    t->moment = 0;
+    if (p->away)
+        t->now.bytes[MEMORY_ACTIVATIONS] +=
+            offloaded(p, p->away[t->slot].back) - offloaded(p, p->away[t->slot].left);
+}
+
+static bool belongs(const struct tracker *t, const struct task *task)
+{
+    const struct player *p = t->player;
+    const struct block *block = &p->graph->block[task->block];
+    const struct slot *slot = &p->slots.data[t->slot];
+    return block->part == slot->piece * p->plan->stages + p->stage && block->kind == slot->kind &&
+           task->micro_batch == slot->micro_batch;
+}
+
+static void follow(struct tracker *t, const struct prediction *p, int32_t number)
+{
+    const struct task *task = &p->graph->task[number];
+    const struct block *block = &p->graph->block[task->block];
+    while (t->slot < 0 || !belongs(t, task))
+        next_slot(t);
+    int32_t end = task->first_item + task->items;
+    play_to(t, end - 1);
+    push(t, p->result.start_ns[number], t->most);
+    if (end == block->items)
+        play_to(t, end); /* I1 */
+    push(t, p->result.end_ns[number], t->now);
+}
+
+static void follow_stage(const struct prediction *p, int32_t stage, struct points *out)
+{
+    struct arena *scratch = arena_new();
+    struct player player = player_of(scratch, p->graph, stage);
+    struct tracker t = {.player = &player, .keep = p->arena, .out = out, .slot = -1};
+    int32_t first = first_task(p, stage), device = p->graph->task[first].device;
+    memcpy(t.now.bytes, p->stage[stage].memory.state, sizeof t.now.bytes);
+    push(&t, 0, t.now);
+    for (int32_t i = first; i < p->graph->tasks; i++) {
+        const struct task *task = &p->graph->task[i];
+        if (task->device == device && task->stream == STREAM_COMPUTE && task->block >= 0)
+            follow(&t, p, i);
+    }
+    arena_free(scratch);
+}
+
+void find_points(struct prediction *p)
+{
+    struct points points = {0};
+    int64_t *first = ARENA_ARRAY(p->arena, int64_t, (size_t)p->plan->stages + 1);
+    for (int32_t s = 0; s < p->plan->stages; s++) {
+        follow_stage(p, s, &points);
+        first[s + 1] = (int64_t)points.len;
+    }
+    p->point_first = first;
+    p->point = points.data;
+}

@@ -1,0 +1,662 @@
+/* When tensors are taken and given back, and how full devices get: by hand, against the formulas of
+ * papers, and against a replay of every item of random plans. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/sim.h"
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+struct subject {
+    struct model *model;
+    struct cluster *cluster;
+    struct plan *plan;
+    struct prediction *prediction;
+};
+
+static void drop(struct subject *s)
+{
+    prediction_free(s->prediction);
+    if (s->plan)
+        plan_free(s->plan);
+    cluster_free(s->cluster);
+    model_free(s->model);
+}
+
+static struct model *family(const char *name, const char *options)
+{
+    const struct family *const *families;
+    size_t count = model_families(&families);
+    struct arena *scratch = arena_new();
+    struct doc *doc;
+    struct model *model = NULL;
+    char text[512];
+    snprintf(text, sizeof text, "{%s}", options);
+    assert_int_equal(doc_parse(scratch, "options", text, strlen(text), DOC_YAML, &doc), WEFT_OK);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(families[i]->name, name) == 0)
+            assert_int_equal(family_build(families[i], "small", "test", doc, &model), WEFT_OK);
+    assert_non_null(model);
+    arena_free(scratch);
+    return model;
+}
+
+/* False where the degrees fit neither the model nor the schedule. */
+static bool predict(struct model *model, const char *cluster, const struct degrees *degrees,
+                    const struct simulate_options *options, struct subject *out)
+{
+    *out = (struct subject){.model = model};
+    assert_int_equal(cluster_open(cluster, &out->cluster), WEFT_OK);
+    if (plan_from_degrees(model, out->cluster, degrees, &out->plan) || plan_check(out->plan)) {
+        drop(out);
+        return false;
+    }
+    assert_int_equal(simulate(out->plan, options, &out->prediction), WEFT_OK);
+    return true;
+}
+
+static int64_t state_of(const struct subject *s, int32_t stage)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
+        bytes += s->prediction->stage[stage].memory.state[k];
+    return bytes;
+}
+
+static const struct part_lifetimes *part_of(const struct subject *s, int32_t part)
+{
+    return &s->prediction->graph->lifetimes->part[part];
+}
+
+/* What one micro-batch of a part keeps for its backward pass; `away`: in host memory. */
+static int64_t kept(const struct subject *s, int32_t part, bool away)
+{
+    const struct part_lifetimes *l = part_of(s, part);
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < l->lives; i++)
+        if (l->life[i].born_in == SLOT_FORWARD && l->life[i].dies_in != SLOT_FORWARD &&
+            l->life[i].offloaded == away)
+            bytes += l->life[i].bytes;
+    return bytes;
+}
+
+static const struct lifetime *find_life(const struct subject *s, int32_t part, const char *path,
+                                        enum held held)
+{
+    const struct part_lifetimes *l = part_of(s, part);
+    struct arena *scratch = arena_new();
+    const struct lifetime *found = NULL;
+    for (int32_t i = 0; i < l->lives && !found; i++)
+        if (l->life[i].held == held &&
+            strcmp(plan_path(scratch, s->plan, l->life[i].instance), path) == 0)
+            found = &l->life[i];
+    arena_free(scratch);
+    if (!found)
+        fail_msg("%s has no %s", path, held_name(held));
+    return found;
+}
+
+/* ---- by hand --------------------------------------------------------------------------------- */
+
+static const char *const SMALL = "layers: 1, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32";
+
+/* One llama layer in 16 bits, one sample of 4 tokens, h = 8: a tensor of (4, 8) has 64 bytes.
+ * Kept at the end of the forward pass:
+ *   ids 4 * 8 = 32, embedding 64, norm 64 + 4 * 4 of statistics, rotated qkv (8 + 16) * 4 * 2 = 192,
+ *   attention 64 + 2 heads * 4 * 4 = 32, add 64, norm 64 + 16, gate and up 2 * 16 * 4 * 2 = 256,
+ *   their product 128, add 64, norm 64 + 16, probabilities 4 * 32 * 4 = 512                 = 1648
+ * At the loss the logits, 4 * 32 * 2 = 256, and its output, 4 * 4, are there too:             1920
+ * The backward pass starts with as much: the loss's gradient 16 and that of the logits 256. */
+static void one_layer(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    assert_true(
+        predict(family("llama", SMALL), "piz-daint", &degrees, &(struct simulate_options){0}, &s));
+    const struct stage_peak *peak = &s.prediction->stage[0].memory;
+    assert_int_equal(kept(&s, 0, false), 1648);
+    assert_int_equal(peak->bytes[MEMORY_ACTIVATIONS], 1648);
+    assert_int_equal(peak->bytes[MEMORY_WORKSPACE], 272);
+    assert_int_equal(peak->slot, 0);
+    assert_int_equal(peak->peak, state_of(&s, 0) + 1920);
+    /* two bytes for each weight and its gradient, 12 for the optimizer: embedding and head 2 * 256,
+     * norms 3 * 8, qkv 192, proj 64, gate and up 256, down 128                              = 1176 */
+    assert_int_equal(state_of(&s, 0), 1176 * 16);
+    assert_int_equal(find_life(&s, 0, "head", HELD_OUTPUT)->dies_in, SLOT_FORWARD);
+    assert_int_equal(find_life(&s, 0, "layers.0.attn.rotary", HELD_OUTPUT)->dies_in, SLOT_BACKWARD);
+    assert_int_equal(find_life(&s, 0, "layers.0.attn.qkv", HELD_OUTPUT)->dies_in, SLOT_FORWARD);
+    drop(&s);
+}
+
+/* A fused loss keeps the logits, 256, instead of the probabilities, 512, and puts their gradient in
+ * their place: 1648 - 512 + 256 = 1392; at the loss, its output 16 on top. The head's backward pass
+ * has the logits' gradient in their place and makes that of its input, 64: what the norm behind it
+ * has is 1392 + 64, the peak. */
+static void fused_loss(void **state)
+{
+    (void)state;
+    struct subject s;
+    char options[128];
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    snprintf(options, sizeof options, "%s, loss: fused", SMALL);
+    assert_true(predict(family("llama", options), "piz-daint", &degrees,
+                        &(struct simulate_options){0}, &s));
+    const struct stage_peak *peak = &s.prediction->stage[0].memory;
+    assert_int_equal(kept(&s, 0, false), 1392);
+    assert_int_equal(peak->peak, state_of(&s, 0) + 1392 + 64);
+    assert_int_equal(peak->slot, 1);
+    drop(&s);
+}
+
+/* Recomputed, the layer keeps its input alone: ids 32, embedding 64, and outside of the layer its
+ * output 64, the last norm 64 + 16 and the probabilities 512. When the backward pass has come to the
+ * layer, ids, embedding and the gradient of its output are there, 160. It makes again
+ *   norm 64, qkv 192, rotated 192, attention 64, proj 64, add 64, norm 64, gate and up 256, their
+ *   product 128, down 64, add 64                                       = 1216, statistics 16 + 32 + 16
+ * of which 832 + 64 stay without qkv, proj, down and the last add. The product dies with the weight
+ * gradient of `down`; then its own backward pass has 160 + 832 + 64 - 128 = 928 and the gradients of
+ * its output, 128, and input, 256: the peak. */
+static void recomputed_layer(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {
+        .dp = 1, .has_policy = true, .policy = POLICY_MIXED, .recompute = RECOMPUTE_FULL};
+    assert_true(
+        predict(family("llama", SMALL), "piz-daint", &degrees, &(struct simulate_options){0}, &s));
+    const struct stage_peak *peak = &s.prediction->stage[0].memory;
+    assert_int_equal(kept(&s, 0, false), 32 + 64 + 64 + 64 + 16 + 512);
+    const struct part_lifetimes *l = part_of(&s, 0);
+    int64_t again[HELD_COUNT] = {0};
+    for (int32_t i = 0; i < l->lives; i++)
+        if (l->life[i].born_in == SLOT_BACKWARD)
+            again[l->life[i].held] += l->life[i].bytes;
+    assert_int_equal(again[HELD_OUTPUT], 1216);
+    assert_int_equal(again[HELD_EXTRA], 64);
+    assert_int_equal(peak->slot, 1);
+    assert_int_equal(peak->peak, state_of(&s, 0) + 928 + 128 + 256);
+    drop(&s);
+}
+
+/* Tensor parallel by 2 with sequence parallelism: the norm's output stays as a half of the sequence
+ * on each device, 32, and is gathered again, 64, where its weight gradient is made. */
+static void gathered_again(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {
+        .dp = 4, .tp = 2, .sequence = true, .has_policy = true, .policy = POLICY_MIXED};
+    assert_true(
+        predict(family("llama", SMALL), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
+    const struct lifetime *norm = find_life(&s, 0, "layers.0.mlp.norm", HELD_OUTPUT);
+    assert_int_equal(norm->bytes, 32);
+    assert_int_equal(norm->dies_in, SLOT_BACKWARD);
+    const struct part_lifetimes *l = part_of(&s, 0);
+    int forward = 0, backward = 0;
+    struct arena *scratch = arena_new();
+    for (int32_t i = 0; i < l->lives; i++) {
+        const struct lifetime *life = &l->life[i];
+        if (life->held != HELD_COPY ||
+            strcmp(plan_path(scratch, s.plan, life->instance), "layers.0.mlp.gate_up") != 0)
+            continue;
+        assert_int_equal(life->bytes, 64);
+        assert_int_equal(life->born_in, life->dies_in);
+        forward += life->born_in == SLOT_FORWARD;
+        backward += life->born_in == SLOT_BACKWARD;
+    }
+    assert_int_equal(forward, 1);
+    assert_int_equal(backward, 1);
+    arena_free(scratch);
+    drop(&s);
+}
+
+/* ZeRO-3 over 8 devices, 3 layers: whole weights of the layer at work and of the next one. A layer
+ * has 8 + 192 + 64 + 8 + 256 + 128 = 656 weights (the first one's bucket also has the embedding's
+ * 256); forward, the second one is there beside the first, the third beside the second. */
+static void sharded_weights(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.dp = 8, .shard = 3, .has_policy = true, .policy = POLICY_MIXED};
+    assert_true(
+        predict(family("llama", "layers: 3, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32"),
+                "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
+    const struct part_lifetimes *l = part_of(&s, 0);
+    const struct lifetime *layer[3];
+    char path[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "layers.%d.attn.norm", i);
+        layer[i] = find_life(&s, 0, i ? path : "embedding", HELD_WEIGHTS);
+        assert_int_equal(layer[i]->bytes, (i ? 656 : 656 + 256) * 2);
+        assert_int_equal(layer[i]->memory, MEMORY_WEIGHTS);
+    }
+    assert_true(layer[1]->born < layer[0]->dies && layer[2]->born > layer[0]->dies);
+    assert_true(layer[2]->born < layer[1]->dies);
+    int64_t gradients = 0;
+    for (int32_t i = 0; i < l->lives; i++)
+        if (l->life[i].held == HELD_WEIGHT_GRADIENTS)
+            gradients += l->life[i].bytes;
+    /* each layer's, the embedding's and the head's 256 each, the last norm's 8: once, whole */
+    assert_int_equal(gradients, (3 * 656 + 256 + 8 + 256) * 2);
+    drop(&s);
+}
+
+/* The head of a GPT uses the embedding's table; on another stage it is a second copy with its
+ * gradient and its optimizer state. One layer a stage, h = 64, V = 32. A layer, with biases: norms
+ * 2 * 128, qkv 64 * 192 + 192, proj 64 * 64 + 64, up 64 * 256 + 256, down 256 * 64 + 64 = 49984;
+ * first stage: table 32 * 64, positions 16 * 64; last: norm 128, table again 32 * 64. */
+static void tied_table(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {
+        .dp = 4, .pp = 2, .global_batch = 8, .has_policy = true, .policy = POLICY_MIXED};
+    assert_true(predict(
+        family("gpt", "layers: 2, hidden: 64, heads: 2, seq: 16, vocab: 32, max_positions: 16"),
+        "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
+    assert_int_equal(state_of(&s, 0), (49984 + 32 * 64 + 16 * 64) * 16);
+    assert_int_equal(state_of(&s, 1), (49984 + 128 + 32 * 64) * 16);
+    drop(&s);
+}
+
+/* ---- in flight ------------------------------------------------------------------------------- */
+
+/* h is so large that the ids of all micro-batches, 8 bytes a token against 2 h of a checkpoint, do
+ * not make another one. */
+static struct model *uniform(int64_t layers)
+{
+    char options[128];
+    snprintf(options, sizeof options,
+             "layers: %lld, hidden: 512, heads: 4, ffn: 64, seq: 8, vocab: 16", (long long)layers);
+    return family("llama", options);
+}
+enum { CHECKPOINT = 8 * 512 * 2 }; /* bytes: 8 tokens */
+
+/* Checkpoints on a stage at its peak, with one layer per piece, all recomputed. */
+static int64_t checkpoints(const char *schedule, int32_t stages, int64_t pieces, int64_t batch,
+                           int32_t stage, int64_t *in_flight)
+{
+    struct subject s;
+    struct degrees degrees = {.dp = 8 / stages,
+                              .pp = stages,
+                              .global_batch = batch * (8 / stages),
+                              .schedule = schedule,
+                              .recompute = RECOMPUTE_FULL,
+                              .has_policy = true,
+                              .policy = POLICY_MIXED};
+    *(strcmp(schedule, "aiao") == 0 ? &degrees.segments : &degrees.pieces) = pieces;
+    assert_true(
+        predict(uniform(stages * pieces), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
+    struct pipeline pipeline = {stages, (int32_t)pieces, (int32_t)batch};
+    *in_flight = schedule_find(schedule)->in_flight(&pipeline, stage);
+    int64_t count = s.prediction->stage[stage].memory.bytes[MEMORY_ACTIVATIONS] / CHECKPOINT;
+    drop(&s);
+    return count;
+}
+
+/* Fold3D, Eq. 6 for interleaved 1F1B, p (ns + 1) - 1 on the first stage; Eq. 7 for AIAO, ms ns. */
+static void as_fold3d_says(void **state)
+{
+    (void)state;
+    int64_t in_flight;
+    for (int32_t p = 2; p <= 4; p += 2)
+        for (int64_t ns = 2; ns <= 3; ns++) {
+            assert_int_equal(checkpoints("interleaved", p, ns, 4 * p, 0, &in_flight),
+                             p * (ns + 1) - 1);
+            assert_int_equal(in_flight, p * (ns + 1) - 1);
+            for (int64_t ms = p; ms <= 8; ms += p) {
+                assert_int_equal(checkpoints("aiao", p, ns, ms, 0, &in_flight), ms * ns);
+                assert_int_equal(in_flight, ms * ns);
+            }
+        }
+}
+
+static void as_schedules_say(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"gpipe", "1f1b"};
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        for (int32_t stage = 0; stage < 3; stage++) { /* the last one has the loss, too */
+            int64_t in_flight, count = checkpoints(NAMES[i], 4, 1, 8, stage, &in_flight);
+            assert_int_equal(count, in_flight);
+        }
+}
+
+/* AIAO, 2 stages, 1 piece, 8 micro-batches, offloaded: a checkpoint leaves while the next slot runs
+ * and is back one slot ahead, so the device has at most that of the slot, of the one before, and in
+ * the backward pass of the one behind. The host has those of all: all forward slots are over before
+ * the first backward slot starts, the last one's included. */
+static void offloaded(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.dp = 4,
+                              .pp = 2,
+                              .segments = 2,
+                              .global_batch = 32,
+                              .recompute = RECOMPUTE_FULL,
+                              .offload = true,
+                              .has_policy = true,
+                              .policy = POLICY_MIXED};
+    assert_true(predict(uniform(4), "dgx-a100", &degrees,
+                        &(struct simulate_options){.reserved = true}, &s));
+    assert_string_equal(s.plan->schedule, "aiao");
+    const struct stage_peak *peak = &s.prediction->stage[0].memory;
+    assert_int_equal(kept(&s, 2, true), CHECKPOINT);
+    assert_true(peak->bytes[MEMORY_ACTIVATIONS] / CHECKPOINT <= 4);
+    assert_in_range(peak->host, 15 * CHECKPOINT, 16 * CHECKPOINT);
+    assert_true(peak->reserved >= peak->peak);
+    drop(&s);
+}
+
+/* On one device everything that is kept is there at the end of the forward pass. */
+static void as_the_model_says(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"llama3.2-1b", "vit-huge-32", "resnet-50", "vgg-16"};
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct subject s;
+        struct model *model;
+        struct degrees degrees = {.dp = 1, .global_batch = 1};
+        assert_int_equal(model_open(NAMES[i], NULL, &model), WEFT_OK);
+        assert_true(predict(model, "piz-daint", &degrees, &(struct simulate_options){0}, &s));
+        double expected = model_totals(model, s.plan->dtype).kept_bytes;
+        assert_int_equal(kept(&s, 0, false), (int64_t)expected);
+        assert_true(model_peak_bytes(model, s.plan->dtype) >= expected);
+        drop(&s);
+    }
+}
+
+/* ---- random plans ---------------------------------------------------------------------------- */
+
+static uint64_t seed = 20260101;
+
+static int64_t pick(int64_t below)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)((seed >> 33) % (uint64_t)below);
+}
+
+static const struct {
+    const char *family, *options;
+} MODELS[] = {
+    {"llama", "layers: 8, hidden: 64, heads: 8, kv_heads: 4, seq: 32, vocab: 64"},
+    {"llama", "layers: 4, hidden: 64, heads: 8, seq: 64, vocab: 64, loss: fused, attention: eager"},
+    {"gpt", "layers: 8, hidden: 64, heads: 8, seq: 32, vocab: 64, attention: fused"},
+    {"gpt", "layers: 4, hidden: 64, heads: 8, seq: 32, vocab: 64, parallel: true"},
+    {"moe", "layers: 8, hidden: 64, heads: 8, seq: 32, vocab: 64, experts: 8, first_dense: 1"},
+    {"moe", "layers: 4, hidden: 64, heads: 8, seq: 32, vocab: 64, experts: 4, kv_lora: 16"},
+    {"t5", "layers: 4, hidden: 64, heads: 8, seq: 32, vocab: 64"},
+    {"bert", "layers: 8, hidden: 64, heads: 8, seq: 32, vocab: 64"},
+    {"vit", "layers: 4, hidden: 64, heads: 8, image: 32, patch: 8, classes: 8"},
+};
+
+static bool random_plan(struct subject *s)
+{
+    static const int64_t POWERS[] = {1, 1, 2, 4};
+    const struct schedule *schedules;
+    size_t count = schedule_all(&schedules);
+    size_t m = (size_t)pick(COUNT_OF(MODELS));
+    struct degrees d = {.tp = POWERS[pick(4)],
+                        .pp = POWERS[pick(4)],
+                        .cp = pick(4) ? 1 : 2,
+                        .ep = pick(3) ? 1 : 2,
+                        .sequence = pick(2),
+                        .shard = (int)pick(4),
+                        .recompute = (enum recompute)pick(RECOMPUTE_COUNT),
+                        .offload = pick(3) == 0,
+                        .micro_batch = 1 + pick(2),
+                        .has_policy = true,
+                        .policy = (enum policy)pick(POLICY_COUNT),
+                        .has_overlap = true,
+                        .overlap = (unsigned)pick(OVERLAP_ALL + 1),
+                        .has_bucket = pick(2),
+                        .bucket_bytes = 1 << (8 + pick(10))};
+    if (d.pp * d.tp * d.cp > 8)
+        return false;
+    d.dp = 8 / (d.pp * d.tp * d.cp);
+    d.global_batch = d.dp * d.micro_batch * d.pp * (1 + pick(4));
+    d.schedule = schedules[pick((int64_t)count)].name;
+    d.pieces = pick(2) ? 1 : 2;
+    return predict(family(MODELS[m].family, MODELS[m].options), "dgx-a100", &d,
+                   &(struct simulate_options){.reserved = pick(4) == 0, .points = true}, s);
+}
+
+static int order_of(uint8_t kind)
+{
+    return kind == SLOT_FORWARD ? 0 : kind == SLOT_BACKWARD_WEIGHT ? 2 : 1;
+}
+
+/* Each is taken once and given back once, not before. */
+static void check_balance(const struct part_lifetimes *part)
+{
+    int *taken = calloc((size_t)part->lives + 1, sizeof *taken);
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        assert_true(life->bytes > 0);
+        assert_true(order_of(life->born_in) <= order_of(life->dies_in));
+        assert_true(life->born_in != life->dies_in || life->born <= life->dies);
+        assert_true(!life->offloaded || life->memory == MEMORY_ACTIVATIONS);
+    }
+    for (int pass = 0; pass < 3; pass++)
+        for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+            for (int32_t i = 0; order_of((uint8_t)kind) == pass && i < part->moments[kind].count;
+                 i++) {
+                const struct moment *m = &part->moments[kind].moment[i];
+                assert_int_equal(taken[m->life], m->gives);
+                taken[m->life] += m->gives ? 10 : 1;
+            }
+    for (int32_t i = 0; i < part->lives; i++)
+        assert_int_equal(taken[i], 11);
+    free(taken);
+}
+
+/* The naive reference: every micro-batch's tensors one by one. */
+struct naive {
+    const struct subject *s;
+    int32_t stage;
+    struct slots slots;
+    bool *there; /* per piece, micro-batch and life */
+    int64_t most_lives;
+    int64_t bytes[MEMORY_CLASS_COUNT], peak, at_peak[MEMORY_CLASS_COUNT];
+    int32_t slot;
+};
+
+static bool *place_of(struct naive *n, int32_t piece, int32_t micro_batch, int32_t life)
+{
+    int64_t row = piece * plan_micro_batches(n->s->plan) + micro_batch;
+    return &n->there[row * n->most_lives + life];
+}
+
+static void change(struct naive *n, int32_t k, int32_t piece, int32_t micro_batch, int32_t number,
+                   bool there)
+{
+    const struct lifetime *life =
+        &part_of(n->s, piece * n->s->plan->stages + n->stage)->life[number];
+    bool *place = place_of(n, piece, micro_batch, number);
+    int64_t all = 0;
+    assert_true(*place != there);
+    *place = there;
+    n->bytes[life->memory] += there ? life->bytes : -life->bytes;
+    assert_true(n->bytes[life->memory] >= 0);
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        all += n->bytes[c];
+    if (all > n->peak) {
+        n->peak = all;
+        n->slot = k;
+        memcpy(n->at_peak, n->bytes, sizeof n->bytes);
+    }
+}
+
+static void move_checkpoints(struct naive *n, int32_t k, const struct slot *slot, bool there)
+{
+    const struct part_lifetimes *part = part_of(n->s, slot->piece * n->s->plan->stages + n->stage);
+    for (int32_t i = 0; i < part->lives; i++)
+        if (part->life[i].offloaded)
+            change(n, k, slot->piece, slot->micro_batch, i, there);
+}
+
+/* The slot that reads what this forward slot left, or -1. */
+static int32_t reader_of(const struct naive *n, int32_t f)
+{
+    const struct slot *a = &n->slots.data[f];
+    for (int32_t g = f + 1; g < (int32_t)n->slots.len; g++) {
+        const struct slot *b = &n->slots.data[g];
+        if ((b->kind == SLOT_BACKWARD || b->kind == SLOT_BACKWARD_INPUT) && a->piece == b->piece &&
+            a->micro_batch == b->micro_batch)
+            return g;
+    }
+    return -1;
+}
+
+static void move_all(struct naive *n, int32_t k)
+{
+    for (int32_t f = 0; f < k; f++) {
+        if (n->slots.data[f].kind != SLOT_FORWARD)
+            continue;
+        int32_t g = reader_of(n, f);
+        if (f + 2 < g - 1 && f + 2 == k)
+            move_checkpoints(n, k, &n->slots.data[f], false);
+    }
+    for (int32_t f = 0; f < k; f++)
+        if (n->slots.data[f].kind == SLOT_FORWARD && reader_of(n, f) == k + 1 && f + 2 < k)
+            move_checkpoints(n, k, &n->slots.data[f], true);
+}
+
+static int32_t last_item(const struct part_lifetimes *part, enum slot_kind kind)
+{
+    int32_t last = -1;
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        if (life->born_in == kind && life->born > last)
+            last = life->born;
+        if (life->dies_in == kind && life->dies > last)
+            last = life->dies;
+    }
+    return last;
+}
+
+static void replay(struct naive *n)
+{
+    const struct plan *plan = n->s->plan;
+    struct arena *scratch = arena_new();
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
+                                (int32_t)plan_micro_batches(plan)};
+    schedule_find(plan->schedule)->order(&pipeline, n->stage, scratch, &n->slots);
+    for (int32_t part = 0; part < plan->parts; part++)
+        if (part_of(n->s, part)->lives > n->most_lives)
+            n->most_lives = part_of(n->s, part)->lives;
+    n->there = ARENA_ARRAY(scratch, bool,
+                           (size_t)(plan->pieces * pipeline.micro_batches * n->most_lives) + 1);
+    n->slot = -1;
+    for (int32_t k = 0; k < (int32_t)n->slots.len; k++) {
+        const struct slot *slot = &n->slots.data[k];
+        const struct part_lifetimes *part = part_of(n->s, slot->piece * plan->stages + n->stage);
+        move_all(n, k);
+        for (int32_t item = -1; item <= last_item(part, slot->kind); item++)
+            for (int gives = 0; gives < 2; gives++)
+                for (int32_t i = 0; i < part->lives; i++) {
+                    const struct lifetime *life = &part->life[i];
+                    if ((gives ? life->dies_in : life->born_in) == slot->kind &&
+                        (gives ? life->dies : life->born) == item)
+                        change(n, k, slot->piece, slot->micro_batch, i, !gives);
+                }
+    }
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        assert_int_equal(n->bytes[c], 0);
+    arena_free(scratch);
+}
+
+static void check_points(const struct subject *s, int32_t stage)
+{
+    const struct prediction *p = s->prediction;
+    int64_t most = 0, all = 0;
+    for (int64_t i = p->point_first[stage]; i < p->point_first[stage + 1]; i++) {
+        all = 0;
+        for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
+            assert_true(p->point[i].bytes[k] >= p->stage[stage].memory.state[k]);
+            all += p->point[i].bytes[k];
+        }
+        most = all > most ? all : most;
+        assert_true(i == p->point_first[stage] || p->point[i].at_ns >= p->point[i - 1].at_ns);
+    }
+    assert_int_equal(most, p->stage[stage].memory.peak);
+}
+
+static void check_stage(const struct subject *s, int32_t stage)
+{
+    const struct stage_peak *peak = &s->prediction->stage[stage].memory;
+    struct naive naive = {.s = s, .stage = stage};
+    int64_t held = 0, all = 0;
+    replay(&naive);
+    assert_int_equal(peak->peak, state_of(s, stage) + naive.peak);
+    assert_int_equal(peak->slot, naive.slot);
+    assert_int_equal(peak->bytes[MEMORY_ACTIVATIONS], naive.at_peak[MEMORY_ACTIVATIONS]);
+    assert_int_equal(peak->bytes[MEMORY_WORKSPACE], naive.at_peak[MEMORY_WORKSPACE]);
+    for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
+        all += peak->bytes[c];
+    assert_int_equal(all, peak->peak);
+    for (int32_t i = 0; i < peak->holdings; i++) {
+        held += peak->holding[i].bytes;
+        assert_true(i == 0 || peak->holding[i].bytes <= peak->holding[i - 1].bytes);
+    }
+    assert_true(held <= peak->peak);
+    assert_true(peak->reserved >= peak->peak);
+    assert_true(peak->at_ns >= 0 && peak->at_ns <= s->prediction->iteration_ns);
+    check_points(s, stage);
+}
+
+static void random_plans(void **state)
+{
+    (void)state;
+    int plans = 0;
+    for (int tries = 0; plans < 200 && tries < 10000; tries++) {
+        struct subject s;
+        if (!random_plan(&s))
+            continue;
+        for (int32_t part = 0; part < s.plan->parts; part++)
+            check_balance(part_of(&s, part));
+        for (int32_t stage = 0; stage < s.plan->stages; stage++)
+            check_stage(&s, stage);
+        drop(&s);
+        plans++;
+    }
+    assert_int_equal(plans, 200);
+}
+
+static void in_words(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.dp = 4, .pp = 2, .global_batch = 16};
+    assert_true(predict(uniform(4), "dgx-a100", &degrees,
+                        &(struct simulate_options){.reserved = true}, &s));
+    const struct stage_peak *peak = &s.prediction->stage[0].memory;
+    bool found = false;
+    for (int32_t i = 0; i < peak->holdings; i++)
+        found |= strcmp(peak->holding[i].what, "layers.0-1.attn.norm output, 2 micro-batches") == 0;
+    assert_true(found);
+    assert_string_equal(peak->holding[0].what, "optimizer state");
+    drop(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_layer),        cmocka_unit_test(fused_loss),
+        cmocka_unit_test(recomputed_layer), cmocka_unit_test(gathered_again),
+        cmocka_unit_test(sharded_weights),  cmocka_unit_test(tied_table),
+        cmocka_unit_test(as_fold3d_says),   cmocka_unit_test(as_schedules_say),
+        cmocka_unit_test(offloaded),        cmocka_unit_test(as_the_model_says),
+        cmocka_unit_test(in_words),         cmocka_unit_test(random_plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

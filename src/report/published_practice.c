@@ -111,6 +111,9 @@ static const struct {
     {"deepseekv3", "deepseek-v3", ", first_dense: 1"},
 };
 
+/* All cases are named "cef": --cross-entropy-loss-fusion. */
+static const char FUSED_LOSS[] = "loss: fused";
+
 /* Megatron-LM with Transformer Engine: flash attention, bf16, distributed optimizer with fp32
  * gradients; overlap is off (the table's own column). */
 void practice_simumax(struct arena *keep, const struct run *run, struct published *row)
@@ -121,17 +124,17 @@ void practice_simumax(struct arena *keep, const struct run *run, struct publishe
         if (strcmp(run->model, SIMUMAX_MODELS[i].model) != 0)
             continue;
         row->model = SIMUMAX_MODELS[i].preset;
-        row->options = arena_printf(keep, "layers: %lld, seq: %lld%s", (long long)run->layers,
-                                    (long long)run->seq, SIMUMAX_MODELS[i].more);
+        row->options = arena_printf(keep, "layers: %lld, seq: %lld%s, %s", (long long)run->layers,
+                                    (long long)run->seq, SIMUMAX_MODELS[i].more, FUSED_LOSS);
         return;
     }
-    set_llama(keep, run, row, "");
+    set_llama(keep, run, row, arena_printf(keep, ", %s", FUSED_LOSS));
 }
 
 /* ---- FSDP ------------------------------------------------------------------------------------ */
 
-/* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's mixed_precision_reduce), prefetches the next unit's
- * weights, and takes the gradients of one layer at a time. "async TP" overlaps tensor exchanges. */
+/* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's
+ * mixed_precision_reduce), prefetches the next unit's weights, and takes the gradients of one layer at a time. "async TP" overlaps tensor exchanges. */
 void practice_torchtitan(struct arena *keep, const struct run *run, struct published *row)
 {
     bool async = strstr(run->overlap, "async TP") != NULL;

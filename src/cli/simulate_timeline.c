@@ -14,6 +14,7 @@
  *   I1  A slot begins with its label as far as it has columns: a whole label, or its letter.
  *   I2  Communication shows where nothing computes.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,19 +42,17 @@ struct picture {
     int windows;
 };
 
-__extension__ typedef __int128 wide;
-
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /* (1), within the window. */
 static size_t column_of(const struct picture *picture, const struct window *window, int64_t at_ns)
 {
-    wide whole = picture->prediction->iteration_ns;
-    wide over = 2 * (wide)(at_ns - window->from_ns) * picture->columns - whole;
-    if (over <= 0)
+    double whole = (double)picture->prediction->iteration_ns;
+    double column =
+        ceil((double)(at_ns - window->from_ns) / whole * (double)picture->columns - 0.5);
+    if (column <= 0)
         return 0;
-    wide column = (over + 2 * whole - 1) / (2 * whole);
-    return column < (wide)window->columns ? (size_t)column : window->columns;
+    return column < (double)window->columns ? (size_t)column : window->columns;
 }
 
 static struct window window_new(struct arena *keep, const struct picture *picture, size_t columns,

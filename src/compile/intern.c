@@ -5,8 +5,6 @@
  */
 #include "compile/build.h"
 
-#include <string.h>
-
 enum { FIRST_SLOTS = 64 };
 
 /* Open addressing; a slot holds a number + 1; at most half full. */
@@ -61,35 +59,51 @@ static void take(struct numbers *n, size_t at, uint64_t hash, int32_t number)
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
+static uint64_t hash_pattern(const struct pattern *p)
+{
+    const int64_t words[] = {p->collective, p->first,        p->devices,
+                             p->from_first, p->from_devices, (int64_t)(intptr_t)p->reshard,
+                             p->digits};
+    uint64_t hash = hash_bytes(words, sizeof words, 0);
+    hash = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, hash);
+    return hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, hash);
+}
+
+static bool same_pattern(const struct pattern *a, const struct pattern *b)
+{
+    bool same = a->collective == b->collective && a->first == b->first &&
+                a->devices == b->devices && a->from_first == b->from_first &&
+                a->from_devices == b->from_devices && a->reshard == b->reshard &&
+                a->digits == b->digits;
+    for (int32_t i = 0; same && i < a->digits; i++)
+        same = a->stride[i] == b->stride[i] && a->degree[i] == b->degree[i];
+    return same;
+}
+
 static int32_t intern_pattern(struct build *b, const struct pattern *pattern)
 {
     struct numbers *n = &b->interned->patterns;
-    uint64_t hash = hash_bytes(pattern, sizeof *pattern, 0);
+    uint64_t hash = hash_pattern(pattern);
     size_t at = place(b->interned, n, hash);
     for (; n->slot[at]; at = (at + 1) & (n->size - 1))
-        if (n->hash[at] == hash &&
-            memcmp(&b->patterns.data[n->slot[at] - 1], pattern, sizeof *pattern) == 0)
+        if (n->hash[at] == hash && same_pattern(&b->patterns.data[n->slot[at] - 1], pattern))
             return n->slot[at] - 1;
     take(n, at, hash, (int32_t)b->patterns.len);
     array_push(b->keep, &b->patterns, *pattern);
     return (int32_t)b->patterns.len - 1;
 }
 
-/* All bytes of it count, padding too: patterns are cleared before they are filled in. */
-static struct pattern clear_pattern(const struct stage *stage)
+static struct pattern pattern_of(const struct stage *stage)
 {
-    struct pattern pattern;
-    memset(&pattern, 0, sizeof pattern);
-    pattern.collective = COLLECTIVE_ALL_REDUCE;
-    pattern.first = stage->first_device;
-    pattern.devices = stage->devices;
-    return pattern;
+    return (struct pattern){.collective = COLLECTIVE_ALL_REDUCE,
+                            .first = stage->first_device,
+                            .devices = stage->devices};
 }
 
 int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
                       const int64_t *degree)
 {
-    struct pattern pattern = clear_pattern(&b->plan->stage[stage]);
+    struct pattern pattern = pattern_of(&b->plan->stage[stage]);
     pattern.digits = digits;
     for (int32_t i = 0; i < digits; i++) {
         pattern.stride[i] = stride[i];
@@ -111,7 +125,7 @@ int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *s
 int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
                     const struct reshard *reshard)
 {
-    struct pattern pattern = clear_pattern(&b->plan->stage[to_stage]);
+    struct pattern pattern = pattern_of(&b->plan->stage[to_stage]);
     pattern.collective = COLLECTIVE_SEND;
     pattern.from_first = b->plan->stage[from_stage].first_device;
     pattern.from_devices = b->plan->stage[from_stage].devices;
@@ -122,7 +136,7 @@ int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
 int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage)
 {
     const struct stage *low = &b->plan->stage[low_stage], *high = &b->plan->stage[high_stage];
-    struct pattern pattern = clear_pattern(low);
+    struct pattern pattern = pattern_of(low);
     pattern.devices = 2 * low->devices;
     pattern.digits = 1;
     pattern.stride[0] = high->first_device - low->first_device;

@@ -124,6 +124,7 @@ const struct reshard *reshard_within(struct reshards *reshards, const struct lay
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
                                       const struct layout *to);
 
+#include "compile/equivalence.h"
 #include "compile/graph.h"
 
 #endif

@@ -171,9 +171,8 @@ static bool same_way(const struct joint *a, const struct joint *b, bool forward)
 {
     const struct reshard *const *x = forward ? a->forward : a->backward;
     const struct reshard *const *y = forward ? b->forward : b->backward;
-    bool parts = a->part || b->part;
-    return x[0] == y[0] && x[1] == y[1] && a->across == b->across &&
-           (!parts || a->operand == b->operand);
+    bool parts = a->part || b->part; /* keys and values lie alike and are not the same */
+    return x[0] == y[0] && x[1] == y[1] && a->across == b->across && !parts;
 }
 
 /* The earliest use of the same source in the reader's part that goes the same way. */

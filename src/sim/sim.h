@@ -76,6 +76,7 @@ struct prediction {
     int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
     struct stage_prediction *stage; /* plan->stages */
     bool fits;
+    bool folded_unalike;       /* folded though groups are not alike: the slowest stands for all */
     const char *critical_path; /* in words */
     const struct reliance *reliance;
     int32_t reliances;

@@ -81,7 +81,7 @@ static void open_windows(struct arena *keep, struct picture *picture, size_t wid
         picture->window[0] = window_new(keep, picture, width, 0);
         return;
     }
-    int64_t end = whole - (int64_t)((wide)whole * half / wanted);
+    int64_t end = whole - (int64_t)((double)whole * (double)half / (double)wanted);
     picture->columns = wanted;
     picture->windows = 2;
     picture->window[0] = window_new(keep, picture, (size_t)half, 0);

@@ -109,11 +109,12 @@ static int32_t made_by(const struct writer *w, int64_t source)
     return in_part(w, source) ? w->item_of[source - w->b->plan->part[w->part].first] : -1;
 }
 
-static bool gathers(const struct reshard *reshard)
+static bool gathers(const struct joint *joint)
 {
-    for (int32_t i = 0; reshard && i < reshard->steps; i++)
-        if (reshard->step[i].kind == COLLECTIVE_ALL_GATHER)
-            return true;
+    for (size_t k = 0; k < COUNT_OF(joint->forward); k++)
+        for (int32_t i = 0; joint->forward[k] && i < joint->forward[k]->steps; i++)
+            if (joint->forward[k]->step[i].kind == COLLECTIVE_ALL_GATHER)
+                return true;
     return false;
 }
 
@@ -128,7 +129,7 @@ static int32_t bring(struct writer *w, int64_t u)
     if (*done >= w->floor)
         return *done;
     const struct joint *j = use->joint;
-    if (w->again && needs < w->floor && !gathers(j->forward[1]))
+    if (w->again && needs < w->floor && !gathers(j))
         return -1; /* I4 */
     if (j->across)
         needs = push_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
@@ -249,8 +250,7 @@ static int32_t gather_again(struct writer *w, int64_t instance)
     int32_t needs = -1;
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++) {
         const struct use *use = &b->use[b->use_first[instance] + k];
-        if (!use->joint || use->joint->across || !(op->keep & INPUTS[k]) ||
-            !gathers(use->joint->forward[1]))
+        if (!use->joint || use->joint->across || !(op->keep & INPUTS[k]) || !gathers(use->joint))
             continue;
         int32_t after = all_steps(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
         needs = all_steps(w, use, use->joint->forward[1], FLOW_FORWARD, after);

@@ -11,6 +11,9 @@
  *   I2  With shard 3 a bucket is a layer's: what is gathered, used and given back together. What
  *       stands between layers is a bucket of its own.
  *   I3  A weight whose gradient is whole on its device has pattern -1: nothing to synchronise.
+ *   I4  A tied weight is its owner's where both lie alike in the same part: they share a bucket. Else
+ *       its user has a copy of it, with a bucket, an optimizer's step and gathers of its own, and
+ *       the gradients of both are added up (graph.c).
  */
 #include "compile/build.h"
 
@@ -21,51 +24,106 @@ struct group_digits {
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
 
+/* Neighbours are one digit, so that equal groups are equal patterns. */
 static struct group_digits sync_digits(const struct layout *gradient, bool copies)
 {
     struct group_digits out = {0};
     int64_t stride = layout_devices(gradient);
     for (int64_t i = 0; i < gradient->digits; i++) {
         const struct layout_digit *digit = &gradient->digit[i];
+        int64_t outside = stride;
         stride /= digit->degree;
-        if (digit->hold == HOLD_PARTIAL || (copies && digit->hold == HOLD_COPY)) {
-            out.stride[out.digits] = stride;
-            out.degree[out.digits++] = digit->degree;
+        if (digit->hold != HOLD_PARTIAL && !(copies && digit->hold == HOLD_COPY))
+            continue;
+        if (out.digits && out.stride[out.digits - 1] == outside) {
+            out.degree[out.digits - 1] *= digit->degree;
+            out.stride[out.digits - 1] = stride;
+            continue;
         }
+        out.stride[out.digits] = stride;
+        out.degree[out.digits++] = digit->degree;
     }
     return out;
 }
+
+/* ---- tied weights (I4) ----------------------------------------------------------------------- */
+
+int64_t owner_of(const struct build *b, int64_t instance)
+{
+    const struct op *op = laid_of(b, instance)->op;
+    int32_t tied = op->weights ? op->weight[0].tied_op : -1;
+    return tied < 0 ? instance : b->at[b->at_first[tied]];
+}
+
+struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow)
+{
+    const struct laid *laid = laid_of(b, instance);
+    return layout_of(laid->op, &laid->op->weight[0].operand, &laid->choice->split,
+                     b->plan->batch_per_step, flow);
+}
+
+static bool lie_alike(const struct build *b, int64_t one, int64_t other)
+{
+    for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
+        struct layout x = weight_layout(b, one, (enum flow)flow);
+        struct layout y = weight_layout(b, other, (enum flow)flow);
+        if (!layout_equal(&x, &y))
+            return false;
+    }
+    return laid_of(b, one)->choice->shard == laid_of(b, other)->choice->shard;
+}
+
+bool holds_weights(const struct build *b, int64_t instance)
+{
+    int64_t owner = owner_of(b, instance);
+    if (laid_of(b, instance)->op->weights == 0)
+        return false;
+    return owner == instance || b->part_of[owner] != b->part_of[instance] ||
+           !lie_alike(b, owner, instance);
+}
+
+static double parameters_of(const struct build *b, int64_t instance)
+{
+    const struct laid *laid = laid_of(b, instance);
+    double parameters = 0;
+    for (int32_t i = 0; i < laid->op->weights; i++)
+        parameters += operand_elements(laid->op, &laid->op->weight[i].operand, laid->local);
+    return parameters;
+}
+
+int64_t gradient_bytes(const struct build *b, int64_t instance)
+{
+    int64_t owner = owner_of(b, instance);
+    const struct laid *laid = laid_of(b, owner);
+    struct op_memory memory =
+        op_memory(b->plan->model, laid->op, laid->local, b->plan->dtype, b->plan->policy, 1);
+    return (int64_t)(memory.gradients / parameters_of(b, owner) * parameters_of(b, instance));
+}
+
+/* ---- filling --------------------------------------------------------------------------------- */
 
 /* What of an instance goes into a bucket, alone. */
 static struct bucket bucket_of_one(struct build *b, int64_t instance)
 {
     const struct plan *plan = b->plan;
     const struct laid *laid = laid_of(b, instance);
-    const struct op *op = laid->op;
-    struct op_memory memory = op_memory(plan->model, op, laid->local, plan->dtype, plan->policy, 1);
-    struct layout gradient = layout_of(op, &op->weight[0].operand, &laid->choice->split,
-                                       plan->batch_per_step, FLOW_GRADIENT);
+    struct layout gradient = weight_layout(b, instance, FLOW_GRADIENT);
     struct group_digits digits = sync_digits(&gradient, laid->choice->shard > 0);
-    double parameters = 0;
-    for (int32_t i = 0; i < op->weights; i++)
-        if (op->weight[i].tied_op < 0)
-            parameters += operand_elements(op, &op->weight[i].operand, laid->local);
+    int64_t parameters = (int64_t)parameters_of(b, instance);
     int32_t part = b->part_of[instance];
     return (struct bucket){
         .part = part,
-        .bytes = (int64_t)memory.gradients,
-        .parameters = (int64_t)parameters,
+        .bytes = gradient_bytes(b, instance),
+        .parameters = parameters,
         .first = instance,
         .last = instance,
         .pattern = digits.digits ? intern_digits(b, stage_of_part(b, part), digits.digits,
                                                  digits.stride, digits.degree)
                                  : -1, /* I3 */
         .shard = digits.digits ? laid->choice->shard : 0,
-        .gather_bytes = (int64_t)parameters * dtype_bytes(plan->dtype),
+        .gather_bytes = parameters * dtype_bytes(plan->dtype),
     };
 }
-
-/* ---- filling --------------------------------------------------------------------------------- */
 
 static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
 {
@@ -144,12 +202,14 @@ void build_buckets(struct build *b)
         const struct part *range = &plan->part[part];
         b->first_bucket[part] = (int32_t)b->buckets.len;
         for (int64_t i = range->first + range->count - 1; i >= range->first; i--) {
-            const struct op *op = laid_of(b, i)->op;
-            if (!op->weights || op->weight[0].tied_op >= 0)
+            if (!holds_weights(b, i))
                 continue;
             struct bucket one = bucket_of_one(b, i);
             put(b, &one);
         }
+        for (int64_t i = range->first; i < range->first + range->count; i++)
+            if (laid_of(b, i)->op->weights && !holds_weights(b, i))
+                b->bucket_of[i] = b->bucket_of[owner_of(b, i)];
     }
     b->first_bucket[plan->parts] = (int32_t)b->buckets.len;
     for (size_t i = 0; i < b->blocks.len; i++)

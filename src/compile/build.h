@@ -117,6 +117,16 @@ struct life_list {
     size_t len, cap;
 };
 
+/* ---- weights (buckets.c) --------------------------------------------------------------------- */
+
+/* The instance whose weights this one uses: itself, or one it is tied to. */
+int64_t owner_of(const struct build *b, int64_t instance);
+/* Whether it has weights of its own, or a copy of its owner's. */
+bool holds_weights(const struct build *b, int64_t instance);
+struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow);
+/* Bytes of the gradients of what it holds, on one device and before any sharding. */
+int64_t gradient_bytes(const struct build *b, int64_t instance);
+
 void find_uses(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);

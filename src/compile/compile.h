@@ -67,6 +67,11 @@ struct layout layout_of(const struct op *op, const struct operand *operand,
  * holds for their gradients. */
 struct layout layout_part(const struct model *model, const struct op *op,
                           const struct operand *operand, struct layout *whole);
+/* Experts take equal numbers of tokens, rounded up: between two operators that count a tensor
+ * differently for that reason, both count the larger number. Makes `layout` that of so many elements
+ * where every split stays whole; what has a vocabulary is padded at its end and left alone (I3). */
+void layout_pad(const struct op *from, const struct op *to, const struct operand *operand,
+                int64_t elements, struct layout *layout);
 /* "S(seq):4 B:2 P:2" in the operand's dims, "whole" on one device. */
 const char *layout_text(struct arena *keep, const struct op *op, const struct operand *operand,
                         int64_t batch, const struct layout *layout);
@@ -125,6 +130,7 @@ const struct reshard *reshard_within(struct reshards *reshards, const struct lay
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
                                       const struct layout *to, bool sliced);
 
+#include "compile/equivalence.h"
 #include "compile/graph.h"
 #include "compile/lifetimes.h"
 

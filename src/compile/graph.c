@@ -61,7 +61,8 @@ struct wait {
 /* The latest task of each stream, and other marks of one device of the stage at hand. */
 struct mark {
     int32_t last[STREAM_COUNT];
-    int32_t before_unit; /* the compute task before the unit that was gathered last */
+    int32_t before_unit;        /* the compute task before the unit that was gathered last */
+    int32_t features, computed; /* the latest step and computation before the block at hand */
 };
 
 /* A block's task that waits for what other stages send. */
@@ -93,6 +94,7 @@ struct assembly {
     int32_t *sent[2];        /* forward, backward: per crossing and micro-batch, the first task */
     struct runs *runs[CUTS]; /* per block, cut so far */
     struct ending *ending;   /* per device of the graph */
+    int32_t *stored; /* per piece and micro-batch: the first task that took it to the host */
     struct by_part leaving, arriving; /* by from_part, by to_part */
     bool *meets[2]; /* per pattern: its links are also those of sends; of gradients */
     int32_t stage;
@@ -144,12 +146,13 @@ static int32_t add_exchange(struct assembly *a, struct task task, int32_t patter
         int32_t lead = graph_device(a, a->stage, group_device(&group, 0));
         task.exchange = first_exchange + (int32_t)g;
         task.device = lead;
-        int32_t number = (int32_t)a->tasks.len, own = a->mark[lead].last[task.stream];
+        int32_t number = (int32_t)a->tasks.len, waited = NONE;
         for (int64_t i = 0; i < members; i++) {
             struct mark *mark = &a->mark[graph_device(a, a->stage, group_device(&group, i))];
+            int32_t before = mark->last[task.stream];
             wait_for(a, number, after < STREAM_COUNT ? mark->last[after] : NONE);
-            if (mark->last[task.stream] != own) /* its own stream keeps the order itself */
-                wait_for(a, number, mark->last[task.stream]);
+            if (before != NONE && before != waited && a->tasks.data[before].device != lead)
+                wait_for(a, number, waited = before); /* the lead's stream keeps its own order */
             mark->last[task.stream] = number;
         }
         add_task(a, task);
@@ -165,25 +168,34 @@ static struct task exchange_task(enum stream_kind stream, int32_t micro_batch)
                          .purpose = PURPOSE_DATA,
                          .block = NONE,
                          .exchange = NONE,
-                         .micro_batch = micro_batch};
+                         .micro_batch = micro_batch,
+                         .about = NONE,
+                         .reader = NONE};
 }
 
-/* `share` of the bucket's gradients, behind what every device computed last. */
-static void synchronise(struct assembly *a, const struct bucket *bucket, double share,
+static struct task bucket_task(const struct assembly *a, enum stream_kind stream,
+                               int32_t micro_batch, const struct bucket *bucket)
+{
+    struct task task = exchange_task(stream, micro_batch);
+    task.about = (int32_t)(bucket - a->b->buckets.data);
+    return task;
+}
+
+/* So much of the bucket's gradients, behind what every device computed last. */
+static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t bytes,
                         int32_t micro_batch)
 {
     enum collective collective = bucket->shard ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
-    int64_t bytes = (int64_t)((double)bucket->bytes * share);
     if (bucket->pattern >= 0 && bytes > 0)
-        add_exchange(a, exchange_task(STREAM_GRADIENT, micro_batch), bucket->pattern, collective,
-                     bytes, STREAM_COMPUTE);
+        add_exchange(a, bucket_task(a, STREAM_GRADIENT, micro_batch, bucket), bucket->pattern,
+                     collective, bytes, STREAM_COMPUTE);
 }
 
 static void gather(struct assembly *a, const struct bucket *bucket, int32_t micro_batch,
                    enum stream_kind after)
 {
     if (bucket->pattern >= 0)
-        add_exchange(a, exchange_task(STREAM_PARAMETER, micro_batch), bucket->pattern,
+        add_exchange(a, bucket_task(a, STREAM_PARAMETER, micro_batch, bucket), bucket->pattern,
                      COLLECTIVE_ALL_GATHER, bucket->gather_bytes, after);
 }
 
@@ -207,6 +219,7 @@ struct visit {
     int32_t part, block;
     bool first_forward, last_backward; /* of its piece */
     bool completes;                    /* gradients of weights */
+    bool fetches;                      /* checkpoints from the host */
 };
 
 static const struct bucket *bucket_at(const struct assembly *a, int32_t bucket)
@@ -247,17 +260,23 @@ static bool gathered_for(const struct assembly *a, const struct visit *place,
     return bucket->shard && ahead && place->first_forward;
 }
 
-/* The part of a bucket that is synchronised in this iteration's backward pass (top of file). */
-static double backward_share(const struct assembly *a, const struct visit *place)
+/* Whether a part of this piece's gradients is left to the next iteration (top of file). */
+static bool defers(const struct assembly *a, int32_t piece)
+{
+    const struct schedule *schedule = schedule_find(a->b->plan->schedule);
+    return schedule->segmented && (a->b->plan->overlap & OVERLAP_GRADIENTS) && piece > 0 &&
+           piece < a->pipeline.pieces;
+}
+
+/* What of a bucket is left. What goes each time goes whole. */
+static int64_t deferred_bytes(const struct assembly *a, const struct bucket *bucket)
 {
     const struct plan *plan = a->b->plan;
-    const struct schedule *schedule = schedule_find(plan->schedule);
-    bool folds = schedule->segmented && (plan->overlap & OVERLAP_GRADIENTS);
-    if (!folds || place->slot.piece == 0)
-        return 1;
-    bool again = plan_choice(plan, plan->part[place->part].first)->recompute;
-    double forward = 1, backward = again ? 3 : 2;
-    return backward / (forward + backward);
+    if (!defers(a, bucket->part / plan->stages) || bucket->shard >= 2)
+        return 0;
+    bool again = plan_choice(plan, plan->part[bucket->part].first)->recompute;
+    int64_t forward = 1, backward = again ? 3 : 2;
+    return bucket->bytes * forward / (forward + backward);
 }
 
 static unsigned cuts_of(const struct assembly *a, const struct visit *place)
@@ -304,12 +323,21 @@ static bool crosses(const struct assembly *a, const struct crossing *c, bool bac
            (source->input_grad || source->weights);
 }
 
-/* The first tasks of a block wait for what comes from other stages. */
+/* Whether a part has nothing to do for the gradients of inputs: then its weights' slot receives. */
+static bool only_weights(const struct assembly *a, int32_t part)
+{
+    int32_t block = a->b->block_of[SLOT_BACKWARD_INPUT][part];
+    return a->b->blocks.data[block].items == 0;
+}
+
+/* The first tasks of a block wait for what comes from other stages, and from the host. */
 static void gate(struct assembly *a, const struct visit *place, int32_t task, int32_t device)
 {
     bool backward = place->slot.kind != SLOT_FORWARD;
     const struct by_part *in = backward ? &a->leaving : &a->arriving;
-    if (place->slot.kind == SLOT_BACKWARD_WEIGHT)
+    if (place->fetches)
+        wait_for(a, task, a->mark[a->first_device[a->stage] + device].last[STREAM_FROM_HOST]);
+    if (place->slot.kind == SLOT_BACKWARD_WEIGHT && !only_weights(a, place->part))
         return;
     for (int32_t i = in->first[place->part]; i < in->first[place->part + 1]; i++) {
         int32_t c = in->crossing[i];
@@ -354,9 +382,10 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
     e->task[run] = (int32_t)a->tasks.len;
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct mark before = a->mark[d];
-        int32_t task = add_task(a, (struct task){d, STREAM_COMPUTE, (uint8_t)purpose_of(e, r),
-                                                 (int32_t)(e->block - a->b->blocks.data), r->first,
-                                                 r->items, NONE, e->place->slot.micro_batch, 0});
+        int32_t task =
+            add_task(a, (struct task){d, STREAM_COMPUTE, (uint8_t)purpose_of(e, r),
+                                      (int32_t)(e->block - a->b->blocks.data), r->first, r->items,
+                                      NONE, e->place->slot.micro_batch, 0, NONE, NONE});
         if (r->after >= 0)
             wait_for(a, task, task_of_run(a, e, r->after, d));
         if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
@@ -364,8 +393,9 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
         if (e->computed)
             continue;
         gate(a, e->place, task, d - a->first_device[a->stage]);
-        if (!e->stepped)
-            wait_for(a, task, before.last[STREAM_FEATURE]); /* I1 */
+        wait_for(a, task, before.features); /* I1 */
+        if (!(a->b->plan->overlap & OVERLAP_GRADIENTS))
+            wait_for(a, task, before.last[STREAM_GRADIENT]);
         if (blocking) {
             wait_for(a, task, before.last[STREAM_NEXT]);
             wait_for(a, task, before.last[STREAM_PREVIOUS]);
@@ -375,17 +405,13 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
 }
 
 /* Slices take no time, but a run may wait for them. */
-static void emit_slice(struct assembly *a, const struct emission *e, const struct run *r,
-                       const struct task *like)
+static void emit_slice(struct assembly *a, const struct task *like)
 {
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct task task = *like;
         task.device = d;
-        task.block = (int32_t)(e->block - a->b->blocks.data);
-        task.first_item = r->first;
-        task.items = r->items;
-        int32_t before = a->mark[d].last[STREAM_COMPUTE], number = add_task(a, task);
-        wait_for(a, number, before);
+        int32_t before = a->mark[d].last[STREAM_FEATURE]; /* of a group that another one leads */
+        wait_for(a, add_task(a, task), before);
     }
 }
 
@@ -395,17 +421,23 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
     const struct item *item = &e->block->item[r->first];
     struct task task = exchange_task(STREAM_FEATURE, e->place->slot.micro_batch);
     task.purpose = PURPOSE_TENSOR;
+    task.block = (int32_t)(e->block - a->b->blocks.data);
+    task.first_item = r->first;
+    task.items = r->items;
     e->task[run] = (int32_t)a->tasks.len;
-    /* by order of the runs, what a step needs is what every member computed last, or older (I1) */
-    bool waits = r->after >= 0 || !e->stepped;
     if (item->pattern < 0)
-        emit_slice(a, e, r, &task);
+        emit_slice(a, &task);
     else
         add_exchange(a, task, item->pattern, (enum collective)item->step->kind, item->bytes,
-                     waits ? STREAM_COMPUTE : STREAM_COUNT);
-    for (int32_t t = e->task[run]; !e->stepped && t < (int32_t)a->tasks.len; t++) {
-        int32_t device = a->tasks.data[t].device;
-        gate(a, e->place, t, device - a->first_device[a->stage]);
+                     STREAM_COUNT);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        int32_t number = task_of_run(a, e, run, d);
+        if (r->after >= 0)
+            wait_for(a, number, task_of_run(a, e, r->after, d));
+        if (e->stepped)
+            continue;
+        gate(a, e->place, number, d - a->first_device[a->stage]);
+        wait_for(a, number, a->mark[d].computed); /* I1 */
     }
     e->stepped = true;
 }
@@ -417,6 +449,10 @@ static void emit_block(struct assembly *a, const struct visit *place)
                          .block = &a->b->blocks.data[place->block],
                          .runs = runs_of(a, place->block, cuts)};
     e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].features = a->mark[d].last[STREAM_FEATURE];
+        a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
+    }
     for (int32_t i = 0; i < e.runs->count; i++) {
         const struct run *r = &e.runs->run[i];
         if (r->reads >= 0 && gathered_for(a, place, bucket_at(a, r->reads)))
@@ -426,7 +462,8 @@ static void emit_block(struct assembly *a, const struct visit *place)
         else
             emit_compute(a, &e, i);
         if (r->completes >= 0 && goes_now(place, bucket_at(a, r->completes))) {
-            synchronise(a, bucket_at(a, r->completes), backward_share(a, place),
+            const struct bucket *bucket = bucket_at(a, r->completes);
+            synchronise(a, bucket, bucket->bytes - deferred_bytes(a, bucket),
                         place->slot.micro_batch);
             a->synchronising = true;
         }
@@ -450,6 +487,8 @@ static void send(struct assembly *a, const struct visit *place, int32_t crossing
     struct task task =
         exchange_task(backward ? STREAM_PREVIOUS : STREAM_NEXT, place->slot.micro_batch);
     task.purpose = PURPOSE_PIPELINE;
+    task.about = use->operand;
+    task.reader = use->reader;
     a->sent[backward][(int64_t)crossing * a->pipeline.micro_batches + place->slot.micro_batch] =
         (int32_t)a->tasks.len;
     for (int32_t r = 0; r < devices_of(a, to); r++) {
@@ -487,21 +526,27 @@ static void resolve_gates(struct assembly *a)
 
 /* ---- offload --------------------------------------------------------------------------------- */
 
-/* One copy for each device, behind its latest task on `after`. */
+/* One copy for each device, behind its task `after`, and where it comes back, behind its going. */
 static void copy(struct assembly *a, enum exchange_kind kind, const struct visit *place,
                  int64_t bytes, const int32_t *after)
 {
     bool out = kind == EXCHANGE_TO_HOST;
     int32_t exchange = intern_copy(a->b, kind, a->stage, bytes);
+    int32_t *stored =
+        &a->stored[place->slot.piece * a->pipeline.micro_batches + place->slot.micro_batch];
+    if (out)
+        *stored = (int32_t)a->tasks.len;
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         int32_t place_in_stage = d - a->first_device[a->stage];
         struct task task =
             exchange_task(out ? STREAM_TO_HOST : STREAM_FROM_HOST, place->slot.micro_batch);
         task.purpose = PURPOSE_OFFLOAD;
+        task.about = place->part;
         task.device = d;
         task.exchange = exchange + place_in_stage;
         int32_t number = add_task(a, task);
         wait_for(a, number, after[place_in_stage]);
+        wait_for(a, number, *stored + place_in_stage);
     }
 }
 
@@ -538,31 +583,19 @@ static struct visit place_of(struct assembly *a, const struct slots *slots, size
 
 /* What the iteration before has left of the gradients of this piece: it goes while the piece before
  * computes, and this one waits for it. */
-static void deferred_slices(struct assembly *a, const struct visit *place)
+static void deferred_slices(struct assembly *a, int32_t part)
 {
-    struct visit of_piece = *place;
-    double share = 1 - backward_share(a, &of_piece);
     int32_t first = (int32_t)a->tasks.len;
-    for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
-        synchronise(a, bucket_at(a, i), share, NONE);
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
+        synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE);
     if ((int32_t)a->tasks.len > first)
         a->synchronising = true;
 }
 
-static bool defers(const struct assembly *a, int32_t piece)
-{
-    const struct schedule *schedule = schedule_find(a->b->plan->schedule);
-    return schedule->segmented && (a->b->plan->overlap & OVERLAP_GRADIENTS) && piece > 0 &&
-           piece < a->pipeline.pieces;
-}
-
 static void before_first_forward(struct assembly *a, const struct visit *place)
 {
-    struct visit next = *place;
-    next.slot.piece++;
-    next.part += a->pipeline.stages;
-    if (defers(a, next.slot.piece))
-        deferred_slices(a, &next);
+    if (defers(a, place->slot.piece + 1))
+        deferred_slices(a, place->part + a->pipeline.stages);
 }
 
 /* The first forward slot of a piece whose gradients were deferred waits for all of them: they are
@@ -588,8 +621,8 @@ static void latest(const struct assembly *a, enum stream_kind stream, int32_t *o
 static void synchronise_after(struct assembly *a, const struct visit *place)
 {
     for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
-        if (goes_now(place, bucket_at(a, i)))
-            synchronise(a, bucket_at(a, i), 1, place->slot.micro_batch);
+        if (place->completes && bucket_at(a, i)->shard >= 2)
+            synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch);
 }
 
 static void emit_slots(struct assembly *a, const struct slots *slots)
@@ -610,18 +643,15 @@ static void emit_slots(struct assembly *a, const struct slots *slots)
         latest(a, STREAM_GRADIENT, slices);
         if (place.first_forward)
             before_first_forward(a, &place);
-        bool fetches = host[place.slot.piece] && place.slot.kind != SLOT_FORWARD &&
-                       place.slot.kind != SLOT_BACKWARD_WEIGHT;
-        int32_t first = (int32_t)a->tasks.len;
+        place.fetches = host[place.slot.piece] && place.slot.kind != SLOT_FORWARD &&
+                        place.slot.kind != SLOT_BACKWARD_WEIGHT;
         latest(a, STREAM_COMPUTE, now);
-        if (fetches)
+        if (place.fetches)
             copy(a, EXCHANGE_FROM_HOST, &place, host[place.slot.piece], ahead);
         int32_t first_task = (int32_t)a->tasks.len;
         emit_block(a, &place);
         if (place.first_forward)
             wait_for_slices(a, &place, slices, first_task);
-        for (int32_t d = 0; fetches && d < (int32_t)devices; d++)
-            wait_for(a, first_task + d, first + d);
         memcpy(ahead, now, devices * sizeof *ahead);
         send_all(a, &place);
         if (host[place.slot.piece] && place.slot.kind == SLOT_FORWARD) {
@@ -656,7 +686,7 @@ static void synchronise_rest(struct assembly *a)
     for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
             if (bucket_at(a, i)->shard < 2)
-                synchronise(a, bucket_at(a, i), 1, NONE);
+                synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE);
 }
 
 static void finish_stage(struct assembly *a)
@@ -674,7 +704,9 @@ static void finish_stage(struct assembly *a)
                             .block = NONE,
                             .exchange = NONE,
                             .micro_batch = NONE,
-                            .parameters = parameters};
+                            .parameters = parameters,
+                            .about = NONE,
+                            .reader = NONE};
         int32_t number = add_task(a, task);
         wait_for(a, number, before.last[STREAM_GRADIENT]);
         wait_for(a, number, before.last[STREAM_FEATURE]);
@@ -690,27 +722,30 @@ static void finish_stage(struct assembly *a)
 
 /* ---- tied weights ---------------------------------------------------------------------------- */
 
-/* The owner's and the user's stage add up their gradients before either's optimizer step. */
-static void tie(struct assembly *a, int64_t owner, int64_t user)
+/* A tied weight's user with a copy of its own, and what its gradients go through. */
+struct tie {
+    int64_t owner, user;
+    struct task task;
+};
+
+/* Device by device, where both lie alike. */
+static void add_up_pairs(struct assembly *a, const struct tie *t, int32_t low, int32_t high)
 {
     const struct build *b = a->b;
-    const struct plan *plan = b->plan;
-    int32_t from = stage_of_part(b, b->part_of[owner]), to = stage_of_part(b, b->part_of[user]);
-    int32_t low = from < to ? from : to, high = from < to ? to : from;
-    if (from == to || plan->stage[low].devices != plan->stage[high].devices)
-        return;
-    struct op_memory memory = op_memory(plan->model, laid_of(b, owner)->op,
-                                        laid_of(b, owner)->local, plan->dtype, plan->policy, 1);
-    int32_t exchange = intern_exchange(a->b, intern_pairs(a->b, low, high), COLLECTIVE_ALL_REDUCE,
-                                       (int64_t)memory.gradients, PURPOSE_DATA);
-    struct task task = exchange_task(STREAM_GRADIENT, NONE);
+    struct layout layout = weight_layout(b, t->user, FLOW_GRADIENT);
+    int64_t replicas = laid_of(b, t->user)->choice->shard
+                           ? layout_devices(&layout) / (layout.elements / layout_local(&layout))
+                           : 1;
+    int32_t exchange =
+        intern_exchange(a->b, intern_pairs(a->b, low, high), COLLECTIVE_ALL_REDUCE,
+                        ceil_div(gradient_bytes(b, t->user), replicas), PURPOSE_DATA);
     for (int32_t d = 0; d < devices_of(a, low); d++) {
+        struct task task = t->task;
         int32_t ends[] = {a->first_device[low] + d, a->first_device[high] + d};
         int32_t number = (int32_t)a->tasks.len;
         for (size_t i = 0; i < COUNT_OF(ends); i++) {
-            wait_for(a, number, a->ending[ends[i]].computed);
+            wait_for(a, number, a->mark[ends[i]].last[STREAM_COMPUTE]);
             wait_for(a, number, a->mark[ends[i]].last[STREAM_GRADIENT]);
-            wait_for(a, a->ending[ends[i]].optimizer, number);
             a->mark[ends[i]].last[STREAM_GRADIENT] = number;
         }
         task.device = ends[0];
@@ -719,15 +754,95 @@ static void tie(struct assembly *a, int64_t owner, int64_t user)
     }
 }
 
+static void add_steps(struct assembly *a, const struct tie *t, int32_t stage,
+                      const struct reshard *reshard, int32_t first, int32_t last)
+{
+    int64_t bytes = gradient_bytes(a->b, t->user);
+    struct layout layout = weight_layout(a->b, t->user, FLOW_GRADIENT);
+    int64_t each = bytes / layout_local(&layout);
+    a->stage = stage;
+    for (int32_t i = first; i < last; i++) {
+        const struct reshard_step *step = &reshard->step[i];
+        if (step->kind != STEP_SLICE)
+            add_exchange(a, t->task, intern_step(a->b, stage, step), (enum collective)step->kind,
+                         step->elements * each, STREAM_COMPUTE);
+    }
+}
+
+static void add_sends(struct assembly *a, const struct tie *t, int32_t from, int32_t to,
+                      const struct reshard *reshard)
+{
+    int64_t each = gradient_bytes(a->b, t->user);
+    struct layout layout = weight_layout(a->b, t->user, FLOW_GRADIENT);
+    int64_t bytes = reshard->step[reshard->send].elements * (each / layout_local(&layout));
+    int32_t exchange = intern_exchange(a->b, intern_send(a->b, from, to, reshard), COLLECTIVE_SEND,
+                                       bytes, PURPOSE_DATA);
+    for (int32_t r = 0; r < devices_of(a, to); r++) {
+        int64_t sender = a->graph->folded ? 0 : reshard_sender(reshard, r);
+        struct task task = t->task;
+        task.device = a->first_device[from] + (int32_t)sender;
+        task.exchange = exchange + r;
+        int32_t receiver = a->first_device[to] + r, number = (int32_t)a->tasks.len;
+        wait_for(a, number, a->mark[task.device].last[STREAM_COMPUTE]);
+        wait_for(a, number, a->mark[task.device].last[STREAM_GRADIENT]);
+        wait_for(a, number, a->mark[receiver].last[STREAM_GRADIENT]);
+        add_task(a, task);
+        a->mark[receiver].last[STREAM_GRADIENT] = number;
+    }
+}
+
+/* From one's layout to the other's: whole gradients, as copies where they were partial sums. */
+static void bring_gradient(struct assembly *a, const struct tie *t, int64_t from, int64_t to)
+{
+    struct layout have = weight_layout(a->b, from, FLOW_FORWARD);
+    struct layout want = weight_layout(a->b, to, FLOW_FORWARD);
+    int32_t low = stage_of_part(a->b, a->b->part_of[from]);
+    int32_t high = stage_of_part(a->b, a->b->part_of[to]);
+    if (low == high) {
+        const struct reshard *reshard = reshard_within(a->graph->reshards, &have, &want);
+        add_steps(a, t, low, reshard, 0, reshard->steps);
+        return;
+    }
+    const struct reshard *reshard = reshard_between(a->graph->reshards, &have, &want, false);
+    add_steps(a, t, low, reshard, 0, reshard->send);
+    add_sends(a, t, low, high, reshard);
+    add_steps(a, t, high, reshard, reshard->send + 1, reshard->steps);
+}
+
+/* The gradients of a copy and of its owner are added up before either's optimizer step: by pairs of
+ * devices as Megatron-LM does where both lie alike, else there and back. */
+static void tie(struct assembly *a, const struct tie *t)
+{
+    const struct build *b = a->b;
+    int32_t from = stage_of_part(b, b->part_of[t->owner]);
+    int32_t to = stage_of_part(b, b->part_of[t->user]);
+    struct layout own = weight_layout(b, t->owner, FLOW_GRADIENT);
+    struct layout other = weight_layout(b, t->user, FLOW_GRADIENT);
+    bool alike = layout_equal(&own, &other) &&
+                 laid_of(b, t->owner)->choice->shard == laid_of(b, t->user)->choice->shard;
+    if (alike && from == to)
+        return;
+    if (alike) {
+        add_up_pairs(a, t, from < to ? from : to, from < to ? to : from);
+        return;
+    }
+    bring_gradient(a, t, t->user, t->owner);
+    bring_gradient(a, t, t->owner, t->user);
+}
+
 static void tie_all(struct assembly *a)
 {
     const struct build *b = a->b;
+    for (int32_t d = 0; d < a->graph->devices; d++)
+        a->mark[d].last[STREAM_COMPUTE] = a->ending[d].computed; /* behind it, before the step */
     for (int64_t i = 0; i < b->plan->instances; i++) {
-        const struct op *op = laid_of(b, i)->op;
-        int32_t owner = op->weights ? op->weight[0].tied_op : NONE;
-        if (owner >= 0)
-            tie(a, b->at[b->at_first[owner]], i);
+        struct tie t = {owner_of(b, i), i, exchange_task(STREAM_GRADIENT, NONE)};
+        t.task.reader = i;
+        if (t.owner != i && holds_weights(b, i))
+            tie(a, &t);
     }
+    for (int32_t d = 0; d < a->graph->devices; d++)
+        wait_for(a, a->ending[d].optimizer, a->mark[d].last[STREAM_GRADIENT]);
 }
 
 /* ---- which steps may meet other traffic (I2) ------------------------------------------------- */
@@ -879,6 +994,8 @@ static void prepare(struct assembly *a)
         a->sent[i] = ARENA_ARRAY(b->scratch, int32_t, sends);
         memset(a->sent[i], -1, sends * sizeof(int32_t));
     }
+    a->stored = ARENA_ARRAY(b->scratch, int32_t,
+                            (size_t)a->pipeline.pieces *(size_t)a->pipeline.micro_batches);
     a->leaving = sort_crossings(b, true);
     a->arriving = sort_crossings(b, false);
 }

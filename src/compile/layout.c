@@ -222,6 +222,32 @@ struct layout layout_part(const struct model *model, const struct op *op,
     return out;
 }
 
+/* ---- padded ---------------------------------------------------------------------------------- */
+
+static bool has_vocab(const struct op *op, const struct operand *operand)
+{
+    int place = op_find_dim(op->kind, DIM_VOCAB);
+    return place >= 0 && operand_has_dim(operand, place);
+}
+
+void layout_pad(const struct op *from, const struct op *to, const struct operand *operand,
+                int64_t elements, struct layout *layout)
+{
+    struct layout padded = *layout;
+    padded.elements = elements;
+    if (elements == layout->elements || has_vocab(from, &from->output) || has_vocab(to, operand))
+        return;
+    for (int64_t i = 0; i < padded.digits; i++) {
+        int64_t *hold = &padded.digit[i].hold, scaled;
+        if (*hold <= 0)
+            continue;
+        if (!checked_mul(*hold, elements, &scaled) || scaled % layout->elements)
+            return;
+        *hold = scaled / layout->elements;
+    }
+    *layout = padded;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* The dims that a digit splits, outermost first: several where their splits are one digit. */

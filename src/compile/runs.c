@@ -1,7 +1,8 @@
 /* runs.c - a block cut into runs of items, each of which becomes a task.
  *
  *   I1  Runs are in the order of their items. A run of operators ends before an operator that needs
- *       a step of its own run's outside, and before and after whatever else is waited for.
+ *       a step of its own run's outside, behind one that a step needs, and before and after whatever
+ *       else is waited for.
  *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
  */
 #include "compile/build.h"
@@ -13,6 +14,7 @@ struct cutter {
     const struct block *block;
     unsigned cuts;
     int32_t *bucket_read, *bucket_completed; /* per item, -1: none */
+    bool *needed;                            /* per item: by one of the other lane */
     int32_t *run_of;                         /* per item */
     ARRAY(struct run) runs;
     bool open; /* the last run is one of operators that may grow */
@@ -24,6 +26,12 @@ static void mark(struct cutter *c)
     c->bucket_read = ARENA_ARRAY(c->b->scratch, int32_t, items);
     c->bucket_completed = ARENA_ARRAY(c->b->scratch, int32_t, items);
     c->run_of = ARENA_ARRAY(c->b->scratch, int32_t, items);
+    c->needed = ARENA_ARRAY(c->b->scratch, bool, items);
+    for (int32_t i = 0; (c->cuts & CUT_STEPS) && i < c->block->items; i++) {
+        int32_t needs = c->block->item[i].needs;
+        if (needs >= 0 && c->block->item[needs].kind != c->block->item[i].kind)
+            c->needed[needs] = true;
+    }
     memset(c->bucket_read, -1, items * sizeof(int32_t));
     memset(c->bucket_completed, -1, items * sizeof(int32_t));
     for (int32_t i = 0; i < c->block->buckets; i++) {
@@ -60,6 +68,8 @@ static void add_item(struct cutter *c, int32_t i)
         run->completes = c->bucket_completed[i];
         c->open = false;
     }
+    if (c->needed[i])
+        c->open = false;
 }
 
 struct runs cut_block(struct build *b, const struct block *block, unsigned cuts)

@@ -10,8 +10,6 @@
  *
  *   I1  A joint depends on the two operators, their choices and the operand only, so copies of a
  *       layer share their joints, and equal reshards are equal pointers.
- *   I3  Experts take equal numbers of tokens, rounded up: both sides of a joint then count the
- *       padded ones. (A vocabulary is padded at its end, and compile.h, I3 holds.)
  *   I2  Views have the layout of their storage: layouts count elements, not axes.
  */
 #include "compile/build.h"
@@ -137,28 +135,6 @@ static const struct reshard *reshard(struct build *b, const struct layout *from,
     return r->steps || across ? r : NULL;
 }
 
-static bool has_vocab(const struct op *op, const struct operand *operand)
-{
-    int place = op_find_dim(op->kind, DIM_VOCAB);
-    return place >= 0 && operand_has_dim(operand, place);
-}
-
-/* I3: the same layout of a tensor with so many elements, where every split stays whole. */
-static void pad(struct layout *layout, int64_t elements)
-{
-    struct layout padded = *layout;
-    padded.elements = elements;
-    for (int64_t i = 0; i < padded.digits; i++) {
-        int64_t *hold = &padded.digit[i].hold, scaled;
-        if (*hold <= 0)
-            continue;
-        if (!checked_mul(*hold, elements, &scaled) || scaled % layout->elements)
-            return;
-        *hold = scaled / layout->elements;
-    }
-    *layout = padded;
-}
-
 /* The producer's layout of the whole tensor becomes the one whose parts are whole shares; of that,
  * the part is brought to its reader. Gradients go the other way round. */
 static void join(struct build *b, struct joint *j)
@@ -170,11 +146,9 @@ static void join(struct build *b, struct joint *j)
     struct layout part = layout_part(model, op, operand, &whole);
     struct layout part_gradient = layout_part(model, op, operand, &gradient);
     j->part = part.elements != whole.elements;
-    if (part.elements != j->to->input[j->operand].elements &&
-        !has_vocab(j->from->op, &j->from->op->output) && !has_vocab(op, operand)) {
-        pad(&part, j->to->input[j->operand].elements);
-        pad(&part_gradient, j->to->input[j->operand].elements);
-    }
+    int64_t elements = j->to->input[j->operand].elements;
+    layout_pad(j->from->op, op, operand, elements, &part);
+    layout_pad(j->from->op, op, operand, elements, &part_gradient);
     j->forward[0] = reshard(b, &j->from->output, &whole, false);
     j->forward[1] = reshard(b, &part, &j->to->input[j->operand], j->across);
     j->backward[0] = reshard(b, &j->to->input_grad[j->operand], &part_gradient, j->across);
@@ -201,9 +175,8 @@ static bool same_way(const struct joint *a, const struct joint *b, bool forward)
 {
     const struct reshard *const *x = forward ? a->forward : a->backward;
     const struct reshard *const *y = forward ? b->forward : b->backward;
-    bool parts = a->part || b->part;
-    return x[0] == y[0] && x[1] == y[1] && a->across == b->across &&
-           (!parts || a->operand == b->operand);
+    bool parts = a->part || b->part; /* keys and values lie alike and are not the same */
+    return x[0] == y[0] && x[1] == y[1] && a->across == b->across && !parts;
 }
 
 /* The earliest use of the same source in the reader's part that goes the same way. */

@@ -77,6 +77,7 @@ struct prediction {
     const int64_t *point_first;
     const struct memory_point *point;
     bool fits;
+    bool folded_unalike;       /* folded though groups are not alike: the slowest stands for all */
     const char *critical_path; /* in words */
     const struct reliance *reliance;
     int32_t reliances;

@@ -16,6 +16,8 @@
  *
  *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
  *   I2  Sends go before gradients where the schedule folds (Fold3D 5.1); elsewhere all share alike.
+ *   I3  With FOLD_AUTO a graph is folded where that changes nothing (flows.h, I3), or where it would
+ *       be too large otherwise: then the slowest group stands for all, and the prediction says so.
  */
 #include "sim/sim.h"
 
@@ -430,13 +432,11 @@ static weft_status run(struct simulation *s, struct prediction *p)
     const struct graph *graph = s->graph;
     const struct plan *plan = s->plan;
     weft_status status;
-    double begin = seconds();
+    double start = seconds();
     s->known = ARENA_ARRAY(s->keep, struct known,
                            (size_t)plan->model->ops * (size_t)plan->choices * PHASE_COUNT);
     s->whole_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks);
     memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
-    TRY(flows_find(plan->cluster, graph->pattern, graph->patterns, graph->exchange,
-                   graph->exchanges, graph->folded, s->keep, &s->flows));
     cost_blocks(s);
     TRY(tell_engine(s, &p->engine));
     TRY(engine_run(s->keep, &p->engine, &p->result));
@@ -449,9 +449,39 @@ static weft_status run(struct simulation *s, struct prediction *p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         p->flops += totals.flops[phase] * (double)plan->global_batch;
     find_breakdown(p);
-    p->simulate_s = seconds() - begin;
+    p->simulate_s = seconds() - start;
 done:
     return status;
+}
+
+/* Compiles, and finds the flows. */
+static weft_status begin(struct simulation *s, struct prediction *p, enum fold fold)
+{
+    weft_status status;
+    double start = seconds();
+    graph_free(p->graph);
+    p->graph = NULL;
+    TRY(graph_compile(s->plan, &(struct compile_options){fold}, &p->graph));
+    p->compile_s += seconds() - start;
+    const struct graph *graph = s->graph = p->graph;
+    TRY(flows_find(s->plan->cluster, graph->pattern, graph->patterns, graph->exchange,
+                   graph->exchanges, graph->folded, s->keep, &s->flows));
+done:
+    return status;
+}
+
+/* Devices times folded tasks: a graph of this many tasks takes a second or two. */
+static const int64_t MOST_UNFOLDED = 4000000;
+
+/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
+static weft_status unfold(struct simulation *s, struct prediction *p)
+{
+    int64_t devices = cluster_devices(s->plan->cluster);
+    if (p->graph->tasks > MOST_UNFOLDED / devices) {
+        p->folded_unalike = true;
+        return WEFT_OK;
+    }
+    return begin(s, p, FOLD_NEVER);
 }
 
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
@@ -463,16 +493,15 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
-    double begin = seconds();
-    TRY(graph_compile(plan, &(struct compile_options){options->fold}, &p->graph));
-    p->compile_s = seconds() - begin;
-    s.graph = p->graph;
+    TRY(begin(&s, p, options->fold));
+    if (options->fold == FOLD_AUTO && !s.flows.alike)
+        TRY(unfold(&s, p));
     TRY(run(&s, p));
-    begin = seconds();
+    double start = seconds();
     find_memory(p, options->reserved);
     if (options->points)
         find_points(p);
-    p->simulate_s += seconds() - begin;
+    p->simulate_s += seconds() - start;
     *out = p;
     p = NULL;
 done:

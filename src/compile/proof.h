@@ -1,0 +1,159 @@
+/* proof.h - what graph_verify knows of a model and a plan without the compiler's help; private to
+ * the room.
+ *
+ *   serial.c       the model walked operator by operator: who reads whose output
+ *   holds.c        layouts, and what a step makes of them
+ *   weights.c      which bucket a weight is in, and over which devices it is a sum
+ *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
+ *   equivalence.c  the graph's tasks, executed on all of them
+ */
+#ifndef WEFT_COMPILE_PROOF_H
+#define WEFT_COMPILE_PROOF_H
+
+#include "compile/graph.h"
+
+/* One input of one instance. */
+struct reading {
+    int64_t reader, source; /* instances; source -1: the model's input */
+    int32_t operand;
+    int32_t next;           /* another reading of the same source, -1: none */
+    int32_t want, gradient; /* layouts (numbers) of the input and of its gradient */
+    bool part;              /* of a fused tensor */
+    bool across;            /* its source is on another stage */
+    bool differentiable;    /* its gradient goes back to the source */
+};
+
+/* One instance. */
+struct fact {
+    const struct op *op;
+    const struct choice *choice;
+    int32_t part, stage;
+    int32_t run; /* of recomputed instances that are made again together, -1: none */
+    int32_t output, output_grad; /* layouts (numbers) */
+    int64_t first_reading;       /* of its inputs; the next instance's is one behind them */
+    int32_t readers;             /* the first of a list of readings of its output, -1: none */
+    uint64_t gradients;          /* sum of the marks of all readings whose gradients it collects */
+    int32_t gradient_count;
+    int32_t bucket; /* of its weights, -1: none */
+    int64_t owner;  /* the instance whose weights it uses: itself, or a tied one's */
+};
+
+struct proof {
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct model *model;
+    struct arena *arena;
+    struct fact *fact; /* per instance, and one behind */
+    struct reading *reading;
+    int64_t readings;
+    bool *offloads;               /* per part: checkpoints of it wait in host memory */
+    ARRAY(struct layout) layouts; /* number 0 is none */
+    ARRAY(int32_t) layout_slots;  /* open addressing by hash, 0: empty */
+};
+
+/* What a gradient is summed of: a sum of marks says which, whatever their order. */
+static inline uint64_t mark_of(int64_t number)
+{
+    return hash_bytes(&number, sizeof number, 1);
+}
+
+/* ---- serial.c -------------------------------------------------------------------------------- */
+
+weft_status walk_model(struct proof *p);
+
+/* ---- holds.c --------------------------------------------------------------------------------- */
+
+int32_t number_layout(struct proof *p, const struct layout *layout);
+/* Layouts that are the same data seen otherwise: the tensor as it is, a part of it or the whole that
+ * it is a part of, and what is nowhere split, under the padding of another side. */
+enum { MAX_FORMS = 6 };
+int32_t forms_of(const struct proof *p, const struct reading *reading, int32_t layout,
+                 struct layout *out);
+bool same_data(const struct proof *p, const struct reading *reading, int32_t have, int32_t want);
+/* What a step makes of a tensor that lies so; 0: it does not apply. */
+int32_t step_result(struct proof *p, const struct reading *reading, int32_t layout,
+                    const struct reshard_step *step);
+/* What `to` devices hold when each gets all that its sender of `from` devices holds; 0: not all. */
+int32_t crossing_result(struct proof *p, const struct reading *reading, int32_t layout,
+                        int64_t local, int64_t from, int64_t to);
+
+/* ---- weights.c ------------------------------------------------------------------------------- */
+
+weft_status find_buckets(struct proof *p);
+/* Whether an instance uses a copy of another one's weights. */
+bool is_copy(const struct proof *p, int64_t instance);
+
+/* ---- symbolic.c ------------------------------------------------------------------------------ */
+
+/* What one instance has done on a device, of one micro-batch: its phases; and whether the gradients
+ * of its weights are summed over all devices. */
+enum { MADE = 1, MADE_AGAIN = 2, BACK_INPUT = 4, BACK_WEIGHT = 8, SUMMED = 16 };
+
+/* Whose gradients are in what a device has of a tied weight's. */
+enum heard { HEARD_USER = 1, HEARD_OWNER = 2 };
+
+/* An input on its way from its source, or at its reader. */
+struct chain {
+    int32_t layout;      /* number, 0: not begun */
+    int32_t block, item; /* whose step was the last */
+    bool gathered;       /* by one of the steps: it does not outlive its pass (blocks.c, I2) */
+};
+
+/* A sum of gradients. */
+struct tally {
+    uint64_t sum; /* of marks */
+    int32_t count;
+};
+struct moving {
+    int32_t layout; /* number, 0: not begun */
+    struct tally tally;
+};
+
+/* All symbolic devices. Rows of readings and instances are per device of the graph and micro-batch. */
+struct machine {
+    struct proof *p;
+    int32_t micro_batches;
+    int32_t task; /* at work, for errors */
+    uint8_t *made;
+    struct chain *chain;
+    int32_t *received; /* what a send brought, per reading: its layout */
+    bool *pending;     /* gradients of inputs, where their reader made them */
+    struct moving *moving;
+    int32_t **floor; /* per block and item (symbolic.c) */
+    uint8_t *heard;  /* per device of the graph and tied instance: of enum heard */
+    /* per device and bucket */
+    int32_t *gathers;       /* and micro-batch */
+    bool *gathered, *stale; /* sharded by 1 or 2: gathered; read before that */
+    bool *deferred;         /* what the iteration before left has come */
+    int64_t *synchronised;  /* bytes */
+    /* per device */
+    bool *stepped; /* its optimizer */
+    bool *host[2]; /* to host, from host: per device, part and micro-batch */
+};
+
+weft_status wrong(const struct machine *m, int64_t instance, const char *fmt, ...)
+    PRINTF_LIKE(3, 4);
+
+static inline size_t row(const struct machine *m, int32_t device, int32_t micro_batch,
+                         int64_t columns)
+{
+    return ((size_t)device * (size_t)m->micro_batches + (size_t)micro_batch) * (size_t)columns;
+}
+
+static inline size_t place_in(int32_t device, int64_t number, int64_t columns)
+{
+    return (size_t)device * (size_t)columns + (size_t)number;
+}
+
+struct at {
+    int32_t device, micro_batch; /* device of the graph */
+    int32_t block, item;
+};
+/* What an operator or a step does on one device. */
+weft_status do_item(struct machine *m, struct at at);
+/* A send, from one device to another. */
+weft_status do_send(struct machine *m, const struct reading *reading, enum flow flow, int32_t from,
+                    int32_t to, int32_t micro_batch, const struct reshard *reshard);
+void find_floors(struct machine *m);
+
+#endif

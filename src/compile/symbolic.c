@@ -1,0 +1,426 @@
+/* symbolic.c - what a device holds, and what operators, steps and sends make of it.
+ *
+ * Values are not numbers but where they came from: an output is there or not, in a layout; a
+ * gradient is a set of readers, added up.
+ *
+ *   I1  An operator finds each input in exactly the layout that its split demands: as the source
+ *       left it, as a send brought it, or as the last of the steps left it.
+ *   I2  In a backward block an input is what the forward pass kept or what was made again: outputs of
+ *       the reader's own run of recomputation only once they are. What a reshard gathered is gone
+ *       when its pass is over (blocks.c, I2), unless it came from another stage; so a recomputation
+ *       gathers again, and so does the backward pass behind it: `floor` is the last operator of the
+ *       other kind, and steps before it do not count. Of a step it is the last operator of either:
+ *       the steps of a reshard follow each other.
+ *   I3  Before an operator's backward phases each of its readers' gradients has come exactly once.
+ *   I4  A reshard of gradients takes along what is there of readers in the same part with the same
+ *       layout; the parts of a fused tensor never share.
+ *   I5  Weights are read when they are whole: gathered for this pass with shard 3; and not before
+ *       what an iteration left to the next one has come.
+ */
+#include "compile/proof.h"
+
+#include <stdio.h>
+#include <string.h>
+
+weft_status wrong(const struct machine *m, int64_t instance, const char *fmt, ...)
+{
+    const struct task *task = &m->p->graph->task[m->task];
+    char what[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return failure("task %d (stage %d, micro-batch %d, %s, %s): %s%s%s", m->task,
+                   m->p->graph->device[task->device].stage, task->micro_batch,
+                   purpose_name((enum purpose)task->purpose),
+                   stream_name((enum stream_kind)task->stream),
+                   instance < 0 ? "" : plan_path(m->p->arena, m->p->plan, instance),
+                   instance < 0 ? "" : ": ", what);
+}
+
+static const struct item *item_at(const struct machine *m, struct at at)
+{
+    return &m->p->graph->block[at.block].item[at.item];
+}
+
+static bool forward_block(const struct machine *m, int32_t block)
+{
+    return m->p->graph->block[block].kind == SLOT_FORWARD;
+}
+
+static int32_t stage_of(const struct machine *m, int32_t device)
+{
+    return m->p->graph->device[device].stage;
+}
+
+/* ---- floors (I2) ----------------------------------------------------------------------------- */
+
+void find_floors(struct machine *m)
+{
+    const struct graph *graph = m->p->graph;
+    m->floor = ARENA_ARRAY(m->p->arena, int32_t *, (size_t)graph->blocks);
+    for (int32_t b = 0; b < graph->blocks; b++) {
+        const struct block *block = &graph->block[b];
+        int32_t last[] = {-1, -1};
+        m->floor[b] = ARENA_ARRAY(m->p->arena, int32_t, (size_t)block->items);
+        for (int32_t i = 0; i < block->items; i++) {
+            bool again = block->item[i].purpose == PURPOSE_RECOMPUTE;
+            if (block->item[i].kind == ITEM_STEP) {
+                m->floor[b][i] = last[0] > last[1] ? last[0] : last[1];
+                continue;
+            }
+            m->floor[b][i] = last[!again];
+            last[again] = i;
+        }
+    }
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static bool same_run(const struct machine *m, const struct reading *r)
+{
+    const struct fact *fact = m->p->fact;
+    return fact[r->reader].run >= 0 && fact[r->reader].run == fact[r->source].run;
+}
+
+/* Whether the source's output is there as the source left it. */
+static bool source_there(const struct machine *m, const struct reading *r, struct at at)
+{
+    if (m->p->fact[r->source].stage != stage_of(m, at.device))
+        return false;
+    uint8_t made =
+        m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)r->source];
+    bool again = !forward_block(m, at.block) && same_run(m, r);
+    return made & (again ? MADE_AGAIN : MADE);
+}
+
+/* I2, of what steps have brought. */
+static bool outlives(const struct machine *m, const struct reading *r, const struct chain *c,
+                     struct at at)
+{
+    if (forward_block(m, at.block))
+        return c->block == at.block;
+    bool above = c->block == at.block && c->item > m->floor[at.block][at.item];
+    if (above)
+        return true;
+    bool of_forward = forward_block(m, c->block);
+    if (item_at(m, at)->purpose == PURPOSE_RECOMPUTE)
+        return of_forward && !c->gathered && !same_run(m, r);
+    if (c->gathered && !r->across)
+        return false;
+    return !of_forward || !same_run(m, r);
+}
+
+static bool shares(const struct reading *a, const struct reading *b)
+{
+    return a == b || (!a->part && !b->part); /* I4 */
+}
+
+static bool input_there(const struct machine *m, const struct reading *r, struct at at)
+{
+    const struct proof *p = m->p;
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    if (source_there(m, r, at) && same_data(p, r, p->fact[r->source].output, r->want))
+        return true;
+    for (int32_t i = p->fact[r->source].readers; i >= 0; i = p->reading[i].next) {
+        int32_t received = m->received[first + (size_t)i];
+        const struct chain *c = &m->chain[first + (size_t)i];
+        if (!shares(r, &p->reading[i]))
+            continue;
+        if (received && same_data(p, r, received, r->want))
+            return true;
+        if (c->layout && same_data(p, r, c->layout, r->want) && outlives(m, r, c, at))
+            return true;
+    }
+    return false;
+}
+
+static weft_status need_input(const struct machine *m, const struct reading *r, struct at at)
+{
+    const struct proof *p = m->p;
+    const struct op *op = p->fact[r->reader].op;
+    if (r->source < 0 || input_there(m, r, at)) /* I1 */
+        return WEFT_OK;
+    return wrong(m, r->reader, "input %d of %s is not there as %s", r->operand,
+                 plan_path(p->arena, p->plan, r->source),
+                 layout_text(p->arena, op, &op->input[r->operand], p->plan->batch_per_step,
+                             &p->layouts.data[r->want]));
+}
+
+/* ---- weights (I5) ---------------------------------------------------------------------------- */
+
+static bool leaves_a_slice(const struct machine *m, const struct bucket *bucket)
+{
+    const struct plan *plan = m->p->plan;
+    return schedule_find(plan->schedule)->segmented && (plan->overlap & OVERLAP_GRADIENTS) &&
+           bucket->part >= plan->stages && bucket->pattern >= 0 && bucket->shard < 2;
+}
+
+static weft_status need_weights(struct machine *m, int64_t instance, struct at at)
+{
+    const struct proof *p = m->p;
+    int32_t number = p->fact[instance].bucket;
+    const struct bucket *bucket = &p->graph->bucket[number];
+    size_t here = place_in(at.device, number, p->graph->buckets);
+    int32_t gathers = m->gathers[here * (size_t)m->micro_batches + (size_t)at.micro_batch];
+    if (bucket->shard == 3 && gathers < (forward_block(m, at.block) ? 1 : 2))
+        return wrong(m, instance, "its weights are not gathered");
+    if (leaves_a_slice(m, bucket) && !m->deferred[here])
+        return wrong(m, instance, "the rest of its gradients has not come");
+    m->stale[here] |= !m->gathered[here];
+    return WEFT_OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static void add_tally(struct tally *sum, struct tally one)
+{
+    sum->sum += one.sum;
+    sum->count += one.count;
+}
+
+/* I3 */
+static weft_status need_gradient(const struct machine *m, int64_t instance, struct at at)
+{
+    const struct proof *p = m->p;
+    const struct fact *fact = &p->fact[instance];
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    struct tally come = {0};
+    for (int32_t i = fact->readers; i >= 0; i = p->reading[i].next) {
+        const struct reading *r = &p->reading[i];
+        const struct moving *moving = &m->moving[first + (size_t)i];
+        if (m->pending[first + (size_t)i] && same_data(p, r, r->gradient, fact->output_grad))
+            add_tally(&come, (struct tally){mark_of(i), 1});
+        if (moving->layout && same_data(p, r, moving->layout, fact->output_grad))
+            add_tally(&come, moving->tally);
+    }
+    if (come.sum == fact->gradients && come.count == fact->gradient_count)
+        return WEFT_OK;
+    return wrong(m, instance, "%d of its readers' gradients have come, expected %d", come.count,
+                 fact->gradient_count);
+}
+
+static void make_gradients(struct machine *m, int64_t instance, struct at at)
+{
+    const struct proof *p = m->p;
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    for (int64_t i = p->fact[instance].first_reading; i < p->fact[instance + 1].first_reading; i++)
+        if (p->reading[i].differentiable)
+            m->pending[first + (size_t)i] = true;
+}
+
+/* I4: what goes with this reading's gradient. */
+static struct tally collect(struct machine *m, const struct reading *r, size_t first)
+{
+    const struct proof *p = m->p;
+    struct tally sum = {0};
+    for (int32_t i = p->fact[r->source].readers; i >= 0; i = p->reading[i].next) {
+        bool *pending = &m->pending[first + (size_t)i];
+        const struct reading *other = &p->reading[i];
+        if (!*pending || !shares(r, other) || other->gradient != r->gradient ||
+            p->fact[other->reader].part != p->fact[r->reader].part)
+            continue;
+        add_tally(&sum, (struct tally){mark_of(i), 1});
+        *pending = false;
+    }
+    return sum;
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+static bool is_product(enum op_kind kind)
+{
+    return kind == OP_LINEAR || kind == OP_EXPERT_LINEAR || kind == OP_CONV;
+}
+
+static weft_status do_forward(struct machine *m, int64_t instance, struct at at, uint8_t *made)
+{
+    const struct proof *p = m->p;
+    const struct fact *fact = &p->fact[instance];
+    bool again = item_at(m, at)->purpose == PURPOSE_RECOMPUTE;
+    weft_status status = WEFT_OK;
+    if (again != !forward_block(m, at.block) || (again && !fact->choice->recompute))
+        TRY(wrong(m, instance, "runs forward in a pass that is none of its own"));
+    for (int64_t i = fact->first_reading; i < fact[1].first_reading; i++)
+        TRY(need_input(m, &p->reading[i], at));
+    if (fact->op->weights)
+        TRY(need_weights(m, instance, at));
+    if (*made & (again ? MADE_AGAIN : MADE))
+        TRY(wrong(m, instance, "runs forward twice"));
+    *made |= again ? MADE_AGAIN : MADE;
+done:
+    return status;
+}
+
+static weft_status need_kept(const struct machine *m, int64_t instance, struct at at, uint8_t made)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct proof *p = m->p;
+    const struct fact *fact = &p->fact[instance];
+    bool product_inputs =
+        is_product(fact->op->kind) && item_at(m, at)->phase == PHASE_BACKWARD_INPUT;
+    weft_status status = WEFT_OK;
+    for (int64_t i = fact->first_reading; i < fact[1].first_reading && !product_inputs; i++)
+        if (p->reading[i].operand < (int32_t)COUNT_OF(INPUTS) &&
+            (fact->op->keep & INPUTS[p->reading[i].operand]))
+            TRY(need_input(m, &p->reading[i], at));
+    if (!(made & (fact->choice->recompute ? MADE_AGAIN : MADE)))
+        TRY(wrong(m, instance, "runs backward before it has run forward"));
+done:
+    return status;
+}
+
+static weft_status do_backward(struct machine *m, int64_t instance, struct at at, uint8_t *made)
+{
+    bool inputs = item_at(m, at)->phase == PHASE_BACKWARD_INPUT;
+    uint8_t bit = inputs ? BACK_INPUT : BACK_WEIGHT;
+    weft_status status;
+    TRY(need_gradient(m, instance, at));
+    TRY(need_kept(m, instance, at, *made));
+    if (*made & bit)
+        TRY(wrong(m, instance, "runs backward twice"));
+    *made |= bit;
+    if (inputs && m->p->fact[instance].op->weights)
+        TRY(need_weights(m, instance, at));
+    if (inputs)
+        make_gradients(m, instance, at);
+done:
+    return status;
+}
+
+static weft_status do_op(struct machine *m, struct at at)
+{
+    const struct item *item = item_at(m, at);
+    const struct fact *fact = &m->p->fact[item->instance];
+    uint8_t *made =
+        &m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)item->instance];
+    if (fact->stage != stage_of(m, at.device) || fact->part != m->p->graph->block[at.block].part)
+        return wrong(m, item->instance, "is not of this stage's part");
+    if (item->phase == PHASE_FORWARD)
+        return do_forward(m, item->instance, at, made);
+    return do_backward(m, item->instance, at, made);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static weft_status bad_step(const struct machine *m, const struct reading *r, struct at at)
+{
+    return wrong(m, r->reader, "a %s of input %d does not fit how it lies",
+                 step_name(item_at(m, at)->step->kind), r->operand);
+}
+
+/* The first step of a reshard, on what the source left or on what a send brought for any reader;
+ * 0: it fits none of them. `there` says whether anything is. */
+static int32_t first_step(struct machine *m, const struct reading *r, struct at at, bool *there)
+{
+    struct proof *p = m->p;
+    const struct reshard_step *step = item_at(m, at)->step;
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    int32_t result = 0;
+    *there = source_there(m, r, at);
+    if (*there)
+        result = step_result(p, r, p->fact[r->source].output, step);
+    if (!r->across || p->fact[r->reader].stage != stage_of(m, at.device))
+        return result;
+    for (int32_t i = p->fact[r->source].readers; i >= 0 && !result; i = p->reading[i].next) {
+        int32_t received = m->received[first + (size_t)i];
+        if (!received || !shares(r, &p->reading[i]))
+            continue;
+        *there = true;
+        result = step_result(p, r, received, step);
+    }
+    return result;
+}
+
+static weft_status step_forward(struct machine *m, const struct reading *r, struct at at)
+{
+    struct proof *p = m->p;
+    const struct reshard_step *step = item_at(m, at)->step;
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    struct chain *c = &m->chain[first + (size_t)(r - p->reading)];
+    bool goes_on = c->layout && c->block == at.block && c->item > m->floor[at.block][at.item];
+    bool there = true;
+    int32_t result = goes_on ? step_result(p, r, c->layout, step) : 0;
+    if (!result) {
+        goes_on = false;
+        result = first_step(m, r, at, &there);
+    }
+    if (!there)
+        return wrong(m, r->reader, "input %d is to be resharded before it is there", r->operand);
+    if (!result)
+        return bad_step(m, r, at);
+    bool gathered = step->kind == COLLECTIVE_ALL_GATHER || (goes_on && c->gathered);
+    *c = (struct chain){result, at.block, at.item, gathered};
+    return WEFT_OK;
+}
+
+static weft_status step_gradient(struct machine *m, const struct reading *r, struct at at)
+{
+    struct proof *p = m->p;
+    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    struct moving *moving = &m->moving[first + (size_t)(r - p->reading)];
+    if (!moving->layout)
+        *moving = (struct moving){r->gradient, collect(m, r, first)};
+    if (!moving->tally.count)
+        return wrong(m, r->reader, "the gradient of input %d is to be resharded before it is there",
+                     r->operand);
+    moving->layout = step_result(p, r, moving->layout, item_at(m, at)->step);
+    return moving->layout ? WEFT_OK : bad_step(m, r, at);
+}
+
+weft_status do_item(struct machine *m, struct at at)
+{
+    const struct item *item = item_at(m, at);
+    if (item->kind == ITEM_OP)
+        return do_op(m, at);
+    const struct reading *r =
+        &m->p->reading[m->p->fact[item->instance].first_reading + item->operand];
+    if (r->source < 0)
+        return wrong(m, r->reader, "a step brings the model's input");
+    return item->phase == FLOW_FORWARD ? step_forward(m, r, at) : step_gradient(m, r, at);
+}
+
+/* ---- sends ----------------------------------------------------------------------------------- */
+
+/* Elements on each sender: what receivers slice away at once is not sent. */
+static int64_t elements_before_slices(const struct reshard *reshard)
+{
+    int64_t elements = reshard->step[reshard->send].elements;
+    for (int32_t i = reshard->send + 1; i < reshard->steps && reshard->step[i].kind == STEP_SLICE;
+         i++)
+        elements *= step_members(&reshard->step[i]);
+    return elements;
+}
+
+weft_status do_send(struct machine *m, const struct reading *r, enum flow flow, int32_t from,
+                    int32_t to, int32_t micro_batch, const struct reshard *reshard)
+{
+    struct proof *p = m->p;
+    size_t number = (size_t)(r - p->reading);
+    size_t first = row(m, from, micro_batch, p->readings), here = first + number;
+    size_t there = row(m, to, micro_batch, p->readings) + number;
+    int64_t senders = p->plan->stage[stage_of(m, from)].devices;
+    int64_t receivers = p->plan->stage[stage_of(m, to)].devices;
+    int32_t layout;
+    if (flow == FLOW_GRADIENT) {
+        struct moving *moving = &m->moving[here];
+        if (!moving->layout)
+            *moving = (struct moving){r->gradient, collect(m, r, first)};
+        layout = moving->tally.count ? moving->layout : 0;
+    } else {
+        uint8_t made = m->made[row(m, from, micro_batch, p->plan->instances) + (size_t)r->source];
+        layout = m->chain[here].layout;
+        if (!layout && (made & MADE))
+            layout = p->fact[r->source].output;
+    }
+    if (!layout)
+        return wrong(m, r->reader, "input %d is to be sent before it is there", r->operand);
+    layout = crossing_result(p, r, layout, elements_before_slices(reshard), senders, receivers);
+    if (!layout)
+        return wrong(m, r->reader, "what is sent of input %d is not how it lies", r->operand);
+    if (flow == FLOW_GRADIENT)
+        m->moving[there] = (struct moving){layout, m->moving[here].tally};
+    else
+        m->received[there] = layout;
+    return WEFT_OK;
+}

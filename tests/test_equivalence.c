@@ -1,0 +1,292 @@
+/* test_equivalence.c - compiled graphs compute what their models say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile/compile.h"
+#include "random_plan.h"
+
+static struct model *models[SMALL_MODEL_COUNT];
+enum { CLUSTERS = 8 };
+static struct cluster *clusters[CLUSTERS];
+
+static int open_all(void **state)
+{
+    (void)state;
+    static const char *const NAMES[CLUSTERS] = {"piz-daint:1",  "piz-daint:2", "piz-daint:3",
+                                                "piz-daint:4",  "piz-daint:6", "piz-daint:8",
+                                                "piz-daint:12", "piz-daint:16"};
+    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
+        models[i] = open_small(&SMALL_MODELS[i]);
+    for (int i = 0; i < CLUSTERS; i++)
+        clusters[i] = open_named(NAMES[i]);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
+        model_free(models[i]);
+    for (int i = 0; i < CLUSTERS; i++)
+        cluster_free(clusters[i]);
+    return 0;
+}
+
+static struct plan *any_plan(struct rng *rng)
+{
+    const struct model *model = models[rng_below(rng, SMALL_MODEL_COUNT)];
+    return random_plan(rng, model, clusters[rng_below(rng, CLUSTERS)]);
+}
+
+static struct graph *compile(const struct plan *plan, enum fold fold)
+{
+    struct graph *graph = NULL;
+    if (graph_compile(plan, &(struct compile_options){fold}, &graph) != WEFT_OK)
+        fail_msg("%s: %s", plan->model->name, weft_last_error()->message);
+    return graph;
+}
+
+/* ---- what is compiled is right --------------------------------------------------------------- */
+
+static void test_random_plans_are_equivalent(void **state)
+{
+    (void)state;
+    int rounds = rounds_of(2000);
+    for (int round = 0; round < rounds; round++) {
+        struct rng rng;
+        rng_seed(&rng, (uint64_t)round);
+        struct plan *plan = any_plan(&rng);
+        enum fold fold = chance(&rng, 2) ? FOLD_ALWAYS : FOLD_NEVER;
+        struct graph *graph = compile(plan, fold);
+        if (graph_verify(graph) != WEFT_OK)
+            fail_msg("round %d, %s, %s, %s: %s", round, plan->model->name, plan->schedule,
+                     fold == FOLD_NEVER ? "unfolded" : "folded", weft_last_error()->message);
+        graph_free(graph);
+        plan_free(plan);
+    }
+}
+
+/* ---- what is wrong is found ------------------------------------------------------------------ */
+
+/* Whether a task comes before another one even without one of the dependencies. */
+static bool comes_before(const struct graph *graph, int32_t early, int32_t late, int64_t without)
+{
+    struct arena *scratch = arena_new();
+    bool *reached = ARENA_ARRAY(scratch, bool, (size_t)graph->tasks);
+    ARRAY(int32_t) left = {0};
+    array_push(scratch, &left, late);
+    while (left.len && !reached[early]) {
+        int32_t task = left.data[--left.len], before = task - 1;
+        while (before >= 0 && (graph->task[before].device != graph->task[task].device ||
+                               graph->task[before].stream != graph->task[task].stream))
+            before--;
+        for (int64_t i = graph->depends_first[task] - 1; i < graph->depends_first[task + 1]; i++) {
+            int32_t next = i < graph->depends_first[task] ? before : graph->depends[i];
+            if (i == without || next < 0 || reached[next])
+                continue;
+            reached[next] = true;
+            array_push(scratch, &left, next);
+        }
+    }
+    bool found = reached[early];
+    arena_free(scratch);
+    return found;
+}
+
+/* A dependency that nothing else implies becomes one that says nothing: of a task on one that its
+ * stream puts before it anyway, or on the same task again. */
+static bool drop_dependency(struct rng *rng, struct graph *graph)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        int32_t task = (int32_t)rng_below(rng, graph->tasks);
+        int64_t first = graph->depends_first[task], count = graph->depends_first[task + 1] - first;
+        if (count < 2)
+            continue;
+        int64_t dropped = first + rng_below(rng, count), other = first;
+        if (comes_before(graph, graph->depends[dropped], task, dropped))
+            continue;
+        while (other == dropped)
+            other++;
+        graph->depends[dropped] = graph->depends[other];
+        return true;
+    }
+    return false;
+}
+
+/* Without an item of a block whose tasks run all of it. */
+static bool drop_item(struct rng *rng, struct graph *graph, enum item_kind kind)
+{
+    int32_t number = (int32_t)rng_below(rng, graph->blocks);
+    struct block *block = &graph->block[number];
+    int32_t at = block->items ? (int32_t)rng_below(rng, block->items) : 0;
+    if (block->items < 2 || block->item[at].kind != kind)
+        return false;
+    for (int32_t t = 0; t < graph->tasks; t++)
+        if (graph->task[t].block == number && graph->task[t].items != block->items)
+            return false;
+    for (int32_t t = 0; t < graph->tasks; t++)
+        graph->task[t].items -= graph->task[t].block == number;
+    memmove(&block->item[at], &block->item[at + 1],
+            sizeof block->item[0] * (size_t)(--block->items - at));
+    for (int32_t i = at; i < block->items; i++)
+        block->item[i].needs -= block->item[i].needs >= at;
+    return true;
+}
+
+static bool drop_step(struct rng *rng, struct graph *graph)
+{
+    return drop_item(rng, graph, ITEM_STEP);
+}
+
+static bool drop_operator(struct rng *rng, struct graph *graph)
+{
+    return drop_item(rng, graph, ITEM_OP);
+}
+
+static struct item *any_step(struct rng *rng, struct graph *graph)
+{
+    struct block *block = &graph->block[rng_below(rng, graph->blocks)];
+    struct item *item = block->items ? &block->item[rng_below(rng, block->items)] : NULL;
+    return item && item->kind == ITEM_STEP ? item : NULL;
+}
+
+/* Another digit of the mesh, or another way to hold it. */
+static bool change_step(struct rng *rng, struct graph *graph)
+{
+    struct item *item = any_step(rng, graph);
+    if (!item)
+        return false;
+    struct reshard_step *step = ARENA_NEW(graph->arena, struct reshard_step);
+    *step = *item->step;
+    struct step_digit *digit = &step->digit[rng_below(rng, step->digits)];
+    switch (rng_below(rng, 3)) {
+    case 0:
+        digit->mesh_stride *= 2;
+        break;
+    case 1:
+        digit->after = digit->after > 0 ? digit->after * 2 : 1;
+        break;
+    default:
+        step->elements /= 2;
+        break;
+    }
+    item->step = step;
+    return true;
+}
+
+/* One that is needed by another item no longer is: the lanes may run apart. */
+static bool forget_need(struct rng *rng, struct graph *graph)
+{
+    struct block *block = &graph->block[rng_below(rng, graph->blocks)];
+    struct item *item = block->items ? &block->item[rng_below(rng, block->items)] : NULL;
+    if (!item || item->needs < 0 || block->item[item->needs].kind == item->kind)
+        return false;
+    item->needs = -1;
+    for (int32_t t = 0; t < graph->tasks; t++)
+        if (graph->task[t].block == block - graph->block && graph->task[t].items < block->items)
+            return false;
+    return true;
+}
+
+static struct task *any_task(struct rng *rng, struct graph *graph, enum purpose purpose)
+{
+    struct task *task = &graph->task[rng_below(rng, graph->tasks)];
+    return task->purpose == purpose ? task : NULL;
+}
+
+static bool mix_micro_batches(struct rng *rng, struct graph *graph)
+{
+    struct task *task = &graph->task[rng_below(rng, graph->tasks)];
+    int64_t micro_batches = plan_micro_batches(graph->plan);
+    bool of_bucket = task->purpose == PURPOSE_DATA && task->about >= 0;
+    if (task->micro_batch < 0 || micro_batches < 2 || of_bucket)
+        return false;
+    task->micro_batch = (int32_t)((task->micro_batch + 1) % micro_batches);
+    return true;
+}
+
+static bool mix_buckets(struct rng *rng, struct graph *graph)
+{
+    struct task *task = any_task(rng, graph, PURPOSE_DATA);
+    if (!task || task->about < 0 || graph->buckets < 2)
+        return false;
+    task->about = (task->about + 1) % graph->buckets;
+    return true;
+}
+
+static bool shrink_exchange(struct rng *rng, struct graph *graph)
+{
+    struct task *task = any_task(rng, graph, PURPOSE_DATA);
+    if (!task || task->about < 0 || task->stream != STREAM_GRADIENT)
+        return false;
+    graph->exchange[task->exchange].bytes--;
+    return true;
+}
+
+/* The graph stays, the plan gives one operator another split. */
+static bool change_split(struct rng *rng, struct graph *graph)
+{
+    struct plan *plan = (struct plan *)(uintptr_t)graph->plan; /* the test's own */
+    int64_t instance = rng_below(rng, plan->instances);
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int32_t stage = plan_stage_of_part(plan, plan_part_of(plan, instance));
+    struct choice old = *plan_choice(plan, instance), choice = old;
+    choice.split = random_split(rng, plan, op, plan->stage[stage].devices);
+    struct layout before =
+        layout_of(op, &op->output, &old.split, plan->batch_per_step, FLOW_FORWARD);
+    struct layout after =
+        layout_of(op, &op->output, &choice.split, plan->batch_per_step, FLOW_FORWARD);
+    return !layout_equal(&before, &after) && plan_choose(plan, instance, &choice) == WEFT_OK;
+}
+
+static const struct mutation {
+    const char *name;
+    bool (*apply)(struct rng *rng, struct graph *graph); /* false: nothing to change here */
+    int least; /* percent that must be found: some dependencies only hold work back */
+} MUTATIONS[] = {
+    {"drop a dependency", drop_dependency, 50},
+    {"drop a step", drop_step, 95},
+    {"drop an operator", drop_operator, 95},
+    {"change a step", change_step, 95},
+    {"forget what an item needs", forget_need, 50},
+    {"mix micro-batches", mix_micro_batches, 95},
+    {"mix buckets", mix_buckets, 95},
+    {"shrink an exchange", shrink_exchange, 95},
+    {"change a split", change_split, 95},
+};
+
+static void test_mutations_are_found(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(MUTATIONS); k++) {
+        int applied = 0, found = 0, rounds = rounds_of(300);
+        for (int round = 0; round < rounds; round++) {
+            struct rng rng;
+            rng_seed(&rng, (uint64_t)round);
+            struct plan *plan = any_plan(&rng);
+            struct graph *graph = compile(plan, chance(&rng, 2) ? FOLD_ALWAYS : FOLD_NEVER);
+            bool changed = false;
+            for (int tries = 0; tries < 10 && !changed && graph->tasks; tries++)
+                changed = MUTATIONS[k].apply(&rng, graph);
+            applied += changed;
+            found += changed && graph_verify(graph) != WEFT_OK;
+            graph_free(graph);
+            plan_free(plan);
+        }
+        if (applied < rounds / 20 || found * 100 < applied * MUTATIONS[k].least)
+            fail_msg("%s: %d of %d found, %d rounds", MUTATIONS[k].name, found, applied, rounds);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_plans_are_equivalent),
+        cmocka_unit_test(test_mutations_are_found),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

@@ -1,0 +1,251 @@
+/* test_simulate.c - whole simulations: folded as unfolded, time accounted for, pipelines as theory
+ * says, the same bytes in two threads as in one.
+ *
+ *   S1  Where groups are alike, one device for each stage gives the times of all, to the nanosecond:
+ *       nine times in ten. Flows that share a PCIe switch, copies to the host, and the rounding of
+ *       blocks that run as one are what is left; no two differ by more than 15 %.
+ *   S2  A stage's times by purpose add up to the iteration (sim.h, I1).
+ *   S3  No schedule deadlocks, whatever shape its check accepts.
+ *   S4  Where sends take no time, slots follow each other as schedule_play says, whose bubbles
+ *       test_schedule.c holds against the papers' equations.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "random_plan.h"
+#include "sim/sim.h"
+
+static struct model *models[SMALL_MODEL_COUNT];
+
+static int open_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
+        models[i] = open_small(&SMALL_MODELS[i]);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
+        model_free(models[i]);
+    return 0;
+}
+
+static struct prediction *predict(const struct plan *plan, enum fold fold)
+{
+    struct prediction *prediction = NULL;
+    if (simulate(plan, &(struct simulate_options){.fold = fold}, &prediction) != WEFT_OK)
+        fail_msg("%s, %s: %s", plan->model->name, plan->schedule, weft_last_error()->message);
+    return prediction;
+}
+
+static void check_sums(const struct prediction *p)
+{
+    for (int32_t s = 0; s < p->plan->stages; s++) {
+        int64_t sum = 0;
+        for (int k = 0; k < TIME_COUNT; k++) {
+            assert_true(p->stage[s].time_ns[k] >= 0);
+            sum += p->stage[s].time_ns[k];
+        }
+        assert_int_equal(sum, p->iteration_ns); /* S2 */
+    }
+}
+
+/* ---- folded and unfolded (S1) ---------------------------------------------------------------- */
+
+static void keep_on_device(struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        choice.offload = false;
+        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+    }
+}
+
+static void test_folded_is_unfolded(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {
+        "dgx-a100:2",  "dgx-h100:4",   "dgx-v100:2",
+        "titan-rtx:1", "piz-daint:12", WEFT_SOURCE_DIR "/data/clusters/two-racks.yaml:2"};
+    struct cluster *clusters[COUNT_OF(NAMES)];
+    int rounds = rounds_of(500), folded = 0, exact = 0;
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        clusters[i] = open_named(NAMES[i]);
+    for (int round = 0; round < rounds; round++) {
+        struct rng rng;
+        rng_seed(&rng, (uint64_t)round);
+        const struct model *model = models[rng_below(&rng, SMALL_MODEL_COUNT)];
+        struct plan *plan = random_plan(&rng, model, clusters[rng_below(&rng, COUNT_OF(NAMES))]);
+        keep_on_device(plan);
+        struct prediction *one = predict(plan, FOLD_AUTO);
+        check_sums(one);
+        assert_false(one->folded_unalike);
+        if (one->graph->folded) {
+            struct prediction *all = predict(plan, FOLD_NEVER);
+            folded++;
+            check_sums(all);
+            exact += one->iteration_ns == all->iteration_ns;
+            double ratio = (double)one->iteration_ns / (double)all->iteration_ns;
+            if (ratio < 0.85 || ratio > 1.15)
+                fail_msg("round %d, %s on %s, %s: %lld and %lld ns", round, plan->model->name,
+                         plan->cluster->name, plan->schedule, (long long)one->iteration_ns,
+                         (long long)all->iteration_ns);
+            prediction_free(all);
+        }
+        prediction_free(one);
+        plan_free(plan);
+    }
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        cluster_free(clusters[i]);
+    assert_true(exact * 10 >= folded * 9);
+    assert_true(folded > rounds / 10);
+}
+
+/* ---- pipelines (S3, S4) ---------------------------------------------------------------------- */
+
+/* A pipeline of one-device stages, cut evenly by operators; NULL: the schedule refuses it. */
+static struct plan *pipeline_plan(const struct model *model, const struct cluster *cluster,
+                                  const struct schedule *schedule, const struct pipeline *shape)
+{
+    struct plan *plan = NULL;
+    int64_t cut[64], devices[8], parts = (int64_t)shape->stages * shape->pieces;
+    if (schedule->check(shape) != WEFT_OK || plan_new(model, cluster, &plan) != WEFT_OK)
+        return NULL;
+    for (int64_t k = 0; k < parts - 1; k++)
+        cut[k] = plan->instances * (k + 1) / parts;
+    for (int32_t s = 0; s < shape->stages; s++)
+        devices[s] = 1;
+    plan->schedule = schedule->name;
+    plan->global_batch = shape->micro_batches;
+    assert_int_equal(plan_map(plan, shape->stages, shape->pieces, cut, devices), WEFT_OK);
+    assert_int_equal(plan_check(plan), WEFT_OK);
+    return plan;
+}
+
+/* How long every slot of every stage and piece computes, and the end of the last. */
+static int64_t slot_times(const struct prediction *p, int64_t *forward, int64_t *backward,
+                          int64_t *weight)
+{
+    int64_t end = 0;
+    for (int32_t t = 0; t < p->graph->tasks; t++) {
+        const struct task *task = &p->graph->task[t];
+        if (task->stream != STREAM_COMPUTE || task->block < 0)
+            continue;
+        const struct block *block = &p->graph->block[task->block];
+        int32_t stage = block->part % p->plan->stages, piece = block->part / p->plan->stages;
+        int64_t at = stage * p->plan->pieces + piece;
+        int64_t ns = p->result.end_ns[t] - p->result.start_ns[t];
+        end = p->result.end_ns[t] > end ? p->result.end_ns[t] : end;
+        if (task->micro_batch != 0)
+            continue;
+        if (block->kind == SLOT_FORWARD)
+            forward[at] += ns;
+        else
+            backward[at] += ns;
+        if (block->kind == SLOT_BACKWARD_WEIGHT)
+            weight[at] += ns;
+    }
+    return end;
+}
+
+static void test_pipelines_are_as_played(void **state)
+{
+    (void)state;
+    enum { MOST = 8 };
+    const struct schedule *schedules;
+    size_t count = schedule_all(&schedules);
+    static const struct small_model LONG = {
+        "gpt", "{layers: 6, hidden: 32, heads: 4, seq: 16, vocab: 96}"};
+    struct model *model = open_small(&LONG);
+    int played = 0, step = rounds_of(100) < 100 ? 3 : 1;
+    for (int32_t p = 1; p <= MOST; p++) {
+        struct cluster *cluster = open_named(arena_printf(
+            model->arena, "%s/tests/data/cluster/free-links.yaml:%d", WEFT_SOURCE_DIR, p));
+        for (size_t k = 0; k < count; k++)
+            for (int32_t m = 1; m <= MOST; m += step)
+                for (int32_t v = 1; v <= MOST; v += step) {
+                    struct pipeline shape = {p, v, m};
+                    struct plan *plan = pipeline_plan(model, cluster, &schedules[k], &shape);
+                    if (!plan)
+                        continue;
+                    struct prediction *x = predict(plan, FOLD_AUTO); /* S3 */
+                    int64_t forward[64] = {0}, backward[64] = {0}, weight[64] = {0}, expected;
+                    int64_t end = slot_times(x, forward, backward, weight);
+                    check_sums(x);
+                    struct pipeline_times times = {forward, backward, weight, 0};
+                    assert_int_equal(schedule_play(&schedules[k], &shape, &times, &expected),
+                                     WEFT_OK);
+                    int64_t most = expected + 4 * (int64_t)(m + 1) * v * p; /* S4 */
+                    if (end < expected || end > most)
+                        fail_msg("%s %d x %d, %d micro-batches: %lld ns, expected %lld",
+                                 schedules[k].name, p, v, m, (long long)end, (long long)expected);
+                    played++;
+                    prediction_free(x);
+                    plan_free(plan);
+                }
+        cluster_free(cluster);
+    }
+    model_free(model);
+    assert_true(played > 50);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREADS = 2, THREAD_ROUNDS = 12 };
+struct worker {
+    pthread_t thread;
+    uint64_t digest[THREAD_ROUNDS];
+};
+
+/* All of a few simulations' times, on models and clusters of its own. */
+static void *work(void *data)
+{
+    struct worker *worker = data;
+    struct cluster *cluster = open_named("dgx-a100:2");
+    for (int round = 0; round < THREAD_ROUNDS; round++) {
+        struct rng rng;
+        rng_seed(&rng, (uint64_t)round);
+        struct model *model = open_small(&SMALL_MODELS[round]);
+        struct plan *plan = random_plan(&rng, model, cluster);
+        struct prediction *p = predict(plan, FOLD_AUTO);
+        size_t bytes = (size_t)p->graph->tasks * sizeof *p->result.end_ns;
+        uint64_t digest = hash_bytes(p->result.end_ns, bytes, (uint64_t)p->iteration_ns);
+        worker->digest[round] = hash_bytes(p->result.start_ns, bytes, digest);
+        prediction_free(p);
+        plan_free(plan);
+        model_free(model);
+    }
+    cluster_free(cluster);
+    return NULL;
+}
+
+static void test_threads_do_not_meet(void **state)
+{
+    (void)state;
+    struct worker alone, together[THREADS];
+    work(&alone);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(together[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++)
+        assert_memory_equal(alone.digest, together[i].digest, sizeof alone.digest);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folded_is_unfolded),
+        cmocka_unit_test(test_pipelines_are_as_played),
+        cmocka_unit_test(test_threads_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

@@ -1,9 +1,7 @@
 /* test_simulate.c - whole simulations: folded as unfolded, time accounted for, pipelines as theory
  * says, the same bytes in two threads as in one.
  *
- *   S1  Where groups are alike, one device for each stage gives the times of all, to the nanosecond:
- *       nine times in ten. Flows that share a PCIe switch, copies to the host, and the rounding of
- *       blocks that run as one are what is left; no two differ by more than 15 %.
+ *   S1  Where groups are alike, one device for each stage gives the times of all, to the nanosecond.
  *   S2  A stage's times by purpose add up to the iteration (sim.h, I1).
  *   S3  No schedule deadlocks, whatever shape its check accepts.
  *   S4  Where sends take no time, slots follow each other as schedule_play says, whose bubbles
@@ -60,15 +58,6 @@ static void check_sums(const struct prediction *p)
 
 /* ---- folded and unfolded (S1) ---------------------------------------------------------------- */
 
-static void keep_on_device(struct plan *plan)
-{
-    for (int64_t i = 0; i < plan->instances; i++) {
-        struct choice choice = *plan_choice(plan, i);
-        choice.offload = false;
-        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
-    }
-}
-
 static void test_folded_is_unfolded(void **state)
 {
     (void)state;
@@ -76,15 +65,14 @@ static void test_folded_is_unfolded(void **state)
         "dgx-a100:2",  "dgx-h100:4",   "dgx-v100:2",
         "titan-rtx:1", "piz-daint:12", WEFT_SOURCE_DIR "/data/clusters/two-racks.yaml:2"};
     struct cluster *clusters[COUNT_OF(NAMES)];
-    int rounds = rounds_of(500), folded = 0, exact = 0;
+    int wanted = rounds_of(500), folded = 0, rounds = 0;
     for (size_t i = 0; i < COUNT_OF(NAMES); i++)
         clusters[i] = open_named(NAMES[i]);
-    for (int round = 0; round < rounds; round++) {
+    for (; folded < wanted; rounds++) {
         struct rng rng;
-        rng_seed(&rng, (uint64_t)round);
+        rng_seed(&rng, (uint64_t)rounds);
         const struct model *model = models[rng_below(&rng, SMALL_MODEL_COUNT)];
         struct plan *plan = random_plan(&rng, model, clusters[rng_below(&rng, COUNT_OF(NAMES))]);
-        keep_on_device(plan);
         struct prediction *one = predict(plan, FOLD_AUTO);
         check_sums(one);
         assert_false(one->folded_unalike);
@@ -92,10 +80,8 @@ static void test_folded_is_unfolded(void **state)
             struct prediction *all = predict(plan, FOLD_NEVER);
             folded++;
             check_sums(all);
-            exact += one->iteration_ns == all->iteration_ns;
-            double ratio = (double)one->iteration_ns / (double)all->iteration_ns;
-            if (ratio < 0.85 || ratio > 1.15)
-                fail_msg("round %d, %s on %s, %s: %lld and %lld ns", round, plan->model->name,
+            if (one->iteration_ns != all->iteration_ns)
+                fail_msg("round %d, %s on %s, %s: %lld and %lld ns", rounds, plan->model->name,
                          plan->cluster->name, plan->schedule, (long long)one->iteration_ns,
                          (long long)all->iteration_ns);
             prediction_free(all);
@@ -105,8 +91,7 @@ static void test_folded_is_unfolded(void **state)
     }
     for (size_t i = 0; i < COUNT_OF(NAMES); i++)
         cluster_free(clusters[i]);
-    assert_true(exact * 10 >= folded * 9);
-    assert_true(folded > rounds / 10);
+    assert_true(rounds < 10 * wanted); /* groups are alike often enough */
 }
 
 /* ---- pipelines (S3, S4) ---------------------------------------------------------------------- */

@@ -50,6 +50,9 @@ const char *stream_name(enum stream_kind stream)
     return NAMES[stream];
 }
 
+/* What the links of a block's steps may be shared with; it has steps. */
+enum meeting { MEETS_SENDS, MEETS_GRADIENTS, MEETINGS, HAS_STEPS = MEETINGS };
+
 /* ---- tasks and what they wait for ------------------------------------------------------------ */
 
 enum { NONE = -1 };
@@ -61,7 +64,7 @@ struct wait {
 /* The latest task of each stream, and other marks of one device of the stage at hand. */
 struct mark {
     int32_t last[STREAM_COUNT];
-    int32_t before_unit;        /* the compute task before the unit that was gathered last */
+    int32_t before_unit[2]; /* the tasks of either lane before the unit that was gathered last */
     int32_t features, computed; /* the latest step and computation before the block at hand */
 };
 
@@ -96,6 +99,7 @@ struct assembly {
     struct ending *ending;   /* per device of the graph */
     int32_t *stored; /* per piece and micro-batch: the first task that took it to the host */
     struct by_part leaving, arriving; /* by from_part, by to_part */
+    uint8_t *met;   /* per block: whether it has steps, and what their links may meet (meetings) */
     bool *meets[2]; /* per pattern: its links are also those of sends; of gradients */
     int32_t stage;
     bool synchronising; /* gradients of this stage have begun to go */
@@ -130,10 +134,30 @@ static int32_t graph_device(const struct assembly *a, int32_t stage, int64_t dev
 
 /* ---- exchanges within a stage ---------------------------------------------------------------- */
 
-/* One task for each group of a pattern (I3). `mark_of` is the stream whose latest task of each
- * member it waits for. The tasks are numbered in a row; the first. */
+/* What an exchange waits for of each of its members. */
+enum after {
+    AFTER_NOTHING,
+    AFTER_RUN,   /* its latest computation */
+    AFTER_BLOCK, /* that, and its latest step */
+    AFTER_UNIT   /* what came before the unit that was gathered last */
+};
+
+static void wait_for_member(struct assembly *a, int32_t task, const struct mark *mark,
+                            enum after after)
+{
+    if (after == AFTER_RUN || after == AFTER_BLOCK)
+        wait_for(a, task, mark->last[STREAM_COMPUTE]);
+    if (after == AFTER_BLOCK)
+        wait_for(a, task, mark->last[STREAM_FEATURE]);
+    if (after == AFTER_UNIT) {
+        wait_for(a, task, mark->before_unit[0]);
+        wait_for(a, task, mark->before_unit[1]);
+    }
+}
+
+/* One task for each group of a pattern (I3). The tasks are numbered in a row; the first. */
 static int32_t add_exchange(struct assembly *a, struct task task, int32_t pattern,
-                            enum collective collective, int64_t bytes, enum stream_kind after)
+                            enum collective collective, int64_t bytes, enum after after)
 {
     const struct pattern *p = &a->b->patterns.data[pattern];
     int32_t first_exchange =
@@ -150,7 +174,7 @@ static int32_t add_exchange(struct assembly *a, struct task task, int32_t patter
         for (int64_t i = 0; i < members; i++) {
             struct mark *mark = &a->mark[graph_device(a, a->stage, group_device(&group, i))];
             int32_t before = mark->last[task.stream];
-            wait_for(a, number, after < STREAM_COUNT ? mark->last[after] : NONE);
+            wait_for_member(a, number, mark, after);
             if (before != NONE && before != waited && a->tasks.data[before].device != lead)
                 wait_for(a, number, waited = before); /* the lead's stream keeps its own order */
             mark->last[task.stream] = number;
@@ -183,32 +207,31 @@ static struct task bucket_task(const struct assembly *a, enum stream_kind stream
 
 /* So much of the bucket's gradients, behind what every device computed last. */
 static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t bytes,
-                        int32_t micro_batch)
+                        int32_t micro_batch, enum after after)
 {
     enum collective collective = bucket->shard ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
     if (bucket->pattern >= 0 && bytes > 0)
         add_exchange(a, bucket_task(a, STREAM_GRADIENT, micro_batch, bucket), bucket->pattern,
-                     collective, bytes, STREAM_COMPUTE);
+                     collective, bytes, after);
 }
 
 static void gather(struct assembly *a, const struct bucket *bucket, int32_t micro_batch,
-                   enum stream_kind after)
+                   enum after after)
 {
     if (bucket->pattern >= 0)
         add_exchange(a, bucket_task(a, STREAM_PARAMETER, micro_batch, bucket), bucket->pattern,
                      COLLECTIVE_ALL_GATHER, bucket->gather_bytes, after);
 }
 
-/* A gather one unit ahead: it waits for what was computed before the unit in use. */
+/* A gather one unit ahead: it waits for what came before the unit in use. */
 static void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch)
 {
     bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;
-    int32_t first = (int32_t)a->tasks.len;
-    gather(a, bucket, micro_batch, ahead ? STREAM_COUNT : STREAM_COMPUTE);
-    for (int32_t t = first; ahead && t < (int32_t)a->tasks.len; t++)
-        wait_for(a, t, a->mark[a->tasks.data[t].device].before_unit);
-    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++)
-        a->mark[d].before_unit = a->mark[d].last[STREAM_COMPUTE];
+    gather(a, bucket, micro_batch, ahead ? AFTER_UNIT : AFTER_BLOCK);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE];
+        a->mark[d].before_unit[1] = NONE;
+    }
 }
 
 /* ---- what goes on beside a slot -------------------------------------------------------------- */
@@ -282,22 +305,21 @@ static int64_t deferred_bytes(const struct assembly *a, const struct bucket *buc
 static unsigned cuts_of(const struct assembly *a, const struct visit *place)
 {
     const struct build *b = a->b;
-    const struct block *block = &b->blocks.data[place->block];
     int shard = most_sharded(a, place->part);
-    bool overlap = b->plan->overlap & OVERLAP_GRADIENTS, steps = false, meets = false;
+    bool overlap = b->plan->overlap & OVERLAP_GRADIENTS;
     unsigned cuts = 0;
     if (shard == 3 || (shard && place->first_forward && (b->plan->overlap & OVERLAP_PARAMETERS)))
         cuts |= CUT_READS;
     if (place->completes && overlap && has_exchange(a, place->part) &&
         (place->last_backward || shard >= 2))
         cuts |= CUT_COMPLETES;
-    for (int32_t i = 0; i < block->items; i++) {
-        int32_t pattern = block->item[i].pattern;
-        steps |= pattern >= 0;
-        meets |= pattern >= 0 && (a->meets[0][pattern] || (cuts && a->meets[1][pattern]));
-    }
-    bool beside = cuts || a->synchronising || !a->graph->folded;
-    return cuts | (steps && (beside || meets) ? CUT_STEPS : 0); /* I2 */
+    return cuts;
+}
+
+/* I2: whether nothing goes on beside the block's steps, so that folded it is one task. */
+static bool is_whole(const struct assembly *a, int32_t block, unsigned cuts)
+{
+    return !cuts && !a->synchronising && !(a->met[block] & 1 << MEETS_SENDS);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -375,10 +397,26 @@ static enum purpose purpose_of(const struct emission *e, const struct run *run)
     return (enum purpose)e->block->item[run->first].purpose;
 }
 
+/* I1: the first task of either lane of a block waits for all of the block before it, for what comes
+ * from other stages, and for whatever the plan does not overlap. */
+static void begin_block(struct assembly *a, const struct emission *e, int32_t task, int32_t device)
+{
+    const struct mark *mark = &a->mark[device];
+    unsigned overlap = a->b->plan->overlap;
+    gate(a, e->place, task, device - a->first_device[a->stage]);
+    wait_for(a, task, mark->features);
+    wait_for(a, task, mark->computed);
+    if (!(overlap & OVERLAP_GRADIENTS))
+        wait_for(a, task, mark->last[STREAM_GRADIENT]);
+    if (!(overlap & OVERLAP_PIPELINE)) {
+        wait_for(a, task, mark->last[STREAM_NEXT]);
+        wait_for(a, task, mark->last[STREAM_PREVIOUS]);
+    }
+}
+
 static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
 {
     const struct run *r = &e->runs->run[run];
-    bool blocking = !(a->b->plan->overlap & OVERLAP_PIPELINE);
     e->task[run] = (int32_t)a->tasks.len;
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct mark before = a->mark[d];
@@ -390,16 +428,8 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
             wait_for(a, task, task_of_run(a, e, r->after, d));
         if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
             wait_for(a, task, before.last[STREAM_PARAMETER]);
-        if (e->computed)
-            continue;
-        gate(a, e->place, task, d - a->first_device[a->stage]);
-        wait_for(a, task, before.features); /* I1 */
-        if (!(a->b->plan->overlap & OVERLAP_GRADIENTS))
-            wait_for(a, task, before.last[STREAM_GRADIENT]);
-        if (blocking) {
-            wait_for(a, task, before.last[STREAM_NEXT]);
-            wait_for(a, task, before.last[STREAM_PREVIOUS]);
-        }
+        if (!e->computed)
+            begin_block(a, e, task, d);
     }
     e->computed = true;
 }
@@ -429,15 +459,13 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
         emit_slice(a, &task);
     else
         add_exchange(a, task, item->pattern, (enum collective)item->step->kind, item->bytes,
-                     STREAM_COUNT);
+                     AFTER_NOTHING);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         int32_t number = task_of_run(a, e, run, d);
         if (r->after >= 0)
             wait_for(a, number, task_of_run(a, e, r->after, d));
-        if (e->stepped)
-            continue;
-        gate(a, e->place, number, d - a->first_device[a->stage]);
-        wait_for(a, number, a->mark[d].computed); /* I1 */
+        if (!e->stepped)
+            begin_block(a, e, number, d);
     }
     e->stepped = true;
 }
@@ -445,6 +473,9 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
 static void emit_block(struct assembly *a, const struct visit *place)
 {
     unsigned cuts = cuts_of(a, place);
+    bool steps = a->met[place->block], whole = steps && is_whole(a, place->block, cuts);
+    if (steps && !(whole && a->graph->folded))
+        cuts |= CUT_STEPS;
     struct emission e = {.place = place,
                          .block = &a->b->blocks.data[place->block],
                          .runs = runs_of(a, place->block, cuts)};
@@ -464,9 +495,13 @@ static void emit_block(struct assembly *a, const struct visit *place)
         if (r->completes >= 0 && goes_now(place, bucket_at(a, r->completes))) {
             const struct bucket *bucket = bucket_at(a, r->completes);
             synchronise(a, bucket, bucket->bytes - deferred_bytes(a, bucket),
-                        place->slot.micro_batch);
+                        place->slot.micro_batch, AFTER_RUN);
             a->synchronising = true;
         }
+    }
+    for (int32_t d = a->first_device[a->stage]; whole && d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE]; /* no gather beside it */
+        a->mark[d].before_unit[1] = a->mark[d].last[STREAM_FEATURE];
     }
 }
 
@@ -587,7 +622,7 @@ static void deferred_slices(struct assembly *a, int32_t part)
 {
     int32_t first = (int32_t)a->tasks.len;
     for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
-        synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE);
+        synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE, AFTER_BLOCK);
     if ((int32_t)a->tasks.len > first)
         a->synchronising = true;
 }
@@ -622,7 +657,8 @@ static void synchronise_after(struct assembly *a, const struct visit *place)
 {
     for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
         if (place->completes && bucket_at(a, i)->shard >= 2)
-            synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch);
+            synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch,
+                        AFTER_BLOCK);
 }
 
 static void emit_slots(struct assembly *a, const struct slots *slots)
@@ -686,7 +722,7 @@ static void synchronise_rest(struct assembly *a)
     for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
             if (bucket_at(a, i)->shard < 2)
-                synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE);
+                synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE, AFTER_BLOCK);
 }
 
 static void finish_stage(struct assembly *a)
@@ -716,7 +752,7 @@ static void finish_stage(struct assembly *a)
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++) {
             int shard = bucket_at(a, i)->shard;
             if ((shard == 1 || shard == 2) && !(b->plan->overlap & OVERLAP_PARAMETERS))
-                gather(a, bucket_at(a, i), NONE, STREAM_COMPUTE);
+                gather(a, bucket_at(a, i), NONE, AFTER_BLOCK);
         }
 }
 
@@ -765,7 +801,7 @@ static void add_steps(struct assembly *a, const struct tie *t, int32_t stage,
         const struct reshard_step *step = &reshard->step[i];
         if (step->kind != STEP_SLICE)
             add_exchange(a, t->task, intern_step(a->b, stage, step), (enum collective)step->kind,
-                         step->elements * each, STREAM_COMPUTE);
+                         step->elements * each, AFTER_BLOCK);
     }
 }
 
@@ -900,8 +936,6 @@ static weft_status links_of(struct assembly *a, const struct pattern *pattern,
                               1 << 20, a->b->scratch, out);
 }
 
-enum meeting { MEETS_SENDS, MEETS_GRADIENTS, MEETINGS };
-
 /* What each pattern is for: bits of 1 << meeting. */
 static uint8_t *sort_patterns(const struct assembly *a)
 {
@@ -920,6 +954,20 @@ static uint8_t *sort_patterns(const struct assembly *a)
         if (b->buckets.data[i].pattern >= 0)
             bits[b->buckets.data[i].pattern] |= 1 << MEETS_GRADIENTS;
     return bits;
+}
+
+static uint8_t meetings_of(const struct assembly *a, const struct block *block)
+{
+    uint8_t met = 0;
+    for (int32_t i = 0; i < block->items; i++) {
+        int32_t pattern = block->item[i].pattern;
+        if (pattern < 0)
+            continue;
+        met |= 1 << HAS_STEPS;
+        for (int k = 0; k < MEETINGS; k++)
+            met |= (uint8_t)(a->meets[k][pattern] << k);
+    }
+    return met;
 }
 
 static weft_status find_meetings(struct assembly *a)
@@ -941,6 +989,9 @@ static weft_status find_meetings(struct assembly *a)
             for (size_t i = 0; i < links[p].len; i++)
                 a->meets[k][p] |= set_has(&set[k], link_key(links[p].data[i].link));
     }
+    a->met = ARENA_ARRAY(b->scratch, uint8_t, b->blocks.len);
+    for (size_t i = 0; i < b->blocks.len; i++)
+        a->met[i] = meetings_of(a, &b->blocks.data[i]);
 done:
     return status;
 }

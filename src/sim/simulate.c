@@ -474,6 +474,17 @@ done:
 static const int64_t MOST_UNFOLDED = 4000000;
 
 /* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
+/* A device that sends to several has them wait for each other: they are not alike. */
+static bool sends_in_pairs(const struct graph *graph)
+{
+    for (int32_t i = 0; i < graph->patterns; i++) {
+        const struct pattern *p = &graph->pattern[i];
+        if (p->collective == COLLECTIVE_SEND && p->devices > p->from_devices)
+            return false;
+    }
+    return true;
+}
+
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
     int64_t devices = cluster_devices(s->plan->cluster);
@@ -494,7 +505,7 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     *p = (struct prediction){.arena = arena, .plan = plan};
     TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
     TRY(begin(&s, p, options->fold));
-    if (options->fold == FOLD_AUTO && !s.flows.alike)
+    if (options->fold == FOLD_AUTO && !(s.flows.alike && sends_in_pairs(p->graph)))
         TRY(unfold(&s, p));
     TRY(run(&s, p));
     double start = seconds();

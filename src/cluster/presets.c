@@ -192,6 +192,7 @@ static const struct machine FOLD3D_A100 = {
         "DP.sync (15.7 GB/s and more) is beyond a PCIe 3 port",
     NVSWITCH_NODE("A100-SXM4-40GB", CPU_SKYLAKE, PCIE4, 12, NVLINK2),
     .nics = 1,
+    .nics_on_sockets = true, /* where it hangs is not published */
     .nic_bytes_per_s = 200 * GBIT,
     .fabric = FABRIC_FAT_TREE,
     .fabric_source = HDR_SOURCE,

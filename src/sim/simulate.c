@@ -15,7 +15,8 @@
  *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (2)
  *
  *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
- *   I2  Sends go before gradients where the schedule folds (Fold3D 5.1); elsewhere all share alike.
+ *   I2  Sends go before gradients and copies to the host where the schedule folds (Fold3D 5.1);
+ *       elsewhere all share alike.
  *   I3  With FOLD_AUTO a graph is folded where that changes nothing (flows.h, I3), or where it would
  *       be too large otherwise: then the slowest group stands for all, and the prediction says so.
  */
@@ -410,7 +411,8 @@ static weft_status tell_engine(struct simulation *s, struct engine_graph *g)
     if (schedule_find(s->plan->schedule)->segmented) { /* I2 */
         int32_t *priority = ARENA_ARRAY(s->keep, int32_t, (size_t)graph->exchanges);
         for (int32_t i = 0; i < graph->exchanges; i++)
-            priority[i] = graph->exchange[i].purpose == PURPOSE_DATA;
+            priority[i] = graph->exchange[i].purpose == PURPOSE_DATA ||
+                          graph->exchange[i].purpose == PURPOSE_OFFLOAD;
         g->flow_priority = priority;
     }
     order_tasks(s, g);

@@ -81,13 +81,21 @@ static bool fits(const struct proof *p, const struct fact *at, const struct buck
     return same_devices(&digits, &p->graph->pattern[bucket->pattern]);
 }
 
+static bool same_digits(const struct digits *a, const struct digits *b)
+{
+    bool same = a->count == b->count;
+    for (int32_t i = 0; same && i < a->count; i++)
+        same = a->digit[i].stride == b->digit[i].stride && a->digit[i].degree == b->digit[i].degree;
+    return same;
+}
+
 /* I1: the weights of one instance agree. */
 static bool weights_agree(const struct proof *p, const struct fact *at)
 {
     struct digits first = sum_digits(p, at, 0, false);
     for (int32_t i = 1; i < at->op->weights; i++) {
         struct digits other = sum_digits(p, at, i, false);
-        if (memcmp(&first, &other, sizeof first) != 0)
+        if (!same_digits(&first, &other))
             return false;
     }
     return true;

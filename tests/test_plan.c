@@ -881,6 +881,12 @@ static const struct {
      "use pp 4 or 8"},
     {"gpt3-1.3b",
      NULL,
+     "dgx-a100:1",
+     {.tp = 3, .pp = 3},
+     "tp 3 * pp 3 * cp 1 is 9 devices, which does not divide the 8 of dgx-a100",
+     "use tp 2, pp 2, cp 1"},
+    {"gpt3-1.3b",
+     NULL,
      "dgx-a100:4",
      {.tp = 4, .dp = 4},
      "dp 4 * tp 4 * pp 1 * cp 1 is 16 devices, dgx-a100 has 32",
@@ -958,7 +964,12 @@ static const struct {
      {.pieces = 2, .segments = 3},
      "2 pieces and 3 segments per stage",
      "segments are the pieces of a folded schedule: give one of them"},
-    {"gpt3-1.3b", NULL, "dgx-a100:1", {.schedule = "2f2b"}, "no schedule is called '2f2b'", NULL},
+    {"gpt3-1.3b",
+     NULL,
+     "dgx-a100:1",
+     {.schedule = "1f2b"},
+     "no schedule is called '1f2b', expected one of gpipe, 1f1b, interleaved, aiao, zb-h1",
+     "did you mean '1f1b'?"},
 };
 
 static void test_bad_degrees(void **state)

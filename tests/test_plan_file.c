@@ -568,9 +568,10 @@ static const struct wrong WRONG[] = {
     {gap, "devices 16-19, before those of stage 1, belong to no stage",
      "start stage 1 at device 16"},
     {too_few, "the stages have 24 devices, the cluster has 32", "16 devices in stage 1 would do"},
-    {no_devices, "stage 0 has no devices", NULL},
+    {no_devices, "stage 0 has no devices", "give it at least 1"},
     {empty_stage, "stage 0 holds no operators", "gpt3-13b can be cut into at most 524 parts"},
-    {uncovered, "the operators from head on belong to no stage", NULL},
+    {uncovered, "the operators from head on belong to no stage",
+     "stage 1, the last, holds all that is left"},
     {no_batch, "a global batch of 0 in steps of 32 samples, expected at least one of each", NULL},
     {misfit, "embedding: copy:4 is for 4 devices, stage 0 has 16", "copy:16 would do"},
     {wrong_shard, "embedding: shard is 4, expected 0, 1, 2 or 3", NULL},
@@ -776,8 +777,9 @@ static const struct {
      "cluster: dgx-v100:4\n"
      "degrees: {tp: 8}\n"
      "schedule: 1f1c\n",
-     "t.yaml:4: no schedule is called '1f1c'",
-     "schedules are gpipe, 1f1b, interleaved, aiao, zb-h1"},
+     "t.yaml:4: no schedule is called '1f1c', expected one of gpipe, 1f1b, interleaved, aiao, "
+     "zb-h1",
+     "did you mean '1f1b'?"},
     {HEAD "schedule: 1f1c\n",
      "t.yaml:4: no schedule is called '1f1c', expected one of gpipe, 1f1b, interleaved, aiao, "
      "zb-h1",
@@ -787,7 +789,7 @@ static const struct {
      "batch: {global: 6}\n"
      "degrees: {tp: 8, pp: 4, pieces: 2}\n",
      "t.yaml:4: interleaved needs a multiple of its 4 stages as micro-batches, not 6",
-     "use 8 micro-batches"},
+     "use 8 micro-batches: a global batch of 8"},
     {"model: gpt3-13b\n"
      "cluster: dgx-v100:4\n"
      "batch: {global: 64}\n"
@@ -802,7 +804,7 @@ static const struct {
     {HEAD "stages: []\n", "t.yaml:4: 'stages' has 0 entries, expected 1 to 1048576",
      "write one line for each stage: - {until: layers.17, devices: 16}"},
     {HEAD "stages: 1000\n", "t.yaml:4: 1000 parts, but gpt3-13b has only 524 operators",
-     "docs/plan-file.md describes the format"},
+     "use at most 524 stages"},
     {HEAD "stages:\n"
           "  - {until: layers.17, device: 16}\n"
           "  - {devices: 16}\n",
@@ -823,7 +825,7 @@ static const struct {
     {HEAD "stages:\n"
           "  - {until: layers.17, devices: 0-15}\n"
           "  - {devices: 8-31}\n",
-     "t.yaml:6: devices 8-31 of stage 1 overlap those before", "start stage 1 at device 16"},
+     "t.yaml:6: devices 8-31 of stage 1 overlap those before (0-15)", "start stage 1 at device 16"},
     {HEAD "stages:\n"
           "  - {until: layers.17, devices: 0-13}\n"
           "  - {devices: 16-31}\n",
@@ -841,7 +843,7 @@ static const struct {
           "  - {until: layers.17, devices: 24}\n"
           "  - {until: layers.11, devices: 8}\n",
      "t.yaml:6: stage 1 would hold no operators: 'layers.11' ends before it starts",
-     "stages hold the model in order, each at least one operator"},
+     "it starts at layers.18.attn.norm: end it there or behind"},
     {HEAD "stages:\n"
           "  - {until: layers.17}\n"
           "  - {until: layers.20}\n",
@@ -850,8 +852,7 @@ static const struct {
     {HEAD "stages:\n"
           "  - {until: loss}\n"
           "  - {}\n",
-     "t.yaml:5: nothing is left for the stages behind 'loss'",
-     "docs/plan-file.md describes the format"},
+     "t.yaml:5: nothing is left for the stages behind 'loss'", "end stage 0 at head or before"},
     {HEAD "stages:\n"
           "  - {until: layers.3}\n"
           "  - {}\n"

@@ -155,7 +155,7 @@ static const struct {
      "hint: use tp 2 or 4\n"},
     {"check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --virtual 2 --global-batch 6",
      "weft: interleaved needs a multiple of its 2 stages as micro-batches, not 3\n"
-     "hint: use 4 micro-batches\n"},
+     "hint: use 4 micro-batches: a global batch of 8\n"},
     {"check absent.yaml", "weft: absent.yaml: cannot be opened: No such file or directory\n"
                           "hint: name a plan file (docs/plan-file.md), or a model and a cluster\n"},
     {"simulate absent.yaml",

@@ -1,15 +1,19 @@
-/* check.c - `weft check`: whether a plan can be executed, in one line. */
+/* check.c - `weft check`: whether a plan can be executed, in one line; with --prove, whether its
+ * graph computes what the model does. */
 #include <stdio.h>
 
 #include "cli/degrees.h"
+#include "compile/compile.h"
 
 struct options {
     struct plan_arguments plan;
-    bool json;
+    bool prove, json;
 };
 
-enum { OPTION_JSON = 1 };
+enum { OPTION_PROVE = 1, OPTION_JSON };
 static const struct argp_option OPTIONS[] = {
+    {"prove", OPTION_PROVE, NULL, 0,
+     "also compile the plan, and prove that its graph computes what the model does", 0},
     {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
 };
@@ -22,6 +26,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->plan;
+        return 0;
+    case OPTION_PROVE:
+        options->prove = true;
         return 0;
     case OPTION_JSON:
         options->json = true;
@@ -36,9 +43,15 @@ static const struct argp ARGP = {
     parse_option,
     "PLAN\nMODEL CLUSTER",
     "Checks a plan: that degrees fit their dims and devices, that stages share out the model and "
-    "the cluster, that the schedule can order the pipeline. Memory is not looked at.\v"
+    "the cluster, that the schedule can order the pipeline. Memory is not looked at.\n\n"
+    "With --prove the plan is compiled, and its graph executed on symbolic devices in several "
+    "orders that its dependencies allow: every operator must find its inputs, weights and "
+    "gradients, and every gradient be summed once. One device stands for its stage; where that is "
+    "little work, every device is also taken by itself. What fails there is a fault of Weft, and "
+    "ends the command with exit code 3.\v"
     "Example:\n"
     "  weft check data/plans/gpt3-13b.yaml\n"
+    "  weft check data/plans/gpt3-13b.yaml --prove\n"
     "  weft check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --global-batch 64",
     CHILDREN,
     NULL,
@@ -57,6 +70,64 @@ static int used_choices(const struct plan *plan)
     return used;
 }
 
+/* ---- the proof ------------------------------------------------------------------------------- */
+
+/* A graph that was proved; no tasks: it was not. */
+struct proved {
+    int32_t tasks, devices;
+};
+struct proofs {
+    struct proved folded, unfolded;
+};
+
+/* Devices times micro-batches times operators of a graph that takes a few seconds to prove. */
+static const double MOST_PROVED = 4e6;
+
+static weft_status prove(const struct plan *plan, enum fold fold, struct proved *out)
+{
+    struct graph *graph = NULL;
+    weft_status status;
+    TRY(graph_compile(plan, &(struct compile_options){fold}, &graph));
+    TRY(graph_verify(graph));
+    *out = (struct proved){graph->tasks, graph->devices};
+done:
+    graph_free(graph);
+    return status;
+}
+
+static weft_status prove_both(const struct plan *plan, struct proofs *out)
+{
+    double each = (double)plan_micro_batches(plan) * (double)plan->instances;
+    weft_status status;
+    TRY(prove(plan, FOLD_ALWAYS, &out->folded));
+    if (each * (double)cluster_devices(plan->cluster) <= MOST_PROVED)
+        TRY(prove(plan, FOLD_NEVER, &out->unfolded));
+done:
+    return status;
+}
+
+static void print_proofs(const struct plan *plan, const struct proofs *proofs)
+{
+    long long steps = (long long)plan_micro_batches(plan);
+    printf("proved: the graph computes what the model does: %lld operators, %lld micro-batch%s;\n"
+           "%d tasks where one device stands for its stage",
+           (long long)plan->instances, steps, steps == 1 ? "" : "es", proofs->folded.tasks);
+    if (proofs->unfolded.tasks)
+        printf(", %d tasks on %d devices, each by itself\n", proofs->unfolded.tasks,
+               proofs->unfolded.devices);
+    else
+        puts("; too many devices to take each by itself");
+}
+
+static json_t *proved_json(const struct proved *proved)
+{
+    if (!proved->tasks)
+        return json_null();
+    return json_pack("{s:i, s:i}", "tasks", proved->tasks, "devices", proved->devices);
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
 static void print_text(const struct plan *plan, const struct warnings *warnings)
 {
     int choices = used_choices(plan);
@@ -71,37 +142,50 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
         printf("warning: %s\n", warnings->data[i]);
 }
 
-static int print_json(const struct plan *plan, const struct warnings *warnings)
+static int print_json(const struct plan *plan, const struct warnings *warnings,
+                      const struct proofs *proofs)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < warnings->len; i++)
         json_array_append_new(list, json_text(warnings->data[i]));
-    return cli_print_json(json_pack(
+    json_t *json = json_pack(
         "{s:b, s:o, s:I, s:i, s:I, s:I, s:o, s:i, s:I, s:o}", "ok", 1, "model",
         json_text(plan->model->name), "devices", (json_int_t)cluster_devices(plan->cluster),
         "stages", plan->stages, "micro_batches", (json_int_t)plan_micro_batches(plan),
         "batch_per_step", (json_int_t)plan->batch_per_step, "schedule", json_text(plan->schedule),
-        "choices", used_choices(plan), "operators", (json_int_t)plan->instances, "warnings", list));
+        "choices", used_choices(plan), "operators", (json_int_t)plan->instances, "warnings", list);
+    if (proofs)
+        json_object_set_new(json, "proved",
+                            json_pack("{s:o, s:o}", "folded", proved_json(&proofs->folded),
+                                      "unfolded", proved_json(&proofs->unfolded)));
+    return cli_print_json(json);
+}
+
+static int check(const struct options *options, const struct plan *plan)
+{
+    struct warnings warnings = {0};
+    struct proofs proofs = {0};
+    weft_status status = options->prove ? prove_both(plan, &proofs) : WEFT_OK;
+    if (status)
+        return cli_fail(status);
+    plan_warnings(options->plan.arena, plan, &warnings);
+    if (options->json)
+        return print_json(plan, &warnings, options->prove ? &proofs : NULL);
+    print_text(plan, &warnings);
+    if (options->prove)
+        print_proofs(plan, &proofs);
+    return WEFT_OK;
 }
 
 int cmd_check(int argc, char **argv)
 {
     struct options options = {.plan.arena = arena_new()};
     struct opened_plan opened;
-    struct warnings warnings = {0};
-    int code = WEFT_OK;
     cli_parse(&ARGP, argc, argv, &options);
     weft_status status = plan_open(&options.plan, &opened);
-    if (status) {
-        code = cli_fail(status);
-    } else {
-        plan_warnings(options.plan.arena, opened.plan, &warnings);
-        if (options.json)
-            code = print_json(opened.plan, &warnings);
-        else
-            print_text(opened.plan, &warnings);
+    int code = status ? cli_fail(status) : check(&options, opened.plan);
+    if (!status)
         plan_close(&opened);
-    }
     arena_free(options.plan.arena);
     return code;
 }

@@ -72,6 +72,15 @@ static int print_text(const struct showing *showing)
     return WEFT_OK;
 }
 
+static json_t *overlap_json(unsigned overlap)
+{
+    json_t *words = json_array();
+    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
+        if (overlap & bit)
+            json_array_append_new(words, json_string(overlap_name(bit)));
+    return words;
+}
+
 static int print_json(const struct showing *showing)
 {
     const struct plan *plan = showing->plan;
@@ -79,13 +88,15 @@ static int print_json(const struct showing *showing)
     for (size_t i = 0; i < showing->warnings.len; i++)
         json_array_append_new(warnings, json_text(showing->warnings.data[i]));
     return cli_print_json(json_pack(
-        "{s:o, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "model",
+        "{s:o, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:b, s:o, s:o, s:o}", "model",
         json_text(plan->model->name), "cluster", json_text(plan->cluster->name), "devices",
         (json_int_t)cluster_devices(plan->cluster), "dtype", dtype_name(plan->dtype), "policy",
         policy_name(plan->policy), "global_batch", (json_int_t)plan->global_batch, "batch_per_step",
         (json_int_t)plan->batch_per_step, "micro_batches", (json_int_t)plan_micro_batches(plan),
-        "schedule", json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "stages",
-        stages_json(showing), "tree", choices_json(showing), "warnings", warnings));
+        "schedule", json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "overlap",
+        overlap_json(plan->overlap), "bucket_bytes", (json_int_t)plan->bucket_bytes, "whole_sends",
+        plan->whole_sends, "stages", stages_json(showing), "tree", choices_json(showing),
+        "warnings", warnings));
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ struct showing {
 };
 
 /* words.c */
-/* Two lines and an empty one: what is laid over what, and in which steps. */
+/* Three lines and an empty one: what is laid over what, in which steps, what overlaps. */
 void plan_heading(const struct plan *plan, FILE *out);
 const char *number_range(struct arena *keep, int64_t first, int64_t count); /* "8-15", "3" */
 

@@ -4,7 +4,7 @@
  *   I1  The same prediction gives the same bytes: what the wall clock says is in none of the texts,
  *       only in the JSON's wall_s, compile_s and simulate_s.
  *   I2  Numbers that are shown with their sum are rounded so that they add up to it.
- *   I3  A stage needs what its allocator reserves, or its peak where that is more.
+ *   I3  A stage needs its peak. What its allocator reserves beyond the limit is a warning.
  */
 #ifndef WEFT_CLI_SIMULATE_H
 #define WEFT_CLI_SIMULATE_H
@@ -29,10 +29,11 @@ void timeline_print(struct arena *scratch, const struct prediction *prediction, 
                     FILE *out);
 
 /* simulate_fit.c: I3 */
-int64_t stage_needs(const struct stage_peak *memory);
 int32_t fullest_stage(const struct prediction *prediction);
 /* "fits: ..." or "does not fit: ...", in one line. */
 const char *memory_verdict(struct arena *keep, const struct prediction *prediction);
+/* NULL: no stage that fits reserves more than it may. */
+const char *reserved_warning(struct arena *keep, const struct prediction *prediction);
 /* WEFT_NO_ANSWER with the stage, what is missing and what would help, if it does not fit. */
 weft_status must_fit(struct arena *scratch, const struct prediction *prediction);
 

@@ -7,14 +7,9 @@
 
 #include "cli/simulate.h"
 
-int64_t stage_needs(const struct stage_peak *memory)
-{
-    return memory->reserved > memory->peak ? memory->reserved : memory->peak;
-}
-
 static double fullness(const struct stage_peak *memory)
 {
-    return memory->limit > 0 ? (double)stage_needs(memory) / (double)memory->limit : 0;
+    return memory->limit > 0 ? (double)memory->peak / (double)memory->limit : 0;
 }
 
 int32_t fullest_stage(const struct prediction *prediction)
@@ -39,12 +34,12 @@ static const char *shortage(struct arena *keep, const struct prediction *predict
 {
     int32_t stage = fullest_stage(prediction), others = stages_over(prediction) - 1;
     const struct stage_peak *memory = &prediction->stage[stage].memory;
-    int64_t needs = stage_needs(memory);
     const char *also = others > 0 ? arena_printf(keep, "; %d more stage%s too full", others,
                                                  others == 1 ? " is" : "s are")
                                   : "";
     return arena_printf(keep, "stage %d needs %s, %s more than its %s%s", stage,
-                        show_bytes((double)needs).s, show_bytes((double)(needs - memory->limit)).s,
+                        show_bytes((double)memory->peak).s,
+                        show_bytes((double)(memory->peak - memory->limit)).s,
                         show_bytes((double)memory->limit).s, also);
 }
 
@@ -55,8 +50,34 @@ const char *memory_verdict(struct arena *keep, const struct prediction *predicti
     int32_t stage = fullest_stage(prediction);
     const struct stage_peak *memory = &prediction->stage[stage].memory;
     return arena_printf(keep, "fits: stage %d is fullest, %s of %s (%.0f %%)", stage,
-                        show_bytes((double)stage_needs(memory)).s,
-                        show_bytes((double)memory->limit).s, 100 * fullness(memory));
+                        show_bytes((double)memory->peak).s, show_bytes((double)memory->limit).s,
+                        100 * fullness(memory));
+}
+
+/* The stage that reserves most beyond what it may, though it fits; -1: none. */
+static int32_t stage_that_spills(const struct prediction *prediction)
+{
+    int32_t most = -1;
+    for (int32_t i = 0; i < prediction->plan->stages; i++) {
+        const struct stage_peak *memory = &prediction->stage[i].memory;
+        if (memory->peak <= memory->limit && memory->reserved > memory->limit &&
+            (most < 0 || memory->reserved > prediction->stage[most].memory.reserved))
+            most = i;
+    }
+    return most;
+}
+
+const char *reserved_warning(struct arena *keep, const struct prediction *prediction)
+{
+    int32_t stage = stage_that_spills(prediction);
+    if (stage < 0)
+        return NULL;
+    const struct stage_peak *memory = &prediction->stage[stage].memory;
+    return arena_printf(keep,
+                        "the caching allocator of stage %d would reserve %s of its %s: it gives "
+                        "cached memory back before it fails, and the device waits for that",
+                        stage, show_bytes((double)memory->reserved).s,
+                        show_bytes((double)memory->limit).s);
 }
 
 /* ---- what would help ------------------------------------------------------------------------- */
@@ -64,10 +85,22 @@ const char *memory_verdict(struct arena *keep, const struct prediction *predicti
 /* What a stage's operators do already. */
 struct practice {
     bool all_recompute;
-    bool all_offload;   /* of those that are recomputed */
-    int shard;          /* the least of any operator with replicas, 3 if there are none */
-    int64_t per_device; /* samples of a micro-batch on one device, at most */
+    bool all_offload;           /* of those that are recomputed */
+    int shard;                  /* the least of any operator with replicas, 3 if there are none */
+    int64_t per_device;         /* samples of a micro-batch on one device, at most */
+    double weights, replicated; /* elements on a device, those of operators with replicas */
 };
+
+static double local_weights(const struct plan *plan, const struct op *op,
+                            const struct choice *choice)
+{
+    int64_t local[OP_MAX_DIMS];
+    double elements = 0;
+    split_local(op, &choice->split, plan->batch_per_step, local);
+    for (int32_t i = 0; i < op->weights; i++)
+        elements += operand_elements(op, &op->weight[i].operand, local);
+    return elements;
+}
 
 static void look_at(const struct plan *plan, int64_t instance, struct practice *out)
 {
@@ -76,8 +109,13 @@ static void look_at(const struct plan *plan, int64_t instance, struct practice *
     int64_t samples = plan->batch_per_step / split_degree(&choice->split, DIM_BATCH);
     out->all_recompute &= choice->recompute;
     out->all_offload &= choice->offload || !choice->recompute;
-    if (op->weights > 0 && split_replicas(op, &choice->split) > 1 && choice->shard < out->shard)
-        out->shard = choice->shard;
+    double weights = local_weights(plan, op, choice);
+    out->weights += weights;
+    if (split_replicas(op, &choice->split) > 1) {
+        out->replicated += weights;
+        if (op->weights > 0 && choice->shard < out->shard)
+            out->shard = choice->shard;
+    }
     if (samples > out->per_device)
         out->per_device = samples;
 }
@@ -103,17 +141,22 @@ static bool can_take_fewer(const struct practice *practice)
 {
     return practice->per_device > 1;
 }
+/* Norms alone, which tensor parallelism copies, are not worth it. */
+static bool has_replicas(const struct practice *practice)
+{
+    return practice->replicated > 0.1 * practice->weights;
+}
 static bool can_shard_optimizer(const struct practice *practice)
 {
-    return practice->shard < 1;
+    return has_replicas(practice) && practice->shard < 1;
 }
 static bool can_shard_gradients(const struct practice *practice)
 {
-    return practice->shard < 2;
+    return has_replicas(practice) && practice->shard < 2;
 }
 static bool can_shard_weights(const struct practice *practice)
 {
-    return practice->shard < 3;
+    return has_replicas(practice) && practice->shard < 3;
 }
 
 /* For each class of memory, the mildest means first. */

@@ -224,10 +224,11 @@ static struct amounts memory_amounts(const struct stage_prediction *stage, int64
     const struct stage_peak *memory = &stage->memory;
     struct amounts amounts = {.parts = MOST_PARTS,
                               .whole = (double)memory->limit,
-                              .too_much = stage_needs(memory) > memory->limit};
+                              .too_much = memory->peak > memory->limit};
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         amounts.part[c] = (double)memory->bytes[c];
-    amounts.part[MEMORY_CLASS_COUNT] = (double)(stage_needs(memory) - memory->peak);
+    if (memory->reserved > memory->peak)
+        amounts.part[MEMORY_CLASS_COUNT] = (double)(memory->reserved - memory->peak);
     return amounts;
 }
 
@@ -240,7 +241,8 @@ static void fill_memory(struct arena *keep, struct table *table,
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         table_cell(table, "%s", show_bytes((double)memory->bytes[c]).s);
     table_cell(table, "%s", show_bytes((double)memory->peak).s);
-    table_cell(table, "%s", show_bytes((double)memory->reserved).s);
+    if (prediction->reserved_known)
+        table_cell(table, "%s", show_bytes((double)memory->reserved).s);
     table_cell(table, "%s%s", bar(keep, &amounts, MEMORY_MARKS, MEMORY_BAR),
                amounts.too_much ? " !" : "");
 }
@@ -250,7 +252,9 @@ static void print_memory_legend(const struct prediction *prediction, FILE *out)
     int64_t host = 0;
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         fprintf(out, "%s %s  ", MEMORY_MARKS[c], memory_class_name((enum memory_class)c));
-    fprintf(out, "%s reserved  ! too much\n", MEMORY_MARKS[MEMORY_CLASS_COUNT]);
+    if (prediction->reserved_known)
+        fprintf(out, "%s reserved  ", MEMORY_MARKS[MEMORY_CLASS_COUNT]);
+    fputs("! too much\n", out);
     for (int32_t i = 0; i < prediction->plan->stages; i++)
         if (prediction->stage[i].memory.host > host)
             host = prediction->stage[i].memory.host;
@@ -259,25 +263,27 @@ static void print_memory_legend(const struct prediction *prediction, FILE *out)
                 show_bytes((double)host).s);
 }
 
-enum { MEMORY_COLUMNS = 1 + MEMORY_CLASS_COUNT + 3 };
+enum { MEMORY_COLUMNS = 1 + MEMORY_CLASS_COUNT + 3 }; /* at most */
 
 void stage_memory_print(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     int32_t fullest = fullest_stage(prediction);
+    int64_t limit = prediction->stage[fullest].memory.limit;
     const char *headers[MEMORY_COLUMNS] = {"stage"};
-    enum align aligns[MEMORY_COLUMNS] = {ALIGN_RIGHT};
+    enum align aligns[MEMORY_COLUMNS];
+    int columns = 1;
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
-        headers[1 + c] = memory_class_name((enum memory_class)c);
-    headers[MEMORY_COLUMNS - 3] = "peak";
-    headers[MEMORY_COLUMNS - 2] = "reserved";
-    headers[MEMORY_COLUMNS - 1] = arena_printf(
-        scratch, "of %s", show_bytes((double)prediction->stage[fullest].memory.limit).s);
-    for (int c = 0; c < MEMORY_COLUMNS; c++)
-        aligns[c] = c < MEMORY_COLUMNS - 1 ? ALIGN_RIGHT : ALIGN_LEFT;
+        headers[columns++] = memory_class_name((enum memory_class)c);
+    headers[columns++] = "peak";
+    if (prediction->reserved_known)
+        headers[columns++] = "reserved";
+    headers[columns++] = arena_printf(scratch, "of %s", show_bytes((double)limit).s);
+    for (int c = 0; c < columns; c++)
+        aligns[c] = c < columns - 1 ? ALIGN_RIGHT : ALIGN_LEFT;
     struct stage_runs runs = fold_stages(scratch, prediction, memory_amounts);
-    struct table *table = table_new(scratch, MEMORY_COLUMNS, headers, aligns);
+    struct table *table = table_new(scratch, columns, headers, aligns);
     table_rule(table);
-    fill_rows(scratch, table, MEMORY_COLUMNS, prediction, &runs, fullest, fill_memory);
+    fill_rows(scratch, table, columns, prediction, &runs, fullest, fill_memory);
     table_print(table, out);
     print_memory_legend(prediction, out);
     print_folded(&runs, out);

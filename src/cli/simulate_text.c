@@ -77,6 +77,9 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
                 plan->cluster->node.device.name);
     fputc('\n', out);
     print_wrapped(scratch, "memory      ", memory_verdict(scratch, prediction), out);
+    const char *warning = reserved_warning(scratch, prediction);
+    if (warning)
+        print_wrapped(scratch, "warning     ", warning, out);
 }
 
 /* ---- the breakdown --------------------------------------------------------------------------- */
@@ -225,7 +228,12 @@ static void print_size(const struct prediction *prediction, FILE *out)
     long long events = (long long)prediction->result.events;
     fprintf(out, "\n%d task%s, %lld event%s; ", graph->tasks, plural(graph->tasks), events,
             plural(events));
-    if (graph->folded)
+    if (prediction->folded_unalike)
+        fputs("folded: one device stands for its stage\n"
+              "devices of a stage are not alike here and too many to simulate each: the slowest "
+              "group stands for\nall of them\n",
+              out);
+    else if (graph->folded)
         fputs("folded: one device stands for its stage\n", out);
     else
         fprintf(out, "%d device%s, each by itself\n", graph->devices, plural(graph->devices));

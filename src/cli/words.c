@@ -3,6 +3,35 @@
 
 #include "cli/show.h"
 
+/* "all", "none", or "tensor, pipeline". */
+static void print_overlap(unsigned overlap, FILE *out)
+{
+    const char *between = "";
+    if (overlap_name(overlap)) {
+        fputs(overlap_name(overlap), out);
+        return;
+    }
+    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
+        if (overlap & bit) {
+            fprintf(out, "%s%s", between, overlap_name(bit));
+            between = ", ";
+        }
+}
+
+/* What runs beside computation, and how much is sent at once. */
+static void print_practice(const struct plan *plan, FILE *out)
+{
+    fputs("overlap: ", out);
+    print_overlap(plan->overlap, out);
+    if (plan->bucket_bytes > 0)
+        fprintf(out, "; gradients in buckets of %s", show_bytes((double)plan->bucket_bytes).s);
+    else
+        fputs("; gradients of a part at once", out);
+    if (plan->stages > 1)
+        fprintf(out, "; %s sends", plan->whole_sends ? "whole" : "scattered");
+    fputc('\n', out);
+}
+
 void plan_heading(const struct plan *plan, FILE *out)
 {
     fprintf(out, "%s on %s: %lld devices, %s, %s\n", plan->model->name, plan->cluster->name,
@@ -15,7 +44,9 @@ void plan_heading(const struct plan *plan, FILE *out)
             plan->stages == 1 ? "" : "s");
     if (plan->pieces > 1)
         fprintf(out, " of %lld pieces", (long long)plan->pieces);
-    fputs("\n\n", out);
+    fputc('\n', out);
+    print_practice(plan, out);
+    fputc('\n', out);
 }
 
 const char *number_range(struct arena *keep, int64_t first, int64_t count)

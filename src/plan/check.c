@@ -101,7 +101,8 @@ static bool stage_fault(struct finding *f, int32_t at, int64_t next)
 {
     const struct stage *stage = &f->plan->stage[at];
     if (stage->devices < 1)
-        return fault(f, FAULT_STAGE, at, arena_printf(f->keep, "stage %d has no devices", at));
+        return fault(f, FAULT_STAGE, at, arena_printf(f->keep, "stage %d has no devices", at)) &&
+               with_hint(f, "give it at least 1");
     if (stage->first_device < next) {
         fault(f, FAULT_STAGE, at,
               arena_printf(f->keep, "devices %s of stage %d overlap those of stage %d (%s)",
@@ -156,17 +157,22 @@ static bool parts_fault(struct finding *f)
             return with_hint(f, arena_printf(f->keep, "%s can be cut into at most %lld parts",
                                              plan->model->name, (long long)plan->instances));
         }
-        if (part->first != next)
-            return fault(f, FAULT_STAGE, stage,
-                         arena_printf(f->keep, "stage %d starts at operator %lld, expected %lld",
-                                      stage, (long long)part->first, (long long)next));
+        if (part->first != next) {
+            fault(f, FAULT_STAGE, stage,
+                  arena_printf(f->keep, "stage %d starts at operator %lld, expected %lld", stage,
+                               (long long)part->first, (long long)next));
+            return with_hint(f, arena_printf(f->keep, "start stage %d at %s", stage,
+                                             plan_path(f->keep, plan, next)));
+        }
         next = part->first + part->count;
     }
     if (next == plan->instances)
         return false;
-    return fault(f, FAULT_STAGE, plan->stages - 1,
-                 arena_printf(f->keep, "the operators from %s on belong to no stage",
-                              plan_path(f->keep, plan, next)));
+    fault(f, FAULT_STAGE, plan->stages - 1,
+          arena_printf(f->keep, "the operators from %s on belong to no stage",
+                       plan_path(f->keep, plan, next)));
+    return with_hint(
+        f, arena_printf(f->keep, "stage %d, the last, holds all that is left", plan->stages - 1));
 }
 
 /* ---- the schedule ---------------------------------------------------------------------------- */
@@ -196,6 +202,20 @@ static bool unknown_schedule(struct finding *f)
     return near ? with_hint(f, arena_printf(f->keep, "did you mean '%s'?", near)) : true;
 }
 
+/* How many the schedule could order, the larger of two equally near; 0: that is not its trouble. */
+static int64_t nearest_micro_batches(const struct schedule *schedule,
+                                     const struct pipeline *pipeline)
+{
+    for (int32_t away = 1; away <= pipeline->stages; away++)
+        for (int sign = 1; sign >= -1; sign -= 2) {
+            int64_t count = pipeline->micro_batches + (int64_t)sign * away;
+            struct pipeline other = {pipeline->stages, pipeline->pieces, (int32_t)count};
+            if (count >= 1 && count <= INT32_MAX && schedule->check(&other) == WEFT_OK)
+                return count;
+        }
+    return 0;
+}
+
 static bool schedule_fault(struct finding *f)
 {
     const struct plan *plan = f->plan;
@@ -212,7 +232,12 @@ static bool schedule_fault(struct finding *f)
         return false;
     const weft_error *error = weft_last_error();
     fault(f, FAULT_SCHEDULE, 0, arena_copy_text(f->keep, error->message));
-    return with_hint(f, error->hint ? arena_copy_text(f->keep, error->hint) : NULL);
+    with_hint(f, error->hint ? arena_copy_text(f->keep, error->hint) : NULL);
+    int64_t nearest = nearest_micro_batches(schedule, &pipeline);
+    if (nearest)
+        with_hint(f, arena_printf(f->keep, "use %lld micro-batches: a global batch of %lld",
+                                  (long long)nearest, (long long)(nearest * plan->batch_per_step)));
+    return true;
 }
 
 /* ---- one operator ---------------------------------------------------------------------------- */

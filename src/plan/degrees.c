@@ -92,7 +92,16 @@ static int64_t replica_devices(const struct degrees *d)
     return fits ? devices : INT64_MAX;
 }
 
-/* One replica's devices do not divide the cluster's: names a degree to change, tp first. */
+static int64_t largest_divisor(int64_t whole, int64_t most)
+{
+    int64_t divisor = most < whole ? most : whole;
+    while (whole % divisor != 0)
+        divisor--;
+    return divisor;
+}
+
+/* One replica's devices do not divide the cluster's: names a degree to change, tp first; where no
+ * change of one is enough, all three. */
 static weft_status replica_misfit(const struct degrees *d, const struct cluster *cluster)
 {
     int64_t all = cluster_devices(cluster), replica = replica_devices(d);
@@ -111,9 +120,13 @@ static weft_status replica_misfit(const struct degrees *d, const struct cluster 
             error_hint(
                 "use %s %s", order[i].name,
                 nearest_legal(scratch, order[i].degree, all / others, divides, all / others));
-            break;
+            arena_free(scratch);
+            return status;
         }
     }
+    int64_t tp = largest_divisor(all, d->tp), pp = largest_divisor(all / tp, d->pp);
+    error_hint("use tp %lld, pp %lld, cp %lld", (long long)tp, (long long)pp,
+               (long long)largest_divisor(all / tp / pp, d->cp));
     arena_free(scratch);
     return status;
 }
@@ -187,14 +200,20 @@ static weft_status complete_batch(struct degrees *d)
 
 static weft_status unknown_schedule(const char *name)
 {
+    enum { MOST = 64 };
     const struct schedule *all;
     size_t count = schedule_all(&all);
+    const char *names[MOST], *list = "";
     struct arena *scratch = arena_new();
-    const char *list = "";
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && i < MOST; i++) {
+        names[i] = all[i].name;
         list = arena_printf(scratch, "%s%s%s", list, i ? ", " : "", all[i].name);
-    weft_status status = bad_argument(NULL, "no schedule is called '%s'", name);
-    error_hint("schedules are %s", list);
+    }
+    const char *near = nearest_word(name, names, count < MOST ? count : MOST);
+    weft_status status =
+        bad_argument(NULL, "no schedule is called '%.60s', expected one of %s", name, list);
+    if (near)
+        error_hint("did you mean '%s'?", near);
     arena_free(scratch);
     return status;
 }

@@ -45,8 +45,9 @@ static weft_status check_place(const struct file_stage *stage, int32_t at, int64
         return WEFT_OK;
     weft_status status =
         stage->first_device < next
-            ? doc_error(stage->devices, NULL, "devices %lld-%lld of stage %d overlap those before",
-                        first, first + (long long)stage->count - 1, at)
+            ? doc_error(stage->devices, NULL,
+                        "devices %lld-%lld of stage %d overlap those before (0-%lld)", first,
+                        first + (long long)stage->count - 1, at, (long long)next - 1)
             : doc_error(stage->devices, NULL,
                         "devices %lld-%lld, before stage %d, belong to no stage", (long long)next,
                         first - 1, at);
@@ -191,14 +192,20 @@ static weft_status check_end(const struct plan_file *file, const struct doc *unt
 {
     long long stage = (long long)(part % file->stages);
     if (end <= before)
-        return doc_error(until, "stages hold the model in order, each at least one operator",
+        return doc_error(until,
+                         arena_printf(file->scratch, "it starts at %s: end it there or behind",
+                                      plan_path(file->scratch, file->plan, before)),
                          "stage %lld would hold no operators: '%.60s' ends before it starts", stage,
                          until->text);
     if (part + 1 == parts && end < file->plan->instances)
         return doc_error(until, "leave 'until' out of the last stage",
                          "the operators behind '%.60s' belong to no stage", until->text);
     if (part + 1 < parts && end >= file->plan->instances)
-        return doc_error(until, NULL, "nothing is left for the stages behind '%.60s'", until->text);
+        return doc_error(until,
+                         arena_printf(file->scratch, "end stage %lld at %s or before", stage,
+                                      plan_path(file->scratch, file->plan,
+                                                file->plan->instances - (parts - part - 1) - 1)),
+                         "nothing is left for the stages behind '%.60s'", until->text);
     return WEFT_OK;
 }
 
@@ -258,9 +265,11 @@ weft_status file_map_stages(struct plan_file *file, int64_t pieces)
     const struct doc *where = file->root.stages ? file->root.stages : file->doc;
     int32_t stages = file->stages ? file->stages : 1;
     if (stages * pieces > file->plan->instances)
-        return doc_error(where, NULL, "%lld parts, but %s has only %lld operators",
-                         (long long)(stages * pieces), file->plan->model->name,
-                         (long long)file->plan->instances);
+        return doc_error(where,
+                         arena_printf(file->scratch, "use at most %lld stages",
+                                      (long long)(file->plan->instances / pieces)),
+                         "%lld parts, but %s has only %lld operators", (long long)(stages * pieces),
+                         file->plan->model->name, (long long)file->plan->instances);
     if (file_has_cuts(file))
         return map_cuts(file, pieces);
     if (file_stages_differ(file))

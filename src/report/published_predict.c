@@ -43,7 +43,8 @@ weft_status published_predict(struct arena *keep, struct published *row)
 {
     struct opened_plan opened;
     struct prediction *prediction = NULL;
-    struct simulate_options options = {.fold = FOLD_AUTO};
+    struct simulate_options options = {.fold = FOLD_AUTO,
+                                       .reserved = row->measured.reserved_bytes > 0};
     weft_status status = published_plan(keep, row, &opened);
     if (status || row->reason)
         return status;

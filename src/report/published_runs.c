@@ -245,8 +245,8 @@ void set_overlap(struct degrees *degrees, unsigned overlap, int64_t bucket_bytes
     degrees->bucket_bytes = bucket_bytes;
 }
 
-/* Autocast is the type of its products. Weft has one type for products and activations, so runs with
- * fp8 products and 16-bit activations hold too little here; their times are compared all the same. */
+/* Autocast is the type of its products. fp8 is that of weights' products only; tensors are kept and
+ * sent in 16 bits, here as in those runs (docs/operators.md). */
 static const struct {
     const char *precision;
     enum dtype dtype;

@@ -31,7 +31,8 @@ static weft_status check_one_piece(const struct pipeline *pipeline)
         return WEFT_BAD_INPUT;
     if (pipeline->pieces != 1)
         return bad_argument("use 1 piece, or the schedule interleaved or aiao",
-                            "this schedule has 1 piece per stage, not %d", pipeline->pieces);
+                            "gpipe, 1f1b and zb-h1 have 1 piece per stage, not %d",
+                            pipeline->pieces);
     return WEFT_OK;
 }
 

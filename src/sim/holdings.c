@@ -16,6 +16,8 @@
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. Where that is no later than they
  *       would be gone they stay. The host has them from the end of their forward slot on.
+ *   I3  What is allocated decides whether a stage fits: PyTorch's allocator gives cached blocks back
+ *       before it fails, so what it reserves beyond the limit costs time, not the run.
  */
 #include "sim/player.h"
 
@@ -110,6 +112,8 @@ static struct summit find_summit(const struct player *p)
 struct group_sum {
     int64_t bytes;
     int64_t first, last;   /* instances */
+    int64_t instances;     /* that have one of them */
+    int64_t latest;        /* of them, the one counted last */
     int64_t micro_batches; /* that have one of them, at most */
     enum memory_class memory;
 };
@@ -164,11 +168,15 @@ static void count_piece(struct census *c, int32_t piece)
             continue;
         c->bytes[life->memory] += copies * life->bytes;
         if (sum->bytes == 0)
-            *sum = (struct group_sum){0, life->instance, life->instance, 0,
-                                      (enum memory_class)life->memory};
+            *sum = (struct group_sum){.first = life->instance,
+                                      .last = life->instance,
+                                      .latest = -1,
+                                      .memory = (enum memory_class)life->memory};
         sum->bytes += copies * life->bytes;
         sum->first = life->instance < sum->first ? life->instance : sum->first;
         sum->last = life->instance > sum->last ? life->instance : sum->last;
+        sum->instances += life->instance != sum->latest;
+        sum->latest = life->instance;
         sum->micro_batches = copies > sum->micro_batches ? copies : sum->micro_batches;
     }
 }
@@ -177,10 +185,13 @@ static void count_piece(struct census *c, int32_t piece)
 
 enum { MOST_HOLDINGS = 16 };
 
-/* Two paths that differ in one number as one: "layers.0-11.mlp.up". */
-static const char *range_text(struct arena *keep, const char *first, const char *last)
+/* Two paths that differ in one number as one: "layers.0-11.mlp.up"; where a schedule's pieces leave
+ * gaps between them, "4 of layers.0-11.mlp.up". */
+static const char *range_text(struct arena *keep, const char *first, const char *last,
+                              int64_t instances)
 {
     size_t same = 0;
+    int64_t from, to;
     while (first[same] && first[same] == last[same])
         same++;
     if (!first[same] && !last[same])
@@ -190,14 +201,18 @@ static const char *range_text(struct arena *keep, const char *first, const char 
     size_t a = strcspn(first + same, "."), b = strcspn(last + same, ".");
     if (strcmp(first + same + a, last + same + b) != 0)
         return arena_printf(keep, "%s to %s", first, last);
-    return arena_printf(keep, "%.*s-%s", (int)(same + a), first, last + same);
+    bool gaps = parse_int(arena_copy_bytes(keep, first + same, a), &from) &&
+                parse_int(arena_copy_bytes(keep, last + same, b), &to) && instances < to - from + 1;
+    return arena_printf(keep, "%s%.*s-%s",
+                        gaps ? arena_printf(keep, "%lld of ", (long long)instances) : "",
+                        (int)(same + a), first, last + same);
 }
 
 static const char *describe(struct arena *keep, const struct plan *plan, enum held held,
                             const struct group_sum *sum)
 {
-    const char *path =
-        range_text(keep, plan_path(keep, plan, sum->first), plan_path(keep, plan, sum->last));
+    const char *path = range_text(keep, plan_path(keep, plan, sum->first),
+                                  plan_path(keep, plan, sum->last), sum->instances);
     if (sum->micro_batches == 1)
         return arena_printf(keep, "%s %s", path, held_name(held));
     return arena_printf(keep, "%s %s, %lld micro-batches", path, held_name(held),
@@ -303,13 +318,14 @@ void find_memory(struct prediction *p, bool reserved)
         find_stage(p, s, scratch, &all[s]);
     int32_t fullest = fullest_stage(p);
     p->fits = true;
+    p->reserved_known = reserved;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         struct stage_peak *peak = &p->stage[s].memory;
         if (reserved)
             peak->reserved = find_reserved(&all[s].player, &all[s].state);
         if (reserved || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
-        p->fits &= peak->reserved <= peak->limit;
+        p->fits &= peak->peak <= peak->limit; /* I3 */
     }
     arena_free(scratch);
 }

@@ -76,10 +76,11 @@ struct prediction {
      * in order. NULL: not recorded. */
     const int64_t *point_first;
     const struct memory_point *point;
-    bool fits;
+    bool fits;                 /* every stage's peak is within its limit */
+    bool reserved_known;       /* else stage_peak.reserved equals the peak */
     bool folded_unalike;       /* folded though groups are not alike: the slowest stands for all */
     const char *critical_path; /* in words */
-    const struct reliance *reliance;
+    const struct reliance *reliance; /* the largest share first */
     int32_t reliances;
     double compile_s, simulate_s; /* wall clock */
 };

@@ -22,6 +22,7 @@
  */
 #include "sim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -140,8 +141,20 @@ static void rely_on(struct simulation *s, const struct kernel_cost *cost, double
             return;
         }
     }
-    struct reliance r = {cost->provenance, cost->source, ns};
+    /* the source's own words go with its database */
+    struct reliance r = {cost->provenance, arena_copy_text(s->keep, cost->source), ns};
     array_push(s->keep, &s->reliance, r);
+}
+
+/* The largest share first. */
+static int by_share(const void *a, const void *b)
+{
+    const struct reliance *x = a, *y = b;
+    if (x->share != y->share)
+        return x->share > y->share ? -1 : 1;
+    if (x->provenance != y->provenance)
+        return x->provenance < y->provenance ? -1 : 1;
+    return strcmp(x->source, y->source);
 }
 
 /* Equation (1), for the operators; steps have the time that flows.h (4) gives them. */
@@ -184,6 +197,8 @@ static void cost_blocks(struct simulation *s)
         all += s->reliance.data[i].share;
     for (size_t i = 0; i < s->reliance.len; i++)
         s->reliance.data[i].share /= all;
+    if (s->reliance.len > 1)
+        qsort(s->reliance.data, s->reliance.len, sizeof *s->reliance.data, by_share);
 }
 
 /* ---- what the engine is told ----------------------------------------------------------------- */
@@ -475,7 +490,6 @@ done:
 /* Devices times folded tasks: a graph of this many tasks takes a second or two. */
 static const int64_t MOST_UNFOLDED = 4000000;
 
-/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 /* A device that sends to several has them wait for each other: they are not alike. */
 static bool sends_in_pairs(const struct graph *graph)
 {
@@ -487,6 +501,7 @@ static bool sends_in_pairs(const struct graph *graph)
     return true;
 }
 
+/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
     int64_t devices = cluster_devices(s->plan->cluster);

@@ -487,8 +487,20 @@ done:
     return status;
 }
 
-/* Devices times folded tasks: a graph of this many tasks takes a second or two. */
-static const int64_t MOST_UNFOLDED = 4000000;
+/* Tasks: such a graph takes about a second. */
+static const int64_t MOST_UNFOLDED = 2500000;
+
+/* Unfolded, every device has its tasks, and a block's items may be tasks each. */
+static int64_t unfolded_tasks(const struct graph *graph)
+{
+    int64_t tasks = 0;
+    for (int32_t t = 0; t < graph->tasks; t++) {
+        const struct task *task = &graph->task[t];
+        int64_t devices = graph->plan->stage[graph->device[task->device].stage].devices;
+        tasks += devices * (task->items > 1 ? task->items : 1);
+    }
+    return tasks;
+}
 
 /* A device that sends to several has them wait for each other: they are not alike. */
 static bool sends_in_pairs(const struct graph *graph)
@@ -504,8 +516,7 @@ static bool sends_in_pairs(const struct graph *graph)
 /* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
-    int64_t devices = cluster_devices(s->plan->cluster);
-    if (p->graph->tasks > MOST_UNFOLDED / devices) {
+    if (unfolded_tasks(p->graph) > MOST_UNFOLDED) {
         p->folded_unalike = true;
         return WEFT_OK;
     }

@@ -449,7 +449,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         p->flops += totals.flops[phase] * (double)plan->global_batch;
     find_breakdown(p);
-    p->simulate_s = seconds() - start;
+    p->simulate_s += seconds() - start;
 done:
     return status;
 }
@@ -462,10 +462,12 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     graph_free(p->graph);
     p->graph = NULL;
     TRY(graph_compile(s->plan, &(struct compile_options){fold}, &p->graph));
-    p->compile_s += seconds() - start;
+    double compiled = seconds();
+    p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
     TRY(flows_find(s->plan->cluster, graph->pattern, graph->patterns, graph->exchange,
                    graph->exchanges, graph->folded, s->keep, &s->flows));
+    p->simulate_s += seconds() - compiled;
 done:
     return status;
 }
@@ -473,7 +475,6 @@ done:
 /* Devices times folded tasks: a graph of this many tasks takes a second or two. */
 static const int64_t MOST_UNFOLDED = 4000000;
 
-/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 /* A device that sends to several has them wait for each other: they are not alike. */
 static bool sends_in_pairs(const struct graph *graph)
 {
@@ -485,6 +486,7 @@ static bool sends_in_pairs(const struct graph *graph)
     return true;
 }
 
+/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
     int64_t devices = cluster_devices(s->plan->cluster);

@@ -32,7 +32,12 @@ struct fake {
 static int32_t fake_task(struct fake *fake, int32_t stage, enum stream_kind stream,
                          enum purpose purpose, int32_t micro_batch)
 {
-    struct task task = {stage, (uint8_t)stream, (uint8_t)purpose, -1, 0, 0, -1, micro_batch, 0};
+    struct task task = {.device = stage,
+                        .stream = (uint8_t)stream,
+                        .purpose = (uint8_t)purpose,
+                        .block = -1,
+                        .exchange = -1,
+                        .micro_batch = micro_batch};
     array_push(fake->arena, &fake->tasks, task);
     return (int32_t)fake->tasks.len - 1;
 }

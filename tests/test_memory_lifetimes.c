@@ -218,9 +218,9 @@ static void gathered_again(void **state)
     drop(&s);
 }
 
-/* ZeRO-3 over 8 devices, 3 layers: whole weights of the layer at work and of the next one. A layer
- * has 8 + 192 + 64 + 8 + 256 + 128 = 656 weights (the first one's bucket also has the embedding's
- * 256); forward, the second one is there beside the first, the third beside the second. */
+/* ZeRO-3 over 8 devices, 3 layers: whole weights of the unit at work and of the next one. A layer
+ * has 8 + 192 + 64 + 8 + 256 + 128 = 656 weights, the embedding, a unit of its own, 256. Forward,
+ * the first layer is there beside the embedding, the second beside the first, and so on. */
 static void sharded_weights(void **state)
 {
     (void)state;
@@ -230,16 +230,18 @@ static void sharded_weights(void **state)
         predict(family("llama", "layers: 3, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32"),
                 "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     const struct part_lifetimes *l = part_of(&s, 0);
-    const struct lifetime *layer[3];
-    char path[64];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "layers.%d.attn.norm", i);
-        layer[i] = find_life(&s, 0, i ? path : "embedding", HELD_WEIGHTS);
-        assert_int_equal(layer[i]->bytes, (i ? 656 : 656 + 256) * 2);
-        assert_int_equal(layer[i]->memory, MEMORY_WEIGHTS);
+    static const char *const UNIT[] = {"embedding", "layers.0.attn.norm", "layers.1.attn.norm",
+                                       "layers.2.attn.norm"};
+    const struct lifetime *unit[COUNT_OF(UNIT)];
+    for (size_t i = 0; i < COUNT_OF(UNIT); i++) {
+        unit[i] = find_life(&s, 0, UNIT[i], HELD_WEIGHTS);
+        assert_int_equal(unit[i]->bytes, (i ? 656 : 256) * 2);
+        assert_int_equal(unit[i]->memory, MEMORY_WEIGHTS);
     }
-    assert_true(layer[1]->born < layer[0]->dies && layer[2]->born > layer[0]->dies);
-    assert_true(layer[2]->born < layer[1]->dies);
+    for (size_t i = 2; i < COUNT_OF(UNIT); i++) {
+        assert_true(unit[i]->born <= unit[i - 1]->dies); /* beside the one before */
+        assert_true(unit[i]->born > unit[i - 2]->dies);
+    }
     int64_t gradients = 0;
     for (int32_t i = 0; i < l->lives; i++)
         if (l->life[i].held == HELD_WEIGHT_GRADIENTS)

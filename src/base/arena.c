@@ -15,7 +15,7 @@
 
 enum {
     FIRST_CHUNK = 4096,
-    LARGEST_CHUNK = 1 << 20,
+    LARGEST_CHUNK = 4 << 20, /* two huge pages: one of them lies inside, whole (I3) */
     ALIGNMENT = alignof(max_align_t),
     LARGE = 4096, /* bytes at once (I2) */
     CACHE_LINE = 64

@@ -75,6 +75,9 @@ char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3);
                 array_grow((arena), (array)->data, &(array)->cap, sizeof *(array)->data);          \
         (array)->data[(array)->len++] = (value);                                                   \
     } while (0)
+/* An empty array that is about to hold so many. */
+#define array_reserve(arena, array, count)                                                         \
+    ((array)->data = arena_alloc((arena), (array)->cap = (count), sizeof *(array)->data))
 void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size) NEVER_NULL;
 
 /* Text key to integer value; insertion order is kept by whoever numbers the values. */

@@ -3,9 +3,10 @@
  *   uses.c     who reads what, in which layout: every operand's producer and the reshards between
  *   blocks.c   the items of every part's passes
  *   buckets.c  weights whose gradients (and gathers) go together
- * *   lifetimes.c, whole.c  when the tensors of every part are taken and given back
+ *   lifetimes.c, whole.c  when the tensors of every part are taken and given back
+ *   intern.c   patterns and exchanges, each there once
  *   runs.c     a block cut into tasks
- *   graph.c    all stages' slots as tasks, and what they wait for
+ *   assembly.h, and the files it lists: all stages' slots as tasks, and what they wait for
  */
 #ifndef WEFT_COMPILE_BUILD_H
 #define WEFT_COMPILE_BUILD_H

@@ -565,7 +565,7 @@ weft_status graph_verify(const struct graph *graph)
     TRY(check_blocks(&p));
     p.offloads = ARENA_ARRAY(p.arena, bool, (size_t)p.plan->parts);
     for (int32_t part = 0; part < p.plan->parts; part++)
-        p.offloads[part] = (int64_t)plan_part_memory(p.plan, part).host > 0;
+        p.offloads[part] = offloaded_bytes(&graph->lifetimes->part[part]) > 0;
     struct queues q = queues_of(graph, p.arena);
     for (int i = 0; i < ORDERS; i++)
         TRY(execute(&p, &q, &rng));

@@ -129,18 +129,17 @@ struct graph_device {
 };
 
 struct task {
-    int32_t device; /* of the graph */
-    uint8_t stream; /* enum stream_kind */
-    uint8_t purpose;
+    int64_t parameters; /* of an optimizer step */
+    int64_t reader;     /* instance: whose input a send brings (or whose gradient), whose weight is
+                           tied; else -1 */
+    int32_t device;     /* of the graph */
     int32_t block, first_item, items; /* -1, 0, 0: none; of a step's exchange, its item */
     int32_t exchange;                 /* -1: none */
     int32_t micro_batch;              /* -1: of the whole iteration */
-    int64_t parameters;               /* of an optimizer step */
     int32_t about;                    /* the bucket of PURPOSE_DATA (-1: a tied weight), the part of
                                          PURPOSE_OFFLOAD, the operand of a send; else -1 */
-    int64_t
-        reader; /* instance: whose input a send brings (or whose gradient), whose weight is tied;
-                       else -1 */
+    uint8_t stream;                   /* enum stream_kind */
+    uint8_t purpose;
 };
 
 struct graph {

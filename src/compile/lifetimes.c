@@ -76,8 +76,12 @@ static int32_t take(struct trace *t, enum held held, int64_t instance, double by
 /* lifetimes.h, I4: by the first item of the backward pass that reads it. */
 static bool waits_in_host(const struct trace *t)
 {
-    return t->item && t->item->purpose == PURPOSE_RECOMPUTE &&
-           plan_choice(t->b->plan, t->item->instance)->offload;
+    if (!t->item)
+        return false;
+    const struct choice *choice = plan_choice(t->b->plan, t->item->instance);
+    bool again = t->item->purpose == PURPOSE_RECOMPUTE ||
+                 (t->item->kind == ITEM_STEP && t->item->phase == FLOW_FORWARD);
+    return again && choice->recompute && choice->offload;
 }
 
 static void read_life(struct trace *t, int32_t number) /* (1) */

@@ -6,7 +6,7 @@
  *
  *   a transfer on the way counts as what it is for, as far as it lies in [a, b];
  *   computation elsewhere counts as bubble;
- *   then the task before that one, by engine_cause, until a is reached                       (1)
+ *   then the task before that one, by engine_waited_for, until a is reached                  (1)
  *
  *   I1  All of it adds up to the iteration: every nanosecond is counted once.
  *   I2  The stage that waits least (lowest number first) speaks for the iteration.
@@ -23,35 +23,50 @@ const char *time_name(int time)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static void count_run(const struct prediction *p, const struct task *task, int64_t took,
-                      int64_t *time_ns)
-{
-    const struct block *block = &p->graph->block[task->block];
-    const int64_t *ns = p->lane_ns + p->lane_first[task->block];
-    int64_t by[PURPOSE_COUNT] = {0}, ops = 0;
-    for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
-        if (block->item[i].kind == ITEM_OP) {
-            by[block->item[i].purpose] += ns[i];
-            ops += ns[i];
-        }
-    int64_t alone = p->engine.task_ns[task - p->graph->task], given = 0;
-    for (int purpose = 0; purpose < PURPOSE_COUNT && alone > 0; purpose++) {
-        int64_t share = (int64_t)((double)by[purpose] * ((double)took / (double)alone));
-        time_ns[purpose] += share;
-        given += share;
-    }
-    time_ns[ops < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
-}
-
-/* ---- waits ----------------------------------------------------------------------------------- */
+/* Operators' times of a run of items. */
+struct run_sum {
+    int64_t by[PURPOSE_COUNT], all;
+    int32_t first_item, items; /* of the run; 0: of none yet */
+};
 
 struct waits {
     const struct prediction *p;
     int32_t device;
     int64_t *time_ns;
+    struct run_sum *sum;  /* per block: the run that was summed up last, mostly the same again */
     int64_t *by_stage[2]; /* waiting for activations, for gradients, by the stage they come from */
     int64_t data_ns;
 };
+
+static const struct run_sum *sum_up(struct waits *w, const struct task *task)
+{
+    const struct block *block = &w->p->graph->block[task->block];
+    const int64_t *ns = w->p->lane_ns + w->p->lane_first[task->block];
+    struct run_sum *sum = &w->sum[task->block];
+    if (sum->first_item == task->first_item && sum->items == task->items)
+        return sum;
+    *sum = (struct run_sum){.first_item = task->first_item, .items = task->items};
+    for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
+        if (block->item[i].kind == ITEM_OP) {
+            sum->by[block->item[i].purpose] += ns[i];
+            sum->all += ns[i];
+        }
+    return sum;
+}
+
+static void count_run(struct waits *w, const struct task *task, int64_t took)
+{
+    const struct run_sum *sum = sum_up(w, task);
+    int64_t alone = w->p->engine.task_ns[task - w->p->graph->task], given = 0;
+    for (int purpose = 0; purpose < PURPOSE_COUNT && alone > 0; purpose++) {
+        int64_t share = (int64_t)((double)sum->by[purpose] * ((double)took / (double)alone));
+        w->time_ns[purpose] += share;
+        given += share;
+    }
+    w->time_ns[sum->all < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static void blame(struct waits *w, int32_t task, int64_t ns)
 {
@@ -66,7 +81,7 @@ static void blame(struct waits *w, int32_t task, int64_t ns)
 static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t until)
 {
     const struct prediction *p = w->p;
-    int32_t cause = engine_cause(&p->engine, &p->result, task).task;
+    int32_t cause = engine_waited_for(&p->engine, &p->result, task);
     if (cause >= 0)
         blame(w, cause, until - from);
     while (until > from) {
@@ -77,7 +92,7 @@ static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t unti
         begin = begin > from ? begin : from;
         w->time_ns[time] += until - begin;
         until = begin;
-        cause = cause < 0 ? -1 : engine_cause(&p->engine, &p->result, cause).task;
+        cause = cause < 0 ? -1 : engine_waited_for(&p->engine, &p->result, cause);
     }
 }
 
@@ -107,7 +122,7 @@ static void count_stream(struct waits *w)
         if (start > now)
             count_wait(w, number, now, start);
         if (task->block >= 0)
-            count_run(p, task, end - start, w->time_ns);
+            count_run(w, task, end - start);
         else
             w->time_ns[task->purpose] += end - start;
         now = end;
@@ -198,13 +213,14 @@ void find_breakdown(struct prediction *p)
 {
     struct arena *scratch = arena_new();
     size_t stages = (size_t)p->plan->stages;
+    struct run_sum *sum = ARENA_ARRAY(scratch, struct run_sum, (size_t)p->graph->blocks);
     p->stage = ARENA_ARRAY(p->arena, struct stage_prediction, stages);
     for (int32_t d = 0, stage = -1; d < p->graph->devices; d++) {
         if (p->graph->device[d].stage == stage)
             continue; /* the first device of a stage speaks for it */
         stage = p->graph->device[d].stage;
         struct stage_prediction *out = &p->stage[stage];
-        struct waits w = {.p = p, .device = d, .time_ns = out->time_ns};
+        struct waits w = {.p = p, .device = d, .time_ns = out->time_ns, .sum = sum};
         w.by_stage[0] = ARENA_ARRAY(scratch, int64_t, stages);
         w.by_stage[1] = ARENA_ARRAY(scratch, int64_t, stages);
         count_stream(&w);

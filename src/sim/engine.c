@@ -7,6 +7,7 @@
 #include "sim/heap.h"
 #include "sim/incidence.h"
 #include "sim/flow_pool.h"
+#include "sim/quiet.h"
 
 static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
 static const double NS_PER_S = 1e9;
@@ -60,6 +61,7 @@ struct engine {
     bool *listed;           /* per link: its pool is in the list of those that changed */
     ARRAY(int32_t) changed_pools;
     /* interference */
+    bool *quiet;           /* per task (quiet.h); NULL without */
     int64_t *stream_first; /* per device */
     int32_t *stream;
     struct incidence touches; /* streams with a flow by devices */
@@ -126,17 +128,19 @@ static void make_ready(struct engine *engine, int32_t task)
     engine->ready[engine->ready_count++] = task;
 }
 
-static struct node make_node(const struct engine_graph *graph, int32_t task, int32_t place)
+static void fill_node(const struct engine_graph *graph, int32_t task, int32_t place,
+                      struct node *node)
 {
-    struct node node = {.ns = graph->task_ns[task], .stream = graph->task_stream[task]};
-    int64_t next = graph->order_first[node.stream] + place + 1;
-    node.flow = graph->task_flow ? graph->task_flow[task] : -1;
-    node.next = next < graph->order_first[node.stream + 1] ? graph->order[next] : -1;
-    node.pending = (int32_t)(graph->depends_first[task + 1] - graph->depends_first[task]);
-    node.pending += place > 0;
-    node.more = -1;
-    memset(node.then, -1, sizeof node.then);
-    return node;
+    int32_t stream = graph->task_stream[task];
+    int64_t next = graph->order_first[stream] + place + 1;
+    node->ns = graph->task_ns[task];
+    node->stream = stream;
+    node->flow = graph->task_flow ? graph->task_flow[task] : -1;
+    node->next = next < graph->order_first[stream + 1] ? graph->order[next] : -1;
+    node->pending = (int32_t)(graph->depends_first[task + 1] - graph->depends_first[task]);
+    node->pending += place > 0;
+    node->more = -1;
+    memset(node->then, -1, sizeof node->then);
 }
 
 static void add_then(struct engine *engine, struct node *node, int32_t task)
@@ -157,7 +161,7 @@ static void make_nodes(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
     for (int32_t t = 0; t < graph->tasks; t++) {
-        engine->node[t] = make_node(graph, t, engine->result->place[t]);
+        fill_node(graph, t, engine->result->place[t], &engine->node[t]);
         if (!engine->node[t].pending)
             make_ready(engine, t);
     }
@@ -261,11 +265,13 @@ int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task)
 }
 
 /* How long it takes whatever else happens (I5), or -1: that depends. */
-static int64_t settled_ns(const struct engine_graph *graph, const struct node *node,
-                          struct extent extent)
+static int64_t settled_ns(const struct engine *engine, int32_t task, struct extent extent)
 {
+    const struct engine_graph *graph = engine->graph;
+    const struct node *node = &engine->node[task];
     if (node->flow < 0)
-        return node->ns && stream_slows(graph, node->stream) ? -1 : node->ns;
+        return node->ns && stream_slows(graph, node->stream) && !engine->quiet[task] ? -1
+                                                                                     : node->ns;
     bool depends = extent.bytes > 0 || flow_slows(graph, node->flow);
     return extent.ns > 0 && depends ? -1 : node->ns + whole_ns(extent.ns);
 }
@@ -298,7 +304,7 @@ static void start(struct engine *engine, int32_t task)
     struct extent extent = {0, 0};
     if (node->flow >= 0)
         extent = flow_extent(engine->graph, node->flow);
-    int64_t ns = settled_ns(engine->graph, node, extent);
+    int64_t ns = settled_ns(engine, task, extent);
     if (ns >= 0) {
         finish(engine, task, node->start_ns + ns);
         return;
@@ -556,6 +562,8 @@ static void gather_streams(struct engine *engine)
     }
     turn_around(engine->scratch, graph->streams, graph->devices + 1, first, device,
                 &engine->stream_first, &engine->stream);
+    struct streams_of streams = {engine->stream_first, engine->stream};
+    engine->quiet = find_quiet(engine->scratch, graph, engine->result->place, &streams);
 }
 
 static void allot_pools(struct engine *engine)

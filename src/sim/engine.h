@@ -25,11 +25,11 @@
  *       that stays the same leaves the end it led to alone.
  *   I4  Ties go by stream and place on the stream, never by task number: tasks numbered otherwise
  *       take the same times.
- *   I5  Only transfers, and work that they may slow down, need the event queue: (1) and (2) give
- *       the end of all other work as soon as its dependencies have theirs, in whatever order.
+ *   I5  Only transfers, and work that they may slow down (quiet.h), need the event queue: (1) and
+ *       (2) give the end of all other work as soon as its dependencies have theirs, in whatever
+ *       order.
  *
- * An *event* is the end of a task or the beginning of a transfer or of work on a device that
- * interferes.
+ * An *event* is the end of a task or the beginning of a transfer or of work that one may slow down.
  */
 #ifndef WEFT_SIM_ENGINE_H
 #define WEFT_SIM_ENGINE_H
@@ -93,6 +93,8 @@ struct cause {
 /* The stream comes before dependencies that end at the same time: nothing was waited for. */
 struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
                           int32_t task);
+int32_t engine_waited_for(const struct engine_graph *graph, const struct engine_result *result,
+                          int32_t task); /* its cause's task */
 /* By stream, then by place on it (I4). */
 bool engine_comes_first(const struct engine_graph *graph, const struct engine_result *result,
                         int32_t a, int32_t b);

@@ -314,6 +314,8 @@ static weft_status tally(struct finding *finding, struct load *load)
     for (int64_t g = 0; g < load->groups; g++) {
         load->member[g].group = g;
         TRY(group_traffic(finding, load, g, &list, &load->member[g].place));
+        if (g == 0) /* the others are mostly like it */
+            array_reserve(finding->scratch, &rows, list.len * (size_t)load->groups);
         for (size_t i = 0; i < list.len; i++) {
             int64_t place = span_place(&finding->span, list.data[i].link);
             double share = list.data[i].bytes / (double)LOAD_BYTES;

@@ -12,7 +12,7 @@
  *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
  *
  *   I1  A stage's slots run one behind the other in the order of its schedule: what the engine's
- *       times say too (graph.c, I1).
+ *       times say too (compile/assembly.h, I1).
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. Where that is no later than they
  *       would be gone they stay. The host has them from the end of their forward slot on.

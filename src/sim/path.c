@@ -24,22 +24,30 @@ static int32_t last_dependency(const struct engine_graph *graph, const struct en
     return last;
 }
 
+/* The task before it on its stream, if that ended when it started, or -1. */
+static int32_t bound_by_stream(const struct engine_graph *graph, const struct engine_result *result,
+                               int32_t task)
+{
+    int64_t at = graph->order_first[graph->task_stream[task]] + result->place[task];
+    int32_t before = result->place[task] ? graph->order[at - 1] : -1;
+    return before >= 0 && result->end_ns[before] == result->start_ns[task] ? before : -1;
+}
+
+int32_t engine_waited_for(const struct engine_graph *graph, const struct engine_result *result,
+                          int32_t task)
+{
+    int32_t before = bound_by_stream(graph, result, task);
+    return before >= 0 ? before : last_dependency(graph, result, task);
+}
+
 struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
                           int32_t task)
 {
-    struct cause cause = {CAUSE_NONE, -1, 0, result->held_by[task]};
     int64_t took_ns = result->end_ns[task] - result->start_ns[task];
-    cause.stretched_ns = took_ns - engine_alone_ns(graph, task);
-    int64_t at = graph->order_first[graph->task_stream[task]] + result->place[task];
-    int32_t before = result->place[task] ? graph->order[at - 1] : -1;
-    int32_t dependency = last_dependency(graph, result, task);
-    if (before >= 0 && result->end_ns[before] == result->start_ns[task]) {
-        cause.kind = CAUSE_STREAM;
-        cause.task = before;
-    } else if (dependency >= 0) {
-        cause.kind = CAUSE_DEPENDENCY;
-        cause.task = dependency;
-    }
+    struct cause cause = {CAUSE_NONE, engine_waited_for(graph, result, task),
+                          took_ns - engine_alone_ns(graph, task), result->held_by[task]};
+    if (cause.task >= 0)
+        cause.kind = bound_by_stream(graph, result, task) >= 0 ? CAUSE_STREAM : CAUSE_DEPENDENCY;
     return cause;
 }
 
@@ -60,7 +68,7 @@ static int32_t walk_back(const struct engine_graph *graph, const struct engine_r
     for (int32_t t = last_task(graph, result); t >= 0; count++) {
         if (tasks)
             tasks[count] = t;
-        t = engine_cause(graph, result, t).task;
+        t = engine_waited_for(graph, result, t);
     }
     return count;
 }

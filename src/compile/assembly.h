@@ -1,0 +1,188 @@
+/* assembly.h - all stages' slots as tasks, and what they wait for; private to the room.
+ *
+ * Per stage, in the order of its schedule: a slot's block is cut into runs (runs.c) and every run
+ * becomes a task of each of the stage's devices, a step's run one task of each group. Beside them
+ * go gradients and gathered weights, what crosses stages, and checkpoints to and from the host.
+ *
+ *   walk.c       the slots of one stage, in order, and the end of its iteration
+ *   emit.c       a slot's block
+ *   exchanges.c  collectives of a stage's groups: steps, gradients, gathers of weights
+ *   sends.c      from stage to stage
+ *   offload.c    checkpoints to the host and back
+ *   ties.c       gradients of weights that several stages have
+ *   meetings.c   which steps may meet other traffic
+ *   graph.c      the whole
+ *
+ *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it.
+ *   I2  A block is one task per device where nobody waits for its inside, its steps meet no other
+ *       traffic (graph.h, I2), and no gradients are synchronised beside it, which would slow its
+ *       computation down but not its steps.
+ *   I3  A group's exchange waits for all its members, and for the exchange before it on the same
+ *       stream of each of them.
+ */
+#ifndef WEFT_COMPILE_ASSEMBLY_H
+#define WEFT_COMPILE_ASSEMBLY_H
+
+#include "compile/build.h"
+
+enum { NONE = -1 };
+
+/* ---- tasks and what they wait for ------------------------------------------------------------ */
+
+struct wait {
+    int32_t task, on;
+};
+
+/* The latest task of each stream, and other marks of one device of the stage at hand. */
+struct mark {
+    int32_t last[STREAM_COUNT];
+    int32_t before_unit[2]; /* the tasks of either lane before the unit that was gathered last */
+    int32_t features, computed; /* the latest step and computation before the block at hand */
+};
+
+/* A block's task that waits for what a stage sends that has not been walked yet. */
+struct gate {
+    int32_t task, device; /* of the receiving stage, from 0 */
+    const int32_t *sent;  /* the first task that sends, once it has a number */
+};
+
+/* The end of a device's iteration. */
+struct ending {
+    int32_t computed, optimizer; /* the last task before the optimizer's step, and that */
+};
+
+/* Crossings by part: of a direction, those that cross in it. */
+struct by_part {
+    int32_t *first; /* per part, and one behind */
+    int32_t *crossing;
+};
+
+/* What crosses stages forward, or backward. */
+struct direction {
+    struct by_part sends, waits; /* by the part that sends; by the part that waits */
+    int32_t *sent;               /* per crossing and micro-batch: the first task */
+    int32_t *exchange; /* per crossing: the first of its receivers', NONE: not known yet */
+};
+
+/* Whether a block has steps, and whether their links are also those of sends (meetings.c). */
+enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_SENDS };
+
+struct assembly {
+    struct build *b;
+    struct graph *graph;
+    struct pipeline pipeline;
+    ARRAY(struct task) tasks;
+    ARRAY(struct wait) waits;
+    ARRAY(struct gate) gates;
+    int32_t *first_device;   /* per stage: its first device of the graph, and one behind */
+    struct mark *mark;       /* per device of the graph */
+    struct direction way[2]; /* forward, backward */
+    struct runs *runs[CUTS]; /* per block, cut so far */
+    struct ending *ending;   /* per device of the graph */
+    int32_t *stored;   /* per piece and micro-batch: the first task that took it to the host */
+    enum meeting *met; /* per block */
+    int32_t stage;
+    bool synchronising; /* gradients of this stage have begun to go */
+};
+
+static inline void wait_for(struct assembly *a, int32_t task, int32_t on)
+{
+    struct wait wait = {task, on};
+    if (on != NONE && on != task)
+        array_push(a->b->scratch, &a->waits, wait);
+}
+
+static inline int32_t add_task(struct assembly *a, struct task task)
+{
+    int32_t number = (int32_t)a->tasks.len;
+    array_push(a->b->keep, &a->tasks, task);
+    a->mark[task.device].last[task.stream] = number;
+    return number;
+}
+
+static inline int32_t devices_of(const struct assembly *a, int32_t stage)
+{
+    return a->first_device[stage + 1] - a->first_device[stage];
+}
+
+/* The place in the graph of one of the cluster's devices, which is of this stage. */
+static inline int32_t graph_device(const struct assembly *a, int32_t stage, int64_t device)
+{
+    int64_t place = a->graph->folded ? 0 : device - a->b->plan->stage[stage].first_device;
+    return a->first_device[stage] + (int32_t)place;
+}
+
+static inline const struct bucket *bucket_at(const struct assembly *a, int32_t bucket)
+{
+    return &a->b->buckets.data[bucket];
+}
+
+/* ---- slots (walk.c) -------------------------------------------------------------------------- */
+
+/* One slot, and what it is the first or the last of. */
+struct visit {
+    struct slot slot;
+    int32_t part, block;
+    bool first_forward, last_backward; /* of its piece */
+    bool completes;                    /* gradients of weights */
+    bool fetches;                      /* checkpoints from the host */
+};
+
+/* The slots of the stage at hand, and the end of its iteration. */
+void walk_stage(struct assembly *a, const struct slots *slots);
+void emit_block(struct assembly *a, const struct visit *place);
+
+/* ---- exchanges within a stage (exchanges.c) -------------------------------------------------- */
+
+/* What an exchange waits for of each of its members. */
+enum after {
+    AFTER_NOTHING,
+    AFTER_RUN,   /* its latest computation */
+    AFTER_BLOCK, /* that, and its latest step */
+    AFTER_UNIT   /* what came before the unit that was gathered last */
+};
+
+/* For gradients and weights, of no block and no exchange, on no device yet: what all begin as. */
+struct task plain_task(enum stream_kind stream, int32_t micro_batch);
+/* One task for each group of a pattern (I3). The tasks are numbered in a row; the first. */
+int32_t add_exchange(struct assembly *a, struct task task, int32_t pattern,
+                     enum collective collective, int64_t bytes, enum after after);
+
+/* Of the part's buckets. */
+int most_sharded(const struct assembly *a, int32_t part);
+bool has_exchange(const struct assembly *a, int32_t part);
+/* Whether the weights of this bucket are gathered for this slot. */
+bool gathered_for(const struct assembly *a, const struct visit *place, const struct bucket *bucket);
+/* A gather one unit ahead: it waits for what came before the unit in use. */
+void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch);
+/* The gradients that this slot has completed, if they go now. */
+void synchronise_completed(struct assembly *a, const struct visit *place,
+                           const struct bucket *bucket);
+/* Whether a part of this piece's gradients is left to the next iteration. */
+bool defers(const struct assembly *a, int32_t piece);
+/* What the iteration before has left of this part's gradients. */
+void synchronise_deferred(struct assembly *a, int32_t part);
+/* Without overlap: behind a slot, and behind all of a stage's. */
+void synchronise_slot(struct assembly *a, const struct visit *place);
+void synchronise_rest(struct assembly *a);
+/* After the optimizer's step, where weights are not gathered ahead. */
+void gather_updated(struct assembly *a);
+
+/* ---- between stages, to the host, ties, meetings --------------------------------------------- */
+
+void prepare_crossings(struct assembly *a);
+/* One of the first tasks of a block waits for what comes from other stages. */
+void gate_block(struct assembly *a, const struct visit *place, int32_t task, int32_t device);
+void send_crossings(struct assembly *a, const struct visit *place);
+/* The tasks that wait for sends, now that all have numbers. */
+void resolve_gates(struct assembly *a);
+
+/* One copy for each device, behind its task `after`, and where it comes back, behind its going. */
+void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct visit *place,
+                      int64_t bytes, const int32_t *after);
+
+/* Once all stages have their tasks. */
+void tie_gradients(struct assembly *a);
+weft_status find_meetings(struct assembly *a);
+
+#endif

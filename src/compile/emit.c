@@ -1,0 +1,182 @@
+/* emit.c - a slot's block as tasks.
+ *
+ * A run of operators is a task of each device of the stage, a step one of each group. A run waits
+ * for the run of the other lane that it needs; the first of either lane for everything before the
+ * block (assembly.h, I1), for what comes from other stages, and for whatever the plan does not
+ * overlap.
+ */
+#include "compile/assembly.h"
+
+/* ---- how a block is cut ---------------------------------------------------------------------- */
+
+static unsigned cuts_of(const struct assembly *a, const struct visit *place)
+{
+    const struct build *b = a->b;
+    int shard = most_sharded(a, place->part);
+    bool overlap = b->plan->overlap & OVERLAP_GRADIENTS;
+    unsigned cuts = 0;
+    if (shard == 3 || (shard && place->first_forward && (b->plan->overlap & OVERLAP_PARAMETERS)))
+        cuts |= CUT_READS;
+    if (place->completes && overlap && has_exchange(a, place->part) &&
+        (place->last_backward || shard >= 2))
+        cuts |= CUT_COMPLETES;
+    return cuts;
+}
+
+/* assembly.h, I2: whether nothing goes on beside the block's steps. */
+static bool is_whole(const struct assembly *a, int32_t block, unsigned cuts)
+{
+    return !cuts && !a->synchronising && a->met[block] == MEETS_NOBODY;
+}
+
+static const struct runs *runs_of(struct assembly *a, int32_t block, unsigned cuts)
+{
+    if (!a->runs[cuts])
+        a->runs[cuts] = ARENA_ARRAY(a->b->scratch, struct runs, a->b->blocks.len);
+    struct runs *runs = &a->runs[cuts][block];
+    if (!runs->run)
+        *runs = cut_block(a->b, &a->b->blocks.data[block], cuts);
+    return runs;
+}
+
+/* ---- its tasks ------------------------------------------------------------------------------- */
+
+/* Where the runs of the block at hand ended up, device by device. */
+struct emission {
+    const struct visit *place;
+    const struct block *block;
+    const struct runs *runs;
+    int32_t *task;          /* per run: the task of its first device or group */
+    bool computed, stepped; /* a run of either lane has been emitted */
+};
+
+static int32_t task_of_run(const struct assembly *a, const struct emission *e, int32_t run,
+                           int32_t device)
+{
+    const struct run *r = &e->runs->run[run];
+    if (!r->step || a->graph->folded)
+        return e->task[run] + (r->step ? 0 : device - a->first_device[a->stage]);
+    const struct item *item = &e->block->item[r->first];
+    if (item->pattern < 0)
+        return e->task[run] + (device - a->first_device[a->stage]);
+    const struct pattern *pattern = &a->b->patterns.data[item->pattern];
+    int64_t own = a->graph->device[device].device;
+    return e->task[run] + (int32_t)pattern_group_of(pattern, own);
+}
+
+static enum purpose purpose_of(const struct emission *e, const struct run *run)
+{
+    return (enum purpose)e->block->item[run->first].purpose;
+}
+
+static struct task run_task(const struct emission *e, const struct run *run,
+                            enum stream_kind stream, enum purpose purpose)
+{
+    struct task task = plain_task(stream, e->place->slot.micro_batch);
+    task.purpose = (uint8_t)purpose;
+    task.block = e->place->block;
+    task.first_item = run->first;
+    task.items = run->items;
+    return task;
+}
+
+/* The first task of either lane. */
+static void begin_block(struct assembly *a, const struct emission *e, int32_t task, int32_t device)
+{
+    const struct mark *mark = &a->mark[device];
+    unsigned overlap = a->b->plan->overlap;
+    gate_block(a, e->place, task, device - a->first_device[a->stage]);
+    if (e->place->fetches)
+        wait_for(a, task, mark->last[STREAM_FROM_HOST]);
+    wait_for(a, task, mark->features);
+    if (a->tasks.data[task].stream != STREAM_COMPUTE) /* whose own order says so */
+        wait_for(a, task, mark->computed);
+    if (!(overlap & OVERLAP_GRADIENTS))
+        wait_for(a, task, mark->last[STREAM_GRADIENT]);
+    if (!(overlap & OVERLAP_PIPELINE)) {
+        wait_for(a, task, mark->last[STREAM_NEXT]);
+        wait_for(a, task, mark->last[STREAM_PREVIOUS]);
+    }
+}
+
+static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
+{
+    const struct run *r = &e->runs->run[run];
+    struct task like = run_task(e, r, STREAM_COMPUTE, purpose_of(e, r));
+    e->task[run] = (int32_t)a->tasks.len;
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        like.device = d;
+        int32_t task = add_task(a, like);
+        if (r->after >= 0)
+            wait_for(a, task, task_of_run(a, e, r->after, d));
+        if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
+            wait_for(a, task, a->mark[d].last[STREAM_PARAMETER]);
+        if (!e->computed)
+            begin_block(a, e, task, d);
+    }
+    e->computed = true;
+}
+
+/* Slices take no time, but a run may wait for them. */
+static void emit_slice(struct assembly *a, const struct task *like)
+{
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        struct task task = *like;
+        task.device = d;
+        int32_t before = a->mark[d].last[STREAM_FEATURE]; /* of a group that another one leads */
+        wait_for(a, add_task(a, task), before);
+    }
+}
+
+static void emit_step(struct assembly *a, struct emission *e, int32_t run)
+{
+    const struct run *r = &e->runs->run[run];
+    const struct item *item = &e->block->item[r->first];
+    struct task task = run_task(e, r, STREAM_FEATURE, PURPOSE_TENSOR);
+    e->task[run] = (int32_t)a->tasks.len;
+    if (item->pattern < 0)
+        emit_slice(a, &task);
+    else
+        add_exchange(a, task, item->pattern, (enum collective)item->step->kind, item->bytes,
+                     AFTER_NOTHING);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        int32_t number = task_of_run(a, e, run, d);
+        if (r->after >= 0)
+            wait_for(a, number, task_of_run(a, e, r->after, d));
+        if (!e->stepped)
+            begin_block(a, e, number, d);
+    }
+    e->stepped = true;
+}
+
+void emit_block(struct assembly *a, const struct visit *place)
+{
+    unsigned cuts = cuts_of(a, place);
+    bool steps = a->met[place->block] != WITHOUT_STEPS;
+    bool whole = steps && is_whole(a, place->block, cuts);
+    if (steps && !(whole && a->graph->folded))
+        cuts |= CUT_STEPS;
+    struct emission e = {.place = place,
+                         .block = &a->b->blocks.data[place->block],
+                         .runs = runs_of(a, place->block, cuts)};
+    e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].features = a->mark[d].last[STREAM_FEATURE];
+        a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
+    }
+    for (int32_t i = 0; i < e.runs->count; i++) {
+        const struct run *r = &e.runs->run[i];
+        if (r->reads >= 0 && gathered_for(a, place, bucket_at(a, r->reads)))
+            gather_ahead(a, bucket_at(a, r->reads), place->slot.micro_batch);
+        if (r->step)
+            emit_step(a, &e, i);
+        else
+            emit_compute(a, &e, i);
+        if (r->completes >= 0)
+            synchronise_completed(a, place, bucket_at(a, r->completes));
+    }
+    for (int32_t d = a->first_device[a->stage]; whole && d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE]; /* no gather beside it */
+        a->mark[d].before_unit[1] = a->mark[d].last[STREAM_FEATURE];
+    }
+}

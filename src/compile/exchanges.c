@@ -1,0 +1,214 @@
+/* exchanges.c - the collectives of a stage's groups: steps of reshards, gradients, weights.
+ *
+ *   gradients  a bucket's synchronisation starts when the last micro-batch has completed it; with
+ *              shard 2 and 3 when any has
+ *   weights    with shard 3 gathered before each pass of a bucket, while the one before it is
+ *              used; with shard 1 and 2 once, after the optimizer's step (graph.h, I5)
+ *
+ * A folded schedule (aiao) synchronises gradients of each piece but the first in two slices: one
+ * behind its last backward slot, beside the backward slots of the next piece, and one in the next
+ * iteration, beside the forward slots of the piece before; sizes go by the FLOPs of the passes
+ * (Fold3D 4, Algorithm 2).
+ */
+#include "compile/assembly.h"
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+struct task plain_task(enum stream_kind stream, int32_t micro_batch)
+{
+    return (struct task){.stream = (uint8_t)stream,
+                         .purpose = PURPOSE_DATA,
+                         .block = NONE,
+                         .exchange = NONE,
+                         .micro_batch = micro_batch,
+                         .about = NONE,
+                         .reader = NONE};
+}
+
+static void wait_for_member(struct assembly *a, int32_t task, const struct mark *mark,
+                            enum after after)
+{
+    if (after == AFTER_RUN || after == AFTER_BLOCK)
+        wait_for(a, task, mark->last[STREAM_COMPUTE]);
+    if (after == AFTER_BLOCK)
+        wait_for(a, task, mark->last[STREAM_FEATURE]);
+    if (after == AFTER_UNIT) {
+        wait_for(a, task, mark->before_unit[0]);
+        wait_for(a, task, mark->before_unit[1]);
+    }
+}
+
+int32_t add_exchange(struct assembly *a, struct task task, int32_t pattern,
+                     enum collective collective, int64_t bytes, enum after after)
+{
+    const struct pattern *p = &a->b->patterns.data[pattern];
+    int32_t first_exchange =
+        intern_exchange(a->b, pattern, collective, bytes, (enum purpose)task.purpose);
+    int64_t groups = a->graph->folded ? 1 : pattern_groups(p);
+    int32_t first = (int32_t)a->tasks.len;
+    for (int64_t g = 0; g < groups; g++) {
+        struct group group = pattern_group(p, g);
+        int64_t members = a->graph->folded ? 1 : group_size(&group);
+        int32_t lead = graph_device(a, a->stage, group_device(&group, 0));
+        task.exchange = first_exchange + (int32_t)g;
+        task.device = lead;
+        int32_t number = (int32_t)a->tasks.len, waited = NONE;
+        for (int64_t i = 0; i < members; i++) {
+            struct mark *mark = &a->mark[graph_device(a, a->stage, group_device(&group, i))];
+            int32_t before = mark->last[task.stream];
+            wait_for_member(a, number, mark, after);
+            if (before != NONE && before != waited && a->tasks.data[before].device != lead)
+                wait_for(a, number, waited = before); /* the lead's stream keeps its own order */
+            mark->last[task.stream] = number;
+        }
+        add_task(a, task);
+    }
+    return first;
+}
+
+/* ---- buckets --------------------------------------------------------------------------------- */
+
+static struct task bucket_task(const struct assembly *a, enum stream_kind stream,
+                               int32_t micro_batch, const struct bucket *bucket)
+{
+    struct task task = plain_task(stream, micro_batch);
+    task.about = (int32_t)(bucket - a->b->buckets.data);
+    return task;
+}
+
+int most_sharded(const struct assembly *a, int32_t part)
+{
+    int shard = 0;
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
+        if (bucket_at(a, i)->shard > shard)
+            shard = bucket_at(a, i)->shard;
+    return shard;
+}
+
+bool has_exchange(const struct assembly *a, int32_t part)
+{
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
+        if (bucket_at(a, i)->pattern >= 0)
+            return true;
+    return false;
+}
+
+/* Whether a part of this piece's gradients is left to the next iteration (top of file). */
+bool defers(const struct assembly *a, int32_t piece)
+{
+    const struct schedule *schedule = schedule_find(a->b->plan->schedule);
+    return schedule->segmented && (a->b->plan->overlap & OVERLAP_GRADIENTS) && piece > 0 &&
+           piece < a->pipeline.pieces;
+}
+
+/* What of a bucket is left. What goes each time goes whole. */
+static int64_t deferred_bytes(const struct assembly *a, const struct bucket *bucket)
+{
+    const struct plan *plan = a->b->plan;
+    if (!defers(a, bucket->part / plan->stages) || bucket->shard >= 2)
+        return 0;
+    bool again = plan_choice(plan, plan->part[bucket->part].first)->recompute;
+    int64_t forward = 1, backward = again ? 3 : 2;
+    return bucket->bytes * forward / (forward + backward);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* So much of the bucket's gradients, behind what every device computed last. */
+static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t bytes,
+                        int32_t micro_batch, enum after after)
+{
+    enum collective collective = bucket->shard ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
+    if (bucket->pattern >= 0 && bytes > 0)
+        add_exchange(a, bucket_task(a, STREAM_GRADIENT, micro_batch, bucket), bucket->pattern,
+                     collective, bytes, after);
+}
+
+/* Whether this slot's gradients of the bucket are the sum of all micro-batches, or go each time. */
+static bool goes_now(const struct visit *place, const struct bucket *bucket)
+{
+    return place->completes && (place->last_backward || bucket->shard >= 2);
+}
+
+void synchronise_completed(struct assembly *a, const struct visit *place,
+                           const struct bucket *bucket)
+{
+    if (!goes_now(place, bucket))
+        return;
+    synchronise(a, bucket, bucket->bytes - deferred_bytes(a, bucket), place->slot.micro_batch,
+                AFTER_RUN);
+    a->synchronising = true;
+}
+
+/* What the iteration before has left of the gradients of this piece: it goes while the piece before
+ * computes, and this one waits for it. */
+void synchronise_deferred(struct assembly *a, int32_t part)
+{
+    int32_t first = (int32_t)a->tasks.len;
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
+        synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE, AFTER_BLOCK);
+    if ((int32_t)a->tasks.len > first)
+        a->synchronising = true;
+}
+
+/* Without overlap, gradients go when all is computed; each time, with shard 2 and 3, and then the
+ * next slot waits for them. */
+void synchronise_slot(struct assembly *a, const struct visit *place)
+{
+    for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
+        if (place->completes && bucket_at(a, i)->shard >= 2)
+            synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch,
+                        AFTER_BLOCK);
+}
+
+void synchronise_rest(struct assembly *a)
+{
+    const struct build *b = a->b;
+    if (b->plan->overlap & OVERLAP_GRADIENTS)
+        return;
+    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+        for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
+            if (bucket_at(a, i)->shard < 2)
+                synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE, AFTER_BLOCK);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static void gather(struct assembly *a, const struct bucket *bucket, int32_t micro_batch,
+                   enum after after)
+{
+    if (bucket->pattern >= 0)
+        add_exchange(a, bucket_task(a, STREAM_PARAMETER, micro_batch, bucket), bucket->pattern,
+                     COLLECTIVE_ALL_GATHER, bucket->gather_bytes, after);
+}
+
+/* Whether the weights of this bucket are gathered for this slot. */
+bool gathered_for(const struct assembly *a, const struct visit *place, const struct bucket *bucket)
+{
+    bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;
+    if (bucket->shard == 3)
+        return place->slot.kind != SLOT_BACKWARD_WEIGHT;
+    return bucket->shard && ahead && place->first_forward;
+}
+
+/* A gather one unit ahead: it waits for what came before the unit in use. */
+void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch)
+{
+    bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;
+    gather(a, bucket, micro_batch, ahead ? AFTER_UNIT : AFTER_BLOCK);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE];
+        a->mark[d].before_unit[1] = NONE;
+    }
+}
+
+void gather_updated(struct assembly *a)
+{
+    const struct build *b = a->b;
+    if (b->plan->overlap & OVERLAP_PARAMETERS)
+        return;
+    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+        for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
+            if (bucket_at(a, i)->shard == 1 || bucket_at(a, i)->shard == 2)
+                gather(a, bucket_at(a, i), NONE, AFTER_BLOCK);
+}

@@ -1,0 +1,144 @@
+/* walk.c - the slots of one stage in the order of its schedule, and the end of its iteration. */
+#include "compile/assembly.h"
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+struct walk {
+    bool *seen_forward;     /* per piece */
+    int32_t *last_backward; /* per piece: the slot's number */
+    int64_t *offloaded;   /* per piece: bytes of a micro-batch's checkpoints, as memory has them */
+    int32_t *slices;      /* per device: the latest of its gradients before the slot at hand */
+    int32_t *ahead, *now; /* per device: where the slot before last ended, and the last */
+};
+
+static struct walk start_walk(struct assembly *a, const struct slots *slots)
+{
+    struct arena *scratch = a->b->scratch;
+    size_t pieces = (size_t)a->pipeline.pieces, devices = (size_t)devices_of(a, a->stage);
+    struct walk w = {.seen_forward = ARENA_ARRAY(scratch, bool, pieces),
+                     .last_backward = ARENA_ARRAY(scratch, int32_t, pieces),
+                     .offloaded = ARENA_ARRAY(scratch, int64_t, pieces),
+                     .slices = ARENA_ARRAY(scratch, int32_t, devices),
+                     .ahead = ARENA_ARRAY(scratch, int32_t, devices),
+                     .now = ARENA_ARRAY(scratch, int32_t, devices)};
+    const struct part_lifetimes *part = a->graph->lifetimes->part;
+    for (int32_t p = 0; p < a->pipeline.pieces; p++)
+        w.offloaded[p] = offloaded_bytes(&part[p * a->pipeline.stages + a->stage]);
+    for (size_t i = 0; i < slots->len; i++)
+        if (slots->data[i].kind == SLOT_BACKWARD || slots->data[i].kind == SLOT_BACKWARD_WEIGHT)
+            w.last_backward[slots->data[i].piece] = (int32_t)i;
+    return w;
+}
+
+static struct visit visit_of(const struct assembly *a, struct walk *w, struct slot slot, size_t i)
+{
+    int32_t part = slot.piece * a->pipeline.stages + a->stage;
+    struct visit place = {.slot = slot, .part = part, .block = a->b->block_of[slot.kind][part]};
+    bool forward = slot.kind == SLOT_FORWARD, weights = slot.kind == SLOT_BACKWARD_WEIGHT;
+    place.first_forward = forward && !w->seen_forward[slot.piece];
+    w->seen_forward[slot.piece] |= place.first_forward;
+    place.completes = slot.kind == SLOT_BACKWARD || weights;
+    place.last_backward = place.completes && w->last_backward[slot.piece] == (int32_t)i;
+    place.fetches = w->offloaded[slot.piece] && !forward && !weights;
+    return place;
+}
+
+/* The first forward slot of a piece whose gradients were deferred waits for all of them: they are
+ * the latest on the gradient stream. */
+static void wait_for_slices(struct assembly *a, const struct visit *place, const int32_t *slices,
+                            int32_t first_task)
+{
+    if (!place->first_forward || !defers(a, place->slot.piece))
+        return;
+    for (int32_t t = first_task; t < (int32_t)a->tasks.len; t++)
+        if (a->tasks.data[t].stream == STREAM_COMPUTE)
+            wait_for(a, t, slices[a->tasks.data[t].device - a->first_device[a->stage]]);
+}
+
+static void latest(const struct assembly *a, enum stream_kind stream, int32_t *out)
+{
+    for (int32_t d = 0; d < devices_of(a, a->stage); d++)
+        out[d] = a->mark[a->first_device[a->stage] + d].last[stream];
+}
+
+/* What the iteration before has left of the next piece's gradients goes while this one computes. */
+static void before_block(struct assembly *a, struct walk *w, const struct visit *place)
+{
+    latest(a, STREAM_GRADIENT, w->slices);
+    if (place->first_forward && defers(a, place->slot.piece + 1))
+        synchronise_deferred(a, place->part + a->pipeline.stages);
+    if (place->fetches)
+        copy_checkpoints(a, EXCHANGE_FROM_HOST, place, w->offloaded[place->slot.piece], w->ahead);
+}
+
+static void behind_block(struct assembly *a, struct walk *w, const struct visit *place)
+{
+    int32_t *before = w->ahead;
+    w->ahead = w->now;
+    w->now = before;
+    send_crossings(a, place);
+    latest(a, STREAM_COMPUTE, w->now);
+    if (w->offloaded[place->slot.piece] && place->slot.kind == SLOT_FORWARD)
+        copy_checkpoints(a, EXCHANGE_TO_HOST, place, w->offloaded[place->slot.piece], w->now);
+    if (!(a->b->plan->overlap & OVERLAP_GRADIENTS))
+        synchronise_slot(a, place);
+}
+
+static void walk_slots(struct assembly *a, const struct slots *slots)
+{
+    struct walk w = start_walk(a, slots);
+    latest(a, STREAM_COMPUTE, w.ahead);
+    latest(a, STREAM_COMPUTE, w.now);
+    for (size_t i = 0; i < slots->len; i++) {
+        struct visit place = visit_of(a, &w, slots->data[i], i);
+        before_block(a, &w, &place);
+        int32_t first_task = (int32_t)a->tasks.len;
+        emit_block(a, &place);
+        wait_for_slices(a, &place, w.slices, first_task);
+        behind_block(a, &w, &place);
+    }
+}
+
+/* ---- the end of an iteration ----------------------------------------------------------------- */
+
+static int64_t optimizer_parameters(const struct assembly *a, int32_t part)
+{
+    int64_t parameters = 0;
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++) {
+        const struct bucket *bucket = bucket_at(a, i);
+        int64_t replicas = 1;
+        for (int32_t k = 0; bucket->shard && k < a->b->patterns.data[bucket->pattern].digits; k++)
+            replicas *= a->b->patterns.data[bucket->pattern].degree[k];
+        parameters += ceil_div(bucket->parameters, replicas);
+    }
+    return parameters;
+}
+
+static void finish_stage(struct assembly *a)
+{
+    const struct build *b = a->b;
+    int64_t parameters = 0;
+    synchronise_rest(a);
+    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+        parameters += optimizer_parameters(a, part);
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        const struct mark *mark = &a->mark[d];
+        int32_t computed = mark->last[STREAM_COMPUTE];
+        struct task task = plain_task(STREAM_COMPUTE, NONE);
+        task.device = d;
+        task.purpose = PURPOSE_OPTIMIZER;
+        task.parameters = parameters;
+        int32_t number = add_task(a, task);
+        wait_for(a, number, mark->last[STREAM_GRADIENT]);
+        wait_for(a, number, mark->last[STREAM_FEATURE]);
+        a->ending[d] = (struct ending){computed, number};
+    }
+    gather_updated(a);
+}
+
+void walk_stage(struct assembly *a, const struct slots *slots)
+{
+    a->synchronising = false;
+    walk_slots(a, slots);
+    finish_stage(a);
+}

@@ -25,10 +25,11 @@ _weft() {
         --overlap:*) choices='tensor pipeline gradients parameters all none' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
+        --planner:*) choices=megatron ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
-        *:show | *:check | *:simulate)
+        *:plan | *:show | *:check | *:simulate)
             choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
             ;;
         *:validate) choices=$(weft validate --names 2>/dev/null) ;;

@@ -154,10 +154,12 @@ static void take_zero(struct argp_state *state, struct plan_arguments *in, const
     if (!parse_int(arg, &value) || value < 0 || value > 3)
         argp_error(state, "--zero is '%s', expected 0, 1, 2 or 3", arg);
     in->degrees.shard = (int)value;
+    in->degrees.has_shard = true;
 }
 
 static void take_recompute(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
+    in->degrees.has_recompute = true;
     for (int i = 0; i < RECOMPUTE_COUNT; i++) {
         in->degrees.recompute = (enum recompute)i;
         if (strcmp(arg, recompute_name(in->degrees.recompute)) == 0)
@@ -299,17 +301,21 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
     return status;
 }
 
+void plan_name(struct plan *plan, const struct plan_arguments *in)
+{
+    plan->model_name = arena_copy_text(plan->arena, in->name[0]);
+    plan->model_options = in->overrides ? arena_copy_text(plan->arena, in->overrides) : NULL;
+    plan->cluster_name = arena_copy_text(plan->arena, in->name[1]);
+}
+
 static weft_status from_degrees(const struct plan_arguments *in, struct opened_plan *out)
 {
     weft_status status;
     TRY(model_open(in->name[0], in->overrides, &out->model));
     TRY(cluster_open(in->name[1], &out->cluster));
     TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
-    struct plan *plan = out->plan;
-    plan->model_name = arena_copy_text(plan->arena, in->name[0]);
-    plan->model_options = in->overrides ? arena_copy_text(plan->arena, in->overrides) : NULL;
-    plan->cluster_name = arena_copy_text(plan->arena, in->name[1]);
-    TRY(plan_check(plan));
+    plan_name(out->plan, in);
+    TRY(plan_check(out->plan));
 done:
     return status;
 }

@@ -17,6 +17,8 @@ struct plan_arguments {
 
 /* The options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
+/* Lets the plan say what its model and cluster were called. */
+void plan_name(struct plan *plan, const struct plan_arguments *arguments);
 /* Opens and checks what was named. */
 weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);
 

@@ -12,6 +12,7 @@ static const struct command COMMANDS[] = {
     {"clusters", "[CLUSTER]", "list clusters, or draw one and cost its collectives", cmd_clusters},
     {"show", "PLAN", "a plan: stages, memory, how every operator is split", cmd_show},
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
+    {"plan", "MODEL CLUSTER", "the fastest plan that fits, and why", cmd_plan},
     {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
     {"validate", "[DATASET...]", "predictions held against published measurements", cmd_validate},
     {"profile", "import|show", "measured operator times in a database", cmd_profile},

@@ -164,7 +164,8 @@ struct degrees {
     enum recompute recompute;
     const char *schedule; /* NULL: 1f1b, interleaved with pieces > 1, aiao with segments > 1 */
     bool offload;
-    bool has_dtype, has_policy; /* else the model's dtype, and fp32 or mixed as it is */
+    bool has_shard, has_recompute; /* given, not defaults: planners leave them alone */
+    bool has_dtype, has_policy;    /* else the model's dtype, and fp32 or mixed as it is */
     enum dtype dtype;
     enum policy policy;
     int64_t memory_limit_bytes;

@@ -88,6 +88,7 @@ struct prediction {
 struct simulate_options {
     enum fold fold;
     const char *profile; /* a database before the shipped ones, NULL: none */
+    struct cost *cost;   /* open already, for this device; NULL: opened with `profile` */
     bool reserved; /* also what a caching allocator reserves: slower, else it equals the peak */
     bool points;   /* also memory over time */
 };

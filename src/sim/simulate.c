@@ -533,7 +533,9 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     struct simulation s = {.plan = plan, .keep = arena};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
-    TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
+    s.cost = options->cost;
+    if (!s.cost)
+        TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
     TRY(begin(&s, p, options->fold));
     if (options->fold == FOLD_AUTO && !(s.flows.alike && sends_in_pairs(p->graph)))
         TRY(unfold(&s, p));
@@ -546,7 +548,8 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     *out = p;
     p = NULL;
 done:
-    cost_close(s.cost);
+    if (s.cost != options->cost)
+        cost_close(s.cost);
     prediction_free(p);
     return status;
 }

@@ -1,0 +1,212 @@
+/* test_planner.c - planners against what they promise.
+ *
+ *   P1  The best of a grid is the best of all its combinations, simulated one by one.
+ *   P2  What is pinned stays; a stopped search answers with what it has.
+ *   P3  When nothing fits, the nearest miss comes first.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+#include "search/search.h"
+
+static struct model *model;
+static struct cluster *cluster;
+
+static int open_both(void **state)
+{
+    (void)state;
+    return model_open("gpt3-1.3b", "layers: 4, seq: 512", &model) ||
+           cluster_open("dgx-a100:1", &cluster);
+}
+
+static int close_both(void **state)
+{
+    (void)state;
+    model_free(model);
+    cluster_free(cluster);
+    return 0;
+}
+
+static struct planned *search_with(struct degrees pins, atomic_bool *stop)
+{
+    struct plan_request request = {.model = model, .cluster = cluster, .pins = pins, .stop = stop};
+    struct planned *planned;
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_OK);
+    return planned;
+}
+
+/* ---- P1 -------------------------------------------------------------------------------------- */
+
+/* Every combination by brute force, with no pruning: the fastest that fits. */
+static int64_t brute_force(int64_t global_batch, int64_t memory_bytes)
+{
+    int64_t best = INT64_MAX;
+    for (int64_t tp = 1; tp <= 8; tp *= 2)
+        for (int64_t pp = 1; pp <= 8 / tp; pp *= 2)
+            for (int64_t v = 1; v <= (pp > 1 ? 4 : 1); v++)
+                for (int64_t b = 1; b <= global_batch; b *= 2)
+                    for (int shard = 0; shard <= 1; shard++)
+                        for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+                            struct degrees d = {.dp = 8 / tp / pp,
+                                                .tp = tp,
+                                                .pp = pp,
+                                                .pieces = v,
+                                                .micro_batch = b,
+                                                .global_batch = global_batch,
+                                                .shard = shard,
+                                                .recompute = (enum recompute)r,
+                                                .sequence = tp > 1,
+                                                .memory_limit_bytes = memory_bytes};
+                            struct plan *plan = NULL;
+                            struct prediction *p = NULL;
+                            struct simulate_options options = {.fold = FOLD_ALWAYS};
+                            if ((shard && d.dp == 1) ||
+                                plan_from_degrees(model, cluster, &d, &plan) != WEFT_OK ||
+                                plan_check(plan) != WEFT_OK) {
+                                plan_free(plan);
+                                continue;
+                            }
+                            assert_int_equal(simulate(plan, &options, &p), WEFT_OK);
+                            if (p->fits && p->iteration_ns < best)
+                                best = p->iteration_ns;
+                            prediction_free(p);
+                            plan_free(plan);
+                        }
+    return best;
+}
+
+static void test_the_grid_is_exhaustive(void **state)
+{
+    (void)state;
+    static const int64_t LIMITS[] = {(int64_t)60 << 30, (int64_t)6 << 30, (int64_t)3 << 30};
+    for (size_t i = 0; i < COUNT_OF(LIMITS); i++) {
+        struct degrees pins = {.global_batch = 16, .memory_limit_bytes = LIMITS[i]};
+        struct planned *planned = search_with(pins, NULL);
+        int64_t best = brute_force(16, LIMITS[i]);
+        const struct trial *first = planned->trials.data;
+        if (best == INT64_MAX)
+            assert_false(first->fits);
+        else
+            assert_int_equal(first->iteration_ns, best);
+        planned_free(planned);
+    }
+}
+
+/* ---- P2, P3 ---------------------------------------------------------------------------------- */
+
+static void test_pins_stay(void **state)
+{
+    (void)state;
+    struct degrees pins = {.tp = 2,
+                           .pp = 2,
+                           .micro_batch = 2,
+                           .global_batch = 16,
+                           .recompute = RECOMPUTE_FULL,
+                           .has_recompute = true,
+                           .shard = 1,
+                           .has_shard = true};
+    struct planned *planned = search_with(pins, NULL);
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct degrees *d = &planned->trials.data[i].degrees;
+        assert_true(d->tp == 2 && d->pp == 2 && d->dp == 2 && d->micro_batch == 2);
+        assert_true(d->recompute == RECOMPUTE_FULL && d->shard == 1);
+    }
+    assert_true(planned->trials.len >= 2); /* pieces are free */
+    assert_null(next_best(planned, DIMENSION_TP));
+    assert_non_null(next_best(planned, DIMENSION_PIECES));
+    planned_free(planned);
+}
+
+static void stop_soon(void *context, const struct progress *progress)
+{
+    if (progress->trials >= 3)
+        atomic_store((atomic_bool *)context, true);
+}
+
+static void test_stopped_searches_answer(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    struct plan_request request = {.model = model,
+                                   .cluster = cluster,
+                                   .pins = {.global_batch = 16},
+                                   .stop = &stop,
+                                   .progress = stop_soon,
+                                   .context = &stop};
+    struct planned *planned;
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_OK);
+    assert_true(planned->stopped);
+    assert_int_equal(planned->trials.len, 3);
+    planned_free(planned);
+}
+
+static void test_the_nearest_miss_comes_first(void **state)
+{
+    (void)state;
+    struct degrees pins = {.global_batch = 16, .memory_limit_bytes = 1 << 20};
+    struct planned *planned = search_with(pins, NULL);
+    const struct trial *trial = planned->trials.data;
+    for (size_t i = 1; i < planned->trials.len; i++) {
+        assert_false(trial[i].fits);
+        assert_true(trial[i - 1].peak_bytes <= trial[i].peak_bytes);
+    }
+    planned_free(planned);
+}
+
+static void test_no_plan_at_all(void **state)
+{
+    (void)state;
+    struct plan_request request = {
+        .model = model, .cluster = cluster, .pins = {.global_batch = 16, .tp = 3}};
+    struct planned *planned;
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_NO_ANSWER);
+    assert_null(planner_find("magellan"));
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *arguments;
+    int code;
+} REFUSED[] = {
+    {"plan gpt3-350m dgx-a100:1", WEFT_BAD_INPUT},
+    {"plan gpt3-350m --global-batch 8", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --planner x", WEFT_BAD_INPUT},
+    {"plan gpt3-175b dgx-a100:1 --global-batch 8 --tp 8", WEFT_NO_ANSWER},
+};
+
+static void test_the_program_answers(void **state)
+{
+    (void)state;
+    json_t *json = json_of("plan gpt3-350m dgx-a100:1 --global-batch 32 --pp 1 --json");
+    static const char *const FIELDS[] = {"iteration_s", "plan",         "planner", "evaluated",
+                                         "search_s",    "alternatives", "why",     "memory"};
+    for (size_t i = 0; i < COUNT_OF(FIELDS); i++)
+        assert_non_null(json_object_get(json, FIELDS[i]));
+    assert_true(json_is_true(json_object_get(json, "fits")));
+    json_decref(json);
+    for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
+        int code;
+        free(ask(REFUSED[i].arguments, &code));
+        assert_int_equal(code, REFUSED[i].code);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_grid_is_exhaustive),
+        cmocka_unit_test(test_pins_stay),
+        cmocka_unit_test(test_stopped_searches_answer),
+        cmocka_unit_test(test_the_nearest_miss_comes_first),
+        cmocka_unit_test(test_no_plan_at_all),
+        cmocka_unit_test(test_the_program_answers),
+    };
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}

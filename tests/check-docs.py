@@ -112,11 +112,23 @@ def keys(answer):
             yield from keys(child)
 
 
+def described_in(section, sections):
+    """Names in a section, in those whose fields it says it has, and on the pages it links to."""
+    names = set(re.findall(r"`([a-z0-9_]+)`", section))
+    for other in re.findall(r"fields of `(weft [a-z]+)`", section):
+        names |= set(re.findall(r"`([a-z0-9_]+)`", sections[other]))
+    for linked in re.findall(r"\(([a-z-]+\.md)\)", section):
+        names |= set(re.findall(r"`([a-z0-9_]+)", (ROOT / "docs" / linked).read_text()))
+    return names
+
+
 def check_json():
     page = ROOT / "docs/json.md"
     answers = {command: result.stdout for command, _, _, result in run_page(page)}
-    for section in re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]:
-        described = set(re.findall(r"`([a-z0-9_]+)`", section))
+    texts = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]
+    sections = {text.split("\n", 1)[0]: text for text in texts}
+    for section in texts:
+        described = described_in(section, sections)
         for command in re.findall(r"^\$ (weft .*--json.*)$", section, re.MULTILINE):
             answer = json.loads(answers[command] or "{}")  # check_console tells of a failure
             for key in sorted(set(keys(answer)) - described):

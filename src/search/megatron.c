@@ -90,7 +90,7 @@ static weft_status try_layout(struct grid *grid, int64_t tp, int64_t pp)
     degrees.dp = grid->devices / tp / pp / (degrees.cp ? degrees.cp : 1);
     degrees.sequence = tp > 1;
     for (int64_t v = 1; v <= (pp > 1 ? MOST_PIECES : 1); v++)
-        for (int shard = 0; shard <= (degrees.dp > 1); shard++) {
+        for (int shard = 0; shard <= (degrees.dp > 1 ? 1 : 0); shard++) {
             if (!open_to(request->pins.pieces, v) ||
                 (request->pins.has_shard && shard != request->pins.shard))
                 continue;

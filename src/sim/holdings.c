@@ -254,10 +254,9 @@ static void list_holdings(struct arena *keep, const struct census *c, const stru
                         ARENA_ARRAY(c->player->scratch, int64_t, MOST_HOLDINGS), 0};
     for (int k = 0; k < (int)COUNT_OF(STATE); k++)
         offer(&l, (struct holding){STATE[k], (enum memory_class)k, state->bytes[k]}, -1);
-    offer(
-        &l,
-        (struct holding){"placeholders of weight gradients", MEMORY_GRADIENTS, state->placeholders},
-        -1);
+    offer(&l,
+          (struct holding){"stand-ins for weight gradients", MEMORY_GRADIENTS, state->stand_ins},
+          -1);
     for (int64_t i = 0; i < (int64_t)plan->model->ops * HELD_COUNT; i++)
         offer(&l, (struct holding){NULL, c->sum[i].memory, c->sum[i].bytes}, i);
     for (int32_t i = 0; i < l.count; i++)
@@ -292,7 +291,7 @@ static void find_stage(struct prediction *p, int32_t stage, struct arena *scratc
         (struct stage_peak){.limit = limit_of(plan), .host = out->top.host, .slot = out->top.slot};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
-        peak->state[k] += k == MEMORY_GRADIENTS ? out->state.placeholders : 0;
+        peak->state[k] += k == MEMORY_GRADIENTS ? out->state.stand_ins : 0;
         peak->bytes[k] = peak->state[k] + out->census.bytes[k];
         peak->peak += peak->bytes[k];
     }

@@ -32,7 +32,7 @@ int64_t player_time(const struct prediction *p, const struct player *player, int
 /* What is there before the first slot and stays (state.c): bytes. */
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
-    int64_t placeholders; /* of weight gradients, beside those */
+    int64_t stand_ins; /* of weight gradients, beside those */
 };
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c): bytes. */

@@ -139,7 +139,7 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     allocator_take(r.allocator, state->bytes[MEMORY_WEIGHTS]);
     allocator_take(r.allocator, state->bytes[MEMORY_GRADIENTS]);
     allocator_take(r.allocator, state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
-    allocator_take(r.allocator, state->placeholders);
+    allocator_take(r.allocator, state->stand_ins);
     play(&r, &slots);
     take_moments(&r, moments);
     play(&r, &slots);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* I1. */
-static bool leaves_placeholder(const struct plan *plan, int64_t instance)
+static bool leaves_stand_in(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     bool in_fp32 =
@@ -32,7 +32,7 @@ static struct matrix matrix_of(const struct plan *plan, int64_t instance)
                            local[op_find_dim(op->kind, DIM_IN)]};
 }
 
-static int64_t placeholder_bytes(struct arena *scratch, const struct plan *plan, int32_t stage)
+static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, int32_t stage)
 {
     ARRAY(struct matrix) seen = {0};
     bool *done = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops *(size_t)plan->choices);
@@ -41,7 +41,7 @@ static int64_t placeholder_bytes(struct arena *scratch, const struct plan *plan,
         for (int64_t i = plan->part[part].first;
              i < plan->part[part].first + plan->part[part].count; i++) {
             bool *old = &done[(int64_t)plan->instance[i].op * plan->choices + plan->choice_of[i]];
-            if (*old || !leaves_placeholder(plan, i))
+            if (*old || !leaves_stand_in(plan, i))
                 continue;
             *old = true;
             struct matrix m = matrix_of(plan, i);
@@ -63,5 +63,5 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
     return (struct state){{[MEMORY_WEIGHTS] = (int64_t)memory.weights,
                            [MEMORY_GRADIENTS] = (int64_t)memory.gradients,
                            [MEMORY_OPTIMIZER] = (int64_t)memory.optimizer},
-                          placeholder_bytes(scratch, plan, stage)};
+                          stand_in_bytes(scratch, plan, stage)};
 }

@@ -5,6 +5,7 @@
  *   buckets.c  weights whose gradients (and gathers) go together
  * *   lifetimes.c, whole.c  when the tensors of every part are taken and given back
  *   runs.c     a block cut into tasks
+ *   outline.c  the same parts without tasks, for estimates
  *   graph.c    all stages' slots as tasks, and what they wait for
  */
 #ifndef WEFT_COMPILE_BUILD_H

@@ -1,9 +1,10 @@
 /* search.h - finding plans: spaces of strategies, and the algorithms that choose among them.
  *
- * What is here knows nothing of models or links: a planner fills plain arrays with times and bytes
- * from any cost source and reads back which entry was chosen. Nothing is global; several threads
- * may solve different problems at once.
+ * But for the estimate, what is here knows nothing of models or links: a planner fills plain arrays
+ * with times and bytes from any cost source and reads back which entry was chosen. Nothing is
+ * global; several threads may solve different problems at once.
  *
+ *   estimate   how long a plan or candidate takes and what it holds, without simulating it
  *   space      what a layer may do on a group of devices (Galvatron-BMW, section III)
  *   layerwise  the fastest strategy per layer that fits in memory (Galvatron-BMW, section IV-A)
  *   partition  which layers belong to which stage (Galvatron-BMW, section IV-B)
@@ -11,6 +12,7 @@
 #ifndef WEFT_SEARCH_H
 #define WEFT_SEARCH_H
 
+#include "search/estimate.h"
 #include "search/layerwise.h"
 #include "search/partition.h"
 #include "search/space.h"

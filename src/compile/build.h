@@ -7,6 +7,7 @@
  *   intern.c   patterns and exchanges, each there once
  *   runs.c     a block cut into tasks
  *   assembly.h, and the files it lists: all stages' slots as tasks, and what they wait for
+ *   outline.c  the same parts without tasks, for estimates
  */
 #ifndef WEFT_COMPILE_BUILD_H
 #define WEFT_COMPILE_BUILD_H

@@ -133,5 +133,6 @@ const struct reshard *reshard_between(struct reshards *reshards, const struct la
 #include "compile/equivalence.h"
 #include "compile/graph.h"
 #include "compile/lifetimes.h"
+#include "compile/outline.h"
 
 #endif

@@ -87,6 +87,27 @@ static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *su
     add_state(&op, choice, local, &memory, sum);
 }
 
+struct stage_memory plan_tied_state(const struct plan *plan, int64_t instance)
+{
+    struct stage_memory sum = {0};
+    add_tied(plan, instance, &sum);
+    return sum;
+}
+
+struct stage_memory plan_instance_state(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    const struct choice *choice = plan_choice(plan, instance);
+    struct stage_memory sum = {0};
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &choice->split, plan->batch_per_step, local);
+    int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
+    struct op_memory memory =
+        op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
+    add_state(op, choice, local, &memory, &sum);
+    return sum;
+}
+
 /* I4. */
 static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_memory *sum)
 {
@@ -248,4 +269,11 @@ struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, in
     sum.host = w.host * times;
     arena_free(scratch);
     return sum;
+}
+
+int64_t plan_limit_bytes(const struct plan *plan)
+{
+    const struct device *device = &plan->cluster->node.device;
+    return plan->memory_limit_bytes ? plan->memory_limit_bytes
+                                    : device->memory_bytes - device->context_bytes;
 }

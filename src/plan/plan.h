@@ -238,7 +238,13 @@ struct stage_memory {
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
 /* The same of one part, whose activations are those of one micro-batch. */
 struct stage_memory plan_part_memory(const struct plan *plan, int32_t part);
+/* Weights, gradients and optimizer state of one instance; a tied weight is its owner's. */
+struct stage_memory plan_instance_state(const struct plan *plan, int64_t instance);
+/* Those of a copy of its tied weight. */
+struct stage_memory plan_tied_state(const struct plan *plan, int64_t instance);
 double stage_memory_total(const struct stage_memory *memory); /* on the device */
+/* What a device may hold. */
+int64_t plan_limit_bytes(const struct plan *plan);
 /* Devices that hold the same weights under this split: what shard 1-3 divides by. */
 int64_t split_replicas(const struct op *op, const struct split *split);
 

@@ -1,10 +1,11 @@
 /* search.h - finding plans: spaces of strategies, and the algorithms that choose among them.
  *
- * The algorithms know nothing of models or links: a planner fills plain arrays with times and bytes
- * from any cost source and reads back which entry was chosen. Nothing is global; several threads
- * may solve different problems at once.
+ * But for planners and the estimate, what is here knows nothing of models or links: a planner fills
+ * plain arrays with times and bytes from any cost source and reads back which entry was chosen.
+ * Nothing is global; several threads may solve different problems at once.
  *
  *   planner    what every planner is asked and answers, and the planners there are
+ *   estimate   how long a plan or candidate takes and what it holds, without simulating it
  *   space      what a layer may do on a group of devices (Galvatron-BMW, section III)
  *   layerwise  the fastest strategy per layer that fits in memory (Galvatron-BMW, section IV-A)
  *   partition  which layers belong to which stage (Galvatron-BMW, section IV-B)
@@ -12,6 +13,7 @@
 #ifndef WEFT_SEARCH_H
 #define WEFT_SEARCH_H
 
+#include "search/estimate.h"
 #include "search/layerwise.h"
 #include "search/partition.h"
 #include "search/planner.h"

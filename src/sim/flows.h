@@ -1,5 +1,5 @@
 /* flows.h - what the engine is told of a graph's exchanges: which links each occupies, and how long
- * it takes when nothing is in its way. Inside this room only.
+ * it takes when nothing is in its way.
  *
  * Exchange i is flow i. With T the time that collective_time says, C_l a link's bandwidth and b_l
  * the bytes that collective_traffic puts there,
@@ -25,7 +25,8 @@
 #ifndef WEFT_SIM_FLOWS_H
 #define WEFT_SIM_FLOWS_H
 
-#include "sim/sim.h"
+#include "compile/compile.h"
+#include "sim/share.h"
 
 struct flows {
     int32_t links, flows;

@@ -23,13 +23,6 @@
 
 #include <string.h>
 
-static int64_t limit_of(const struct plan *plan)
-{
-    const struct device *device = &plan->cluster->node.device;
-    return plan->memory_limit_bytes ? plan->memory_limit_bytes
-                                    : device->memory_bytes - device->context_bytes;
-}
-
 /* ---- the peak (1) ---------------------------------------------------------------------------- */
 
 struct summary {
@@ -287,8 +280,8 @@ static void find_stage(struct prediction *p, int32_t stage, struct arena *scratc
     out->census = start_census(&out->player, &out->top);
     for (int32_t piece = 0; out->top.slot >= 0 && piece < plan->pieces; piece++)
         count_piece(&out->census, piece);
-    *peak =
-        (struct stage_peak){.limit = limit_of(plan), .host = out->top.host, .slot = out->top.slot};
+    *peak = (struct stage_peak){
+        .limit = plan_limit_bytes(plan), .host = out->top.host, .slot = out->top.slot};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
         peak->state[k] += k == MEMORY_GRADIENTS ? out->state.stand_ins : 0;
@@ -298,6 +291,26 @@ static void find_stage(struct prediction *p, int32_t stage, struct arena *scratc
     peak->reserved = peak->peak;
     if (out->top.slot >= 0)
         peak->at_ns = player_time(p, &out->player, out->top.slot, out->top.item);
+}
+
+int64_t stage_state_bytes(const struct plan *plan, int32_t stage)
+{
+    struct arena *scratch = arena_new();
+    struct state state = state_of(scratch, plan, stage);
+    int64_t bytes = state.stand_ins;
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
+        bytes += state.bytes[k];
+    arena_free(scratch);
+    return bytes;
+}
+
+int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
+{
+    struct arena *scratch = arena_new();
+    struct player player = player_of(scratch, graph, stage);
+    int64_t bytes = stage_state_bytes(graph->plan, stage) + find_summit(&player).above;
+    arena_free(scratch);
+    return bytes;
 }
 
 static int32_t fullest_stage(const struct prediction *p)

@@ -2,17 +2,15 @@
 #ifndef WEFT_SIM_ROOM_H
 #define WEFT_SIM_ROOM_H
 
-#include "sim/flows.h"
 #include "sim/sim.h"
 
-struct known;
 struct simulation {
     const struct plan *plan;
     const struct graph *graph;
     struct arena *keep;
     struct cost *cost;
     struct flows flows;
-    struct known *known;           /* per operator, choice and phase */
+    struct item_costs costs;
     int64_t *item_first, *item_ns; /* per block, per item */
     int64_t *whole_ns;             /* per block, all of it as one run; -1: not known yet */
     ARRAY(struct reliance) reliance;

@@ -9,6 +9,8 @@
 
 #include "compile/compile.h"
 #include "sim/engine.h"
+#include "sim/flows.h"
+#include "sim/item_cost.h"
 
 /* ---- where time goes ------------------------------------------------------------------------- */
 
@@ -43,6 +45,12 @@ struct memory_point {
     int64_t at_ns;
     int64_t bytes[MEMORY_CLASS_COUNT];
 };
+
+/* What one device of a stage holds at most, as the simulator counts it: bytes. Asks for the graph's
+ * blocks and lifetimes only. */
+int64_t stage_peak_bytes(const struct graph *graph, int32_t stage);
+/* Of it, what is there before the first slot and stays. */
+int64_t stage_state_bytes(const struct plan *plan, int32_t stage);
 
 /* ---- the prediction -------------------------------------------------------------------------- */
 

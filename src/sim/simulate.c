@@ -1,18 +1,7 @@
 /* simulate.c - a plan's graph with costs, executed.
  *
- * An operator's phase takes what `cost` says of its local dims on the device. The host issues every
- * kernel; where that takes longer than the device needs, the block is stretched evenly:
- *
- *   ns_i = device_i * max(1, sum host / sum device),   sums over the block's items             (1)
- *
- * so that how a block is cut into runs changes nothing. A run of operators takes the sum of its
- * items; a whole block with steps inside is run by the engine once, two streams for its two lanes,
- * and takes what that says.
- *
- * With a weight's gradient come the sum of a bias' (the output's gradient, read once) and, with more
- * than one micro-batch, the addition to those before it:
- *
- *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (2)
+ * A run of operators takes the sum of its items (item_cost.h); a whole block with steps inside is
+ * run by the engine once, two streams for its two lanes, and takes what that says.
  *
  *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
  *   I2  Sends go before gradients and copies to the host where the schedule folds (Fold3D 5.1);
@@ -26,111 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "sim/flows.h"
 #include "sim/room.h"
 
-/* ---- costs of items -------------------------------------------------------------------------- */
-
-/* In fp8 run the products of weights, except for what a loss reads. */
-static enum dtype compute_dtype(const struct plan *plan, int32_t op)
-{
-    const struct model *model = plan->model;
-    enum op_kind kind = model->op[op].kind;
-    bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
-    bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
-    return plan->dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : plan->dtype;
-}
-
-static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
-{
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    return op_work(op, local, compute_dtype(plan, plan->instance[instance].op), phase);
-}
-
-/* Times of one operator under one choice and phase, once found. */
-struct known {
-    struct kernel_cost cost;
-    int64_t host_ns;
-    bool found;
-};
-
-/* An elementwise kernel that reads and writes so many bytes. */
-static struct work pass_over(const struct plan *plan, double elements, double read, double write)
-{
-    return (struct work){.kernel = KERNEL_ELEMENTWISE,
-                         .phase = PHASE_FORWARD,
-                         .dtype = plan->dtype,
-                         .shape = {(int64_t)elements},
-                         .read_bytes = read,
-                         .write_bytes = write};
-}
-
-static void add_pass(struct simulation *s, struct known *known, const struct work *work)
-{
-    known->cost.ns += cost_on_device(s->cost, work).ns;
-    known->host_ns += cost_host_ns(s->cost, work);
-}
-
-/* Bytes that casts to fp8 read and write per element: dynamic scaling looks for the largest value (2)
- * before it reads and writes (2 + 1); the transposed copies that fp8 products need take 1 + 1. The
- * forward pass casts its input and weight, the input's gradient casts the output's gradient and
- * turns the weight, the weight's turns the other two. */
-static void add_casts(struct simulation *s, int64_t instance, enum phase phase, struct known *known)
-{
-    enum { CAST_READ = 4, CAST_WRITE = 1, TURN = 1 };
-    const struct plan *plan = s->plan;
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    double in = operand_elements(op, &op->input[0], local);
-    double out = operand_elements(op, &op->output, local);
-    double weight = operand_elements(op, &op->weight[0].operand, local);
-    const double casts[] = {in + weight, out, 0}, turns[] = {0, weight, in + out}; /* by phase */
-    double cast = casts[phase], turn = turns[phase];
-    struct work pass = pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
-                                 cast * CAST_WRITE + turn * TURN);
-    add_pass(s, known, &pass);
-}
-
-/* Equation (2): what comes with a weight's gradient. */
-static void add_passes(struct simulation *s, int64_t instance, struct known *known)
-{
-    const struct plan *plan = s->plan;
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    double parameters = 0, outputs = operand_elements(op, &op->output, local);
-    double compute = dtype_bytes(plan->dtype);
-    for (int32_t i = 0; i < op->weights; i++)
-        parameters += operand_elements(op, &op->weight[i].operand, local);
-    struct op_memory memory = op_memory(plan->model, op, local, plan->dtype, plan->policy, 1);
-    double gradient = parameters > 0 ? memory.gradients / parameters : 0;
-    struct work sum = pass_over(plan, outputs, outputs * compute, 0);
-    struct work add =
-        pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
-    if (op->weights > 1 && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
-        add_pass(s, known, &sum);
-    if (plan_micro_batches(plan) > 1)
-        add_pass(s, known, &add);
-}
-
-static const struct known *know(struct simulation *s, int64_t instance, enum phase phase)
-{
-    const struct plan *plan = s->plan;
-    int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
-    struct known *known = &s->known[row * PHASE_COUNT + phase];
-    if (!known->found) {
-        struct work work = work_of(plan, instance, phase);
-        *known = (struct known){cost_on_device(s->cost, &work), cost_host_ns(s->cost, &work), true};
-        if (phase == PHASE_BACKWARD_WEIGHT && known->cost.ns)
-            add_passes(s, instance, known);
-        if (work.dtype == DTYPE_FP8 && known->cost.ns)
-            add_casts(s, instance, phase, known);
-    }
-    return known;
-}
+/* ---- costs of blocks ------------------------------------------------------------------------- */
 
 static void rely_on(struct simulation *s, const struct kernel_cost *cost, double ns)
 {
@@ -157,27 +44,18 @@ static int by_share(const void *a, const void *b)
     return strcmp(x->source, y->source);
 }
 
-/* Equation (1), for the operators; steps have the time that flows.h (4) gives them. */
-static void cost_block(struct simulation *s, const struct block *block, int64_t *ns)
+/* What the block's operators rest on. */
+static void rely_on_block(struct simulation *s, const struct block *block, const int64_t *ns)
 {
-    double host = 0, device = 0;
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
-        if (item->kind == ITEM_STEP) {
-            ns[i] = item->exchange < 0 ? 0 : s->flows.together_ns[item->exchange];
-            host += item->exchange < 0 ? 0 : (double)cost_host_step_ns(s->cost);
+        if (item->kind == ITEM_STEP)
             continue;
-        }
-        const struct known *known = know(s, item->instance, (enum phase)item->phase);
-        ns[i] = known->cost.ns;
-        if (known->cost.provenance != FROM_NOTHING)
-            rely_on(s, &known->cost, (double)ns[i]);
-        host += (double)known->host_ns;
-        device += (double)ns[i];
+        const struct item_cost *cost =
+            item_cost(&s->costs, item->instance, (enum phase)item->phase);
+        if (cost->device.provenance != FROM_NOTHING)
+            rely_on(s, &cost->device, (double)ns[i]);
     }
-    for (int32_t i = 0; device > 0 && host > device && i < block->items; i++)
-        if (block->item[i].kind == ITEM_OP)
-            ns[i] = (int64_t)((double)ns[i] * (host / device));
 }
 
 static void cost_blocks(struct simulation *s)
@@ -190,8 +68,12 @@ static void cost_blocks(struct simulation *s)
         s->item_first[b + 1] = items;
     }
     s->item_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)items);
-    for (int32_t b = 0; b < graph->blocks; b++)
-        cost_block(s, &graph->block[b], s->item_ns + s->item_first[b]);
+    for (int32_t b = 0; b < graph->blocks; b++) {
+        int64_t *ns = s->item_ns + s->item_first[b];
+        struct block_sums sums = item_costs_alone(&s->costs, &graph->block[b], &s->flows, ns);
+        rely_on_block(s, &graph->block[b], ns);
+        stretch_block(&graph->block[b], block_stretch(&sums), ns);
+    }
     double all = 0;
     for (size_t i = 0; i < s->reliance.len; i++)
         all += s->reliance.data[i].share;
@@ -362,12 +244,6 @@ static weft_status run_ns(struct simulation *s, const struct task *task, int64_t
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static int64_t optimizer_ns(struct simulation *s, int64_t parameters)
-{
-    struct work work = optimizer_work(parameters, s->plan->dtype, s->plan->policy);
-    return cost_on_device(s->cost, &work).ns;
-}
-
 static weft_status task_ns(struct simulation *s, const struct task *task, int64_t *out)
 {
     if (task->exchange >= 0) {
@@ -376,7 +252,7 @@ static weft_status task_ns(struct simulation *s, const struct task *task, int64_
     }
     if (task->block >= 0)
         return run_ns(s, task, out);
-    *out = optimizer_ns(s, task->parameters);
+    *out = optimizer_ns(&s->costs, task->parameters);
     return WEFT_OK;
 }
 
@@ -450,8 +326,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     const struct plan *plan = s->plan;
     weft_status status;
     double start = seconds();
-    s->known = ARENA_ARRAY(s->keep, struct known,
-                           (size_t)plan->model->ops * (size_t)plan->choices * PHASE_COUNT);
+    s->costs = item_costs_of(s->keep, plan, s->cost);
     s->whole_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks);
     memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
     cost_blocks(s);

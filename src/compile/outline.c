@@ -1,0 +1,229 @@
+/* outline.c - a plan's work without its order in time (outline.h).
+ *
+ *   I1  Exchanges beside the blocks are those that graph.c makes tasks of: buckets whole, sends by
+ *       crossing, ties by pairs of devices where both lie alike, else there and back.
+ */
+#include "compile/build.h"
+#include "compile/outline.h"
+
+/* ---- buckets --------------------------------------------------------------------------------- */
+
+static int64_t replicas_of(const struct build *b, const struct bucket *bucket)
+{
+    int64_t replicas = 1;
+    for (int32_t k = 0; bucket->shard && k < b->patterns.data[bucket->pattern].digits; k++)
+        replicas *= b->patterns.data[bucket->pattern].degree[k];
+    return replicas;
+}
+
+static void outline_buckets(struct build *b, struct outline *out)
+{
+    out->synchronise = ARENA_ARRAY(b->keep, int32_t, b->buckets.len);
+    out->gather = ARENA_ARRAY(b->keep, int32_t, b->buckets.len);
+    out->updated = ARENA_ARRAY(b->keep, int64_t, b->buckets.len);
+    for (size_t i = 0; i < b->buckets.len; i++) {
+        const struct bucket *bucket = &b->buckets.data[i];
+        enum collective reduce = bucket->shard ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
+        bool gathers = bucket->pattern >= 0 && bucket->shard;
+        out->updated[i] = ceil_div(bucket->parameters, replicas_of(b, bucket));
+        out->synchronise[i] =
+            bucket->pattern >= 0 && bucket->bytes > 0
+                ? intern_exchange(b, bucket->pattern, reduce, bucket->bytes, PURPOSE_DATA)
+                : -1;
+        out->gather[i] = gathers ? intern_exchange(b, bucket->pattern, COLLECTIVE_ALL_GATHER,
+                                                   bucket->gather_bytes, PURPOSE_DATA)
+                                 : -1;
+    }
+}
+
+static void outline_instances(struct build *b, struct outline *out)
+{
+    size_t count = (size_t)b->plan->instances;
+    out->use_first = ARENA_ARRAY(b->keep, int64_t, count + 1);
+    out->source = ARENA_ARRAY(b->keep, int64_t, (size_t)b->uses);
+    out->bucket_of = ARENA_ARRAY(b->keep, int32_t, count);
+    out->gradients = ARENA_ARRAY(b->keep, int64_t, count);
+    for (int64_t i = 0; i < b->plan->instances; i++) {
+        out->use_first[i + 1] = b->use_first[i + 1];
+        out->bucket_of[i] = b->bucket_of[i];
+        out->gradients[i] = holds_weights(b, i) ? gradient_bytes(b, i) : 0;
+    }
+    for (int32_t u = 0; u < b->uses; u++)
+        out->source[u] = b->use[u].source;
+}
+
+/* ---- sends ----------------------------------------------------------------------------------- */
+
+static int32_t send_exchange(struct build *b, const struct use *use, const struct reshard *reshard,
+                             int32_t from, int32_t to)
+{
+    int64_t each = element_bytes(b->plan, &use->joint->to->op->input[use->operand]);
+    return intern_exchange(b, intern_send(b, from, to, reshard), COLLECTIVE_SEND,
+                           reshard->step[reshard->send].elements * each, PURPOSE_PIPELINE);
+}
+
+static bool goes_back(const struct build *b, const struct use *use)
+{
+    const struct op *source = laid_of(b, use->source)->op;
+    return laid_of(b, use->reader)->op->input_grad && (source->input_grad || source->weights);
+}
+
+static void outline_sends(struct build *b, struct outline *out)
+{
+    out->sends = (int32_t)b->crossings.len;
+    out->send = ARENA_ARRAY(b->keep, struct outline_send, b->crossings.len);
+    for (size_t i = 0; i < b->crossings.len; i++) {
+        const struct crossing *c = &b->crossings.data[i];
+        const struct use *use = &b->use[c->use];
+        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
+        struct outline_send *send = &out->send[i];
+        *send = (struct outline_send){c->from_part, c->to_part, -1, -1};
+        if (use->same_forward == c->use)
+            send->forward = send_exchange(b, use, use->joint->forward[1], from, to);
+        if (use->same_backward == c->use && goes_back(b, use))
+            send->backward = send_exchange(b, use, use->joint->backward[0], to, from);
+    }
+}
+
+/* ---- tied weights ---------------------------------------------------------------------------- */
+
+typedef ARRAY(int32_t) exchange_list;
+
+static void list_steps(struct build *b, int32_t stage, const struct reshard *reshard, int32_t first,
+                       int32_t last, int64_t each, exchange_list *out)
+{
+    for (int32_t i = first; i < last; i++) {
+        const struct reshard_step *step = &reshard->step[i];
+        if (step->kind == STEP_SLICE)
+            continue;
+        int32_t exchange =
+            intern_exchange(b, intern_step(b, stage, step), (enum collective)step->kind,
+                            step->elements * each, PURPOSE_DATA);
+        array_push(b->scratch, out, exchange);
+    }
+}
+
+/* From one's layout to the other's, with `each` bytes of an element. */
+static void list_way(struct build *b, int64_t from, int64_t to, int64_t each, exchange_list *out)
+{
+    struct layout have = weight_layout(b, from, FLOW_FORWARD);
+    struct layout want = weight_layout(b, to, FLOW_FORWARD);
+    int32_t low = stage_of_part(b, b->part_of[from]), high = stage_of_part(b, b->part_of[to]);
+    if (low == high) {
+        const struct reshard *reshard = reshard_within(b->graph->reshards, &have, &want);
+        list_steps(b, low, reshard, 0, reshard->steps, each, out);
+        return;
+    }
+    const struct reshard *reshard = reshard_between(b->graph->reshards, &have, &want, false);
+    int32_t exchange = intern_exchange(b, intern_send(b, low, high, reshard), COLLECTIVE_SEND,
+                                       reshard->step[reshard->send].elements * each, PURPOSE_DATA);
+    list_steps(b, low, reshard, 0, reshard->send, each, out);
+    array_push(b->scratch, out, exchange);
+    list_steps(b, high, reshard, reshard->send + 1, reshard->steps, each, out);
+}
+
+static void list_pairs(struct build *b, int64_t user, int32_t low, int32_t high, exchange_list *out)
+{
+    struct layout layout = weight_layout(b, user, FLOW_GRADIENT);
+    int64_t replicas = laid_of(b, user)->choice->shard
+                           ? layout_devices(&layout) / (layout.elements / layout_local(&layout))
+                           : 1;
+    int32_t exchange = intern_exchange(b, intern_pairs(b, low, high), COLLECTIVE_ALL_REDUCE,
+                                       ceil_div(gradient_bytes(b, user), replicas), PURPOSE_DATA);
+    array_push(b->scratch, out, exchange);
+}
+
+static void list_tie(struct build *b, int64_t owner, int64_t user, exchange_list *out)
+{
+    int32_t from = stage_of_part(b, b->part_of[owner]), to = stage_of_part(b, b->part_of[user]);
+    struct layout own = weight_layout(b, owner, FLOW_GRADIENT);
+    struct layout other = weight_layout(b, user, FLOW_GRADIENT);
+    int64_t each = gradient_bytes(b, user) / layout_local(&other);
+    if (layout_equal(&own, &other) &&
+        laid_of(b, owner)->choice->shard == laid_of(b, user)->choice->shard) {
+        if (from != to)
+            list_pairs(b, user, from < to ? from : to, from < to ? to : from, out);
+        return;
+    }
+    list_way(b, user, owner, each, out);
+    list_way(b, owner, user, each, out);
+}
+
+static void outline_ties(struct build *b, struct outline *out)
+{
+    ARRAY(struct outline_tie) ties = {0};
+    for (int64_t i = 0; i < b->plan->instances; i++) {
+        int64_t owner = owner_of(b, i);
+        exchange_list list = {0};
+        if (owner == i || !holds_weights(b, i))
+            continue;
+        list_tie(b, owner, i, &list);
+        struct outline_tie tie = {stage_of_part(b, b->part_of[owner]),
+                                  stage_of_part(b, b->part_of[i]),
+                                  ARENA_ARRAY(b->keep, int32_t, list.len), (int32_t)list.len};
+        for (size_t k = 0; k < list.len; k++)
+            tie.exchange[k] = list.data[k];
+        array_push(b->keep, &ties, tie);
+    }
+    out->tie = ties.data;
+    out->ties = (int32_t)ties.len;
+}
+
+/* ---- checkpoints that are offloaded ---------------------------------------------------------- */
+
+static void outline_copies(struct build *b, struct outline *out)
+{
+    size_t parts = (size_t)b->plan->parts;
+    out->host_bytes = ARENA_ARRAY(b->keep, int64_t, parts);
+    out->to_host = ARENA_ARRAY(b->keep, int32_t, parts);
+    out->from_host = ARENA_ARRAY(b->keep, int32_t, parts);
+    for (int32_t part = 0; part < b->plan->parts; part++) {
+        int32_t stage = stage_of_part(b, part);
+        int64_t bytes = (int64_t)plan_part_memory(b->plan, part).host;
+        out->host_bytes[part] = bytes;
+        out->to_host[part] = bytes ? intern_copy(b, EXCHANGE_TO_HOST, stage, bytes) : -1;
+        out->from_host[part] = bytes ? intern_copy(b, EXCHANGE_FROM_HOST, stage, bytes) : -1;
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void finish(const struct build *b, struct graph *graph)
+{
+    graph->block = b->blocks.data;
+    graph->blocks = (int32_t)b->blocks.len;
+    graph->bucket = b->buckets.data;
+    graph->buckets = (int32_t)b->buckets.len;
+    graph->pattern = b->patterns.data;
+    graph->patterns = (int32_t)b->patterns.len;
+    graph->exchange = b->exchanges.data;
+    graph->exchanges = (int32_t)b->exchanges.len;
+}
+
+weft_status outline_compile(const struct plan *plan, struct outline *out)
+{
+    struct arena *arena = arena_new();
+    struct graph *graph = ARENA_NEW(arena, struct graph);
+    *graph =
+        (struct graph){.arena = arena, .plan = plan, .reshards = reshards_new(), .folded = true};
+    struct build b = {.graph = graph, .plan = plan, .keep = arena, .scratch = arena_new()};
+    *out = (struct outline){.graph = graph};
+    b.interned = intern_new(b.scratch);
+    find_uses(&b);
+    build_blocks(&b);
+    build_buckets(&b);
+    find_lifetimes(&b);
+    outline_instances(&b, out);
+    outline_buckets(&b, out);
+    outline_sends(&b, out);
+    outline_ties(&b, out);
+    outline_copies(&b, out);
+    finish(&b, graph);
+    arena_free(b.scratch);
+    return WEFT_OK;
+}
+
+void outline_free(struct outline *outline)
+{
+    graph_free(outline->graph);
+}

@@ -1,0 +1,46 @@
+/* outline.h - a plan's work without its order in time: what every part does for one micro-batch, and
+ * what goes on beside it, as exchanges. The graph of a plan less its tasks; what the estimate reads.
+ *
+ *   I1  The graph is folded and has blocks, buckets, patterns, exchanges and lifetimes, as
+ *       graph_compile makes them; it has no tasks and no devices.
+ *   I2  Whoever reads an outline looks at parts, never at micro-batches: its size does not depend on
+ *       their number.
+ */
+#ifndef WEFT_COMPILE_OUTLINE_H
+#define WEFT_COMPILE_OUTLINE_H
+
+#include "compile/graph.h"
+
+/* A tensor that goes from a part to one on another stage, and its gradient that comes back; -1 where
+ * none does. */
+struct outline_send {
+    int32_t from_part, to_part;
+    int32_t forward, backward; /* exchanges */
+};
+/* A tied weight with a copy on another stage, or laid otherwise: what its gradients go through, one
+ * behind the other, before either's optimizer step. */
+struct outline_tie {
+    int32_t owner_stage, user_stage;
+    int32_t *exchange;
+    int32_t exchanges;
+};
+struct outline {
+    struct graph *graph; /* I1 */
+    int32_t sends, ties;
+    struct outline_send *send;
+    struct outline_tie *tie;
+    int64_t *use_first;   /* per instance, and one behind: its inputs in `source` */
+    int64_t *source;      /* per input: the instance that made it, -1: the model's input */
+    int32_t *bucket_of;   /* per instance, -1: none; of a tied weight without a copy, its owner's */
+    int64_t *gradients;   /* per instance: bytes that it adds to its bucket */
+    int32_t *synchronise; /* per bucket: the exchange of its gradients, -1: none */
+    int32_t *gather;      /* per bucket: that of its weights, -1: none */
+    int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
+    int64_t *host_bytes;  /* per part: checkpoints of a micro-batch that wait in host memory */
+    int32_t *to_host, *from_host; /* per part: their exchanges, -1: none */
+};
+/* The plan need not cover the cluster: its stages may be any runs of devices. */
+weft_status outline_compile(const struct plan *plan, struct outline *out);
+void outline_free(struct outline *outline);
+
+#endif

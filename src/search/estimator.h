@@ -1,0 +1,24 @@
+/* estimator.h - inside estimate: what plans' and candidates' estimates share. */
+#ifndef WEFT_SEARCH_ESTIMATOR_H
+#define WEFT_SEARCH_ESTIMATOR_H
+
+#include "search/estimate.h"
+#include "search/pipeline.h"
+#include "search/tables.h"
+
+struct estimator {
+    struct arena *arena;
+    struct estimate_settings settings;
+    struct cost *cost;
+    struct orders *orders;
+    struct tables *tables; /* NULL: no candidate yet */
+};
+
+/* Finds its tables if there are none yet. */
+weft_status estimator_tables(struct estimator *estimator);
+/* One part's numbers, added to its stage's. */
+void note_part(const struct part_work *part, struct stage_estimate *out);
+/* The slowest and the fullest stage. */
+void sum_up_stages(struct estimate *out);
+
+#endif

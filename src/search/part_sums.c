@@ -1,0 +1,88 @@
+/* part_sums.c - runs of tables as parts: what they hold, and how long their passes take. */
+#include "search/tables_room.h"
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* A run's rise in a backward pass, before which runs so far come behind it. */
+static int64_t raise_back(const struct range_max *ranges, const struct table *table, enum tally net,
+                          int64_t first, int64_t last, int64_t so_far)
+{
+    int64_t start = table->at[last].of[net], rise = range_max(ranges, first, last) + start;
+    so_far += start - table->at[first].of[net];
+    return rise > so_far ? rise : so_far;
+}
+
+void add_run(struct part_sums *part, const struct table *table, int64_t first, int64_t last)
+{
+    const int64_t *from = table->at[first].of, *to = table->at[last].of;
+    int64_t forward = range_max(&table->forward_max, first, last) - from[SUM_KEPT];
+    forward += part->sums.of[SUM_KEPT];
+    part->forward_rise = forward > part->forward_rise ? forward : part->forward_rise;
+    part->backward_rise =
+        raise_back(&table->backward_max, table, SUM_BACK, first, last, part->backward_rise);
+    if (table->weight_high)
+        part->weight_rise =
+            raise_back(&table->weight_max, table, SUM_BACK_WEIGHT, first, last, part->weight_rise);
+    for (int k = 0; k < SUM_COUNT; k++)
+        part->sums.of[k] += to[k] - from[k];
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* item_cost.h (2): by how much longer a pass takes than its table's passes. */
+static int64_t stretch_more(const int64_t *of, int pass)
+{
+    double device = (double)of[SUM_DEVICE + pass], host = (double)of[SUM_HOST + pass];
+    return (int64_t)(host > device ? host : device) - of[SUM_STRETCHED + pass];
+}
+
+/* Buckets of a part's gradients: full ones, and never more than weights. */
+static double buckets_of(const int64_t *of, const struct table *table)
+{
+    double full = table->layers       ? (double)of[SUM_LAYERS]
+                  : table->step_bytes ? (double)of[SUM_SYNC_BYTES] / (double)table->step_bytes
+                                      : 1;
+    double most = (double)of[SUM_WEIGHTS];
+    full = full < most ? full : most;
+    return full > 1 ? full : 1;
+}
+
+/* Gradients go beside what is left of the last pass when the first bucket of n is full; both slow
+ * down by s while they overlap. What is left behind it is at least the last bucket:
+ *   tail = max(sync / n, sync - last (1 - 1 / n) / s)
+ * and with every micro-batch's, what each leaves to the next. */
+static int64_t tail_of(const struct tables *t, const int64_t *of, const struct table *table,
+                       int64_t last_ns, int64_t round_ns, int64_t micro_batches)
+{
+    double sync = (double)of[SUM_SYNC];
+    if (!(t->settings->overlap & OVERLAP_GRADIENTS) || of[SUM_SYNC] == 0)
+        return of[SUM_SYNC];
+    double part = 1 / buckets_of(of, table);
+    double left = sync - (double)last_ns * (1 - part) * t->pace;
+    double behind = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
+    left += behind > 0 ? behind * (double)(micro_batches - 1) : 0;
+    return (int64_t)(left > sync * part ? left : sync * part);
+}
+
+struct part_work close_part(const struct tables *t, const struct part_sums *part,
+                            const struct table *table, int64_t micro_batches)
+{
+    const int64_t *of = part->sums.of;
+    bool split = table->order == ORDER_SPLIT;
+    int64_t forward_more = stretch_more(of, 0), backward_more = stretch_more(of, 1);
+    struct part_work work = {.forward = of[SUM_FORWARD] + forward_more,
+                             .backward = of[SUM_BACKWARD] + backward_more,
+                             .first_more = of[SUM_FIRST] - of[SUM_FORWARD]};
+    work.weight = split ? of[SUM_WEIGHT] + stretch_more(of, 2) : 0;
+    work.last_more = of[SUM_LAST] - of[split ? SUM_WEIGHT : SUM_BACKWARD];
+    if (!(t->settings->overlap & OVERLAP_GRADIENTS) && micro_batches > 1) {
+        *(split ? &work.weight : &work.backward) += of[SUM_SYNC_EACH];
+        work.last_more -= of[SUM_SYNC_EACH]; /* those of the last pass are its tail */
+    }
+    int64_t last = (split ? work.weight : work.backward) + work.last_more;
+    int64_t round = work.backward + work.weight;
+    round += table->order == ORDER_FORWARDS_FIRST ? 0 : work.forward;
+    work.tail = tail_of(t, of, table, last, round, micro_batches);
+    work.host = (int64_t)((double)of[SUM_OFFLOADED] * table->offload_each_ns);
+    return work;
+}

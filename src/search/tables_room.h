@@ -1,0 +1,36 @@
+/* tables_room.h - inside tables: what its files share.
+ *
+ *   tables.c      rows, tables and where their devices lie
+ *   table_fill.c  the sums of one table
+ *   borders.c     what is different where runs begin and end
+ *   part_sums.c   runs as parts
+ */
+#ifndef WEFT_SEARCH_TABLES_ROOM_H
+#define WEFT_SEARCH_TABLES_ROOM_H
+
+#include "search/places.h"
+#include "search/tables.h"
+
+struct tables {
+    struct arena *arena;
+    const struct estimate_settings *settings;
+    struct cost *cost;
+    double pace;       /* of what overlaps: 1 / slowdown */
+    struct plan *walk; /* instances of the model, all copied */
+    struct tied_pair tied;
+    struct places places;
+    ARRAY(struct choice *) rows; /* per row: choices by operator */
+    ARRAY(struct table *) tables;
+    ARRAY(struct borders *) seams;
+    struct index by_row, by_table, by_seam;
+};
+
+/* By how much a range of devices can be moved down without a difference (tables.h, I2). */
+int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices);
+/* The model with instances before `at` as one table has them, the rest as the other; on one stage
+ * or, across, on two. */
+weft_status cut_plan(const struct tables *tables, const struct table *before,
+                     const struct table *behind, int64_t at, bool across, struct plan **out);
+weft_status fill_table(struct tables *tables, struct table *table);
+
+#endif

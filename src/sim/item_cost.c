@@ -1,0 +1,145 @@
+/* item_cost.c - how long the items of a block take (item_cost.h has the equations). */
+#include "sim/item_cost.h"
+
+/* In fp8 run the products of weights, except for what a loss reads. */
+static enum dtype compute_dtype(const struct plan *plan, int32_t op)
+{
+    const struct model *model = plan->model;
+    enum op_kind kind = model->op[op].kind;
+    bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
+    bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
+    return plan->dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : plan->dtype;
+}
+
+static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    return op_work(op, local, compute_dtype(plan, plan->instance[instance].op), phase);
+}
+
+/* An elementwise kernel that reads and writes so many bytes. */
+static struct work pass_over(const struct plan *plan, double elements, double read, double write)
+{
+    return (struct work){.kernel = KERNEL_ELEMENTWISE,
+                         .phase = PHASE_FORWARD,
+                         .dtype = plan->dtype,
+                         .shape = {(int64_t)elements},
+                         .read_bytes = read,
+                         .write_bytes = write};
+}
+
+static void add_pass(const struct item_costs *costs, struct item_cost *known,
+                     const struct work *work)
+{
+    known->device.ns += cost_on_device(costs->cost, work).ns;
+    known->host_ns += cost_host_ns(costs->cost, work);
+}
+
+/* Bytes that casts to fp8 read and write per element: dynamic scaling looks for the largest value (2)
+ * before it reads and writes (2 + 1); the transposed copies that fp8 products need take 1 + 1. The
+ * forward pass casts its input and weight, the input's gradient casts the output's gradient and
+ * turns the weight, the weight's turns the other two. */
+static void add_casts(const struct item_costs *costs, int64_t instance, enum phase phase,
+                      struct item_cost *known)
+{
+    enum { CAST_READ = 4, CAST_WRITE = 1, TURN = 1 };
+    const struct plan *plan = costs->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    double in = operand_elements(op, &op->input[0], local);
+    double out = operand_elements(op, &op->output, local);
+    double weight = operand_elements(op, &op->weight[0].operand, local);
+    const double casts[] = {in + weight, out, 0}, turns[] = {0, weight, in + out}; /* by phase */
+    double cast = casts[phase], turn = turns[phase];
+    struct work pass = pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
+                                 cast * CAST_WRITE + turn * TURN);
+    add_pass(costs, known, &pass);
+}
+
+/* Equation (1): what comes with a weight's gradient. */
+static void add_passes(const struct item_costs *costs, int64_t instance, struct item_cost *known)
+{
+    const struct plan *plan = costs->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    double parameters = 0, outputs = operand_elements(op, &op->output, local);
+    double compute = dtype_bytes(plan->dtype);
+    for (int32_t i = 0; i < op->weights; i++)
+        parameters += operand_elements(op, &op->weight[i].operand, local);
+    struct op_memory memory = op_memory(plan->model, op, local, plan->dtype, plan->policy, 1);
+    double gradient = parameters > 0 ? memory.gradients / parameters : 0;
+    struct work sum = pass_over(plan, outputs, outputs * compute, 0);
+    struct work add =
+        pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
+    if (op->weights > 1 && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
+        add_pass(costs, known, &sum);
+    if (plan_micro_batches(plan) > 1)
+        add_pass(costs, known, &add);
+}
+
+const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
+{
+    const struct plan *plan = costs->plan;
+    int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
+    struct item_cost *known = &costs->known[row * PHASE_COUNT + phase];
+    if (!known->found) {
+        struct work work = work_of(plan, instance, phase);
+        *known = (struct item_cost){cost_on_device(costs->cost, &work),
+                                    cost_host_ns(costs->cost, &work), true};
+        if (phase == PHASE_BACKWARD_WEIGHT && known->device.ns)
+            add_passes(costs, instance, known);
+        if (work.dtype == DTYPE_FP8 && known->device.ns)
+            add_casts(costs, instance, phase, known);
+    }
+    return known;
+}
+
+struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost)
+{
+    size_t rows = (size_t)plan->model->ops * (size_t)plan->choices;
+    return (struct item_costs){plan, cost, ARENA_ARRAY(keep, struct item_cost, rows * PHASE_COUNT)};
+}
+
+int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
+{
+    struct work work = optimizer_work(parameters, costs->plan->dtype, costs->plan->policy);
+    return cost_on_device(costs->cost, &work).ns;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+struct block_sums item_costs_alone(struct item_costs *costs, const struct block *block,
+                                   const struct flows *flows, int64_t *ns)
+{
+    struct block_sums sums = {0, 0};
+    double step_ns = (double)cost_host_step_ns(costs->cost);
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        if (item->kind == ITEM_STEP) {
+            ns[i] = item->exchange < 0 ? 0 : flows->together_ns[item->exchange];
+            sums.host += item->exchange < 0 ? 0 : step_ns;
+            continue;
+        }
+        const struct item_cost *cost = item_cost(costs, item->instance, (enum phase)item->phase);
+        ns[i] = cost->device.ns;
+        sums.host += (double)cost->host_ns;
+        sums.device += (double)cost->device.ns;
+    }
+    return sums;
+}
+
+double block_stretch(const struct block_sums *sums)
+{
+    return sums->device > 0 && sums->host > sums->device ? sums->host / sums->device : 1;
+}
+
+void stretch_block(const struct block *block, double stretch, int64_t *ns)
+{
+    for (int32_t i = 0; stretch > 1 && i < block->items; i++)
+        if (block->item[i].kind == ITEM_OP)
+            ns[i] = (int64_t)((double)ns[i] * stretch);
+}

@@ -1,0 +1,49 @@
+/* item_cost.h - how long the items of a block take, each alone: the numbers that the simulator and
+ * the estimate share.
+ *
+ * An operator's phase takes what `cost` says of its local dims on the device. With a weight's
+ * gradient come the sum of a bias' (the output's gradient, read once) and, with more than one
+ * micro-batch, the addition to those before it:
+ *
+ *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (1)
+ *
+ * The host issues every kernel; where that takes longer than the device needs, the block is
+ * stretched evenly, so that how it is cut into runs changes nothing:
+ *
+ *   ns_i = device_i * max(1, sum host / sum device),   sums over the block's items             (2)
+ *
+ *   I1  A time depends on the operator, its choice, the phase, the samples of a step and whether
+ *       there is more than one: it is found once for each.
+ */
+#ifndef WEFT_SIM_ITEM_COST_H
+#define WEFT_SIM_ITEM_COST_H
+
+#include "compile/compile.h"
+#include "sim/flows.h"
+
+struct item_cost {
+    struct kernel_cost device;
+    int64_t host_ns;
+    bool found;
+};
+struct item_costs {
+    const struct plan *plan;
+    struct cost *cost;
+    struct item_cost *known; /* per operator, choice and phase (I1) */
+};
+struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
+/* An operator's phase. */
+const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
+int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
+
+/* Of a block's items: what the host takes for all, what the device takes for operators. */
+struct block_sums {
+    double host, device;
+};
+/* Device times per item; of steps, those of flows.h (4). Nothing is stretched. */
+struct block_sums item_costs_alone(struct item_costs *costs, const struct block *block,
+                                   const struct flows *flows, int64_t *ns);
+double block_stretch(const struct block_sums *sums);                        /* of (2) */
+void stretch_block(const struct block *block, double stretch, int64_t *ns); /* (2) */
+
+#endif

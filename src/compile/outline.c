@@ -179,7 +179,7 @@ static void outline_copies(struct build *b, struct outline *out)
     out->from_host = ARENA_ARRAY(b->keep, int32_t, parts);
     for (int32_t part = 0; part < b->plan->parts; part++) {
         int32_t stage = stage_of_part(b, part);
-        int64_t bytes = (int64_t)plan_part_memory(b->plan, part).host;
+        int64_t bytes = offloaded_bytes(&b->graph->lifetimes->part[part]);
         out->host_bytes[part] = bytes;
         out->to_host[part] = bytes ? intern_copy(b, EXCHANGE_TO_HOST, stage, bytes) : -1;
         out->from_host[part] = bytes ? intern_copy(b, EXCHANGE_FROM_HOST, stage, bytes) : -1;

@@ -244,18 +244,6 @@ static struct walk start_walk(struct arena *scratch, const struct plan *plan)
                          .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops)};
 }
 
-struct stage_memory plan_part_memory(const struct plan *plan, int32_t part)
-{
-    struct arena *scratch = arena_new();
-    struct stage_memory sum = {0};
-    struct walk w = start_walk(scratch, plan);
-    add_part(&w, part, &sum);
-    sum.activations = w.kept;
-    sum.host = w.host;
-    arena_free(scratch);
-    return sum;
-}
-
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)
 {
     struct arena *scratch = arena_new();

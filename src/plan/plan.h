@@ -236,8 +236,6 @@ struct stage_memory {
     double host;        /* checkpoints that wait in host memory */
 };
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
-/* The same of one part, whose activations are those of one micro-batch. */
-struct stage_memory plan_part_memory(const struct plan *plan, int32_t part);
 /* Weights, gradients and optimizer state of one instance; a tied weight is its owner's. */
 struct stage_memory plan_instance_state(const struct plan *plan, int64_t instance);
 /* Those of a copy of its tied weight. */

@@ -301,11 +301,12 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
     return status;
 }
 
-void plan_name(struct plan *plan, const struct plan_arguments *in)
+void plan_name(struct plan *plan, const struct plan_arguments *arguments)
 {
-    plan->model_name = arena_copy_text(plan->arena, in->name[0]);
-    plan->model_options = in->overrides ? arena_copy_text(plan->arena, in->overrides) : NULL;
-    plan->cluster_name = arena_copy_text(plan->arena, in->name[1]);
+    plan->model_name = arena_copy_text(plan->arena, arguments->name[0]);
+    plan->model_options =
+        arguments->overrides ? arena_copy_text(plan->arena, arguments->overrides) : NULL;
+    plan->cluster_name = arena_copy_text(plan->arena, arguments->name[1]);
 }
 
 static weft_status from_degrees(const struct plan_arguments *in, struct opened_plan *out)

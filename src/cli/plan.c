@@ -107,7 +107,7 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
         double ratio = (double)t->iteration_ns / (double)best->iteration_ns;
         table_cell(table, "%s", trial_text(scratch, t));
         table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
-        table_cell(table, i ? "%+.1f %%" : "", 100 * (ratio - 1));
+        table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");
         table_cell(table, "%s", show_bytes((double)t->peak_bytes).s);
         table_cell(table, "%.0f %%%s", 100 * (double)t->peak_bytes / (double)t->limit_bytes,
                    t->fits ? "" : " !");

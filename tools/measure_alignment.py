@@ -1,7 +1,7 @@
 """Times matrix products whose sizes are not multiples of 8: what misalignment costs on this GPU.
 
-Prints CSV: operation, dtype, m, n, k, alignment of n, alignment of k, median microseconds, and the
-rate relative to the aligned product of the same operation.
+Prints CSV: operation, dtype, m, n, k, alignment of n and of k in elements (8: or more), median
+microseconds, TFLOP/s. data/profiles/weft/h200_alignment.csv is what it printed on an H200.
 """
 import statistics
 import torch
@@ -22,7 +22,7 @@ def alignment(size):
     return size & -size if size & 7 else 8
 
 def main():
-    print("operation,dtype,m,n,k,align_n,align_k,us,relative")
+    print("operation,dtype,m,n,k,align_n,align_k,us,tflops")
     for dtype in (torch.float16, torch.bfloat16):
         for name, batch, m, n, k in (("linear", 0, 4096, 4096, 4096), ("linear", 0, 4096, 918, 7344),
                                      ("linear", 0, 4096, 2754, 7344), ("linear", 0, 4096, 3672, 7344),

@@ -6,6 +6,7 @@
  *   S3  No schedule deadlocks, whatever shape its check accepts.
  *   S4  Where sends take no time, slots follow each other as schedule_play says, whose bubbles
  *       test_schedule.c holds against the papers' equations.
+ *   S5  Without `overlap: pipeline` a device does not compute while it sends.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -225,12 +226,62 @@ static void test_threads_do_not_meet(void **state)
         assert_memory_equal(alone.digest, together[i].digest, sizeof alone.digest);
 }
 
+/* ---- what is not overlapped (S5) ------------------------------------------------------------- */
+
+/* Sends during which their device computes. */
+static int sends_beside_work(const struct prediction *p)
+{
+    int beside = 0;
+    for (int32_t t = 0; t < p->graph->tasks; t++) {
+        const struct task *send = &p->graph->task[t];
+        bool found = false;
+        if (send->stream != STREAM_NEXT && send->stream != STREAM_PREVIOUS)
+            continue;
+        for (int32_t u = 0; u < p->graph->tasks && !found; u++) {
+            const struct task *work = &p->graph->task[u];
+            found = work->device == send->device && work->stream == STREAM_COMPUTE &&
+                    p->result.start_ns[u] < p->result.end_ns[t] &&
+                    p->result.end_ns[u] > p->result.start_ns[t];
+        }
+        beside += found;
+    }
+    return beside;
+}
+
+static void test_sends_block(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster = open_named("dgx-a100:2");
+    assert_int_equal(model_open("gpt3-350m", NULL, &model), WEFT_OK);
+    for (int overlapped = 0; overlapped < 2; overlapped++) {
+        struct degrees degrees = {.tp = 8,
+                                  .pp = 2,
+                                  .micro_batch = 2,
+                                  .global_batch = 16,
+                                  .has_overlap = true,
+                                  .overlap = overlapped ? OVERLAP_PIPELINE : 0};
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+        struct prediction *p = predict(plan, FOLD_ALWAYS);
+        if (overlapped)
+            assert_true(sends_beside_work(p) > 0);
+        else
+            assert_int_equal(sends_beside_work(p), 0);
+        prediction_free(p);
+        plan_free(plan);
+    }
+    model_free(model);
+    cluster_free(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folded_is_unfolded),
         cmocka_unit_test(test_pipelines_are_as_played),
         cmocka_unit_test(test_threads_do_not_meet),
+        cmocka_unit_test(test_sends_block),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

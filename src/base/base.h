@@ -132,6 +132,9 @@ int64_t rng_below(struct rng *rng, int64_t bound); /* 0 <= x < bound */
 double rng_uniform(struct rng *rng);               /* 0 <= x < 1 */
 uint64_t hash_bytes(const void *data, size_t len, uint64_t seed);
 
+/* Seconds of a clock that only goes forward: how long something took. */
+double wall_seconds(void);
+
 /* ---- files ------------------------------------------------------------------------------------ */
 
 /* The whole of a file, NUL-terminated behind its end. Refuses what is larger than `limit`. */

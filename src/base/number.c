@@ -2,6 +2,7 @@
 #include "base/base.h"
 
 #include <string.h>
+#include <time.h>
 #include <xxhash.h>
 
 bool checked_add(int64_t a, int64_t b, int64_t *out)
@@ -93,4 +94,11 @@ double rng_uniform(struct rng *rng)
 uint64_t hash_bytes(const void *data, size_t len, uint64_t seed)
 {
     return XXH3_64bits_withSeed(data, len, seed);
+}
+
+double wall_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }

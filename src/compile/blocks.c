@@ -62,7 +62,8 @@ static int32_t push_step(struct writer *w, const struct use *use, const struct r
                          enum flow flow, int32_t needs)
 {
     const struct op *op = laid_of(w->b, use->reader)->op;
-    int64_t bytes = step->elements * element_bytes(w->b->plan, &op->input[use->operand]);
+    int64_t bytes =
+        step->elements * element_bytes(op->input[use->operand].element, w->b->plan->dtype);
     struct item item = {ITEM_STEP,
                         PURPOSE_TENSOR,
                         (uint8_t)flow,

@@ -88,9 +88,6 @@ static inline int32_t stage_of_part(const struct build *b, int32_t part)
     return part % b->plan->stages;
 }
 
-/* Bytes of one element of an operand in the plan's dtype. */
-int64_t element_bytes(const struct plan *plan, const struct operand *operand);
-
 /* ---- a block cut into tasks (runs.c) --------------------------------------------------------- */
 
 /* What cuts a block. */

@@ -107,30 +107,24 @@ static bool in_part(const struct trace *t, int64_t instance)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static double operand_bytes(const struct trace *t, const struct laid *laid,
-                            const struct operand *operand)
-{
-    return operand_elements(laid->op, operand, laid->local) *
-           (double)element_bytes(t->b->plan, operand);
-}
-
 static double input_bytes(const struct trace *t, const struct use *use)
 {
     const struct laid *laid = laid_of(t->b, use->reader);
-    return operand_bytes(t, laid, &laid->op->input[use->operand]);
+    return operand_bytes(laid->op, &laid->op->input[use->operand], laid->local, t->b->plan->dtype);
 }
 
 static double output_bytes(const struct trace *t, int64_t instance)
 {
     const struct laid *laid = laid_of(t->b, instance);
-    return operand_bytes(t, laid, &laid->op->output);
+    return operand_bytes(laid->op, &laid->op->output, laid->local, t->b->plan->dtype);
 }
 
 static double step_bytes(const struct trace *t, const struct use *use,
                          const struct reshard_step *step)
 {
     const struct op *op = laid_of(t->b, use->reader)->op;
-    return (double)(step->elements * element_bytes(t->b->plan, &op->input[use->operand]));
+    return (double)(step->elements *
+                    element_bytes(op->input[use->operand].element, t->b->plan->dtype));
 }
 
 /* ---- reshards -------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static void outline_instances(struct build *b, struct outline *out)
 static int32_t send_exchange(struct build *b, const struct use *use, const struct reshard *reshard,
                              int32_t from, int32_t to)
 {
-    int64_t each = element_bytes(b->plan, &use->joint->to->op->input[use->operand]);
+    int64_t each = element_bytes(use->joint->to->op->input[use->operand].element, b->plan->dtype);
     return intern_exchange(b, intern_send(b, from, to, reshard), COLLECTIVE_SEND,
                            reshard->step[reshard->send].elements * each, PURPOSE_PIPELINE);
 }

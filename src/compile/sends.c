@@ -113,8 +113,9 @@ static int32_t exchange_of(struct assembly *a, int32_t crossing, bool backward)
     const struct reshard *reshard = reshard_of(use, backward);
     if (*known == NONE) {
         int32_t to = stage_of_part(b, end_of(c, backward, false));
-        int64_t bytes = reshard->step[reshard->send].elements *
-                        element_bytes(b->plan, &use->joint->to->op->input[use->operand]);
+        int64_t bytes =
+            reshard->step[reshard->send].elements *
+            element_bytes(use->joint->to->op->input[use->operand].element, b->plan->dtype);
         *known = intern_exchange(b, intern_send(b, a->stage, to, reshard), COLLECTIVE_SEND, bytes,
                                  PURPOSE_PIPELINE);
     }

@@ -16,13 +16,6 @@
 
 /* ---- producers (1) --------------------------------------------------------------------------- */
 
-static int32_t storage_of(const struct model *model, int32_t tensor)
-{
-    while (model->tensor[tensor].view_of >= 0)
-        tensor = model->tensor[tensor].view_of;
-    return tensor;
-}
-
 enum { MAX_NESTING = 16 };
 /* The modules around an operator, innermost first, and which copy of each an instance is in. */
 struct context {
@@ -72,12 +65,12 @@ static int64_t source_of(const struct build *b, const struct instance *reader, i
     const struct model *model = b->plan->model;
     struct context c = context_of(model, reader->op, reader->copy);
     int32_t inside = 0;
-    tensor = storage_of(model, tensor);
+    tensor = tensor_storage(model, tensor);
     while (model->tensor[tensor].carry_module >= 0) {
         int32_t m = model->tensor[tensor].carry_module, place = depth_of(&c, m);
         bool first = place < 0 || place < inside || c.index[place] == 0;
         tensor =
-            storage_of(model, first ? model->module[m].carry_init : model->module[m].carry_out);
+            tensor_storage(model, first ? model->module[m].carry_init : model->module[m].carry_out);
         if (!first) {
             c.index[place]--;
             inside = place;
@@ -88,12 +81,6 @@ static int64_t source_of(const struct build *b, const struct instance *reader, i
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-
-int64_t element_bytes(const struct plan *plan, const struct operand *operand)
-{
-    static const int64_t BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
-    return operand->element == ELEMENT_COMPUTE ? dtype_bytes(plan->dtype) : BYTES[operand->element];
-}
 
 static struct laid *lay(struct build *b, const struct op *op, const struct choice *choice)
 {

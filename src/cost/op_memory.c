@@ -46,15 +46,6 @@ bool policy_from_name(const char *name, enum policy *out)
     return false;
 }
 
-static double bytes_of(const struct op *op, const struct operand *operand, const int64_t *local,
-                       enum dtype dtype)
-{
-    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
-    double each =
-        operand->element == ELEMENT_COMPUTE ? dtype_bytes(dtype) : BYTES[operand->element];
-    return operand_elements(op, operand, local) * each;
-}
-
 static double local_parameters(const struct op *op, const int64_t *local)
 {
     double parameters = 0;
@@ -69,7 +60,7 @@ static double input_bytes(const struct op *op, const int64_t *local, enum dtype 
 {
     double bytes = 0;
     for (int32_t i = 0; i < op->inputs; i++)
-        bytes += bytes_of(op, &op->input[i], local, dtype);
+        bytes += operand_bytes(op, &op->input[i], local, dtype);
     return bytes;
 }
 
@@ -85,7 +76,7 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
         .kept = op_kept_bytes(model, op, local, dtype),
         .kept_recomputed = inputs,
         .workspace =
-            bytes_of(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0), /* (2) */
+            operand_bytes(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0), /* (2) */
     };
 }
 

@@ -14,9 +14,9 @@ void model_free(struct model *model)
         arena_free(model->arena);
 }
 
-static double element_bytes(enum element element, enum dtype dtype)
+int64_t element_bytes(enum element element, enum dtype dtype)
 {
-    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
+    static const int64_t BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
     return element == ELEMENT_COMPUTE ? dtype_bytes(dtype) : BYTES[element];
 }
 
@@ -52,17 +52,17 @@ double operand_elements(const struct op *op, const struct operand *operand, cons
 
 /* ---- bytes ------------------------------------------------------------------------------------------ */
 
-static double bytes_of(const struct op *op, const struct operand *operand, const int64_t *local,
-                       enum dtype dtype)
+double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
+                     enum dtype dtype)
 {
-    return operand_elements(op, operand, local) * element_bytes(operand->element, dtype);
+    return operand_elements(op, operand, local) * (double)element_bytes(operand->element, dtype);
 }
 
 static double input_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     double bytes = 0;
     for (int32_t i = 0; i < op->inputs; i++)
-        bytes += bytes_of(op, &op->input[i], local, dtype);
+        bytes += operand_bytes(op, &op->input[i], local, dtype);
     return bytes;
 }
 
@@ -70,7 +70,7 @@ static double weight_bytes(const struct op *op, const int64_t *local, enum dtype
 {
     double bytes = 0;
     for (int32_t i = 0; i < op->weights; i++)
-        bytes += bytes_of(op, &op->weight[i].operand, local, dtype);
+        bytes += operand_bytes(op, &op->weight[i].operand, local, dtype);
     return bytes;
 }
 
@@ -92,10 +92,10 @@ double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtyp
 static double kept_operand_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
-    double bytes = op->keep & KEEP_OUTPUT ? bytes_of(op, &op->output, local, dtype) : 0;
+    double bytes = op->keep & KEEP_OUTPUT ? operand_bytes(op, &op->output, local, dtype) : 0;
     for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++)
         if (op->keep & INPUTS[i])
-            bytes += bytes_of(op, &op->input[i], local, dtype);
+            bytes += operand_bytes(op, &op->input[i], local, dtype);
     return bytes + op_extra_bytes(op, local, dtype);
 }
 
@@ -114,7 +114,7 @@ static double read_share(const struct op *op)
 
 static void forward_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
-    double out = bytes_of(op, &op->output, local, work->dtype);
+    double out = operand_bytes(op, &op->output, local, work->dtype);
     double weights = weight_bytes(op, local, work->dtype);
     if (work->kernel == KERNEL_EMBEDDING && weights > out)
         weights = out; /* a lookup reads the rows it returns, not the table */
@@ -124,7 +124,7 @@ static void forward_bytes(const struct op *op, const int64_t *local, struct work
 
 static void backward_input_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
-    double out = bytes_of(op, &op->output, local, work->dtype);
+    double out = operand_bytes(op, &op->output, local, work->dtype);
     work->read_bytes = out + (has_matrix(op) ? weight_bytes(op, local, work->dtype)
                                              : kept_operand_bytes(op, local, work->dtype));
     work->read_bytes *= read_share(op);
@@ -133,8 +133,8 @@ static void backward_input_bytes(const struct op *op, const int64_t *local, stru
 
 static void backward_weight_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
-    work->read_bytes = bytes_of(op, &op->output, local, work->dtype) +
-                       (op->inputs ? bytes_of(op, &op->input[0], local, work->dtype) : 0);
+    work->read_bytes = operand_bytes(op, &op->output, local, work->dtype) +
+                       (op->inputs ? operand_bytes(op, &op->input[0], local, work->dtype) : 0);
     work->write_bytes = weight_bytes(op, local, work->dtype);
 }
 
@@ -160,7 +160,7 @@ int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtyp
     int64_t elements = batch;
     for (int i = 0; i < tensor->axes; i++)
         elements *= tensor->size[i];
-    return elements * (int64_t)element_bytes(tensor->element, dtype);
+    return elements * element_bytes(tensor->element, dtype);
 }
 
 /* ---- totals ------------------------------------------------------------------------------------------ */
@@ -206,7 +206,7 @@ static double kept_inputs(const struct model *model, const struct op *op, const 
         while (t->view_of >= 0)
             t = &model->tensor[t->view_of];
         if ((op->keep & INPUTS[i]) && t->producer < 0 && t->carry_module < 0)
-            bytes += bytes_of(op, &op->input[i], local, dtype);
+            bytes += operand_bytes(op, &op->input[i], local, dtype);
     }
     return bytes;
 }
@@ -215,8 +215,8 @@ double op_kept_bytes(const struct model *model, const struct op *op, const int64
                      enum dtype dtype)
 {
     bool kept = model->tensor[op->output.tensor].kept != 0;
-    return (kept ? bytes_of(op, &op->output, local, dtype) : 0) + op_extra_bytes(op, local, dtype) +
-           kept_inputs(model, op, local, dtype);
+    return (kept ? operand_bytes(op, &op->output, local, dtype) : 0) +
+           op_extra_bytes(op, local, dtype) + kept_inputs(model, op, local, dtype);
 }
 
 /* How many copies of an operator's output stay: see enum kept. */
@@ -242,7 +242,7 @@ struct totals op_totals(const struct model *model, const struct op *op, enum dty
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         totals.flops[phase] = op_work(op, op->size, dtype, (enum phase)phase).flops * copies;
     totals.kept_bytes =
-        bytes_of(op, &op->output, op->size, dtype) * kept_copies(model, op) +
+        operand_bytes(op, &op->output, op->size, dtype) * kept_copies(model, op) +
         (op_extra_bytes(op, op->size, dtype) + kept_inputs(model, op, op->size, dtype)) * copies;
     return totals;
 }
@@ -311,4 +311,11 @@ const char *op_path(struct arena *keep, const struct model *model, const struct 
 {
     const char *above = module_path(keep, model, op->module, copy);
     return arena_printf(keep, "%s%s%s", above, *above ? "." : "", op->name);
+}
+
+int32_t tensor_storage(const struct model *model, int32_t tensor)
+{
+    while (model->tensor[tensor].view_of >= 0)
+        tensor = model->tensor[tensor].view_of;
+    return tensor;
 }

@@ -242,6 +242,9 @@ int op_find_dim(enum op_kind kind, enum dim dim); /* position in the row, or -1 
 bool operand_has_dim(const struct operand *operand, int place);
 /* Elements of an operand when the operator's dims have these local sizes (batch included). */
 double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local);
+double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
+                     enum dtype dtype);
+int64_t element_bytes(enum element element, enum dtype dtype);
 
 /* ---- modules and the model ------------------------------------------------------------------------ */
 
@@ -313,6 +316,8 @@ double op_kept_bytes(const struct model *model, const struct op *op, const int64
 /* Of those: masks, statistics and probabilities, which are no operands. */
 double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype);
+/* The tensor behind a chain of views. */
+int32_t tensor_storage(const struct model *model, int32_t tensor);
 
 /* ---- opening: presets and importers ---------------------------------------------------------------- */
 

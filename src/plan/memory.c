@@ -132,13 +132,6 @@ struct walk {
     double kept, host;
 };
 
-static int32_t storage_of(const struct model *model, int32_t tensor)
-{
-    while (model->tensor[tensor].view_of >= 0)
-        tensor = model->tensor[tensor].view_of;
-    return tensor;
-}
-
 /* Which copy of module `above` the operator's copy lies in. */
 static int64_t copy_within(const struct model *model, const struct instance *instance,
                            int32_t above)
@@ -154,14 +147,14 @@ static int64_t copy_within(const struct model *model, const struct instance *ins
 static int32_t origin_of(const struct model *model, const struct instance *reader, int32_t tensor,
                          bool *carried)
 {
-    tensor = storage_of(model, tensor);
+    tensor = tensor_storage(model, tensor);
     const struct tensor *t = &model->tensor[tensor];
     *carried = t->carry_module >= 0;
     if (!*carried)
         return tensor;
     const struct module *m = &model->module[t->carry_module];
     bool first = copy_within(model, reader, t->carry_module) == 0;
-    return storage_of(model, first ? m->carry_init : m->carry_out);
+    return tensor_storage(model, first ? m->carry_init : m->carry_out);
 }
 
 /* Whether a tensor stays for this reader and nobody has counted it. */
@@ -186,16 +179,6 @@ static bool stays_for(struct walk *w, const struct instance *reader, int32_t inp
     return true;
 }
 
-/* The bytes of an operand under local dims, in the plan's dtype. */
-static double operand_bytes(const struct plan *plan, const struct op *op,
-                            const struct operand *operand, const int64_t *local)
-{
-    static const double BYTES[] = {[ELEMENT_FP32] = 4, [ELEMENT_INDEX] = 8, [ELEMENT_BYTE] = 1};
-    double each =
-        operand->element == ELEMENT_COMPUTE ? dtype_bytes(plan->dtype) : BYTES[operand->element];
-    return operand_elements(op, operand, local) * each;
-}
-
 static double input_bytes(struct walk *w, const struct instance *reader, const int64_t *local,
                           bool recompute)
 {
@@ -203,7 +186,7 @@ static double input_bytes(struct walk *w, const struct instance *reader, const i
     double bytes = 0;
     for (int32_t i = 0; i < op->inputs; i++)
         if (stays_for(w, reader, i, recompute))
-            bytes += operand_bytes(w->plan, op, &op->input[i], local);
+            bytes += operand_bytes(op, &op->input[i], local, w->plan->dtype);
     return bytes;
 }
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct planner PLANNERS[] = {
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated",
@@ -152,19 +151,12 @@ const struct trial *next_best(const struct planned *planned, enum dimension dime
     return NULL;
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
                         struct planned **out)
 {
     struct arena *arena = arena_new();
     struct planned *planned = ARENA_NEW(arena, struct planned);
-    double begin = seconds();
+    double begin = wall_seconds();
     *planned = (struct planned){.arena = arena, .planner = planner->name};
     weft_status status = planner->find(request, planned);
     if (!status && !planned->trials.len)
@@ -176,7 +168,7 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         return status;
     }
     qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
-    planned->search_s = seconds() - begin;
+    planned->search_s = wall_seconds() - begin;
     *out = planned;
     return WEFT_OK;
 }

@@ -13,7 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "sim/room.h"
 
@@ -313,19 +312,12 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static weft_status run(struct simulation *s, struct prediction *p)
 {
     const struct graph *graph = s->graph;
     const struct plan *plan = s->plan;
     weft_status status;
-    double start = seconds();
+    double start = wall_seconds();
     s->costs = item_costs_of(s->keep, plan, s->cost);
     s->whole_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks);
     memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
@@ -341,7 +333,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         p->flops += totals.flops[phase] * (double)plan->global_batch;
     find_breakdown(p);
-    p->simulate_s += seconds() - start;
+    p->simulate_s += wall_seconds() - start;
 done:
     return status;
 }
@@ -350,16 +342,16 @@ done:
 static weft_status begin(struct simulation *s, struct prediction *p, enum fold fold)
 {
     weft_status status;
-    double start = seconds();
+    double start = wall_seconds();
     graph_free(p->graph);
     p->graph = NULL;
     TRY(graph_compile(s->plan, &(struct compile_options){fold}, &p->graph));
-    double compiled = seconds();
+    double compiled = wall_seconds();
     p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
     TRY(flows_find(s->plan->cluster, graph->pattern, graph->patterns, graph->exchange,
                    graph->exchanges, graph->folded, s->keep, &s->flows));
-    p->simulate_s += seconds() - compiled;
+    p->simulate_s += wall_seconds() - compiled;
 done:
     return status;
 }
@@ -415,11 +407,11 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     if (options->fold == FOLD_AUTO && !(s.flows.alike && sends_in_pairs(p->graph)))
         TRY(unfold(&s, p));
     TRY(run(&s, p));
-    double start = seconds();
+    double start = wall_seconds();
     find_memory(p, options->reserved);
     if (options->points)
         find_points(p);
-    p->simulate_s += seconds() - start;
+    p->simulate_s += wall_seconds() - start;
     *out = p;
     p = NULL;
 done:

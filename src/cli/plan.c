@@ -1,4 +1,6 @@
 /* plan.c - `weft plan`: the fastest plan that fits, what it was chosen over, and why. */
+#include "cli/plan.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,28 +8,83 @@
 
 #include "cli/degrees.h"
 #include "cli/simulate.h"
-#include "search/search.h"
 
 struct options {
     struct plan_arguments plan;
+    struct plan_options search;
     const char *planner, *profile, *output;
     int64_t top;
     bool json;
 };
 
-enum { OPTION_PLANNER = 1, OPTION_PROFILE, OPTION_TOP, OPTION_JSON };
+/* Keys of options: first those of enum planner_option, + 1. */
+enum { KEY_PLANNER = TAKES_COUNT + 1, KEY_PROFILE, KEY_TOP, KEY_JSON };
 enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
-    {"planner", OPTION_PLANNER, "NAME", 0,
+    {"planner", KEY_PLANNER, "NAME", 0,
      "megatron: every combination of degrees, each simulated (default)", 0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
-    {"top", OPTION_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
-    {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
+    {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
+    {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
+     "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
+    {"space", TAKES_SPACE + 1, "NAME", 0,
+     "what a layer may do: bmw (default), base, dp+tp, dp+pp, ... (galvatron)", 0},
+    {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
+    {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
+     0},
+    {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0, "where to begin: a name, or a plan file (aceso)",
+     0},
+    {"max-hops", TAKES_MAX_HOPS + 1, "N", 0,
+     "changes in a row before one must be better (aceso, default 7)", 0},
+    {"log", TAKES_LOG + 1, "FILE", 0, "write every step of the search as JSON (aceso)", 0},
+    {"threads", TAKES_THREADS + 1, "N", 0, "of the search (default: all processors)", 0},
+    {"seed", TAKES_SEED + 1, "N", 0, "of what is random in a search", 0},
+    {"json", KEY_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
 };
 static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+
+/* --batch is two things: a number is the global batch. */
+static void parse_batch(const char *arg, struct argp_state *state, struct options *options)
+{
+    struct plan_options *search = &options->search;
+    search->batch_auto = strcmp(arg, "auto") == 0;
+    if (search->batch_auto)
+        search->given |= 1U << TAKES_BATCH_AUTO;
+    else if (!parse_int(arg, &options->plan.degrees.global_batch) ||
+             options->plan.degrees.global_batch < 1)
+        argp_error(state, "--batch takes auto or a whole number of at least 1, not '%s'", arg);
+}
+
+static error_t parse_search(int option, char *arg, struct argp_state *state,
+                            struct options *options)
+{
+    struct plan_options *search = &options->search;
+    const char **const words[TAKES_COUNT] = {[TAKES_SPACE] = &search->space,
+                                             [TAKES_SEARCH] = &search->search,
+                                             [TAKES_INITIAL] = &search->initial,
+                                             [TAKES_LOG] = &search->log};
+    int64_t *const numbers[TAKES_COUNT] = {[TAKES_MAX_HOPS] = &search->max_hops,
+                                           [TAKES_SEED] = &search->seed,
+                                           [TAKES_THREADS] = &search->threads};
+    if (option < 0 || option >= TAKES_COUNT)
+        return ARGP_ERR_UNKNOWN;
+    if (option == TAKES_BATCH_AUTO) {
+        parse_batch(arg, state, options);
+        return 0;
+    }
+    if (words[option])
+        *words[option] = arg;
+    else if (numbers[option] && (!parse_int(arg, numbers[option]) || *numbers[option] < 0))
+        argp_error(state, "expected a whole number of at least 0, not '%s'", arg);
+    else if (option == TAKES_BUDGET &&
+             (!parse_duration(arg, &search->budget_ns) || search->budget_ns <= 0))
+        argp_error(state, "--budget takes a time such as 2s or 500ms, not '%s'", arg);
+    search->given |= 1U << option;
+    return 0;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -36,24 +93,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->plan;
         return 0;
-    case OPTION_PLANNER:
+    case KEY_PLANNER:
         options->planner = arg;
         return 0;
-    case OPTION_PROFILE:
+    case KEY_PROFILE:
         options->profile = arg;
         return 0;
     case 'o':
         options->output = arg;
         return 0;
-    case OPTION_TOP:
+    case KEY_TOP:
         if (!parse_int(arg, &options->top) || options->top < 1)
             argp_error(state, "--top takes a whole number of at least 1, not '%s'", arg);
         return 0;
-    case OPTION_JSON:
+    case KEY_JSON:
         options->json = true;
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_search(key - 1, arg, state, options);
     }
 }
 
@@ -88,106 +145,10 @@ static void show_progress(void *context, const struct progress *progress)
 {
     FILE *out = context;
     struct text32 best = show_duration((double)progress->best_ns);
-    fprintf(out, "\r%lld of %lld layouts, %lld plans, best %s   ", (long long)progress->done,
-            (long long)progress->all, (long long)progress->trials,
+    fprintf(out, "\r%lld of %lld %s, %lld plans, best %s   ", (long long)progress->done,
+            (long long)progress->all, progress->what,
+            (long long)(progress->candidates + progress->trials),
             progress->best_ns ? best.s : "none fits");
-}
-
-/* ---- printing -------------------------------------------------------------------------------- */
-
-static void print_trials(struct arena *scratch, const struct planned *planned, int64_t top)
-{
-    static const char *const HEADERS[] = {"plan", "iteration", "slower", "memory", "of it"};
-    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
-                                        ALIGN_RIGHT};
-    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    const struct trial *best = planned->trials.data;
-    for (size_t i = 0; i < planned->trials.len && i < (size_t)top; i++) {
-        const struct trial *t = &planned->trials.data[i];
-        double ratio = (double)t->iteration_ns / (double)best->iteration_ns;
-        table_cell(table, "%s", trial_text(scratch, t));
-        table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
-        table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");
-        table_cell(table, "%s", show_bytes((double)t->peak_bytes).s);
-        table_cell(table, "%.0f %%%s", 100 * (double)t->peak_bytes / (double)t->limit_bytes,
-                   t->fits ? "" : " !");
-    }
-    table_print(table, stdout);
-}
-
-static const char *value_text(struct arena *keep, const struct trial *trial,
-                              enum dimension dimension)
-{
-    int64_t value = trial_value(trial, dimension);
-    return dimension == DIMENSION_RECOMPUTE ? recompute_name((enum recompute)value)
-                                            : arena_printf(keep, "%lld", (long long)value);
-}
-
-static struct text32 difference(double bytes)
-{
-    struct text32 size = show_bytes(bytes < 0 ? -bytes : bytes), out;
-    snprintf(out.s, sizeof out.s, "%c%.30s", bytes < 0 ? '-' : '+', size.s);
-    return out;
-}
-
-/* What the next best value of each dimension would have cost. */
-static void print_why(struct arena *scratch, const struct planned *planned)
-{
-    static const char *const HEADERS[] = {"instead of", "next best", "iteration", "memory", ""};
-    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT,
-                                        ALIGN_LEFT};
-    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    const struct trial *best = planned->trials.data;
-    for (int i = 0; i < DIMENSION_COUNT; i++) {
-        enum dimension dimension = (enum dimension)i;
-        const struct trial *other = next_best(planned, dimension);
-        if (!other)
-            continue;
-        double ratio = (double)other->iteration_ns / (double)best->iteration_ns;
-        table_cell(table, "%s %s", dimension_name(dimension), value_text(scratch, best, dimension));
-        table_cell(table, "%s", trial_text(scratch, other));
-        table_cell(table, "%+.1f %%", 100 * (ratio - 1));
-        table_cell(table, "%s", difference((double)(other->peak_bytes - best->peak_bytes)).s);
-        table_cell(table, "%s", other->fits ? "" : "does not fit");
-    }
-    putchar('\n');
-    table_print(table, stdout);
-}
-
-static json_t *trial_json(struct arena *scratch, const struct trial *trial)
-{
-    const struct degrees *d = &trial->degrees;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:s, s:f, s:I, s:I, s:b}", "plan",
-                     trial_text(scratch, trial), "dp", (json_int_t)d->dp, "tp", (json_int_t)d->tp,
-                     "pp", (json_int_t)d->pp, "pieces", (json_int_t)d->pieces, "micro_batch",
-                     (json_int_t)d->micro_batch, "zero", d->shard, "recompute",
-                     recompute_name(d->recompute), "iteration_s",
-                     (double)trial->iteration_ns * 1e-9, "peak", (json_int_t)trial->peak_bytes,
-                     "limit", (json_int_t)trial->limit_bytes, "fits", trial->fits);
-}
-
-/* The prediction's fields, and the search's beside them. */
-static json_t *planned_json(struct arena *scratch, const struct planned *planned,
-                            const struct prediction *prediction, const char *text, int64_t top)
-{
-    json_t *json = prediction_json(prediction), *others = json_array(), *why = json_array();
-    for (size_t i = 1; i < planned->trials.len && i < (size_t)top; i++)
-        json_array_append_new(others, trial_json(scratch, &planned->trials.data[i]));
-    for (int i = 0; i < DIMENSION_COUNT; i++) {
-        const struct trial *other = next_best(planned, (enum dimension)i);
-        if (other)
-            json_array_append_new(why, json_pack("{s:s, s:s, s:o}", "dimension",
-                                                 dimension_name((enum dimension)i), "value",
-                                                 value_text(scratch, other, (enum dimension)i),
-                                                 "next_best", trial_json(scratch, other)));
-    }
-    json_object_set_new(json, "plan", json_loads(text, 0, NULL));
-    json_object_set_new(json, "planner", json_string(planned->planner));
-    json_object_set_new(json, "evaluated", json_integer((json_int_t)planned->trials.len));
-    json_object_set_new(json, "search_s", json_real(planned->search_s));
-    json_object_set_new(json, "alternatives", others);
-    json_object_set_new(json, "why", why);
-    return json;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -208,7 +169,7 @@ static weft_status check_arguments(const struct options *options, const struct p
     if (options->plan.names != 2)
         return bad_argument("such as: weft plan gpt3-13b dgx-a100:4 --global-batch 64",
                             "plan needs a model and a cluster");
-    if (!options->plan.degrees.global_batch)
+    if (!options->plan.degrees.global_batch && !options->search.batch_auto)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
     *planner = options->planner ? planner_find(options->planner) : &all[0];
     if (*planner)
@@ -220,34 +181,40 @@ static weft_status check_arguments(const struct options *options, const struct p
                         names);
 }
 
-static weft_status search(const struct options *options, const struct planner *planner,
-                          const struct opened_plan *opened, struct planned **out)
+static struct plan_request request_of(const struct options *options,
+                                      const struct opened_plan *opened)
 {
     struct plan_request request = {.model = opened->model,
                                    .cluster = opened->cluster,
                                    .pins = options->plan.degrees,
+                                   .options = options->search,
                                    .profile = options->profile,
                                    .stop = &interrupted};
     if (isatty(STDERR_FILENO)) {
         request.progress = show_progress;
         request.context = stderr;
     }
+    return request;
+}
+
+static weft_status search(const struct planner *planner, const struct plan_request *request,
+                          struct planned **out)
+{
     signal(SIGINT, interrupt);
-    weft_status status = plan_search(planner, &request, out);
+    weft_status status = plan_search(planner, request, out);
     signal(SIGINT, SIG_DFL);
-    if (request.progress)
+    if (request->progress)
         fprintf(stderr, "\r%*s\r", 72, "");
     return status;
 }
 
-static weft_status answer(const struct options *options, struct opened_plan *opened,
-                          const struct planned *planned)
+static weft_status answer(const struct options *options, const struct plan_request *request,
+                          struct planned *planned, struct opened_plan *opened)
 {
     struct arena *scratch = options->plan.arena;
-    const struct trial *best = planned->trials.data;
     struct prediction *prediction = NULL;
     weft_status status;
-    TRY(plan_from_degrees(opened->model, opened->cluster, &best->degrees, &opened->plan));
+    TRY(trial_take(request, &planned->trials.data[0], &opened->plan));
     plan_name(opened->plan, &options->plan);
     struct simulate_options simulation = {.profile = options->profile, .reserved = true};
     TRY(simulate(opened->plan, &simulation, &prediction));
@@ -258,12 +225,7 @@ static weft_status answer(const struct options *options, struct opened_plan *ope
         status = (weft_status)cli_print_json(
             planned_json(scratch, planned, prediction, text, options->top));
     } else {
-        printf("%s: %s\n\n", planned->planner, trial_text(scratch, best));
-        prediction_print(scratch, prediction, stdout);
-        printf("\n%zu plans tried%s:\n\n", planned->trials.len,
-               planned->stopped ? " until it was stopped" : "");
-        print_trials(scratch, planned, options->top);
-        print_why(scratch, planned);
+        planned_print(scratch, planned, prediction, options->top);
         fflush(stdout); /* before what is told on standard error */
     }
     if (!status)
@@ -284,8 +246,9 @@ int cmd_plan(int argc, char **argv)
     TRY(check_arguments(&options, &planner));
     TRY(model_open(options.plan.name[0], options.plan.overrides, &opened.model));
     TRY(cluster_open(options.plan.name[1], &opened.cluster));
-    TRY(search(&options, planner, &opened, &planned));
-    TRY(answer(&options, &opened, planned));
+    struct plan_request request = request_of(&options, &opened);
+    TRY(search(planner, &request, &planned));
+    TRY(answer(&options, &request, planned, &opened));
 done:
     planned_free(planned);
     plan_close(&opened);

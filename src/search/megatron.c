@@ -22,11 +22,6 @@ struct grid {
     struct progress progress;
 };
 
-static bool stopped(const struct grid *grid)
-{
-    return grid->request->stop && atomic_load(grid->request->stop);
-}
-
 static bool open_to(int64_t pin, int64_t value)
 {
     return pin == 0 || pin == value;
@@ -48,7 +43,7 @@ static weft_status try_recompute(struct grid *grid, struct degrees degrees, bool
     const struct plan_request *request = grid->request;
     weft_status status = WEFT_OK;
     *fits = false;
-    for (int r = 0; r < RECOMPUTE_COUNT && !*fits && !stopped(grid); r++) {
+    for (int r = 0; r < RECOMPUTE_COUNT && !*fits && !plan_stopped(grid->request); r++) {
         const struct trial *trial;
         if (request->pins.has_recompute && r != (int)request->pins.recompute)
             continue;
@@ -70,7 +65,7 @@ static weft_status try_micro_batches(struct grid *grid, struct degrees degrees)
     int64_t share = degrees.global_batch / degrees.dp;
     weft_status status = WEFT_OK;
     bool fits = true;
-    for (int64_t b = 1; b <= share && fits && !stopped(grid); b *= 2) {
+    for (int64_t b = 1; b <= share && fits && !plan_stopped(grid->request); b *= 2) {
         if (share % b || !open_to(request->pins.micro_batch, b))
             continue;
         degrees.micro_batch = b;
@@ -112,7 +107,7 @@ static weft_status walk(struct grid *grid, bool count)
         for (int64_t pp = 1; rest % tp == 0 && pp <= rest / tp; pp++) {
             int64_t dp = rest / tp / pp;
             if (rest / tp % pp || pins->global_batch % dp || !open_to(pins->tp, tp) ||
-                !open_to(pins->pp, pp) || !open_to(pins->dp, dp) || stopped(grid))
+                !open_to(pins->pp, pp) || !open_to(pins->dp, dp) || plan_stopped(grid->request))
                 continue;
             if (count) {
                 grid->progress.all++;
@@ -127,13 +122,15 @@ done:
 
 weft_status megatron_find(const struct plan_request *request, struct planned *out)
 {
-    struct grid grid = {
-        .request = request, .out = out, .devices = cluster_devices(request->cluster)};
+    struct grid grid = {.request = request,
+                        .out = out,
+                        .devices = cluster_devices(request->cluster),
+                        .progress = {.what = "layouts"}};
     weft_status status;
     TRY(cost_open(&request->cluster->node.device, request->profile, &grid.cost));
     TRY(walk(&grid, true));
     TRY(walk(&grid, false));
-    out->stopped = stopped(&grid);
+    out->stopped = plan_stopped(request);
 done:
     cost_close(grid.cost);
     return status;

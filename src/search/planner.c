@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct planner PLANNERS[] = {
-    {"megatron", "every combination of degrees that Megatron-LM takes, each simulated",
+    {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      megatron_find},
 };
 
@@ -40,23 +40,17 @@ const char *dimension_name(enum dimension dimension)
     return NAMES[dimension];
 }
 
-int64_t trial_value(const struct trial *trial, enum dimension dimension)
+const char *trial_value_text(struct arena *keep, const struct trial *trial,
+                             enum dimension dimension)
 {
-    const struct degrees *d = &trial->degrees;
-    const int64_t values[] = {
-        [DIMENSION_DP] = d->dp,
-        [DIMENSION_TP] = d->tp,
-        [DIMENSION_PP] = d->pp,
-        [DIMENSION_PIECES] = d->pieces,
-        [DIMENSION_SHARD] = d->shard,
-        [DIMENSION_MICRO_BATCH] = d->micro_batch,
-        [DIMENSION_RECOMPUTE] = d->recompute,
-    };
-    _Static_assert(COUNT_OF(values) == DIMENSION_COUNT, "a dimension without a value");
-    return values[dimension];
+    int64_t value = trial->value[dimension];
+    if (value == MIXED)
+        return "mixed";
+    return dimension == DIMENSION_RECOMPUTE ? recompute_name((enum recompute)value)
+                                            : arena_printf(keep, "%lld", (long long)value);
 }
 
-const char *trial_text(struct arena *keep, const struct trial *trial)
+static const char *text_of_values(struct arena *keep, const struct trial *trial)
 {
     static const int64_t USUAL[] = {[DIMENSION_DP] = 1,
                                     [DIMENSION_TP] = 1,
@@ -66,32 +60,52 @@ const char *trial_text(struct arena *keep, const struct trial *trial)
     const char *text = "";
     for (int i = 0; i < DIMENSION_COUNT; i++) {
         enum dimension dimension = (enum dimension)i;
-        int64_t value = trial_value(trial, dimension);
-        if (value == USUAL[dimension])
-            continue;
-        const char *gap = *text ? ", " : "", *name = dimension_name(dimension);
-        text = dimension == DIMENSION_RECOMPUTE
-                   ? arena_printf(keep, "%s%s%s %s", text, gap, name,
-                                  recompute_name((enum recompute)value))
-                   : arena_printf(keep, "%s%s%s %lld", text, gap, name, (long long)value);
+        if (trial->value[i] != USUAL[i])
+            text =
+                arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", dimension_name(dimension),
+                             trial_value_text(keep, trial, dimension));
     }
     return text;
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-static struct trial judge(const struct degrees *degrees, const struct prediction *p)
+bool plan_stopped(const struct plan_request *request)
 {
-    struct trial trial = {.degrees = *degrees, .iteration_ns = p->iteration_ns, .fits = p->fits};
+    return request->stop && atomic_load(request->stop);
+}
+
+static void judge(const struct prediction *p, struct trial *trial)
+{
+    trial->global_batch = p->plan->global_batch;
+    trial->iteration_ns = p->iteration_ns;
+    trial->fits = p->fits;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         const struct stage_peak *peak = &p->stage[s].memory;
-        if (peak->peak <= trial.peak_bytes)
+        if (peak->peak <= trial->peak_bytes)
             continue;
-        trial.peak_bytes = peak->peak;
-        trial.limit_bytes = peak->limit;
-        trial.stage = s;
+        trial->peak_bytes = peak->peak;
+        trial->limit_bytes = peak->limit;
+        trial->stage = s;
     }
-    return trial;
+}
+
+static weft_status run_trial(struct cost *cost, const struct plan *plan, const struct trial *begun,
+                             struct planned *planned, const struct trial **out)
+{
+    struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = cost};
+    struct prediction *prediction = NULL;
+    struct trial trial = *begun;
+    weft_status status;
+    TRY(simulate(plan, &options, &prediction));
+    judge(prediction, &trial);
+    if (!trial.text)
+        trial.text = text_of_values(planned->arena, &trial);
+    array_push(planned->arena, &planned->trials, trial);
+    *out = &planned->trials.data[planned->trials.len - 1];
+done:
+    prediction_free(prediction);
+    return status;
 }
 
 weft_status try_degrees(const struct plan_request *request, struct cost *cost,
@@ -99,23 +113,65 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct trial **trial)
 {
     struct plan *plan = NULL;
-    struct prediction *prediction = NULL;
-    weft_status status;
+    weft_status status = WEFT_OK;
+    struct trial begun = {
+        .degrees = *degrees,
+        .value = {[DIMENSION_DP] = degrees->dp,
+                  [DIMENSION_TP] = degrees->tp,
+                  [DIMENSION_PP] = degrees->pp,
+                  [DIMENSION_PIECES] = degrees->pieces,
+                  [DIMENSION_MICRO_BATCH] = degrees->micro_batch,
+                  [DIMENSION_SHARD] = degrees->shard,
+                  [DIMENSION_RECOMPUTE] = degrees->recompute},
+    };
     *trial = NULL;
-    if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan)) {
-        plan_free(plan);
+    if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
         error_clear();
-        return WEFT_OK;
-    }
-    struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = cost};
-    TRY(simulate(plan, &options, &prediction));
-    struct trial judged = judge(degrees, prediction);
-    array_push(planned->arena, &planned->trials, judged);
-    *trial = &planned->trials.data[planned->trials.len - 1];
-done:
-    prediction_free(prediction);
+    else
+        status = run_trial(cost, plan, &begun, planned, trial);
     plan_free(plan);
     return status;
+}
+
+/* Dimensions that all instances of a plan agree on; of MIXED ones nothing follows. */
+static void values_of_plan(const struct plan *plan, int64_t *value)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct choice *choice = plan_choice(plan, i);
+        int64_t dp = split_degree(&choice->split, DIM_BATCH);
+        const int64_t own[] = {
+            [DIMENSION_DP] = dp,
+            [DIMENSION_TP] = split_devices(&choice->split) / dp,
+            [DIMENSION_PP] = plan->stages,
+            [DIMENSION_PIECES] = plan->pieces,
+            [DIMENSION_MICRO_BATCH] = plan->batch_per_step / dp,
+            [DIMENSION_SHARD] = choice->shard,
+            [DIMENSION_RECOMPUTE] = choice->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE,
+        };
+        _Static_assert(COUNT_OF(own) == DIMENSION_COUNT, "a dimension without a value");
+        for (int d = 0; d < DIMENSION_COUNT; d++)
+            value[d] = i == 0 || value[d] == own[d] ? own[d] : MIXED;
+    }
+}
+
+weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
+                     const char *text, struct planned *planned, const struct trial **trial)
+{
+    struct trial begun = {.degrees = request->pins, .plan = plan, .text = text};
+    values_of_plan(plan, begun.value);
+    weft_status status = run_trial(cost, plan, &begun, planned, trial);
+    if (status)
+        plan_free(plan);
+    return status;
+}
+
+weft_status trial_take(const struct plan_request *request, struct trial *trial, struct plan **out)
+{
+    if (!trial->plan)
+        return plan_from_degrees(request->model, request->cluster, &trial->degrees, out);
+    *out = trial->plan;
+    trial->plan = NULL;
+    return WEFT_OK;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -129,26 +185,45 @@ static int64_t excess(const struct trial *trial)
 static int compare(const void *a, const void *b)
 {
     const struct trial *x = a, *y = b;
-    const int64_t keys[][2] = {
-        {excess(x), excess(y)}, {x->iteration_ns, y->iteration_ns}, {x->peak_bytes, y->peak_bytes}};
-    for (size_t i = 0; i < COUNT_OF(keys); i++)
-        if (keys[i][0] != keys[i][1])
-            return keys[i][0] < keys[i][1] ? -1 : 1;
-    for (int i = 0; i < DIMENSION_COUNT; i++) {
-        int64_t left = trial_value(x, (enum dimension)i), right = trial_value(y, (enum dimension)i);
-        if (left != right)
-            return left < right ? -1 : 1;
-    }
-    return 0;
+    double left = (double)x->iteration_ns / (double)x->global_batch;
+    double right = (double)y->iteration_ns / (double)y->global_batch;
+    if (excess(x) != excess(y))
+        return excess(x) < excess(y) ? -1 : 1;
+    if (left != right)
+        return left < right ? -1 : 1;
+    if (x->peak_bytes != y->peak_bytes)
+        return x->peak_bytes < y->peak_bytes ? -1 : 1;
+    for (int i = 0; i < DIMENSION_COUNT; i++)
+        if (x->value[i] != y->value[i])
+            return x->value[i] < y->value[i] ? -1 : 1;
+    return strcmp(x->text, y->text);
 }
 
 const struct trial *next_best(const struct planned *planned, enum dimension dimension)
 {
     const struct trial *trial = planned->trials.data;
     for (size_t i = 1; i < planned->trials.len; i++)
-        if (trial_value(&trial[i], dimension) != trial_value(&trial[0], dimension))
+        if (trial[i].value[dimension] != trial[0].value[dimension])
             return &trial[i];
     return NULL;
+}
+
+static weft_status check_options(const struct planner *planner, const struct plan_options *options)
+{
+    static const char *const FLAGS[] = {
+        [TAKES_SPACE] = "--space",     [TAKES_BATCH_AUTO] = "--batch auto",
+        [TAKES_BUDGET] = "--budget",   [TAKES_MAX_HOPS] = "--max-hops",
+        [TAKES_INITIAL] = "--initial", [TAKES_LOG] = "--log",
+        [TAKES_SEARCH] = "--search",   [TAKES_SEED] = "--seed",
+        [TAKES_THREADS] = "--threads",
+    };
+    _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
+    unsigned foreign = options->given & ~planner->takes;
+    if (!foreign)
+        return WEFT_OK;
+    return bad_argument("weft plan --help says which planner takes what",
+                        "the planner '%s' does not take %s", planner->name,
+                        FLAGS[__builtin_ctz(foreign)]);
 }
 
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
@@ -158,7 +233,9 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     struct planned *planned = ARENA_NEW(arena, struct planned);
     double begin = wall_seconds();
     *planned = (struct planned){.arena = arena, .planner = planner->name};
-    weft_status status = planner->find(request, planned);
+    weft_status status = check_options(planner, &request->options);
+    if (!status)
+        status = planner->find(request, planned);
     if (!status && !planned->trials.len)
         status = no_answer("try another global batch, or pin fewer dimensions",
                            "no combination of degrees makes a plan of %s on %lld devices",
@@ -175,6 +252,9 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
 
 void planned_free(struct planned *planned)
 {
-    if (planned)
-        arena_free(planned->arena);
+    if (!planned)
+        return;
+    for (size_t i = 0; i < planned->trials.len; i++)
+        plan_free(planned->trials.data[i].plan);
+    arena_free(planned->arena);
 }

@@ -1,9 +1,11 @@
 /* planner.h - what every planner is asked and answers.
  *
- *   I1  Everything that was tried is remembered with its time and memory, so that an answer can say
- *       what each dimension's next best value would have cost.
- *   I2  The best is the fastest that fits; ties go to less memory, then to what was tried first.
- *   I3  A planner that is stopped answers with the best so far.
+ *   I1  Everything that was simulated is remembered with its time and memory, so that an answer can
+ *       say what each dimension's next best value would have cost.
+ *   I2  The best is what fits and takes the least time per sample; ties go to less memory, then to
+ *       smaller values in the order of the dimensions.
+ *   I3  A planner that is stopped, or whose budget is spent, answers with the best so far.
+ *   I4  Same request, same answer, whatever the number of threads; but for I3.
  */
 #ifndef WEFT_SEARCH_PLANNER_H
 #define WEFT_SEARCH_PLANNER_H
@@ -12,7 +14,7 @@
 
 #include "sim/sim.h"
 
-/* Dimensions of a plan that degrees can say. */
+/* Dimensions of a plan that one number can say. */
 enum dimension {
     DIMENSION_DP,
     DIMENSION_TP,
@@ -23,41 +25,82 @@ enum dimension {
     DIMENSION_RECOMPUTE,
     DIMENSION_COUNT
 };
+/* As a dimension's value: not the same everywhere in the plan. */
+enum { MIXED = -1 };
 const char *dimension_name(enum dimension dimension); /* "micro-batch" */
 
 struct trial {
-    struct degrees degrees;
+    int64_t value[DIMENSION_COUNT]; /* of enum recompute, for that; or MIXED */
+    const char *text;               /* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full" */
+    struct degrees degrees;         /* what the plan was lowered from; */
+    struct plan *plan;              /* or the plan itself, the answer's own; NULL: the degrees' */
+    int64_t global_batch;
     int64_t iteration_ns;
     int64_t peak_bytes, limit_bytes; /* of the fullest stage */
     int32_t stage;                   /* which that is */
     bool fits;
 };
-int64_t trial_value(const struct trial *trial, enum dimension dimension);
-/* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full"; ones and nones are left out. */
-const char *trial_text(struct arena *keep, const struct trial *trial);
+/* "8", "full", "mixed" */
+const char *trial_value_text(struct arena *keep, const struct trial *trial,
+                             enum dimension dimension);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 struct progress {
-    int64_t done, all; /* layouts */
-    int64_t trials;
-    int64_t best_ns; /* 0: nothing fits so far */
+    const char *what;   /* is counted: "layouts" */
+    int64_t done, all;  /* all is 0 where nobody knows */
+    int64_t trials;     /* plans simulated */
+    int64_t candidates; /* plans estimated */
+    int64_t best_ns;    /* 0: nothing fits so far */
+};
+
+/* What only some planners take. */
+enum planner_option {
+    TAKES_SPACE,
+    TAKES_BATCH_AUTO,
+    TAKES_BUDGET,
+    TAKES_MAX_HOPS,
+    TAKES_INITIAL,
+    TAKES_LOG,
+    TAKES_SEARCH,
+    TAKES_SEED,
+    TAKES_THREADS,
+    TAKES_COUNT
+};
+struct plan_options {
+    unsigned given;      /* 1 << enum planner_option */
+    const char *space;   /* the strategies of a layer (space.h) */
+    bool batch_auto;     /* the batch with the most samples per second; pins have no global_batch */
+    int64_t budget_ns;   /* of wall-clock time */
+    int64_t max_hops;    /* reconfigurations in a row before one must be better */
+    const char *initial; /* where to begin: a name of the planner's own, or a plan file */
+    const char *log;     /* a file for every step of the search, as JSON */
+    const char *search;  /* an algorithm of the planner's own */
+    int64_t seed;
+    int64_t threads; /* 0: as many as there are processors */
 };
 
 struct plan_request {
     const struct model *model;
     const struct cluster *cluster;
-    struct degrees
-        pins; /* what is not 0, or has_ says it was given, stays; global_batch is needed */
+    struct degrees pins; /* what is not 0, or has_ says it was given, stays; global_batch is needed
+                            unless the batch is explored */
+    struct plan_options options;
     const char *profile; /* a database before the shipped ones, NULL: none */
     atomic_bool *stop;   /* I3; NULL: nobody stops it */
-    /* Called for every trial; NULL: nobody looks. */
+    /* Called now and then; NULL: nobody looks. */
     void (*progress)(void *context, const struct progress *progress);
     void *context;
 };
 
+/* ---- answering ------------------------------------------------------------------------------- */
+
 struct planned {
     struct arena *arena; /* owns everything below, and itself */
     const char *planner;
-    ARRAY(struct trial) trials; /* in the order of I2, what does not fit behind what does */
+    ARRAY(struct trial) trials;  /* in the order of I2, what does not fit behind what does */
+    ARRAY(const char *) reasons; /* what the planner has to say beyond that, a sentence each */
+    int64_t candidates;          /* estimated, without being simulated */
     bool stopped;
     double search_s;
 };
@@ -65,6 +108,7 @@ struct planned {
 struct planner {
     const char *name;
     const char *summary;
+    unsigned takes; /* 1 << enum planner_option */
     weft_status (*find)(const struct plan_request *request, struct planned *out);
 };
 size_t planners(const struct planner **out);
@@ -74,17 +118,26 @@ const struct planner *planner_find(const char *name); /* NULL if unknown */
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
                         struct planned **out);
 void planned_free(struct planned *planned);
+/* The plan of a trial, the caller's to free from here on; to be taken once. */
+weft_status trial_take(const struct plan_request *request, struct trial *trial, struct plan **out);
 
 /* The best trial with another value in this dimension, fitting if any does; NULL: none was tried. */
 const struct trial *next_best(const struct planned *planned, enum dimension dimension);
 
 /* ---- for planners ---------------------------------------------------------------------------- */
 
+bool plan_stopped(const struct plan_request *request); /* by whoever asked */
+
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next. Degrees that
  * make no plan are no error: *trial is NULL. */
 weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct degrees *degrees, struct planned *planned,
                         const struct trial **trial);
+
+/* The same of a plan that has passed plan_check, which belongs to the answer from here on, whatever
+ * is returned. `text` says in a line what it is, in planned->arena. */
+weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
+                     const char *text, struct planned *planned, const struct trial **trial);
 
 weft_status megatron_find(const struct plan_request *request, struct planned *out);
 

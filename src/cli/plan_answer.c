@@ -1,0 +1,134 @@
+/* plan_answer.c - what `weft plan` found, as text and as JSON. */
+#include "cli/plan.h"
+
+#include "cli/simulate.h"
+
+static double ns_per_sample(const struct trial *trial)
+{
+    return (double)trial->iteration_ns / (double)trial->global_batch;
+}
+
+static int64_t evaluated(const struct planned *planned)
+{
+    return planned->candidates + (int64_t)planned->trials.len;
+}
+
+static void print_trials(struct arena *scratch, const struct planned *planned, int64_t top)
+{
+    static const char *const HEADERS[] = {"plan", "iteration", "slower", "memory", "of it"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    const struct trial *best = planned->trials.data;
+    for (size_t i = 0; i < planned->trials.len && i < (size_t)top; i++) {
+        const struct trial *t = &planned->trials.data[i];
+        double ratio = ns_per_sample(t) / ns_per_sample(best);
+        table_cell(table, "%s", t->text);
+        table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
+        table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");
+        table_cell(table, "%s", show_bytes((double)t->peak_bytes).s);
+        table_cell(table, "%.0f %%%s", 100 * (double)t->peak_bytes / (double)t->limit_bytes,
+                   t->fits ? "" : " !");
+    }
+    table_print(table, stdout);
+}
+
+static struct text32 difference(double bytes)
+{
+    struct text32 size = show_bytes(bytes < 0 ? -bytes : bytes), out;
+    snprintf(out.s, sizeof out.s, "%c%.30s", bytes < 0 ? '-' : '+', size.s);
+    return out;
+}
+
+/* What the next best value of each dimension would have cost. */
+static void print_why(struct arena *scratch, const struct planned *planned)
+{
+    static const char *const HEADERS[] = {"instead of", "next best", "iteration", "memory", ""};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_LEFT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    const struct trial *best = planned->trials.data;
+    for (int i = 0; i < DIMENSION_COUNT; i++) {
+        enum dimension dimension = (enum dimension)i;
+        const struct trial *other = next_best(planned, dimension);
+        if (!other)
+            continue;
+        double ratio = ns_per_sample(other) / ns_per_sample(best);
+        table_cell(table, "%s %s", dimension_name(dimension),
+                   trial_value_text(scratch, best, dimension));
+        table_cell(table, "%s", other->text);
+        table_cell(table, "%+.1f %%", 100 * (ratio - 1));
+        table_cell(table, "%s", difference((double)(other->peak_bytes - best->peak_bytes)).s);
+        table_cell(table, "%s", other->fits ? "" : "does not fit");
+    }
+    putchar('\n');
+    table_print(table, stdout);
+}
+
+static json_t *trial_json(const struct trial *trial)
+{
+    static const char *const FIELDS[] = {
+        [DIMENSION_DP] = "dp",
+        [DIMENSION_TP] = "tp",
+        [DIMENSION_PP] = "pp",
+        [DIMENSION_PIECES] = "pieces",
+        [DIMENSION_MICRO_BATCH] = "micro_batch",
+        [DIMENSION_SHARD] = "zero",
+        [DIMENSION_RECOMPUTE] = "recompute",
+    };
+    _Static_assert(COUNT_OF(FIELDS) == DIMENSION_COUNT, "a dimension without a field");
+    json_t *json =
+        json_pack("{s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "global_batch",
+                  (json_int_t)trial->global_batch, "iteration_s",
+                  (double)trial->iteration_ns * 1e-9, "peak", (json_int_t)trial->peak_bytes,
+                  "limit", (json_int_t)trial->limit_bytes, "fits", trial->fits);
+    for (int i = 0; i < DIMENSION_COUNT; i++) {
+        json_t *value = trial->value[i] == MIXED ? json_null()
+                        : i == DIMENSION_RECOMPUTE
+                            ? json_string(recompute_name((enum recompute)trial->value[i]))
+                            : json_integer((json_int_t)trial->value[i]);
+        json_object_set_new(json, FIELDS[i], value);
+    }
+    return json;
+}
+
+json_t *planned_json(struct arena *scratch, const struct planned *planned,
+                     const struct prediction *prediction, const char *text, int64_t top)
+{
+    json_t *json = prediction_json(prediction), *others = json_array(), *why = json_array();
+    json_t *reasons = json_array();
+    for (size_t i = 1; i < planned->trials.len && i < (size_t)top; i++)
+        json_array_append_new(others, trial_json(&planned->trials.data[i]));
+    for (int i = 0; i < DIMENSION_COUNT; i++) {
+        const struct trial *other = next_best(planned, (enum dimension)i);
+        if (other)
+            json_array_append_new(
+                why, json_pack("{s:s, s:s, s:o}", "dimension", dimension_name((enum dimension)i),
+                               "value", trial_value_text(scratch, other, (enum dimension)i),
+                               "next_best", trial_json(other)));
+    }
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        json_array_append_new(reasons, json_string(planned->reasons.data[i]));
+    json_object_set_new(json, "plan", json_loads(text, 0, NULL));
+    json_object_set_new(json, "planner", json_string(planned->planner));
+    json_object_set_new(json, "evaluated", json_integer((json_int_t)evaluated(planned)));
+    json_object_set_new(json, "simulated", json_integer((json_int_t)planned->trials.len));
+    json_object_set_new(json, "search_s", json_real(planned->search_s));
+    json_object_set_new(json, "alternatives", others);
+    json_object_set_new(json, "why", why);
+    json_object_set_new(json, "reasons", reasons);
+    return json;
+}
+
+void planned_print(struct arena *scratch, const struct planned *planned,
+                   const struct prediction *prediction, int64_t top)
+{
+    printf("%s: %s\n\n", planned->planner, planned->trials.data[0].text);
+    prediction_print(scratch, prediction, stdout);
+    printf("\n%lld plans tried%s:\n\n", (long long)evaluated(planned),
+           planned->stopped ? " until it was stopped" : "");
+    print_trials(scratch, planned, top);
+    print_why(scratch, planned);
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        printf("%s%s\n", i ? "" : "\n", planned->reasons.data[i]);
+}

@@ -29,6 +29,7 @@ int cmd_show(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 
 /* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help

@@ -1,6 +1,7 @@
 /* degrees.c - a plan on the command line: a file, or a model, a cluster and degrees. */
 #include "cli/degrees.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -278,7 +279,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         take_name(state, in, arg);
         return 0;
     }
-    if (key == ARGP_KEY_NO_ARGS)
+    if (key == ARGP_KEY_NO_ARGS && !in->named_elsewhere)
         argp_error(state, "which plan? A file, or a model and a cluster");
     if (key < OPTION_DP || key > OPTION_BUCKET)
         return ARGP_ERR_UNKNOWN;
@@ -287,6 +288,36 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+/* ---- one option by its name ------------------------------------------------------------------ */
+
+static const struct argp_option *find_option(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        if (OPTIONS[i].name && strcmp(OPTIONS[i].name, name) == 0)
+            return &OPTIONS[i];
+    return NULL;
+}
+
+weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value)
+{
+    const struct argp_option *option = find_option(name);
+    bool on = strcmp(value, "on") == 0;
+    struct argp_state state = {.root_argp = &DEGREES_ARGP,
+                               .name = program_invocation_short_name,
+                               .input = arguments,
+                               .err_stream = stderr,
+                               .out_stream = stdout};
+    if (!option)
+        return bad_argument("weft simulate --help lists them", "no option of a plan is called '%s'",
+                            name);
+    if (!option->arg && !on && strcmp(value, "off") != 0)
+        return bad_argument(NULL, "%s is '%s', expected on or off", name, value);
+    if (!option->arg && !on)
+        return WEFT_OK;
+    char *text = arena_copy_text(arguments->arena, value);
+    return parse_option(option->key, text, &state) ? WEFT_FAILURE : WEFT_OK;
+}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 

@@ -13,10 +13,14 @@ struct plan_arguments {
     const char *flag;      /* some option that was given, NULL: none */
     const char *name[2];   /* PLAN, or MODEL and CLUSTER */
     int names;
+    bool named_elsewhere; /* the command takes the names itself */
 };
 
 /* The options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
+/* One of its options by name, "tp"; those without a value take on or off. A wrong value ends the
+ * program, as on the command line. */
+weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value);
 /* Lets the plan say what its model and cluster were called. */
 void plan_name(struct plan *plan, const struct plan_arguments *arguments);
 /* Opens and checks what was named. */

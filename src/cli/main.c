@@ -14,6 +14,7 @@ static const struct command COMMANDS[] = {
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
     {"plan", "MODEL CLUSTER", "the fastest plan that fits, and why", cmd_plan},
     {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
+    {"compare", "PLAN PLAN...", "plans, schedules, planners or clusters side by side", cmd_compare},
     {"validate", "[DATASET...]", "predictions held against published measurements", cmd_validate},
     {"profile", "import|show", "measured operator times in a database", cmd_profile},
     {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},

@@ -1,0 +1,313 @@
+/* compare.c - `weft compare`: plans, degrees, schedules, planners, models or clusters side by side.
+ *
+ * What is compared is a product of axes, each an option with several values:
+ *
+ *   --over schedule=interleaved,aiao --over segments=2,4        2 x 2 rows
+ *
+ * Every option of a plan on the command line can be one, and so can model, cluster and planner. What
+ * belongs to one value only goes with it: schedule=interleaved+virtual=2,aiao+segments=4.
+ */
+#include "cli/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/degrees.h"
+#include "search/search.h"
+
+enum { MOST_AXES = 6, MOST_ROWS = 1000 };
+
+struct axis {
+    const char *key;
+    ARRAY(const char *) values;
+};
+struct options {
+    struct arena *arena;
+    struct plan_arguments plan;
+    struct axis axis[MOST_AXES];
+    int axes;
+    ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
+    const char *profile;
+    bool json;
+};
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+enum { OPTION_OVER = 1, OPTION_PROFILE, OPTION_JSON };
+static const struct argp_option OPTIONS[] = {
+    {"over", OPTION_OVER, "KEY=V1,V2", 0,
+     "a row for each value of an option of the plan, or of model, cluster or planner; may be "
+     "repeated",
+     0},
+    {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+
+static void take_axis(struct argp_state *state, struct options *options, const char *arg)
+{
+    size_t key = strcspn(arg, "=");
+    if (options->axes == MOST_AXES)
+        argp_error(state, "at most %d options can be compared at once", MOST_AXES);
+    if (key == 0 || arg[key] == '\0' || arg[key + 1] == '\0')
+        argp_error(state, "--over takes KEY=VALUE,VALUE, not '%s'", arg);
+    struct axis *axis = &options->axis[options->axes++];
+    axis->key = arena_copy_bytes(options->arena, arg, key);
+    char *rest = arena_copy_text(options->arena, arg + key + 1), *word;
+    while ((word = strsep(&rest, ",")) != NULL)
+        if (*word)
+            array_push(options->arena, &axis->values, word);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->plan;
+        return 0;
+    case ARGP_KEY_ARG:
+        array_push(options->arena, &options->names, arg);
+        return 0;
+    case OPTION_OVER:
+        take_axis(state, options, arg);
+        return 0;
+    case OPTION_PROFILE:
+        options->profile = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "PLAN PLAN...\nMODEL CLUSTER --over KEY=V1,V2",
+    "Simulates plans and shows them side by side: time, throughput, memory, where time goes and, "
+    "where the cluster has prices, what it costs. What cannot be planned is listed with its "
+    "reason. The exit code is 1 when nothing fits.\v"
+    "Example:\n"
+    "  weft compare before.json after.json\n"
+    "  weft compare gpt3-18b fold3d-a100:16 --dp 8 --pp 2 --tp 8 --global-batch 512 \\\n"
+    "      --microbatch 2 --over schedule=interleaved+virtual=2,aiao+segments=2\n"
+    "  weft compare gpt3-13b dgx-a100:4 --global-batch 64 --over planner=megatron,galvatron\n"
+    "  weft compare gpt3-13b dgx-a100:4 --tp 8 --global-batch 64 --over "
+    "cluster=dgx-a100:4,dgx-h100:4",
+    CHILDREN,
+    NULL,
+    NULL,
+};
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* What a row is made of: the common arguments with its axes' values. */
+struct recipe {
+    struct plan_arguments plan;
+    const struct planner *planner; /* NULL: the degrees are the plan */
+};
+
+static weft_status find_planner(struct arena *scratch, const char *name, const struct planner **out)
+{
+    const struct planner *all;
+    const char *names = "";
+    size_t count = planners(&all);
+    *out = planner_find(name);
+    for (size_t i = 0; i < count; i++)
+        names = arena_printf(scratch, "%s%s%s", names, i ? ", " : "", all[i].name);
+    return *out ? WEFT_OK
+                : bad_argument(NULL, "no planner is called '%s', expected one of %s", name, names);
+}
+
+static weft_status apply(struct arena *scratch, const char *key, const char *value,
+                         struct recipe *recipe)
+{
+    if (strcmp(key, "planner") == 0)
+        return find_planner(scratch, value, &recipe->planner);
+    if (strcmp(key, "model") == 0)
+        recipe->plan.name[0] = value;
+    else if (strcmp(key, "cluster") == 0)
+        recipe->plan.name[1] = value;
+    else
+        return degrees_set(&recipe->plan, key, value);
+    return WEFT_OK;
+}
+
+/* "aiao+segments=4": the axis' own value, then others that go with it. */
+static weft_status apply_label(struct arena *scratch, const char *key, const char *label,
+                               struct recipe *recipe)
+{
+    char *rest = arena_copy_text(scratch, label), *word = strsep(&rest, "+");
+    weft_status status;
+    TRY(apply(scratch, key, word, recipe));
+    while ((word = strsep(&rest, "+")) != NULL) {
+        char *value = strchr(word, '=');
+        if (!value)
+            return bad_argument("such as aiao+segments=4", "'%s' in '%s' is no KEY=VALUE", word,
+                                label);
+        *value = '\0';
+        TRY(apply(scratch, word, value + 1, recipe));
+    }
+done:
+    return status;
+}
+
+static weft_status search_row(const struct options *options, const struct recipe *recipe,
+                              struct opened_plan *opened)
+{
+    struct planned *planned = NULL;
+    weft_status status;
+    TRY(model_open(recipe->plan.name[0], recipe->plan.overrides, &opened->model));
+    TRY(cluster_open(recipe->plan.name[1], &opened->cluster));
+    struct plan_request request = {.model = opened->model,
+                                   .cluster = opened->cluster,
+                                   .pins = recipe->plan.degrees,
+                                   .profile = options->profile};
+    TRY(plan_search(recipe->planner, &request, &planned));
+    TRY(trial_take(&request, &planned->trials.data[0], &opened->plan));
+done:
+    planned_free(planned);
+    return status;
+}
+
+static weft_status predict(const struct options *options, const struct recipe *recipe,
+                           struct compared *row)
+{
+    struct simulate_options simulation = {.profile = options->profile};
+    struct opened_plan opened = {0};
+    struct prediction *prediction = NULL;
+    weft_status status =
+        recipe->planner ? search_row(options, recipe, &opened) : plan_open(&recipe->plan, &opened);
+    if (!status)
+        status = simulate(opened.plan, &simulation, &prediction);
+    if (!status)
+        compared_from(prediction, row);
+    prediction_free(prediction);
+    plan_close(&opened);
+    return status;
+}
+
+/* I1: a row's own failure is part of the answer; the machine's ends it. */
+static weft_status add_row(const struct options *options, const struct recipe *recipe,
+                           struct compared row, struct comparison *out)
+{
+    weft_status status = predict(options, recipe, &row);
+    if (status == WEFT_FAILURE)
+        return status;
+    if (status)
+        row.error = arena_copy_text(out->arena, weft_last_error()->message);
+    array_push(out->arena, &out->rows, row);
+    error_clear();
+    return WEFT_OK;
+}
+
+static weft_status compare_files(const struct options *options, struct comparison *out)
+{
+    weft_status status = WEFT_OK;
+    out->header = ARENA_ARRAY(out->arena, const char *, 1);
+    out->header[0] = "plan";
+    out->labels = 1;
+    for (size_t i = 0; i < options->names.len; i++) {
+        struct recipe recipe = {.plan = options->plan};
+        struct compared row = {.label = &options->names.data[i]};
+        recipe.plan.name[0] = options->names.data[i];
+        recipe.plan.names = 1;
+        TRY(add_row(options, &recipe, row, out));
+    }
+done:
+    return status;
+}
+
+static weft_status compare_axes(const struct options *options, struct comparison *out)
+{
+    int64_t rows = 1;
+    weft_status status = WEFT_OK;
+    out->labels = (size_t)options->axes;
+    out->header = ARENA_ARRAY(out->arena, const char *, out->labels);
+    for (int a = 0; a < options->axes; a++) {
+        out->header[a] = options->axis[a].key;
+        rows *= (int64_t)options->axis[a].values.len;
+    }
+    if (rows > MOST_ROWS)
+        return bad_argument(NULL, "%lld rows are too many, expected at most %d", (long long)rows,
+                            MOST_ROWS);
+    for (int64_t r = 0; r < rows; r++) {
+        struct recipe recipe = {.plan = options->plan};
+        struct compared row = {.label = ARENA_ARRAY(out->arena, const char *, out->labels)};
+        int64_t rest = r;
+        for (int a = options->axes - 1; a >= 0; a--) { /* the last axis fastest */
+            const struct axis *axis = &options->axis[a];
+            row.label[a] = axis->values.data[rest % (int64_t)axis->values.len];
+            rest /= (int64_t)axis->values.len;
+            TRY(apply_label(out->arena, axis->key, row.label[a], &recipe));
+        }
+        TRY(add_row(options, &recipe, row, out));
+    }
+done:
+    return status;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static weft_status check_arguments(struct options *options)
+{
+    if (options->axes && options->names.len != 2)
+        return bad_argument("such as: weft compare gpt3-13b dgx-a100:4 --over tp=2,4,8",
+                            "--over compares plans of one MODEL on one CLUSTER");
+    if (!options->axes && options->names.len < 2)
+        return bad_argument("name two plan files, or vary something with --over",
+                            "compare needs at least two plans");
+    for (size_t i = 0; options->axes && i < 2; i++)
+        options->plan.name[i] = options->names.data[i];
+    options->plan.names = (int)(options->axes ? 2 : 1);
+    return WEFT_OK;
+}
+
+static weft_status verdict(const struct comparison *comparison)
+{
+    bool predicted = false;
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (!row->error && row->fits)
+            return WEFT_OK;
+        predicted |= !row->error;
+    }
+    if (!predicted)
+        return bad_argument(NULL, "none of %zu rows makes a plan", comparison->rows.len);
+    return no_answer("--recompute full, more devices or a higher --zero need less memory",
+                     "none of %zu plans fits", comparison->rows.len);
+}
+
+static weft_status run(struct options *options, struct comparison *comparison)
+{
+    weft_status status;
+    TRY(check_arguments(options));
+    TRY(options->axes ? compare_axes(options, comparison) : compare_files(options, comparison));
+    if (options->json) {
+        status = (weft_status)cli_print_json(comparison_json(comparison));
+    } else {
+        comparison_print(comparison, stdout);
+        fflush(stdout); /* before what is told on standard error */
+    }
+    if (!status)
+        status = verdict(comparison);
+done:
+    return status;
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    struct arena *arena = arena_new();
+    struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
+    struct comparison comparison = {.arena = arena, .unit = "M tokens"};
+    cli_parse(&ARGP, argc, argv, &options);
+    weft_status status = run(&options, &comparison);
+    for (size_t i = 0; i < comparison.rows.len; i++)
+        json_decref(comparison.rows.data[i].prediction);
+    arena_free(arena);
+    return status ? cli_fail(status) : WEFT_OK;
+}

@@ -1,0 +1,200 @@
+/* compare_table.c - a comparison as tables and as JSON. */
+#include "cli/compare.h"
+
+#include "cli/simulate.h"
+
+void compared_from(const struct prediction *prediction, struct compared *out)
+{
+    const struct plan *plan = prediction->plan;
+    const struct stage_peak *memory = &prediction->stage[fullest_stage(prediction)].memory;
+    const struct stage_prediction *busiest = &prediction->stage[prediction->busiest];
+    double seconds = (double)prediction->iteration_ns * 1e-9;
+    double dollars_per_s =
+        plan->cluster->node.device.price_per_hour / 3600 * (double)cluster_devices(plan->cluster);
+    double tokens = (double)plan->global_batch * (double)plan->model->seq;
+    out->prediction = prediction_json(prediction);
+    out->iteration_s = seconds;
+    out->samples_per_s = (double)plan->global_batch / seconds;
+    out->tflops_per_device = prediction_tflops(prediction);
+    out->cost = dollars_per_s * seconds / tokens * 1e6;
+    out->peak_bytes = memory->peak;
+    out->limit_bytes = memory->limit;
+    out->fits = prediction->fits;
+    for (int t = 0; t < TIME_COUNT; t++)
+        out->time_ns[t] = busiest->time_ns[t];
+}
+
+/* ---- what is best ---------------------------------------------------------------------------- */
+
+/* The most samples per second of what fits; of everything where nothing does. NULL: no row was
+ * predicted. */
+static const struct compared *best_of(const struct comparison *comparison)
+{
+    const struct compared *best = NULL;
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (!row->error && (!best || row->fits > best->fits ||
+                            (row->fits == best->fits && row->samples_per_s > best->samples_per_s)))
+            best = row;
+    }
+    return best;
+}
+
+static bool any_cost(const struct comparison *comparison)
+{
+    for (size_t i = 0; i < comparison->rows.len; i++)
+        if (comparison->rows.data[i].cost > 0)
+            return true;
+    return false;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+enum { MOST_COLUMNS = 24 };
+struct columns {
+    const char *header[MOST_COLUMNS];
+    enum align align[MOST_COLUMNS];
+    size_t len;
+};
+
+static void add_column(struct columns *columns, const char *header, enum align align)
+{
+    if (columns->len == MOST_COLUMNS)
+        return;
+    columns->header[columns->len] = header;
+    columns->align[columns->len++] = align;
+}
+
+static void add_labels(const struct comparison *comparison, struct columns *columns)
+{
+    for (size_t i = 0; i < comparison->labels; i++)
+        add_column(columns, comparison->header[i], ALIGN_LEFT);
+}
+
+static void label_cells(const struct comparison *comparison, const struct compared *row,
+                        struct table *table)
+{
+    for (size_t i = 0; i < comparison->labels; i++)
+        table_cell(table, "%s", row->label[i]);
+}
+
+static void rate_cells(const struct compared *row, const struct compared *best, struct table *table)
+{
+    double slower = 100 * (best->samples_per_s / row->samples_per_s - 1);
+    table_cell(table, "%s", show_seconds(row->iteration_s * 1e9).s);
+    table_cell(table, "%.4g", row->samples_per_s);
+    if (row == best)
+        table_cell(table, "best");
+    else
+        table_cell(table, "%+.1f %%", slower);
+    table_cell(table, "%.1f", row->tflops_per_device);
+    table_cell(table, "%s", show_bytes((double)row->peak_bytes).s);
+    table_cell(table, "%.0f %%%s", 100 * (double)row->peak_bytes / (double)row->limit_bytes,
+               row->fits ? "" : " !");
+}
+
+static void print_rates(const struct comparison *comparison, const struct compared *best, FILE *out)
+{
+    static const char *const RATES[] = {"iteration", "samples/s", "slower",
+                                        "TFLOP/s",   "memory",    "of it"};
+    struct columns columns = {.len = 0};
+    bool cost = any_cost(comparison);
+    add_labels(comparison, &columns);
+    for (size_t i = 0; i < COUNT_OF(RATES); i++)
+        add_column(&columns, RATES[i], ALIGN_RIGHT);
+    if (cost)
+        add_column(&columns, arena_printf(comparison->arena, "cost per %s", comparison->unit),
+                   ALIGN_RIGHT);
+    struct table *table = table_new(comparison->arena, columns.len, columns.header, columns.align);
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (row->error)
+            continue;
+        label_cells(comparison, row, table);
+        rate_cells(row, best, table);
+        if (cost)
+            table_cell(table, row->cost > 0 ? "%.4g" : "", row->cost);
+    }
+    table_print(table, out);
+}
+
+static bool any_time(const struct comparison *comparison, int time)
+{
+    for (size_t i = 0; i < comparison->rows.len; i++)
+        if (!comparison->rows.data[i].error && comparison->rows.data[i].time_ns[time] > 0)
+            return true;
+    return false;
+}
+
+/* Where time goes, as shares of each row's own iteration. */
+static void print_times(const struct comparison *comparison, FILE *out)
+{
+    struct columns columns = {.len = 0};
+    add_labels(comparison, &columns);
+    for (int i = 0; i < TIME_COUNT; i++)
+        if (any_time(comparison, BREAKDOWN[i]))
+            add_column(&columns, time_name(BREAKDOWN[i]), ALIGN_RIGHT);
+    struct table *table = table_new(comparison->arena, columns.len, columns.header, columns.align);
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (row->error)
+            continue;
+        label_cells(comparison, row, table);
+        for (int t = 0; t < TIME_COUNT; t++)
+            if (any_time(comparison, BREAKDOWN[t]))
+                table_cell(table, "%.1f %%",
+                           (double)row->time_ns[BREAKDOWN[t]] / row->iteration_s * 1e-7);
+    }
+    fputs("\nwhere time goes, on the busiest stage\n\n", out);
+    table_print(table, out);
+}
+
+static const char *row_text(const struct comparison *comparison, const struct compared *row)
+{
+    const char *text = "";
+    for (size_t i = 0; i < comparison->labels; i++)
+        text = arena_printf(comparison->arena, "%s%s%s %s", text, i ? ", " : "",
+                            comparison->header[i], row->label[i]);
+    return text;
+}
+
+static void print_errors(const struct comparison *comparison, FILE *out)
+{
+    bool first = true;
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (!row->error)
+            continue;
+        fprintf(out, "%s%s: %s\n", first ? "\nnot compared:\n" : "", row_text(comparison, row),
+                row->error);
+        first = false;
+    }
+}
+
+void comparison_print(const struct comparison *comparison, FILE *out)
+{
+    const struct compared *best = best_of(comparison);
+    if (best) {
+        print_rates(comparison, best, out);
+        print_times(comparison, out);
+    }
+    print_errors(comparison, out);
+}
+
+json_t *comparison_json(const struct comparison *comparison)
+{
+    const struct compared *best = best_of(comparison);
+    json_t *rows = json_array();
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        json_t *labels = json_object();
+        for (size_t l = 0; l < comparison->labels; l++)
+            json_object_set_new(labels, comparison->header[l], json_text(row->label[l]));
+        json_array_append_new(
+            rows, json_pack("{s:o, s:b, s:o, s:o, s:o}", "labels", labels, "best", row == best,
+                            "error", row->error ? json_text(row->error) : json_null(), "cost",
+                            row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
+                            row->prediction ? json_incref(row->prediction) : json_null()));
+    }
+    return json_pack("{s:s, s:o}", "cost_per", comparison->unit, "rows", rows);
+}

@@ -1,0 +1,140 @@
+/* test_compare.c - `weft compare` against `weft simulate`.
+ *
+ *   P1  A row says what the same plan says when it is simulated alone; the best is the fastest of
+ *       what fits.
+ *   P2  Rows are the product of the axes, the last one fastest; what makes no plan keeps its reason.
+ *   P3  What is wrong ends with exit code 2 and says what was expected; when nothing fits, with 1.
+ */
+#include <math.h>
+
+#include "program.h"
+
+#define GPT "gpt3-1.3b dgx-a100:1 --set layers=4 --seq 512 --global-batch 16 "
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const json_t *row_of(const json_t *answer, size_t i)
+{
+    return json_array_get(json_object_get(answer, "rows"), i);
+}
+
+static const char *label_of(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(json_object_get(row, "labels"), key));
+}
+
+/* ---- P1, P2 ---------------------------------------------------------------------------------- */
+
+static void test_rows_are_simulations(void **state)
+{
+    (void)state;
+    static const char *const TP[] = {"1", "2", "4"}, *const ZERO[] = {"0", "1"};
+    json_t *answer = json_of("compare " GPT "--over tp=1,2,4 --over zero=0,1 --json");
+    double fastest = 1e9, best = 0;
+    assert_int_equal(json_array_size(json_object_get(answer, "rows")), 6);
+    for (size_t i = 0; i < 6; i++) {
+        char command[256];
+        const json_t *row = row_of(answer, i), *prediction = json_object_get(row, "prediction");
+        assert_string_equal(label_of(row, "tp"), TP[i / 2]);
+        assert_string_equal(label_of(row, "zero"), ZERO[i % 2]);
+        snprintf(command, sizeof command, "simulate " GPT "--tp %s --zero %s --json", TP[i / 2],
+                 ZERO[i % 2]);
+        json_t *alone = json_of(command);
+        assert_true(number(prediction, "iteration_s") == number(alone, "iteration_s"));
+        fastest = fmin(fastest, number(alone, "iteration_s"));
+        if (json_is_true(json_object_get(row, "best")))
+            best = number(alone, "iteration_s");
+        json_decref(alone);
+    }
+    assert_true(best == fastest);
+    json_decref(answer);
+}
+
+static void test_what_goes_with_a_value(void **state)
+{
+    (void)state;
+    json_t *answer =
+        json_of("compare " GPT "--pp 2 --over schedule=1f1b,interleaved+virtual=2,interleaved "
+                "--json");
+    assert_true(json_is_null(json_object_get(row_of(answer, 0), "error")));
+    assert_true(json_is_null(json_object_get(row_of(answer, 1), "error")));
+    assert_non_null(strstr(json_string_value(json_object_get(row_of(answer, 2), "error")),
+                           "interleaved needs at least 2 pieces per stage"));
+    json_decref(answer);
+}
+
+static void test_planners_side_by_side(void **state)
+{
+    (void)state;
+    json_t *answer = json_of("compare " GPT "--over planner=megatron --over tp=1,2 --json");
+    for (size_t i = 0; i < 2; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "plan " GPT "--tp %zu --planner megatron --json", i + 1);
+        json_t *alone = json_of(command);
+        assert_true(number(json_object_get(row_of(answer, i), "prediction"), "iteration_s") ==
+                    number(alone, "iteration_s"));
+        json_decref(alone);
+    }
+    json_decref(answer);
+}
+
+static void test_prices_become_costs(void **state)
+{
+    (void)state;
+    json_t *answer = json_of("compare " GPT "--over cluster=dgx-a100:1," WEFT_SOURCE_DIR
+                             "/tests/data/compare/priced.yaml --json");
+    const json_t *priced = row_of(answer, 1);
+    double s = number(json_object_get(priced, "prediction"), "iteration_s");
+    assert_true(json_is_null(json_object_get(row_of(answer, 0), "cost")));
+    /* 8 devices at 3.60 an hour: 0.008 a second; 16 samples of 512 tokens */
+    assert_true(fabs(number(priced, "cost") - 0.008 * s / (16 * 512) * 1e6) < 1e-9);
+    json_decref(answer);
+}
+
+/* ---- P3 -------------------------------------------------------------------------------------- */
+
+static void test_exit_codes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *says;
+    } CASES[] = {
+        {"compare", 2, "compare needs at least two plans"},
+        {"compare gpt3-1.3b --over tp=1,2", 2, "--over compares plans of one MODEL"},
+        {"compare " GPT "--over tp", 2, "--over takes KEY=VALUE,VALUE, not 'tp'"},
+        {"compare " GPT "--over foo=1,2", 2, "no option of a plan is called 'foo'"},
+        {"compare " GPT "--over sp=maybe", 2, "sp is 'maybe', expected on or off"},
+        {"compare " GPT "--over schedule=1f1b+virtual", 2, "'virtual' in '1f1b+virtual'"},
+        {"compare " GPT "--over planner=nobody", 2, "no planner is called 'nobody'"},
+        {"compare nowhere.json nor-here.json", 2, "none of 2 rows makes a plan"},
+        {"compare " GPT "--over tp=3,5", 2, "none of 2 rows makes a plan"},
+        {"compare " GPT "--memory 1 --over tp=1,2", 1, "none of 2 plans fits"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char command[512];
+        int code;
+        snprintf(command, sizeof command, "'%s' %s 2>&1 >/dev/null", WEFT_PROGRAM,
+                 CASES[i].arguments);
+        char *text = output_of(command, &code);
+        if (code != CASES[i].code || !strstr(text, CASES[i].says))
+            fail_msg("weft %s: exit code %d: %s", CASES[i].arguments, code, text);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_are_simulations),
+        cmocka_unit_test(test_what_goes_with_a_value),
+        cmocka_unit_test(test_planners_side_by_side),
+        cmocka_unit_test(test_prices_become_costs),
+        cmocka_unit_test(test_exit_codes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

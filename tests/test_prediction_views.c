@@ -20,7 +20,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "cli/simulate.h"
+#include "report/report.h"
 #include "fake_prediction.h"
 
 enum { MS = 1000000 };

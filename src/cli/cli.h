@@ -41,9 +41,4 @@ int cli_fail(weft_status status);
 
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
-/* A count that is whole: an integer as far as a double is exact, a real beyond. */
-json_t *json_whole(double value);
-/* A text that came from outside: bytes that are no UTF-8 become question marks. */
-json_t *json_text(const char *text);
-
 #endif

@@ -7,8 +7,6 @@
  * Every option of a plan on the command line can be one, and so can model, cluster and planner. What
  * belongs to one value only goes with it: schedule=interleaved+virtual=2,aiao+segments=4.
  */
-#include "cli/compare.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -1,13 +1,10 @@
 /* plan.c - `weft plan`: the fastest plan that fits, what it was chosen over, and why. */
-#include "cli/plan.h"
-
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/degrees.h"
-#include "cli/simulate.h"
 
 struct options {
     struct plan_arguments plan;
@@ -225,7 +222,7 @@ static weft_status answer(const struct options *options, const struct plan_reque
         status = (weft_status)cli_print_json(
             planned_json(scratch, planned, prediction, text, options->top));
     } else {
-        planned_print(scratch, planned, prediction, options->top);
+        planned_print(scratch, planned, prediction, options->top, stdout);
         fflush(stdout); /* before what is told on standard error */
     }
     if (!status)

@@ -24,11 +24,6 @@ struct showing {
     struct warnings warnings;
 };
 
-/* words.c */
-/* Three lines and an empty one: what is laid over what, in which steps, what overlaps. */
-void plan_heading(const struct plan *plan, FILE *out);
-const char *number_range(struct arena *keep, int64_t first, int64_t count); /* "8-15", "3" */
-
 /* show_stages.c */
 const struct stage_view *view_stages(struct arena *keep, const struct plan *plan);
 int64_t memory_limit(const struct plan *plan);

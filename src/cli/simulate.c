@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cli/degrees.h"
-#include "cli/simulate.h"
 
 struct options {
     struct plan_arguments plan;

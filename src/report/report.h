@@ -1,9 +1,15 @@
-/* report.h - answers as tables for people, and predictions held against published measurements. */
+/* report.h - answers for people and programs: tables, plans and predictions in words and as JSON,
+ * comparisons, and predictions held against published measurements. */
 #ifndef WEFT_REPORT_H
 #define WEFT_REPORT_H
 
 #include <stdio.h>
 
+#include <jansson.h>
+
+#include "report/comparison.h"
+#include "report/planned.h"
+#include "report/prediction.h"
 #include "report/published.h"
 
 enum { REPORT_COLUMNS = 100 };
@@ -25,5 +31,18 @@ void table_print(const struct table *table, FILE *out);
 
 /* Terminal columns that this UTF-8 text takes. */
 size_t text_columns(const char *text);
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Three lines and an empty one: what is laid over what, in which steps, what overlaps. */
+void plan_heading(const struct plan *plan, FILE *out);
+const char *number_range(struct arena *keep, int64_t first, int64_t count); /* "8-15", "3" */
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* A count that is whole: an integer as far as a double is exact, a real beyond. */
+json_t *json_whole(double value);
+/* A text that came from outside: bytes that are no UTF-8 become question marks. */
+json_t *json_text(const char *text);
 
 #endif

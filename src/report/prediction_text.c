@@ -1,4 +1,4 @@
-/* simulate_text.c - a prediction for people: the answer first, then why.
+/* prediction_text.c - a prediction for people: the answer first, then why.
  *
  * Parts of a sum are printed as differences of their rounded running sums,
  *
@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/show.h"
-#include "cli/simulate.h"
+#include "report/report.h"
 
 const int BREAKDOWN[TIME_COUNT] = {
     PURPOSE_FORWARD, PURPOSE_BACKWARD, PURPOSE_RECOMPUTE, TIME_BUBBLE,     PURPOSE_TENSOR,

@@ -1,11 +1,14 @@
-/* compare.h - plans side by side. Private to the room.
+/* comparison.h - plans side by side.
  *
  *   I1  A row that makes no plan, or finds none, keeps its reason; the others are compared all the same.
  */
-#ifndef WEFT_CLI_COMPARE_H
-#define WEFT_CLI_COMPARE_H
+#ifndef WEFT_REPORT_COMPARISON_H
+#define WEFT_REPORT_COMPARISON_H
 
-#include "cli/cli.h"
+#include <stdio.h>
+
+#include <jansson.h>
+
 #include "sim/sim.h"
 
 /* One plan: what sets it apart, and what became of it. */

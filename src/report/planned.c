@@ -1,7 +1,5 @@
-/* plan_answer.c - what `weft plan` found, as text and as JSON. */
-#include "cli/plan.h"
-
-#include "cli/simulate.h"
+/* planned.c - what a search found, as text and as JSON. */
+#include "report/report.h"
 
 static double ns_per_sample(const struct trial *trial)
 {
@@ -13,7 +11,8 @@ static int64_t evaluated(const struct planned *planned)
     return planned->candidates + (int64_t)planned->trials.len;
 }
 
-static void print_trials(struct arena *scratch, const struct planned *planned, int64_t top)
+static void print_trials(struct arena *scratch, const struct planned *planned, int64_t top,
+                         FILE *out)
 {
     static const char *const HEADERS[] = {"plan", "iteration", "slower", "memory", "of it"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
@@ -30,7 +29,7 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
         table_cell(table, "%.0f %%%s", 100 * (double)t->peak_bytes / (double)t->limit_bytes,
                    t->fits ? "" : " !");
     }
-    table_print(table, stdout);
+    table_print(table, out);
 }
 
 static struct text32 difference(double bytes)
@@ -41,7 +40,7 @@ static struct text32 difference(double bytes)
 }
 
 /* What the next best value of each dimension would have cost. */
-static void print_why(struct arena *scratch, const struct planned *planned)
+static void print_why(struct arena *scratch, const struct planned *planned, FILE *out)
 {
     static const char *const HEADERS[] = {"instead of", "next best", "iteration", "memory", ""};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT,
@@ -61,8 +60,8 @@ static void print_why(struct arena *scratch, const struct planned *planned)
         table_cell(table, "%s", difference((double)(other->peak_bytes - best->peak_bytes)).s);
         table_cell(table, "%s", other->fits ? "" : "does not fit");
     }
-    putchar('\n');
-    table_print(table, stdout);
+    fputc('\n', out);
+    table_print(table, out);
 }
 
 static json_t *trial_json(const struct trial *trial)
@@ -121,14 +120,14 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
 }
 
 void planned_print(struct arena *scratch, const struct planned *planned,
-                   const struct prediction *prediction, int64_t top)
+                   const struct prediction *prediction, int64_t top, FILE *out)
 {
-    printf("%s: %s\n\n", planned->planner, planned->trials.data[0].text);
-    prediction_print(scratch, prediction, stdout);
-    printf("\n%lld plans tried%s:\n\n", (long long)evaluated(planned),
-           planned->stopped ? " until it was stopped" : "");
-    print_trials(scratch, planned, top);
-    print_why(scratch, planned);
+    fprintf(out, "%s: %s\n\n", planned->planner, planned->trials.data[0].text);
+    prediction_print(scratch, prediction, out);
+    fprintf(out, "\n%lld plans tried%s:\n\n", (long long)evaluated(planned),
+            planned->stopped ? " until it was stopped" : "");
+    print_trials(scratch, planned, top, out);
+    print_why(scratch, planned, out);
     for (size_t i = 0; i < planned->reasons.len; i++)
-        printf("%s%s\n", i ? "" : "\n", planned->reasons.data[i]);
+        fprintf(out, "%s%s\n", i ? "" : "\n", planned->reasons.data[i]);
 }

@@ -1,8 +1,8 @@
-/* simulate_json.c - a prediction as JSON; docs/json.md has the fields.
+/* prediction_json.c - a prediction as JSON; docs/json.md has the fields.
  *
  *   I1  Times are whole nanoseconds divided by 1e9: a stage's times add up to iteration_s.
  */
-#include "cli/simulate.h"
+#include "report/report.h"
 
 static json_t *seconds(int64_t ns)
 {

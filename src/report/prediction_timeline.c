@@ -1,4 +1,4 @@
-/* simulate_timeline.c - a prediction as a picture of text, in the manner of a drawn schedule
+/* prediction_timeline.c - a prediction as a picture of text, in the manner of a drawn schedule
  * (schedule/draw.c).
  *
  * With N columns for an iteration of T, column c behind the moment f shows what goes on in its
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/simulate.h"
+#include "report/report.h"
 
 enum { MOST_LINES = 64, SLOT_COLUMNS = 4 };
 enum { IDLE = '.', COMMUNICATION = '~', GOES_ON = '-' };

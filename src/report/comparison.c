@@ -1,7 +1,5 @@
-/* compare_table.c - a comparison as tables and as JSON. */
-#include "cli/compare.h"
-
-#include "cli/simulate.h"
+/* comparison.c - a comparison as tables and as JSON. */
+#include "report/report.h"
 
 void compared_from(const struct prediction *prediction, struct compared *out)
 {

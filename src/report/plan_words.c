@@ -1,7 +1,7 @@
-/* words.c - what several commands say of a plan in the same words. */
+/* plan_words.c - what several commands say of a plan in the same words. */
 #include <stdio.h>
 
-#include "cli/show.h"
+#include "report/report.h"
 
 /* "all", "none", or "tensor, pipeline". */
 static void print_overlap(unsigned overlap, FILE *out)

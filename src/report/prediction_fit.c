@@ -1,11 +1,11 @@
-/* simulate_fit.c - whether a plan fits in memory, and what would help if not.
+/* prediction_fit.c - whether a plan fits in memory, and what would help if not.
  *
  *   I1  What is proposed is not what the plan does already, and is about memory that the stage
  *       holds: the class of which it holds most comes first.
  */
 #include <stdio.h>
 
-#include "cli/simulate.h"
+#include "report/report.h"
 
 static double fullness(const struct stage_peak *memory)
 {

@@ -1,4 +1,4 @@
-/* simulate_stages.c - the stages of a prediction: where their time goes, how full they get.
+/* prediction_stages.c - the stages of a prediction: where their time goes, how full they get.
  *
  *   bar of a stage: each part takes its share of the whole, BAR columns in all
  *
@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/show.h"
-#include "cli/simulate.h"
+#include "report/report.h"
 
 static const double ALIKE = 0.005; /* print_folded says it */
 enum { FEW_STAGES = 8, MOST_ROWS = 16, END_ROWS = 4, TIME_BAR = 30, MEMORY_BAR = 12 };

@@ -1,22 +1,26 @@
 /* weft.h - the public face of Weft, a planner and simulator of parallel training.
  *
- * Three descriptions come first: a *model* (operators with named dims in a module tree), a
- * *cluster* (devices, links, fabric) and the *costs* of one operator or one collective. All are
- * opaque handles that a program opens, asks and closes:
+ * A *plan* says how a model is laid over a cluster. One is found for a question, opened from a file or
+ * read from text, and simulated; all are opaque handles that a program opens, asks and closes:
  *
- *     weft_model *model;
- *     weft_cluster *cluster;
- *     if (weft_model_open("gpt3-13b", &model) || weft_cluster_open("dgx-v100:4", &cluster)) {
+ *     weft_plan *plan;
+ *     weft_prediction *prediction;
+ *     const char *question = "model: gpt3-13b\ncluster: dgx-a100:4\nbatch: {global: 64}\n";
+ *     if (weft_plan_find(question, NULL, &plan) || weft_simulate(plan, &prediction)) {
  *         fprintf(stderr, "%s\n", weft_last_error()->message);
  *         return 1;
  *     }
- *     printf("%.1f B parameters on %lld devices\n", weft_model_parameters(model) / 1e9,
- *            (long long)weft_cluster_devices(cluster));
- *     weft_cluster_close(cluster);
- *     weft_model_close(model);
+ *     printf("%.2f s an iteration, %s\n", weft_prediction_iteration_s(prediction),
+ *            weft_prediction_fits(prediction) ? "fits" : "does not fit");
+ *     weft_prediction_close(prediction);
+ *     weft_plan_close(plan);
  *
  * A call that can fail returns a weft_status; the reason is in weft_last_error(), one per thread.
  * The library never prints and never exits. Handles may be read from several threads at once.
+ *
+ * Names that stand here stay: functions are added, none changes its arguments or meaning before the
+ * library's major version does, and handles are opaque. What has many parts is text: questions and
+ * plans in YAML or JSON (docs/plan-file.md), predictions in JSON (docs/json.md).
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -57,6 +61,34 @@ double weft_model_flops_per_sample(const weft_model *model); /* forward, matrix 
 weft_status weft_cluster_open(const char *name, weft_cluster **out);
 void weft_cluster_close(weft_cluster *cluster);
 int64_t weft_cluster_devices(const weft_cluster *cluster);
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+typedef struct weft_plan weft_plan;
+
+/* The best plan for a question, which is written like a plan file: model, cluster, batch, and under
+ * `degrees` what stays as it is. `planner` is a name of `weft plan --planner`, NULL the default.
+ * WEFT_NO_ANSWER: nothing fits; *out is then the nearest miss, if there is any, else NULL. */
+weft_status weft_plan_find(const char *question, const char *planner, weft_plan **out);
+weft_status weft_plan_open(const char *path, weft_plan **out); /* a plan file */
+weft_status weft_plan_read(const char *text, weft_plan **out); /* the same as text */
+void weft_plan_close(weft_plan *plan);
+/* As a plan file in JSON; lives as long as the plan. */
+const char *weft_plan_text(const weft_plan *plan);
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+typedef struct weft_prediction weft_prediction;
+
+weft_status weft_simulate(const weft_plan *plan, weft_prediction **out);
+void weft_prediction_close(weft_prediction *prediction);
+double weft_prediction_iteration_s(const weft_prediction *prediction);
+double weft_prediction_samples_per_s(const weft_prediction *prediction);
+double weft_prediction_tflops_per_device(const weft_prediction *prediction); /* of the model */
+int weft_prediction_fits(const weft_prediction *prediction);                 /* in memory: 1, 0 */
+int64_t weft_prediction_peak_bytes(const weft_prediction *prediction); /* the fullest device */
+/* All of it, as `weft simulate --json`; lives as long as the prediction. */
+const char *weft_prediction_json(const weft_prediction *prediction);
 
 #ifdef __cplusplus
 }

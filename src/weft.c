@@ -1,6 +1,8 @@
 /* weft.c - the public face (include/weft.h) over the rooms. */
-#include "cluster/cluster.h"
-#include "model/model.h"
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/report.h"
 
 struct weft_model {
     struct model model;
@@ -51,4 +53,175 @@ void weft_cluster_close(weft_cluster *cluster)
 int64_t weft_cluster_devices(const weft_cluster *cluster)
 {
     return cluster_devices(&cluster->cluster);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+struct weft_plan {
+    struct arena *arena; /* owns itself and the text */
+    struct opened_plan opened;
+    const char *text;
+};
+
+static weft_plan *plan_handle(struct arena *arena, const struct opened_plan *opened)
+{
+    weft_plan *plan = ARENA_NEW(arena, weft_plan);
+    *plan = (weft_plan){.arena = arena, .opened = *opened};
+    plan->text = plan_write(arena, opened->plan);
+    return plan;
+}
+
+weft_status weft_plan_open(const char *path, weft_plan **out)
+{
+    struct opened_plan opened;
+    weft_status status = plan_load(path, &opened);
+    *out = status ? NULL : plan_handle(arena_new(), &opened);
+    return status;
+}
+
+weft_status weft_plan_read(const char *text, weft_plan **out)
+{
+    struct arena *arena = arena_new();
+    struct opened_plan opened;
+    weft_status status = plan_parse(arena, "plan", text, strlen(text), &opened);
+    *out = status ? NULL : plan_handle(arena, &opened);
+    if (status)
+        arena_free(arena);
+    return status;
+}
+
+static void name_plan(const struct plan_question *question, struct plan *plan)
+{
+    plan->model_name = arena_copy_text(plan->arena, question->model_name);
+    plan->model_options =
+        question->model_options ? arena_copy_text(plan->arena, question->model_options) : NULL;
+    plan->cluster_name = arena_copy_text(plan->arena, question->cluster_name);
+}
+
+static weft_status find_planner(const char *name, const struct planner **out)
+{
+    planners(out);
+    if (name)
+        *out = planner_find(name);
+    return *out ? WEFT_OK : bad_argument(NULL, "no planner is called '%s'", name);
+}
+
+/* What does not fit is an answer and a status. */
+static weft_status must_fit_memory(const struct trial *trial)
+{
+    if (trial->fits)
+        return WEFT_OK;
+    return no_answer("the plan is the nearest miss", "nothing fits: stage %d needs %s of %s",
+                     trial->stage, show_bytes((double)trial->peak_bytes).s,
+                     show_bytes((double)trial->limit_bytes).s);
+}
+
+weft_status weft_plan_find(const char *text, const char *name, weft_plan **out)
+{
+    struct arena *arena = arena_new();
+    struct plan_question question = {0};
+    struct planned *planned = NULL;
+    const struct planner *planner;
+    weft_status status;
+    *out = NULL;
+    TRY(plan_question(arena, "question", text, strlen(text), &question));
+    TRY(find_planner(name, &planner));
+    if (!question.pins.global_batch) {
+        status = bad_argument("such as batch: {global: 64}", "a question needs a global batch");
+        goto done;
+    }
+    struct plan_request request = {
+        .model = question.opened.model, .cluster = question.opened.cluster, .pins = question.pins};
+    TRY(plan_search(planner, &request, &planned));
+    struct trial best = planned->trials.data[0];
+    TRY(trial_take(&request, &planned->trials.data[0], &question.opened.plan));
+    name_plan(&question, question.opened.plan);
+    *out = plan_handle(arena, &question.opened);
+    status = must_fit_memory(&best);
+done:
+    planned_free(planned);
+    if (!*out) {
+        plan_close(&question.opened);
+        arena_free(arena);
+    }
+    return status;
+}
+
+void weft_plan_close(weft_plan *plan)
+{
+    if (!plan)
+        return;
+    plan_close(&plan->opened);
+    arena_free(plan->arena);
+}
+
+const char *weft_plan_text(const weft_plan *plan)
+{
+    return plan->text;
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+struct weft_prediction {
+    struct prediction *prediction;
+    double samples_per_s;
+    char *json;
+};
+
+weft_status weft_simulate(const weft_plan *plan, weft_prediction **out)
+{
+    struct simulate_options options = {.reserved = true};
+    struct prediction *prediction;
+    *out = NULL;
+    weft_status status = simulate(plan->opened.plan, &options, &prediction);
+    if (status)
+        return status;
+    weft_prediction *handle = ARENA_NEW(prediction->arena, weft_prediction);
+    json_t *json = prediction_json(prediction);
+    *handle = (weft_prediction){.prediction = prediction,
+                                .samples_per_s = (double)plan->opened.plan->global_batch * 1e9 /
+                                                 (double)prediction->iteration_ns,
+                                .json = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(12))};
+    json_decref(json);
+    *out = handle;
+    return WEFT_OK;
+}
+
+void weft_prediction_close(weft_prediction *prediction)
+{
+    if (!prediction)
+        return;
+    free(prediction->json);
+    prediction_free(prediction->prediction);
+}
+
+double weft_prediction_iteration_s(const weft_prediction *prediction)
+{
+    return (double)prediction->prediction->iteration_ns * 1e-9;
+}
+
+double weft_prediction_samples_per_s(const weft_prediction *prediction)
+{
+    return prediction->samples_per_s;
+}
+
+double weft_prediction_tflops_per_device(const weft_prediction *prediction)
+{
+    return prediction_tflops(prediction->prediction);
+}
+
+int weft_prediction_fits(const weft_prediction *prediction)
+{
+    return prediction->prediction->fits;
+}
+
+int64_t weft_prediction_peak_bytes(const weft_prediction *prediction)
+{
+    const struct prediction *p = prediction->prediction;
+    return p->stage[fullest_stage(p)].memory.peak;
+}
+
+const char *weft_prediction_json(const weft_prediction *prediction)
+{
+    return prediction->json;
 }

@@ -18,7 +18,7 @@ DESTDIR=$place/staged cmake --install "$build" --prefix /opt/weft >/dev/null
 mv "$place/staged/opt/weft" "$place/weft" # the pkg-config file must not care
 cd "$place"
 
-for file in bin/weft include/weft.h lib/libweft.a share/man/man1/weft.1 \
+for file in bin/weft include/weft.h lib/libweft.a lib/libweft.so lib/python3/dist-packages/weft.py share/man/man1/weft.1 \
     share/bash-completion/completions/weft share/zsh/site-functions/_weft \
     share/fish/vendor_completions.d/weft.fish; do
     [ -s "weft/$file" ] || fail "$file was not installed"
@@ -32,15 +32,31 @@ done
 } >example.c
 
 export PKG_CONFIG_PATH=$place/weft/lib/pkgconfig
-read -ra flags <<<"$(pkg-config --cflags --libs weft)"
-cc -std=c17 -Wall -Werror example.c "${flags[@]}" -o example
-output=$(./example)
-[[ $output =~ ^1[23]\.[0-9]\ B\ parameters\ on\ 32\ devices$ ]] || fail "the example says: $output"
+compile_and_run() { # FLAG... for the library, found by pkg-config and nothing else
+    cc -std=c17 -Wall -Werror example.c "$@" -Wl,-rpath,"$place/weft/lib" -o example
+    output=$(./example)
+    [[ $output =~ ^[0-9.]+\ s\ an\ iteration,\ fits$ ]] || fail "the example says: $output"
+}
+read -ra shared <<<"$(pkg-config --cflags --libs weft)"
+read -ra needs <<<"$(pkg-config --print-requires-private weft | xargs)"
+read -ra static <<<"$(pkg-config --cflags --libs weft "${needs[@]}") -lm -pthread"
+compile_and_run "${shared[@]}"
+compile_and_run "${static[@]/-lweft/-l:libweft.a}"
+
+# Python finds the library beside it, without being told.
+iteration=$(env -i PYTHONPATH="$place/weft/lib/python3/dist-packages" PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import weft
+plan = weft.Plan.read({"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": 8}})
+print(plan.simulate().iteration_s)')
+[[ $iteration =~ ^[0-9.]+$ ]] || fail "Python says: $iteration"
 
 # Only the names of weft.h may meet the names of the program that links the library.
-others=$(nm --extern-only --defined-only --format=just-symbols weft/lib/libweft.a |
-    grep -vE '^(weft_.*|.*:)?$' || true)
-[ -z "$others" ] || fail "libweft.a exports more than weft.h: $(head -5 <<<"$others" | xargs)"
+for library in "--extern-only weft/lib/libweft.a" "--dynamic weft/lib/libweft.so"; do
+    read -ra arguments <<<"$library"
+    others=$(nm --defined-only --format=just-symbols "${arguments[@]}" |
+        grep -vE '^(weft_.*|.*:)?$' || true)
+    [ -z "$others" ] || fail "$library exports more than weft.h: $(head -5 <<<"$others" | xargs)"
+done
 
 [ "$(weft/bin/weft --version)" = "weft $(pkg-config --modversion weft)" ] || fail "versions differ"
 # The installed program finds its data without the source tree.

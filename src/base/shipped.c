@@ -1,6 +1,7 @@
 /* shipped.c - where Weft's own data is. */
 #include "base/base.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,20 +18,28 @@ static char *file_in(struct arena *keep, const char *folder, const char *name)
     return is_file(path) ? path : NULL;
 }
 
-/* Beside the program, beside its folder (tests), or where `make install` puts it relative to it. */
-static char *beside_program(struct arena *keep, const char *folder, const char *name)
+/* Beside this file, beside its folder (tests), or where `make install` puts it relative to it. */
+static char *beside(struct arena *keep, const char *file, const char *folder, const char *name)
 {
     static const char *const PLACES[] = {"", "../", "../share/weft/"};
-    char *program = realpath("/proc/self/exe", NULL), *found = NULL;
-    if (!program)
+    char *real = realpath(file, NULL), *found = NULL;
+    if (!real)
         return NULL;
-    char *slash = strrchr(program, '/');
+    char *slash = strrchr(real, '/');
     if (slash)
         *slash = '\0';
     for (size_t i = 0; i < COUNT_OF(PLACES) && !found; i++)
-        found = file_in(keep, arena_printf(keep, "%s/%s%s", program, PLACES[i], folder), name);
-    free(program);
+        found = file_in(keep, arena_printf(keep, "%s/%s%s", real, PLACES[i], folder), name);
+    free(real);
     return found;
+}
+
+/* The shared library that this code is part of, when a program of another language loads it. */
+static const char *own_library(void)
+{
+    static const char ANCHOR = 0;
+    Dl_info info;
+    return dladdr(&ANCHOR, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
 char *shipped_file(struct arena *keep, const struct shipped *where, const char *name)
@@ -38,6 +47,8 @@ char *shipped_file(struct arena *keep, const struct shipped *where, const char *
     const char *folder = getenv(where->variable);
     if (folder)
         return strcmp(folder, "none") == 0 ? NULL : file_in(keep, folder, name);
-    char *path = beside_program(keep, where->folder, name);
+    char *path = beside(keep, "/proc/self/exe", where->folder, name);
+    if (!path)
+        path = beside(keep, own_library(), where->folder, name);
     return path ? path : file_in(keep, where->installed, name);
 }

@@ -522,26 +522,78 @@ done:
     return status;
 }
 
-weft_status plan_parse(struct arena *scratch, const char *name, const char *text, size_t len,
-                       struct opened_plan *out)
+/* JSON or YAML, by the first character. */
+static weft_status parse_file(struct arena *scratch, const char *name, const char *text, size_t len,
+                              struct plan_file *file)
 {
     size_t blank = 0;
     while (blank < len && isspace((unsigned char)text[blank]))
         blank++;
     enum doc_format format = blank < len && text[blank] == '{' ? DOC_JSON : DOC_YAML;
-    struct plan_file file = {.scratch = scratch, .name = name};
-    struct doc *doc;
-    *out = (struct opened_plan){0};
+    struct doc *doc = NULL;
+    *file = (struct plan_file){.scratch = scratch, .name = name};
     weft_status status = doc_parse(scratch, name, text, len, format, &doc);
-    file.doc = doc;
-    if (!status)
-        status = read_plan(&file, out);
-    out->plan = file.plan;
+    file->doc = doc;
+    return status;
+}
+
+static weft_status close_failed(weft_status status, struct opened_plan *opened)
+{
     if (status)
-        plan_close(out);
+        plan_close(opened);
     if (status == WEFT_BAD_INPUT && !weft_last_error()->hint)
         error_hint("%s", FORMAT);
     return status;
+}
+
+weft_status plan_parse(struct arena *scratch, const char *name, const char *text, size_t len,
+                       struct opened_plan *out)
+{
+    struct plan_file file;
+    *out = (struct opened_plan){0};
+    weft_status status = parse_file(scratch, name, text, len, &file);
+    if (!status)
+        status = read_plan(&file, out);
+    out->plan = file.plan;
+    return close_failed(status, out);
+}
+
+/* ---- questions: a plan file whose degrees are only what stays -------------------------------- */
+
+static weft_status read_question(struct plan_file *file, struct plan_question *out)
+{
+    weft_status status;
+    TRY(read_root(file));
+    const struct doc *const written[] = {file->root.stages, file->root.tree, file->root.choices};
+    for (size_t i = 0; i < COUNT_OF(written); i++)
+        if (written[i])
+            return doc_error(written[i], "leave it out; 'degrees' says what stays as it is",
+                             "a question has no '%s': that is for the planner to find",
+                             written[i]->key);
+    TRY(read_batch(file));
+    TRY(read_degrees(file));
+    TRY(read_exchanges(file));
+    TRY(open_both(file, &out->opened));
+    complete_degrees(file);
+    TRY(options_text(file, &out->model_options));
+done:
+    out->pins = file->degrees;
+    out->pins.has_shard = file->root.degrees && doc_get(file->root.degrees, "zero");
+    out->pins.has_recompute = file->root.degrees && doc_get(file->root.degrees, "recompute");
+    out->model_name = file->root.model;
+    out->cluster_name = file->root.cluster;
+    return status;
+}
+
+weft_status plan_question(struct arena *keep, const char *name, const char *text, size_t len,
+                          struct plan_question *out)
+{
+    struct plan_file file;
+    *out = (struct plan_question){0};
+    weft_status status = parse_file(keep, name, text, len, &file);
+    if (!status)
+        status = read_question(&file, out);
+    return close_failed(status, &out->opened);
 }
 
 weft_status plan_load(const char *path, struct opened_plan *out)

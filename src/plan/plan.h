@@ -191,6 +191,16 @@ struct opened_plan {
 weft_status plan_load(const char *path, struct opened_plan *out);
 weft_status plan_parse(struct arena *scratch, const char *name, const char *text, size_t len,
                        struct opened_plan *out); /* JSON or YAML, by its first character */
+/* What a planner is asked, written like a plan file: model, cluster and batch, and of `degrees` those
+ * that stay as they are. Texts are in `keep`; the opened model and cluster are freed with
+ * plan_close. */
+struct plan_question {
+    struct opened_plan opened; /* no plan yet */
+    struct degrees pins;
+    const char *model_name, *model_options, *cluster_name; /* as in a plan */
+};
+weft_status plan_question(struct arena *keep, const char *name, const char *text, size_t len,
+                          struct plan_question *out);
 /* The plan as JSON text, in `keep`: loads back to an equal plan. */
 const char *plan_write(struct arena *keep, const struct plan *plan);
 void plan_close(struct opened_plan *opened);

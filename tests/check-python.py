@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""The Python binding, with Debian's python3 and the library that was just built.
+
+    check-python.py SOURCE LIBRARY WEFT
+"""
+import json
+import os
+import subprocess
+import sys
+
+source, library, program = sys.argv[1:4]
+os.environ["WEFT_LIBRARY"] = library
+sys.path.insert(0, os.path.join(source, "python"))
+import weft  # noqa: E402
+
+
+def simulated(arguments):
+    return json.loads(subprocess.run([program, *arguments, "--json"], check=True, capture_output=True).stdout)
+
+
+def refused(call, status, *words):
+    try:
+        call()
+    except weft.Error as error:
+        assert error.status == status, error.status
+        assert all(word in str(error) for word in words), str(error)
+        return error
+    raise AssertionError("nothing was refused")
+
+
+assert subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout == f"weft {weft.version()}\n"
+assert 12.5e9 < weft.Model("gpt3-13b").parameters < 13.5e9
+assert weft.Cluster("dgx-a100:4").devices == 32
+
+# A plan says what the program says of the same one.
+plan = weft.Plan.open(os.path.join(source, "data/plans/gpt3-13b.yaml"))
+prediction = plan.simulate()
+told = simulated(["simulate", os.path.join(source, "data/plans/gpt3-13b.yaml")])
+assert abs(prediction.iteration_s - told["iteration_s"]) < 1e-9
+assert prediction.details["memory"] == told["memory"]
+assert prediction.fits == told["fits"]
+assert prediction.peak_bytes == max(stage["peak"] for stage in told["memory"])
+again = weft.Plan.read(plan.fields)
+assert again.text == plan.text
+del plan, again
+assert prediction.samples_per_s > 0 and prediction.tflops_per_device > 0  # outlives its plan
+
+# A search finds what the program finds; what is given stays.
+small = {"layers": 4, "seq": 512}
+found = weft.find("gpt3-1.3b", "dgx-a100:1", 16, planner="megatron", options=small, degrees={"tp": 2, "micro": 2})
+told = simulated(["plan", "gpt3-1.3b", "dgx-a100:1", "--set", "layers=4", "--seq", "512", "--global-batch", "16",
+                  "--planner", "megatron", "--tp", "2", "--microbatch", "2"])
+assert abs(found.simulate().iteration_s - told["iteration_s"]) < 1e-9
+assert found.fields == told["plan"]
+
+refused(lambda: weft.Model("gpt3-13x"), 2, "gpt3-13x")
+refused(lambda: weft.Plan.read("model: gpt3-13b"), 2, "cluster")
+refused(lambda: weft.Plan.read({"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": 7}}), 2, "tp")
+refused(lambda: weft.find("gpt3-1.3b", "dgx-a100:1", 16, planner="nobody"), 2, "no planner is called 'nobody'")
+refused(lambda: weft.find("gpt3-1.3b", "dgx-a100:1", 16, stages=[]), 2, "that is for the planner to find")
+miss = refused(lambda: weft.find("gpt3-13b", "dgx-a100:1", 8, planner="megatron", memory="2GiB"), 1, "nothing fits")
+assert not miss.plan.simulate().fits

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "weft.h"
 
@@ -140,6 +141,10 @@ double wall_seconds(void);
 /* The whole of a file, NUL-terminated behind its end. Refuses what is larger than `limit`. */
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
                       size_t *out_len);
+/* Writes a file that is there whole or not at all: `put` writes its content. */
+typedef void (*file_writer)(void *context, FILE *file);
+weft_status file_write(const char *path, file_writer put, void *context);
+weft_status file_write_text(const char *path, const char *text);
 
 /* Splits one line of CSV in place at its commas; "quoted fields" may hold commas and "" quotes.
  * Returns the number of fields, at most `max`. */

@@ -150,15 +150,6 @@ static void show_progress(void *context, const struct progress *progress)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static weft_status write_plan(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    bool written = file && fputs(text, file) >= 0;
-    if (file && fclose(file) != 0)
-        written = false;
-    return written ? WEFT_OK : failure("cannot write the plan to %s", path);
-}
-
 static weft_status check_arguments(const struct options *options, const struct planner **planner)
 {
     const struct planner *all;
@@ -217,7 +208,7 @@ static weft_status answer(const struct options *options, const struct plan_reque
     TRY(simulate(opened->plan, &simulation, &prediction));
     const char *text = plan_write(scratch, opened->plan);
     if (options->output)
-        TRY(write_plan(options->output, text));
+        TRY(file_write_text(options->output, text));
     if (options->json) {
         status = (weft_status)cli_print_json(
             planned_json(scratch, planned, prediction, text, options->top));

@@ -101,16 +101,6 @@ static int print_json(const struct showing *showing)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static weft_status write_plan(struct arena *scratch, const struct plan *plan, const char *path)
-{
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return bad_argument(NULL, "%s: cannot be written: %s", path, strerror(errno));
-    int failed = fputs(plan_write(scratch, plan), file) < 0;
-    failed |= fclose(file) != 0;
-    return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
-}
-
 static int show(const struct options *options, const struct plan *plan)
 {
     struct arena *arena = options->plan.arena;
@@ -122,7 +112,7 @@ static int show(const struct options *options, const struct plan *plan)
                               .parts = plan_part_names(arena, plan)};
     plan_warnings(arena, plan, &showing.warnings);
     if (options->output) {
-        weft_status status = write_plan(arena, plan, options->output);
+        weft_status status = file_write_text(options->output, plan_write(arena, plan));
         if (status)
             return cli_fail(status);
     }

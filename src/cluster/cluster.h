@@ -216,6 +216,8 @@ weft_status collective_traffic(const struct cluster *cluster, enum collective co
                                const struct group *group, int64_t bytes, struct arena *keep,
                                struct traffic_list *out);
 double link_bytes_per_s(const struct cluster *cluster, struct link_id link);
+/* "nvlink dev0-nvs0", "NIC 3", "uplink of leaf"; which node or unit it is in is not said. */
+const char *link_text(struct arena *keep, const struct cluster *cluster, struct link_id link);
 /* What all transfers on it together reach: the same times the efficiency that an all-reduce has on
  * such links. */
 double link_reached_per_s(const struct cluster *cluster, struct link_id link);

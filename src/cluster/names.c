@@ -58,3 +58,16 @@ bool collective_from_name(const char *name, enum collective *out)
     }
     return false;
 }
+
+const char *link_text(struct arena *keep, const struct cluster *cluster, struct link_id link)
+{
+    const struct node_type *node = &cluster->node;
+    if (link.tier == 0)
+        return arena_printf(keep, "NIC %d", link.link);
+    if (link.tier > 0)
+        return arena_printf(keep, "uplink of %s", cluster->fabric.tier[link.tier - 1].name);
+    const struct link *wires = &node->link[link.link];
+    int32_t from = link.reverse ? wires->b : wires->a, to = link.reverse ? wires->a : wires->b;
+    return arena_printf(keep, "%s %s-%s", link_kind_name(wires->kind), node->vertex[from].name,
+                        node->vertex[to].name);
+}

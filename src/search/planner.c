@@ -99,6 +99,7 @@ static weft_status run_trial(struct cost *cost, const struct plan *plan, const s
     weft_status status;
     TRY(simulate(plan, &options, &prediction));
     judge(prediction, &trial);
+    trial.number = (int64_t)planned->trials.len + 1;
     if (!trial.text)
         trial.text = text_of_values(planned->arena, &trial);
     array_push(planned->arena, &planned->trials, trial);

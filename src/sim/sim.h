@@ -74,8 +74,9 @@ struct prediction {
     struct graph *graph;
     struct engine_graph engine; /* its tasks are the graph's, in the same order */
     struct engine_result result;
-    const int64_t *lane_ns;    /* per item of each block, row by row: how long it takes alone */
-    const int64_t *lane_first; /* per block: its first entry in lane_ns */
+    const struct link_id *link; /* per link of the engine; folded: one of its class */
+    const int64_t *lane_ns;     /* per item of each block, row by row: how long it takes alone */
+    const int64_t *lane_first;  /* per block: its first entry in lane_ns */
     int64_t iteration_ns;
     double flops;    /* of the model, forward and backward, all devices, no recomputation */
     int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
@@ -105,6 +106,19 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
 void prediction_free(struct prediction *prediction);
 /* Model TFLOP/s of each device. */
 double prediction_tflops(const struct prediction *prediction);
+
+const char *exchange_name(const struct exchange *exchange); /* "all_reduce", "to host" */
+/* "F3", "all_reduce", "optimizer" */
+struct text32 task_label(const struct prediction *prediction, const struct task *task);
+
+/* What passes a link in an iteration, as a share of what it could carry in that time. */
+struct link_load {
+    struct link_id link;
+    double bytes, busy;
+};
+/* The busiest first; of links with the same link_text the busiest only; at most `most`. */
+int32_t link_loads(struct arena *keep, const struct prediction *prediction, int32_t most,
+                   struct link_load **out);
 
 /* Every task (and, within a block's run, every item) on its device's and stream's track, sends as
  * arrows, memory as counters: Chrome's trace format, which Perfetto reads. What does not fit into

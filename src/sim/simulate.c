@@ -327,6 +327,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     p->iteration_ns = p->result.end;
     p->lane_ns = s->item_ns;
     p->lane_first = s->item_first;
+    p->link = s->flows.link;
     p->reliance = s->reliance.data;
     p->reliances = (int32_t)s->reliance.len;
     struct totals totals = model_totals(plan->model, plan->dtype);

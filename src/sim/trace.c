@@ -15,13 +15,9 @@
  *   I3  What is not written yet is never more than a buffer: the trace is no tree in memory.
  *   I4  The file appears at once and whole; on an error what was there before is still there.
  */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "sim/sim.h"
 
@@ -47,7 +43,6 @@ struct trace {
     struct arena *scratch;
     const struct prediction *prediction;
     const struct graph *graph;
-    struct pipeline pipeline;
     enum trace_detail detail;
     bool *shown;        /* per device of the graph */
     const char **path;  /* per instance: its path as a JSON string, NULL: not needed so far */
@@ -140,28 +135,6 @@ static const char *track_name(int track)
         return "reshards";
     return stream_name(track == TRACK_COMPUTE ? STREAM_COMPUTE
                                               : (enum stream_kind)(track - TRACK_OTHERS + 1));
-}
-
-static const char *exchange_name(const struct exchange *exchange)
-{
-    if (exchange->kind == EXCHANGE_COLLECTIVE)
-        return collective_name((enum collective)exchange->collective);
-    return exchange->kind == EXCHANGE_TO_HOST ? "to host" : "from host";
-}
-
-/* "F3", "all_reduce", "optimizer". */
-static struct text32 task_label(const struct trace *trace, const struct task *task)
-{
-    struct text32 label;
-    if (task->exchange < 0 && task->block >= 0) {
-        const struct block *block = &trace->graph->block[task->block];
-        struct slot slot = {block->kind, block->part / trace->pipeline.stages, task->micro_batch};
-        return slot_label(slot, &trace->pipeline);
-    }
-    snprintf(label.s, sizeof label.s, "%s",
-             task->exchange >= 0 ? exchange_name(&trace->graph->exchange[task->exchange])
-                                 : purpose_name((enum purpose)task->purpose));
-    return label;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -291,8 +264,8 @@ static void put_task(struct trace *trace, int32_t number)
     int64_t start = trace->prediction->result.start_ns[number];
     int64_t end = trace->prediction->result.end_ns[number];
     put_slice(trace, task, track_of(task), start, end, (enum purpose)task->purpose);
-    fprintf(trace->file, ",\"name\":\"%s\",\"args\":{\"stage\":%d", task_label(trace, task).s,
-            trace->graph->device[task->device].stage);
+    fprintf(trace->file, ",\"name\":\"%s\",\"args\":{\"stage\":%d",
+            task_label(trace->prediction, task).s, trace->graph->device[task->device].stage);
     put_micro_batch(trace, task);
     if (task->block >= 0)
         put_run(trace, task);
@@ -439,17 +412,16 @@ static void write_events(const struct prediction *prediction, enum trace_detail 
 {
     const struct plan *plan = prediction->plan;
     struct arena *scratch = arena_new();
-    struct trace trace = {
-        .file = file,
-        .scratch = scratch,
-        .prediction = prediction,
-        .graph = prediction->graph,
-        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
-        .detail = detail,
-        .shown = shown_devices(scratch, prediction, detail == TRACE_ALL),
-        .path = ARENA_ARRAY(scratch, const char *, (size_t)plan->instances),
-        .item_ends = ARENA_ARRAY(scratch, int64_t, (size_t)longest_run(prediction->graph)),
-        .separator = ""};
+    struct trace trace = {.file = file,
+                          .scratch = scratch,
+                          .prediction = prediction,
+                          .graph = prediction->graph,
+                          .detail = detail,
+                          .shown = shown_devices(scratch, prediction, detail == TRACE_ALL),
+                          .path = ARENA_ARRAY(scratch, const char *, (size_t)plan->instances),
+                          .item_ends =
+                              ARENA_ARRAY(scratch, int64_t, (size_t)longest_run(prediction->graph)),
+                          .separator = ""};
     put_head(&trace);
     put_names(&trace);
     for (int32_t i = 0; i < trace.graph->tasks; i++) {
@@ -463,72 +435,20 @@ static void write_events(const struct prediction *prediction, enum trace_detail 
     arena_free(scratch);
 }
 
-static weft_status cannot_write(const char *path)
-{
-    return bad_argument(NULL, "%s: cannot be written: %s", path, strerror(errno));
-}
+struct trace_job {
+    const struct prediction *prediction;
+    enum trace_detail detail;
+};
 
-/* A pipe or device is written as it is; a file through another one next to it (I4). */
-static bool is_special(const char *path)
+static void put_trace(void *context, FILE *file)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
-/* As if it had been created by its own name: mkstemp lets nobody else read. */
-static void usual_mode(int file)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(file, 0666 & ~mask);
-}
-
-static weft_status write_all(const struct prediction *prediction, enum trace_detail detail,
-                             FILE *file, const char *path)
-{
-    static const size_t BUFFER_BYTES = 1 << 20;
-    setvbuf(file, NULL, _IOFBF, BUFFER_BYTES);
-    write_events(prediction, detail, file);
-    bool failed = ferror(file) != 0;
-    failed |= fclose(file) != 0;
-    return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
-}
-
-static weft_status write_beside(const struct prediction *prediction, enum trace_detail detail,
-                                struct arena *scratch, const char *path)
-{
-    char *own = realpath(path, NULL); /* a link keeps pointing to what it did */
-    const char *target = arena_copy_text(scratch, own ? own : path);
-    char *beside = arena_printf(scratch, "%s.XXXXXX", target);
-    free(own);
-    int descriptor = mkstemp(beside);
-    if (descriptor < 0)
-        return cannot_write(path);
-    usual_mode(descriptor);
-    FILE *file = fdopen(descriptor, "w");
-    if (!file) {
-        close(descriptor);
-        unlink(beside);
-        return cannot_write(path);
-    }
-    weft_status status = write_all(prediction, detail, file, path);
-    if (!status && rename(beside, target) != 0)
-        status = cannot_write(path);
-    if (status)
-        unlink(beside);
-    return status;
+    const struct trace_job *job = context;
+    write_events(job->prediction, job->detail, file);
 }
 
 weft_status trace_write(const struct prediction *prediction, const struct trace_options *options,
                         const char *path)
 {
-    enum trace_detail detail = trace_detail(prediction, options);
-    if (is_special(path)) {
-        FILE *file = fopen(path, "w");
-        return file ? write_all(prediction, detail, file, path) : cannot_write(path);
-    }
-    struct arena *scratch = arena_new();
-    weft_status status = write_beside(prediction, detail, scratch, path);
-    arena_free(scratch);
-    return status;
+    struct trace_job job = {prediction, trace_detail(prediction, options)};
+    return file_write(path, put_trace, &job);
 }

@@ -1,0 +1,91 @@
+/* file_write.c - a file that is there whole or not at all.
+ *
+ *   I1  What is a file is written next to its place and then renamed: whoever reads it meanwhile, or
+ *       after a full disk, finds the old one. A pipe or device is written as it is.
+ */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static weft_status cannot_write(const char *path)
+{
+    return bad_argument(NULL, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+/* As if it had been created by its own name: mkstemp lets nobody else read. */
+static void usual_mode(int file)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(file, 0666 & ~mask);
+}
+
+static weft_status write_all(const char *path, file_writer put, void *context, FILE *file)
+{
+    static const size_t BUFFER_BYTES = 1 << 20;
+    setvbuf(file, NULL, _IOFBF, BUFFER_BYTES);
+    put(context, file);
+    bool failed = ferror(file) != 0;
+    failed |= fclose(file) != 0;
+    return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
+}
+
+static weft_status write_beside(struct arena *scratch, const char *path, file_writer put,
+                                void *context)
+{
+    char *own = realpath(path, NULL); /* a link keeps pointing to what it did */
+    const char *target = arena_copy_text(scratch, own ? own : path);
+    char *beside = arena_printf(scratch, "%s.XXXXXX", target);
+    free(own);
+    int descriptor = mkstemp(beside);
+    if (descriptor < 0)
+        return cannot_write(path);
+    usual_mode(descriptor);
+    FILE *file = fdopen(descriptor, "w");
+    if (!file) {
+        close(descriptor);
+        unlink(beside);
+        return cannot_write(path);
+    }
+    weft_status status = write_all(path, put, context, file);
+    if (!status && rename(beside, target) != 0)
+        status = cannot_write(path);
+    if (status)
+        unlink(beside);
+    return status;
+}
+
+weft_status file_write(const char *path, file_writer put, void *context)
+{
+    if (is_special(path)) {
+        FILE *file = fopen(path, "w");
+        return file ? write_all(path, put, context, file) : cannot_write(path);
+    }
+    struct arena *scratch = arena_new();
+    weft_status status = write_beside(scratch, path, put, context);
+    arena_free(scratch);
+    return status;
+}
+
+static void put_text(void *context, FILE *file)
+{
+    fputs(context, file);
+}
+
+weft_status file_write_text(const char *path, const char *text)
+{
+    char *copy = strdup(text); /* contexts are not const */
+    weft_status status = copy ? file_write(path, put_text, copy) : failure("out of memory");
+    free(copy);
+    return status;
+}

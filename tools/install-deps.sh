@@ -12,7 +12,7 @@ BUILD_PACKAGES=(
 )
 TEST_PACKAGES=(
     clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
-    libonnx-testdata python3 mandoc
+    libonnx-testdata python3 mandoc chromium
 )
 
 packages=()

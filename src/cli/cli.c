@@ -31,3 +31,20 @@ int cli_print_json(json_t *answer)
         fprintf(stderr, "weft: the answer cannot be written as JSON\n");
     return failed ? WEFT_FAILURE : WEFT_OK;
 }
+
+void take_page_format(struct argp_state *state, struct page_options *options, const char *arg)
+{
+    options->has_format = page_format_find(arg, &options->format);
+    if (!options->has_format)
+        argp_error(state, "--format is '%s', expected html, md, text or json", arg);
+}
+
+weft_status report_write(const struct page_options *options, struct page *page)
+{
+    page->format = options->format;
+    if (!options->path)
+        return WEFT_OK;
+    if (!options->has_format && !page_format_find(options->path, &page->format))
+        page->format = PAGE_HTML;
+    return page_write(page, options->path);
+}

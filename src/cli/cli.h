@@ -36,6 +36,16 @@ int cmd_validate(int argc, char **argv);
  * with 0; otherwise the command goes on. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/* --report FILE and --format F. */
+struct page_options {
+    const char *path; /* NULL: no report */
+    enum page_format format;
+    bool has_format;
+};
+void take_page_format(struct argp_state *state, struct page_options *options, const char *arg);
+/* In the format that was given, or that the file's name says; HTML where neither does. */
+weft_status report_write(const struct page_options *options, struct page *page);
+
 /* Prints the last error and its hint to standard error; returns the exit code for it. */
 int cli_fail(weft_status status);
 

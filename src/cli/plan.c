@@ -10,12 +10,13 @@ struct options {
     struct plan_arguments plan;
     struct plan_options search;
     const char *planner, *profile, *output;
+    struct page_options report;
     int64_t top;
     bool json;
 };
 
 /* Keys of options: first those of enum planner_option, + 1. */
-enum { KEY_PLANNER = TAKES_COUNT + 1, KEY_PROFILE, KEY_TOP, KEY_JSON };
+enum { KEY_PLANNER = TAKES_COUNT + 1, KEY_PROFILE, KEY_TOP, KEY_JSON, KEY_REPORT, KEY_FORMAT };
 enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
@@ -23,6 +24,9 @@ static const struct argp_option OPTIONS[] = {
      "megatron: every combination of degrees, each simulated (default)", 0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
+    {"report", KEY_REPORT, "FILE", 0, "write a page that shows it all: .html, .md, .txt or .json",
+     0},
+    {"format", KEY_FORMAT, "F", 0, "of the report, whatever its name: html, md, text or json", 0},
     {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
      "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
@@ -105,6 +109,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_JSON:
         options->json = true;
+        return 0;
+    case KEY_REPORT:
+        options->report.path = arg;
+        return 0;
+    case KEY_FORMAT:
+        take_page_format(state, &options->report, arg);
         return 0;
     default:
         return parse_search(key - 1, arg, state, options);
@@ -204,11 +214,15 @@ static weft_status answer(const struct options *options, const struct plan_reque
     weft_status status;
     TRY(trial_take(request, &planned->trials.data[0], &opened->plan));
     plan_name(opened->plan, &options->plan);
-    struct simulate_options simulation = {.profile = options->profile, .reserved = true};
+    struct simulate_options simulation = {
+        .profile = options->profile, .reserved = true, .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));
     const char *text = plan_write(scratch, opened->plan);
     if (options->output)
         TRY(file_write_text(options->output, text));
+    struct page page = {
+        .prediction = prediction, .planned = planned, .plan_text = text, .top = options->top};
+    TRY(report_write(&options->report, &page));
     if (options->json) {
         status = (weft_status)cli_print_json(
             planned_json(scratch, planned, prediction, text, options->top));

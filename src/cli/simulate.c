@@ -10,6 +10,7 @@ struct options {
     struct plan_arguments plan;
     struct simulate_options simulate;
     struct trace_options trace;
+    struct page_options report;
     const char *trace_path;
     bool timeline, json;
 };
@@ -21,7 +22,9 @@ enum {
     OPTION_PROFILE,
     OPTION_NO_RESERVED,
     OPTION_TIMELINE,
-    OPTION_JSON
+    OPTION_JSON,
+    OPTION_REPORT,
+    OPTION_FORMAT
 };
 static const struct argp_option OPTIONS[] = {
     {"timeline", OPTION_TIMELINE, NULL, 0, "draw what each stage does when", 0},
@@ -30,6 +33,10 @@ static const struct argp_option OPTIONS[] = {
     {"trace-events", OPTION_TRACE_EVENTS, "N", 0,
      "leave out what makes a trace longer (default 2000000): all but one device of a stage, then "
      "operators",
+     0},
+    {"report", OPTION_REPORT, "FILE", 0,
+     "write a page that shows it all: .html, .md, .txt or .json", 0},
+    {"format", OPTION_FORMAT, "F", 0, "of the report, whatever its name: html, md, text or json",
      0},
     {"unfold", OPTION_UNFOLD, NULL, 0, "simulate every device, also those that do the same", 0},
     {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
@@ -74,6 +81,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_JSON:
         options->json = true;
+        return 0;
+    case OPTION_REPORT:
+        options->report.path = arg;
+        options->simulate.points = true;
+        return 0;
+    case OPTION_FORMAT:
+        take_page_format(state, &options->report, arg);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -151,7 +165,11 @@ static weft_status write_trace(const struct options *options, const struct predi
 /* The answer first, also of a plan that does not fit. */
 static int tell(const struct options *options, const struct prediction *prediction)
 {
+    struct page page = {.prediction = prediction,
+                        .plan_text = plan_write(options->plan.arena, prediction->plan)};
     weft_status status = write_trace(options, prediction);
+    if (!status)
+        status = report_write(&options->report, &page);
     if (status)
         return cli_fail(status);
     int code = print_prediction(options, prediction);

@@ -64,9 +64,17 @@ static int32_t task_of_run(const struct assembly *a, const struct emission *e, i
     return e->task[run] + (int32_t)pattern_group_of(pattern, own);
 }
 
+/* A run is for what most of a slot is for: its own pass, before what is recomputed for it and what is
+ * sent within it. */
 static enum purpose purpose_of(const struct emission *e, const struct run *run)
 {
-    return (enum purpose)e->block->item[run->first].purpose;
+    static const enum purpose FIRST[] = {PURPOSE_BACKWARD, PURPOSE_FORWARD, PURPOSE_RECOMPUTE};
+    const struct item *item = &e->block->item[run->first];
+    for (size_t k = 0; k < COUNT_OF(FIRST); k++)
+        for (int32_t i = 0; i < run->items; i++)
+            if (item[i].purpose == FIRST[k])
+                return FIRST[k];
+    return (enum purpose)item->purpose;
 }
 
 static struct task run_task(const struct emission *e, const struct run *run,

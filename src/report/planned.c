@@ -109,6 +109,7 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     for (size_t i = 0; i < planned->reasons.len; i++)
         json_array_append_new(reasons, json_string(planned->reasons.data[i]));
     json_object_set_new(json, "plan", json_loads(text, 0, NULL));
+    json_object_set_new(json, "summary", json_text(planned->trials.data[0].text));
     json_object_set_new(json, "planner", json_string(planned->planner));
     json_object_set_new(json, "evaluated", json_integer((json_int_t)evaluated(planned)));
     json_object_set_new(json, "simulated", json_integer((json_int_t)planned->trials.len));

@@ -34,7 +34,7 @@ struct trial {
     const char *text;               /* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full" */
     struct degrees degrees;         /* what the plan was lowered from; */
     struct plan *plan;              /* or the plan itself, the answer's own; NULL: the degrees' */
-    int64_t number; /* in the order they were tried, from 1 */
+    int64_t number;                 /* in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
     int64_t peak_bytes, limit_bytes; /* of the fullest stage */

@@ -3,6 +3,8 @@
  *   P1  The best of a grid is the best of all its combinations, simulated one by one.
  *   P2  What is pinned stays; a stopped search answers with what it has.
  *   P3  When nothing fits, the nearest miss comes first.
+ *   P4  Faster hardware never makes the plan slower, and makes it faster where it waits for that; more
+ *       memory brings at most what a search with that memory finds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -198,6 +200,49 @@ static void test_the_program_answers(void **state)
     }
 }
 
+/* ---- P4 -------------------------------------------------------------------------------------- */
+
+static const struct what_if *find_change(const struct what_ifs *rows, const char *word)
+{
+    for (size_t i = 0; i < rows->len; i++)
+        if (strstr(rows->data[i].change, word))
+            return &rows->data[i];
+    return NULL;
+}
+
+static void test_what_hardware_would_bring(void **state)
+{
+    (void)state;
+    static const int64_t LIMIT = (int64_t)4 << 30, MORE = (int64_t)16 << 30;
+    struct arena *arena = arena_new();
+    struct cluster *far;
+    struct what_ifs rows = {0};
+    struct planned *planned, *roomy;
+    struct plan *plan = NULL;
+    assert_int_equal(cluster_open("titan-xp:2", &far), WEFT_OK); /* slow links everywhere */
+    struct plan_request request = {
+        .model = model, .cluster = far, .pins = {.global_batch = 16, .memory_limit_bytes = LIMIT}};
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_OK);
+    int64_t best = planned->trials.data[0].iteration_ns;
+    assert_int_equal(trial_take(&request, &planned->trials.data[0], &plan), WEFT_OK);
+    assert_int_equal(what_if(&request, planned, plan, arena, &rows), WEFT_OK);
+    for (size_t i = 0; i < rows.len; i++)
+        assert_true(rows.data[i].iteration_ns <= best);
+    assert_true(find_change(&rows, "network")->iteration_ns < best ||
+                find_change(&rows, "within a node")->iteration_ns < best);
+    assert_true(find_change(&rows, "to the host")->iteration_ns == best); /* nothing is offloaded */
+    request.pins.memory_limit_bytes = LIMIT + MORE;
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &roomy), WEFT_OK);
+    const struct what_if *larger = find_change(&rows, "more memory");
+    assert_non_null(larger);
+    assert_true(larger->iteration_ns >= roomy->trials.data[0].iteration_ns);
+    planned_free(roomy);
+    planned_free(planned);
+    plan_free(plan);
+    cluster_free(far);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_the_program_answers),
+        cmocka_unit_test(test_what_hardware_would_bring),
     };
     return cmocka_run_group_tests(tests, open_both, close_both);
 }

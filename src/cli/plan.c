@@ -211,6 +211,7 @@ static weft_status answer(const struct options *options, const struct plan_reque
 {
     struct arena *scratch = options->plan.arena;
     struct prediction *prediction = NULL;
+    struct what_ifs what_ifs = {0};
     weft_status status;
     TRY(trial_take(request, &planned->trials.data[0], &opened->plan));
     plan_name(opened->plan, &options->plan);
@@ -223,11 +224,14 @@ static weft_status answer(const struct options *options, const struct plan_reque
     struct page page = {
         .prediction = prediction, .planned = planned, .plan_text = text, .top = options->top};
     TRY(report_write(&options->report, &page));
+    TRY(what_if(request, planned, opened->plan, scratch, &what_ifs));
     if (options->json) {
-        status = (weft_status)cli_print_json(
-            planned_json(scratch, planned, prediction, text, options->top));
+        json_t *json = planned_json(scratch, planned, prediction, text, options->top);
+        json_object_set_new(json, "what_if", what_ifs_json(&what_ifs));
+        status = (weft_status)cli_print_json(json);
     } else {
         planned_print(scratch, planned, prediction, options->top, stdout);
+        what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
         fflush(stdout); /* before what is told on standard error */
     }
     if (!status)

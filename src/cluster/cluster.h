@@ -157,6 +157,13 @@ struct channel_cache *channel_cache_new(void);
 void channel_cache_free(struct channel_cache *cache);
 int64_t cluster_devices(const struct cluster *cluster);
 
+/* The same cluster with one part so many times as fast; it uses names of the other, and is freed
+ * before it. */
+enum cluster_part { PART_NETWORK, PART_NODE_LINKS, PART_HOST_LINKS, CLUSTER_PART_COUNT };
+const char *cluster_part_name(enum cluster_part part); /* "network" */
+struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part,
+                               double factor);
+
 /* ---- device groups -------------------------------------------------------------------------------- */
 
 /* first + sum of i_k * stride_k for all 0 <= i_k < count_k: every group of a mesh is of this form,

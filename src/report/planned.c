@@ -132,3 +132,53 @@ void planned_print(struct arena *scratch, const struct planned *planned,
     for (size_t i = 0; i < planned->reasons.len; i++)
         fprintf(out, "%s%s\n", i ? "" : "\n", planned->reasons.data[i]);
 }
+
+/* ---- other hardware -------------------------------------------------------------------------- */
+
+/* Below this a change is not worth a row. */
+static const double LEAST_GAIN = 0.005;
+
+static double gain(const struct what_if *row, int64_t iteration_ns)
+{
+    return (double)iteration_ns / (double)row->iteration_ns - 1;
+}
+
+void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int64_t iteration_ns,
+                    FILE *out)
+{
+    static const char *const HEADERS[] = {"with", "iteration", "faster", "plan"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    const char *nothing = "";
+    bool any = false;
+    for (size_t i = 0; i < what_ifs->len; i++) {
+        const struct what_if *row = &what_ifs->data[i];
+        if (gain(row, iteration_ns) < LEAST_GAIN) {
+            nothing = arena_printf(scratch, "%s%s%s", nothing, *nothing ? ", " : "", row->change);
+            continue;
+        }
+        any = true;
+        table_cell(table, "%s", row->change);
+        table_cell(table, "%s", show_seconds((double)row->iteration_ns).s);
+        table_cell(table, "%+.1f %%", 100 * gain(row, iteration_ns));
+        table_cell(table, "%s", row->plan ? row->plan : "the same");
+    }
+    fputc('\n', out);
+    if (any)
+        table_print(table, out);
+    if (*nothing)
+        fprintf(out, "%swould bring nothing: %s\n", any ? "\n" : "", nothing);
+}
+
+json_t *what_ifs_json(const struct what_ifs *what_ifs)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < what_ifs->len; i++) {
+        const struct what_if *row = &what_ifs->data[i];
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:f, s:o}", "change", json_text(row->change),
+                                        "iteration_s", (double)row->iteration_ns * 1e-9, "plan",
+                                        row->plan ? json_text(row->plan) : json_null()));
+    }
+    return rows;
+}

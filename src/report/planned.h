@@ -12,6 +12,10 @@
  * the planner's reasons. */
 void planned_print(struct arena *scratch, const struct planned *planned,
                    const struct prediction *prediction, int64_t top, FILE *out);
+/* What other hardware would bring; changes that bring nothing are one line. */
+void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int64_t iteration_ns,
+                    FILE *out);
+json_t *what_ifs_json(const struct what_ifs *what_ifs);
 /* The prediction's fields, and the search's beside them; `text` is the plan as its file. */
 json_t *planned_json(struct arena *scratch, const struct planned *planned,
                      const struct prediction *prediction, const char *text, int64_t top);

@@ -6,6 +6,7 @@
  *
  *   planner    what every planner is asked and answers, and the planners there are
  *   estimate   how long a plan or candidate takes and what it holds, without simulating it
+ *   what_if    what limits a plan: what would change if the hardware did
  *   space      what a layer may do on a group of devices (Galvatron-BMW, section III)
  *   layerwise  the fastest strategy per layer that fits in memory (Galvatron-BMW, section IV-A)
  *   partition  which layers belong to which stage (Galvatron-BMW, section IV-B)
@@ -18,5 +19,6 @@
 #include "search/partition.h"
 #include "search/planner.h"
 #include "search/space.h"
+#include "search/what_if.h"
 
 #endif

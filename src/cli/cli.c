@@ -1,4 +1,5 @@
 /* cli.c - what all commands share: argument parsing, errors, JSON. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,16 @@ int cli_fail(weft_status status)
     if (error->hint)
         fprintf(stderr, "hint: %s\n", error->hint);
     return (int)status;
+}
+
+weft_status cli_write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return bad_argument(NULL, "%s: cannot be written: %s", path, strerror(errno));
+    int failed = fputs(text, file) < 0;
+    failed |= fclose(file) != 0;
+    return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
 }
 
 int cli_print_json(json_t *answer)

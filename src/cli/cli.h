@@ -30,6 +30,8 @@ int cmd_check(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_import(int argc, char **argv);
 
 /* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help
  * with 0; otherwise the command goes on. */
@@ -37,6 +39,9 @@ void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* Prints the last error and its hint to standard error; returns the exit code for it. */
 int cli_fail(weft_status status);
+
+/* A text as a file, in place of what is there. */
+weft_status cli_write_file(const char *path, const char *text);
 
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "report/export.h"
 #include "report/published.h"
 
 enum { REPORT_COLUMNS = 100 };

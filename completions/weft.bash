@@ -26,10 +26,12 @@ _weft() {
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
         --planner:*) choices=megatron ;;
+        --to:*) choices='megatron deepspeed torchtitan fsdp galvatron slurm' ;;
+        --from:*) choices='megatron galvatron' ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
-        *:plan | *:show | *:check | *:simulate | *:compare)
+        *:plan | *:show | *:check | *:simulate | *:compare | *:export)
             choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
             ;;
         *:validate) choices=$(weft validate --names 2>/dev/null) ;;

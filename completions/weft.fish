@@ -25,7 +25,7 @@ end
 
 function __weft_takes_plan
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and contains -- $words[2] plan show check simulate compare
+    test (count $words) -ge 2; and contains -- $words[2] plan show check simulate compare export
 end
 
 complete -c weft -n 'not __weft_has_command' -f -a '(__weft_commands)'
@@ -38,6 +38,8 @@ complete -c weft -n __weft_takes_plan -a '(weft models --names; weft clusters --
 complete -c weft -n '__weft_after --overlap' -f -a 'tensor pipeline gradients parameters all none'
 complete -c weft -n '__weft_after --bucket' -f -a '25MiB whole'
 complete -c weft -n '__weft_after --planner' -f -a megatron
+complete -c weft -n '__weft_after --to' -f -a 'megatron deepspeed torchtitan fsdp galvatron slurm'
+complete -c weft -n '__weft_after --from' -f -a 'megatron galvatron'
 complete -c weft -n '__weft_after --half' -f -a 'fit held-out both'
 complete -c weft -n '__weft_after validate' -f -a '(weft validate --names)'
 complete -c weft -n '__weft_after profile' -f -a 'import show'

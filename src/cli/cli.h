@@ -31,6 +31,8 @@ int cmd_simulate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_import(int argc, char **argv);
 
 /* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help
  * with 0; otherwise the command goes on. */

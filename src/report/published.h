@@ -89,6 +89,9 @@ weft_status published_parse(struct arena *keep, const struct dataset *dataset, c
 /* Opens, plans and checks an expressible row. What cannot be done becomes its reason, and is no
  * error: then *out is empty. */
 weft_status published_plan(struct arena *keep, struct published *row, struct opened_plan *out);
+/* torchtitan's "selective" recomputation: of what a plan recomputes, attention and every second
+ * matrix product are kept. */
+weft_status keep_products(struct plan *plan);
 /* Plans it and simulates the plan. */
 weft_status published_predict(struct arena *keep, struct published *row);
 

@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-/* torchtitan's "selective" recomputes layers, but for attention and every second matrix product
- * (models/llama3/parallelize.py: the first of two is saved). */
-static weft_status keep_products(struct plan *plan)
+/* models/llama3/parallelize.py: of two products the first is saved. */
+weft_status keep_products(struct plan *plan)
 {
     int64_t products = 0;
     for (int64_t i = 0; i < plan->instances; i++) {

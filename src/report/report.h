@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "report/comparison.h"
+#include "report/export.h"
 #include "report/page.h"
 #include "report/planned.h"
 #include "report/prediction.h"

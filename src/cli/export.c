@@ -1,0 +1,202 @@
+/* export.c - `weft export`: a plan in the words of another framework. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/degrees.h"
+
+struct options {
+    struct plan_arguments plan;
+    const char *to, *output;
+    bool nearest, json;
+};
+
+enum { OPTION_TO = 1, OPTION_NEAREST, OPTION_JSON };
+static const struct argp_option OPTIONS[] = {
+    {"to", OPTION_TO, "TARGET", 0,
+     "megatron, deepspeed, torchtitan, fsdp, galvatron or slurm (Megatron-LM in a batch script)",
+     0},
+    {"output", 'o', "FILE", 0, "write to this file instead of standard output", 0},
+    {"nearest", OPTION_NEAREST, NULL, 0,
+     "write the nearest plan that the target can express, and compare the predictions", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->plan;
+        return 0;
+    case OPTION_TO:
+        options->to = arg;
+        return 0;
+    case 'o':
+        options->output = arg;
+        return 0;
+    case OPTION_NEAREST:
+        options->nearest = true;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (!options->to)
+            argp_error(state, "--to is missing: megatron, deepspeed, torchtitan, fsdp, galvatron "
+                              "or slurm");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "PLAN\nMODEL CLUSTER",
+    "Writes a plan for the framework that will run it. Degrees, layers per stage and recomputation "
+    "are recognised in the plan; what the target cannot express is an error that names it, and "
+    "--nearest writes the nearest plan that it can.\v"
+    "Example:\n"
+    "  weft export data/plans/gpt3-13b.yaml --to megatron -o args.sh\n"
+    "  weft export llama3-8b dgx-h100 --zero 3 --global-batch 64 --to fsdp -o train.py\n"
+    "  weft export data/plans/gpt3-13b-by-hand.yaml --to slurm --nearest -o job.sbatch",
+    CHILDREN,
+    NULL,
+    NULL,
+};
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+struct predicted {
+    bool known;
+    double iteration_s;
+    double peak_bytes; /* of the fullest stage */
+    bool fits;
+};
+
+static weft_status predict(const struct plan *plan, struct predicted *out)
+{
+    struct prediction *prediction;
+    struct simulate_options options = {.fold = FOLD_AUTO};
+    weft_status status = simulate(plan, &options, &prediction);
+    if (status)
+        return status;
+    *out = (struct predicted){true, (double)prediction->iteration_ns / 1e9, 0, prediction->fits};
+    for (int32_t s = 0; s < plan->stages; s++)
+        out->peak_bytes = fmax(out->peak_bytes, (double)prediction->stage[s].memory.peak);
+    prediction_free(prediction);
+    return WEFT_OK;
+}
+
+struct both_predictions {
+    struct predicted plan, written;
+};
+
+/* Only where something differs is there something to compare. */
+static weft_status compare(const struct plan *plan, const struct export_result *result,
+                           struct both_predictions *out)
+{
+    weft_status status = WEFT_OK;
+    *out = (struct both_predictions){0};
+    if (!result->differences.len)
+        return WEFT_OK;
+    TRY(predict(plan, &out->plan));
+    TRY(predict(result->written, &out->written));
+done:
+    return status;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static json_t *texts_json(const struct texts *texts)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < texts->len; i++)
+        json_array_append_new(list, json_text(texts->data[i]));
+    return list;
+}
+
+static json_t *predicted_json(const struct predicted *p)
+{
+    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "peak_bytes",
+                                json_whole(p->peak_bytes), "fits", p->fits)
+                    : json_null();
+}
+
+static int print_json(const struct options *options, const struct export_result *result,
+                      const struct both_predictions *comparison)
+{
+    return cli_print_json(json_pack(
+        "{s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "target", options->to, "exact",
+        (int)(result->differences.len == 0), "differences", texts_json(&result->differences),
+        "notes", texts_json(&result->notes), "plan", predicted_json(&comparison->plan), "written",
+        predicted_json(&comparison->written), "text", json_text(result->text)));
+}
+
+static void tell(const struct export_result *result, const struct both_predictions *comparison)
+{
+    const struct predicted *plan = &comparison->plan, *written = &comparison->written;
+    for (size_t i = 0; i < result->differences.len; i++)
+        fprintf(stderr, "differs: %s\n", result->differences.data[i]);
+    for (size_t i = 0; i < result->notes.len; i++)
+        fprintf(stderr, "note: %s\n", result->notes.data[i]);
+    if (!plan->known)
+        return;
+    fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%+.1f %%)%s\n",
+            show_duration(plan->iteration_s * 1e9).s, show_bytes(plan->peak_bytes).s,
+            show_duration(written->iteration_s * 1e9).s, show_bytes(written->peak_bytes).s,
+            100 * (written->iteration_s / plan->iteration_s - 1),
+            written->fits ? "" : ", which does not fit");
+}
+
+static int print(const struct options *options, const struct export_result *result,
+                 const struct both_predictions *comparison)
+{
+    if (options->output) {
+        weft_status status = file_write_text(options->output, result->text);
+        if (status)
+            return cli_fail(status);
+    }
+    if (options->json)
+        return print_json(options, result, comparison);
+    if (!options->output)
+        fputs(result->text, stdout);
+    fflush(stdout);
+    tell(result, comparison);
+    return WEFT_OK;
+}
+
+static int run(const struct options *options, const struct plan *plan)
+{
+    struct export_result result = {0};
+    struct both_predictions comparison;
+    const struct target *target = target_find(options->to);
+    weft_status status = WEFT_BAD_INPUT;
+    if (!target)
+        return cli_fail(status);
+    TRY(plan_export(options->plan.arena, plan, target, options->nearest, &result));
+    TRY(compare(plan, &result, &comparison));
+    int code = print(options, &result, &comparison);
+    plan_free(result.written);
+    return code;
+done:
+    plan_free(result.written);
+    return cli_fail(status);
+}
+
+int cmd_export(int argc, char **argv)
+{
+    struct options options = {.plan.arena = arena_new()};
+    struct opened_plan opened;
+    cli_parse(&ARGP, argc, argv, &options);
+    weft_status status = plan_open(&options.plan, &opened);
+    int code = status ? cli_fail(status) : run(&options, opened.plan);
+    if (!status)
+        plan_close(&opened);
+    arena_free(options.plan.arena);
+    return code;
+}

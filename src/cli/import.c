@@ -1,0 +1,202 @@
+/* import.c - `weft import`: what another framework is launched with, as a plan. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "plan/plan.h"
+
+struct options {
+    struct arena *arena;
+    const char *from, *model, *set, *output;
+    const char *name[2]; /* FILE and CLUSTER, or CLUSTER */
+    int names;
+    bool json;
+    char **words; /* behind `--` */
+    int word_count;
+};
+
+enum { OPTION_FROM = 1, OPTION_MODEL, OPTION_SET, OPTION_JSON };
+static const struct argp_option OPTIONS[] = {
+    {"from", OPTION_FROM, "SOURCE", 0, "megatron (default) or galvatron", 0},
+    {"model", OPTION_MODEL, "MODEL", 0,
+     "the model, where the file does not describe it (Galvatron's does not)", 0},
+    {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of that model: seq=4096", 0},
+    {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+
+static void take_set(struct argp_state *state, struct options *options, const char *arg)
+{
+    size_t key = strcspn(arg, "=:");
+    if (key == 0 || arg[key] == '\0')
+        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
+    else
+        options->set =
+            arena_printf(options->arena, "%s%s%.*s: %s", options->set ? options->set : "",
+                         options->set ? ", " : "", (int)key, arg, arg + key + 1);
+}
+
+static void take_name(struct argp_state *state, struct options *options, char *arg)
+{
+    if (options->names == (int)COUNT_OF(options->name))
+        argp_error(state, "a file and a cluster: '%s' is too many", arg);
+    else
+        options->name[options->names++] = arg;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case OPTION_FROM:
+        options->from = arg;
+        return 0;
+    case OPTION_MODEL:
+        options->model = arg;
+        return 0;
+    case OPTION_SET:
+        take_set(state, options, arg);
+        return 0;
+    case 'o':
+        options->output = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        take_name(state, options, arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (options->names != (options->words ? 1 : 2))
+            argp_error(state, options->words
+                                  ? "which cluster? Name one, then the arguments behind --"
+                                  : "which file, and on which cluster?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "FILE CLUSTER\nCLUSTER -- ARGUMENTS...",
+    "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
+    "Megatron-LM's arguments come as a script (nothing in it is run) or behind --; Galvatron's as "
+    "its JSON, with --model.\v"
+    "Example:\n"
+    "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"
+    "  weft import dgx-a100:2 -o plan.json -- --num-layers 40 --hidden-size 5120 ...\n"
+    "  weft import strategy.json titan-rtx --from galvatron --model bert-huge-32 -o plan.json",
+    NULL,
+    NULL,
+    NULL,
+};
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Words of a command line as a shell would have to be given them again: quoted, a quote itself
+ * escaped. */
+static const char *quoted(struct arena *arena, const char *word)
+{
+    const char *text = "'";
+    for (const char *rest = word; *rest;) {
+        size_t plain = strcspn(rest, "'");
+        text = arena_printf(arena, "%s%.*s%s", text, (int)plain, rest, rest[plain] ? "'\\''" : "");
+        rest += plain + (rest[plain] != '\0');
+    }
+    return arena_printf(arena, "%s'", text);
+}
+
+static void quote_words(struct arena *arena, struct options *options, struct import_input *input)
+{
+    const char *text = "";
+    for (int i = 0; i < options->word_count; i++) {
+        const char *word = options->words[i];
+        bool plain = !strpbrk(word, " \t\n()|&;#$\"\\'");
+        text = arena_printf(arena, "%s %s", text, plain ? word : quoted(arena, word));
+    }
+    *input = (struct import_input){.file = "arguments", .text = text, .len = strlen(text)};
+}
+
+static weft_status read_file(struct arena *arena, const char *path, struct import_input *input)
+{
+    char *text;
+    size_t len;
+    weft_status status = file_read(arena, path, 1 << 24, &text, &len);
+    *input = (struct import_input){.file = path, .text = text, .len = len};
+    return status;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static int print_json(const struct plan *plan, const struct texts *notes, const char *text)
+{
+    json_t *list = json_array(), *json = json_loads(text, 0, NULL);
+    for (size_t i = 0; i < notes->len; i++)
+        json_array_append_new(list, json_text(notes->data[i]));
+    return cli_print_json(json_pack("{s:o, s:I, s:o, s:o}", "model", json_text(plan->model->name),
+                                    "devices", (json_int_t)cluster_devices(plan->cluster), "notes",
+                                    list, "plan", json ? json : json_null()));
+}
+
+static int print(struct arena *arena, const struct options *options, const struct plan *plan,
+                 const struct texts *notes)
+{
+    const char *text = plan_write(arena, plan);
+    if (options->output) {
+        weft_status status = file_write_text(options->output, text);
+        if (status)
+            return cli_fail(status);
+    }
+    if (options->json)
+        return print_json(plan, notes, text);
+    if (!options->output)
+        fputs(text, stdout);
+    fflush(stdout);
+    for (size_t i = 0; i < notes->len; i++)
+        fprintf(stderr, "note: %s\n", notes->data[i]);
+    return WEFT_OK;
+}
+
+static int run(struct options *options)
+{
+    struct arena *arena = options->arena;
+    struct import_input input;
+    struct opened_plan opened;
+    struct texts notes = {0};
+    const struct source *source = source_find(options->from ? options->from : "megatron");
+    weft_status status = source ? WEFT_OK : WEFT_BAD_INPUT;
+    if (source && options->words)
+        quote_words(arena, options, &input);
+    else if (source)
+        status = read_file(arena, options->name[0], &input);
+    if (status)
+        return cli_fail(status);
+    input.model = options->model;
+    input.options = options->set;
+    input.cluster = options->name[options->names - 1];
+    status = source->read(arena, &input, &opened, &notes);
+    if (status)
+        return cli_fail(status);
+    int code = print(arena, options, opened.plan, &notes);
+    plan_close(&opened);
+    return code;
+}
+
+int cmd_import(int argc, char **argv)
+{
+    struct options options = {.arena = arena_new()};
+    int own = 0;
+    while (own < argc && strcmp(argv[own], "--") != 0)
+        own++;
+    if (own < argc) {
+        options.words = argv + own + 1;
+        options.word_count = argc - own - 1;
+    }
+    cli_parse(&ARGP, own, argv, &options);
+    int code = run(&options);
+    arena_free(options.arena);
+    return code;
+}

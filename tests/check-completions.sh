@@ -47,5 +47,7 @@ for shell in "${shells[@]}"; do
     expect "$shell" vtrain_multi weft validate vtrain_
     expect "$shell" held-out weft validate --half h
     expect "$shell" gradients weft check gpt3-13b dgx-v100 --overlap g
+    expect "$shell" galvatron weft plan gpt3-13b dgx-v100 --planner g
+    expect "$shell" bmw weft plan gpt3-13b dgx-v100 --space b
     expect "$shell" bf16 weft inspect gpt3-13b --dtype b
 done

@@ -21,7 +21,9 @@ enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
-     "megatron: every combination of degrees, each simulated (default)", 0},
+     "megatron: every combination of degrees, each simulated (default); galvatron: a strategy for "
+     "every layer, uneven stages",
+     0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
     {"report", KEY_REPORT, "FILE", 0, "write a page that shows it all: .html, .md, .txt or .json",
@@ -31,7 +33,9 @@ static const struct argp_option OPTIONS[] = {
     {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
      "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
     {"space", TAKES_SPACE + 1, "NAME", 0,
-     "what a layer may do: bmw (default), base, dp+tp, dp+pp, ... (galvatron)", 0},
+     "what a layer may do: dp, tp, pp, sdp, 3d, dp+tp, dp+pp, galvatron, base, bi-obj, bmw "
+     "(default) or weft (galvatron)",
+     0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
     {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
      0},
@@ -132,6 +136,7 @@ static const struct argp ARGP = {
     "shown and the exit code is 1.\v"
     "Example:\n"
     "  weft plan gpt3-13b dgx-a100:4 --global-batch 64 -o plan.json\n"
+    "  weft plan bert-huge-32 titan-rtx:1 --planner galvatron --memory 8GiB --batch auto\n"
     "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192",
     CHILDREN,
     NULL,

@@ -90,7 +90,11 @@ struct run_question {
 };
 struct run_estimate {
     int64_t forward_ns, backward_ns; /* of one micro-batch */
+    int64_t first_more_ns;           /* the first forward pass: gathers of weights */
+    int64_t last_more_ns;            /* the last backward pass: gradients beside it */
     int64_t sync_ns;                 /* of its gradients, alone */
+    int64_t sync_each_ns;            /* of those, what goes with every micro-batch */
+    int64_t gather_ns;               /* of weights, behind the optimizer's step */
     int64_t optimizer_ns;
     int64_t kept_bytes; /* of one micro-batch, for the backward pass */
     int64_t peak_bytes; /* more during it */
@@ -101,6 +105,26 @@ weft_status estimate_run(struct estimator *estimator, const struct run_question 
 /* What it takes more, both ways, where behind the run another row goes on (R). */
 weft_status estimate_reshard(struct estimator *estimator, const struct run_question *question,
                              int32_t next_row, int64_t *ns);
+
+/* Where behind the run comes another stage: what either side takes beside its run. */
+struct side_estimate {
+    int64_t ns; /* of one micro-batch, both ways */
+    int64_t kept_bytes, peak_bytes;
+};
+struct border_estimate {
+    struct side_estimate before, behind;
+    int64_t send_ns, back_ns; /* of one micro-batch */
+};
+weft_status estimate_border(struct estimator *estimator, const struct run_question *question,
+                            const struct stage *next, int32_t next_row,
+                            struct border_estimate *out);
+/* What a stage takes once, whatever its runs: bytes that stand in for gradients, the start of the
+ * optimizer's step. */
+struct stage_overhead {
+    int64_t state_bytes, optimizer_ns;
+};
+weft_status estimate_overhead(struct estimator *estimator, const struct run_question *question,
+                              struct stage_overhead *out);
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 

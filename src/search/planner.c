@@ -7,6 +7,8 @@
 static const struct planner PLANNERS[] = {
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      megatron_find},
+    {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
+     1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, galvatron_find},
 };
 
 size_t planners(const struct planner **out)

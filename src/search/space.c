@@ -69,6 +69,18 @@ static bool has(const struct strategy *strategy, enum way way)
     return strategy_degree(strategy, way) > 1;
 }
 
+/* I5: inside what a way may stand, where CP or EP is there. */
+static bool in_usual_order(const struct strategy *above, enum way way)
+{
+    static const int DEPTH[WAY_COUNT] = {
+        [WAY_DP] = 0, [WAY_SDP] = 0, [WAY_EP] = 1, [WAY_CP] = 2, [WAY_TP] = 3};
+    bool own = way == WAY_CP || way == WAY_EP || has(above, WAY_CP) || has(above, WAY_EP);
+    for (int32_t i = 0; own && i < above->levels; i++)
+        if (DEPTH[above->level[i].way] > DEPTH[way])
+            return false;
+    return true;
+}
+
 static bool may_nest(const struct tree *tree, enum way way, int64_t degree, int64_t rest)
 {
     const struct strategy *above = &tree->strategy;
@@ -77,6 +89,8 @@ static bool may_nest(const struct tree *tree, enum way way, int64_t degree, int6
         return false;
     if (!(flags & SPACE_MIX) &&
         ((way == WAY_DP && has(above, WAY_SDP)) || (way == WAY_SDP && has(above, WAY_DP)))) /* I3 */
+        return false;
+    if (!in_usual_order(above, way))
         return false;
     if (way == WAY_TP)
         return (!tree->space->tp || degree == tree->space->tp) &&
@@ -161,6 +175,15 @@ int64_t strategy_degree(const struct strategy *strategy, enum way way)
         if (strategy->level[i].way == way)
             return strategy->level[i].degree;
     return 1;
+}
+
+bool strategy_equal(const struct strategy *a, const struct strategy *b)
+{
+    bool same = a->levels == b->levels && a->shard == b->shard && a->recompute == b->recompute &&
+                a->sequence == b->sequence;
+    for (int32_t i = 0; same && i < a->levels; i++)
+        same = a->level[i].way == b->level[i].way && a->level[i].degree == b->level[i].degree;
+    return same;
 }
 
 const int WAY_DIMS[WAY_COUNT] = {

@@ -12,6 +12,8 @@
  *   I3  DP and SDP are never nested in each other (takeaway #3), unless a space says SPACE_MIX.
  *   I4  shard is 3 exactly when SDP is a level; 1 and 2 only come with DP. sequence only comes with
  *       TP.
+ *   I5  CP and EP nest as Megatron numbers devices: TP inside CP inside EP inside DP. Only DP, SDP
+ *       and TP take all orders: with five ways these would be thousands.
  *
  * A group of 2^g devices, g > 0, has 3 + 4 (g - 1) = 4g - 1 strategies of DP, SDP and TP without
  * recompute: three alone, and {DP, SDP} with TP in two orders and g - 1 pairs of degrees.
@@ -46,6 +48,7 @@ struct strategy {
 
 int64_t strategy_devices(const struct strategy *strategy);
 int64_t strategy_degree(const struct strategy *strategy, enum way way); /* 1 if not there */
+bool strategy_equal(const struct strategy *a, const struct strategy *b);
 
 /* "2-2*-2f": PP, TP and DP degrees. A level that is not the outermost has a star for each level
  * from the innermost up to it, so `*` is innermost, on consecutive devices. f is SDP, z1 and z2 the

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "report/published.h"
+#include "report/searched.h"
 
 enum { REPORT_COLUMNS = 100 };
 

@@ -66,7 +66,8 @@ static char *help_filter(int key, const char *text, void *input)
     if (key != ARGP_KEY_HELP_EXTRA)
         return (char *)(uintptr_t)text;
     const struct dataset *all;
-    size_t count = published_datasets(&all), len = 0;
+    const struct search_table *tables;
+    size_t count = published_datasets(&all), searches = search_tables(&tables), len = 0;
     char *out = NULL;
     FILE *stream = open_memstream(&out, &len);
     if (!stream)
@@ -74,6 +75,9 @@ static char *help_filter(int key, const char *text, void *input)
     fputs("Datasets:\n", stream);
     for (size_t i = 0; i < count; i++)
         fprintf(stream, "  %-23s %s\n", all[i].name, all[i].summary);
+    fputs("\nPublished searches, which are run when they are named:\n", stream);
+    for (size_t i = 0; i < searches; i++)
+        fprintf(stream, "  %-23s %s\n", tables[i].name, tables[i].summary);
     fclose(stream);
     return out;
 }
@@ -85,10 +89,12 @@ static const struct argp ARGP = {
     "Predicts published measurements of real training runs and says how far off the predictions "
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
     "constants may be fitted to, one held out. What no plan can express is listed with its "
-    "reason.\v"
+    "reason. Published searches are searched anew: which strategies fit, with which batch and how "
+    "fast.\v"
     "Example:\n"
     "  weft validate\n"
-    "  weft validate vtrain_multi --rows --half held-out",
+    "  weft validate vtrain_multi --rows --half held-out\n"
+    "  weft validate galvatron_table2",
     NULL,
     help_filter,
     NULL,
@@ -140,6 +146,18 @@ void validation_excuses(const struct validation *v,
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* True if it is one, which is then on the list. */
+static bool choose_search(struct validation *v, const char *name)
+{
+    const struct search_table *found = search_table_find(name);
+    for (size_t i = 0; i < v->searches; i++)
+        if (v->searched[i] == found)
+            return true;
+    if (found)
+        v->searched[v->searches++] = found;
+    return found != NULL;
+}
+
 static weft_status choose_datasets(struct options *options)
 {
     struct validation *v = &options->validation;
@@ -148,6 +166,8 @@ static weft_status choose_datasets(struct options *options)
     for (size_t i = 0; i < count && !options->names; i++)
         v->dataset[v->datasets++] = &all[i];
     for (size_t i = 0; i < options->names; i++) {
+        if (choose_search(v, options->name[i]))
+            continue;
         const struct dataset *found = dataset_find(options->name[i]);
         bool again = false;
         for (size_t j = 0; j < v->datasets; j++)
@@ -171,6 +191,13 @@ static weft_status read_datasets(struct validation *v)
     for (size_t i = 0; i < all.len; i++)
         if (v->half[all.data[i].half])
             array_push(v->arena, &v->rows, all.data[i]);
+    for (size_t i = 0; i < v->searches; i++) {
+        const struct search_table *table = v->searched[i];
+        weft_status status = table->cuts ? searched_cuts(v->arena, &v->cuts)
+                                         : searched_read(v->arena, table, &v->cells);
+        if (status)
+            return status;
+    }
     return WEFT_OK;
 }
 
@@ -183,6 +210,11 @@ static weft_status predict(struct validation *v)
             fprintf(stderr, "\r%zu of %zu runs", i, v->rows.len);
         status = published_predict(v->arena, &v->rows.data[i]);
     }
+    for (size_t i = 0; i < v->cells.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu searches", i, v->cells.len);
+        status = searched_predict(v->arena, &v->cells, &v->cells.data[i]);
+    }
     if (terminal)
         fputs("\r\033[K", stderr);
     return status;
@@ -194,6 +226,10 @@ static int print_names(void)
     size_t count = published_datasets(&all);
     for (size_t i = 0; i < count; i++)
         puts(all[i].name);
+    const struct search_table *tables;
+    count = search_tables(&tables);
+    for (size_t i = 0; i < count; i++)
+        puts(tables[i].name);
     return WEFT_OK;
 }
 

@@ -13,6 +13,10 @@ struct validation {
     bool half[HALF_COUNT]; /* which ones were run */
     bool list_rows;
     struct published_rows rows; /* of these datasets and halves */
+    const struct search_table *searched[MAX_DATASETS];
+    size_t searches;
+    struct search_cells cells; /* of these tables */
+    struct cut_pipelines cuts;
 };
 
 /* Rows of a dataset in a half; those that are predicted. */
@@ -40,5 +44,8 @@ void validation_excuses(const struct validation *v,
 /* validate_text.c, validate_json.c */
 int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
+/* validate_searched.c: published searches */
+void searched_print(const struct validation *v);
+json_t *searched_json(const struct validation *v);
 
 #endif

@@ -136,5 +136,8 @@ int validation_print_json(const struct validation *v)
     json_t *datasets = json_array();
     for (size_t i = 0; i < v->datasets; i++)
         json_array_append_new(datasets, dataset_json(v, v->dataset[i]));
-    return cli_print_json(json_pack("{s:o}", "datasets", datasets));
+    json_t *json = json_pack("{s:o}", "datasets", datasets);
+    if (v->searches)
+        json_object_set_new(json, "searches", searched_json(v));
+    return cli_print_json(json);
 }

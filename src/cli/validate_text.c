@@ -196,7 +196,8 @@ static void print_excuses(const struct validation *v, const char *title,
 
 int validation_print(const struct validation *v)
 {
-    print_datasets(v);
+    if (v->datasets)
+        print_datasets(v);
     for (size_t i = 0; i < v->datasets; i++) {
         if (v->list_rows) {
             print_rows(v, v->dataset[i]);
@@ -209,5 +210,6 @@ int validation_print(const struct validation *v)
     }
     print_excuses(v, "assumed where the source says nothing", row_assumes);
     print_excuses(v, "cannot be expressed", row_reason);
+    searched_print(v);
     return WEFT_OK;
 }

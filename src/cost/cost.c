@@ -57,6 +57,18 @@ static char *find_shipped(struct arena *keep, const char *device)
     return shipped_file(keep, &PROFILES, name);
 }
 
+weft_status profile_open_shipped(const char *device, struct profile **out)
+{
+    struct arena *arena = arena_new();
+    const char *path = find_shipped(arena, device);
+    weft_status status = path ? profile_open(path, out)
+                              : failure("the database of %s is not where Weft's data is; "
+                                        "WEFT_PROFILES may name its folder",
+                                        device);
+    arena_free(arena);
+    return status;
+}
+
 /* ---- opening --------------------------------------------------------------------------------------------- */
 
 static weft_status add_source(struct cost *cost, const char *path, const char *device)

@@ -46,6 +46,8 @@ struct profile;
 /* Opens an existing database for reading; docs/profile.md documents its schema. Once open, lookups
  * touch memory only and may run in several threads. */
 weft_status profile_open(const char *path, struct profile **out);
+/* The database that ships with Weft for a device: "RTX-TITAN". WEFT_FAILURE where there is none. */
+weft_status profile_open_shipped(const char *device, struct profile **out);
 /* Opens for writing, creating file and schema where missing. Everything up to profile_commit is one
  * transaction: closing without it leaves the file as it was, or absent. */
 weft_status profile_create(const char *path, struct profile **out);
@@ -134,6 +136,16 @@ struct model_ends {
 };
 weft_status profile_model_ends(struct profile *profile, const char *device, const char *model,
                                struct arena *keep, struct model_ends **out, size_t *count);
+/* How fast groups of a device's machines communicate, in bytes on the bus; docs/profile.md. */
+struct collective_rate {
+    const char *machine;
+    enum collective collective;
+    int64_t devices, nodes, stages; /* of the group; pipeline stages that share the machine */
+    bool consecutive;               /* neighbouring devices */
+    double bus_bytes_per_s;
+};
+weft_status profile_rates(struct profile *profile, const char *device, struct arena *keep,
+                          struct collective_rate **out, size_t *count);
 /* "overlap_slowdown", "context"; *found is false where the database has no such number. */
 weft_status profile_constant(struct profile *profile, const char *device, const char *name,
                              double *out, bool *found);

@@ -17,6 +17,7 @@ struct list {
     ARRAY(struct layer_profile) layers;
     ARRAY(struct model_ends) ends;
     ARRAY(struct operator_profile) operators;
+    ARRAY(struct collective_rate) rates;
 };
 
 static weft_status ask(struct profile *profile, const char *sql, const char *device,
@@ -151,6 +152,40 @@ weft_status profile_operators(struct profile *profile, const char *device, enum 
         profile_query(profile, SELECT, parameters, COUNT_OF(parameters), add_operator, &list);
     *out = list.operators.data;
     *count = list.operators.len;
+    return status;
+}
+
+/* ---- rates of collectives -------------------------------------------------------------------- */
+
+enum { R_MACHINE, R_COLLECTIVE, R_DEVICES, R_NODES, R_STAGES, R_CONSECUTIVE, R_RATE };
+
+static void add_rate(void *context, const struct value *v)
+{
+    struct list *list = context;
+    struct collective_rate rate = {.machine = arena_copy_text(list->keep, v[R_MACHINE].text),
+                                   .devices = v[R_DEVICES].integer,
+                                   .nodes = v[R_NODES].integer,
+                                   .stages = v[R_STAGES].integer,
+                                   .consecutive = v[R_CONSECUTIVE].integer != 0,
+                                   .bus_bytes_per_s = v[R_RATE].real};
+    if (collective_from_name(v[R_COLLECTIVE].text, &rate.collective))
+        array_push(list->keep, &list->rates, rate);
+}
+
+weft_status profile_rates(struct profile *profile, const char *device, struct arena *keep,
+                          struct collective_rate **out, size_t *count)
+{
+    static const char SELECT[] =
+        "SELECT machine, collective, devices, nodes, stages, consecutive, bus_bytes_per_s,"
+        " max(source) FROM collective_rate WHERE device = ?1"
+        " GROUP BY machine, collective, devices, nodes, stages, consecutive"
+        " ORDER BY machine, collective, devices, nodes, stages, consecutive";
+    struct list list = {.keep = keep};
+    struct value parameters[] = {V_TEXT(device)};
+    weft_status status =
+        profile_query(profile, SELECT, parameters, COUNT_OF(parameters), add_rate, &list);
+    *out = list.rates.data;
+    *count = list.rates.len;
     return status;
 }
 

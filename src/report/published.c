@@ -118,17 +118,25 @@ weft_status published_parse(struct arena *keep, const struct dataset *dataset, c
     return status ? status : dataset->read(keep, dataset, &csv, out);
 }
 
-weft_status published_read(struct arena *keep, const struct dataset *dataset,
-                           struct published_rows *out)
+weft_status published_path(struct arena *keep, const char *name, char **out)
 {
     static const struct shipped MEASUREMENTS = {"WEFT_VALIDATION", "validation",
                                                 WEFT_VALIDATION_DIR};
-    char *text,
-        *path = shipped_file(keep, &MEASUREMENTS, arena_printf(keep, "%s.csv", dataset->name));
+    *out = shipped_file(keep, &MEASUREMENTS, arena_printf(keep, "%s.csv", name));
+    return *out ? WEFT_OK
+                : failure("%s.csv is not where Weft's data is; WEFT_VALIDATION may name its folder",
+                          name);
+}
+
+weft_status published_read(struct arena *keep, const struct dataset *dataset,
+                           struct published_rows *out)
+{
+    char *path, *text;
     size_t len;
-    if (!path)
-        return failure("%s.csv is not where Weft's data is; WEFT_VALIDATION may name its folder",
-                       dataset->name);
-    weft_status status = file_read(keep, path, MAX_FILE_BYTES, &text, &len);
-    return status ? status : published_parse(keep, dataset, path, text, len, out);
+    weft_status status;
+    TRY(published_path(keep, dataset->name, &path));
+    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
+    TRY(published_parse(keep, dataset, path, text, len, out));
+done:
+    return status;
 }

@@ -4,7 +4,7 @@
  *
  *   I1  Means, medians and worst cases are of absolute errors.
  */
-#include "report/published.h"
+#include "report/published_read.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,27 +37,31 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+struct errors errors_of(double *error, size_t count)
+{
+    struct errors out = {.rows = (int64_t)count};
+    if (!count)
+        return out;
+    qsort(error, count, sizeof *error, by_size);
+    for (size_t i = 0; i < count; i++)
+        out.mean += error[i] / (double)count;
+    out.median = (error[(count - 1) / 2] + error[count / 2]) / 2;
+    out.worst = error[count - 1];
+    return out;
+}
+
 struct errors published_errors(const struct published_rows *rows, const struct dataset *dataset,
                                enum half half, enum measure measure)
 {
-    struct errors out = {0};
     struct arena *scratch = arena_new();
-    double *all = ARENA_ARRAY(scratch, double, rows->len), error;
-    size_t count = 0;
+    struct error_list all = {0};
+    double error;
     for (size_t i = 0; i < rows->len; i++) {
         const struct published *row = &rows->data[i];
-        if (row->dataset != dataset || row->half != half || !published_error(row, measure, &error))
-            continue;
-        all[count++] = fabs(error);
-        out.mean += fabs(error);
+        if (row->dataset == dataset && row->half == half && published_error(row, measure, &error))
+            array_push(scratch, &all, fabs(error));
     }
-    if (count) {
-        qsort(all, count, sizeof *all, by_size);
-        out.rows = (int64_t)count;
-        out.mean /= (double)count;
-        out.median = (all[(count - 1) / 2] + all[count / 2]) / 2;
-        out.worst = all[count - 1];
-    }
+    struct errors out = errors_of(all.data, all.len);
     arena_free(scratch);
     return out;
 }

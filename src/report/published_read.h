@@ -38,6 +38,16 @@ void set_policy(struct degrees *degrees, enum policy policy);
 /* What overlaps, and gradients in buckets of so many bytes (0: all of a part). */
 void set_overlap(struct degrees *degrees, unsigned overlap, int64_t bucket_bytes);
 
+/* Absolute errors, which are sorted. */
+struct error_list {
+    double *data;
+    size_t len, cap;
+};
+struct errors errors_of(double *error, size_t count);
+
+/* Where a dataset's file is. */
+weft_status published_path(struct arena *keep, const char *name, char **out);
+
 /* Fields that may be empty: then 0. */
 weft_status csv_whole(const struct csv *csv, int at, int64_t *out);
 weft_status csv_number(const struct csv *csv, int at, double *out);

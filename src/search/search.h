@@ -11,12 +11,14 @@
  *   layerwise  the fastest strategy per layer that fits in memory (Galvatron-BMW, section IV-A)
  *   partition  which layers belong to which stage (Galvatron-BMW, section IV-B)
  *   galvatron  both, over batches, PP degrees and micro-batches, for any source of layers' costs
+ *   layer_profile  layers' costs as Galvatron measured them (Galvatron-BMW, section V)
  */
 #ifndef WEFT_SEARCH_H
 #define WEFT_SEARCH_H
 
 #include "search/estimate.h"
 #include "search/galvatron.h"
+#include "search/layer_profile.h"
 #include "search/layerwise.h"
 #include "search/partition.h"
 #include "search/planner.h"

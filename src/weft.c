@@ -98,14 +98,6 @@ static void name_plan(const struct plan_question *question, struct plan *plan)
     plan->cluster_name = arena_copy_text(plan->arena, question->cluster_name);
 }
 
-static weft_status find_planner(const char *name, const struct planner **out)
-{
-    planners(out);
-    if (name)
-        *out = planner_find(name);
-    return *out ? WEFT_OK : bad_argument(NULL, "no planner is called '%s'", name);
-}
-
 /* What does not fit is an answer and a status. */
 static weft_status must_fit_memory(const struct trial *trial)
 {
@@ -125,7 +117,7 @@ weft_status weft_plan_find(const char *text, const char *name, weft_plan **out)
     weft_status status;
     *out = NULL;
     TRY(plan_question(arena, "question", text, strlen(text), &question));
-    TRY(find_planner(name, &planner));
+    TRY(planner_named(name, &planner));
     if (!question.pins.global_batch) {
         status = bad_argument("such as batch: {global: 64}", "a question needs a global batch");
         goto done;

@@ -262,15 +262,4 @@ static void check_plan(const struct layer_problem *problem, const struct layer_p
     arena_free(arena);
 }
 
-/* More or fewer where WEFT_TEST_PERCENT says so. */
-static int rounds_of(int rounds)
-{
-    const char *text = getenv("WEFT_TEST_PERCENT");
-    int64_t percent = 100;
-    if (text)
-        parse_int(text, &percent);
-    rounds = (int)(rounds * percent / 100);
-    return rounds > 0 ? rounds : 1;
-}
-
 #endif

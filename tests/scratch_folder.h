@@ -78,15 +78,4 @@ static inline void assert_ok(weft_status status)
         fail_msg("%s", weft_last_error()->message);
 }
 
-/* How many rounds of a test: more or fewer where WEFT_TEST_PERCENT says so. */
-static inline int scratch_rounds(int rounds)
-{
-    const char *text = getenv("WEFT_TEST_PERCENT");
-    int64_t percent = 100;
-    if (text)
-        parse_int(text, &percent);
-    rounds = (int)(rounds * percent / 100);
-    return rounds > 0 ? rounds : 1;
-}
-
 #endif

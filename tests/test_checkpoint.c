@@ -19,6 +19,7 @@
 #include "faulty_disk.h"
 #include "random_shard.h"
 #include "run/checkpoint.h"
+#include "rounds.h"
 #include "scratch_folder.h"
 
 /* ---- a small run ------------------------------------------------------------------------------------- */
@@ -214,7 +215,7 @@ static void a_full_disk_loses_nothing(void **state)
     struct faults none = no_faults();
     struct disk good = faulty_disk(&none);
     int64_t all = bytes_of_a_save(folder), step = 2;
-    int stride = scratch_rounds(100) >= 100 ? 1 : 7;
+    int stride = rounds_of(100) >= 100 ? 1 : 7;
     assert_ok(save_step(&good, folder, 2, step));
     for (int64_t bytes = 0; bytes < all - 8;
          bytes += stride) { /* numbers have a digit more or less */
@@ -557,7 +558,7 @@ static void any_layout_is_read_under_any_other(void **state)
     struct disk disk = faulty_disk(&faults);
     const char *folder = fresh_folder(*state);
     rng_seed(&rng, 23);
-    for (int round = scratch_rounds(250); round > 0; round--) {
+    for (int round = rounds_of(250); round > 0; round--) {
         struct arena *arena = arena_new();
         struct checkpoint_place place = {&disk, folder, 1};
         struct training_state training = {1, 1, 1, "m", "p"};

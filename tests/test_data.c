@@ -16,6 +16,7 @@
 #include "run/order.h"
 #include "run/rate.h"
 #include "run/tokens.h"
+#include "rounds.h"
 #include "scratch_folder.h"
 
 /* ---- token files ------------------------------------------------------------------------------------- */
@@ -226,7 +227,7 @@ static void every_epoch_has_every_sample_once(void **state)
     rng_seed(&rng, 1);
     for (int64_t count = 1; count <= 300; count++)
         assert_permutation(count, rng_next(&rng), (int64_t)rng_below(&rng, 10));
-    for (int i = scratch_rounds(20); i > 0; i--)
+    for (int i = rounds_of(20); i > 0; i--)
         assert_permutation(1 + rng_below(&rng, 100000), rng_next(&rng), i);
     struct permutation large = permutation_new(INT64_C(1) << 61, 3, 0);
     for (int64_t i = 0; i < 1000; i++)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "layer_plans_naive.h"
+#include "rounds.h"
 
 enum { LAB_LAYERS = 5, LAB_KINDS = 3, LAB_BOUNDARIES = 2 };
 

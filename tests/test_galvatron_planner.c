@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "layer_plans_naive.h"
+#include "rounds.h"
 #include "search/best_cuts.h"
 #include "search/layer_costs.h"
 #include "search/search.h"

@@ -12,6 +12,7 @@
 #include "run/letters.h"
 #include "run/tokens.h"
 #include "run/vocabulary.h"
+#include "rounds.h"
 #include "scratch_folder.h"
 
 /* ---- the pattern ------------------------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ static void pieces_are_pythons(void **state)
     const char *path = scratch_path(scratch, "pieces");
     char *at;
     size_t len;
-    int rounds = scratch_rounds(20000), texts = 0;
+    int rounds = rounds_of(20000), texts = 0;
     assert_int_equal(system(arena_printf(scratch->arena, "python3 %s %s %d", script, path, rounds)),
                      0);
     assert_ok(file_read(scratch->arena, path, 1 << 26, &at, &len));
@@ -379,7 +380,7 @@ static void joining_is_as_defined(void **state)
     struct rng rng;
     struct texts bytes = byte_texts(((struct scratch *)*state)->arena);
     rng_seed(&rng, 3);
-    for (int round = scratch_rounds(1500); round > 0; round--) {
+    for (int round = rounds_of(1500); round > 0; round--) {
         struct arena *arena = arena_new();
         struct naive naive;
         struct vocabulary *vocabulary = random_vocabulary(&rng, arena, &bytes, &naive);
@@ -402,7 +403,7 @@ static void any_bytes_come_back(void **state)
     struct rng rng;
     struct texts bytes = byte_texts(((struct scratch *)*state)->arena);
     rng_seed(&rng, 5);
-    for (int round = scratch_rounds(100); round > 0; round--) {
+    for (int round = rounds_of(100); round > 0; round--) {
         struct arena *arena = arena_new();
         struct naive naive;
         struct vocabulary *vocabulary = random_vocabulary(&rng, arena, &bytes, &naive);

@@ -121,6 +121,10 @@ struct text32 show_flops(double flops);      /* "1.02 PFLOP" */
 
 /* The one of `words` that a misspelt `word` most likely meant, or NULL when none is near. */
 const char *nearest_word(const char *word, const char *const *words, size_t count);
+/* "no schedule is called 'x', expected one of ...", with a hint where one is near. The names are those
+ * that stand first in the rows of a table, `stride` bytes apart. */
+weft_status unknown_name(const char *what, const char *name, const void *rows, size_t stride,
+                         size_t count);
 
 /* ---- random numbers: xoshiro256**, the same sequence everywhere ------------------------------- */
 

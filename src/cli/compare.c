@@ -109,23 +109,10 @@ struct recipe {
     const struct planner *planner; /* NULL: the degrees are the plan */
 };
 
-static weft_status find_planner(struct arena *scratch, const char *name, const struct planner **out)
-{
-    const struct planner *all;
-    const char *names = "";
-    size_t count = planners(&all);
-    *out = planner_find(name);
-    for (size_t i = 0; i < count; i++)
-        names = arena_printf(scratch, "%s%s%s", names, i ? ", " : "", all[i].name);
-    return *out ? WEFT_OK
-                : bad_argument(NULL, "no planner is called '%s', expected one of %s", name, names);
-}
-
-static weft_status apply(struct arena *scratch, const char *key, const char *value,
-                         struct recipe *recipe)
+static weft_status apply(const char *key, const char *value, struct recipe *recipe)
 {
     if (strcmp(key, "planner") == 0)
-        return find_planner(scratch, value, &recipe->planner);
+        return planner_named(value, &recipe->planner);
     if (strcmp(key, "model") == 0)
         recipe->plan.name[0] = value;
     else if (strcmp(key, "cluster") == 0)
@@ -141,14 +128,14 @@ static weft_status apply_label(struct arena *scratch, const char *key, const cha
 {
     char *rest = arena_copy_text(scratch, label), *word = strsep(&rest, "+");
     weft_status status;
-    TRY(apply(scratch, key, word, recipe));
+    TRY(apply(key, word, recipe));
     while ((word = strsep(&rest, "+")) != NULL) {
         char *value = strchr(word, '=');
         if (!value)
             return bad_argument("such as aiao+segments=4", "'%s' in '%s' is no KEY=VALUE", word,
                                 label);
         *value = '\0';
-        TRY(apply(scratch, word, value + 1, recipe));
+        TRY(apply(word, value + 1, recipe));
     }
 done:
     return status;

@@ -167,21 +167,12 @@ static void show_progress(void *context, const struct progress *progress)
 
 static weft_status check_arguments(const struct options *options, const struct planner **planner)
 {
-    const struct planner *all;
-    size_t count = planners(&all);
     if (options->plan.names != 2)
         return bad_argument("such as: weft plan gpt3-13b dgx-a100:4 --global-batch 64",
                             "plan needs a model and a cluster");
     if (!options->plan.degrees.global_batch && !options->search.batch_auto)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
-    *planner = options->planner ? planner_find(options->planner) : &all[0];
-    if (*planner)
-        return WEFT_OK;
-    const char *names = "";
-    for (size_t i = 0; i < count; i++)
-        names = arena_printf(options->plan.arena, "%s%s%s", names, *names ? ", " : "", all[i].name);
-    return bad_argument(NULL, "no planner is called '%s', expected one of %s", options->planner,
-                        names);
+    return planner_named(options->planner, planner);
 }
 
 static struct plan_request request_of(const struct options *options,

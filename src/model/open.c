@@ -193,7 +193,7 @@ static open_rule *rule_of(const char *path)
     return NULL;
 }
 
-static weft_status unknown_name(const char *name)
+static weft_status unknown_model(const char *name)
 {
     weft_status status =
         bad_argument("'weft models' lists the presets",
@@ -222,7 +222,7 @@ static weft_status open_path(struct arena *scratch, const char *path, const stru
     if (stat(path, &info) != 0)
         return rule || strchr(path, '/')
                    ? bad_input(path, 0, NULL, "cannot be opened: %s", strerror(errno))
-                   : unknown_name(path);
+                   : unknown_model(path);
     if (S_ISDIR(info.st_mode))
         return open_folder(scratch, path, overrides, out);
     if (!S_ISREG(info.st_mode))

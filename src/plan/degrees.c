@@ -200,22 +200,9 @@ static weft_status complete_batch(struct degrees *d)
 
 static weft_status unknown_schedule(const char *name)
 {
-    enum { MOST = 64 };
     const struct schedule *all;
     size_t count = schedule_all(&all);
-    const char *names[MOST], *list = "";
-    struct arena *scratch = arena_new();
-    for (size_t i = 0; i < count && i < MOST; i++) {
-        names[i] = all[i].name;
-        list = arena_printf(scratch, "%s%s%s", list, i ? ", " : "", all[i].name);
-    }
-    const char *near = nearest_word(name, names, count < MOST ? count : MOST);
-    weft_status status =
-        bad_argument(NULL, "no schedule is called '%.60s', expected one of %s", name, list);
-    if (near)
-        error_hint("did you mean '%s'?", near);
-    arena_free(scratch);
-    return status;
+    return unknown_name("schedule", name, all, sizeof *all, count);
 }
 
 /* Segments are the pieces of a folded schedule. */

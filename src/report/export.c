@@ -57,23 +57,11 @@ const char *target_summary(const struct target *target)
 
 const struct target *target_find(const char *name)
 {
-    const char *names[COUNT_OF(TARGETS)], *list = "";
-    struct arena *scratch = arena_new();
-    const struct target *found = NULL;
-    for (size_t i = 0; i < COUNT_OF(TARGETS); i++) {
-        names[i] = TARGETS[i].name;
-        list = arena_printf(scratch, "%s%s%s", list, i ? ", " : "", names[i]);
-        if (strcmp(name, names[i]) == 0)
-            found = &TARGETS[i];
-    }
-    if (!found) {
-        const char *near = nearest_word(name, names, COUNT_OF(TARGETS));
-        bad_argument(NULL, "no target is called '%.60s', expected one of %s", name, list);
-        if (near)
-            error_hint("did you mean '%s'?", near);
-    }
-    arena_free(scratch);
-    return found;
+    for (size_t i = 0; i < COUNT_OF(TARGETS); i++)
+        if (strcmp(name, TARGETS[i].name) == 0)
+            return &TARGETS[i];
+    unknown_name("target", name, TARGETS, sizeof TARGETS[0], COUNT_OF(TARGETS));
+    return NULL;
 }
 
 static const struct source SOURCES[] = {
@@ -89,41 +77,37 @@ size_t import_sources(const struct source **out)
 
 const struct source *source_find(const char *name)
 {
-    const char *names[COUNT_OF(SOURCES)];
-    for (size_t i = 0; i < COUNT_OF(SOURCES); i++) {
-        names[i] = SOURCES[i].name;
-        if (strcmp(name, names[i]) == 0)
+    for (size_t i = 0; i < COUNT_OF(SOURCES); i++)
+        if (strcmp(name, SOURCES[i].name) == 0)
             return &SOURCES[i];
-    }
-    const char *near = nearest_word(name, names, COUNT_OF(SOURCES));
-    bad_argument(NULL, "no source is called '%.60s', expected megatron or galvatron", name);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    unknown_name("source", name, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));
     return NULL;
 }
 
 /* ---- what writers share ---------------------------------------------------------------------- */
 
-void note(struct export_job *job, const char *fmt, ...)
+static void say(struct export_job *job, struct texts *texts, const char *fmt, va_list list)
 {
     char text[400];
+    vsnprintf(text, sizeof text, fmt, list);
+    const char *copy = arena_copy_text(job->keep, text);
+    array_push(job->keep, texts, copy);
+}
+
+void note(struct export_job *job, const char *fmt, ...)
+{
     va_list list;
     va_start(list, fmt);
-    vsnprintf(text, sizeof text, fmt, list);
+    say(job, &job->out->notes, fmt, list);
     va_end(list);
-    const char *copy = arena_copy_text(job->keep, text);
-    array_push(job->keep, &job->out->notes, copy);
 }
 
 void job_differs(struct export_job *job, const char *fmt, ...)
 {
-    char text[400];
     va_list list;
     va_start(list, fmt);
-    vsnprintf(text, sizeof text, fmt, list);
+    say(job, &job->out->differences, fmt, list);
     va_end(list);
-    const char *copy = arena_copy_text(job->keep, text);
-    array_push(job->keep, &job->out->differences, copy);
 }
 
 weft_status job_rebuild(struct export_job *job)

@@ -34,22 +34,9 @@ struct finder {
 
 static weft_status unknown_space(const char *name)
 {
-    enum { MOST = 32 };
     const struct space *all;
     size_t count = space_all(&all);
-    const char *names[MOST], *list = "";
-    struct arena *scratch = arena_new();
-    for (size_t i = 0; i < count && i < MOST; i++) {
-        names[i] = all[i].name;
-        list = arena_printf(scratch, "%s%s%s", list, i ? ", " : "", all[i].name);
-    }
-    const char *near = nearest_word(name, names, count < MOST ? count : MOST);
-    weft_status status =
-        bad_argument(NULL, "no space is called '%.60s', expected one of %s", name, list);
-    if (near)
-        error_hint("did you mean '%s'?", near);
-    arena_free(scratch);
-    return status;
+    return unknown_name("space", name, all, sizeof *all, count);
 }
 
 /* I3 */

@@ -25,6 +25,13 @@ const struct planner *planner_find(const char *name)
     return NULL;
 }
 
+weft_status planner_named(const char *name, const struct planner **out)
+{
+    *out = name ? planner_find(name) : &PLANNERS[0];
+    return *out ? WEFT_OK
+                : unknown_name("planner", name, PLANNERS, sizeof PLANNERS[0], COUNT_OF(PLANNERS));
+}
+
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
 const char *dimension_name(enum dimension dimension)

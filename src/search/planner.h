@@ -114,6 +114,8 @@ struct planner {
 };
 size_t planners(const struct planner **out);
 const struct planner *planner_find(const char *name); /* NULL if unknown */
+/* The same, or the default where the name is NULL; an error that lists the names. */
+weft_status planner_named(const char *name, const struct planner **out);
 /* Asks one planner. WEFT_NO_ANSWER when nothing can be planned at all; that nothing fits is said by
  * the first trial. */
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,

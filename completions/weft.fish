@@ -37,7 +37,7 @@ complete -c weft -n '__weft_after --dtype' -f -a 'fp32 tf32 fp16 bf16 fp8'
 complete -c weft -n __weft_takes_plan -a '(weft models --names; weft clusters --names)'
 complete -c weft -n '__weft_after --overlap' -f -a 'tensor pipeline gradients parameters all none'
 complete -c weft -n '__weft_after --bucket' -f -a '25MiB whole'
-complete -c weft -n '__weft_after --planner' -f -a megatron
+complete -c weft -n '__weft_after --planner' -f -a 'megatron aceso'
 complete -c weft -n '__weft_after --half' -f -a 'fit held-out both'
 complete -c weft -n '__weft_after validate' -f -a '(weft validate --names)'
 complete -c weft -n '__weft_after profile' -f -a 'import show'

@@ -23,18 +23,25 @@ enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
-     "megatron: every combination of degrees, each simulated (default)", 0},
+     "megatron: every combination of degrees, each simulated (default); aceso: stages of any "
+     "operators and devices, bottleneck by bottleneck",
+     0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
     {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
      "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
     {"space", TAKES_SPACE + 1, "NAME", 0,
-     "what a layer may do: bmw (default), base, dp+tp, dp+pp, ... (galvatron)", 0},
+     "what a layer may do: bmw (default), base, dp+tp, dp+pp, ... (galvatron); all (default), "
+     "paper "
+     "(aceso)",
+     0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
     {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
      0},
-    {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0, "where to begin: a name, or a plan file (aceso)",
+    {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0,
+     "where to begin: balanced (default), imbalanced-op, imbalanced-device, or a plan file to make "
+     "better (aceso)",
      0},
     {"max-hops", TAKES_MAX_HOPS + 1, "N", 0,
      "changes in a row before one must be better (aceso, default 7)", 0},

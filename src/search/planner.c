@@ -7,6 +7,10 @@
 static const struct planner PLANNERS[] = {
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      megatron_find},
+    {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
+     1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
+         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE,
+     aceso_find},
 };
 
 size_t planners(const struct planner **out)

@@ -22,7 +22,8 @@ enum { USUAL_TOP = 8 };
 static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
      "megatron: every combination of degrees, each simulated (default); galvatron: a strategy for "
-     "every layer, uneven stages",
+     "every layer, uneven stages; aceso: stages of any operators and devices, bottleneck by "
+     "bottleneck",
      0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
@@ -34,12 +35,14 @@ static const struct argp_option OPTIONS[] = {
      "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
     {"space", TAKES_SPACE + 1, "NAME", 0,
      "what a layer may do: dp, tp, pp, sdp, 3d, dp+tp, dp+pp, galvatron, base, bi-obj, bmw "
-     "(default) or weft (galvatron)",
+     "(default) or weft (galvatron); all (default) or paper (aceso)",
      0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
     {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
      0},
-    {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0, "where to begin: a name, or a plan file (aceso)",
+    {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0,
+     "where to begin: balanced (default), imbalanced-op, imbalanced-device, or a plan file to make "
+     "better (aceso)",
      0},
     {"max-hops", TAKES_MAX_HOPS + 1, "N", 0,
      "changes in a row before one must be better (aceso, default 7)", 0},

@@ -131,6 +131,8 @@ struct plan {
 };
 
 void plan_free(struct plan *plan); /* not its model and cluster */
+/* What a dtype is trained with where nobody says: fp32, or mixed precision. */
+enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);
@@ -179,6 +181,9 @@ struct degrees {
  * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order). */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
+/* The choices alone: one per operator of the model, in `keep`. The degrees are complete: none is 0. */
+weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
+                          struct arena *keep, struct choice **out);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

@@ -4,9 +4,6 @@
 
 #include "plan/plan.h"
 
-/* What a dtype is trained with where nobody says: fp32, or mixed precision. */
-enum policy policy_for(enum dtype dtype);
-
 /* By operator: forward FLOPs of one copy and one sample. */
 double *forward_flops(const struct model *model, struct arena *keep);
 
@@ -17,9 +14,5 @@ weft_status copy_misfits(struct plan *plan);
 const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
                           bool (*legal)(int64_t number, int64_t with), int64_t with);
 bool divides(int64_t number, int64_t whole);
-
-/* One choice per operator of the model, in `keep`. The degrees are complete: none is 0. */
-weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
-                          struct arena *keep, struct choice **out);
 
 #endif

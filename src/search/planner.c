@@ -9,6 +9,10 @@ static const struct planner PLANNERS[] = {
      megatron_find},
     {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
      1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, galvatron_find},
+    {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
+     1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
+         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE,
+     aceso_find},
 };
 
 size_t planners(const struct planner **out)

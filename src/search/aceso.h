@@ -1,0 +1,391 @@
+/* aceso.h - inside the planner aceso: iterative bottleneck alleviation (Aceso, sections 3 and 4).
+ *
+ * A *config* is what the search compares: stages with their devices, parts with their operators, and
+ * for each part at most two *manners* (tp, sharding, ...) and at most two levels of recomputation.
+ * It lowers to a plan (config_plan) and is judged without being lowered (judge).
+ *
+ *   aceso_fold.h        a model of many layers at the price of a few
+ *   aceso_problem.c     what is asked
+ *   aceso_config.c      configs: legality, hashes, beginnings, plans
+ *   aceso_rows.c        manners as rows of choices, and their tables
+ *   aceso_parts.c       what one part takes and holds
+ *   aceso_judge.c       how long a config takes and what it holds
+ *   aceso_recompute.c   the least recomputation that fits
+ *   aceso_primitives.c  the table of reconfiguration primitives, and what each proposes
+ *   aceso_moves.c       moving operators between stages
+ *   aceso_tune.c        changes inside a stage, operator by operator
+ *   aceso_pool.c        proposals made complete; what a search keeps of them
+ *   aceso_search.c      hops, bottlenecks, restarts
+ *   aceso_log.c         every iteration as JSON
+ *   aceso.c             the planner: threads, the simulator's last word, reasons
+ *
+ *   I1  A config is legal when its plan passes plan_check: parts are not empty, devices of a stage
+ *       lie in one node or are whole nodes, degrees divide.
+ *   I2  A config is normal when no two of its representations mean the same plan; only normal
+ *       configs are hashed.
+ *   I3  Same problem, same seed: same answer, whatever the number of threads and whatever a judge
+ *       was asked before. But for a budget in wall-clock time.
+ */
+#ifndef WEFT_SEARCH_ACESO_H
+#define WEFT_SEARCH_ACESO_H
+
+#include "search/aceso_fold.h"
+#include "search/estimator.h"
+#include "search/places.h"
+#include "search/planner.h"
+
+/* ---- configs --------------------------------------------------------------------------------- */
+
+/* Aceso, sections 5.1 (MaxHops) and its code: stage counts up to 16. */
+enum { USUAL_HOPS = 7, USUAL_STAGES = 16 };
+enum { MOST_STAGES = 64, MOST_PARTS = 128, MOST_LEVELS = 4, MOST_PIECES = 4 };
+
+/* How a run of operators lies over its stage's devices; dp is what tp leaves over. */
+struct manner {
+    uint16_t tp;
+    uint16_t variant; /* of what tp splits: a number of the judge's, 0: as Megatron does */
+    uint8_t shard;
+    bool sequence, offload;
+    uint8_t unused;
+};
+struct config_part {
+    int32_t end;           /* the instance behind its last */
+    int32_t change;        /* from here on manner[1] */
+    int32_t recompute_end; /* up to here level `high` of recomputation, behind it `low` */
+    uint8_t low, high, unused[2];
+    struct manner manner[2];
+};
+struct config {
+    int32_t stages, pieces, schedule; /* a number of schedule_all */
+    int32_t unused;
+    int64_t batch; /* samples of a step */
+    int32_t devices[MOST_STAGES];
+    struct config_part part[MOST_PARTS];
+};
+
+/* ---- the problem ----------------------------------------------------------------------------- */
+
+enum grain { GRAIN_LAYERS, GRAIN_OPERATORS, GRAIN_COUNT };
+struct places_list {
+    int32_t *data; /* ascending, without 0 and the end */
+    size_t len, cap;
+};
+enum beginning { BEGIN_BALANCED, BEGIN_IMBALANCED_OP, BEGIN_IMBALANCED_DEVICE, BEGIN_COUNT };
+
+/* What all searches share; read only once it is made. */
+struct problem {
+    const struct plan_request *request;
+    struct arena *arena;
+    struct estimate_settings settings; /* of the short model */
+    struct folding fold;
+    int64_t instances, devices, node, cp, ep, global_batch, limit_bytes;
+    int64_t *batches; /* samples of a step that divide the global batch, ascending */
+    int32_t batch_count;
+    int32_t levels;
+    const bool *recomputed[MOST_LEVELS]; /* per level and operator */
+    const double *flops;                 /* sums over instances before each place */
+    const int32_t *op;                   /* per instance */
+    struct places_list cuts[GRAIN_COUNT];
+    struct tied_pair tied; /* instances of the whole model */
+    unsigned primitives;   /* 1 << enum primitive: those that may be used */
+    unsigned schedules;    /* 1 << a number of schedule_all */
+    const bool *tp_goes;   /* per degree up to a node's devices: the model can be split so */
+    bool tune;             /* change manners inside stages, too */
+    int32_t most_hops;
+    double deadline_s; /* of wall_seconds, 0: none */
+};
+weft_status problem_new(const struct plan_request *request, struct problem **out);
+void problem_free(struct problem *problem);
+bool problem_over(const struct problem *problem); /* stopped, or the budget is spent */
+/* Stage counts worth searching: powers of two first, for those in a hurry. */
+int32_t problem_stage_counts(const struct problem *problem, int32_t out[MOST_STAGES]);
+
+/* ---- configs, continued ---------------------------------------------------------------------- */
+
+static inline int32_t config_parts(const struct config *c)
+{
+    return c->stages * c->pieces;
+}
+static inline int32_t part_first(const struct config *c, int32_t part)
+{
+    return part ? c->part[part - 1].end : 0;
+}
+static inline size_t config_bytes(const struct config *c)
+{
+    return offsetof(struct config, part) + (size_t)config_parts(c) * sizeof c->part[0];
+}
+void config_copy(struct config *to, const struct config *from);
+void config_normalise(struct config *c); /* I2 */
+uint64_t config_hash(const struct config *c);
+bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
+bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
+                  const struct manner *m);
+int64_t stage_first_device(const struct config *c, int32_t stage);
+bool devices_allowed(const struct problem *p, int64_t devices);
+/* What dp is of so many devices, 0: tp does not divide them. */
+int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp);
+/* False where the devices cannot be shared out among so many stages. */
+bool config_begin(const struct problem *p, int32_t stages, enum beginning beginning,
+                  struct config *out);
+/* The same with no more than so much tensor parallelism; else as much as goes. */
+bool config_begin_with(const struct problem *p, int32_t stages, enum beginning beginning,
+                       int64_t most_tp, struct config *out);
+/* Parts as even in FLOPs per device as the grain of layers allows. */
+void config_cut_evenly(const struct problem *p, struct config *c);
+weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out);
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+struct verdict {
+    int64_t iteration_ns, excess_bytes; /* over the limit, all stages together */
+};
+/* Better: closer to fitting, then faster. */
+static inline bool better(struct verdict a, struct verdict b)
+{
+    return a.excess_bytes != b.excess_bytes ? a.excess_bytes < b.excess_bytes
+                                            : a.iteration_ns < b.iteration_ns;
+}
+enum resource { RESOURCE_COMPUTE, RESOURCE_EXCHANGE, RESOURCE_MEMORY, RESOURCE_COUNT };
+struct stage_cost {
+    int64_t busy_ns;             /* of the iteration, without waiting for other stages */
+    double used[RESOURCE_COUNT]; /* ns, ns, bytes */
+};
+
+/* Everything that a part's cost depends on beside its neighbours. */
+struct part_key {
+    int32_t first, first_device, devices, micro_batches;
+    struct config_part part;
+    int64_t batch;
+    uint8_t order, tied, unused[6];
+};
+struct part_cost {
+    struct part_key key;
+    bool legal;
+    struct part_work work;
+    struct part_memory memory;
+    int64_t state, stand_in, parameters, gather_after_ns;
+    int64_t operators_ns; /* of one micro-batch */
+    const struct table *table;
+};
+
+struct judge;
+weft_status judge_new(const struct problem *problem, struct judge **out);
+void judge_free(struct judge *judge);
+/* Illegal splits are no error: *legal is false. `stages` may be NULL. */
+weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,
+                         struct stage_cost *stages, bool *legal);
+/* Levels of recomputation of the stages whose bit is set: the least that fits. */
+weft_status judge_recompute(struct judge *judge, struct config *c, uint64_t stages);
+/* One stage by itself: busy_ns and peak, with its recomputation as it is. */
+struct stage_verdict {
+    int64_t busy_ns, peak_bytes;
+    bool legal;
+};
+weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
+                        struct stage_verdict *out);
+/* The variant that flips what tp splits of one operator more; -1: it cannot. */
+int32_t judge_variant(struct judge *judge, uint16_t variant, int32_t op);
+void judge_forget(struct judge *judge); /* costs of parts; the next ones are found anew */
+int64_t judge_count(const struct judge *judge);
+const struct problem *judge_problem(const struct judge *judge);
+/* The plan of a legal config, the caller's to free. */
+weft_status judge_plan(struct judge *judge, const struct config *c, struct plan **out);
+
+/* Runs of a part: where manners and levels change. */
+struct part_run {
+    int32_t first, last;
+    struct manner manner;
+    int32_t level;
+};
+enum { MOST_RUNS = 3 };
+int32_t part_runs(int32_t first, const struct config_part *part, struct part_run out[MOST_RUNS]);
+
+/* ---- inside judging -------------------------------------------------------------------------- */
+
+enum { PART_SLOTS = 1 << 14 };
+struct chosen {
+    uint64_t hash;
+    int32_t low, high, amount;
+};
+/* All that a border depends on. */
+struct border_key {
+    struct manner manner[2];
+    int32_t devices[2], place;
+    bool reversed, same_node, unused[2];
+    int64_t batch;
+};
+struct border_slot {
+    struct border_key key;
+    const struct border *border; /* NULL: illegal */
+};
+struct judge {
+    const struct problem *problem;
+    struct arena *arena;
+    struct estimator *estimator;
+    struct index by_run, by_variant;
+    ARRAY(struct whole_table *) runs; /* by manner and level; NULL: illegal */
+    ARRAY(const bool *) variants;     /* per variant: operators that are flipped */
+    struct part_cost *slot;           /* PART_SLOTS, by hash */
+    struct chosen *chosen;            /* the same of levels of recomputation, */
+    struct border_slot *border_slot;  /* and of borders */
+    int64_t count;
+    /* of the config at hand */
+    const struct part_cost *cost[MOST_PARTS];
+    struct part_cost own[MOST_PARTS]; /* where the slot of one is another's */
+    const struct border *border[MOST_PARTS];
+    int64_t first_device[MOST_STAGES];
+    struct part_work work[MOST_PARTS];
+    struct part_memory memory[MOST_PARTS];
+    struct stage_end end[MOST_STAGES];
+};
+/* Where a run's table lies and what it takes. */
+struct run_key {
+    struct manner manner;
+    int32_t level, devices, first_device, order;
+    int64_t batch;
+};
+/* NULL: the manner does not go with these devices. */
+weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out);
+weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
+                          int64_t devices, struct arena *keep, struct choice **out);
+const struct schedule *config_schedule(const struct config *c);
+enum order config_order(const struct config *c);
+/* Of all that a stage's cost depends on. */
+weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t stage, uint64_t *out);
+/* Costs of parts and borders of one stage or (-1) all, into j->cost and j->border. */
+weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, bool *legal);
+/* Before instance `at`, from one part to another; NULL: illegal. */
+weft_status judge_border(struct judge *j, const struct config *c, int32_t before, int32_t behind,
+                         int32_t at, const struct border **out);
+/* Keeps what was found of parts from, from + step, ... */
+void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t step);
+int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage);
+int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage);
+
+/* ---- primitives ------------------------------------------------------------------------------ */
+
+enum primitive {
+    INC_OPS,
+    DEC_OPS,
+    INC_BATCH,
+    DEC_BATCH,
+    INC_DP,
+    DEC_DP,
+    INC_TP,
+    DEC_TP,
+    INC_RECOMPUTE,
+    DEC_RECOMPUTE,
+    INC_SHARD,
+    DEC_SHARD,
+    SEQUENCE_ON,
+    SEQUENCE_OFF,
+    OFFLOAD_MORE,
+    OFFLOAD_LESS,
+    INC_PIECES,
+    DEC_PIECES,
+    CHANGE_SCHEDULE,
+    PRIMITIVE_COUNT
+};
+enum granularity { OF_STAGE, OF_MODEL };
+
+struct proposal {
+    struct config config;
+    struct verdict verdict;
+    enum primitive primitive;
+    int32_t stage, partner; /* partner: -1, none */
+    int32_t amount;         /* the argument: operators moved, a degree, samples */
+    uint64_t hash;
+};
+enum { MOST_PROPOSALS = 96 };
+struct proposals {
+    int32_t count;
+    struct proposal data[MOST_PROPOSALS];
+};
+/* What a primitive is asked with. */
+struct asking {
+    struct judge *judge;
+    const struct config *from;
+    const struct stage_cost *cost; /* per stage */
+    struct verdict verdict;
+    enum primitive primitive;
+    int32_t stage;
+    enum grain grain;
+    bool refining; /* degrees are settled */
+    struct proposals *out;
+};
+struct primitive_row {
+    const char *name;             /* as in Table 1 */
+    int8_t trend[RESOURCE_COUNT]; /* of the stage's consumption */
+    const char *argument;         /* what changes */
+    enum granularity granularity;
+    enum primitive partner; /* what a partner stage does, itself: none */
+    bool paper;             /* one of Table 1 */
+    weft_status (*propose)(const struct asking *asking);
+};
+extern const struct primitive_row PRIMITIVES[PRIMITIVE_COUNT];
+/* Adds from, changed: copies it, and says where. NULL: no more room. */
+struct proposal *propose(const struct asking *asking, int32_t partner, int32_t amount);
+/* "moved 3 operators to stage 1" */
+const char *proposal_text(struct arena *keep, const struct problem *p, const struct proposal *made,
+                          const struct config *before);
+
+weft_status propose_dec_ops(const struct asking *asking);
+weft_status propose_inc_ops(const struct asking *asking);
+/* Stages by how much they could take over, the best partner first, `stage` left out. */
+int32_t rank_partners(const struct asking *asking, int32_t out[MOST_STAGES]);
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+struct step {
+    int32_t iteration, bottleneck, bottlenecks_tried, hops;
+    int32_t restart; /* from the pool */
+    enum resource resource;
+    enum primitive primitive; /* the last of its hops */
+    struct verdict before, after;
+    bool improved, best; /* the iteration's config, the best so far */
+    int64_t configs;     /* judged so far */
+    double at_s;
+    const char *text; /* NULL: nothing was better */
+};
+struct found {
+    struct config config;
+    struct verdict verdict;
+    uint64_t hash;
+};
+enum { MOST_ALIKE = 4, MOST_FOUND = 8 * MOST_ALIKE }; /* of one schedule; of all */
+struct search_result {
+    struct arena *arena;
+    int32_t stages;
+    ARRAY(struct step) steps;
+    int32_t count; /* of the best, the best first */
+    struct found found[MOST_FOUND];
+    int64_t configs;
+    bool stopped;
+};
+struct search_settings {
+    int32_t stages;
+    enum beginning beginning;
+    const struct config *begin; /* or this one */
+    bool random_order;          /* heuristic 2 left out */
+    uint64_t seed;
+    double begin_s; /* of wall_seconds, for the log */
+};
+/* Efforts of a search, each from the best of the one before. */
+enum effort {
+    DESCEND, /* until no hops make it better */
+    WIDEN,   /* with restarts */
+    REFINE,  /* operator by operator */
+    EFFORT_COUNT
+};
+weft_status aceso_search(struct judge *judge, const struct search_settings *settings,
+                         enum effort effort, struct search_result *out);
+void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
+                uint64_t hash);
+/* Changes inside stages that make a config better, until there are none. */
+weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *verdict);
+
+weft_status aceso_log_write(const char *path, const struct problem *problem,
+                            const struct search_result *results, int32_t count);
+const char *resource_name(enum resource resource);
+
+#endif

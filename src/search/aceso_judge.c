@@ -1,0 +1,222 @@
+/* aceso_judge.c - how long a config takes and what it holds, part by part.
+ *
+ * With the passes and memory of every part from tables, and what goes over every border, an
+ * iteration is what pipeline.h and held.h make of them, as in candidate.c.
+ */
+#include "search/aceso.h"
+
+#include <string.h>
+
+/* ---- a judge --------------------------------------------------------------------------------- */
+
+weft_status judge_new(const struct problem *problem, struct judge **out)
+{
+    struct arena *arena = arena_new();
+    struct judge *j = ARENA_NEW(arena, struct judge);
+    weft_status status;
+    j->problem = problem;
+    j->arena = arena;
+    j->slot = ARENA_ARRAY(arena, struct part_cost, PART_SLOTS);
+    j->chosen = ARENA_ARRAY(arena, struct chosen, PART_SLOTS);
+    j->border_slot = ARENA_ARRAY(arena, struct border_slot, PART_SLOTS);
+    const bool *plain = ARENA_ARRAY(arena, bool, (size_t)problem->request->model->ops);
+    array_push(arena, &j->variants, plain);
+    index_put(arena, &j->by_variant,
+              hash_bytes(plain, (size_t)problem->request->model->ops * sizeof *plain, 1) | 1, 0);
+    TRY(estimator_new(&problem->settings, &j->estimator));
+    TRY(estimator_tables(j->estimator));
+    *out = j;
+    return WEFT_OK;
+done:
+    judge_free(j);
+    return status;
+}
+
+void judge_free(struct judge *judge)
+{
+    if (!judge)
+        return;
+    estimator_free(judge->estimator);
+    arena_free(judge->arena);
+}
+
+void judge_forget(struct judge *judge)
+{
+    memset(judge->slot, 0, PART_SLOTS * sizeof *judge->slot);
+    memset(judge->chosen, 0, PART_SLOTS * sizeof *judge->chosen);
+    memset(judge->border_slot, 0, PART_SLOTS * sizeof *judge->border_slot);
+}
+
+int64_t judge_count(const struct judge *judge)
+{
+    return judge->count;
+}
+
+const struct problem *judge_problem(const struct judge *judge)
+{
+    return judge->problem;
+}
+
+const struct schedule *config_schedule(const struct config *c)
+{
+    const struct schedule *all;
+    schedule_all(&all);
+    return &all[c->schedule];
+}
+
+enum order config_order(const struct config *c)
+{
+    return order_of(config_schedule(c)->name);
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage)
+{
+    struct pipeline pipeline = {c->stages, c->pieces,
+                                (int32_t)(j->problem->global_batch / c->batch)};
+    int64_t state = 0, stand_in = 0;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages) {
+        state += j->cost[k]->state;
+        stand_in = j->cost[k]->stand_in > stand_in ? j->cost[k]->stand_in : stand_in;
+    }
+    int64_t in_flight = config_schedule(c)->in_flight(&pipeline, stage);
+    return state + stand_in +
+           most_held(config_order(c), &pipeline, stage, in_flight, &j->memory[stage]);
+}
+
+static int64_t optimizer_of(const struct judge *j, const struct config *c, int32_t stage)
+{
+    double ns = 0;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages) {
+        const struct part_cost *part = j->cost[k];
+        ns += part->table->optimizer_each_ns * (double)part->parameters;
+        ns += k == stage ? (double)part->table->optimizer_least_ns : 0;
+        ns += (double)part->gather_after_ns;
+    }
+    return (int64_t)ns;
+}
+
+static void busy_parts(const struct judge *j, const struct config *c, int32_t stage, int64_t *each,
+                       int64_t *once)
+{
+    *each = *once = 0;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages) {
+        const struct part_work *work = &j->work[k];
+        *each += work->forward + work->backward + work->weight;
+        *once += work->first_more + work->last_more + work->tail;
+    }
+}
+
+int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage)
+{
+    int64_t each, once;
+    busy_parts(j, c, stage, &each, &once);
+    return each * (j->problem->global_batch / c->batch) + once + optimizer_of(j, c, stage);
+}
+
+weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
+                        struct stage_verdict *out)
+{
+    weft_status status;
+    *out = (struct stage_verdict){0};
+    TRY(judge_parts(judge, c, stage, &out->legal));
+    if (!out->legal)
+        goto done;
+    out->busy_ns = judge_busy(judge, c, stage);
+    out->peak_bytes = judge_peak(judge, c, stage);
+    judge_keep(judge, c, stage, c->stages);
+done:
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int32_t part_with(const struct config *c, int64_t instance)
+{
+    int32_t part = 0;
+    while (c->part[part].end <= instance)
+        part++;
+    return part;
+}
+
+/* Both stages of a tied weight wait for each other's gradients. */
+static weft_status tie_stages(struct judge *j, const struct config *c)
+{
+    struct tied_pair tied = j->problem->tied;
+    weft_status status = WEFT_OK;
+    if (tied.user < 0)
+        return WEFT_OK;
+    int32_t owner = part_with(c, tied.owner), user = part_with(c, tied.user);
+    int32_t first = owner % c->stages, second = user % c->stages;
+    if (first == second)
+        return WEFT_OK;
+    const struct border *border;
+    TRY(judge_border(j, c, owner, user, (int32_t)tied.user, &border));
+    if (!border)
+        goto done;
+    int64_t *a = &j->end[first].synchronised_ns, *b = &j->end[second].synchronised_ns;
+    *a = *b = (*a > *b ? *a : *b) + border->tie;
+done:
+    return status;
+}
+
+static void note_stage(struct judge *j, const struct config *c, int32_t stage, int64_t peak_bytes,
+                       struct stage_cost *out)
+{
+    int64_t micro_batches = j->problem->global_batch / c->batch, operators = 0, sends = 0;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages) {
+        operators += j->cost[k]->operators_ns;
+        sends += j->work[k].send + j->work[k].back;
+    }
+    double compute = (double)(operators * micro_batches + optimizer_of(j, c, stage));
+    out->busy_ns = judge_busy(j, c, stage);
+    double rest = (double)out->busy_ns - compute;
+    out->used[RESOURCE_COMPUTE] = compute;
+    out->used[RESOURCE_EXCHANGE] = (rest > 0 ? rest : 0) + (double)(sends * micro_batches);
+    out->used[RESOURCE_MEMORY] = (double)peak_bytes;
+}
+
+static void sum_up(struct judge *j, const struct config *c, struct verdict *verdict,
+                   struct stage_cost *stages)
+{
+    *verdict = (struct verdict){0, 0};
+    for (int32_t s = 0; s < c->stages; s++) {
+        int64_t end = j->end[s].synchronised_ns + optimizer_of(j, c, s);
+        int64_t peak = judge_peak(j, c, s), excess = peak - j->problem->limit_bytes;
+        verdict->iteration_ns = end > verdict->iteration_ns ? end : verdict->iteration_ns;
+        verdict->excess_bytes += excess > 0 ? excess : 0;
+        if (stages)
+            note_stage(j, c, s, peak, &stages[s]);
+    }
+}
+
+weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,
+                         struct stage_cost *stages, bool *legal)
+{
+    struct judge *j = judge;
+    struct part_work piped[MOST_PARTS];
+    struct pipeline_work work = {config_schedule(c),
+                                 config_order(c),
+                                 c->stages,
+                                 c->pieces,
+                                 j->problem->global_batch / c->batch,
+                                 piped,
+                                 j->problem->settings.overlap,
+                                 cost_slowdown(j->estimator->cost)};
+    weft_status status;
+    j->count++;
+    TRY(judge_parts(j, c, -1, legal));
+    if (!*legal)
+        goto done;
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        piped[k] = j->work[k];
+        put_in_pipeline(&work, k, &piped[k]);
+    }
+    pipeline_ends(j->estimator->orders, &work, j->end);
+    TRY(tie_stages(j, c));
+    sum_up(j, c, verdict, stages);
+    judge_keep(j, c, 0, 1);
+done:
+    return status;
+}

@@ -1,0 +1,270 @@
+/* aceso_problem.c - what is asked, as the searches want to know it. */
+#include <string.h>
+
+#include "search/aceso.h"
+
+/* ---- pins ------------------------------------------------------------------------------------ */
+
+static struct estimate_settings settings_of(const struct plan_request *request)
+{
+    const struct degrees *pins = &request->pins;
+    enum dtype dtype = pins->has_dtype ? pins->dtype : request->model->dtype;
+    return (struct estimate_settings){
+        .cluster = request->cluster,
+        .dtype = dtype,
+        .policy = pins->has_policy ? pins->policy : policy_for(dtype),
+        .overlap = pins->has_overlap ? pins->overlap : OVERLAP_ALL,
+        .bucket_bytes = pins->has_bucket ? pins->bucket_bytes : DEFAULT_BUCKET_BYTES,
+        .memory_limit_bytes = pins->memory_limit_bytes,
+        .whole_sends = pins->whole_sends,
+        .profile = request->profile,
+    };
+}
+
+static weft_status schedules_of(const struct degrees *pins, bool paper, unsigned *out)
+{
+    static const char *const FREE[] = {"1f1b", "interleaved", "aiao", "zb-h1"};
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    *out = 0;
+    const char *only = pins->schedule       ? pins->schedule
+                       : pins->segments > 1 ? "aiao"
+                       : pins->pieces > 1   ? "interleaved"
+                       : paper              ? "1f1b"
+                                            : NULL;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < COUNT_OF(FREE); k++)
+            if (strcmp(all[i].name, only ? only : FREE[k]) == 0)
+                *out |= 1U << i;
+    if (!*out)
+        return bad_argument("weft plan --help names the schedules", "no schedule is called '%s'",
+                            only);
+    return WEFT_OK;
+}
+
+static weft_status space_of(const struct plan_request *request, bool *paper)
+{
+    const char *space = request->options.space;
+    *paper = space && strcmp(space, "paper") == 0;
+    if (!space || *paper || strcmp(space, "all") == 0)
+        return WEFT_OK;
+    return bad_argument("paper: the primitives of Aceso's Table 1; all: Weft's, too",
+                        "the planner aceso has no space '%s', expected all or paper", space);
+}
+
+static unsigned primitives_of(bool paper)
+{
+    unsigned out = 0;
+    for (int i = 0; i < PRIMITIVE_COUNT; i++)
+        out |= PRIMITIVES[i].paper || !paper ? 1U << i : 0;
+    return out;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static struct degrees plain_degrees(const struct degrees *pins, enum recompute recompute)
+{
+    struct degrees d = *pins;
+    d.dp = d.tp = d.pp = d.cp = d.ep = d.pieces = d.segments = d.micro_batch = 1;
+    d.global_batch = 1;
+    d.sequence = false;
+    d.recompute = recompute;
+    return d;
+}
+
+/* The operators that a way to recompute names. */
+static weft_status named_by(struct problem *p, enum recompute recompute, bool *out)
+{
+    struct degrees d = plain_degrees(&p->request->pins, recompute);
+    struct choice *choice;
+    weft_status status;
+    TRY(lower_degrees(p->request->model, &d, p->arena, &choice));
+    for (int32_t i = 0; i < p->request->model->ops; i++)
+        out[i] = choice[i].recompute;
+done:
+    return status;
+}
+
+static double flops_of(const struct problem *p, int32_t op)
+{
+    const struct op *o = &p->request->model->op[op];
+    return op_work(o, o->size, p->settings.dtype, PHASE_FORWARD).flops;
+}
+
+static void add_level(struct problem *p, const bool *mask)
+{
+    size_t bytes = (size_t)p->request->model->ops * sizeof *mask;
+    if (p->levels == 0 || memcmp(p->recomputed[p->levels - 1], mask, bytes) != 0)
+        p->recomputed[p->levels++] = mask;
+}
+
+static weft_status find_levels(struct problem *p)
+{
+    const struct degrees *pins = &p->request->pins;
+    int32_t ops = p->request->model->ops;
+    bool *mask[MOST_LEVELS], any = false;
+    weft_status status;
+    for (int i = 0; i < MOST_LEVELS; i++)
+        mask[i] = ARENA_ARRAY(p->arena, bool, (size_t)ops);
+    if (pins->has_recompute) {
+        TRY(named_by(p, pins->recompute, mask[0]));
+        add_level(p, mask[0]);
+        goto done;
+    }
+    TRY(named_by(p, RECOMPUTE_SELECTIVE, mask[1]));
+    TRY(named_by(p, RECOMPUTE_FULL, mask[3]));
+    for (int32_t i = 0; i < ops; i++)
+        any |= mask[3][i];
+    for (int32_t i = 0; i < ops; i++) {
+        mask[3][i] |= !any && p->request->model->op[i].kind != OP_LOSS; /* without layers: all */
+        mask[1][i] &= mask[3][i];
+        mask[2][i] = mask[1][i] || (mask[3][i] && flops_of(p, i) == 0);
+    }
+    for (int i = 0; i < MOST_LEVELS; i++)
+        add_level(p, mask[i]);
+done:
+    return status;
+}
+
+static void find_tp(struct problem *p)
+{
+    struct arena *scratch = arena_new();
+    bool *goes = ARENA_ARRAY(p->arena, bool, (size_t)p->node + 1);
+    for (int64_t tp = 1; tp <= p->node; tp++) {
+        struct degrees d = plain_degrees(&p->request->pins, RECOMPUTE_NONE);
+        struct choice *choice;
+        d.tp = tp;
+        d.sequence = p->request->pins.sequence;
+        goes[tp] = lower_degrees(p->request->model, &d, scratch, &choice) == WEFT_OK;
+    }
+    error_clear();
+    p->tp_goes = goes;
+    arena_free(scratch);
+}
+
+static struct tied_pair find_tied(const struct plan *plan)
+{
+    struct tied_pair pair = {-1, -1};
+    int32_t tied = -1;
+    for (int64_t i = 0; i < plan->instances && tied < 0; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        tied = op->weights ? op->weight[0].tied_op : -1;
+        pair.user = tied < 0 ? -1 : i;
+    }
+    for (int64_t i = 0; i < plan->instances && tied >= 0 && pair.owner < 0; i++)
+        pair.owner = plan->instance[i].op == tied ? i : -1;
+    return pair;
+}
+
+static weft_status read_walk(struct problem *p)
+{
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_new(p->request->model, p->request->cluster, &plan));
+    p->instances = plan->instances;
+    double *flops = ARENA_ARRAY(p->arena, double, (size_t)plan->instances + 1);
+    int32_t *op = ARENA_ARRAY(p->arena, int32_t, (size_t)plan->instances);
+    bool layers = false;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        op[i] = plan->instance[i].op;
+        flops[i + 1] = flops[i] + flops_of(p, plan->instance[i].op) + 1; /* cuts differ */
+        layers |= plan->ends_layer[i] && i + 1 < plan->instances;
+    }
+    for (int64_t i = 1; i < plan->instances; i++) {
+        int32_t place = (int32_t)i;
+        array_push(p->arena, &p->cuts[GRAIN_OPERATORS], place);
+        if (!layers || plan->ends_layer[i - 1])
+            array_push(p->arena, &p->cuts[GRAIN_LAYERS], place);
+    }
+    p->flops = flops;
+    p->op = op;
+    p->tied = find_tied(plan);
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static weft_status list_batches(struct problem *p)
+{
+    if (p->global_batch < 1)
+        return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
+    ARRAY(int64_t) list = {0};
+    for (int64_t b = 1; b * b <= p->global_batch; b++)
+        if (p->global_batch % b == 0)
+            array_push(p->arena, &list, b);
+    for (size_t i = list.len; i-- > 0;) {
+        int64_t other = p->global_batch / list.data[i];
+        if (other > list.data[list.len - 1])
+            array_push(p->arena, &list, other);
+    }
+    p->batches = list.data;
+    p->batch_count = (int32_t)list.len;
+    return WEFT_OK;
+}
+
+weft_status problem_new(const struct plan_request *request, struct problem **out)
+{
+    struct arena *arena = arena_new();
+    struct problem *p = ARENA_NEW(arena, struct problem);
+    const struct degrees *pins = &request->pins;
+    const struct device *device = &request->cluster->node.device;
+    bool paper;
+    weft_status status;
+    *p = (struct problem){.request = request,
+                          .arena = arena,
+                          .settings = settings_of(request),
+                          .devices = cluster_devices(request->cluster),
+                          .node = request->cluster->node.devices,
+                          .cp = pins->cp ? pins->cp : 1,
+                          .ep = pins->ep ? pins->ep : 1,
+                          .global_batch = pins->global_batch,
+                          .tune = true};
+    TRY(space_of(request, &paper));
+    TRY(list_batches(p));
+    TRY(schedules_of(pins, paper, &p->schedules));
+    p->primitives = primitives_of(paper);
+    p->most_hops = request->options.given >> TAKES_MAX_HOPS & 1 ? (int32_t)request->options.max_hops
+                                                                : USUAL_HOPS;
+    p->limit_bytes = p->settings.memory_limit_bytes ? p->settings.memory_limit_bytes
+                                                    : device->memory_bytes - device->context_bytes;
+    if (request->options.budget_ns)
+        p->deadline_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
+    TRY(folding_new(arena, request->model, request->cluster, &p->fold));
+    p->settings.model = &p->fold.model;
+    TRY(find_levels(p));
+    TRY(read_walk(p));
+    find_tp(p);
+    *out = p;
+    return WEFT_OK;
+done:
+    problem_free(p);
+    return status;
+}
+
+void problem_free(struct problem *problem)
+{
+    if (problem)
+        arena_free(problem->arena);
+}
+
+bool problem_over(const struct problem *problem)
+{
+    return plan_stopped(problem->request) ||
+           (problem->deadline_s > 0 && wall_seconds() > problem->deadline_s);
+}
+
+int32_t problem_stage_counts(const struct problem *p, int32_t out[MOST_STAGES])
+{
+    int64_t pinned = p->request->pins.pp;
+    int64_t most = p->devices < p->instances ? p->devices : p->instances;
+    int32_t count = 0;
+    for (int others = 0; others < 2; others++)
+        for (int64_t n = 1; n <= most && n <= MOST_STAGES; n++) {
+            bool power = (n & (n - 1)) == 0, wanted = pinned ? n == pinned : n <= USUAL_STAGES;
+            if (power != (bool)others && (wanted || (power && !pinned)))
+                out[count++] = (int32_t)n;
+        }
+    return count;
+}

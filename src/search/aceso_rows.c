@@ -1,0 +1,179 @@
+/* aceso_rows.c - manners as rows of choices, their tables, variants of what tp splits, and plans.
+ *
+ *   I1  A level of recomputation adds operators to the one before it: none; those that selective
+ *       recomputation names; those that compute no products, too; all of every layer.
+ *   I2  Tables of one device do not depend on which device it is.
+ */
+#include "search/aceso.h"
+
+#include <string.h>
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static struct degrees degrees_of(const struct problem *p, const struct manner *m, int64_t devices)
+{
+    struct degrees d = p->request->pins;
+    d.dp = dp_of(p, devices, m->tp);
+    d.tp = m->tp;
+    d.pp = d.pieces = d.segments = d.micro_batch = 1;
+    d.cp = p->cp;
+    d.ep = p->ep;
+    d.sequence = m->sequence;
+    d.shard = m->shard;
+    d.offload = m->offload;
+    d.global_batch = d.dp;
+    return d;
+}
+
+/* A split by outputs becomes one by inputs, and back. */
+static bool flip(const struct op *op, struct split *split)
+{
+    for (int32_t i = 0; i < split->parts; i++) {
+        struct split_part *part = &split->part[i];
+        if (part->dim != DIM_OUT && part->dim != DIM_IN)
+            continue;
+        enum dim dim = part->dim == DIM_OUT ? DIM_IN : DIM_OUT;
+        int at = op_find_dim(op->kind, dim);
+        if (at < 0 || op->size[at] % part->degree || op->groups > 1)
+            return false;
+        part->dim = (int16_t)dim;
+        return true;
+    }
+    return false;
+}
+
+weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
+                          int64_t devices, struct arena *keep, struct choice **out)
+{
+    const struct problem *p = j->problem;
+    const struct model *model = p->request->model;
+    struct degrees d = degrees_of(p, manner, devices);
+    *out = NULL;
+    if (d.dp < 1 || d.dp % p->ep)
+        return WEFT_OK;
+    if (lower_degrees(model, &d, keep, out)) {
+        error_clear();
+        *out = NULL;
+        return WEFT_OK;
+    }
+    const bool *flipped = j->variants.data[manner->variant];
+    for (int32_t i = 0; i < model->ops; i++) {
+        (*out)[i].recompute = p->recomputed[level][i];
+        if (flipped[i] && !flip(&model->op[i], &(*out)[i].split)) {
+            *out = NULL;
+            break;
+        }
+    }
+    return WEFT_OK;
+}
+
+int32_t judge_variant(struct judge *j, uint16_t variant, int32_t op)
+{
+    const struct model *model = j->problem->request->model;
+    size_t ops = (size_t)model->ops;
+    enum op_kind kind = model->op[op].kind;
+    if (op_find_dim(kind, DIM_OUT) < 0 || op_find_dim(kind, DIM_IN) < 0 ||
+        j->variants.len == UINT16_MAX)
+        return -1;
+    bool *flipped = ARENA_ARRAY(j->arena, bool, ops);
+    memcpy(flipped, j->variants.data[variant], ops * sizeof *flipped);
+    flipped[op] = !flipped[op];
+    uint64_t hash = hash_bytes(flipped, ops * sizeof *flipped, 1) | 1;
+    int32_t number = index_get(&j->by_variant, hash);
+    if (number >= 0)
+        return number;
+    number = (int32_t)j->variants.len;
+    array_push(j->arena, &j->variants, flipped);
+    index_put(j->arena, &j->by_variant, hash, number);
+    return number;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static weft_status make_run(struct judge *j, const struct run_key *key, struct whole_table **out)
+{
+    struct arena *scratch = arena_new();
+    struct choice *choice;
+    const struct table *table;
+    weft_status status;
+    *out = NULL;
+    TRY(judge_choices(j, &key->manner, key->level, key->devices, scratch, &choice));
+    if (!choice || key->batch % dp_of(j->problem, key->devices, key->manner.tp))
+        goto done;
+    struct table_key k = {.first_device = key->first_device,
+                          .devices = key->devices,
+                          .batch = key->batch,
+                          .row = tables_row(j->estimator->tables, choice),
+                          .order = (uint16_t)key->order,
+                          .many = j->problem->global_batch > key->batch};
+    TRY(table_find(j->estimator->tables, &k, &table));
+    *out = whole_table_new(j->arena, &j->problem->fold, table);
+done:
+    arena_free(scratch);
+    return status;
+}
+
+weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out)
+{
+    struct run_key k = *key;
+    if (k.devices == 1)
+        k.first_device = 0; /* I2 */
+    uint64_t hash = hash_bytes(&k, sizeof k, 2) | 1;
+    int32_t number = index_get(&j->by_run, hash);
+    weft_status status = WEFT_OK;
+    if (number < 0) {
+        struct whole_table *made;
+        TRY(make_run(j, &k, &made));
+        number = (int32_t)j->runs.len;
+        array_push(j->arena, &j->runs, made);
+        index_put(j->arena, &j->by_run, hash, number);
+    }
+    *out = j->runs.data[number];
+done:
+    return status;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+weft_status judge_plan(struct judge *judge, const struct config *c, struct plan **out)
+{
+    const struct problem *p = judge->problem;
+    struct arena *scratch = arena_new();
+    struct plan *plan = NULL;
+    int64_t cut[MOST_PARTS], devices[MOST_STAGES];
+    weft_status status;
+    TRY(plan_new(p->request->model, p->request->cluster, &plan));
+    const struct estimate_settings *s = &p->settings;
+    plan->dtype = s->dtype;
+    plan->policy = s->policy;
+    plan->overlap = s->overlap;
+    plan->bucket_bytes = s->bucket_bytes;
+    plan->whole_sends = s->whole_sends;
+    plan->memory_limit_bytes = s->memory_limit_bytes;
+    plan->global_batch = p->global_batch;
+    plan->batch_per_step = c->batch;
+    plan->schedule = config_schedule(c)->name;
+    for (int32_t k = 0; k < config_parts(c); k++)
+        cut[k] = c->part[k].end;
+    for (int32_t i = 0; i < c->stages; i++)
+        devices[i] = c->devices[i];
+    TRY(plan_map(plan, c->stages, c->pieces, cut, devices));
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        struct part_run run[MOST_RUNS];
+        int32_t runs = part_runs(part_first(c, k), &c->part[k], run);
+        int64_t each = c->devices[k % c->stages];
+        for (int32_t r = 0; r < runs; r++) {
+            struct choice *choice;
+            TRY(judge_choices(judge, &run[r].manner, run[r].level, each, scratch, &choice));
+            for (int64_t i = run[r].first; choice && i < run[r].last; i++)
+                TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
+        }
+    }
+    TRY(plan_check(plan));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    arena_free(scratch);
+    return status;
+}

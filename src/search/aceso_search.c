@@ -1,0 +1,417 @@
+/* aceso_search.c - one search: bottlenecks, primitives in order, hops, restarts (Aceso, Appendix B).
+ *
+ *   Heuristic 1  Out of memory, the fullest stage is the bottleneck; else the one that is busy
+ *                longest. Where no sequence of hops from it makes the config better, the next one.
+ *   Heuristic 2  The resource first of which the stage has the largest share of all stages' use;
+ *                of the primitives that reduce it, the one first whose config is judged best.
+ *
+ *   I1  No config is judged twice (aceso_pool.c).
+ *   I2  An iteration looks at no more than NODES configs' primitives per bottleneck, and follows no
+ *       more than WIDTH proposals of each.
+ *   I3  What was judged and not gone into waits in the pool, the best first; a search ends when
+ *       nothing is left there that is within reach of the best, or nothing better has come of STALE
+ *       restarts, of beginning again with every degree of tensor parallelism, and of KICKS of the
+ *       best by random primitives.
+ */
+#include "search/aceso_walk.h"
+
+enum { WIDTH = 3, NODES = 24, BOTTLENECKS = 4, STALE = 8, KICKS = 3 };
+
+/* ---- bottlenecks and resources --------------------------------------------------------------- */
+
+static void sort_by_verdict(const struct proposals *list, int32_t *order)
+{
+    for (int32_t i = 0; i < list->count; i++) {
+        int32_t at = i;
+        for (; at > 0 && better(list->data[i].verdict, list->data[order[at - 1]].verdict); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
+/* Heuristic 1: stages, the worst first. */
+static void rank_stages(const struct stage_cost *cost, int32_t stages, bool memory, int32_t *order)
+{
+    for (int32_t i = 0; i < stages; i++) {
+        int32_t at = i;
+        double own = memory ? cost[i].used[RESOURCE_MEMORY] : (double)cost[i].busy_ns;
+        for (; at > 0; at--) {
+            const struct stage_cost *other = &cost[order[at - 1]];
+            if (own <= (memory ? other->used[RESOURCE_MEMORY] : (double)other->busy_ns))
+                break;
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+}
+
+/* Heuristic 2: resources by the stage's share of what all stages use; out of memory, that first. Where
+ * memory does not bind, it is last. */
+static void rank_resources(const struct stage_cost *cost, int32_t stages, int32_t stage,
+                           bool memory, enum resource *order)
+{
+    double share[RESOURCE_COUNT];
+    for (int r = 0; r < RESOURCE_COUNT; r++) {
+        double all = 0;
+        for (int32_t s = 0; s < stages; s++)
+            all += cost[s].used[r];
+        share[r] = all > 0 ? cost[stage].used[r] / all : 0;
+    }
+    share[RESOURCE_MEMORY] = memory ? 2 : -1;
+    for (int r = 0; r < RESOURCE_COUNT; r++) {
+        int at = r;
+        for (; at > 0 && share[r] > share[order[at - 1]]; at--)
+            order[at] = order[at - 1];
+        order[at] = (enum resource)r;
+    }
+}
+
+/* ---- hops ------------------------------------------------------------------------------------ */
+
+static struct proposals *level_at(struct walk *w, int32_t depth)
+{
+    if (!w->level[depth])
+        w->level[depth] = ARENA_NEW(w->arena, struct proposals);
+    return w->level[depth];
+}
+
+static weft_status hop_from(struct walk *w, const struct config *from, int32_t stage, int32_t depth,
+                            bool *improved);
+
+/* Follows one proposal further. */
+static weft_status follow(struct walk *w, const struct proposal *made, int32_t depth,
+                          bool *improved)
+{
+    struct stage_cost cost[MOST_STAGES];
+    int32_t order[MOST_STAGES];
+    struct verdict verdict;
+    bool legal;
+    weft_status status;
+    TRY(judge_config(w->judge, &made->config, &verdict, cost, &legal));
+    walk_go_into(w, made->hash);
+    rank_stages(cost, made->config.stages, verdict.excess_bytes > 0, order);
+    TRY(hop_from(w, &made->config, order[0], depth + 1, improved));
+done:
+    return status;
+}
+
+/* One group of primitives: the best of it if that is better, else further hops from the best few. */
+static weft_status try_group(struct walk *w, const struct config *from, struct proposals *list,
+                             int32_t depth, bool *improved)
+{
+    int32_t order[MOST_PROPOSALS];
+    weft_status status;
+    TRY(walk_sift(w, from, list));
+    sort_by_verdict(list, order);
+    if (list->count == 0)
+        goto done;
+    struct proposal *first = &list->data[order[0]];
+    w->path[depth] = (struct hop_note){first, from};
+    if (better(first->verdict, w->start)) {
+        w->next = (struct found){.verdict = first->verdict, .hash = first->hash};
+        config_copy(&w->next.config, &first->config);
+        w->hops = depth + 1;
+        *improved = true;
+        goto done;
+    }
+    for (int32_t i = 0; i < list->count && i < WIDTH && w->nodes > 0 && !*improved; i++) {
+        w->path[depth] = (struct hop_note){&list->data[order[i]], from};
+        TRY(follow(w, &list->data[order[i]], depth, improved));
+    }
+done:
+    return status;
+}
+
+static weft_status ask_primitive(struct walk *w, const struct asking *asking)
+{
+    const struct primitive_row *row = &PRIMITIVES[asking->primitive];
+    bool allowed = w->problem->primitives >> asking->primitive & 1;
+    return allowed ? row->propose(asking) : WEFT_OK;
+}
+
+/* Primitives by resource (heuristic 2). */
+static weft_status try_resources(struct walk *w, struct asking *asking, int32_t depth,
+                                 bool *improved)
+{
+    enum resource order[RESOURCE_COUNT];
+    weft_status status = WEFT_OK;
+    rank_resources(asking->cost, asking->from->stages, asking->stage,
+                   asking->verdict.excess_bytes > 0, order);
+    for (int r = 0; r < RESOURCE_COUNT && !*improved && w->nodes >= 0; r++) {
+        if (depth == 0)
+            w->resource = order[r];
+        asking->out->count = 0;
+        for (int i = 0; i < PRIMITIVE_COUNT; i++) {
+            asking->primitive = (enum primitive)i;
+            if (PRIMITIVES[i].trend[order[r]] < 0)
+                TRY(ask_primitive(w, asking));
+        }
+        TRY(try_group(w, asking->from, asking->out, depth, improved));
+    }
+done:
+    return status;
+}
+
+/* Primitives one by one, in any order: what heuristic 2 is measured against. */
+static weft_status try_random(struct walk *w, struct asking *asking, int32_t depth, bool *improved)
+{
+    enum primitive order[PRIMITIVE_COUNT];
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < PRIMITIVE_COUNT; i++) {
+        int at = (int)rng_below(&w->rng, i + 1);
+        order[i] = order[at];
+        order[at] = (enum primitive)i;
+    }
+    for (int i = 0; i < PRIMITIVE_COUNT && !*improved && w->nodes >= 0; i++) {
+        asking->primitive = order[i];
+        asking->out->count = 0;
+        TRY(ask_primitive(w, asking));
+        TRY(try_group(w, asking->from, asking->out, depth, improved));
+    }
+done:
+    return status;
+}
+
+static weft_status hop_from(struct walk *w, const struct config *from, int32_t stage, int32_t depth,
+                            bool *improved)
+{
+    struct stage_cost cost[MOST_STAGES];
+    struct verdict verdict;
+    bool legal;
+    weft_status status = WEFT_OK;
+    if (depth >= w->problem->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 ||
+        problem_over(w->problem))
+        return WEFT_OK;
+    TRY(judge_config(w->judge, from, &verdict, cost, &legal));
+    struct asking asking = {.judge = w->judge,
+                            .from = from,
+                            .cost = cost,
+                            .verdict = verdict,
+                            .stage = stage,
+                            .grain = w->grain,
+                            .refining = w->refining,
+                            .out = level_at(w, depth)};
+    if (w->settings->random_order)
+        TRY(try_random(w, &asking, depth, improved));
+    else
+        TRY(try_resources(w, &asking, depth, improved));
+done:
+    return status;
+}
+
+/* ---- iterations ------------------------------------------------------------------------------ */
+
+static const char *path_text(const struct walk *w)
+{
+    const char *text = "";
+    for (int32_t i = 0; i < w->hops; i++)
+        text = arena_printf(
+            w->out->arena, "%s%s%s", text, i ? ", then " : "",
+            proposal_text(w->out->arena, w->problem, w->path[i].made, w->path[i].before));
+    return text;
+}
+
+static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t restart,
+                      bool improved, bool best)
+{
+    struct step step = {.iteration = (int32_t)w->out->steps.len,
+                        .bottleneck = bottleneck,
+                        .bottlenecks_tried = tried,
+                        .restart = restart,
+                        .resource = w->resource,
+                        .before = w->start,
+                        .after = w->start,
+                        .improved = improved,
+                        .best = best,
+                        .configs = judge_count(w->judge),
+                        .at_s = wall_seconds() - w->settings->begin_s};
+    if (improved) {
+        step.hops = w->hops;
+        step.primitive = w->path[w->hops - 1].made->primitive;
+        step.after = w->next.verdict;
+        step.text = path_text(w);
+    }
+    array_push(w->out->arena, &w->out->steps, step);
+}
+
+/* From one config: a better one in w->next, or none. */
+static weft_status iterate(struct walk *w, const struct config *from, int32_t restart,
+                           struct verdict best, bool *improved)
+{
+    struct stage_cost cost[MOST_STAGES];
+    int32_t order[MOST_STAGES], tried = 0;
+    bool legal;
+    weft_status status;
+    *improved = false;
+    TRY(judge_config(w->judge, from, &w->start, cost, &legal));
+    note_found(w->out, from, w->start, config_hash(from));
+    rank_stages(cost, from->stages, w->start.excess_bytes > 0, order);
+    for (; tried < from->stages && tried < BOTTLENECKS && !*improved; tried++) {
+        w->nodes = NODES;
+        TRY(hop_from(w, from, order[tried], 0, improved));
+    }
+    note_step(w, order[*improved ? tried - 1 : 0], tried, restart, *improved,
+              *improved && better(w->next.verdict, best));
+done:
+    return status;
+}
+
+/* A few random primitives on random stages of the best. */
+static weft_status kick(struct walk *w, const struct config *best, struct config *out)
+{
+    enum { TRIES = 12, TAKEN = 3 };
+    struct stage_cost cost[MOST_STAGES];
+    struct proposals *list = level_at(w, 0);
+    struct verdict verdict;
+    bool legal;
+    int32_t taken = 0;
+    weft_status status = WEFT_OK;
+    config_copy(out, best);
+    for (int i = 0; i < TRIES && taken < TAKEN; i++) {
+        TRY(judge_config(w->judge, out, &verdict, cost, &legal));
+        struct asking asking = {.judge = w->judge,
+                                .from = out,
+                                .cost = cost,
+                                .verdict = verdict,
+                                .primitive = (enum primitive)rng_below(&w->rng, PRIMITIVE_COUNT),
+                                .stage = (int32_t)rng_below(&w->rng, out->stages),
+                                .grain = w->grain,
+                                .refining = w->refining,
+                                .out = list};
+        list->count = 0;
+        TRY(ask_primitive(w, &asking));
+        TRY(walk_sift(w, out, list));
+        if (!list->count)
+            continue;
+        config_copy(out, &list->data[rng_below(&w->rng, list->count)].config);
+        taken++;
+    }
+done:
+    return status;
+}
+
+/* An even config with the next smaller degree of tensor parallelism. */
+static weft_status begin_again(struct walk *w, int64_t *tp, struct config *out, bool *begun)
+{
+    weft_status status = WEFT_OK;
+    *begun = false;
+    for (; *tp >= 1 && !*begun; --*tp)
+        if (w->problem->tp_goes[*tp])
+            *begun = config_begin_with(w->problem, w->out->stages, BEGIN_BALANCED, *tp, out);
+    if (*begun)
+        TRY(judge_recompute(w->judge, out, UINT64_MAX));
+    config_normalise(out);
+done:
+    return status;
+}
+
+static weft_status walk_on(struct walk *w, struct config *at)
+{
+    struct config best = {0};
+    struct verdict least;
+    int32_t restarts = 0, stale = 0, kicks = w->kicks;
+    int64_t again = w->begins_again ? w->problem->node : 0;
+    bool legal, improved, begun;
+    weft_status status;
+    TRY(judge_config(w->judge, at, &least, NULL, &legal));
+    if (!legal)
+        goto done;
+    config_copy(&best, at);
+    note_found(w->out, at, least, config_hash(at));
+    index_put(w->arena, &w->visited, config_hash(at), 0);
+    while (!problem_over(w->problem)) {
+        TRY(iterate(w, at, restarts, least, &improved));
+        if (better(w->start, least)) {
+            least = w->start;
+            config_copy(&best, at);
+        }
+        if (improved) {
+            walk_go_into(w, w->next.hash);
+            config_copy(at, &w->next.config);
+            if (better(w->next.verdict, least)) {
+                least = w->next.verdict;
+                config_copy(&best, at);
+                stale = 0;
+            }
+            continue;
+        }
+        restarts++;
+        if (++stale <= w->most_stale && walk_restart(w, least, at))
+            continue;
+        stale = w->most_stale; /* each goes on until nothing is better, then the next comes */
+        TRY(begin_again(w, &again, at, &begun));
+        if (begun)
+            continue;
+        if (kicks-- == 0)
+            break;
+        TRY(kick(w, &best, at));
+    }
+    w->out->stopped |= problem_over(w->problem);
+done:
+    return status;
+}
+
+/* ---- searches -------------------------------------------------------------------------------- */
+
+static weft_status search_at(struct judge *judge, const struct search_settings *settings,
+                             enum effort effort, enum grain grain, struct config *begin,
+                             struct search_result *out)
+{
+    struct arena *arena = arena_new();
+    struct walk *w = ARENA_NEW(arena, struct walk);
+    weft_status status;
+    w->judge = judge;
+    w->problem = judge_problem(judge);
+    w->settings = settings;
+    w->out = out;
+    w->arena = arena;
+    w->grain = grain;
+    w->most_stale = effort == DESCEND ? 0 : STALE;
+    w->kicks = effort == DESCEND ? 0 : KICKS;
+    w->begins_again = effort == WIDEN;
+    w->refining = effort == REFINE;
+    rng_seed(&w->rng, settings->seed * MOST_STAGES + (uint64_t)begin->stages);
+    TRY(judge_recompute(judge, begin, UINT64_MAX));
+    config_normalise(begin);
+    TRY(walk_on(w, begin));
+done:
+    arena_free(arena);
+    return status;
+}
+
+static weft_status tune_best(struct judge *judge, struct search_result *out)
+{
+    struct config best;
+    struct verdict verdict;
+    weft_status status;
+    config_copy(&best, &out->found[0].config);
+    TRY(aceso_tune(judge, &best, &verdict));
+    note_found(out, &best, verdict, config_hash(&best));
+done:
+    return status;
+}
+
+weft_status aceso_search(struct judge *judge, const struct search_settings *settings,
+                         enum effort effort, struct search_result *out)
+{
+    const struct problem *p = judge_problem(judge);
+    int64_t count = judge_count(judge);
+    struct config begin;
+    weft_status status;
+    out->stages = settings->stages;
+    if (effort != DESCEND && !out->count)
+        return WEFT_OK;
+    if (effort != DESCEND)
+        config_copy(&begin, &out->found[0].config);
+    else if (settings->begin)
+        config_copy(&begin, settings->begin);
+    else if (!config_begin(p, settings->stages, settings->beginning, &begin))
+        return WEFT_OK;
+    bool coarse = effort != REFINE && p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)config_parts(&begin);
+    TRY(search_at(judge, settings, effort, coarse ? GRAIN_LAYERS : GRAIN_OPERATORS, &begin, out));
+    if (effort == REFINE && out->count && !problem_over(p))
+        TRY(tune_best(judge, out));
+    out->configs += judge_count(judge) - count;
+done:
+    return status;
+}

@@ -25,7 +25,8 @@ _weft() {
         --overlap:*) choices='tensor pipeline gradients parameters all none' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
-        --planner:*) choices=megatron ;;
+        --planner:*) choices='megatron autoddl' ;;
+        --search:*) choices='cd mh random exhaustive exact' ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;

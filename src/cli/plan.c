@@ -23,7 +23,9 @@ enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
-     "megatron: every combination of degrees, each simulated (default)", 0},
+     "megatron: every combination of degrees, each simulated (default); autoddl: a split for every "
+     "operator",
+     0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
     {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
@@ -32,8 +34,8 @@ static const struct argp_option OPTIONS[] = {
     {"space", TAKES_SPACE + 1, "NAME", 0,
      "what a layer may do: bmw (default), base, dp+tp, dp+pp, ... (galvatron)", 0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
-    {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
-     0},
+    {"search", TAKES_SEARCH + 1, "NAME", 0,
+     "the algorithm of autoddl: cd (default), mh, random, exhaustive, exact", 0},
     {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0, "where to begin: a name, or a plan file (aceso)",
      0},
     {"max-hops", TAKES_MAX_HOPS + 1, "N", 0,
@@ -125,7 +127,8 @@ static const struct argp ARGP = {
     "shown and the exit code is 1.\v"
     "Example:\n"
     "  weft plan gpt3-13b dgx-a100:4 --global-batch 64 -o plan.json\n"
-    "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192",
+    "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192\n"
+    "  weft plan vgg-13 piz-daint:32 --global-batch 256 --dtype fp32 --planner autoddl",
     CHILDREN,
     NULL,
     NULL,

@@ -7,6 +7,9 @@
 static const struct planner PLANNERS[] = {
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      megatron_find},
+    {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
+     1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
+     autoddl_find},
 };
 
 size_t planners(const struct planner **out)

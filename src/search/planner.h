@@ -140,5 +140,6 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
                      const char *text, struct planned *planned, const struct trial **trial);
 
 weft_status megatron_find(const struct plan_request *request, struct planned *out);
+weft_status autoddl_find(const struct plan_request *request, struct planned *out);
 
 #endif

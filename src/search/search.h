@@ -8,15 +8,21 @@
  *   estimate   how long a plan or candidate takes and what it holds, without simulating it
  *   space      what a layer may do on a group of devices (Galvatron-BMW, section III)
  *   layerwise  the fastest strategy per layer that fits in memory (Galvatron-BMW, section IV-A)
+ *   splits     every way to lay one operator over a stage's devices (AutoDDL, section 4.2)
+ *   assign     each variable one option, pairs cost too: AutoDDL's searches and an exact one
+ *   layout_problem  operators and their splits as such an assignment
  *   partition  which layers belong to which stage (Galvatron-BMW, section IV-B)
  */
 #ifndef WEFT_SEARCH_H
 #define WEFT_SEARCH_H
 
+#include "search/assign.h"
 #include "search/estimate.h"
+#include "search/layout_problem.h"
 #include "search/layerwise.h"
 #include "search/partition.h"
 #include "search/planner.h"
 #include "search/space.h"
+#include "search/splits.h"
 
 #endif

@@ -23,7 +23,7 @@ static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
      "megatron: every combination of degrees, each simulated (default); galvatron: a strategy for "
      "every layer, uneven stages; aceso: stages of any operators and devices, bottleneck by "
-     "bottleneck",
+     "bottleneck; autoddl: a split for every operator",
      0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
@@ -38,8 +38,8 @@ static const struct argp_option OPTIONS[] = {
      "(default) or weft (galvatron); all (default) or paper (aceso)",
      0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
-    {"search", TAKES_SEARCH + 1, "NAME", 0, "the algorithm of a planner that has several (autoddl)",
-     0},
+    {"search", TAKES_SEARCH + 1, "NAME", 0,
+     "the algorithm of autoddl: cd (default), mh, random, exhaustive, exact", 0},
     {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0,
      "where to begin: balanced (default), imbalanced-op, imbalanced-device, or a plan file to make "
      "better (aceso)",
@@ -140,7 +140,8 @@ static const struct argp ARGP = {
     "Example:\n"
     "  weft plan gpt3-13b dgx-a100:4 --global-batch 64 -o plan.json\n"
     "  weft plan bert-huge-32 titan-rtx:1 --planner galvatron --memory 8GiB --batch auto\n"
-    "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192",
+    "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192\n"
+    "  weft plan vgg-13 piz-daint:32 --global-batch 256 --dtype fp32 --planner autoddl",
     CHILDREN,
     NULL,
     NULL,

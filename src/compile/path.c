@@ -60,6 +60,11 @@ int64_t step_members(const struct reshard_step *step)
     return members;
 }
 
+static double volume_of(const struct rule *rule, double members, double elements)
+{
+    return rule->passes * (members - 1) / members * elements; /* (1) */
+}
+
 double step_volume(const struct reshard_step *step)
 {
     double members = (double)step_members(step), elements = (double)step->elements;
@@ -67,7 +72,7 @@ double step_volume(const struct reshard_step *step)
         return elements;
     for (size_t i = 0; i < COUNT_OF(RULES); i++)
         if (RULES[i].kind == step->kind)
-            return RULES[i].passes * (members - 1) / members * elements; /* (1) */
+            return volume_of(&RULES[i], members, elements);
     return 0;
 }
 
@@ -92,7 +97,9 @@ struct search {
     double cost[MAX_STATES];
     int16_t parent[MAX_STATES];
     bool done[MAX_STATES];
+    uint8_t soundness[MAX_STATES]; /* of enum soundness: found when first asked for */
 };
+enum soundness { NOT_ASKED, SOUND, UNSOUND };
 
 static int32_t state_of(const struct search *s, const int64_t *hold)
 {
@@ -257,14 +264,8 @@ struct group step_group(const struct reshard_step *step, int64_t device)
     return group;
 }
 
-static int32_t group_levels(const struct reshard_step *step)
-{
-    int32_t levels = step->digits > 0;
-    for (int32_t i = 1; i < step->digits; i++)
-        levels +=
-            step->digit[i - 1].mesh_stride != step->digit[i].mesh_stride * step->digit[i].degree;
-    return levels;
-}
+_Static_assert((int)MAX_STEP_DIGITS <= (int)MAX_GROUP_LEVELS,
+               "a step whose group has too many levels");
 
 /* What differs between two layouts, as one step. */
 static struct reshard_step step_between(const struct search *s, const int64_t *before,
@@ -281,88 +282,163 @@ static struct reshard_step step_between(const struct search *s, const int64_t *b
     return step;
 }
 
-/* The rule that a step follows, if there is one. */
-static bool find_rule(const struct search *s, const int64_t *before, const int64_t *after,
-                      struct reshard_step *step)
+/* The rule that a step follows, NULL: none. */
+static const struct rule *find_rule(unsigned was, unsigned is, bool same_size)
 {
-    unsigned was = 0, is = 0;
-    bool same_size = local_of(s, before) == local_of(s, after);
-    for (int32_t i = 0; i < step->digits; i++) {
-        was |= set_of(step->digit[i].before);
-        is |= set_of(step->digit[i].after);
-    }
     for (size_t i = 0; i < COUNT_OF(RULES); i++)
         if (!(was & ~RULES[i].before) && !(is & ~RULES[i].after) &&
-            (same_size || !RULES[i].same_size)) {
-            step->kind = RULES[i].kind;
-            return true;
-        }
-    return false;
+            (same_size || !RULES[i].same_size))
+            return &RULES[i];
+    return NULL;
+}
+
+static struct reshard_step whole_step(const struct search *s, const int64_t *before,
+                                      const int64_t *after)
+{
+    struct reshard_step step = step_between(s, before, after);
+    unsigned was = 0, is = 0;
+    for (int32_t i = 0; i < step.digits; i++) {
+        was |= set_of(step.digit[i].before);
+        is |= set_of(step.digit[i].after);
+    }
+    step.kind = find_rule(was, is, local_of(s, before) == local_of(s, after))->kind;
+    return step;
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-static void relax(struct search *s, int32_t state, const int64_t *before, const int64_t *after)
+static bool sound_state(struct search *s, int32_t state)
 {
-    struct reshard_step step = step_between(s, before, after);
-    if (step.digits == 0 || !find_rule(s, before, after, &step) || !sound(s, after) ||
-        group_levels(&step) > MAX_GROUP_LEVELS)
+    int64_t hold[MAX_STEP_DIGITS];
+    if (s->soundness[state] == NOT_ASKED) {
+        holds_of(s, state, hold);
+        s->soundness[state] = sound(s, hold) ? SOUND : UNSOUND;
+    }
+    return s->soundness[state] == SOUND;
+}
+
+/* A state that is being left, and what all steps from it share. */
+struct leaving {
+    int32_t state;
+    int64_t hold[MAX_STEP_DIGITS], local;
+    int32_t weight[MAX_STEP_DIGITS], option[MAX_STEP_DIGITS]; /* of the state's number, per digit */
+    double least; /* what any step away costs at least */
+};
+
+static struct leaving leave(const struct search *s, int32_t state)
+{
+    struct leaving from = {.state = state};
+    int32_t weight = 1;
+    holds_of(s, state, from.hold);
+    from.local = local_of(s, from.hold);
+    from.least = s->cost[state] + STEP_SHARE * (double)s->mesh->elements;
+    for (int32_t i = 0; i < s->moving; i++) {
+        from.weight[i] = weight;
+        from.option[i] = state / weight % s->move[i].options;
+        weight *= s->move[i].options;
+    }
+    return from;
+}
+
+/* What some digits do in a step. Those of two sets of digits together are joined. */
+struct motion {
+    int32_t change; /* of the state's number */
+    unsigned was, is;
+    int64_t members;
+    int64_t joined, cut; /* degrees of splits that end, and of those that begin */
+};
+
+static struct motion motion_of(const struct search *s, const struct leaving *from, int32_t digit,
+                               int32_t option)
+{
+    int64_t degree = s->move[digit].digit->degree, before = from->hold[digit];
+    int64_t after = s->move[digit].option[option];
+    if (option == from->option[digit])
+        return (struct motion){.members = 1, .joined = 1, .cut = 1};
+    return (struct motion){.change = (option - from->option[digit]) * from->weight[digit],
+                           .was = set_of(before),
+                           .is = set_of(after),
+                           .members = degree,
+                           .joined = before > 0 ? degree : 1,
+                           .cut = after > 0 ? degree : 1};
+}
+
+static struct motion join(const struct motion *a, const struct motion *b)
+{
+    return (struct motion){a->change + b->change,   a->was | b->was,       a->is | b->is,
+                           a->members * b->members, a->joined * b->joined, a->cut * b->cut};
+}
+
+/* Most motions follow no rule or are no better than one found before, which is cheap to see. */
+static void relax(struct search *s, const struct leaving *from, const struct motion *motion)
+{
+    int32_t next = from->state + motion->change;
+    bool mixed = motion->was & PARTIAL && motion->was != PARTIAL;
+    if (!motion->was || mixed || motion->is & PARTIAL || from->least >= s->cost[next])
         return;
-    int32_t next = state_of(s, after);
-    double cost = s->cost[state] + step_volume(&step) + STEP_SHARE * (double)s->mesh->elements;
-    if (cost < s->cost[next]) {
+    int64_t local = from->local * motion->joined / motion->cut;
+    int64_t elements = from->local > local ? from->local : local;
+    const struct rule *rule = find_rule(motion->was, motion->is, from->local == local);
+    if (!rule)
+        return;
+    double cost = s->cost[from->state] +
+                  volume_of(rule, (double)motion->members, (double)elements) +
+                  STEP_SHARE * (double)s->mesh->elements;
+    if (cost < s->cost[next] && sound_state(s, next)) {
         s->cost[next] = cost;
-        s->parent[next] = (int16_t)state;
+        s->parent[next] = (int16_t)from->state;
     }
 }
 
-/* The digits of a set go to where they end, but for the one that ends as a copy: that one takes
- * what they leave, and is gathered later. */
-static void move_around(struct search *s, int32_t state, const int64_t *before, unsigned set)
+/* The digits of a set go to where they end, but for the one that ends as a copy: that one takes what
+ * they leave, and is gathered later. */
+static void move_around(struct search *s, const struct leaving *from, const struct motion *end,
+                        unsigned set)
 {
-    int64_t after[MAX_STEP_DIGITS];
-    int32_t last = -1, copies = 0;
-    for (int32_t i = 0; i < s->moving; i++) {
-        bool moves = set >> i & 1;
-        after[i] = moves ? s->move[i].digit->after : before[i];
-        if (moves && after[i] == HOLD_COPY) {
-            last = i;
-            copies++;
-        }
-    }
-    for (int32_t k = 0; copies == 1 && k < s->move[last].options; k++) {
-        after[last] = s->move[last].option[k];
-        relax(s, state, before, after);
+    unsigned copies = 0;
+    for (unsigned left = set; left; left &= left - 1)
+        if (s->move[__builtin_ctz(left)].digit->after == HOLD_COPY)
+            copies |= left & -left;
+    if (!copies || copies & (copies - 1))
+        return;
+    int32_t last = __builtin_ctz(copies);
+    for (int32_t k = 0; k < s->move[last].options; k++) {
+        struct motion one = motion_of(s, from, last, k), all = join(&one, &end[set & ~copies]);
+        relax(s, from, &all);
     }
 }
 
 /* I2 */
-static void move_together(struct search *s, int32_t state, const int64_t *before)
+static void move_together(struct search *s, const struct leaving *from)
 {
-    int64_t end[MAX_STEP_DIGITS], copy[MAX_STEP_DIGITS];
+    static const struct motion NONE = {.members = 1, .joined = 1, .cut = 1};
+    struct motion end[1 << MAX_STEP_DIGITS], copy[1 << MAX_STEP_DIGITS];
+    struct motion to_end[MAX_STEP_DIGITS], to_copy[MAX_STEP_DIGITS];
+    for (int32_t i = 0; i < s->moving; i++) {
+        int32_t k = 0;
+        while (s->move[i].option[k] != HOLD_COPY)
+            k++;
+        to_end[i] = motion_of(s, from, i, 1); /* the second option */
+        to_copy[i] = motion_of(s, from, i, k);
+    }
+    end[0] = copy[0] = NONE;
     for (unsigned set = 1; set < 1U << s->moving; set++) {
-        for (int32_t i = 0; i < s->moving; i++) {
-            bool moves = set >> i & 1;
-            end[i] = moves ? s->move[i].digit->after : before[i];
-            copy[i] = moves ? HOLD_COPY : before[i];
-        }
-        relax(s, state, before, end);
-        relax(s, state, before, copy);
-        move_around(s, state, before, set);
+        unsigned rest = set & (set - 1), first = (unsigned)__builtin_ctz(set);
+        end[set] = join(&end[rest], &to_end[first]);
+        copy[set] = join(&copy[rest], &to_copy[first]);
+        relax(s, from, &end[set]);
+        relax(s, from, &copy[set]);
+        move_around(s, from, end, set);
     }
 }
 
-static void move_alone(struct search *s, int32_t state, const int64_t *before)
+static void move_alone(struct search *s, const struct leaving *from)
 {
-    int64_t after[MAX_STEP_DIGITS];
-    memcpy(after, before, sizeof after);
-    for (int32_t i = 0; i < s->moving; i++) {
+    for (int32_t i = 0; i < s->moving; i++)
         for (int32_t k = 0; k < s->move[i].options; k++) {
-            after[i] = s->move[i].option[k];
-            relax(s, state, before, after);
+            struct motion motion = motion_of(s, from, i, k);
+            relax(s, from, &motion);
         }
-        after[i] = before[i];
-    }
 }
 
 static int32_t nearest(const struct search *s)
@@ -379,15 +455,15 @@ static void search_from(struct search *s, int32_t begin, int32_t end)
     for (int32_t i = 0; i < s->states; i++) {
         s->cost[i] = INFINITY;
         s->done[i] = false;
+        s->soundness[i] = NOT_ASKED;
     }
     s->cost[begin] = 0;
     s->parent[begin] = -1;
     for (int32_t state = begin; state != end; state = nearest(s)) {
-        int64_t hold[MAX_STEP_DIGITS] = {0};
-        holds_of(s, state, hold);
+        struct leaving from = leave(s, state);
         s->done[state] = true;
-        move_together(s, state, hold);
-        move_alone(s, state, hold);
+        move_together(s, &from);
+        move_alone(s, &from);
     }
 }
 
@@ -400,9 +476,7 @@ static void emit(struct arena *keep, const struct search *s, int32_t state, stru
     int64_t before[MAX_STEP_DIGITS], after[MAX_STEP_DIGITS];
     holds_of(s, parent, before);
     holds_of(s, state, after);
-    struct reshard_step step = step_between(s, before, after);
-    find_rule(s, before, after, &step);
-    array_push(keep, out, step);
+    array_push(keep, out, whole_step(s, before, after));
 }
 
 /* ---- without a search ------------------------------------------------------------------------ */

@@ -319,15 +319,26 @@ static bool batch_split_fault(struct finding *f, int64_t instance, int64_t degre
     return with_hint(f, near_degrees(f->keep, samples, degree, divides));
 }
 
+typedef bool degree_rule(int64_t degree, int64_t size);
+
+/* (1) */
+static degree_rule *rule_of(const struct model *model, const struct op *op, int place)
+{
+    return is_vocabulary(model, op, OP_KINDS[op->kind].dims[place].dim) ? pads : divides;
+}
+
+bool split_legal(const struct model *model, const struct op *op, int place, int64_t degree)
+{
+    return degree <= op->size[place] && rule_of(model, op, place)(degree, op->size[place]);
+}
+
 static bool degree_fault(struct finding *f, int64_t instance, const struct op *op, int place,
                          int64_t degree)
 {
-    int dim = OP_KINDS[op->kind].dims[place].dim;
     int64_t size = op->size[place];
-    const char *name = dim_name((enum dim)dim);
-    bool (*legal)(int64_t, int64_t) =
-        is_vocabulary(f->plan->model, op, dim) ? pads : divides; /* (1) */
-    if (degree <= size && legal(degree, size))
+    const char *name = dim_name(OP_KINDS[op->kind].dims[place].dim);
+    degree_rule *legal = rule_of(f->plan->model, op, place);
+    if (split_legal(f->plan->model, op, place, degree))
         return false;
     fault(f, FAULT_INSTANCE, instance,
           degree > size

@@ -51,6 +51,8 @@ const char *split_text(struct arena *keep, const struct split *split);
 weft_status split_parse(const struct doc *where, const char *text, struct split *out);
 /* Local dims of an operator under a split, as op_work and op_memory take them: sizes rounded up. */
 void split_local(const struct op *op, const struct split *split, int64_t batch, int64_t *local);
+/* Whether a dim of an operator, at this place of its kind's row and no batch, may be split so (I4). */
+bool split_legal(const struct model *model, const struct op *op, int place, int64_t degree);
 
 /* ---- choices --------------------------------------------------------------------------------- */
 

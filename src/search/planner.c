@@ -13,6 +13,9 @@ static const struct planner PLANNERS[] = {
      1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
          1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE,
      aceso_find},
+    {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
+     1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
+     autoddl_find},
 };
 
 size_t planners(const struct planner **out)

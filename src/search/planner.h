@@ -145,5 +145,6 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
 weft_status megatron_find(const struct plan_request *request, struct planned *out);
 weft_status galvatron_find(const struct plan_request *request, struct planned *out);
 weft_status aceso_find(const struct plan_request *request, struct planned *out);
+weft_status autoddl_find(const struct plan_request *request, struct planned *out);
 
 #endif

@@ -1,0 +1,153 @@
+/* layout_operator.c - what one option of an operator takes: (1) and (3) of layout_problem.h. */
+#include <math.h>
+
+#include "search/layout_room.h"
+
+static double parameters_of(const struct op *op, const int64_t *local)
+{
+    double parameters = 0;
+    for (int32_t i = 0; i < op->weights; i++)
+        parameters += operand_elements(op, &op->weight[i].operand, local);
+    return parameters;
+}
+
+static struct step_groups summed_over(const struct layout *gradient, bool copies)
+{
+    struct step_groups g = {0};
+    int64_t stride = layout_devices(gradient);
+    for (int64_t i = 0; i < gradient->digits; i++) {
+        const struct layout_digit *digit = &gradient->digit[i];
+        int64_t outside = stride;
+        stride /= digit->degree;
+        if (digit->hold != HOLD_PARTIAL && !(copies && digit->hold == HOLD_COPY))
+            continue;
+        bool joins = g.digits && g.stride[g.digits - 1] == outside;
+        if (joins) {
+            g.degree[g.digits - 1] *= digit->degree;
+            g.stride[g.digits - 1] = stride;
+            continue;
+        }
+        g.stride[g.digits] = stride;
+        g.degree[g.digits++] = digit->degree;
+    }
+    return g;
+}
+
+/* Gradients go in buckets: what is less than one takes its share of it. */
+static double sync_time(const struct layout_problem *p, const struct step_groups *groups,
+                        double bytes)
+{
+    double whole = bytes < DEFAULT_BUCKET_BYTES ? DEFAULT_BUCKET_BYTES : bytes;
+    return step_time(p->work->times, COLLECTIVE_ALL_REDUCE, groups, (int64_t)whole) * bytes / whole;
+}
+
+struct layout_state_times layout_state_time(const struct layout_problem *p, const struct op *op,
+                                            const struct choice *choice)
+{
+    const struct layout_case *about = &p->about;
+    int64_t local[OP_MAX_DIMS];
+    if (!op->weights)
+        return (struct layout_state_times){0, 0};
+    split_local(op, &choice->split, about->batch_per_step, local);
+    double parameters = parameters_of(op, local), members = 1;
+    struct layout gradient =
+        layout_of(op, &op->weight[0].operand, &choice->split, about->batch_per_step, FLOW_GRADIENT);
+    struct step_groups groups = summed_over(&gradient, choice->shard > 0);
+    for (int64_t i = 0; i < groups.digits; i++)
+        members *= (double)groups.degree[i];
+    if (layout_by_volume(p))
+        return (struct layout_state_times){2 * (members - 1) / members * parameters, 0};
+    struct op own = *op;
+    struct weight weight = op->weight[0];
+    weight.tied_op = -1;
+    own.weight = op->weight[0].tied_op < 0 ? op->weight : &weight;
+    struct op_memory memory = op_memory(about->model, &own, local, about->dtype, about->policy, 1);
+    double updated = choice->shard ? ceil(parameters / members) : parameters;
+    return (struct layout_state_times){sync_time(p, &groups, memory.gradients),
+                                       (double)optimizer_ns(&p->work->costs, (int64_t)updated)};
+}
+
+static double compute_time(const struct layout_problem *p, int64_t instance, bool again)
+{
+    struct item_costs *costs = &p->work->costs;
+    double forward = (double)item_cost(costs, instance, PHASE_FORWARD)->device.ns;
+    double backward = (double)item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
+                      (double)item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns;
+    return forward * (again ? 2 : 1) + backward;
+}
+
+double layout_partial_degree(const struct layout *layout)
+{
+    double degree = 1;
+    for (int64_t i = 0; i < layout->digits; i++)
+        degree *= layout->digit[i].hold == HOLD_PARTIAL ? (double)layout->digit[i].degree : 1;
+    return degree;
+}
+
+/* What a recomputed operator leaves: the carry of its layer, at its first reader. */
+static double checkpoint_bytes(const struct layout_problem *p, const struct op *op,
+                               const int64_t *local)
+{
+    const struct model *model = p->about.model;
+    double bytes = 0;
+    for (int32_t i = 0; i < op->inputs; i++) {
+        int32_t tensor = tensor_storage(model, op->input[i].tensor);
+        bool first = model->tensor[tensor].carry_module >= 0;
+        for (const struct op *other = model->op; first && other < op; other++)
+            for (int32_t k = 0; k < other->inputs; k++)
+                first &= tensor_storage(model, other->input[k].tensor) != tensor;
+        bytes += first ? operand_bytes(op, &op->input[i], local, p->about.dtype) : 0;
+    }
+    return bytes;
+}
+
+static double kept_bytes(const struct layout_problem *p, int32_t number, int32_t option,
+                         const struct choice *choice)
+{
+    const struct op *op = &p->about.model->op[number];
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &choice->split, p->about.batch_per_step, local);
+    if (choice->recompute)
+        return checkpoint_bytes(p, op, local);
+    double kept = op_kept_bytes(p->about.model, op, local, p->about.dtype);
+    if (p->about.model->tensor[op->output.tensor].kept)
+        kept -= operand_bytes(op, &op->output, local, p->about.dtype) *
+                (1 - 1 / layout_partial_degree(&p->work->laid[number].output[option])); /* I2 */
+    return kept > 0 ? kept : 0;
+}
+
+double layout_state_bytes(const struct stage_memory *memory)
+{
+    return memory->weights + memory->gradients + memory->optimizer;
+}
+
+static bool has_tie(const struct layout_problem *p, int32_t number)
+{
+    return layout_tied_to(&p->about.model->op[number]) >= 0;
+}
+
+weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option)
+{
+    struct layout_work *w = p->work;
+    const struct op *op = &p->about.model->op[number];
+    struct choice choice = layout_choice(p, number, option);
+    int64_t micro_batches = p->about.global_batch / p->about.batch_per_step, at = w->first[number];
+    double in_flight = (double)(micro_batches < p->about.stages ? micro_batches : p->about.stages);
+    bool apart = has_tie(p, number) && p->about.stages > 1;
+    weft_status status;
+    TRY(plan_choose(w->plan, at, &choice));
+    struct stage_memory state =
+        apart ? plan_tied_state(w->plan, at) : plan_instance_state(w->plan, at);
+    double each = layout_by_volume(p) ? 0 : compute_time(p, at, choice.recompute);
+    struct layout_state_times once = {0, 0};
+    if (!has_tie(p, number) || apart)
+        once = layout_state_time(p, op, &choice);
+    w->sync[number][option] = w->copies[number] * w->once * once.sync;
+    p->assign->time[number][option] =
+        w->copies[number] * (w->each * each + w->once * (once.sync + once.update));
+    p->assign->memory[number][option] =
+        w->copies[number] / p->about.stages *
+        (layout_state_bytes(&state) + in_flight * kept_bytes(p, number, option, &choice));
+done:
+    return status;
+}

@@ -1,0 +1,74 @@
+/* layout_room.h - inside layout_problem: the operators' graph, and what its options cost. */
+#ifndef WEFT_SEARCH_LAYOUT_ROOM_H
+#define WEFT_SEARCH_LAYOUT_ROOM_H
+
+#include "search/layout_problem.h"
+#include "search/step_time.h"
+
+/* Input `operand` of b comes from a, `count` times in the model. */
+struct layout_use {
+    int32_t operand;
+    double count;
+};
+struct layout_uses {
+    int32_t a, b;
+    bool tie; /* b's weight is a's */
+    ARRAY(struct layout_use) list;
+};
+
+/* An operator's operands under each of its options. */
+struct layout_laid {
+    struct layout *output, *output_grad;
+    struct layout **input, **input_grad; /* per input, then option */
+};
+
+struct layout_work {
+    struct plan *plan; /* of copies on one stage: what costs are asked with */
+    struct step_times *times;
+    struct reshards *reshards;
+    struct item_costs costs;
+    ARRAY(struct layout_uses) edges; /* of the assignment, and then those within one operator */
+    int64_t *first;                  /* per operator: its first instance */
+    double *copies;
+    struct layout_laid *laid;
+    double each, once;             /* the factors of (1): per micro-batch, per iteration */
+    double byte_ns;                /* what a byte takes at least on any link */
+    double **sync;                 /* per operator and option: of (1), with e = 1 */
+    double **hidden;               /* per edge, of entries that were found: what f of (2) is for */
+    struct layout_exposed exposed; /* as times have it */
+    int64_t devices;               /* of a stage */
+};
+
+static inline bool layout_by_volume(const struct layout_problem *p)
+{
+    return p->about.measure == LAYOUT_VOLUME;
+}
+
+/* The operator whose weight it uses, -1: its own. */
+static inline int32_t layout_tied_to(const struct op *op)
+{
+    return op->weights ? op->weight[0].tied_op : -1;
+}
+
+/* ---- an operator alone: (1) and (3) ----------------------------------------------------------- */
+
+/* Of one copy, whose operator owns its weights or is taken to. */
+struct layout_state_times {
+    double sync, update;
+};
+struct layout_state_times layout_state_time(const struct layout_problem *p, const struct op *op,
+                                            const struct choice *choice);
+double layout_state_bytes(const struct stage_memory *memory);
+double layout_partial_degree(const struct layout *layout); /* addends of its partial sums */
+/* Time and memory of one option of an operator. */
+weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option);
+
+/* ---- two operators: (2) ----------------------------------------------------------------------- */
+
+/* assign.h's find and least; the context is the problem. */
+void layout_find_pair(void *context, int32_t edge, int32_t i, int32_t j);
+double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j);
+/* Of an operator that reads its own output, in the next copy. */
+double layout_own_time(const struct layout_problem *p, const struct layout_uses *uses, int32_t i);
+
+#endif

@@ -1,0 +1,751 @@
+/* test_autoddl.c - AutoDDL's space, costs and searches.
+ *
+ *   P1  The exact search finds what trying everything finds, with memory limited and not; no search
+ *       finds more than there is.
+ *   P2  An operator's splits are all ordered factorisations but for what splits.h leaves out, and
+ *       plan_check accepts each.
+ *   P3  The bound of an edge is one; what an assignment's edges move is what its compiled plan moves,
+ *       and the plan's graph is proved to compute the model.
+ *   P4  AutoDDL's figures: 96 against 180 (Figure 3), volumes of 2-D and 3-D products (section 4.3),
+ *       VGG-13's splits (Figure 8), coordinate descent within 3 % (Figure 7).
+ *   P5  The planner: same answer for any number of threads, what is pinned stays, errors say what to do.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "random_plan.h"
+#include "search/search.h"
+
+/* ---- P1: random graphs ----------------------------------------------------------------------- */
+
+enum { MOST_VARIABLES = 7, MOST_EDGES = 24 };
+
+struct shape {
+    int32_t variables, edges;
+    int32_t end[MOST_EDGES][2];
+};
+
+static void add_edge(struct shape *shape, int32_t a, int32_t b)
+{
+    shape->end[shape->edges][0] = a;
+    shape->end[shape->edges++][1] = b;
+}
+
+static struct shape chain(int32_t variables)
+{
+    struct shape shape = {.variables = variables};
+    for (int32_t v = 1; v < variables; v++)
+        add_edge(&shape, v - 1, v);
+    return shape;
+}
+
+/* An edge, some of whose edges in turn become two in series or in parallel. */
+static struct shape series_parallel(struct rng *rng, int32_t variables)
+{
+    struct shape shape = {.variables = 2};
+    add_edge(&shape, 0, 1);
+    while (shape.variables < variables) {
+        int32_t *e = shape.end[rng_below(rng, shape.edges)];
+        if (rng_below(rng, 3) == 0 && shape.edges + 2 < MOST_EDGES) {
+            add_edge(&shape, e[1], e[0]); /* two edges between one pair, in either direction */
+            continue;
+        }
+        int32_t end = e[1], middle = shape.variables++;
+        e[1] = middle;
+        add_edge(&shape, middle, end);
+    }
+    return shape;
+}
+
+/* Anything, wide graphs among them. */
+static struct shape tangle(struct rng *rng, int32_t variables)
+{
+    struct shape shape = {.variables = variables};
+    for (int32_t v = 1; v < variables; v++)
+        for (int32_t u = 0; u < v; u++)
+            if (rng_below(rng, 3) && shape.edges < MOST_EDGES)
+                add_edge(&shape, u, v);
+    return shape;
+}
+
+static double draw_cost(struct rng *rng, bool small)
+{
+    return small ? (double)rng_below(rng, 4) : rng_uniform(rng) * 1000;
+}
+
+static struct assign *draw_problem(struct arena *keep, struct rng *rng, const struct shape *shape)
+{
+    int32_t options[MOST_VARIABLES];
+    bool small = rng_below(rng, 3) == 0, edges_hold = rng_below(rng, 2);
+    double all = 0;
+    for (int32_t v = 0; v < shape->variables; v++)
+        options[v] = 1 + (int32_t)rng_below(rng, 4);
+    struct assign *p = assign_new(keep, shape->variables, options, shape->edges, shape->end);
+    for (int32_t v = 0; v < p->variables; v++)
+        for (int32_t i = 0; i < options[v]; i++) {
+            p->time[v][i] = i && rng_below(rng, 10) == 0 ? INFINITY : draw_cost(rng, small);
+            p->memory[v][i] = draw_cost(rng, small);
+            all += p->memory[v][i] / options[v];
+        }
+    for (int32_t e = 0; e < p->edges; e++)
+        for (int32_t i = 0; i < options[p->edge[e].a] * options[p->edge[e].b]; i++) {
+            p->edge[e].time[i] = draw_cost(rng, small);
+            p->edge[e].memory[i] = edges_hold ? draw_cost(rng, small) / 4 : 0;
+        }
+    if (rng_below(rng, 3))
+        p->limit = all * (0.4 + rng_uniform(rng));
+    return p;
+}
+
+static struct assigned solve(const struct assign *p, enum assign_search search, struct arena *keep)
+{
+    struct assign_options options = {.search = search, .seed = 7, .rounds = 0};
+    struct assigned found;
+    assign_solve(p, &options, keep, &found);
+    return found;
+}
+
+static void check_exact(struct rng *rng, const struct shape *shape)
+{
+    struct arena *keep = arena_new();
+    struct assign *p = draw_problem(keep, rng, shape);
+    struct assigned all = solve(p, SEARCH_EXHAUSTIVE, keep), found = solve(p, SEARCH_EXACT, keep);
+    struct assigned again = {0};
+    assert_int_equal(all.tried, (int64_t)assign_count(p));
+    assert_int_equal(found.fits, all.fits);
+    assign_evaluate(p, found.option, &again);
+    assert_true(fabs(again.time - found.time) <= 1e-9 * (1 + found.time));
+    assert_true(fabs(again.memory - found.memory) <= 1e-9 * (1 + found.memory));
+    if (all.fits) {
+        assert_true(fabs(found.time - all.time) <= 1e-8 * (1 + all.time));
+        assert_true(found.bound >= all.time - 1e-6 * (1 + all.time)); /* and says so */
+        assert_true(found.bound <= all.time + 1e-6 * (1 + all.time));
+    } else {
+        assert_true(fabs(found.memory - all.memory) <= 1e-9 * (1 + all.memory));
+    }
+    arena_free(keep);
+}
+
+static void exact_is_exhaustive_on_chains(void **state)
+{
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 1);
+    for (int i = 0; i < 300; i++) {
+        struct shape shape = chain(2 + (int32_t)rng_below(&rng, MOST_VARIABLES - 1));
+        check_exact(&rng, &shape);
+    }
+}
+
+static void exact_is_exhaustive_on_series_parallel_graphs(void **state)
+{
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 2);
+    for (int i = 0; i < 300; i++) {
+        struct shape shape =
+            series_parallel(&rng, 3 + (int32_t)rng_below(&rng, MOST_VARIABLES - 2));
+        check_exact(&rng, &shape);
+    }
+}
+
+static void exact_is_exhaustive_on_any_graph(void **state)
+{
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 3);
+    for (int i = 0; i < rounds_of(200); i++) {
+        struct shape shape = tangle(&rng, 2 + (int32_t)rng_below(&rng, MOST_VARIABLES - 1));
+        check_exact(&rng, &shape);
+    }
+}
+
+/* No search is better than all; a descent ends where no single change is better. */
+static void searches_find_what_there_is(void **state)
+{
+    struct rng rng;
+    int64_t best[SEARCH_COUNT] = {0};
+    int rounds = rounds_of(100);
+    (void)state;
+    rng_seed(&rng, 4);
+    for (int i = 0; i < rounds; i++) {
+        struct arena *keep = arena_new();
+        struct shape shape = tangle(&rng, 2 + (int32_t)rng_below(&rng, MOST_VARIABLES - 1));
+        struct assign *p = draw_problem(keep, &rng, &shape);
+        struct assigned all = solve(p, SEARCH_EXHAUSTIVE, keep);
+        for (int s = 0; s < SEARCH_COUNT; s++) {
+            struct assigned found = solve(p, (enum assign_search)s, keep), check = {0};
+            assign_evaluate(p, found.option, &check);
+            assert_true(check.time == found.time && check.memory == found.memory);
+            assert_false(assign_better(&found, &all) && found.time < all.time * (1 - 1e-9));
+            best[s] += found.fits == all.fits && found.time <= all.time * (1 + 1e-9);
+        }
+        arena_free(keep);
+    }
+    assert_int_equal(best[SEARCH_EXHAUSTIVE], rounds);
+    assert_true(best[SEARCH_CD] >= rounds * 8 / 10);
+}
+
+/* ---- P2: splits ------------------------------------------------------------------------------ */
+
+/* All ordered lists of parts for the devices, one dim at most once: by brute force, one level. */
+struct naive {
+    const struct model *model;
+    const struct op *op;
+    int64_t batch;
+    bool sums;
+    int64_t count;
+    const struct splits *listed;
+};
+
+static bool naive_legal(const struct naive *n, const struct split *split)
+{
+    int64_t batch = split_degree(split, DIM_BATCH), seq = split_degree(split, DIM_SEQ);
+    for (int32_t i = 0; i < split->parts; i++) {
+        int dim = split->part[i].dim, place;
+        if (dim == DIM_KV || dim == DIM_DEPTH || dim == DIM_HEIGHT || dim == DIM_WIDTH ||
+            (dim == DIM_BATCH && i > 0) || (dim == SPLIT_COPY && n->sums))
+            return false;
+        if (dim == SPLIT_COPY)
+            continue;
+        place = op_find_dim(n->op->kind, (enum dim)dim);
+        enum dim_role role = place < 0 ? ROLE_NONE : OP_KINDS[n->op->kind].dims[place].role;
+        if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH)
+            return false;
+        if (role != ROLE_BATCH &&
+            (n->op->size[place] < 2 || !split_legal(n->model, n->op, place, split->part[i].degree)))
+            return false;
+    }
+    for (int64_t f = 2; f <= seq; f++) /* any prime that the batch could take instead */
+        if (seq % f == 0) {
+            if (n->batch % (batch * f) == 0)
+                return false;
+            break;
+        }
+    return n->batch % batch == 0;
+}
+
+static bool head_first(const struct naive *n, const struct split *split)
+{
+    int place = op_find_dim(n->op->kind, DIM_HEAD);
+    bool head = place < 0 || n->op->size[place] < 2;
+    for (int32_t i = 0; i < split->parts; i++) {
+        head |= split->part[i].dim == DIM_HEAD;
+        if (split->part[i].dim == DIM_GROUP && !head)
+            return false;
+    }
+    return true;
+}
+
+static void naive_list(struct naive *n, const struct split *so_far, unsigned used, int64_t rest)
+{
+    if (rest == 1) {
+        bool found = false;
+        if (!naive_legal(n, so_far) || !head_first(n, so_far))
+            return;
+        for (size_t i = 0; i < n->listed->len; i++)
+            found |= split_equal(&n->listed->data[i], so_far);
+        assert_true(found);
+        n->count++;
+        return;
+    }
+    for (int dim = 0; dim <= SPLIT_COPY; dim++)
+        for (int64_t d = 2; d <= rest; d++) {
+            struct split next = *so_far;
+            if (!(used >> dim & 1) && rest % d == 0 && split_add(&next, dim, d))
+                naive_list(n, &next, used | 1U << dim, rest / d);
+        }
+}
+
+static bool sums_over(const struct op *op)
+{
+    bool sums = false;
+    for (int i = 0; i < op_dims(op->kind); i++)
+        sums |= OP_KINDS[op->kind].dims[i].role == ROLE_REDUCE && op->size[i] > 1 &&
+                OP_KINDS[op->kind].dims[i].dim != DIM_KV &&
+                OP_KINDS[op->kind].dims[i].dim != DIM_DEPTH;
+    return sums;
+}
+
+static void splits_are_all_factorisations(void **state)
+{
+    static const int64_t DEVICES[] = {4, 6, 8};
+    (void)state;
+    for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        for (int32_t i = 0; i < model->ops; i++)
+            for (size_t d = 0; d < COUNT_OF(DEVICES); d++) {
+                struct arena *keep = arena_new();
+                struct split_mesh mesh = {1, {DEVICES[d]}};
+                struct splits all = {0};
+                struct split none = split_none();
+                splits_of(keep, model, &model->op[i], &mesh, 4, &all);
+                struct naive n = {model, &model->op[i], 4, sums_over(&model->op[i]), 0, &all};
+                naive_list(&n, &none, 0, DEVICES[d]);
+                if (n.count) /* else copies of what sums: the way out */
+                    assert_int_equal(n.count, (int64_t)all.len);
+                assert_true(all.len > 0);
+                arena_free(keep);
+            }
+        model_free(model);
+    }
+}
+
+static void two_levels_are_pairs(void **state)
+{
+    struct model *model = open_small(&SMALL_MODELS[0]);
+    struct split_mesh mesh = {2, {2, 4}}, nodes = {1, {2}}, within = {1, {4}};
+    (void)state;
+    for (int32_t i = 0; i < model->ops; i++) {
+        struct arena *keep = arena_new();
+        struct splits all = {0}, outer = {0}, inner = {0};
+        splits_of(keep, model, &model->op[i], &mesh, 8, &all);
+        splits_of(keep, model, &model->op[i], &nodes, 8, &outer);
+        splits_of(keep, model, &model->op[i], &within, 8, &inner);
+        assert_true(all.len <= outer.len * inner.len);
+        for (size_t k = 0; k < all.len; k++) {
+            assert_int_equal(split_devices(&all.data[k]), 8);
+            for (size_t j = 0; j < k; j++)
+                assert_false(split_equal(&all.data[k], &all.data[j]));
+        }
+        arena_free(keep);
+    }
+    model_free(model);
+}
+
+/* ---- P3: costs against plans ----------------------------------------------------------------- */
+
+static struct layout_problem *open_problem(const struct model *model, const struct cluster *cluster,
+                                           struct cost *cost, int64_t batch, int64_t steps)
+{
+    struct layout_case about = {.model = model,
+                                .cluster = cluster,
+                                .cost = cost,
+                                .dtype = DTYPE_FP32,
+                                .policy = POLICY_FP32,
+                                .global_batch = batch,
+                                .batch_per_step = batch / steps,
+                                .stages = 1,
+                                .limit_bytes = INFINITY,
+                                .measure = cost ? LAYOUT_TIME : LAYOUT_VOLUME};
+    struct layout_problem *p;
+    if (layout_problem_new(&about, &p) != WEFT_OK)
+        fail_msg("%s: %s", model->name, weft_last_error()->message);
+    return p;
+}
+
+static void bounds_of_edges_hold(void **state)
+{
+    struct cluster *cluster = open_named("dgx-a100:2x2");
+    struct cost *cost;
+    (void)state;
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    for (int m = 0; m < SMALL_MODEL_COUNT; m += 3) {
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        struct layout_problem *p = open_problem(model, cluster, cost, 8, 1);
+        for (int32_t e = 0; e < p->assign->edges; e++)
+            for (int32_t i = 0; i < p->assign->options[p->assign->edge[e].a]; i++)
+                for (int32_t j = 0; j < p->assign->options[p->assign->edge[e].b]; j++) {
+                    double least = assign_pair_least(p->assign, e, i, j);
+                    double time = assign_pair_time(p->assign, e, i, j);
+                    assert_true(least <= time * (1 + 1e-9) && time >= 0);
+                }
+        assert_int_equal(layout_problem_status(p), WEFT_OK);
+        layout_problem_free(p);
+        model_free(model);
+    }
+    cost_close(cost);
+    cluster_free(cluster);
+}
+
+static struct graph *compile_plan(const struct plan *plan)
+{
+    struct compile_options options = {.fold = FOLD_NEVER};
+    struct graph *graph;
+    if (graph_compile(plan, &options, &graph) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return graph;
+}
+
+/* Elements that the steps of a flow move, per device, gathers for the backward pass left out. */
+static double moved(const struct graph *graph, enum flow flow)
+{
+    double volume = 0;
+    for (int32_t b = 0; b < graph->blocks; b++)
+        for (int32_t i = 0; i < graph->block[b].items; i++) {
+            const struct item *item = &graph->block[b].item[i];
+            bool forward = graph->block[b].kind == SLOT_FORWARD;
+            if (item->kind == ITEM_STEP && item->phase == flow && forward == (flow == FLOW_FORWARD))
+                volume += step_volume(item->step);
+        }
+    return volume;
+}
+
+static double edges_volume(const struct layout_problem *p, const int32_t *option, enum flow flow)
+{
+    double volume = 0;
+    for (int32_t e = 0; e < p->assign->edges; e++) {
+        struct layout_edge cost =
+            layout_edge_cost(p, e, option[p->assign->edge[e].a], option[p->assign->edge[e].b]);
+        volume += flow == FLOW_FORWARD ? cost.there : cost.back;
+    }
+    return volume;
+}
+
+/* Data arrives: the graph of whatever is found is proved. Edges are at least what a plan moves, and
+ * the same where no tensor is brought to two readers at once (a chain). */
+static void plans_move_what_edges_say(void **state)
+{
+    struct cluster *cluster = open_named("piz-daint:8");
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 5);
+    for (int i = 0; i < rounds_of(54); i++) {
+        int m = i % SMALL_MODEL_COUNT;
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        struct layout_problem *p = open_problem(model, cluster, NULL, 8, 1);
+        struct arena *keep = arena_new();
+        struct assign_options options = {.search = i % 2 ? SEARCH_RANDOM : SEARCH_CD,
+                                         .seed = (uint64_t)i,
+                                         .rounds = i % 2 ? 1 : 3};
+        struct assigned found;
+        struct plan *plan;
+        assign_solve(p->assign, &options, keep, &found);
+        assert_int_equal(layout_plan(p, found.option, &plan), WEFT_OK);
+        struct graph *graph = compile_plan(plan);
+        if (graph_verify(graph) != WEFT_OK)
+            fail_msg("%s: %s", model->name, weft_last_error()->message);
+        for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
+            double edges = edges_volume(p, found.option, (enum flow)flow);
+            double plans = moved(graph, (enum flow)flow);
+            assert_true(plans <= edges * (1 + 1e-9) + 1e-6);
+            if (strcmp(SMALL_MODELS[m].family, "vgg") == 0)
+                assert_true(fabs(plans - edges) <= 1e-9 * (1 + edges));
+        }
+        graph_free(graph);
+        plan_free(plan);
+        arena_free(keep);
+        layout_problem_free(p);
+        model_free(model);
+    }
+    cluster_free(cluster);
+}
+
+/* ---- P4: the figures ------------------------------------------------------------------------- */
+
+static int32_t op_named(const struct model *model, const char *name)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (strcmp(model->op[i].name, name) == 0)
+            return i;
+    fail_msg("no operator is called %s", name);
+    return -1;
+}
+
+static void forbid_copies(struct layout_problem *p, int32_t op)
+{
+    for (int32_t i = 0; i < p->assign->options[op]; i++)
+        if (split_degree(&p->splits[op].data[i], SPLIT_COPY) > 1)
+            p->assign->time[op][i] = INFINITY;
+}
+
+/* Figure 3 counts the forward pass and what weights take: a sixteenth on each device. */
+static void count_as_figure_3(struct layout_problem *p)
+{
+    const struct model *model = p->about.model;
+    double parameters = 0;
+    for (int32_t v = 0; v < model->ops; v++) {
+        const struct op *op = &model->op[v];
+        parameters += op_parameters(op);
+        for (int32_t i = 0; i < p->assign->options[v]; i++) {
+            int64_t local[OP_MAX_DIMS];
+            split_local(op, &p->splits[v].data[i], p->about.batch_per_step, local);
+            p->assign->time[v][i] = 0;
+            p->assign->memory[v][i] =
+                op->weights ? operand_elements(op, &op->weight[0].operand, local) : 0;
+        }
+    }
+    for (int32_t e = 0; e < p->assign->edges; e++) {
+        const struct assign_edge *edge = &p->assign->edge[e];
+        int32_t wide = p->assign->options[edge->b];
+        for (int32_t i = 0; i < p->assign->options[edge->a] * wide; i++)
+            edge->time[i] = layout_edge_cost(p, e, i / wide, i % wide).there;
+    }
+    forbid_copies(p, op_named(model, "before"));
+    forbid_copies(p, op_named(model, "behind"));
+    p->assign->limit = parameters / 16;
+}
+
+static int32_t option_of(const struct layout_problem *p, const char *op, const char *split)
+{
+    int32_t number = op_named(p->about.model, op);
+    struct arena *scratch = arena_new();
+    int32_t found = -1;
+    for (int32_t i = 0; i < p->assign->options[number]; i++)
+        if (strcmp(split_text(scratch, &p->splits[number].data[i]), split) == 0)
+            found = i;
+    arena_free(scratch);
+    assert_true(found >= 0);
+    return found;
+}
+
+/* 7/8 * 48 + 3 * 1/2 * 12 + 3/4 * 24 + 3/4 * 24 = 96 against 2 * 15/16 * 96 = 180, in units of which
+ * the whole activation has 384. */
+static void figure_3_is_96_against_180(void **state)
+{
+    struct cluster *cluster = open_named("piz-daint:64");
+    struct model *model;
+    struct arena *keep = arena_new();
+    (void)state;
+    assert_int_equal(model_open(WEFT_SOURCE_DIR "/data/models/attention-layer.yaml", NULL, &model),
+                     WEFT_OK);
+    struct layout_problem *p = open_problem(model, cluster, NULL, 1024, 1);
+    count_as_figure_3(p);
+    struct assigned found = solve(p->assign, SEARCH_EXACT, keep), megatron = {0};
+    double unit = 1024.0 * 1024 * 8192 / 384;
+    assert_true(found.fits && fabs(found.time / unit - 96) < 1e-6 && found.bound > 95.9 * unit);
+    const int32_t theirs[] = {
+        option_of(p, "before", "batch:64"), option_of(p, "qkv", "batch:4 out:16"),
+        option_of(p, "attention", "batch:4 head:16"), option_of(p, "proj", "batch:4 in:16"),
+        option_of(p, "behind", "batch:64")};
+    assign_evaluate(p->assign, theirs, &megatron);
+    assert_true(megatron.fits && fabs(megatron.time / unit - 180) < 1e-6);
+    struct assigned descent = solve(p->assign, SEARCH_CD, keep);
+    assert_true(descent.fits && descent.time <= 1.03 * found.time);
+    layout_problem_free(p);
+    model_free(model);
+    cluster_free(cluster);
+    arena_free(keep);
+}
+
+/* Figure 8: dense layers without replicas, convolutions with nothing else. The space here also splits
+ * channels, which the last two (512 to 512) take a little of as long as nothing of their gradients
+ * hides behind the backward pass. */
+static void vgg_splits_are_figure_8s(void **state)
+{
+    static const struct layout_exposed EXPOSED[] = {{1, 1}, {0.5, 1}};
+    struct cluster *cluster = open_named("piz-daint:32");
+    struct model *model;
+    struct cost *cost;
+    struct arena *keep = arena_new();
+    (void)state;
+    assert_int_equal(model_open("vgg-13", NULL, &model), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    struct layout_problem *p = open_problem(model, cluster, cost, 256, 1);
+    for (size_t k = 0; k < COUNT_OF(EXPOSED); k++) {
+        int convolutions = 0, dense = 0;
+        layout_expose(p, EXPOSED[k]);
+        struct assigned found = solve(p->assign, SEARCH_EXACT, keep);
+        for (int32_t i = 0; i < model->ops; i++) {
+            const struct split *split = &p->splits[i].data[found.option[i]];
+            convolutions += model->op[i].kind == OP_CONV && split_degree(split, DIM_BATCH) == 32;
+            dense += model->op[i].kind == OP_LINEAR && split_replicas(&model->op[i], split) == 1;
+        }
+        assert_true(k == 0 ? dense == 3 && convolutions >= 8 : dense >= 2 && convolutions == 10);
+    }
+    layout_problem_free(p);
+    cost_close(cost);
+    model_free(model);
+    cluster_free(cluster);
+    arena_free(keep);
+}
+
+/* The problem with a few options of each operator only: few enough to try all. */
+static struct assign *few_options(struct arena *keep, const struct assign *all, double most)
+{
+    int32_t *options = ARENA_ARRAY(keep, int32_t, (size_t)all->variables);
+    int32_t(*ends)[2] = arena_alloc(keep, (size_t)all->edges, sizeof *ends);
+    double count = 1;
+    for (int32_t v = 0; v < all->variables; v++)
+        options[v] = 1;
+    for (int32_t round = 0; round < 3; round++) /* from the end: where the weights are */
+        for (int32_t v = all->variables - 1; v >= 0; v--)
+            if (options[v] < all->options[v] && count / options[v] * (options[v] + 1) <= most)
+                count = count / options[v] * (options[v] + 1), options[v]++;
+    for (int32_t e = 0; e < all->edges; e++) {
+        ends[e][0] = all->edge[e].a;
+        ends[e][1] = all->edge[e].b;
+    }
+    struct assign *p =
+        assign_new(keep, all->variables, options, all->edges, (const int32_t(*)[2])ends);
+    for (int32_t v = 0; v < all->variables; v++)
+        for (int32_t i = 0; i < options[v]; i++) { /* spread over all of them */
+            int32_t from = i * all->options[v] / options[v];
+            p->time[v][i] = all->time[v][from];
+            p->memory[v][i] = all->memory[v][from];
+        }
+    for (int32_t e = 0; e < all->edges; e++) {
+        int32_t a = all->edge[e].a, b = all->edge[e].b;
+        for (int32_t i = 0; i < options[a]; i++)
+            for (int32_t j = 0; j < options[b]; j++)
+                p->edge[e].time[i * options[b] + j] = assign_pair_time(
+                    all, e, i * all->options[a] / options[a], j * all->options[b] / options[b]);
+    }
+    return p;
+}
+
+/* Figure 7: against all assignments of a few options, and against the proved optimum of all. */
+static void descent_is_within_3_percent(void **state)
+{
+    static const struct {
+        const char *model, *options, *cluster;
+        int64_t batch;
+    } CASES[] = {{"alexnet", NULL, "piz-daint:16", 128},
+                 {"vgg-13", NULL, "piz-daint:32", 256},
+                 {"autoddl-6.8b", NULL, "piz-daint:64", 64},
+                 {"dlrm", NULL, "piz-daint:32", 2048}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct arena *keep = arena_new();
+        struct cluster *cluster = open_named(CASES[i].cluster);
+        struct model *model;
+        struct cost *cost;
+        assert_int_equal(model_open(CASES[i].model, CASES[i].options, &model), WEFT_OK);
+        assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+        struct layout_problem *p = open_problem(model, cluster, cost, CASES[i].batch, 1);
+        struct assign *few = few_options(keep, p->assign, 20000);
+        struct assigned all = solve(few, SEARCH_EXHAUSTIVE, keep);
+        struct assigned descent = solve(few, SEARCH_CD, keep);
+        struct assigned few_exact = solve(few, SEARCH_EXACT, keep);
+        assert_true(descent.time <= 1.03 * all.time && descent.time >= all.time * (1 - 1e-9));
+        assert_true(fabs(few_exact.time - all.time) <= 1e-9 * all.time);
+        struct assigned exact = solve(p->assign, SEARCH_EXACT, keep);
+        struct assigned whole = solve(p->assign, SEARCH_CD, keep);
+        assert_true(exact.bound >= exact.time * (1 - 1e-6));
+        assert_true(whole.time <= 1.03 * exact.time);
+        layout_problem_free(p);
+        cost_close(cost);
+        model_free(model);
+        cluster_free(cluster);
+        arena_free(keep);
+    }
+}
+
+/* ---- P5: the planner ------------------------------------------------------------------------- */
+
+static struct model *gpt;
+static struct cluster *nodes;
+
+static int open_both(void **state)
+{
+    (void)state;
+    return model_open("gpt3-1.3b", "layers: 4, seq: 512", &gpt) ||
+           cluster_open("piz-daint:8", &nodes);
+}
+
+static int close_both(void **state)
+{
+    (void)state;
+    model_free(gpt);
+    cluster_free(nodes);
+    return 0;
+}
+
+static weft_status ask(struct plan_options options, struct degrees pins, struct planned **out)
+{
+    struct plan_request request = {
+        .model = gpt, .cluster = nodes, .pins = pins, .options = options};
+    return plan_search(planner_find("autoddl"), &request, out);
+}
+
+static void planner_answers_alike_for_any_threads(void **state)
+{
+    struct planned *one, *many;
+    struct degrees pins = {.global_batch = 32};
+    (void)state;
+    assert_int_equal(ask((struct plan_options){.threads = 1}, pins, &one), WEFT_OK);
+    assert_int_equal(ask((struct plan_options){.threads = 4}, pins, &many), WEFT_OK);
+    assert_int_equal(one->trials.len, many->trials.len);
+    for (size_t i = 0; i < one->trials.len; i++) {
+        assert_int_equal(one->trials.data[i].iteration_ns, many->trials.data[i].iteration_ns);
+        assert_string_equal(one->trials.data[i].text, many->trials.data[i].text);
+    }
+    assert_true(one->trials.data[0].fits && one->candidates > 0 && one->reasons.len > 0);
+    planned_free(one);
+    planned_free(many);
+}
+
+/* Exact is no slower than what it bounds, plans are checked, pins stay. */
+static void planner_keeps_pins_and_checks_plans(void **state)
+{
+    struct planned *planned;
+    struct degrees pins = {.global_batch = 32, .pp = 2};
+    (void)state;
+    assert_int_equal(ask((struct plan_options){.search = "exact", .threads = 1}, pins, &planned),
+                     WEFT_OK);
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        struct plan *plan = planned->trials.data[i].plan;
+        assert_int_equal(plan->stages, 2);
+        assert_int_equal(plan->global_batch, 32);
+        assert_int_equal(plan_check(plan), WEFT_OK);
+    }
+    planned_free(planned);
+}
+
+/* What nobody would choose is not better than what is chosen. */
+static void no_random_plan_is_faster(void **state)
+{
+    struct planned *planned;
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 6);
+    assert_int_equal(
+        ask((struct plan_options){.threads = 1}, (struct degrees){.global_batch = 32}, &planned),
+        WEFT_OK);
+    double best = (double)planned->trials.data[0].iteration_ns / 32;
+    for (int i = 0; i < rounds_of(20); i++) {
+        struct simulate_options options = {.fold = FOLD_ALWAYS};
+        struct plan *plan = random_plan(&rng, gpt, nodes);
+        struct prediction *prediction;
+        assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
+        if (plan->global_batch <= 32 && plan->dtype == gpt->dtype)
+            assert_true((double)prediction->iteration_ns / (double)plan->global_batch >= best);
+        prediction_free(prediction);
+        plan_free(plan);
+    }
+    planned_free(planned);
+}
+
+static void planner_says_what_is_wrong(void **state)
+{
+    struct planned *planned;
+    (void)state;
+    assert_int_equal(ask((struct plan_options){.search = "best"},
+                         (struct degrees){.global_batch = 32}, &planned),
+                     WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "exhaustive or exact"));
+    assert_int_equal(
+        ask((struct plan_options){0}, (struct degrees){.global_batch = 32, .tp = 2}, &planned),
+        WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "--pp only"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_is_exhaustive_on_chains),
+        cmocka_unit_test(exact_is_exhaustive_on_series_parallel_graphs),
+        cmocka_unit_test(exact_is_exhaustive_on_any_graph),
+        cmocka_unit_test(searches_find_what_there_is),
+        cmocka_unit_test(splits_are_all_factorisations),
+        cmocka_unit_test(two_levels_are_pairs),
+        cmocka_unit_test(bounds_of_edges_hold),
+        cmocka_unit_test(plans_move_what_edges_say),
+        cmocka_unit_test(figure_3_is_96_against_180),
+        cmocka_unit_test(vgg_splits_are_figure_8s),
+        cmocka_unit_test(descent_is_within_3_percent),
+        cmocka_unit_test_setup_teardown(planner_answers_alike_for_any_threads, open_both,
+                                        close_both),
+        cmocka_unit_test_setup_teardown(planner_keeps_pins_and_checks_plans, open_both, close_both),
+        cmocka_unit_test_setup_teardown(no_random_plan_is_faster, open_both, close_both),
+        cmocka_unit_test_setup_teardown(planner_says_what_is_wrong, open_both, close_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -39,7 +39,8 @@ compile_and_run() { # FLAG... for the library, found by pkg-config and nothing e
 }
 read -ra shared <<<"$(pkg-config --cflags --libs weft)"
 read -ra needs <<<"$(pkg-config --print-requires-private weft | xargs)"
-read -ra static <<<"$(pkg-config --cflags --libs weft "${needs[@]}") -lm -pthread"
+own=$(sed -n 's/^Libs.private: //p' "$place/weft/lib/pkgconfig/weft.pc")
+read -ra static <<<"$(pkg-config --cflags --libs weft "${needs[@]}") $own"
 compile_and_run "${shared[@]}"
 compile_and_run "${static[@]/-lweft/-l:libweft.a}"
 

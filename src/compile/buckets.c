@@ -201,7 +201,7 @@ static void note_items(struct build *b, struct block *block)
 void build_buckets(struct build *b)
 {
     const struct plan *plan = b->plan;
-    b->bucket_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    b->bucket_of = ARENA_ARRAY(b->keep, int32_t, (size_t)plan->instances);
     memset(b->bucket_of, -1, (size_t)plan->instances * sizeof *b->bucket_of);
     b->first_bucket = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->parts + 1);
     for (int32_t part = 0; part < plan->parts; part++) {

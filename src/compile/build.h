@@ -13,38 +13,7 @@
 #define WEFT_COMPILE_BUILD_H
 
 #include "compile/compile.h"
-
-/* One operator under one choice. */
-struct laid {
-    const struct op *op;
-    const struct choice *choice;
-    int64_t local[OP_MAX_DIMS];
-    struct layout *input, *input_grad;
-    struct layout output, output_grad;
-    struct joint *joints; /* those that end here */
-};
-
-/* What brings an operator's output to an input of another: at most two reshards each way. NULL where
- * nothing is to do. Across stages, forward[1] and backward[0] are those that send. */
-struct joint {
-    const struct laid *from, *to;
-    int32_t operand;
-    bool across;
-    bool part; /* the input is a part of a fused tensor */
-    const struct reshard *forward[2], *backward[2];
-    struct joint *next;
-};
-
-/* One input of one instance. */
-struct use {
-    int64_t reader;
-    int64_t source; /* instance, -1: the model's input */
-    int32_t operand;
-    struct joint *joint;                 /* NULL: the model's input */
-    int32_t same_forward, same_backward; /* an earlier use in the reader's part that the same
-                                            reshards serve; or this one itself */
-    int32_t next;                        /* an earlier use of the same source, -1: none */
-};
+#include "compile/uses.h"
 
 /* A tensor that goes from a part to a part on another stage: what a use needs of it. */
 struct crossing {
@@ -58,6 +27,7 @@ struct build {
     const struct plan *plan;
     struct arena *keep, *scratch;
     struct laid **laid; /* per operator and choice */
+    int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
     int64_t *at_first;  /* per operator: its copies' instances in `at` */
     int64_t *at;
     int64_t *use_first; /* per instance */

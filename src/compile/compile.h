@@ -134,5 +134,6 @@ const struct reshard *reshard_between(struct reshards *reshards, const struct la
 #include "compile/graph.h"
 #include "compile/lifetimes.h"
 #include "compile/outline.h"
+#include "compile/uses.h"
 
 #endif

@@ -101,11 +101,29 @@ bool defers(const struct assembly *a, int32_t piece)
            piece < a->pipeline.pieces;
 }
 
-/* What of a bucket is left. What goes each time goes whole. */
+/* Whether a weight of the bucket is used by several operators. */
+static bool is_tied(const struct build *b, const struct bucket *bucket)
+{
+    const struct model *model = b->plan->model;
+    int32_t number = (int32_t)(bucket - b->buckets.data);
+    bool tied = false;
+    for (int64_t i = bucket->first; i <= bucket->last && !tied; i++) {
+        const struct op *op = laid_of(b, i)->op;
+        tied = b->bucket_of[i] == number && op->weight[0].tied_op >= 0;
+        for (int32_t k = 0; k < model->ops && b->bucket_of[i] == number; k++)
+            tied |= model->op[k].weights && model->op[k].weight[0].tied_op == op - model->op;
+    }
+    return tied;
+}
+
+/* What of a bucket is left. What goes each time goes whole; so do gradients of tied weights, which
+ * are added up at the end of the iteration, and of weights that are gathered there. */
 static int64_t deferred_bytes(const struct assembly *a, const struct bucket *bucket)
 {
     const struct plan *plan = a->b->plan;
-    if (!defers(a, bucket->part / plan->stages) || bucket->shard >= 2)
+    bool gathered = bucket->shard && !(plan->overlap & OVERLAP_PARAMETERS);
+    if (!defers(a, bucket->part / plan->stages) || bucket->shard >= 2 || gathered ||
+        is_tied(a->b, bucket))
         return 0;
     bool again = plan_choice(plan, plan->part[bucket->part].first)->recompute;
     int64_t forward = 1, backward = again ? 3 : 2;

@@ -112,6 +112,21 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+const struct laid *graph_laid(const struct graph *graph, int64_t instance)
+{
+    const struct plan *plan = graph->plan;
+    return graph->uses
+        ->laid[(int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance]];
+}
+
+static void publish_uses(struct build *b)
+{
+    struct graph_uses *uses = ARENA_NEW(b->keep, struct graph_uses);
+    *uses =
+        (struct graph_uses){b->use, b->use_first, b->last_use, b->part_of, b->bucket_of, b->laid};
+    b->graph->uses = uses;
+}
+
 static weft_status compile(struct graph *graph)
 {
     struct build b = {
@@ -123,6 +138,7 @@ static weft_status compile(struct graph *graph)
     build_buckets(&b);
     find_lifetimes(&b);
     TRY(assemble(&b));
+    publish_uses(&b);
     graph->block = b.blocks.data;
     graph->blocks = (int32_t)b.blocks.len;
     graph->bucket = b.buckets.data;

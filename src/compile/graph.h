@@ -158,6 +158,7 @@ struct graph {
     int32_t *depends;
     struct reshards *reshards;
     struct lifetimes *lifetimes; /* of every part's tensors (lifetimes.h) */
+    struct graph_uses *uses;     /* who reads what (uses.h) */
 };
 
 enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };

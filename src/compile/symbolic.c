@@ -149,11 +149,23 @@ static weft_status need_input(const struct machine *m, const struct reading *r, 
 
 /* ---- weights (I5) ---------------------------------------------------------------------------- */
 
+/* Gradients of a weight that others use too are complete at the end of an iteration. */
+static bool is_tied(const struct proof *p, const struct bucket *bucket)
+{
+    int32_t number = (int32_t)(bucket - p->graph->bucket);
+    bool tied = false;
+    for (int64_t i = 0; i < p->plan->instances; i++)
+        if (p->fact[i].owner != i)
+            tied |= p->fact[i].bucket == number || p->fact[p->fact[i].owner].bucket == number;
+    return tied;
+}
+
 static bool leaves_a_slice(const struct machine *m, const struct bucket *bucket)
 {
     const struct plan *plan = m->p->plan;
     return schedule_find(plan->schedule)->segmented && (plan->overlap & OVERLAP_GRADIENTS) &&
-           bucket->part >= plan->stages && bucket->pattern >= 0 && bucket->shard < 2;
+           bucket->part >= plan->stages && bucket->pattern >= 0 &&
+           bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) && !is_tied(m->p, bucket);
 }
 
 static weft_status need_weights(struct machine *m, int64_t instance, struct at at)

@@ -14,6 +14,8 @@
  */
 #include "compile/build.h"
 
+#include <string.h>
+
 /* ---- producers (1) --------------------------------------------------------------------------- */
 
 enum { MAX_NESTING = 16 };
@@ -177,7 +179,7 @@ static int32_t leader_of(const struct build *b, int32_t use, bool forward)
     return leader;
 }
 
-static void add_use(struct build *b, int64_t reader, int32_t operand, int32_t *latest)
+static void add_use(struct build *b, int64_t reader, int32_t operand)
 {
     const struct plan *plan = b->plan;
     struct laid *to = find_laid(b, reader);
@@ -190,8 +192,8 @@ static void add_use(struct build *b, int64_t reader, int32_t operand, int32_t *l
     int32_t from = b->part_of[source], part = b->part_of[reader];
     bool across = stage_of_part(b, from) != stage_of_part(b, part);
     use->joint = find_joint(b, find_laid(b, source), to, operand, across);
-    use->next = latest[source] - 1;
-    latest[source] = u + 1;
+    use->next = b->last_use[source];
+    b->last_use[source] = u;
     use->same_forward = leader_of(b, u, true);
     use->same_backward = leader_of(b, u, false);
     if (across && (use->same_forward == u || use->same_backward == u)) {
@@ -210,7 +212,7 @@ static void index_instances(struct build *b)
     b->at = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->instances);
     for (int64_t i = 0; i < plan->instances; i++)
         b->at[b->at_first[plan->instance[i].op] + plan->instance[i].copy] = i;
-    b->part_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    b->part_of = ARENA_ARRAY(b->keep, int32_t, (size_t)plan->instances);
     for (int32_t part = 0; part < plan->parts; part++)
         for (int64_t i = 0; i < plan->part[part].count; i++)
             b->part_of[plan->part[part].first + i] = part;
@@ -222,17 +224,18 @@ void find_uses(struct build *b)
     int64_t uses = 0;
     b->laid = ARENA_ARRAY(b->keep, struct laid *, (size_t)plan->model->ops * (size_t)plan->choices);
     index_instances(b);
-    b->use_first = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->instances + 1);
+    b->use_first = ARENA_ARRAY(b->keep, int64_t, (size_t)plan->instances + 1);
     for (int64_t i = 0; i < plan->instances; i++) {
         uses += plan->model->op[plan->instance[i].op].inputs;
         b->use_first[i + 1] = uses;
     }
-    b->use = ARENA_ARRAY(b->scratch, struct use, (size_t)uses);
+    b->use = ARENA_ARRAY(b->keep, struct use, (size_t)uses);
     b->crossing_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
-    int32_t *latest = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->instances);
+    b->last_use = ARENA_ARRAY(b->keep, int32_t, (size_t)plan->instances);
+    memset(b->last_use, -1, (size_t)plan->instances * sizeof *b->last_use);
     for (int64_t i = 0; i < plan->instances; i++) {
         find_laid(b, i);
         for (int32_t k = 0; k < plan->model->op[plan->instance[i].op].inputs; k++)
-            add_use(b, i, k, latest);
+            add_use(b, i, k);
     }
 }

@@ -1,13 +1,112 @@
-/* run.h - the runtime: what operators do to numbers, where samples come from, and what outlives a run. */
+/* run.h - a plan that runs: the execution graph with real numbers, one rank per device.
+ *
+ * The graph is the one that is simulated (compile/graph.h, unfolded). Every rank executes the tasks
+ * of its device: operators by kernels (kernels.h), steps of reshards, gradient buckets, gathers of
+ * sharded weights, sends between stages and copies to the host over a transport (transport.h). What a
+ * plan says changes where numbers are and when they move, never what they are:
+ *
+ *   loss_t(plan) = loss_t(one rank)  for every step t, up to the rounding of sums in another order (1)
+ *
+ * since the weights a run begins with depend on its seed and their names only, samples are drawn by
+ * their number, and what is random in an operator depends on where an element is in the whole.
+ *
+ *     struct hub *hub = hub_new(1, NULL);                       // or transport_mpi, under mpirun
+ *     struct run_options o = {.plan = plan, .transport = transport_threads(hub, 0),
+ *                             .kernels = &CPU_KERNELS, .source = source, .seed = 1,
+ *                             .optimizer = {.kind = OPTIMIZER_ADAM, .rate = 1e-3F, ...}};
+ *     struct rank *rank;
+ *     run_open(&o, &rank);
+ *     for (int64_t t = 0; t < steps; t++)
+ *         run_step(rank, &loss);
+ *     run_close(rank);
+ *
+ *   I1  All ranks of a run call the same functions of this header in the same order.
+ *   I2  A loss and its gradients are means over the samples of the global batch and their rows; several
+ *       losses are added up.
+ *   I3  A run that fails on one rank fails on all, with the reason of the first.
+ */
 #ifndef WEFT_RUN_H
 #define WEFT_RUN_H
 
+#include "compile/compile.h"
 #include "run/checkpoint.h"
 #include "run/kernels.h"
 #include "run/log.h"
 #include "run/order.h"
 #include "run/rate.h"
 #include "run/tokens.h"
+#include "run/transport.h"
 #include "run/vocabulary.h"
+
+/* The data, by the sample's number in the order of the run: sample i of step t is global_batch t + i.
+ * Called from several threads at once. */
+enum { SOURCE_LABELS = -1 };
+struct batch_source {
+    /* Fills one sample of one input of the model, numbered from 0 in the order of its tensors, or of
+     * the labels of its loss (SOURCE_LABELS, and downwards from there where it has several, in the
+     * order of its operators): int64_t for indices and labels, else float. */
+    void (*read)(void *context, int64_t sample, int32_t input, void *out);
+    void *context;
+};
+
+struct run_options {
+    const struct plan *plan;
+    struct transport *transport; /* of as many ranks as the plan has devices */
+    const struct kernels *kernels;
+    struct batch_source source;
+    struct optimizer_step optimizer; /* its kind and rates; the rest is filled in */
+    uint64_t seed;
+    float dropout;
+    int64_t slice_bytes; /* of gradient buckets that go at once, 0: DEFAULT_SLICE_BYTES */
+    bool trace;          /* record when every task ran */
+};
+
+/* A pipeline's transfer may have to wait for one slice: 1 MiB takes a millisecond at 1 GB/s, the
+ * slowest network that one would train over. */
+enum { DEFAULT_SLICE_BYTES = 1 << 20 };
+
+struct rank;
+/* Refuses plans that it cannot run: other dtypes than fp32, operators without a kernel, splits that
+ * need neighbours' borders, another number of ranks. */
+weft_status run_open(const struct run_options *options, struct rank **out);
+void run_close(struct rank *rank);
+/* One iteration; the mean loss of its samples. */
+weft_status run_step(struct rank *rank, double *loss);
+
+/* Where weights and optimizer state are between steps: this rank's part of each, without what other
+ * ranks have too. Elements `first` .. `first + count` of those that the layout puts on this device;
+ * layout_element says which of the whole's each is. Also completes what schedules leave to the next
+ * iteration. The data may be changed: a checkpoint is loaded so, before the first step. */
+struct run_weight {
+    const char *name; /* "layers.0.attn.qkv.weight" */
+    int64_t elements; /* of the whole, without padding */
+    const struct layout *layout;
+    int64_t device; /* in the layout */
+    int64_t first, count;
+    float *value, *moment1, *moment2; /* moments NULL: the optimizer has none */
+};
+weft_status run_weights(struct rank *rank, void (*visit)(void *context, struct run_weight *weight),
+                        void *context);
+/* The number in the whole of element i of those that a device holds. */
+int64_t layout_element(const struct layout *layout, int64_t device, int64_t i);
+
+/* Bytes on this device when it held most, by what they were then; on its host; and what the simulator
+ * says that the device holds at most. */
+struct run_memory {
+    int64_t peak, at_peak[MEMORY_CLASS_COUNT], host_peak, predicted;
+};
+struct run_memory run_memory(const struct rank *rank);
+
+/* What happened, with `trace`: one event per task of the graph that the rank had a part in. */
+struct run_event {
+    int64_t step;
+    int32_t task;
+    int64_t begin_ns, end_ns; /* since run_open */
+};
+size_t run_events(const struct rank *rank, const struct run_event **out);
+const struct graph *run_graph(const struct rank *rank);
+
+/* All of it: the losses of `steps` steps. */
+weft_status run_train(const struct run_options *options, int64_t steps, double *losses);
 
 #endif

@@ -1,0 +1,181 @@
+/* train.c - run.h: a rank is opened, runs its steps, shows its weights. */
+#include "run/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/sim.h"
+
+static weft_status check_plan(const struct run_options *o)
+{
+    int64_t devices = cluster_devices(o->plan->cluster);
+    if (o->plan->dtype != DTYPE_FP32)
+        return bad_argument("plan it with --dtype fp32", "a plan in %s cannot be run yet",
+                            dtype_name(o->plan->dtype));
+    if (devices != o->transport->ranks)
+        return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
+                            (long long)devices, o->transport->ranks);
+    return WEFT_OK;
+}
+
+static void make_state(struct rank *r)
+{
+    const struct graph *graph = r->graph;
+    size_t rows = (size_t)r->micro_batches, blocks = (size_t)graph->blocks;
+    r->keys = key_of(r, KEY_WEIGHTS, 0) + graph->buckets;
+    r->value = ARENA_ARRAY(r->arena, struct value *, rows * (size_t)r->keys);
+    r->spare_weights = ARENA_ARRAY(r->arena, int32_t, rows *(size_t)graph->buckets);
+    r->progress = ARENA_ARRAY(r->arena, struct progress, rows * blocks);
+    for (size_t i = 0; i < rows * blocks; i++)
+        r->progress[i].over = ARENA_ARRAY(r->arena, bool, (size_t)graph->block[i % blocks].items);
+}
+
+static weft_status prepare(struct rank *r)
+{
+    weft_status status;
+    make_state(r);
+    find_moments(r);
+    TRY(find_seats(r));
+    TRY(find_weights(r));
+    TRY(find_ties(r));
+    TRY(find_program(r));
+    TRY(make_groups(r));
+    make_stores(r);
+    fill_weights(r);
+done:
+    return status;
+}
+
+weft_status run_open(const struct run_options *options, struct rank **out)
+{
+    struct arena *arena = arena_new();
+    struct rank *r = ARENA_NEW(arena, struct rank);
+    struct run_options *own = ARENA_NEW(arena, struct run_options);
+    struct graph *graph = NULL;
+    weft_status status;
+    *own = *options;
+    *r = (struct rank){.arena = arena, .options = own, .plan = options->plan};
+    r->transport = options->transport;
+    r->started_s = wall_seconds();
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    TRY(check_plan(options));
+    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER}, &graph));
+    r->graph = graph;
+    r->instances = options->plan->instances;
+    r->uses = graph->uses->use_first[r->instances];
+    r->micro_batches = (int32_t)plan_micro_batches(options->plan);
+    r->stage = graph->device[options->transport->rank].stage;
+    r->device = graph->device[options->transport->rank].device -
+                options->plan->stage[r->stage].first_device;
+    TRY(prepare(r));
+    *out = r;
+    return WEFT_OK;
+done:
+    run_close(r);
+    return status;
+}
+
+static void free_values(struct rank *r)
+{
+    for (int64_t i = 0; r->value && i < r->micro_batches * r->keys; i++)
+        value_drop(r, r->value[i]);
+}
+
+void run_close(struct rank *r)
+{
+    if (!r)
+        return;
+    free_values(r);
+    free_stores(r);
+    floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->changed);
+    struct graph *graph = (struct graph *)(uintptr_t)r->graph;
+    graph_free(graph);
+    arena_free(r->arena);
+}
+
+weft_status run_step(struct rank *r, double *loss)
+{
+    return run_iteration(r, loss);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Of devices that have the same of a weight the first one shows it; those that share its state each
+ * show their part. */
+static bool shows(const struct rank *r, const struct held_weight *held)
+{
+    const struct store *s = &r->store[held->store];
+    const struct pattern *pattern =
+        s->shard ? &r->graph->pattern[r->graph->bucket[s->bucket].pattern] : NULL;
+    int64_t mesh = 1, place = r->device;
+    for (int32_t i = 0; pattern && i < pattern->digits; i++)
+        place -= r->device / pattern->stride[i] % pattern->degree[i] * pattern->stride[i];
+    for (int64_t i = held->layout.digits - 1; i >= 0; i--) {
+        int64_t degree = held->layout.digit[i].degree;
+        if (held->layout.digit[i].hold == HOLD_COPY && place / mesh % degree)
+            return false;
+        mesh *= degree;
+    }
+    return held->weight > 0 || weight_owner(r, held->instance) == held->instance;
+}
+
+weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_weight *weight),
+                        void *context)
+{
+    weft_status status;
+    TRY(run_deferred(r));
+    for (int32_t i = 0; i < r->weights; i++) {
+        const struct held_weight *held = &r->weight[i];
+        struct store *s = &r->store[held->store];
+        struct run_weight weight = {.name = held->name,
+                                    .elements = held->elements,
+                                    .layout = &held->layout,
+                                    .device = r->device,
+                                    .first = s->member * held->share,
+                                    .count = held->share};
+        if (weight.first + weight.count > held->count)
+            weight.count = held->count - weight.first;
+        weight.value = s->weights + (s->shard == 3 ? held->place : held->first + weight.first);
+        weight.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
+        weight.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
+        if (shows(r, held) && weight.count > 0)
+            visit(context, &weight);
+    }
+done:
+    return status;
+}
+
+/* ---- what it took ---------------------------------------------------------------------------- */
+
+struct run_memory run_memory(const struct rank *r)
+{
+    struct run_memory memory = r->buffers.most;
+    memory.predicted = stage_peak_bytes(r->graph, r->stage);
+    return memory;
+}
+
+size_t run_events(const struct rank *r, const struct run_event **out)
+{
+    *out = r->events.data;
+    return r->events.len;
+}
+
+const struct graph *run_graph(const struct rank *r)
+{
+    return r->graph;
+}
+
+weft_status run_train(const struct run_options *options, int64_t steps, double *losses)
+{
+    struct rank *r = NULL;
+    weft_status status;
+    TRY(run_open(options, &r));
+    for (int64_t i = 0; i < steps; i++)
+        TRY(run_step(r, &losses[i]));
+done:
+    run_close(r);
+    return status;
+}

@@ -1,0 +1,216 @@
+/* run_lab.h - runs of small plans on ranks that are threads, with data made of hashes. */
+#ifndef WEFT_TESTS_RUN_LAB_H
+#define WEFT_TESTS_RUN_LAB_H
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static int64_t elements_of(const struct tensor *tensor)
+{
+    int64_t elements = 1;
+    for (int axis = 0; axis < tensor->axes; axis++)
+        elements *= tensor->size[axis];
+    return elements;
+}
+
+static const struct tensor *nth_input(const struct model *model, int32_t number)
+{
+    for (int32_t i = 0; i < model->tensors; i++) {
+        const struct tensor *t = &model->tensor[i];
+        if (t->producer < 0 && t->carry_module < 0 && t->view_of < 0 && number-- == 0)
+            return t;
+    }
+    return NULL;
+}
+
+/* Ids and labels below the smallest table of the model. */
+static int64_t classes_of(const struct model *model)
+{
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        int dim = op_find_dim(op->kind, DIM_VOCAB);
+        if (dim >= 0 && op->size[dim] < least)
+            least = op->size[dim];
+    }
+    return least;
+}
+
+static uint64_t hash_of(int64_t sample, int64_t input, int64_t i)
+{
+    int64_t key[] = {sample, input, i};
+    return hash_bytes(key, sizeof key, 7);
+}
+
+static void read_hashes(void *context, int64_t sample, int32_t input, void *out)
+{
+    const struct model *model = context;
+    int64_t classes = classes_of(model);
+    const struct tensor *tensor = nth_input(model, input);
+    int32_t loss = SOURCE_LABELS - input;
+    for (int32_t i = 0; i < model->ops && loss >= 0; i++)
+        if (model->op[i].kind == OP_LOSS && loss-- == 0)
+            tensor = &model->tensor[model->op[i].output.tensor];
+    for (int64_t i = 0; i < elements_of(tensor); i++) {
+        uint64_t hash = hash_of(sample, input, i);
+        if (input < 0 || tensor->element == ELEMENT_INDEX)
+            ((int64_t *)out)[i] = (int64_t)(hash % (uint64_t)classes);
+        else
+            ((float *)out)[i] = (float)(hash % 2001) / 1000 - 1;
+    }
+}
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+enum { MOST_STEPS = 32, MOST_WEIGHTS = 512 };
+struct trained_weight {
+    const char *name;
+    int64_t elements, seen;
+    float *value;
+};
+struct trained {
+    struct arena *arena;
+    pthread_mutex_t lock;
+    double loss[MOST_STEPS];
+    struct trained_weight weight[MOST_WEIGHTS];
+    int weights;
+    int64_t peak, host_peak, events;
+    double memory_error; /* of any rank's peak, to the predicted one */
+    weft_status status;
+    char why[256];
+};
+
+struct laboratory {
+    const struct plan *plan;
+    struct run_options options; /* but for plan and transport */
+    const struct slowdown *slowdown;
+    int64_t steps;
+    struct hub *hub;
+    struct trained *out;
+};
+struct lab_rank {
+    struct laboratory *lab;
+    int32_t rank;
+    pthread_t thread;
+};
+
+static struct trained_weight *find_trained(struct trained *t, const char *name, int64_t elements)
+{
+    for (int i = 0; i < t->weights; i++)
+        if (strcmp(t->weight[i].name, name) == 0)
+            return &t->weight[i];
+    struct trained_weight *w = &t->weight[t->weights++];
+    *w = (struct trained_weight){arena_copy_text(t->arena, name), elements, 0, NULL};
+    w->value = ARENA_ARRAY(t->arena, float, (size_t)elements);
+    for (int64_t i = 0; i < elements; i++)
+        w->value[i] = NAN;
+    return w;
+}
+
+static void collect_weight(void *context, struct run_weight *weight)
+{
+    struct trained *t = context;
+    pthread_mutex_lock(&t->lock);
+    struct trained_weight *w = find_trained(t, weight->name, weight->elements);
+    for (int64_t i = 0; i < weight->count; i++) {
+        int64_t element = layout_element(weight->layout, weight->device, weight->first + i);
+        if (element < weight->elements) {
+            w->value[element] = weight->value[i];
+            w->seen++;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static weft_status train(struct lab_rank *self, struct transport *transport)
+{
+    struct laboratory *lab = self->lab;
+    struct trained *out = lab->out;
+    struct run_options options = lab->options;
+    struct rank *rank = NULL;
+    const struct run_event *events;
+    double loss;
+    weft_status status;
+    options.plan = lab->plan;
+    options.transport = transport;
+    TRY(run_open(&options, &rank));
+    for (int64_t i = 0; i < lab->steps; i++) {
+        TRY(run_step(rank, &loss));
+        if (self->rank == 0)
+            out->loss[i] = loss;
+    }
+    TRY(run_weights(rank, collect_weight, out));
+    pthread_mutex_lock(&out->lock);
+    struct run_memory memory = run_memory(rank);
+    out->peak = memory.peak > out->peak ? memory.peak : out->peak;
+    out->host_peak = memory.host_peak > out->host_peak ? memory.host_peak : out->host_peak;
+    double error = fabs((double)memory.peak / (double)memory.predicted - 1);
+    out->memory_error = error > out->memory_error ? error : out->memory_error;
+    out->events += (int64_t)run_events(rank, &events);
+    pthread_mutex_unlock(&out->lock);
+done:
+    run_close(rank);
+    return status;
+}
+
+static void *lab_thread(void *context)
+{
+    struct lab_rank *self = context;
+    struct transport *transport = transport_threads(self->lab->hub, self->rank);
+    weft_status status = train(self, transport);
+    if (status != WEFT_OK) {
+        struct trained *out = self->lab->out;
+        pthread_mutex_lock(&out->lock);
+        if (out->status == WEFT_OK) {
+            out->status = status;
+            strncpy(out->why, weft_last_error()->message, sizeof out->why - 1);
+        }
+        pthread_mutex_unlock(&out->lock);
+        transport->kind->abort(transport, out->why);
+    }
+    transport->kind->close(transport);
+    return NULL;
+}
+
+static struct trained *run_lab(struct laboratory *lab)
+{
+    int32_t ranks = (int32_t)cluster_devices(lab->plan->cluster);
+    struct arena *arena = arena_new();
+    struct lab_rank *rank = ARENA_ARRAY(arena, struct lab_rank, (size_t)ranks);
+    lab->out = ARENA_NEW(arena, struct trained);
+    lab->out->arena = arena;
+    pthread_mutex_init(&lab->out->lock, NULL);
+    lab->hub = hub_new(ranks, lab->slowdown);
+    for (int32_t i = 0; i < ranks; i++) {
+        rank[i] = (struct lab_rank){.lab = lab, .rank = i};
+        pthread_create(&rank[i].thread, NULL, lab_thread, &rank[i]);
+    }
+    for (int32_t i = 0; i < ranks; i++)
+        pthread_join(rank[i].thread, NULL);
+    hub_free(lab->hub);
+    return lab->out;
+}
+
+static void trained_free(struct trained *trained)
+{
+    pthread_mutex_destroy(&trained->lock);
+    arena_free(trained->arena);
+}
+
+static struct run_options lab_options(const struct model *model)
+{
+    return (struct run_options){
+        .kernels = &CPU_KERNELS,
+        .source = {read_hashes, (void *)(uintptr_t)model},
+        .seed = 3,
+        .optimizer = {.kind = OPTIMIZER_SGD, .rate = 0.002F, .momentum = 0.9F},
+        .slice_bytes = 1 << 12};
+}
+
+#endif

@@ -40,4 +40,4 @@ complete -c weft -n '__weft_after --bucket' -f -a '25MiB whole'
 complete -c weft -n '__weft_after --planner' -f -a megatron
 complete -c weft -n '__weft_after --half' -f -a 'fit held-out both'
 complete -c weft -n '__weft_after validate' -f -a '(weft validate --names)'
-complete -c weft -n '__weft_after profile' -f -a 'import show'
+complete -c weft -n '__weft_after profile' -f -a 'import show measure'

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "rounds.h"
 #include "schedule/schedule.h"
 
 /* ---- models and clusters, opened once -------------------------------------------------------- */
@@ -254,17 +255,6 @@ static struct plan *random_plan(struct rng *rng, const struct model *model,
         }
         plan_free(plan);
     }
-}
-
-/* How many rounds of a test: more or fewer where WEFT_TEST_PERCENT says so. */
-static int rounds_of(int rounds)
-{
-    const char *text = getenv("WEFT_TEST_PERCENT");
-    int64_t percent = 100;
-    if (text)
-        parse_int(text, &percent);
-    rounds = (int)(rounds * percent / 100);
-    return rounds > 0 ? rounds : 1;
 }
 
 #endif

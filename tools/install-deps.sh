@@ -9,6 +9,7 @@ BUILD_PACKAGES=(
     gcc libc6-dev make cmake ninja-build pkg-config
     libjansson-dev libyaml-dev libsqlite3-dev libxxhash-dev libhwloc-dev libexpat1-dev
     libprotobuf-c-dev protobuf-c-compiler libonnx-dev libcmocka-dev
+    libopenblas-openmp-dev
 )
 TEST_PACKAGES=(
     clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck

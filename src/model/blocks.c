@@ -116,9 +116,19 @@ static int head_norm(struct builder *b, const char *name, int x, int64_t depth)
     return build_view(b, y, 3, t.size);
 }
 
-static int rotated(struct builder *b, const char *name, int x, const struct attention_block *a)
+/* Of every `share` heads (a key/value head's queries, key and value) the first `turned` ones turn. */
+static int rotated(struct builder *b, const char *name, int x, const struct attention_block *a,
+                   int64_t share, int64_t turned)
 {
-    return a->rotary ? build_rotary(b, name, x) : x;
+    if (!a->rotary)
+        return x;
+    int y = build_rotary(b, name, x);
+    if (y >= 0) {
+        build_last(b)->head_depth = a->shape.depth;
+        build_last(b)->head_share = share * a->shape.depth;
+        build_last(b)->head_turned = turned * a->shape.depth;
+    }
+    return y;
 }
 
 static int apart_core(struct builder *b, int x, const struct block_style *style,
@@ -128,8 +138,8 @@ static int apart_core(struct builder *b, int x, const struct block_style *style,
     int q = build_linear(b, "q", x, a->shape.heads * depth, a->qkv_bias);
     int k = build_linear(b, "k", x, kv, a->qkv_bias);
     int v = build_linear(b, "v", x, kv, a->qkv_bias);
-    q = rotated(b, "q_rotary", head_norm(b, "q_norm", q, depth), a);
-    k = rotated(b, "k_rotary", head_norm(b, "k_norm", k, depth), a);
+    q = rotated(b, "q_rotary", head_norm(b, "q_norm", q, depth), a, 1, 1);
+    k = rotated(b, "k_rotary", head_norm(b, "k_norm", k, depth), a, 1, 1);
     return block_core(b, q, k, v, style, a);
 }
 
@@ -137,8 +147,9 @@ static int fused_core(struct builder *b, int x, const struct block_style *style,
                       const struct attention_block *a)
 {
     int64_t out = (a->shape.heads + 2 * a->shape.kv_heads) * a->shape.depth;
+    int64_t group = a->shape.heads / a->shape.kv_heads;
     int qkv = build_linear(b, "qkv", x, out, style->bias || a->qkv_bias);
-    qkv = rotated(b, "rotary", qkv, a);
+    qkv = rotated(b, "rotary", qkv, a, group + 2, group + 1);
     return a->window ? windowed_core(b, qkv, style, a) : block_core(b, qkv, qkv, qkv, style, a);
 }
 

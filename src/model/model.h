@@ -187,6 +187,9 @@ struct op {
     bool causal;   /* attention: half of the score matrix is masked out; softmax: and not read */
     int32_t flash; /* attention: the version of FlashAttention, 0: the device's best */
     int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
+    /* rotary: features of one head (0: not known); of every key/value head's share of the features
+     * (its queries, its key, its value) the first so many turn */
+    int64_t head_depth, head_share, head_turned;
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
     const char *onnx_type;                /* of an opaque operator */

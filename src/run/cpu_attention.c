@@ -1,0 +1,314 @@
+/* cpu_attention.c - attention without the score matrix: blocks of queries against blocks of keys.
+ *
+ *   S = a Q K^T, P = softmax(S), O = P V,  a = 1 / sqrt(depth)                                   (1)
+ *
+ * Forward, for each block of keys in turn, with the largest score so far m and the sum l of a row
+ * (Milakov and Gimelshein, 2018; FlashAttention, Algorithm 1):
+ *
+ *   m' = max(m, max S),  l' = l e^(m - m') + sum e^(S - m'),  O' = O e^(m - m') + e^(S - m') V   (2)
+ *
+ * and at the end O / l; kept is the row's L = m + ln l. Backward (FlashAttention, Algorithm 4):
+ *
+ *   P = e^(S - L),  dV = P^T dO,  dP = dO V^T,  dS = P (dP - rowsum(dO O))                       (3)
+ *   dQ = a dS K,  dK = a dS^T Q                                                                  (4)
+ *
+ *   I1  A query sees the keys whose index in the whole is not above its own where the operator is
+ *       causal, and no key behind the end of the whole. Blocks that no query sees are not computed.
+ *   I2  dK and dV sum over the query heads of a group.
+ */
+#include <math.h>
+
+#include "run/cpu.h"
+
+/* Scores of a block: 64 KiB, which leaves the rest of a second-level cache to keys and values. Few
+ * queries, since half a block of them is wasted at a causal diagonal. */
+enum { QUERIES = 64, KEYS = 256 };
+
+struct attention_call {
+    const struct kernel_call *call;
+    int64_t batch, head, group, seq, kv, depth, value;
+    float scale;
+    float *k, *v, *dk, *dv;           /* of one key/value head, (kv, depth), (kv, value) */
+    float *q, *o, *d_o, *dq, *s, *dp; /* of one block of queries */
+    float *most, *sum;                /* of its rows */
+};
+
+/* One block of queries of one head. */
+struct block {
+    int64_t sample, head, query_head; /* local */
+    int64_t first, rows;              /* queries */
+    int64_t seen;                     /* keys before this may be seen by some of them */
+};
+
+static int64_t lay_out(struct attention_call *a, float *room)
+{
+    const struct {
+        float **to;
+        int64_t floats;
+    } parts[] = {
+        {&a->k, a->kv * a->depth},     {&a->v, a->kv * a->value},    {&a->dk, a->kv * a->depth},
+        {&a->dv, a->kv * a->value},    {&a->q, QUERIES * a->depth},  {&a->o, QUERIES * a->value},
+        {&a->d_o, QUERIES * a->value}, {&a->dq, QUERIES * a->depth}, {&a->s, QUERIES * KEYS},
+        {&a->dp, QUERIES * KEYS},      {&a->most, QUERIES},          {&a->sum, QUERIES},
+    };
+    int64_t all = 0;
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (room)
+            *parts[i].to = room + all;
+        all += parts[i].floats;
+    }
+    return all;
+}
+
+static struct attention_call attention_of(const struct kernel_call *call)
+{
+    const int64_t *size = call->size;
+    int64_t value = call->op->value_depth ? call->op->value_depth : size[5];
+    struct attention_call a = {call,    size[0], size[1],
+                               size[2], size[3], size[4],
+                               size[5], value,   1.0F / sqrtf((float)size[5])};
+    return a;
+}
+
+static int64_t attention_scratch(const struct kernel_call *call)
+{
+    struct attention_call a = attention_of(call);
+    return lay_out(&a, NULL);
+}
+
+static int64_t attention_kept(const struct kernel_call *call)
+{
+    struct attention_call a = attention_of(call);
+    return a.batch * a.head * a.group * a.seq * (int64_t)sizeof(float);
+}
+
+/* ---- rows in and out ------------------------------------------------------------------------- */
+
+/* Rows of a head, to or from their place among all heads of (batch, positions, heads width). */
+struct rows {
+    int64_t first, step, count, width;
+};
+
+static struct rows rows_of(int64_t sample, int64_t positions, int64_t heads, int64_t head,
+                           int64_t width, int64_t first, int64_t count)
+{
+    return (struct rows){((sample * positions + first) * heads + head) * width, heads * width,
+                         count, width};
+}
+
+static struct rows query_rows(const struct attention_call *a, const struct block *b, int64_t width)
+{
+    return rows_of(b->sample, a->seq, a->head * a->group, b->query_head, width, b->first, b->rows);
+}
+
+static struct rows key_rows(const struct attention_call *a, const struct block *b, int64_t width)
+{
+    return rows_of(b->sample, a->kv, a->head, b->head, width, 0, a->kv);
+}
+
+static void gather(enum dtype dtype, const void *from, struct rows rows, float *to)
+{
+    for (int64_t i = 0; i < rows.count; i++) {
+        const float *row =
+            tile_read(dtype, from, rows.first + i * rows.step, rows.width, to + i * rows.width);
+        if (row != to + i * rows.width)
+            memcpy(to + i * rows.width, row, (size_t)rows.width * sizeof *to);
+    }
+}
+
+static void scatter(enum dtype dtype, const float *from, struct rows rows, void *to)
+{
+    for (int64_t i = 0; to && i < rows.count; i++) {
+        const float *row = from + i * rows.width;
+        int64_t at = rows.first + i * rows.step;
+        if (dtype == DTYPE_FP32)
+            memcpy((float *)to + at, row, (size_t)rows.width * sizeof *row);
+        else
+            narrow(row, rows.width, to, at);
+    }
+}
+
+/* ---- what is seen (I1) ----------------------------------------------------------------------- */
+
+static int64_t within(int64_t x, int64_t most)
+{
+    return x < 0 ? 0 : x < most ? x : most;
+}
+
+static int64_t seen_by(const struct attention_call *a, int64_t query)
+{
+    const int64_t *begin = a->call->begin;
+    int64_t there = within(a->call->whole[4] - begin[4], a->kv);
+    return a->call->op->causal ? within(begin[3] + query + 1 - begin[4], there) : there;
+}
+
+static int64_t blocks_of(const struct attention_call *a)
+{
+    return a->group * ceil_div(a->seq, QUERIES);
+}
+
+/* Block i of those that use key/value head `head`. */
+static struct block block_at(const struct attention_call *a, int64_t sample, int64_t head,
+                             int64_t i)
+{
+    int64_t each = ceil_div(a->seq, QUERIES), first = i % each * QUERIES;
+    int64_t rows = a->seq - first < QUERIES ? a->seq - first : QUERIES;
+    return (struct block){sample, head, head * a->group + i / each,
+                          first,  rows, seen_by(a, first + rows - 1)};
+}
+
+/* The kept row sums of a block's rows: (batch, query heads, seq). */
+static float *kept_of(const struct attention_call *a, const struct block *b)
+{
+    int64_t head = b->sample * a->head * a->group + b->query_head;
+    return (float *)a->call->kept + head * a->seq + b->first;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* (2) for keys first .. first + count, whose scores are in a->s. */
+static void take_scores(struct attention_call *a, const struct block *b, int64_t first,
+                        int64_t count)
+{
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *s = a->s + r * count;
+        int64_t seen = within(seen_by(a, b->first + r) - first, count);
+        float most = fmaxf(a->most[r], row_most(s, seen));
+        float shift = most > -INFINITY ? most : 0; /* nothing seen so far: all 0 */
+        float again = exp_of(a->most[r] - shift);
+        a->sum[r] = a->sum[r] * again + row_exp(s, seen, shift, s);
+        memset(s + seen, 0, (size_t)(count - seen) * sizeof *s);
+        if (first && again != 1)
+            row_scale(a->o + r * a->value, a->value, again, a->o + r * a->value);
+        a->most[r] = most;
+    }
+}
+
+static void finish_rows(struct attention_call *a, const struct block *b)
+{
+    float *kept = kept_of(a, b);
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *o = a->o + r * a->value;
+        bool any = a->sum[r] > 0 || isnan(a->sum[r]);
+        row_scale(o, a->value, any ? 1 / a->sum[r] : 0, o);
+        kept[r] = any ? a->most[r] + logf(a->sum[r]) : 0;
+    }
+}
+
+static void forward_block(struct attention_call *a, const struct block *b)
+{
+    const struct kernel_call *call = a->call;
+    gather(call->dtype, call->input[0], query_rows(a, b, a->depth), a->q);
+    for (int64_t r = 0; r < b->rows; r++) {
+        a->most[r] = -INFINITY;
+        a->sum[r] = 0;
+    }
+    if (b->seen == 0)
+        memset(a->o, 0, (size_t)(b->rows * a->value) * sizeof *a->o);
+    for (int64_t first = 0; first < b->seen; first += KEYS) {
+        int64_t count = b->seen - first < KEYS ? b->seen - first : KEYS;
+        product(b->rows, count, a->depth, a->scale, (struct matrix){a->q, a->depth, false},
+                (struct matrix){a->k + first * a->depth, a->depth, true}, 0, a->s, count);
+        take_scores(a, b, first, count);
+        product(b->rows, a->value, count, 1, (struct matrix){a->s, count, false},
+                (struct matrix){a->v + first * a->value, a->value, false}, first ? 1 : 0, a->o,
+                a->value);
+    }
+    finish_rows(a, b);
+    scatter(call->dtype, a->o, query_rows(a, b, a->value), call->output);
+}
+
+static void gather_keys(struct attention_call *a, const struct block *b)
+{
+    gather(a->call->dtype, a->call->input[1], key_rows(a, b, a->depth), a->k);
+    gather(a->call->dtype, a->call->input[2], key_rows(a, b, a->value), a->v);
+}
+
+static void attention_forward(const struct kernel_call *call)
+{
+    struct attention_call a = attention_of(call);
+    lay_out(&a, call->scratch);
+    for (int64_t i = 0; i < a.batch * a.head; i++) {
+        struct block whole = {i / a.head, i % a.head};
+        gather_keys(&a, &whole);
+        for (int64_t n = 0; n < blocks_of(&a); n++) {
+            struct block b = block_at(&a, i / a.head, i % a.head, n);
+            forward_block(&a, &b);
+        }
+    }
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* (3): p from scores, ds from dp, in place. */
+VECTOR static void row_gradient(float *restrict s, float *restrict dp, int64_t seen, int64_t count,
+                                float kept, float dot)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < seen; i++) {
+        s[i] = exp_of(s[i] - kept);
+        dp[i] = s[i] * (dp[i] - dot);
+    }
+    for (int64_t i = seen; i < count; i++)
+        s[i] = dp[i] = 0;
+}
+
+static void backward_keys(struct attention_call *a, const struct block *b, int64_t first,
+                          int64_t count)
+{
+    const float *kept = kept_of(a, b);
+    struct matrix q = {a->q, a->depth, false}, d_o = {a->d_o, a->value, false};
+    struct matrix k = {a->k + first * a->depth, a->depth, false};
+    struct matrix k_turned = {k.at, k.step, true};
+    struct matrix v_turned = {a->v + first * a->value, a->value, true};
+    product(b->rows, count, a->depth, a->scale, q, k_turned, 0, a->s, count);
+    product(b->rows, count, a->value, 1, d_o, v_turned, 0, a->dp, count);
+    for (int64_t r = 0; r < b->rows; r++)
+        row_gradient(a->s + r * count, a->dp + r * count,
+                     within(seen_by(a, b->first + r) - first, count), count, kept[r], a->sum[r]);
+    struct matrix p_turned = {a->s, count, true}, ds = {a->dp, count, false};
+    struct matrix ds_turned = {a->dp, count, true};
+    product(count, a->value, b->rows, 1, p_turned, d_o, 1, a->dv + first * a->value, a->value);
+    product(count, a->depth, b->rows, a->scale, ds_turned, q, 1, a->dk + first * a->depth,
+            a->depth);
+    product(b->rows, a->depth, count, a->scale, ds, k, first ? 1 : 0, a->dq, a->depth);
+}
+
+static void backward_block(struct attention_call *a, const struct block *b)
+{
+    const struct kernel_call *call = a->call;
+    gather(call->dtype, call->input[0], query_rows(a, b, a->depth), a->q);
+    gather(call->dtype, call->output, query_rows(a, b, a->value), a->o);
+    gather(call->dtype, call->output_gradient, query_rows(a, b, a->value), a->d_o);
+    for (int64_t r = 0; r < b->rows; r++)
+        a->sum[r] = row_dot(a->o + r * a->value, a->d_o + r * a->value, a->value);
+    if (b->seen == 0)
+        memset(a->dq, 0, (size_t)(b->rows * a->depth) * sizeof *a->dq);
+    for (int64_t first = 0; first < b->seen; first += KEYS)
+        backward_keys(a, b, first, b->seen - first < KEYS ? b->seen - first : KEYS);
+    scatter(call->dtype, a->dq, query_rows(a, b, a->depth), call->input_gradient[0]);
+}
+
+static void attention_input(const struct kernel_call *call)
+{
+    struct attention_call a = attention_of(call);
+    lay_out(&a, call->scratch);
+    for (int64_t i = 0; i < a.batch * a.head; i++) {
+        struct block whole = {i / a.head, i % a.head};
+        gather_keys(&a, &whole);
+        memset(a.dk, 0, (size_t)(a.kv * a.depth) * sizeof *a.dk);
+        memset(a.dv, 0, (size_t)(a.kv * a.value) * sizeof *a.dv);
+        for (int64_t n = 0; n < blocks_of(&a); n++) { /* I2 */
+            struct block b = block_at(&a, i / a.head, i % a.head, n);
+            backward_block(&a, &b);
+        }
+        scatter(call->dtype, a.dk, key_rows(&a, &whole, a.depth), call->input_gradient[1]);
+        scatter(call->dtype, a.dv, key_rows(&a, &whole, a.value), call->input_gradient[2]);
+    }
+}
+
+const struct cpu_kernel CPU_ATTENTION = {
+    .kept_bytes = attention_kept,
+    .scratch_floats = attention_scratch,
+    .phase = {attention_forward, attention_input},
+};

@@ -1,0 +1,70 @@
+/* kernels.h - what operators do to numbers: one small table of functions per backend.
+ *
+ * A call is one phase of one operator on what this device holds of it. Buffers are the caller's,
+ * contiguous, in storage order of the operand's local axes; a weight's gradient is *added to*, every
+ * other result is written.
+ *
+ *   I1  Local sizes and first indices say which part of the operator's dims the call computes. The
+ *       sum of the calls over a split reduction dim, and the union over the others, is the whole
+ *       operator's result; what must be added once (a bias, a residual) is added where `adds_once`.
+ *   I2  Numbers that depend on where an element is (dropout masks, causal masks, positions) depend on
+ *       its index in the whole tensor, never on the split.
+ *   I3  What needs other devices in the middle of an operator (a loss over a split vocabulary, a batch
+ *       norm over a split batch) asks `reduce`; NULL: nobody else has part of it.
+ *   I4  Storage is fp32 or bf16; sums are fp32. Statistics and gradients of weights are fp32 always.
+ */
+#ifndef WEFT_RUN_KERNELS_H
+#define WEFT_RUN_KERNELS_H
+
+#include "model/model.h"
+
+enum reduce { REDUCE_SUM, REDUCE_MAX };
+
+struct kernel_call {
+    const struct op *op;
+    const int64_t *size;  /* local dims, in the order of the kind's row, batch included */
+    const int64_t *begin; /* first index of each */
+    const int64_t *whole; /* dims of the whole, the samples of the step included */
+    bool adds_once;
+    enum dtype dtype; /* DTYPE_FP32 or DTYPE_BF16 */
+    uint64_t seed;    /* of dropout: of this run, step, micro-batch and instance */
+    float dropout;    /* probability */
+
+    const void *input[MAX_KIND_INPUTS + 1];
+    const void *weight[MAX_KIND_WEIGHTS];
+    void *output; /* of a loss: one fp32 per row */
+    const void *output_gradient;
+    void *input_gradient[MAX_KIND_INPUTS + 1]; /* NULL: not wanted */
+    float *weight_gradient[MAX_KIND_WEIGHTS];  /* added to */
+    void *kept; /* statistics and the like: written by the forward pass, read by the backward one */
+    void *scratch;
+
+    void (*reduce)(void *context, enum reduce op, float *data, int64_t count); /* I3 */
+    void *context;
+};
+
+enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_COUNT };
+struct optimizer_step {
+    enum optimizer kind;
+    float rate, momentum, beta1, beta2, epsilon, decay;
+    int64_t step;             /* from 1 */
+    float scale;              /* of gradients: 1 / samples, clipping */
+    float *master, *gradient; /* fp32 */
+    float *moment1, *moment2; /* NULL where the kind has none */
+    void *weight;             /* in the storage dtype, NULL: master is the weight */
+    enum dtype dtype;
+    int64_t count;
+};
+
+struct kernels {
+    const char *name;
+    /* False: this backend has no such operator; *why says so. */
+    bool (*has)(const struct op *op, const char **why);
+    int64_t (*kept_bytes)(const struct kernel_call *call);    /* of call->kept */
+    int64_t (*scratch_bytes)(const struct kernel_call *call); /* the most of its phases */
+    void (*run)(const struct kernel_call *call, enum phase phase);
+    void (*optimize)(const struct optimizer_step *step);
+};
+extern const struct kernels CPU_KERNELS;
+
+#endif

@@ -37,7 +37,7 @@ _weft() {
             choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
             ;;
         *:validate) choices=$(weft validate --names 2>/dev/null) ;;
-        profile:profile) choices='import show' ;;
+        profile:profile) choices='import show measure' ;;
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")

@@ -418,7 +418,7 @@ static void make_foreign(const char *path)
 static void make_newer(const char *path)
 {
     make_good(path);
-    execute(path, "PRAGMA user_version = 2");
+    execute(path, "PRAGMA user_version = 3");
 }
 
 static void make_without_table(const char *path)
@@ -473,7 +473,7 @@ static void test_refuses_what_is_no_profile(void **state)
         {"text", make_text, "is not a profile database"},
         {"empty", make_empty, "is not a profile database"},
         {"foreign", make_foreign, "is an SQLite database, but not one of Weft's profiles"},
-        {"newer", make_newer, "has schema version 2, and this Weft reads version 1"},
+        {"newer", make_newer, "has schema version 3, and this Weft reads version 2"},
         {"table", make_without_table, "is damaged: tables are missing"},
         {"view", make_view, "is damaged: tables are missing"},
         {"kernel", make_odd_kernel, "is damaged: a row of table kernel has kernel 'matmull'"},

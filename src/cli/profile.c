@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/profile.h"
 
 enum { MAX_ARGUMENTS = 256 };
 
@@ -101,7 +101,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->arguments[options->count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "import or show?");
+        argp_error(state, "import, show or measure?");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -111,7 +111,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp ARGP = {
     OPTIONS,
     parse_option,
-    "import FILE... --db DB\nshow DB",
+    "import FILE... --db DB\nshow DB\nmeasure PLAN --db DB",
     "Keeps measured times of kernels and collectives in a database, which costs are taken from "
     "before "
     "any formula.\v"
@@ -119,7 +119,8 @@ static const struct argp ARGP = {
     "tables "
     "that Aceso, Sailor, SimuMax, Galvatron, vTrain, SimAI and Proteus publish: all files or, on "
     "an "
-    "error, none. docs/profile.md describes them and the database.\n\n"
+    "error, none. `measure` times this machine; `weft profile measure --help` says more. "
+    "docs/profile.md describes tables and database.\n\n"
     "Example:\n"
     "  weft profile import measured.csv --db my.sqlite\n"
     "  weft profile show my.sqlite --kernel matmul\n"
@@ -234,28 +235,52 @@ static weft_status read_filter(const struct options *options, struct filter *out
     return WEFT_OK;
 }
 
-static const char *shape_text(struct arena *arena, const struct profile_row *row)
+static const char *key_text(struct arena *arena, const struct profile_key *key)
 {
     const char *names[WORK_MAX_SHAPE], *text = "";
-    size_t count = profile_shape_names((enum kernel)row->key.kernel, names);
+    size_t count = profile_shape_names((enum kernel)key->kernel, names);
     for (size_t i = 0; i < count; i++)
         text = arena_printf(arena, "%s%s%s=%lld", text, i ? " " : "", names[i],
-                            (long long)row->key.shape[i]);
+                            (long long)key->shape[i]);
     return text;
+}
+
+static const char *shape_text(struct arena *arena, const struct profile_row *row)
+{
+    return key_text(arena, &row->key);
+}
+
+const char *work_shape_text(struct arena *arena, const struct work *work)
+{
+    struct profile_key key;
+    profile_key_of(work, 0, &key);
+    return key_text(arena, &key);
+}
+
+static json_t *key_json(const struct profile_key *key)
+{
+    const char *names[WORK_MAX_SHAPE];
+    size_t count = profile_shape_names((enum kernel)key->kernel, names);
+    json_t *shape = json_object();
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(shape, names[i], json_integer(key->shape[i]));
+    return shape;
+}
+
+json_t *work_shape_json(const struct work *work)
+{
+    struct profile_key key;
+    profile_key_of(work, 0, &key);
+    return key_json(&key);
 }
 
 static json_t *row_json(const struct profile_row *row)
 {
-    const char *names[WORK_MAX_SHAPE];
-    size_t count = profile_shape_names((enum kernel)row->key.kernel, names);
-    json_t *shape = json_object();
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(shape, names[i], json_integer(row->key.shape[i]));
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:I, s:s}", "device", row->device, "kernel",
                      kernel_name((enum kernel)row->key.kernel), "phase",
                      profile_phase_name(row->key.phase), "dtype",
-                     dtype_name((enum dtype)row->key.dtype), "shape", shape, "ns", row->ns,
-                     "samples", (json_int_t)row->samples, "source", row->source);
+                     dtype_name((enum dtype)row->key.dtype), "shape", key_json(&row->key), "ns",
+                     row->ns, "samples", (json_int_t)row->samples, "source", row->source);
 }
 
 static int print_rows(struct arena *arena, const struct profile_row *rows, size_t count,
@@ -554,7 +579,12 @@ int cmd_profile(int argc, char **argv)
         const char *name;
         int (*run)(const struct options *options, struct arena *arena);
     } ACTIONS[] = {{"import", run_import}, {"show", run_show}};
+    static char measure[] = "weft profile measure";
     struct options options = {.devices = 2, .nodes = 1, .bytes = 1 << 20};
+    if (argc > 1 && strcmp(argv[1], "measure") == 0) {
+        argv[1] = measure;
+        return cmd_profile_measure(argc - 1, argv + 1);
+    }
     struct arena *arena = arena_new();
     cli_parse(&ARGP, argc, argv, &options);
     int code = -1;
@@ -562,8 +592,8 @@ int cmd_profile(int argc, char **argv)
         if (strcmp(options.arguments[0], ACTIONS[i].name) == 0)
             code = ACTIONS[i].run(&options, arena);
     if (code < 0)
-        code = cli_fail(
-            bad_argument("import or show", "no action is called '%s'", options.arguments[0]));
+        code = cli_fail(bad_argument("import, show or measure", "no action is called '%s'",
+                                     options.arguments[0]));
     arena_free(arena);
     return code;
 }

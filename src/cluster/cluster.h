@@ -271,6 +271,8 @@ size_t cluster_presets(const struct cluster_preset **out);
 weft_status cluster_open(const char *name, struct cluster **out);
 /* The machine this runs on, through hwloc. */
 weft_status cluster_this_machine(struct cluster **out);
+/* The same machine as so many CPU ranks, one core each; the device's l2_bytes are its last cache's. */
+weft_status cluster_ranks(int32_t ranks, struct cluster **out);
 
 /* A drawing of a node and its fabric in text, at most `columns` wide. */
 const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int columns);

@@ -1,6 +1,7 @@
 /* this_machine.c - the machine this runs on, as hwloc sees it.
  *
  *   I1  With accelerators that Weft knows, they are the devices; otherwise each CPU package is one.
+ *       As ranks (cluster_ranks), each core of its processors is one, whatever else it has.
  *   I2  hwloc sees the PCI tree but not NVLink: a machine with NVLink is better described by the
  *       topology that NCCL dumps (nccl_xml.c), and the cluster's source says so.
  */
@@ -8,6 +9,7 @@
 
 #include <hwloc.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03, CLASS_NETWORK = 0x02 };
 #define DEFAULT_NET_MBIT 10000 /* Mb/s, as NCCL assumes where a NIC does not tell */
@@ -70,6 +72,41 @@ static void add_packages(struct hwloc_reader *reader)
                  SOCKET_NS);
     }
     link_sockets(&reader->graph, packages, packages, CPU_SKYLAKE);
+}
+
+/* ---- cores as devices ------------------------------------------------------------------------------------- */
+
+static int64_t last_cache_bytes(hwloc_topology_t topology)
+{
+    static const hwloc_obj_type_t CACHES[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
+                                              HWLOC_OBJ_L3CACHE};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < COUNT_OF(CACHES); i++) {
+        hwloc_obj_t cache = hwloc_get_obj_by_type(topology, CACHES[i], 0);
+        if (cache && (int64_t)cache->attr->cache.size > bytes)
+            bytes = (int64_t)cache->attr->cache.size;
+    }
+    return bytes;
+}
+
+static void add_ranks(struct hwloc_reader *reader, struct arena *keep, int32_t ranks)
+{
+    hwloc_obj_t root = hwloc_get_root_obj(reader->topology);
+    hwloc_obj_t first = hwloc_get_obj_by_type(reader->topology, HWLOC_OBJ_PACKAGE, 0);
+    int64_t cache = last_cache_bytes(reader->topology);
+    const char *arch = hwloc_obj_get_info_by_name(root, "Architecture");
+    struct device *device = &reader->device;
+    *device = package_device(first ? first : root, 1, (int64_t)root->total_memory / ranks);
+    bool unnamed = strcmp(device->name, device_find("cpu")->name) == 0;
+    device->name =
+        arena_printf(keep, "%s, one core", unnamed && arch && *arch ? arch : device->name);
+    device->launch_ns = 0; /* a kernel is a call */
+    device->l2_bytes = cache > 0 ? cache : device->l2_bytes;
+    for (int32_t i = 0; i < ranks; i++)
+        add_vertex(&reader->graph, VERTEX_DEVICE, arena_printf(keep, "dev%d", i));
+    int32_t socket = add_vertex(&reader->graph, VERTEX_SOCKET, "socket0");
+    for (int32_t i = 0; i < ranks; i++)
+        add_link(&reader->graph, LINK_SOCKET, i, socket, 1, device->memory_bytes_per_s, SOCKET_NS);
 }
 
 /* ---- accelerators ------------------------------------------------------------------------------------------ */
@@ -222,6 +259,27 @@ weft_status cluster_this_machine(struct cluster **out)
     cluster->node.name = cluster->name;
     cluster->node.device = reader.device;
     topology_finish(&reader.graph, reader.net_rate, &cluster->node);
+    hwloc_topology_destroy(reader.topology);
+    *out = cluster;
+    return plain_fabric(cluster, cluster->name, 0);
+}
+
+weft_status cluster_ranks(int32_t ranks, struct cluster **out)
+{
+    struct hwloc_reader reader = {0};
+    if (ranks < 1 || ranks > MAX_NODE_DEVICES)
+        return bad_argument(NULL, "%d ranks on this machine, expected 1 to %d", ranks,
+                            MAX_NODE_DEVICES);
+    weft_status status = load_topology(&reader.topology);
+    if (status)
+        return status;
+    struct cluster *cluster = cluster_new("this machine");
+    reader.graph.keep = cluster->arena;
+    cluster->source = "hwloc";
+    add_ranks(&reader, cluster->arena, ranks);
+    cluster->node.name = cluster->name;
+    cluster->node.device = reader.device;
+    topology_finish(&reader.graph, 0, &cluster->node);
     hwloc_topology_destroy(reader.topology);
     *out = cluster;
     return plain_fabric(cluster, cluster->name, 0);

@@ -205,14 +205,15 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_softmax = {20, 20},
      .attention_power = {1, 1},
      .attention_tail = 0.35,
-     .attention_ramp_ns = {1000, 1000},
+     .attention_ramp_ns = {0, 0},
      .attention_v1 = 1,
      .attention_v2 = 1,
      .memory_fraction = 0.8,
      .share = SHARES(1),
-     .ramp_ns = 1000,
-     .issue_ns = 1000,
-     .training_issue_ns = 1000,
+     .ramp_ns = 0, /* a kernel is a call: nothing is launched, nobody else issues it */
+     .issue_ns = 0,
+     .training_issue_ns = 0,
+     .adds_gradients = true, /* run/kernels.h */
      .overlap_slowdown = 1},
     {.arch = "",
      .source = "what is usual of GPU kernels; not fitted",
@@ -259,4 +260,9 @@ const struct calibration *calibration_for(const struct device *device)
         if (matches(&CALIBRATIONS[i], device))
             return &CALIBRATIONS[i];
     return calibration_generic();
+}
+
+bool device_adds_gradients(const struct device *device)
+{
+    return calibration_for(device)->adds_gradients;
 }

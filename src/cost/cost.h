@@ -61,6 +61,7 @@ struct measurement {
     double ns;
     int64_t samples;
     const char *source;
+    double error; /* standard error of ns over ns; 0: not known */
 };
 /* Replaces what the same source said of the same shape. */
 weft_status profile_add(struct profile *profile, const struct measurement *measurement);
@@ -87,12 +88,18 @@ struct profile_key {
     int64_t shape[WORK_MAX_SHAPE];
 };
 
+/* The key that a measurement of this very work has, and that a lookup looks for first; its phase says
+ * whether the measurement is a whole backward (a product of two activations computes both gradients at
+ * once). False when the shape is out of range (not positive). */
+bool profile_key_of(const struct work *work, int32_t device, struct profile_key *out);
+
 struct profile_row {
     struct profile_key key;
     const char *device;
     double ns;
     int64_t samples;
     const char *source;
+    double error; /* standard error of ns over ns; 0: not known */
 };
 
 /* An answer and where it came from. */
@@ -110,6 +117,22 @@ weft_status profile_explain(struct profile *profile, const char *device, const s
 weft_status profile_collective(struct profile *profile, const char *device,
                                enum collective collective, int64_t devices, int64_t nodes,
                                int64_t bytes, struct kernel_cost *out);
+struct collective_measurement {
+    const char *device, *machine; /* machine: any words that tell machines apart */
+    enum collective collective;
+    int64_t devices, nodes, bytes;
+    double ns;
+    int64_t samples;
+    const char *source;
+    double error; /* standard error of ns over ns; 0: not known */
+};
+/* Replaces what the same source said of the same collective. */
+weft_status profile_add_collective(struct profile *profile,
+                                   const struct collective_measurement *measurement);
+/* Whether this very source has a time of it, with a standard error of at most `precision`. */
+weft_status profile_has_collective(struct profile *profile,
+                                   const struct collective_measurement *wanted, double precision,
+                                   bool *out);
 /* All kernel rows; they live until the profile is closed or written to. */
 weft_status profile_rows(struct profile *profile, const struct profile_row **out, size_t *count);
 
@@ -241,6 +264,9 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
 /* What the host takes to issue it; a step of communication is issued like an elementwise kernel. */
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost);
+/* Whether a weight gradient's kernel adds to what is there, a bias' sum included, so that no pass over
+ * them comes behind it: Weft's own kernels do. */
+bool device_adds_gradients(const struct device *device);
 /* Both computation and collectives on the device take so many times as long while they overlap. */
 double cost_slowdown(const struct cost *cost);
 

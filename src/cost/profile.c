@@ -5,7 +5,9 @@
  *   I2  A handle for writing is one transaction: it holds the write lock from profile_create to
  *       profile_commit, and nobody sees half of an import.
  *   I3  A handle for reading has all kernel rows in memory; lookups do not touch SQLite.
- *   I4  Nothing that changes from run to run (times of import, paths) is stored: the same imports
+ *   I4  Version 1 had no standard errors. It is read as it is, and becomes version 2 when it is
+ *       written to.
+ *   I5  Nothing that changes from run to run (times of import, paths) is stored: the same imports
  *       give the same database.
  */
 #include <errno.h>
@@ -17,7 +19,7 @@
 
 #include "cost/profile.h"
 
-enum { PROFILE_ID = 0x57656674 /* "Weft" */, PROFILE_VERSION = 1, BUSY_MS = 2000 };
+enum { PROFILE_ID = 0x57656674 /* "Weft" */, PROFILE_VERSION = 2, BUSY_MS = 2000 };
 
 static const char SCHEMA[] =
     "CREATE TABLE source(\n"
@@ -28,7 +30,7 @@ static const char SCHEMA[] =
     "  s0 INTEGER NOT NULL, s1 INTEGER NOT NULL, s2 INTEGER NOT NULL, s3 INTEGER NOT NULL,\n"
     "  s4 INTEGER NOT NULL, s5 INTEGER NOT NULL, s6 INTEGER NOT NULL, s7 INTEGER NOT NULL,\n"
     "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id), error REAL,\n"
     "  PRIMARY KEY(device, kernel, phase, dtype, s0, s1, s2, s3, s4, s5, s6, s7, source)\n"
     ") WITHOUT ROWID;\n"
     "CREATE TABLE operator(\n"
@@ -46,7 +48,7 @@ static const char SCHEMA[] =
     "  device TEXT NOT NULL, machine TEXT NOT NULL, collective TEXT NOT NULL,\n"
     "  devices INTEGER NOT NULL, nodes INTEGER NOT NULL, bytes INTEGER NOT NULL,\n"
     "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
+    "  source INTEGER NOT NULL REFERENCES source(id), error REAL,\n"
     "  PRIMARY KEY(device, machine, collective, devices, nodes, bytes, source)\n"
     ") WITHOUT ROWID;\n"
     "CREATE TABLE collective_rate(\n"
@@ -87,14 +89,18 @@ static const char SCHEMA[] =
     "  PRIMARY KEY(device, machine, name, source)\n"
     ") WITHOUT ROWID;\n";
 
+/* I4 */
+static const char UPGRADE[] = "ALTER TABLE kernel ADD COLUMN error REAL;\n"
+                              "ALTER TABLE collective ADD COLUMN error REAL;\n";
+
 static const struct {
     const char *name;
     size_t columns;
 } TABLES[] = {
     [TABLE_SOURCE] = {"source", 4},
-    [TABLE_KERNEL] = {"kernel", 15},
+    [TABLE_KERNEL] = {"kernel", 16},
     [TABLE_OPERATOR] = {"operator", 18},
-    [TABLE_COLLECTIVE] = {"collective", 9},
+    [TABLE_COLLECTIVE] = {"collective", 10},
     [TABLE_COLLECTIVE_RATE] = {"collective_rate", 9},
     [TABLE_COLLECTIVE_SHARE] = {"collective_share", 7},
     [TABLE_LAYER] = {"layer", 11},
@@ -110,6 +116,7 @@ struct profile {
     struct arena *index_arena; /* of the index, which a writer throws away and builds anew */
     struct index *index;
     const char *path;
+    int64_t version;           /* of the schema in the file */
     ARRAY(const char *) names; /* of sources, each once */
     sqlite3_stmt *insert[TABLE_COUNT];
     bool writing;   /* I2 */
@@ -228,40 +235,42 @@ static weft_status open_database(const char *path, int flags, struct profile **o
 static weft_status check_identity(struct profile *profile, bool *empty)
 {
     weft_status status;
-    int64_t id, version, objects, tables;
+    int64_t id, objects, tables;
     TRY(query_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
     TRY(query_int(profile, "PRAGMA application_id", &id));
-    TRY(query_int(profile, "PRAGMA user_version", &version));
+    TRY(query_int(profile, "PRAGMA user_version", &profile->version));
     *empty = objects == 0 && id == 0;
     if (*empty)
         return WEFT_OK;
     if (id != PROFILE_ID)
         return bad_input(profile->path, 0, "`weft profile import` makes one",
                          "is an SQLite database, but not one of Weft's profiles");
-    if (version > PROFILE_VERSION)
+    if (profile->version > PROFILE_VERSION)
         return bad_input(profile->path, 0, "use the Weft that made it, or import again",
                          "has schema version %lld, and this Weft reads version %d",
-                         (long long)version, PROFILE_VERSION);
+                         (long long)profile->version, PROFILE_VERSION);
     TRY(query_int(profile,
                   "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('source',"
                   "'kernel','operator','collective','collective_rate','collective_share','layer',"
                   "'layer_activation','model_ends','constant')",
                   &tables));
-    if (version < 1 || tables != TABLE_COUNT)
+    if (profile->version < 1 || tables != TABLE_COUNT)
         return bad_input(profile->path, 0, "import the measurements again into a new file",
                          "is damaged: tables are missing");
 done:
     return status;
 }
 
-static weft_status create_schema(struct profile *profile)
+/* Of a new file, or of what an older version lacks (I4). */
+static weft_status make_schema(struct profile *profile, const char *schema)
 {
     weft_status status;
     char *pragmas =
         arena_printf(profile->arena, "PRAGMA application_id = %d; PRAGMA user_version = %d",
                      PROFILE_ID, PROFILE_VERSION);
-    TRY(execute(profile, SCHEMA));
+    TRY(execute(profile, schema));
     TRY(execute(profile, pragmas));
+    profile->version = PROFILE_VERSION;
 done:
     return status;
 }
@@ -320,6 +329,7 @@ static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, st
     row->ns = sqlite3_column_double(statement, 12);
     row->samples = sqlite3_column_int64(statement, 13);
     row->source = intern(profile, column_text(statement, 14));
+    row->error = sqlite3_column_double(statement, 15);
     if (!is_time(row->ns))
         return damaged_row(profile, "ns", column_text(statement, 12));
     return WEFT_OK;
@@ -328,17 +338,19 @@ static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, st
 /* Of several sources for one key the last imported comes last, and stays (index_add). */
 static weft_status load_index(struct profile *profile)
 {
-    static const char SELECT[] =
+    const char *select = arena_printf(
+        profile->arena,
         "SELECT k.device, k.kernel, k.phase, k.dtype, s0, s1, s2, s3, s4, s5, s6, s7, ns, samples,"
-        " s.name FROM kernel k LEFT JOIN source s ON s.id = k.source"
-        " ORDER BY k.device, k.kernel, k.phase, k.dtype, s0, s1, s2, s3, s4, s5, s6, s7, k.source";
+        " s.name, %s FROM kernel k LEFT JOIN source s ON s.id = k.source"
+        " ORDER BY k.device, k.kernel, k.phase, k.dtype, s0, s1, s2, s3, s4, s5, s6, s7, k.source",
+        profile->version > 1 ? "error" : "NULL");
     weft_status status;
     sqlite3_stmt *statement = NULL;
     int step;
     arena_free(profile->index_arena);
     profile->index_arena = arena_new();
     profile->index = index_new(profile->index_arena);
-    TRY(prepare(profile, SELECT, &statement));
+    TRY(prepare(profile, select, &statement));
     while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct profile_row row;
         TRY(read_row(profile, statement, profile->index, &row));
@@ -386,8 +398,8 @@ weft_status profile_create(const char *path, struct profile **out)
     TRY(check_identity(profile, &empty));
     TRY(execute(profile, "BEGIN IMMEDIATE"));
     profile->writing = true;
-    if (empty)
-        TRY(create_schema(profile));
+    if (empty || profile->version < PROFILE_VERSION)
+        TRY(make_schema(profile, empty ? SCHEMA : UPGRADE));
     profile->stale = true;
     *out = profile;
     profile = NULL;
@@ -457,7 +469,7 @@ static void bind(sqlite3_stmt *statement, int at, const struct value *value)
 weft_status profile_insert(struct profile *profile, enum profile_table table,
                            const struct value *values, size_t count)
 {
-    if (count != TABLES[table].columns)
+    if (count > TABLES[table].columns)
         return failure("%s: table %s has %zu columns, not %zu", profile->path, TABLES[table].name,
                        TABLES[table].columns, count);
     if (!profile->insert[table]) {
@@ -466,6 +478,7 @@ weft_status profile_insert(struct profile *profile, enum profile_table table,
             return status;
     }
     sqlite3_stmt *statement = profile->insert[table];
+    sqlite3_clear_bindings(statement);
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &values[i]);
     weft_status status = WEFT_OK;
@@ -579,7 +592,7 @@ weft_status profile_add_from(struct profile *profile, const struct measurement *
     if (!key_of_work(&measurement->work, measurement->whole_backward, 0, &key))
         return failure("%s: a %s measurement with a shape number below 1", profile->path,
                        kernel_name(measurement->work.kernel));
-    struct value values[15] = {
+    struct value values[16] = {
         V_TEXT(measurement->device), V_TEXT(kernel_name(measurement->work.kernel)),
         V_TEXT(profile_phase_name(key.phase)), V_TEXT(dtype_name((enum dtype)key.dtype))};
     for (int i = 0; i < WORK_MAX_SHAPE; i++)
@@ -587,6 +600,7 @@ weft_status profile_add_from(struct profile *profile, const struct measurement *
     values[12] = V_REAL(measurement->ns);
     values[13] = V_INT(measurement->samples);
     values[14] = V_INT(source);
+    values[15] = measurement->error > 0 ? V_REAL(measurement->error) : V_NULL;
     return profile_insert(profile, TABLE_KERNEL, values, COUNT_OF(values));
 }
 

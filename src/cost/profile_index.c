@@ -354,6 +354,11 @@ static bool both_gradients(const struct work *work)
            work->flops > 1.5 * shape_flops(work->kernel, work->shape);
 }
 
+bool profile_key_of(const struct work *work, int32_t device, struct profile_key *out)
+{
+    return key_of_work(work, both_gradients(work), device, out);
+}
+
 /* The same question about both gradients at once, and how much of their time is this phase's. */
 static bool whole_backward_key(const struct work *work, int32_t device, struct profile_key *key,
                                double *share)

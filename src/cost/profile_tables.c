@@ -1,5 +1,5 @@
-/* profile_tables.c - what a database holds beside kernels and collectives: operators, layers, the ends
- * of models, constants.
+/* profile_tables.c - what a database holds beside kernels: operators, layers, the ends of models,
+ * constants; and collectives into it.
  *
  *   I1  Of several sources for one key the last imported answers.
  */
@@ -212,4 +212,51 @@ weft_status profile_constant(struct profile *profile, const char *device, const 
     *out = constant.value;
     *found = constant.found;
     return status;
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+weft_status profile_add_collective(struct profile *profile, const struct collective_measurement *m)
+{
+    int64_t source;
+    weft_status status;
+    TRY(profile_source(profile, m->source, "", "", &source));
+    struct value values[] = {V_TEXT(m->device),
+                             V_TEXT(m->machine),
+                             V_TEXT(collective_name(m->collective)),
+                             V_INT(m->devices),
+                             V_INT(m->nodes),
+                             V_INT(m->bytes),
+                             V_REAL(m->ns),
+                             V_INT(m->samples),
+                             V_INT(source),
+                             m->error > 0 ? V_REAL(m->error) : V_NULL};
+    TRY(profile_insert(profile, TABLE_COLLECTIVE, values, COUNT_OF(values)));
+done:
+    return status;
+}
+
+static void count_row(void *context, const struct value *v)
+{
+    *(bool *)context = v[0].integer > 0;
+}
+
+weft_status profile_has_collective(struct profile *profile,
+                                   const struct collective_measurement *wanted, double precision,
+                                   bool *out)
+{
+    struct value parameters[] = {V_TEXT(wanted->device),
+                                 V_TEXT(wanted->machine),
+                                 V_TEXT(collective_name(wanted->collective)),
+                                 V_INT(wanted->devices),
+                                 V_INT(wanted->nodes),
+                                 V_INT(wanted->bytes),
+                                 V_TEXT(wanted->source),
+                                 V_REAL(precision)};
+    *out = false;
+    return profile_query(profile,
+                         "SELECT count(*) FROM collective c JOIN source s ON s.id = c.source"
+                         " WHERE device = ?1 AND machine = ?2 AND collective = ?3 AND devices = ?4"
+                         " AND nodes = ?5 AND bytes = ?6 AND s.name = ?7 AND error <= ?8",
+                         parameters, COUNT_OF(parameters), count_row, out);
 }

@@ -111,7 +111,8 @@ static void print_rates(const struct comparison *comparison, const struct compar
         label_cells(comparison, row, table);
         rate_cells(row, best, table);
         if (cost)
-            table_cell(table, row->cost > 0 ? "%.4g" : "", row->cost);
+            table_cell(table, "%s",
+                       row->cost > 0 ? arena_printf(comparison->arena, "%.4g", row->cost) : "");
     }
     table_print(table, out);
 }

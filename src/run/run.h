@@ -32,6 +32,7 @@
 #include "run/checkpoint.h"
 #include "run/kernels.h"
 #include "run/log.h"
+#include "run/measure.h"
 #include "run/order.h"
 #include "run/rate.h"
 #include "run/tokens.h"

@@ -30,22 +30,13 @@ static struct work pass_over(const struct plan *plan, double elements, double re
                          .write_bytes = write};
 }
 
-static void add_pass(const struct item_costs *costs, struct item_cost *known,
-                     const struct work *work)
-{
-    known->device.ns += cost_on_device(costs->cost, work).ns;
-    known->host_ns += cost_host_ns(costs->cost, work);
-}
-
 /* Bytes that casts to fp8 read and write per element: dynamic scaling looks for the largest value (2)
  * before it reads and writes (2 + 1); the transposed copies that fp8 products need take 1 + 1. The
  * forward pass casts its input and weight, the input's gradient casts the output's gradient and
  * turns the weight, the weight's turns the other two. */
-static void add_casts(const struct item_costs *costs, int64_t instance, enum phase phase,
-                      struct item_cost *known)
+static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
     enum { CAST_READ = 4, CAST_WRITE = 1, TURN = 1 };
-    const struct plan *plan = costs->plan;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
@@ -54,31 +45,43 @@ static void add_casts(const struct item_costs *costs, int64_t instance, enum pha
     double weight = operand_elements(op, &op->weight[0].operand, local);
     const double casts[] = {in + weight, out, 0}, turns[] = {0, weight, in + out}; /* by phase */
     double cast = casts[phase], turn = turns[phase];
-    struct work pass = pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
-                                 cast * CAST_WRITE + turn * TURN);
-    add_pass(costs, known, &pass);
+    return pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
+                     cast * CAST_WRITE + turn * TURN);
 }
 
-/* Equation (1): what comes with a weight's gradient. */
-static void add_passes(const struct item_costs *costs, int64_t instance, struct item_cost *known)
+/* Equation (1): what comes with a weight's gradient. How many. */
+static int passes_of(const struct plan *plan, int64_t instance, struct work *out)
 {
-    const struct plan *plan = costs->plan;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
     double parameters = 0, outputs = operand_elements(op, &op->output, local);
     double compute = dtype_bytes(plan->dtype);
+    int count = 0;
     for (int32_t i = 0; i < op->weights; i++)
         parameters += operand_elements(op, &op->weight[i].operand, local);
     struct op_memory memory = op_memory(plan->model, op, local, plan->dtype, plan->policy, 1);
     double gradient = parameters > 0 ? memory.gradients / parameters : 0;
-    struct work sum = pass_over(plan, outputs, outputs * compute, 0);
-    struct work add =
-        pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
     if (op->weights > 1 && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
-        add_pass(costs, known, &sum);
+        out[count++] = pass_over(plan, outputs, outputs * compute, 0);
     if (plan_micro_batches(plan) > 1)
-        add_pass(costs, known, &add);
+        out[count++] =
+            pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
+    return count;
+}
+
+int item_works(const struct plan *plan, int64_t instance, enum phase phase,
+               struct work out[MAX_ITEM_WORKS])
+{
+    int count = 1;
+    out[0] = work_of(plan, instance, phase);
+    if (out[0].flops <= 0 && out[0].read_bytes + out[0].write_bytes <= 0)
+        return 0;
+    if (phase == PHASE_BACKWARD_WEIGHT && !device_adds_gradients(&plan->cluster->node.device))
+        count += passes_of(plan, instance, out + count);
+    if (out[0].dtype == DTYPE_FP8)
+        out[count++] = casts_of(plan, instance, phase);
+    return count;
 }
 
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
@@ -86,14 +89,18 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
     const struct plan *plan = costs->plan;
     int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
     struct item_cost *known = &costs->known[row * PHASE_COUNT + phase];
-    if (!known->found) {
-        struct work work = work_of(plan, instance, phase);
-        *known = (struct item_cost){cost_on_device(costs->cost, &work),
-                                    cost_host_ns(costs->cost, &work), true};
-        if (phase == PHASE_BACKWARD_WEIGHT && known->device.ns)
-            add_passes(costs, instance, known);
-        if (work.dtype == DTYPE_FP8 && known->device.ns)
-            add_casts(costs, instance, phase, known);
+    struct work work[MAX_ITEM_WORKS];
+    if (known->found)
+        return known;
+    known->found = true;
+    int works = item_works(plan, instance, phase, work);
+    for (int i = 0; i < works; i++) {
+        struct kernel_cost cost = cost_on_device(costs->cost, &work[i]);
+        if (i == 0)
+            known->device = cost;
+        else
+            known->device.ns += cost.ns;
+        known->host_ns += cost_host_ns(costs->cost, &work[i]);
     }
     return known;
 }

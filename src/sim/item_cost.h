@@ -7,7 +7,7 @@
  *
  *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (1)
  *
- * The host issues every kernel; where that takes longer than the device needs, the block is
+ * Kernels that add to gradients themselves (device_adds_gradients) need neither. The host issues every kernel; where that takes longer than the device needs, the block is
  * stretched evenly, so that how it is cut into runs changes nothing:
  *
  *   ns_i = device_i * max(1, sum host / sum device),   sums over the block's items             (2)
@@ -32,6 +32,11 @@ struct item_costs {
     struct item_cost *known; /* per operator, choice and phase (I1) */
 };
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
+/* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that come
+ * with it. How many; 0: no work. */
+enum { MAX_ITEM_WORKS = 4 };
+int item_works(const struct plan *plan, int64_t instance, enum phase phase,
+               struct work out[MAX_ITEM_WORKS]);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);

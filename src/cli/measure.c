@@ -1,0 +1,455 @@
+/* measure.c - `weft profile measure`: how long this machine takes for what a plan asks, into a
+ * database and a cluster file. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/degrees.h"
+#include "cli/profile.h"
+#include "run/run.h"
+
+struct options {
+    struct plan_arguments plan;
+    const char *db, *output;
+    double precision;
+    int64_t budget_ns, ranks, most_bytes;
+    bool collectives, mpi, json;
+};
+
+enum {
+    OPTION_DB = 1,
+    OPTION_PRECISION,
+    OPTION_BUDGET,
+    OPTION_COLLECTIVES,
+    OPTION_RANKS,
+    OPTION_MOST,
+    OPTION_TRANSPORT,
+    OPTION_JSON
+};
+static const struct argp_option OPTIONS[] = {
+    {"db", OPTION_DB, "DB", 0, "the database to write; what it has is not measured again", 0},
+    {"precision", OPTION_PRECISION, "P", 0, "standard error of a time to stop at (default 5%)", 0},
+    {"budget", OPTION_BUDGET, "TIME", 0, "stop after so long, such as 2min, and keep what is done",
+     0},
+    {"collectives", OPTION_COLLECTIVES, NULL, 0, "measure transfers between ranks, too", 0},
+    {"ranks", OPTION_RANKS, "N", 0, "so many ranks on this machine (default 2)", 0},
+    {"most", OPTION_MOST, "SIZE", 0, "the largest transfer (default 64MiB)", 0},
+    {"transport", OPTION_TRANSPORT, "T", 0,
+     "threads, or mpi under mpirun, where rank 0 answers (default threads)", 0},
+    {"output", 'o', "FILE", 0, "write this machine's ranks as a cluster file", 0},
+    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+    {0},
+};
+static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+
+/* "5%" or 0.05. */
+static void take_precision(struct argp_state *state, struct options *options, const char *arg)
+{
+    char number[32];
+    size_t len = strlen(arg);
+    bool percent = len > 0 && arg[len - 1] == '%';
+    snprintf(number, sizeof number, "%.*s", (int)(len - percent), arg);
+    if (!parse_real(number, &options->precision) || options->precision <= 0 ||
+        (options->precision /= percent ? 100 : 1) >= 1)
+        argp_error(state, "--precision takes a share such as 5%%, not '%s'", arg);
+}
+
+static void take_transport(struct argp_state *state, struct options *options, const char *arg)
+{
+    options->mpi = strcmp(arg, "mpi") == 0;
+    if (!options->mpi && strcmp(arg, "threads") != 0)
+        argp_error(state, "--transport is '%s', expected threads or mpi", arg);
+}
+
+static void take_number(struct argp_state *state, struct options *options, int key, const char *arg)
+{
+    if (key == OPTION_BUDGET &&
+        (!parse_duration(arg, &options->budget_ns) || options->budget_ns < 1))
+        argp_error(state, "--budget takes a time such as 2min, not '%s'", arg);
+    if (key == OPTION_RANKS &&
+        (!parse_int(arg, &options->ranks) || options->ranks < 1 || options->ranks > INT16_MAX))
+        argp_error(state, "--ranks takes a whole number of at least 1, not '%s'", arg);
+    if (key == OPTION_MOST &&
+        (!parse_bytes(arg, &options->most_bytes) || options->most_bytes < 64 << 10 ||
+         options->most_bytes > (int64_t)4 << 30))
+        argp_error(state, "--most takes a size of 64KiB to 4GiB, not '%s'", arg);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->plan;
+        return 0;
+    case OPTION_DB:
+        options->db = arg;
+        return 0;
+    case OPTION_PRECISION:
+        take_precision(state, options, arg);
+        return 0;
+    case OPTION_BUDGET:
+    case OPTION_RANKS:
+    case OPTION_MOST:
+        take_number(state, options, key, arg);
+        return 0;
+    case OPTION_COLLECTIVES:
+        options->collectives = true;
+        return 0;
+    case OPTION_TRANSPORT:
+        take_transport(state, options, arg);
+        return 0;
+    case 'o':
+        options->output = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp ARGP = {
+    OPTIONS,
+    parse_option,
+    "PLAN --db DB\nMODEL [CLUSTER] --db DB\n--collectives [--db DB] [-o FILE]",
+    "Measures this machine: every kernel that a plan asks for, run by itself on one core, and with "
+    "--collectives the transfers between ranks. Times go into the database as they are measured; "
+    "Ctrl-C keeps them, and the next run goes on from there.\v"
+    "Without a CLUSTER the plan is for one core of this machine; -o writes a cluster file of "
+    "--ranks "
+    "cores for `weft simulate` and `weft plan`.\n\n"
+    "Example:\n"
+    "  weft profile measure --collectives --ranks 2 --db here.sqlite -o here.yaml\n"
+    "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite\n"
+    "  weft simulate gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --profile here.sqlite",
+    CHILDREN,
+    NULL,
+    NULL,
+};
+
+/* ---- while it measures ----------------------------------------------------------------------- */
+
+static atomic_bool interrupted;
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    atomic_store(&interrupted, true);
+}
+
+static void show_progress(void *context, const struct measure_progress *progress)
+{
+    (void)context;
+    struct text32 left = show_duration(progress->left_s * 1e9);
+    fprintf(stderr, "\r%lld of %lld: %s%s%s   ", (long long)progress->done,
+            (long long)progress->all, progress->what, progress->left_s > 0 ? ", left: " : "",
+            progress->left_s > 0 ? left.s : "");
+}
+
+/* ---- what is measured ------------------------------------------------------------------------ */
+
+struct job {
+    const struct options *options;
+    struct arena *arena;
+    struct cluster *machine; /* this one, as ranks */
+    struct opened_plan opened;
+    struct measure_options measure;
+    struct measured measured;
+    struct measured_transfers transfers;
+    bool answers; /* rank 0 */
+};
+
+static weft_status check_options(const struct options *options)
+{
+    if (options->plan.names == 0 && !options->collectives && !options->output)
+        return bad_argument("name a plan or a model, or add --collectives", "measure what?");
+    if (options->plan.names > 0 && !options->db)
+        return bad_argument("add --db here.sqlite", "measure into which database?");
+    if (options->collectives && !options->mpi && options->ranks < 2)
+        return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
+    if (options->plan.names == 0 && options->plan.flag)
+        return bad_argument("name a model", "--%s is of which plan?", options->plan.flag);
+    return WEFT_OK;
+}
+
+/* A model by itself is for one core. */
+static weft_status open_alone(struct job *job)
+{
+    const struct plan_arguments *in = &job->options->plan;
+    struct opened_plan *out = &job->opened;
+    weft_status status;
+    TRY(model_open(in->name[0], in->overrides, &out->model));
+    TRY(cluster_ranks(1, &out->cluster));
+    TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
+    TRY(plan_check(out->plan));
+done:
+    return status;
+}
+
+static weft_status open_plan(struct job *job)
+{
+    const struct plan_arguments *in = &job->options->plan;
+    bool alone = in->names == 1 && access(in->name[0], F_OK) != 0;
+    weft_status status = alone ? open_alone(job) : plan_open(in, &job->opened);
+    if (status)
+        return status;
+    const struct device *device = &job->opened.cluster->node.device;
+    if (strcmp(device->arch, "cpu") != 0)
+        return bad_argument(
+            "plan for this machine: `weft profile measure -o here.yaml` describes it",
+            "the plan is for %s, and only this machine's cores can be measured", device->name);
+    return WEFT_OK;
+}
+
+/* Beyond twice the last cache nothing gets any further away. */
+static int64_t away_bytes(const struct asks *asks, const struct device *device)
+{
+    int64_t most = 2 * device->l2_bytes;
+    return asks->step_bytes < most ? asks->step_bytes : most;
+}
+
+static weft_status measure_plan(struct job *job)
+{
+    struct asks *asks = ARENA_NEW(job->arena, struct asks);
+    const struct device *core = &job->machine->node.device;
+    weft_status status;
+    TRY(open_plan(job));
+    TRY(asks_of_plan(job->arena, job->opened.plan, asks));
+    job->measure.device = job->opened.cluster->node.device.name;
+    job->measure.away_bytes = away_bytes(asks, core);
+    job->measure.memory_bytes = core->memory_bytes / 2;
+    TRY(measure_asks(asks, &job->measure, job->arena, &job->measured));
+done:
+    return status;
+}
+
+static weft_status set_machine(struct job *job, int64_t ranks)
+{
+    cluster_free(job->machine);
+    job->machine = NULL;
+    weft_status status = cluster_ranks((int32_t)ranks, &job->machine);
+    if (!status)
+        job->measure.device = job->machine->node.device.name;
+    return status;
+}
+
+static weft_status measure_ranks(struct job *job)
+{
+    const struct options *options = job->options;
+    struct transport *transport = NULL;
+    weft_status status;
+    if (!options->mpi)
+        return measure_thread_transfers((int32_t)options->ranks, &job->measure, options->most_bytes,
+                                        job->arena, &job->transfers);
+    TRY(transport_mpi(&transport));
+    job->answers = transport->rank == 0;
+    if (transport->ranks < 2)
+        TRY(bad_argument("such as: mpirun -n 2 weft profile measure --collectives --transport mpi",
+                         "mpirun has started one rank, and transfers need at least 2"));
+    TRY(set_machine(job, transport->ranks));
+    TRY(measure_transfers(transport, &job->measure, options->most_bytes, job->arena,
+                          &job->transfers));
+done:
+    if (transport)
+        transport->kind->close(transport);
+    return status;
+}
+
+static weft_status write_machine(struct job *job)
+{
+    struct core_rates rates = core_rates(&job->measure, job->machine->node.device.l2_bytes);
+    return file_write_text(
+        job->options->output,
+        machine_text(job->arena, job->machine, &rates, job->measure.source, &job->transfers));
+}
+
+static weft_status open_job(struct job *job)
+{
+    const struct options *options = job->options;
+    char host[256] = "";
+    weft_status status;
+    TRY(check_options(options));
+    job->measure = measure_defaults();
+    TRY(set_machine(job, options->ranks));
+    gethostname(host, sizeof host - 1);
+    job->measure.db = options->db;
+    job->measure.precision = options->precision;
+    job->measure.budget_s = (double)options->budget_ns / 1e9;
+    job->measure.stop = &interrupted;
+    job->measure.machine = arena_copy_text(job->arena, host);
+    job->measure.source = arena_printf(job->arena, "measured on %s by weft %s",
+                                       job->machine->node.device.name, WEFT_VERSION);
+    if (isatty(STDERR_FILENO))
+        job->measure.progress = show_progress;
+done:
+    return status;
+}
+
+static weft_status run_job(struct job *job)
+{
+    weft_status status;
+    TRY(open_job(job));
+    signal(SIGINT, interrupt);
+    if (job->options->collectives)
+        TRY(measure_ranks(job));
+    if (job->answers && job->options->plan.names > 0)
+        TRY(measure_plan(job));
+    if (job->answers && job->options->output && !job->transfers.stopped)
+        TRY(write_machine(job));
+done:
+    signal(SIGINT, SIG_DFL);
+    if (job->measure.progress)
+        fprintf(stderr, "\r%*s\r", 72, "");
+    return status;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static const char *error_text(struct arena *arena, double error, bool known)
+{
+    return known ? "was there" : arena_printf(arena, "%.1f %%", error * 100);
+}
+
+static void print_asks(const struct job *job)
+{
+    static const char *const HEADERS[] = {"shape", "kernel", "phase", "time", "error", "samples"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_LEFT,  ALIGN_LEFT,
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
+    struct table *table = table_new(job->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (size_t i = 0; i < job->measured.len; i++) {
+        const struct measured_ask *one = &job->measured.data[i];
+        if (one->samples == 0)
+            continue;
+        table_cell(table, "%s", work_shape_text(job->arena, &one->ask->work));
+        table_cell(table, "%s", kernel_name(one->ask->work.kernel));
+        table_cell(table, "%s", phase_name(one->ask->work.phase));
+        table_cell(table, "%s", show_duration(one->ns).s);
+        table_cell(table, "%s", error_text(job->arena, one->error, one->known));
+        table_cell(table, "%lld", (long long)one->samples);
+    }
+    table_print(table, stdout);
+}
+
+static void print_left_out(const struct job *job)
+{
+    for (size_t i = 0; i < job->measured.len; i++) {
+        const struct measured_ask *one = &job->measured.data[i];
+        if (one->why)
+            printf("left out: %s %s %s: %s\n", kernel_name(one->ask->work.kernel),
+                   phase_name(one->ask->work.phase), work_shape_text(job->arena, &one->ask->work),
+                   one->why);
+    }
+}
+
+static void print_transfers(const struct job *job)
+{
+    static const char *const HEADERS[] = {"collective", "ranks",   "size",     "time",
+                                          "error",      "samples", "disturbed"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
+    struct table *table = table_new(job->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (size_t i = 0; i < job->transfers.len; i++) {
+        const struct measured_transfer *one = &job->transfers.data[i];
+        table_cell(table, "%s", collective_name(one->collective));
+        table_cell(table, "%lld", (long long)one->ranks);
+        table_cell(table, "%s", show_bytes((double)one->bytes).s);
+        table_cell(table, "%s", show_duration(one->ns).s);
+        table_cell(table, "%s", error_text(job->arena, one->error, one->known));
+        table_cell(table, "%lld", (long long)one->samples);
+        table_cell(table, "%lld%s", (long long)one->disturbed,
+                   one->known || one->trusted ? "" : " !");
+    }
+    table_print(table, stdout);
+}
+
+static void warn_of_others(const struct job *job)
+{
+    int64_t cases = 0;
+    for (size_t i = 0; i < job->transfers.len; i++)
+        cases += !job->transfers.data[i].known && !job->transfers.data[i].trusted;
+    if (cases > 0)
+        fprintf(stderr,
+                "weft: other programs had the cores during %lld of %zu transfers, marked !: these "
+                "times "
+                "are too long and are not stored; measure again on an idle machine\n",
+                (long long)cases, job->transfers.len);
+}
+
+static int print_text(const struct job *job)
+{
+    const struct measured *m = &job->measured;
+    if (job->transfers.len > 0)
+        print_transfers(job);
+    if (m->len > 0) {
+        print_asks(job);
+        print_left_out(job);
+        printf("%lld kernels measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
+               (long long)m->measured, (long long)m->known, (long long)m->left_out,
+               (long long)m->imprecise, job->measure.precision * 100);
+    }
+    if (m->stopped || job->transfers.stopped)
+        printf("stopped before the end: the same command goes on\n");
+    else if (job->options->output)
+        printf("%s describes %lld ranks of this machine\n", job->options->output,
+               (long long)job->machine->node.devices);
+    return WEFT_OK;
+}
+
+static json_t *ask_json(const struct measured_ask *one)
+{
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:o, s:f, s:f, s:I, s:b}", "kernel", kernel_name(one->ask->work.kernel),
+        "phase", phase_name(one->ask->work.phase), "dtype", dtype_name(one->ask->work.dtype),
+        "shape", work_shape_json(&one->ask->work), "ns", one->ns, "error", one->error, "samples",
+        (json_int_t)one->samples, "known", one->known);
+    if (one->why)
+        json_object_set_new(json, "left_out", json_string(one->why));
+    return json;
+}
+
+static int print_json(const struct job *job)
+{
+    json_t *asks = json_array(), *transfers = json_array();
+    for (size_t i = 0; i < job->measured.len; i++)
+        json_array_append_new(asks, ask_json(&job->measured.data[i]));
+    for (size_t i = 0; i < job->transfers.len; i++) {
+        const struct measured_transfer *one = &job->transfers.data[i];
+        json_array_append_new(
+            transfers,
+            json_pack("{s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:b, s:b}", "collective",
+                      collective_name(one->collective), "ranks", (json_int_t)one->ranks, "bytes",
+                      (json_int_t)one->bytes, "ns", one->ns, "error", one->error, "samples",
+                      (json_int_t)one->samples, "disturbed", (json_int_t)one->disturbed, "trusted",
+                      one->trusted || one->known, "known", one->known));
+    }
+    return cli_print_json(json_pack("{s:s?, s:s, s:s, s:f, s:o, s:o, s:b}", "db", job->options->db,
+                                    "device", job->measure.device, "source", job->measure.source,
+                                    "precision", job->measure.precision, "measured", asks,
+                                    "transfers", transfers, "stopped",
+                                    job->measured.stopped || job->transfers.stopped));
+}
+
+int cmd_profile_measure(int argc, char **argv)
+{
+    struct options options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
+                              .precision = measure_defaults().precision,
+                              .ranks = 2,
+                              .most_bytes = 64 << 20};
+    cli_parse(&ARGP, argc, argv, &options);
+    struct job job = {.options = &options, .arena = options.plan.arena, .answers = true};
+    weft_status status = run_job(&job);
+    if (!status && job.answers)
+        warn_of_others(&job);
+    int code = status         ? cli_fail(status)
+               : !job.answers ? WEFT_OK
+               : options.json ? print_json(&job)
+                              : print_text(&job);
+    plan_close(&job.opened);
+    cluster_free(job.machine);
+    arena_free(options.plan.arena);
+    return code;
+}

@@ -1,0 +1,14 @@
+/* profile.h - what the files of `weft profile` share; private to the room. */
+#ifndef WEFT_CLI_PROFILE_H
+#define WEFT_CLI_PROFILE_H
+
+#include "cli/cli.h"
+
+/* argv[0] is "weft profile measure". */
+int cmd_profile_measure(int argc, char **argv);
+
+/* The shape as the database has it, "batch=1 m=4096 ...", or as a JSON object. */
+const char *work_shape_text(struct arena *arena, const struct work *work);
+json_t *work_shape_json(const struct work *work);
+
+#endif

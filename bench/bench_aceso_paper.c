@@ -88,13 +88,13 @@ static void pin_one_device(const char *model, struct degrees *pins)
 }
 
 /* The best grid point by the estimate. */
-struct grid {
+struct paper_grid {
     struct estimator *estimator;
     struct plan *best;
     int64_t best_ns;
 };
 
-static void try_point(struct grid *grid, const struct plan_request *request,
+static void try_point(struct paper_grid *grid, const struct plan_request *request,
                       const struct degrees *degrees)
 {
     struct arena *scratch = arena_new();
@@ -120,7 +120,7 @@ static void try_point(struct grid *grid, const struct plan_request *request,
 
 static double megatron_tflops(const struct plan_request *request)
 {
-    struct grid grid = {.best_ns = INT64_MAX};
+    struct paper_grid grid = {.best_ns = INT64_MAX};
     struct degrees d = request->pins;
     int64_t devices = cluster_devices(request->cluster), node = request->cluster->node.devices;
     double tflops = 0;

@@ -78,12 +78,43 @@ static void add_copies(struct lab *lab, bool to_host, int64_t first, int64_t dev
     lab->count++;
 }
 
+static void assert_same_flows(const struct flows *a, const struct flows *b)
+{
+    size_t flows = (size_t)a->flows, links = (size_t)a->links;
+    assert_int_equal(a->flows, b->flows);
+    assert_int_equal(a->links, b->links);
+    assert_int_equal(a->alike, b->alike);
+    assert_memory_equal(a->latency_ns, b->latency_ns, flows * sizeof *a->latency_ns);
+    assert_memory_equal(a->least_ns, b->least_ns, flows * sizeof *a->least_ns);
+    assert_memory_equal(a->together_ns, b->together_ns, flows * sizeof *a->together_ns);
+    assert_memory_equal(a->use_first, b->use_first, (flows + 1) * sizeof *a->use_first);
+    for (size_t i = 0; i < links; i++)
+        assert_true(a->link_bytes_per_s[i] == b->link_bytes_per_s[i]);
+    for (int64_t i = 0; i < a->use_first[flows]; i++)
+        assert_true(a->use[i].link == b->use[i].link && a->use[i].bytes == b->use[i].bytes &&
+                    a->use[i].times == b->use[i].times);
+}
+
+/* And the same from a cache: when it is empty, after other sizes, and as at first. */
 static struct flows folded(struct lab *lab)
 {
-    struct flows flows;
+    struct flow_cache *cache = flow_cache_new();
+    struct flows flows, again;
     assert_int_equal(flows_find(lab->cluster, lab->pattern, lab->count, lab->exchange, lab->count,
                                 true, lab->arena, &flows),
                      WEFT_OK);
+    for (int round = 0; round < 3; round++) {
+        for (int32_t i = 0; i < lab->count; i++)
+            lab->exchange[i].bytes *= round == 1 ? 3 : 1;
+        assert_int_equal(flows_find_again(cache, lab->cluster, lab->pattern, lab->count,
+                                          lab->exchange, lab->count, lab->arena, &again),
+                         WEFT_OK);
+        for (int32_t i = 0; i < lab->count; i++)
+            lab->exchange[i].bytes /= round == 1 ? 3 : 1;
+        if (round != 1)
+            assert_same_flows(&flows, &again);
+    }
+    flow_cache_free(cache);
     return flows;
 }
 

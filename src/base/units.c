@@ -25,7 +25,8 @@ static const struct unit RATES[] = {
     {"b/s", 1 / 8.}, {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8},
 };
 static const struct unit DURATIONS[] = {
-    {"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9},
+    {"ns", 1},  {"us", 1e3},   {"µs", 1e3},   {"ms", 1e6},
+    {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9},
 };
 
 bool parse_int(const char *text, int64_t *value)

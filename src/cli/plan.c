@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include "cli/degrees.h"
+#include "cli/goals.h"
 
 struct options {
     struct plan_arguments plan;
     struct plan_options search;
+    struct goals goals;
     const char *planner, *profile, *output;
     struct page_options report;
     int64_t top;
@@ -21,9 +23,10 @@ enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
     {"planner", KEY_PLANNER, "NAME", 0,
-     "megatron: every combination of degrees, each simulated (default); galvatron: a strategy for "
-     "every layer, uneven stages; aceso: stages of any operators and devices, bottleneck by "
-     "bottleneck; autoddl: a split for every operator",
+     "auto (default): every combination of degrees by estimate, and the other planners; megatron: "
+     "every combination of Megatron's degrees, each simulated; galvatron: a strategy for every "
+     "layer, uneven stages; aceso: stages of any operators and devices, bottleneck by bottleneck; "
+     "autoddl: a split for every operator",
      0},
     {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
@@ -32,7 +35,7 @@ static const struct argp_option OPTIONS[] = {
     {"format", KEY_FORMAT, "F", 0, "of the report, whatever its name: html, md, text or json", 0},
     {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
-     "auto: the batch with the most samples per second (galvatron); N: as --global-batch", 0},
+     "auto: the batch with the most samples per second; N: as --global-batch", 0},
     {"space", TAKES_SPACE + 1, "NAME", 0,
      "what a layer may do: dp, tp, pp, sdp, 3d, dp+tp, dp+pp, galvatron, base, bi-obj, bmw "
      "(default) or weft (galvatron); all (default) or paper (aceso)",
@@ -52,7 +55,8 @@ static const struct argp_option OPTIONS[] = {
     {"json", KEY_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
 };
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+static const struct argp_child CHILDREN[] = {
+    {&DEGREES_ARGP, 0, NULL, 0}, {&GOALS_ARGP, 0, NULL, 0}, {0}};
 
 /* --batch is two things: a number is the global batch. */
 static void parse_batch(const char *arg, struct argp_state *state, struct options *options)
@@ -100,6 +104,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->plan;
+        state->child_inputs[1] = &options->goals;
         return 0;
     case KEY_PLANNER:
         options->planner = arg;
@@ -141,7 +146,9 @@ static const struct argp ARGP = {
     "  weft plan gpt3-13b dgx-a100:4 --global-batch 64 -o plan.json\n"
     "  weft plan bert-huge-32 titan-rtx:1 --planner galvatron --memory 8GiB --batch auto\n"
     "  weft plan llama3.1-405b dgx-h100:64 --global-batch 512 --tp 8 --seq 8192\n"
-    "  weft plan vgg-13 piz-daint:32 --global-batch 256 --dtype fp32 --planner autoddl",
+    "  weft plan vgg-13 piz-daint:32 --global-batch 256 --dtype fp32 --planner autoddl\n"
+    "  weft plan gpt3-13b dgx-a100 --global-batch 512 --max-devices 256 --deadline 20d --tokens "
+    "300e9",
     CHILDREN,
     NULL,
     NULL,
@@ -169,6 +176,15 @@ static void show_progress(void *context, const struct progress *progress)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* An objective over batch sizes explores them unless one was given. */
+static void settle_batch(struct options *options)
+{
+    if (options->goals.objective != OBJECTIVE_THROUGHPUT || options->plan.degrees.global_batch)
+        return;
+    options->search.batch_auto = true;
+    options->search.given |= 1U << TAKES_BATCH_AUTO;
+}
+
 static weft_status check_arguments(const struct options *options, const struct planner **planner)
 {
     if (options->plan.names != 2)
@@ -185,9 +201,12 @@ static struct plan_request request_of(const struct options *options,
     struct plan_request request = {.model = opened->model,
                                    .cluster = opened->cluster,
                                    .pins = options->plan.degrees,
+                                   .forbids = options->goals.forbids,
                                    .options = options->search,
                                    .profile = options->profile,
                                    .stop = &interrupted};
+    if (request.forbids.len)
+        request.options.given |= 1U << TAKES_FORBID;
     if (isatty(STDERR_FILENO)) {
         request.progress = show_progress;
         request.context = stderr;
@@ -195,11 +214,37 @@ static struct plan_request request_of(const struct options *options,
     return request;
 }
 
-static weft_status search(const struct planner *planner, const struct plan_request *request,
-                          struct planned **out)
+/* On the cluster as it is; or on that of the best size, which then takes its place. */
+static weft_status search_sizes(const struct options *options, const struct planner *planner,
+                                struct plan_request *request, struct opened_plan *opened,
+                                struct sized **sized, struct planned **out)
+{
+    bool sizes;
+    weft_status status;
+    TRY(goals_check(&options->goals, &sizes));
+    if (!sizes) {
+        request->pins.memory_limit_bytes = limit_with_margin(
+            opened->cluster, request->pins.memory_limit_bytes, options->goals.margin);
+        return plan_search(planner, request, out);
+    }
+    TRY(goals_search(&options->goals, planner, request, options->plan.name[1], sized));
+    cluster_free(opened->cluster);
+    request->cluster = opened->cluster = (*sized)->cluster;
+    request->pins.memory_limit_bytes =
+        limit_with_margin(opened->cluster, request->pins.memory_limit_bytes, options->goals.margin);
+    *out = (*sized)->planned;
+    (*sized)->cluster = NULL;
+    (*sized)->planned = NULL;
+done:
+    return status;
+}
+
+static weft_status search(const struct options *options, const struct planner *planner,
+                          struct plan_request *request, struct opened_plan *opened,
+                          struct sized **sized, struct planned **out)
 {
     signal(SIGINT, interrupt);
-    weft_status status = plan_search(planner, request, out);
+    weft_status status = search_sizes(options, planner, request, opened, sized, out);
     signal(SIGINT, SIG_DFL);
     if (request->progress)
         fprintf(stderr, "\r%*s\r", 72, "");
@@ -207,7 +252,8 @@ static weft_status search(const struct planner *planner, const struct plan_reque
 }
 
 static weft_status answer(const struct options *options, const struct plan_request *request,
-                          struct planned *planned, struct opened_plan *opened)
+                          struct planned *planned, struct opened_plan *opened,
+                          const struct sized *sized)
 {
     struct arena *scratch = options->plan.arena;
     struct prediction *prediction = NULL;
@@ -215,6 +261,9 @@ static weft_status answer(const struct options *options, const struct plan_reque
     weft_status status;
     TRY(trial_take(request, &planned->trials.data[0], &opened->plan));
     plan_name(opened->plan, &options->plan);
+    if (sized)
+        opened->plan->cluster_name =
+            goals_cluster_name(opened->plan->arena, options->plan.name[1], opened->cluster->nodes);
     struct simulate_options simulation = {
         .profile = options->profile, .reserved = true, .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));
@@ -228,14 +277,20 @@ static weft_status answer(const struct options *options, const struct plan_reque
     if (options->json) {
         json_t *json = planned_json(scratch, planned, prediction, text, options->top);
         json_object_set_new(json, "what_if", what_ifs_json(&what_ifs));
+        if (sized)
+            json_object_set_new(json, "sizes", sizes_json(sized));
         status = (weft_status)cli_print_json(json);
     } else {
         planned_print(scratch, planned, prediction, options->top, stdout);
         what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
+        if (sized)
+            sizes_print(scratch, sized, stdout);
         fflush(stdout); /* before what is told on standard error */
     }
     if (!status)
         status = must_fit(scratch, prediction);
+    if (!status && sized)
+        status = sizes_must_do(sized);
 done:
     prediction_free(prediction);
     return status;
@@ -247,16 +302,20 @@ int cmd_plan(int argc, char **argv)
     struct opened_plan opened = {0};
     const struct planner *planner;
     struct planned *planned = NULL;
+    struct sized *sized = NULL;
     weft_status status;
+    options.goals.arena = options.plan.arena;
     cli_parse(&ARGP, argc, argv, &options);
+    settle_batch(&options);
     TRY(check_arguments(&options, &planner));
     TRY(model_open(options.plan.name[0], options.plan.overrides, &opened.model));
     TRY(cluster_open(options.plan.name[1], &opened.cluster));
     struct plan_request request = request_of(&options, &opened);
-    TRY(search(planner, &request, &planned));
-    TRY(answer(&options, &request, planned, &opened));
+    TRY(search(&options, planner, &request, &opened, &sized, &planned));
+    TRY(answer(&options, &request, planned, &opened, sized));
 done:
     planned_free(planned);
+    sized_free(sized);
     plan_close(&opened);
     arena_free(options.plan.arena);
     return status ? cli_fail(status) : WEFT_OK;

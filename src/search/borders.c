@@ -65,9 +65,9 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
     int64_t instances = t->walk->instances;
     weft_status status;
     TRY(cut_plan(t, before, behind, at, across, &plan));
-    TRY(timed_new(scratch, plan, t->cost, &timed));
-    add_run(&sums[0], before, 0, at);
-    add_run(&sums[across], behind, at, instances);
+    TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
+    add_places(&sums[0], before, &(struct place_range){0, at, 1});
+    add_places(&sums[across], behind, &(struct place_range){at, instances, 1});
     TRY(find_side(t, &timed, 0, &sums[0], before, &work[0], &out->before));
     if (across)
         TRY(find_side(t, &timed, 1, &sums[1], behind, &work[1], &out->behind));
@@ -110,11 +110,12 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
 weft_status border_find(struct tables *t, struct borders *borders, int64_t at,
                         const struct border **out)
 {
-    struct border **found = &borders->by_kind[t->places.kind_of[at]];
+    int64_t kind = t->places.kind_of[place_of(&t->few, at)];
+    struct border **found = &borders->by_kind[kind];
     weft_status status = WEFT_OK;
     if (!*found) {
         struct border *border = ARENA_NEW(t->arena, struct border);
-        TRY(fill_border(t, borders, t->places.stand_in[t->places.kind_of[at]], border));
+        TRY(fill_border(t, borders, t->places.stand_in[kind], border));
         *found = border;
     }
     *out = *found;

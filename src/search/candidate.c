@@ -59,7 +59,7 @@ struct candidate *candidate_new(struct arena *keep, int32_t stages, int32_t piec
 
 weft_status estimator_tables(struct estimator *e)
 {
-    return e->tables ? WEFT_OK : tables_new(&e->settings, e->cost, &e->tables);
+    return e->tables ? WEFT_OK : tables_new(&e->settings, e->cost, e->flows, &e->tables);
 }
 
 int32_t estimator_row(struct estimator *estimator, const struct choice *choice)
@@ -159,9 +159,10 @@ static void add_tied(const struct estimator *e, const struct candidate *c, int32
                 tied.user < c->run[c->first_run[part + 1] - 1].last;
     if (tied.user < 0 || !here || stage_has(c, part % c->stages, tied.owner))
         return;
-    const int64_t *from = table->at[tied.owner].of, *to = table->at[tied.owner + 1].of;
+    struct sums owner;
+    instance_sums(table, tied.owner, &owner);
     for (size_t k = 0; k < COUNT_OF(OWN); k++)
-        sums->sums.of[OWN[k]] += (int64_t)((double)(to[OWN[k]] - from[OWN[k]]) * table->tied_share);
+        sums->sums.of[OWN[k]] += (int64_t)((double)owner.of[OWN[k]] * table->tied_share);
 }
 
 /* The borders to the parts before and behind. */

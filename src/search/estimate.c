@@ -20,6 +20,7 @@ weft_status estimator_new(const struct estimate_settings *settings, struct estim
     weft_status status;
     *e = (struct estimator){.arena = arena, .settings = *settings, .orders = orders_new(arena)};
     TRY(cost_open(&settings->cluster->node.device, settings->profile, &e->cost));
+    e->flows = flow_cache_new();
     *out = e;
     return WEFT_OK;
 done:
@@ -32,6 +33,7 @@ void estimator_free(struct estimator *estimator)
     if (!estimator)
         return;
     tables_free(estimator->tables);
+    flow_cache_free(estimator->flows);
     cost_close(estimator->cost);
     arena_free(estimator->arena);
 }
@@ -123,7 +125,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     weft_status status;
     *out = (struct estimate){.stages = plan->stages, .limit_bytes = plan_limit_bytes(plan)};
     out->stage = ARENA_ARRAY(keep, struct stage_estimate, (size_t)plan->stages);
-    TRY(timed_new(scratch, plan, estimator->cost, &timed));
+    TRY(timed_new(scratch, plan, estimator->cost, estimator->flows, &timed));
     for (int32_t k = 0; k < plan->parts; k++) {
         TRY(part_work(&timed, k, &part[k]));
         note_part(&part[k], &out->stage[k % plan->stages]);

@@ -38,6 +38,8 @@ struct estimate_settings {
     int64_t bucket_bytes;       /* as in a plan */
     int64_t memory_limit_bytes; /* 0: the device's own memory */
     bool whole_sends;
+    int64_t copies; /* of each repeated layer, at most so many are compiled for candidates, and a
+                       middle one stands for those left out (few_copies.h); 0: all are */
     const char *profile; /* a database before the shipped ones, NULL: none */
 };
 struct estimate_settings estimate_settings_of(const struct plan *plan);

@@ -11,6 +11,7 @@ struct estimator {
     struct estimate_settings settings;
     struct cost *cost;
     struct orders *orders;
+    struct flow_cache *flows;
     struct tables *tables; /* NULL: no candidate yet */
 };
 

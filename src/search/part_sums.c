@@ -3,28 +3,48 @@
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A run's rise in a backward pass, before which runs so far come behind it. */
+/* A run's rise in a backward pass, before which runs so far come behind it. n times in a row, with
+ * r its rise and c what it adds: max(r + max(0, (n - 1) c), so far + n c). */
 static int64_t raise_back(const struct range_max *ranges, const struct table *table, enum tally net,
-                          int64_t first, int64_t last, int64_t so_far)
+                          const struct place_range *range, int64_t so_far)
 {
-    int64_t start = table->at[last].of[net], rise = range_max(ranges, first, last) + start;
-    so_far += start - table->at[first].of[net];
+    int64_t start = table->at[range->last].of[net];
+    int64_t rise = range_max(ranges, range->first, range->last) + start;
+    int64_t adds = start - table->at[range->first].of[net];
+    rise += adds > 0 ? (range->times - 1) * adds : 0;
+    so_far += range->times * adds;
     return rise > so_far ? rise : so_far;
+}
+
+void add_places(struct part_sums *part, const struct table *table, const struct place_range *range)
+{
+    const int64_t *from = table->at[range->first].of, *to = table->at[range->last].of;
+    int64_t kept = to[SUM_KEPT] - from[SUM_KEPT];
+    int64_t forward = range_max(&table->forward_max, range->first, range->last) - from[SUM_KEPT];
+    forward += part->sums.of[SUM_KEPT] + (kept > 0 ? (range->times - 1) * kept : 0);
+    part->forward_rise = forward > part->forward_rise ? forward : part->forward_rise;
+    part->backward_rise =
+        raise_back(&table->backward_max, table, SUM_BACK, range, part->backward_rise);
+    if (table->weight_high)
+        part->weight_rise =
+            raise_back(&table->weight_max, table, SUM_BACK_WEIGHT, range, part->weight_rise);
+    for (int k = 0; k < SUM_COUNT; k++)
+        part->sums.of[k] += range->times * (to[k] - from[k]);
 }
 
 void add_run(struct part_sums *part, const struct table *table, int64_t first, int64_t last)
 {
-    const int64_t *from = table->at[first].of, *to = table->at[last].of;
-    int64_t forward = range_max(&table->forward_max, first, last) - from[SUM_KEPT];
-    forward += part->sums.of[SUM_KEPT];
-    part->forward_rise = forward > part->forward_rise ? forward : part->forward_rise;
-    part->backward_rise =
-        raise_back(&table->backward_max, table, SUM_BACK, first, last, part->backward_rise);
-    if (table->weight_high)
-        part->weight_rise =
-            raise_back(&table->weight_max, table, SUM_BACK_WEIGHT, first, last, part->weight_rise);
+    while (first < last) {
+        struct place_range range = next_places(table->few, &first, last);
+        add_places(part, table, &range);
+    }
+}
+
+void instance_sums(const struct table *table, int64_t instance, struct sums *out)
+{
+    int64_t place = place_of(table->few, instance);
     for (int k = 0; k < SUM_COUNT; k++)
-        part->sums.of[k] += to[k] - from[k];
+        out->of[k] = table->at[place + 1].of[k] - table->at[place].of[k];
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */

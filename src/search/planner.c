@@ -5,17 +5,19 @@
 #include <string.h>
 
 static const struct planner PLANNERS[] = {
+    {"auto", "every combination of degrees by estimate, the best simulated, and what others find",
+     1U << TAKES_BUDGET | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID, JOINS_NEVER, auto_find},
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
-     megatron_find},
+     JOINS_NEVER, megatron_find},
     {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
-     1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, galvatron_find},
+     1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, JOINS_ALWAYS, galvatron_find},
     {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
          1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE,
-     aceso_find},
+     JOINS_WITH_BUDGET, aceso_find},
     {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
      1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
-     autoddl_find},
+     JOINS_WITH_BUDGET, autoddl_find},
 };
 
 size_t planners(const struct planner **out)
@@ -84,6 +86,21 @@ static const char *text_of_values(struct arena *keep, const struct trial *trial)
     return text;
 }
 
+/* What a plan of degrees has beyond its dimensions. */
+static const char *text_of_rest(struct arena *keep, const char *text, const struct degrees *d)
+{
+    const char *usual = d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+    if (d->cp > 1)
+        text = arena_printf(keep, "%s, cp %lld", text, (long long)d->cp);
+    if (d->ep > 1)
+        text = arena_printf(keep, "%s, ep %lld", text, (long long)d->ep);
+    if (d->tp > 1 && !d->sequence)
+        text = arena_printf(keep, "%s, no sp", text);
+    if (d->segments > 1 || (d->schedule && strcmp(d->schedule, usual) != 0))
+        text = arena_printf(keep, "%s, %s", text, d->schedule ? d->schedule : usual);
+    return d->offload ? arena_printf(keep, "%s, offload", text) : text;
+}
+
 /* ---- trials ---------------------------------------------------------------------------------- */
 
 bool plan_stopped(const struct plan_request *request)
@@ -116,8 +133,10 @@ static weft_status run_trial(struct cost *cost, const struct plan *plan, const s
     TRY(simulate(plan, &options, &prediction));
     judge(prediction, &trial);
     trial.number = (int64_t)planned->trials.len + 1;
+    trial.found_by = planned->planner;
     if (!trial.text)
-        trial.text = text_of_values(planned->arena, &trial);
+        trial.text =
+            text_of_rest(planned->arena, text_of_values(planned->arena, &trial), &trial.degrees);
     array_push(planned->arena, &planned->trials, trial);
     *out = &planned->trials.data[planned->trials.len - 1];
 done:
@@ -232,7 +251,7 @@ static weft_status check_options(const struct planner *planner, const struct pla
         [TAKES_BUDGET] = "--budget",   [TAKES_MAX_HOPS] = "--max-hops",
         [TAKES_INITIAL] = "--initial", [TAKES_LOG] = "--log",
         [TAKES_SEARCH] = "--search",   [TAKES_SEED] = "--seed",
-        [TAKES_THREADS] = "--threads",
+        [TAKES_THREADS] = "--threads", [TAKES_FORBID] = "--forbid",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
     unsigned foreign = options->given & ~planner->takes;

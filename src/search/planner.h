@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "search/forbid.h"
 #include "sim/sim.h"
 
 /* Dimensions of a plan that one number can say. */
@@ -34,6 +35,7 @@ struct trial {
     const char *text;               /* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full" */
     struct degrees degrees;         /* what the plan was lowered from; */
     struct plan *plan;              /* or the plan itself, the answer's own; NULL: the degrees' */
+    const char *found_by;           /* the planner that tried it */
     int64_t number;                 /* in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
@@ -66,6 +68,7 @@ enum planner_option {
     TAKES_SEARCH,
     TAKES_SEED,
     TAKES_THREADS,
+    TAKES_FORBID,
     TAKES_COUNT
 };
 struct plan_options {
@@ -86,6 +89,7 @@ struct plan_request {
     const struct cluster *cluster;
     struct degrees pins; /* what is not 0, or has_ says it was given, stays; global_batch is needed
                             unless the batch is explored */
+    struct forbids forbids;
     struct plan_options options;
     const char *profile; /* a database before the shipped ones, NULL: none */
     atomic_bool *stop;   /* I3; NULL: nobody stops it */
@@ -106,10 +110,17 @@ struct planned {
     double search_s;
 };
 
+/* Whether auto asks it, too. */
+enum joins {
+    JOINS_NEVER,      /* what it finds is in auto's own grid */
+    JOINS_ALWAYS,     /* it takes no longer than the grid */
+    JOINS_WITH_BUDGET /* it takes seconds */
+};
 struct planner {
     const char *name;
     const char *summary;
     unsigned takes; /* 1 << enum planner_option */
+    enum joins joins;
     weft_status (*find)(const struct plan_request *request, struct planned *out);
 };
 size_t planners(const struct planner **out);
@@ -142,6 +153,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
 
+weft_status auto_find(const struct plan_request *request, struct planned *out);
 weft_status megatron_find(const struct plan_request *request, struct planned *out);
 weft_status galvatron_find(const struct plan_request *request, struct planned *out);
 weft_status aceso_find(const struct plan_request *request, struct planned *out);

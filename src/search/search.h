@@ -5,6 +5,9 @@
  * Nothing is global; several threads may solve different problems at once.
  *
  *   planner    what every planner is asked and answers, and the planners there are
+ *   grid       every combination of degrees, by estimate and bounds
+ *   forbid     what a plan must not do
+ *   sizes      how many nodes a training needs
  *   estimate   how long a plan or candidate takes and what it holds, without simulating it
  *   what_if    what limits a plan: what would change if the hardware did
  *   space      what a layer may do on a group of devices (Galvatron-BMW, section III)
@@ -24,9 +27,11 @@
 #include "search/galvatron.h"
 #include "search/layer_profile.h"
 #include "search/layout_problem.h"
+#include "search/grid.h"
 #include "search/layerwise.h"
 #include "search/partition.h"
 #include "search/planner.h"
+#include "search/sizes.h"
 #include "search/space.h"
 #include "search/what_if.h"
 #include "search/splits.h"

@@ -232,7 +232,7 @@ weft_status fill_table(struct tables *t, struct table *table)
     struct pass_items items;
     weft_status status;
     TRY(cut_plan(t, table, table, 0, false, &plan));
-    TRY(timed_new(scratch, plan, t->cost, &timed));
+    TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
     TRY(part_items(&timed, 0, scratch, &items));
     struct filling f = {&timed, table, t->arena, scratch, plan->instances, t->tied};
     table->at = ARENA_ARRAY(t->arena, struct sums, (size_t)plan->instances + 1);

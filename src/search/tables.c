@@ -9,7 +9,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
 {
     const struct estimate_settings *s = t->settings;
     weft_status status;
-    TRY(plan_new(s->model, s->cluster, out));
+    TRY(plan_new(&t->few.model, s->cluster, out));
     (*out)->dtype = s->dtype;
     (*out)->policy = s->policy;
     (*out)->overlap = s->overlap;
@@ -33,7 +33,7 @@ static struct tied_pair find_tied(const struct plan *plan)
 }
 
 weft_status tables_new(const struct estimate_settings *settings, struct cost *cost,
-                       struct tables **out)
+                       struct flow_cache *flows, struct tables **out)
 {
     struct arena *arena = arena_new();
     struct tables *t = ARENA_NEW(arena, struct tables);
@@ -42,7 +42,9 @@ weft_status tables_new(const struct estimate_settings *settings, struct cost *co
     t->arena = arena;
     t->settings = settings;
     t->cost = cost;
+    t->flows = flows;
     t->pace = 1 / cost_slowdown(cost);
+    t->few = few_copies_of(arena, settings->model, settings->copies);
     TRY(new_plan(t, &t->walk));
     TRY(outline_compile(t->walk, &outline));
     t->places = places_of_model(t->arena, &outline);
@@ -70,7 +72,11 @@ const struct plan *tables_walk(const struct tables *tables)
 
 struct tied_pair tables_tied(const struct tables *tables)
 {
-    return tables->tied;
+    struct tied_pair tied = tables->tied;
+    if (tied.user < 0)
+        return tied;
+    return (struct tied_pair){first_instance_of(&tables->few, tied.owner),
+                              first_instance_of(&tables->few, tied.user)};
 }
 
 static uint64_t choice_hash(const struct choice *choice, uint64_t seed)
@@ -173,6 +179,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
                             .batch = k.batch,
                             .many = k.many,
                             .order = (enum order)k.order,
+                            .few = &t->few,
                             .step_bytes = t->settings->bucket_bytes};
     weft_status status;
     TRY(fill_table(t, table));

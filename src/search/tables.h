@@ -16,7 +16,9 @@
  *       tensors between the same operators are one kind, and the middle one of a kind stands for all.
  *   I2  Nodes are alike: what a table or border takes depends on where its devices lie in their node
  *       (in the smallest unit of the fabric that holds them all), not on which node that is.
- *   I3  Tables and borders are found when first asked for. One thread asks; several threads have an
+ *   I3  A table may have a few copies of each layer instead of all: its instances are *places*, and
+ *       (1) counts those that stand for several copies as often (few_copies.h).
+ *   I4  Tables and borders are found when first asked for. One thread asks; several threads have an
  *       estimator each.
  */
 #ifndef WEFT_SEARCH_TABLES_H
@@ -70,10 +72,11 @@ struct table {
     int64_t first_device, devices, batch; /* I2; samples of a step */
     bool many;                            /* micro-batches */
     enum order order;
-    struct sums *at;        /* per instance, and one behind: of those before it */
-    int64_t *forward_high;  /* per instance: the most that is held during its forward pass, */
-    int64_t *backward_high; /* and its backward pass, above what is there at their starts */
-    int64_t *weight_high;   /* NULL: no pass of weight gradients */
+    const struct few_copies *few; /* what its places stand for */
+    struct sums *at;              /* per place, and one behind: of those before it */
+    int64_t *forward_high;        /* per place: the most that is held during its forward pass, */
+    int64_t *backward_high;       /* and its backward pass, above what is there at their starts */
+    int64_t *weight_high;         /* NULL: no pass of weight gradients */
     struct range_max forward_max, backward_max, weight_max; /* of those */
     double optimizer_each_ns, offload_each_ns;              /* per parameter, per byte */
     int64_t optimizer_least_ns;
@@ -96,10 +99,10 @@ struct border {
 
 struct tables;
 weft_status tables_new(const struct estimate_settings *settings, struct cost *cost,
-                       struct tables **out);
+                       struct flow_cache *flows, struct tables **out);
 void tables_free(struct tables *tables);
 int32_t tables_row(struct tables *tables, const struct choice *choice);
-const struct plan *tables_walk(const struct tables *tables); /* of the whole model */
+const struct plan *tables_walk(const struct tables *tables); /* of the whole model's places */
 
 struct table_key {
     int64_t first_device, devices, batch;
@@ -130,6 +133,9 @@ void add_run(struct part_sums *part, const struct table *table, int64_t first, i
 /* The sums as the work of a part: host-bound passes, gradients beside the last one. */
 struct part_work close_part(const struct tables *tables, const struct part_sums *part,
                             const struct table *table, int64_t micro_batches);
+
+/* The sums of one instance. */
+void instance_sums(const struct table *table, int64_t instance, struct sums *out);
 
 /* The instance whose weights another one is tied to, and that one; -1: the model has none. */
 struct tied_pair {

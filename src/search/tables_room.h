@@ -8,6 +8,7 @@
 #ifndef WEFT_SEARCH_TABLES_ROOM_H
 #define WEFT_SEARCH_TABLES_ROOM_H
 
+#include "search/few_copies.h"
 #include "search/places.h"
 #include "search/tables.h"
 
@@ -15,9 +16,11 @@ struct tables {
     struct arena *arena;
     const struct estimate_settings *settings;
     struct cost *cost;
-    double pace;       /* of what overlaps: 1 / slowdown */
-    struct plan *walk; /* instances of the model, all copied */
-    struct tied_pair tied;
+    struct flow_cache *flows;
+    double pace; /* of what overlaps: 1 / slowdown */
+    struct few_copies few;
+    struct plan *walk;     /* instances of the model with few copies: its places */
+    struct tied_pair tied; /* places */
     struct places places;
     ARRAY(struct choice *) rows; /* per row: choices by operator */
     ARRAY(struct table *) tables;
@@ -31,6 +34,8 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices);
  * or, across, on two. */
 weft_status cut_plan(const struct tables *tables, const struct table *before,
                      const struct table *behind, int64_t at, bool across, struct plan **out);
+/* add_run of places. */
+void add_places(struct part_sums *part, const struct table *table, const struct place_range *range);
 weft_status fill_table(struct tables *tables, struct table *table);
 
 #endif

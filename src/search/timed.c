@@ -27,14 +27,14 @@ static void time_blocks(struct arena *keep, struct timed *t)
 }
 
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
-                      struct timed *out)
+                      struct flow_cache *flows, struct timed *out)
 {
     weft_status status;
     *out = (struct timed){.plan = plan, .slowdown = cost_slowdown(cost)};
     TRY(outline_compile(plan, &out->outline));
     const struct graph *graph = out->outline.graph;
-    TRY(flows_find(plan->cluster, graph->pattern, graph->patterns, graph->exchange,
-                   graph->exchanges, true, keep, &out->flows));
+    TRY(flows_find_again(flows, plan->cluster, graph->pattern, graph->patterns, graph->exchange,
+                         graph->exchanges, keep, &out->flows));
     out->costs = item_costs_of(keep, plan, cost);
     time_blocks(keep, out);
 done:

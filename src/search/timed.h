@@ -15,7 +15,7 @@ struct timed {
     double slowdown;
 };
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
-                      struct timed *out);
+                      struct flow_cache *flows, struct timed *out);
 void timed_free(struct timed *timed);
 int64_t exchange_ns(const struct timed *timed, int32_t exchange); /* 0 of -1 */
 

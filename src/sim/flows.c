@@ -14,7 +14,10 @@
  *
  *   I1  Time and space are linear in the rows' length; nothing is sorted.
  *   I2  Sums are compared in multiples of 2^-32 bytes per byte, colours by 64-bit hashes.
- *   I3  Signatures count links: groups of equal signatures use the same classes equally often,
+ *   I3  Steps 1 to 5 depend on patterns and kinds of traffic only. What is left of them, the distinct
+ *       groups with their rows by class, is a *survey*: a cache keeps it, and what an exchange takes
+ *       is then found without looking at devices.
+ *   I4  Signatures count links: groups of equal signatures use the same classes equally often,
  *       which is more than flows.h's I3 asks for.
  */
 #include "sim/flows.h"
@@ -85,6 +88,12 @@ struct row_use {
     double sum;    /* of all groups of the load */
 };
 
+/* Folded: what a group puts on a class of links, of which `place` is one. */
+struct class_use {
+    int32_t class, place;
+    double share, sum; /* where the group's share is largest */
+};
+
 /* A group of a load, or folded several with equal rows. */
 struct member {
     int64_t group;
@@ -92,7 +101,7 @@ struct member {
     double peak, alone_s,
         sibling_s; /* its busiest link's share; on links, by itself and with all */
     uint64_t signature;
-    const struct row_use *use; /* folded: one per class of links, once a flow needs it */
+    const struct class_use *use; /* folded, once a flow needs it */
     int32_t uses;
 };
 
@@ -116,7 +125,6 @@ struct link_class {
     int64_t place;           /* of one of them */
     ARRAY(struct busy) busy; /* by load */
     bool covered;
-    int32_t number; /* as a link of the flows, + 1 */
 };
 
 /* Links by number: node by node their places, then tier by tier the uplinks of the units. */
@@ -153,8 +161,11 @@ struct finding {
     uint64_t *colour;  /* by link (folded) */
     int32_t *class_of; /* by link: class + 1 (folded) */
     ARRAY(struct link_class) classes;
-    struct table times, colours;
-    int32_t *number;       /* by link: as a link of the flows, + 1 (unfolded) */
+    struct table colours;
+    struct table *times; /* in times_arena */
+    struct arena *times_arena;
+    bool alike;            /* flows.h, I3 */
+    int32_t *number;       /* by link, folded by class: as a link of the flows, + 1 */
     ARRAY(int64_t) places; /* per number: a link of the span */
     ARRAY(struct link_use) uses;
     struct flows *out;
@@ -472,7 +483,7 @@ static void classify(struct finding *finding, struct load *load)
             continue;
         entry->value = load->members;
         load->member[load->members++] = member;
-        finding->out->alike &= member.signature == load->member[0].signature;
+        finding->alike &= member.signature == load->member[0].signature;
     }
 }
 
@@ -483,7 +494,7 @@ static weft_status time_of(struct finding *finding, const struct exchange *excha
                            const struct member *member, int64_t bytes, int64_t *ns)
 {
     uint64_t key = mix(mix(member->place, (uint64_t)exchange->collective), (uint64_t)bytes);
-    struct entry *entry = table_entry(&finding->times, finding->scratch, key);
+    struct entry *entry = table_entry(finding->times, finding->times_arena, key);
     weft_status status = WEFT_OK;
     if (entry->value < 0) {
         struct group group = pattern_group(&finding->pattern[exchange->pattern], member->group);
@@ -535,9 +546,9 @@ done:
 /* ---- flows ----------------------------------------------------------------------------------- */
 
 /* Folded, links are numbered by class; unfolded each for itself. */
-static int32_t link_number(struct finding *finding, int64_t place)
+static int32_t link_number(struct finding *finding, int32_t which, int64_t place)
 {
-    int32_t *number = finding->folded ? &class_at(finding, place)->number : &finding->number[place];
+    int32_t *number = &finding->number[which];
     if (!*number) {
         array_push(finding->scratch, &finding->places, place);
         *number = (int32_t)finding->places.len;
@@ -546,7 +557,7 @@ static int32_t link_number(struct finding *finding, int64_t place)
 }
 
 /* Sums of equal shares are whole numbers of them. */
-static double times_of(const struct row_use *use)
+static double times_of(const struct class_use *use)
 {
     double times = use->sum / use->share, whole = nearbyint(times);
     return fabs(times - whole) < NOISE * times ? whole : times;
@@ -556,28 +567,40 @@ static void emit_row(struct finding *finding, const struct row_use *row, int64_t
                      double bytes)
 {
     for (int64_t i = 0; i < count && bytes > 0; i++) {
-        struct link_use use = {row[i].place, bytes * row[i].share, 1};
-        if (finding->folded)
-            use.times = times_of(&row[i]);
-        else
-            use.link = link_number(finding, row[i].place);
+        int32_t link = link_number(finding, row[i].place, row[i].place);
+        struct link_use use = {link, bytes * row[i].share, 1};
         array_push(finding->keep, &finding->uses, use);
     }
 }
 
-typedef ARRAY(struct row_use) row_list;
+static void emit_classes(struct finding *finding, const struct member *member, double bytes)
+{
+    for (int32_t i = 0; i < member->uses; i++)
+        link_number(finding, member->use[i].class, member->use[i].place);
+    for (int32_t i = 0; i < member->uses && bytes > 0; i++) {
+        const struct class_use *row = &member->use[i];
+        int32_t link = link_number(finding, row->class, row->place);
+        struct link_use use = {link, bytes * row->share, times_of(row)};
+        array_push(finding->keep, &finding->uses, use);
+    }
+}
+
+typedef ARRAY(struct class_use) row_list;
 
 /* Of each class of links the one that the group fills most. */
-static void merge_use(struct finding *finding, row_list *row, struct row_use use)
+static void merge_use(struct finding *finding, row_list *row, const struct row_use *use)
 {
+    int32_t class = (int32_t)(class_at(finding, use->place) - finding->classes.data);
     size_t k = 0;
-    use.place = link_number(finding, use.place);
-    while (k < row->len && row->data[k].place != use.place)
+    while (k < row->len && row->data[k].class != class)
         k++;
-    if (k == row->len)
-        array_push(finding->scratch, row, use);
-    else if (use.share > row->data[k].share)
-        row->data[k] = use;
+    if (k == row->len) {
+        struct class_use first = {class, use->place, use->share, use->sum};
+        array_push(finding->scratch, row, first);
+    } else if (use->share > row->data[k].share) {
+        row->data[k].share = use->share;
+        row->data[k].sum = use->sum;
+    }
 }
 
 /* A group's links that nothing covers, by class; and its busiest link, by which speeds go. */
@@ -592,10 +615,10 @@ static void merge_row(struct finding *finding, const struct load *load, struct m
         if (class_at(finding, load->use[i].place)->covered)
             continue;
         peak = fmax(peak, load->use[i].share);
-        merge_use(finding, &row, load->use[i]);
+        merge_use(finding, &row, &load->use[i]);
     }
     if (peak < member->peak * (1 - NOISE))
-        merge_use(finding, &row, load->use[busiest]);
+        merge_use(finding, &row, &load->use[busiest]);
     member->use = row.data;
     member->uses = (int32_t)row.len;
 }
@@ -610,9 +633,9 @@ static weft_status slowest(struct finding *finding, const struct exchange *excha
     for (int64_t m = 1; m < load->members; m++) {
         struct timing other;
         TRY(timing_of(finding, exchange, &load->member[m], &other));
-        finding->out->alike &= other.latency_ns == timing->latency_ns &&
-                               other.least_ns == timing->least_ns &&
-                               fabs(other.bytes - timing->bytes) <= NOISE * timing->bytes;
+        finding->alike &= other.latency_ns == timing->latency_ns &&
+                          other.least_ns == timing->least_ns &&
+                          fabs(other.bytes - timing->bytes) <= NOISE * timing->bytes;
         if (other.together_ns <= timing->together_ns)
             continue;
         *timing = other;
@@ -634,7 +657,7 @@ static weft_status emit_flow(struct finding *finding, int32_t flow, const struct
         TRY(slowest(finding, exchange, load, &member, &timing));
         if (!member->use)
             merge_row(finding, load, member);
-        emit_row(finding, member->use, member->uses, timing.bytes);
+        emit_classes(finding, member, timing.bytes);
     } else {
         int64_t first = load->first[member->group];
         TRY(timing_of(finding, exchange, member, &timing));
@@ -670,40 +693,204 @@ static void fold(struct finding *finding)
         classify(finding, &finding->load[l]);
 }
 
+static void open_flows(struct arena *keep, int32_t exchanges, struct flows *out)
+{
+    size_t count = (size_t)exchanges;
+    *out = (struct flows){.flows = exchanges};
+    out->latency_ns = ARENA_ARRAY(keep, int64_t, count);
+    out->least_ns = ARENA_ARRAY(keep, int64_t, count);
+    out->together_ns = ARENA_ARRAY(keep, int64_t, count);
+    out->use_first = ARENA_ARRAY(keep, int64_t, count + 1);
+}
+
+/* Steps 1 to 5; loads are listed. */
+static weft_status look_at_links(struct finding *finding, int32_t patterns)
+{
+    weft_status status;
+    finding->ledger = ledger_new(finding->cluster, finding->scratch);
+    finding->span = span_of(finding->cluster, finding->pattern, patterns);
+    size_t links = (size_t)finding->span.links;
+    finding->sum = ARENA_ARRAY(finding->scratch, double, links);
+    if (finding->folded) {
+        finding->class_of = ARENA_ARRAY(finding->scratch, int32_t, links);
+        finding->colour = ARENA_ARRAY(finding->scratch, uint64_t, links);
+    }
+    TRY(fill_loads(finding));
+    if (finding->folded)
+        fold(finding);
+done:
+    return status;
+}
+
+static weft_status emit_flows(struct finding *finding, size_t numbers,
+                              const struct exchange *exchanges, int32_t exchange_count)
+{
+    weft_status status = WEFT_OK;
+    finding->number = ARENA_ARRAY(finding->scratch, int32_t, numbers);
+    for (int32_t i = 0; i < exchange_count; i++)
+        TRY(emit_flow(finding, i, &exchanges[i]));
+    write_links(finding);
+    finding->out->alike = finding->alike;
+done:
+    return status;
+}
+
 weft_status flows_find(const struct cluster *cluster, const struct pattern *patterns,
                        int32_t pattern_count, const struct exchange *exchanges,
                        int32_t exchange_count, bool folded, struct arena *keep, struct flows *out)
 {
     struct arena *scratch = arena_new();
+    struct table times = {0};
     struct finding finding = {.cluster = cluster,
                               .pattern = patterns,
                               .folded = folded,
                               .scratch = scratch,
                               .keep = keep,
+                              .times = &times,
+                              .times_arena = scratch,
+                              .alike = true,
                               .out = out};
-    size_t count = (size_t)exchange_count;
     weft_status status;
-    *out = (struct flows){.flows = exchange_count, .alike = true};
-    out->latency_ns = ARENA_ARRAY(keep, int64_t, count);
-    out->least_ns = ARENA_ARRAY(keep, int64_t, count);
-    out->together_ns = ARENA_ARRAY(keep, int64_t, count);
-    out->use_first = ARENA_ARRAY(keep, int64_t, count + 1);
-    finding.ledger = ledger_new(cluster, scratch);
-    finding.span = span_of(cluster, patterns, pattern_count);
-    finding.sum = ARENA_ARRAY(scratch, double, (size_t)finding.span.links);
-    if (folded)
-        finding.class_of = ARENA_ARRAY(scratch, int32_t, (size_t)finding.span.links);
-    if (folded)
-        finding.colour = ARENA_ARRAY(scratch, uint64_t, (size_t)finding.span.links);
-    else
-        finding.number = ARENA_ARRAY(scratch, int32_t, (size_t)finding.span.links);
+    open_flows(keep, exchange_count, out);
     list_loads(&finding, pattern_count, exchanges, exchange_count);
-    TRY(fill_loads(&finding));
-    if (folded)
-        fold(&finding);
-    for (int32_t i = 0; i < exchange_count; i++)
-        TRY(emit_flow(&finding, i, &exchanges[i]));
-    write_links(&finding);
+    TRY(look_at_links(&finding, pattern_count));
+    size_t numbers = folded ? finding.classes.len : (size_t)finding.span.links;
+    TRY(emit_flows(&finding, numbers, exchanges, exchange_count));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- surveys (I3) ---------------------------------------------------------------------------- */
+
+struct survey {
+    bool alike;
+    struct span span;
+    size_t classes;
+    struct load *load; /* members with their rows; nothing else */
+    struct table times;
+};
+struct flow_cache {
+    struct arena *arena;
+    ARRAY(struct survey *) surveys;
+    struct table by_key;
+};
+
+struct flow_cache *flow_cache_new(void)
+{
+    struct arena *arena = arena_new();
+    struct flow_cache *cache = ARENA_NEW(arena, struct flow_cache);
+    cache->arena = arena;
+    return cache;
+}
+
+void flow_cache_free(struct flow_cache *cache)
+{
+    if (cache)
+        arena_free(cache->arena);
+}
+
+static uint64_t pattern_key(const struct pattern *p, uint64_t key)
+{
+    const int64_t words[] = {p->collective, p->first,        p->devices, p->from_first,
+                             p->digits,     p->from_devices, 0};
+    key = hash_bytes(words, sizeof words, key);
+    key = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, key);
+    key = hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, key);
+    for (int64_t i = 0; p->collective == COLLECTIVE_SEND && i < pattern_groups(p); i++) {
+        struct group pair = pattern_group(p, i);
+        key = mix(mix(key, (uint64_t)pair.first), (uint64_t)pair.stride[0]);
+    }
+    return key;
+}
+
+/* Everything that steps 1 to 5 look at. */
+static uint64_t survey_key(const struct finding *finding, int32_t patterns)
+{
+    uint64_t key = (uint64_t)patterns;
+    for (int32_t i = 0; i < patterns; i++)
+        key = pattern_key(&finding->pattern[i], key);
+    for (int32_t l = 0; l < finding->loads; l++)
+        key = mix(mix(key, (uint64_t)finding->load[l].pattern), (uint64_t)finding->load[l].kind);
+    return key;
+}
+
+static void keep_load(struct finding *finding, struct load *load, struct arena *keep,
+                      struct load *out)
+{
+    size_t members = (size_t)load->members;
+    *out = (struct load){.pattern = load->pattern,
+                         .kind = load->kind,
+                         .groups = load->groups,
+                         .members = load->members};
+    out->member = ARENA_ARRAY(keep, struct member, members);
+    for (size_t m = 0; m < members; m++) {
+        struct member *member = &load->member[m];
+        merge_row(finding, load, member);
+        struct class_use *use = ARENA_ARRAY(keep, struct class_use, (size_t)member->uses + 1);
+        if (member->uses)
+            memcpy(use, member->use, (size_t)member->uses * sizeof *use);
+        out->member[m] = *member;
+        out->member[m].use = use;
+    }
+}
+
+static weft_status make_survey(struct flow_cache *cache, struct finding *finding, int32_t patterns,
+                               struct survey *survey)
+{
+    weft_status status;
+    TRY(look_at_links(finding, patterns));
+    survey->alike = finding->alike;
+    survey->span = finding->span;
+    survey->load = ARENA_ARRAY(cache->arena, struct load, (size_t)finding->loads);
+    for (int32_t l = 0; l < finding->loads; l++)
+        keep_load(finding, &finding->load[l], cache->arena, &survey->load[l]);
+    survey->classes = finding->classes.len;
+done:
+    return status;
+}
+
+static weft_status find_survey(struct flow_cache *cache, struct finding *finding, int32_t patterns,
+                               struct survey **out)
+{
+    uint64_t key = survey_key(finding, patterns);
+    struct entry *entry = table_entry(&cache->by_key, cache->arena, key);
+    weft_status status = WEFT_OK;
+    if (entry->value < 0) {
+        struct survey *survey = ARENA_NEW(cache->arena, struct survey);
+        TRY(make_survey(cache, finding, patterns, survey));
+        entry->value = (int64_t)cache->surveys.len;
+        array_push(cache->arena, &cache->surveys, survey);
+    }
+    *out = cache->surveys.data[entry->value];
+done:
+    return status;
+}
+
+weft_status flows_find_again(struct flow_cache *cache, const struct cluster *cluster,
+                             const struct pattern *patterns, int32_t pattern_count,
+                             const struct exchange *exchanges, int32_t exchange_count,
+                             struct arena *keep, struct flows *out)
+{
+    struct arena *scratch = arena_new();
+    struct finding finding = {.cluster = cluster,
+                              .pattern = patterns,
+                              .folded = true,
+                              .scratch = scratch,
+                              .keep = keep,
+                              .alike = true,
+                              .out = out};
+    struct survey *survey;
+    weft_status status;
+    open_flows(keep, exchange_count, out);
+    list_loads(&finding, pattern_count, exchanges, exchange_count);
+    TRY(find_survey(cache, &finding, pattern_count, &survey));
+    finding.span = survey->span;
+    finding.load = survey->load;
+    finding.alike = survey->alike;
+    finding.times = &survey->times;
+    finding.times_arena = cache->arena;
+    TRY(emit_flows(&finding, survey->classes, exchanges, exchange_count));
 done:
     arena_free(scratch);
     return status;

@@ -43,4 +43,15 @@ weft_status flows_find(const struct cluster *cluster, const struct pattern *patt
                        int32_t pattern_count, const struct exchange *exchanges,
                        int32_t exchange_count, bool folded, struct arena *keep, struct flows *out);
 
+/* What flows of one set of patterns have in common, whatever they carry: kept for the next graph that
+ * has the same. Serves one cluster and one thread. */
+struct flow_cache;
+struct flow_cache *flow_cache_new(void);
+void flow_cache_free(struct flow_cache *cache);
+/* flows_find, folded. */
+weft_status flows_find_again(struct flow_cache *cache, const struct cluster *cluster,
+                             const struct pattern *patterns, int32_t pattern_count,
+                             const struct exchange *exchanges, int32_t exchange_count,
+                             struct arena *keep, struct flows *out);
+
 #endif

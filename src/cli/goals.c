@@ -1,0 +1,217 @@
+/* goals.c - what `weft plan` looks for (goals.h). */
+#include "cli/goals.h"
+
+#include <string.h>
+
+/* Above those of degrees: children share their parent's keys. */
+enum {
+    GOAL_OBJECTIVE = 512,
+    GOAL_DEADLINE,
+    GOAL_SAMPLES,
+    GOAL_TOKENS,
+    GOAL_MAX_DEVICES,
+    GOAL_MARGIN,
+    GOAL_FORBID
+};
+
+static const struct argp_option OPTIONS[] = {
+    {NULL, 0, NULL, 0, "What to look for:", 2},
+    {"objective", GOAL_OBJECTIVE, "O", 0,
+     "time: of an iteration (default); throughput: over batch sizes; cost: money per sample, over "
+     "sizes of the cluster",
+     2},
+    {"deadline", GOAL_DEADLINE, "TIME", 0,
+     "the smallest cluster that trains --samples or --tokens in so long, such as 30d", 2},
+    {"samples", GOAL_SAMPLES, "N", 0, "of the whole training", 2},
+    {"tokens", GOAL_TOKENS, "N", 0, "of the whole training, such as 300e9", 2},
+    {"max-devices", GOAL_MAX_DEVICES, "N", 0,
+     "the smallest cluster of up to so many devices that it fits on", 2},
+    {"margin", GOAL_MARGIN, "SHARE", 0, "keep this share of memory free, such as 0.1", 2},
+    {"forbid", GOAL_FORBID, "LIST", 0, "what a plan must not do, such as pp,zero=3,recompute=full",
+     2},
+    {0},
+};
+
+static const char *const OBJECTIVES[] = {
+    [OBJECTIVE_TIME] = "time", [OBJECTIVE_THROUGHPUT] = "throughput", [OBJECTIVE_COST] = "cost"};
+_Static_assert(COUNT_OF(OBJECTIVES) == OBJECTIVE_COUNT, "an objective without a name");
+
+static void take_objective(struct argp_state *state, struct goals *goals, const char *arg)
+{
+    for (int i = 0; i < OBJECTIVE_COUNT; i++)
+        if (strcmp(arg, OBJECTIVES[i]) == 0) {
+            goals->objective = (enum objective)i;
+            return;
+        }
+    argp_error(state, "--objective is '%s', expected time, throughput or cost", arg);
+}
+
+static void take_number(struct argp_state *state, const char *option, const char *arg, double most,
+                        double *out)
+{
+    if (!parse_real(arg, out) || *out <= 0 || *out >= most)
+        argp_error(state, "--%s takes a number above 0 and below %g, not '%s'", option, most, arg);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    static const double MOST = 1e18;
+    struct goals *goals = state->input;
+    switch (key) {
+    case GOAL_OBJECTIVE:
+        take_objective(state, goals, arg);
+        return 0;
+    case GOAL_DEADLINE:
+        if (!parse_duration(arg, &goals->deadline_ns) || goals->deadline_ns <= 0)
+            argp_error(state, "--deadline takes a time such as 30d or 12h, not '%s'", arg);
+        return 0;
+    case GOAL_SAMPLES:
+        take_number(state, "samples", arg, MOST, &goals->samples);
+        return 0;
+    case GOAL_TOKENS:
+        take_number(state, "tokens", arg, MOST, &goals->tokens);
+        return 0;
+    case GOAL_MAX_DEVICES:
+        if (!parse_int(arg, &goals->max_devices) || goals->max_devices < 1)
+            argp_error(state, "--max-devices takes a whole number of at least 1, not '%s'", arg);
+        return 0;
+    case GOAL_MARGIN:
+        take_number(state, "margin", arg, 1, &goals->margin);
+        return 0;
+    case GOAL_FORBID:
+        if (forbid_parse(goals->arena, arg, &goals->forbids) != WEFT_OK)
+            argp_error(state, "--forbid: %s; %s", weft_last_error()->message,
+                       weft_last_error()->hint);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp GOALS_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+weft_status goals_check(const struct goals *goals, bool *sizes)
+{
+    bool whole = goals->samples > 0 || goals->tokens > 0;
+    *sizes = goals->deadline_ns || goals->max_devices || goals->objective == OBJECTIVE_COST;
+    if (goals->deadline_ns && !whole)
+        return bad_argument("such as --deadline 30d --tokens 300e9",
+                            "a deadline needs the --samples or --tokens of the whole training");
+    if (goals->samples > 0 && goals->tokens > 0)
+        return bad_argument("leave one of them out", "--samples and --tokens say the same twice");
+    if (whole && !*sizes)
+        return bad_argument("add --deadline, --max-devices or --objective cost",
+                            "--samples and --tokens choose the size of a cluster");
+    return WEFT_OK;
+}
+
+/* ---- clusters of other sizes ----------------------------------------------------------------- */
+
+/* "dgx-a100:16" and "dgx-a100:2x4" without and with a number of nodes. */
+const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t nodes)
+{
+    const char *colon = strrchr(cluster, ':');
+    bool counted = colon && colon[1] >= '0' && colon[1] <= '9';
+    int length = counted ? (int)(colon - cluster) : (int)strlen(cluster);
+    const char *part = counted ? strchr(colon, 'x') : NULL;
+    return arena_printf(keep, "%.*s:%lld%s", length, cluster, (long long)nodes, part ? part : "");
+}
+
+struct kind {
+    struct arena *arena;
+    const char *cluster;
+};
+
+static weft_status open_size(void *context, int64_t nodes, struct cluster **out)
+{
+    const struct kind *kind = context;
+    return cluster_open(goals_cluster_name(kind->arena, kind->cluster, nodes), out);
+}
+
+static weft_status check_price(const struct goals *goals, const struct cluster *cluster)
+{
+    if (goals->objective != OBJECTIVE_COST || cluster->node.device.price_per_hour > 0)
+        return WEFT_OK;
+    return bad_argument("a cluster file says price_per_hour of its device (docs/cluster-file.md)",
+                        "what a device of %s costs is not known", cluster->name);
+}
+
+weft_status goals_search(const struct goals *goals, const struct planner *planner,
+                         const struct plan_request *request, const char *cluster,
+                         struct sized **out)
+{
+    struct kind kind = {goals->arena, cluster};
+    int64_t per_node = request->cluster->node.devices;
+    struct size_request sizes = {
+        .planner = planner,
+        .plan = *request,
+        .goal = goals->objective == OBJECTIVE_COST ? SIZE_CHEAPEST : SIZE_SMALLEST,
+        .most_nodes = goals->max_devices ? goals->max_devices / per_node : request->cluster->nodes,
+        .samples = goals->tokens > 0 ? goals->tokens / (double)request->model->seq : goals->samples,
+        .deadline_s = (double)goals->deadline_ns * 1e-9,
+        .margin = goals->margin,
+        .open = open_size,
+        .context = &kind};
+    weft_status status;
+    TRY(check_price(goals, request->cluster));
+    if (sizes.most_nodes < 1)
+        TRY(bad_argument(NULL, "a node of %s has %lld devices, more than --max-devices %lld",
+                         request->cluster->name, (long long)per_node,
+                         (long long)goals->max_devices));
+    TRY(size_search(&sizes, out));
+done:
+    return status;
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
+{
+    static const char *const HEADERS[] = {"nodes",    "devices",  "iteration", "samples/s",
+                                          "training", "per 1000", ""};
+    static const enum align ALIGNS[] = {ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (size_t i = 0; i < sized->sizes.len; i++) {
+        const struct size *s = &sized->sizes.data[i];
+        const char *note = !s->fits ? "does not fit" : s->does ? "" : "too slow";
+        table_cell(table, "%lld", (long long)s->nodes);
+        table_cell(table, "%lld", (long long)s->devices);
+        table_cell(table, "%s", show_seconds(s->iteration_s * 1e9).s);
+        table_cell(table, "%.1f", s->samples_per_s);
+        table_cell(table, "%s",
+                   s->training_s > 0 ? arena_printf(scratch, "%.1f h", s->training_s / 3600) : "");
+        table_cell(table, "%s",
+                   s->money_per_sample > 0
+                       ? arena_printf(scratch, "%.3f", 1000 * s->money_per_sample)
+                       : "");
+        table_cell(table, "%s", i == sized->chosen && s->does ? "chosen" : note);
+    }
+    fprintf(out, "\nsizes of the cluster (per 1000: money for as many samples):\n\n");
+    table_print(table, out);
+}
+
+json_t *sizes_json(const struct sized *sized)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < sized->sizes.len; i++) {
+        const struct size *s = &sized->sizes.data[i];
+        json_array_append_new(
+            all, json_pack("{s:I, s:I, s:b, s:b, s:b, s:f, s:f, s:f, s:f}", "nodes",
+                           (json_int_t)s->nodes, "devices", (json_int_t)s->devices, "fits", s->fits,
+                           "does", s->does, "chosen", i == sized->chosen && s->does, "iteration_s",
+                           s->iteration_s, "samples_per_s", s->samples_per_s, "training_s",
+                           s->training_s, "money_per_sample", s->money_per_sample));
+    }
+    return all;
+}
+
+weft_status sizes_must_do(const struct sized *sized)
+{
+    const struct size *s = &sized->sizes.data[sized->chosen];
+    if (s->does || !s->fits)
+        return WEFT_OK; /* that it does not fit is said of the plan */
+    return no_answer("raise --max-devices, or give it more time",
+                     "no size meets the deadline: %lld devices take %.1f h", (long long)s->devices,
+                     s->training_s / 3600);
+}

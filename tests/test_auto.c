@@ -1,0 +1,621 @@
+/* test_auto.c - the automatic planner and its grid against what they promise.
+ *
+ *   P1  The grid's answer is that of estimating every point; no bound is above its estimate.
+ *   P2  Few copies of a layer stand for all: tables of either say the same.
+ *   P3  Auto is never worse than Megatron's grid, and near the best of all points, simulated.
+ *   P4  Pins and forbids hold; same question, same answer; stopped, it answers with what it has.
+ *   P5  Sizes, deadlines and money by hand.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+#include "search/search.h"
+
+static const char *const CLUSTERS[] = {"dgx-a100:1x4", "dgx-a100:1", "dgx-v100:1", "titan-rtx:1",
+                                       "titan-rtx:2x4"};
+
+static bool chance(struct rng *rng, int64_t one_in)
+{
+    return rng_below(rng, one_in) == 0;
+}
+
+/* How many rounds of a test: more or fewer where WEFT_TEST_PERCENT says so. */
+static int rounds_of(int rounds)
+{
+    const char *text = getenv("WEFT_TEST_PERCENT");
+    int64_t percent = 100;
+    if (text)
+        parse_int(text, &percent);
+    rounds = (int)(rounds * percent / 100);
+    return rounds > 0 ? rounds : 1;
+}
+
+struct problem {
+    struct model *model;
+    struct cluster *cluster;
+    struct cost *cost;
+    struct plan_request request;
+    struct arena *arena;
+};
+
+/* A few layers of a real width, so that choices differ in time; some pinned, some short of memory. */
+static struct problem draw_problem(struct rng *rng)
+{
+    static const char *const MODELS[] = {"gpt3-350m", "llama3-8b", "t5-large-32", "bert-huge-32",
+                                         "mixtral-8x7b"};
+    static const char *const OPTIONS[] = {"layers: 2, seq: 256", "layers: 4, seq: 512",
+                                          "layers: 6, seq: 128"};
+    struct problem p = {.arena = arena_new()};
+    const char *model = MODELS[rng_below(rng, COUNT_OF(MODELS))];
+    if (model_open(model, OPTIONS[rng_below(rng, COUNT_OF(OPTIONS))], &p.model) != WEFT_OK)
+        fail_msg("%s: %s", model, weft_last_error()->message);
+    assert_int_equal(cluster_open(CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))], &p.cluster),
+                     WEFT_OK);
+    assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
+    struct degrees pins = {.global_batch = INT64_C(8) << rng_below(rng, 3)};
+    if (chance(rng, 3))
+        pins.tp = INT64_C(1) << rng_below(rng, 3);
+    if (chance(rng, 3))
+        pins.pp = INT64_C(1) << rng_below(rng, 2);
+    if (chance(rng, 4))
+        pins.micro_batch = 1;
+    if (chance(rng, 4)) {
+        pins.has_shard = true;
+        pins.shard = (int)rng_below(rng, 4);
+    }
+    if (chance(rng, 4)) {
+        pins.has_recompute = true;
+        pins.recompute = (enum recompute)rng_below(rng, RECOMPUTE_COUNT);
+    }
+    if (chance(rng, 4))
+        pins.memory_limit_bytes = INT64_C(1) << (29 + rng_below(rng, 4));
+    p.request = (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = pins};
+    return p;
+}
+
+static void close_problem(struct problem *p)
+{
+    cost_close(p->cost);
+    cluster_free(p->cluster);
+    model_free(p->model);
+    arena_free(p->arena);
+}
+
+/* ---- P1 -------------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+    const struct grid_point *x = a, *y = b;
+    int64_t p = x->iteration_ns, q = y->iteration_ns;
+    return p != q ? (p > q) - (p < q)
+                  : (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes);
+}
+
+static int by_memory(const void *a, const void *b)
+{
+    const struct grid_point *x = a, *y = b;
+    int64_t p = x->peak_bytes, q = y->peak_bytes;
+    return p != q ? (p > q) - (p < q) : by_time(a, b);
+}
+
+static void assert_bounds(const struct grid *all)
+{
+    for (size_t i = 0; i < all->best.len; i++) {
+        const struct grid_point *p = &all->best.data[i];
+        if (p->bound_ns > p->iteration_ns || p->bound_bytes > p->peak_bytes)
+            fail_msg(
+                "tp %lld pp %lld dp %lld pieces %lld micro-batch %lld zero %d recompute %d %s: "
+                "%lld of %lld ns, %lld of %lld bytes",
+                (long long)p->degrees.tp, (long long)p->degrees.pp, (long long)p->degrees.dp,
+                (long long)p->degrees.pieces, (long long)p->degrees.micro_batch, p->degrees.shard,
+                (int)p->degrees.recompute, p->degrees.schedule, (long long)p->bound_ns,
+                (long long)p->iteration_ns, (long long)p->bound_bytes, (long long)p->peak_bytes);
+    }
+}
+
+static void test_the_grid_is_exact(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 71);
+    int64_t points = 0, estimates = 0;
+    for (int round = 0; round < rounds_of(16); round++) {
+        struct problem p = draw_problem(&rng);
+        struct grid all, best;
+        size_t count = 1 + (size_t)rng_below(&rng, 16), fitting = 0;
+        assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+        assert_int_equal(grid_search(&p.request, p.cost, count, p.arena, &best), WEFT_OK);
+        assert_bounds(&all);
+        for (size_t i = 0; i < all.best.len; i++) /* those that fit come first */
+            if (all.best.data[i].fits) {
+                struct grid_point point = all.best.data[i];
+                all.best.data[i] = all.best.data[fitting];
+                all.best.data[fitting++] = point;
+            }
+        bool none = fitting == 0;
+        size_t len = none ? all.best.len : fitting;
+        if (len)
+            qsort(all.best.data, len, sizeof *all.best.data, none ? by_memory : by_time);
+        assert_int_equal(best.best.len, len < count ? len : count);
+        for (size_t i = 0; i < best.best.len; i++) {
+            assert_int_equal(best.best.data[i].iteration_ns, all.best.data[i].iteration_ns);
+            assert_int_equal(best.best.data[i].peak_bytes, all.best.data[i].peak_bytes);
+            assert_int_equal(best.best.data[i].fits, !none);
+        }
+        points += best.points;
+        estimates += best.estimates;
+        close_problem(&p);
+    }
+    print_message("%lld points, %lld estimated\n", (long long)points, (long long)estimates);
+    assert_true(estimates < points);
+}
+
+/* ---- P2 -------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *model, *options;
+    struct degrees degrees;
+} MANY_LAYERS[] = {
+    {"gpt3-1.3b", "layers: 24", {.tp = 2, .pp = 2, .global_batch = 16, .sequence = true}},
+    {"gpt3-1.3b", "layers: 13", {.pp = 4, .global_batch = 16, .shard = 1, .schedule = "zb-h1"}},
+    {"llama3-8b",
+     "layers: 16",
+     {.tp = 8, .global_batch = 8, .shard = 3, .recompute = RECOMPUTE_FULL}},
+    {"llama3-8b", "layers: 16", {.pp = 2, .pieces = 4, .global_batch = 8, .shard = 2}},
+    {"t5-large-32", NULL, {.tp = 2, .pp = 2, .segments = 2, .global_batch = 8}},
+    {"mixtral-8x7b", "layers: 8", {.tp = 2, .ep = 4, .global_batch = 8}},
+};
+
+static void test_few_copies_say_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(MANY_LAYERS); i++) {
+        struct model *model;
+        struct cluster *cluster;
+        struct plan *plan;
+        struct arena *arena = arena_new();
+        struct estimate answer[2];
+        assert_int_equal(model_open(MANY_LAYERS[i].model, MANY_LAYERS[i].options, &model), WEFT_OK);
+        assert_int_equal(cluster_open("dgx-a100:1", &cluster), WEFT_OK);
+        assert_int_equal(plan_from_degrees(model, cluster, &MANY_LAYERS[i].degrees, &plan),
+                         WEFT_OK);
+        for (int few = 0; few < 2; few++) {
+            struct estimate_settings settings = estimate_settings_of(plan);
+            struct estimator *estimator;
+            struct candidate *candidate;
+            settings.copies = few ? 3 : 0;
+            assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+            assert_int_equal(candidate_of_plan(estimator, plan, arena, &candidate), WEFT_OK);
+            assert_int_equal(estimate_candidate(estimator, candidate, &answer[few]), WEFT_OK);
+            estimator_free(estimator);
+        }
+        double off = (double)answer[1].iteration_ns / (double)answer[0].iteration_ns - 1;
+        if (fabs(off) > 0.01)
+            fail_msg("%s, row %zu: %+.2f %%", MANY_LAYERS[i].model, i, 100 * off);
+        assert_true(llabs(answer[1].peak_bytes - answer[0].peak_bytes) <=
+                    answer[0].peak_bytes / 100);
+        plan_free(plan);
+        cluster_free(cluster);
+        model_free(model);
+        arena_free(arena);
+    }
+}
+
+/* ---- P3 -------------------------------------------------------------------------------------- */
+
+static struct planned *plan_with(const char *planner, const struct plan_request *request)
+{
+    struct planned *planned = NULL;
+    weft_status status = plan_search(planner_find(planner), request, &planned);
+    assert_true(status == WEFT_OK || status == WEFT_NO_ANSWER);
+    return planned;
+}
+
+static void test_never_worse_than_megatron(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 72);
+    for (int round = 0; round < rounds_of(20); round++) {
+        struct problem p = draw_problem(&rng);
+        struct planned *own = plan_with("auto", &p.request);
+        struct planned *other = plan_with("megatron", &p.request);
+        if (other && other->trials.data[0].fits) {
+            assert_non_null(own);
+            if (!own->trials.data[0].fits ||
+                own->trials.data[0].iteration_ns > other->trials.data[0].iteration_ns)
+                fail_msg("round %d, %s on %s: %.3f ms (%s), megatron %.3f ms (%s)", round,
+                         p.model->name, p.cluster->name,
+                         (double)own->trials.data[0].iteration_ns * 1e-6, own->trials.data[0].text,
+                         (double)other->trials.data[0].iteration_ns * 1e-6,
+                         other->trials.data[0].text);
+        }
+        planned_free(own);
+        planned_free(other);
+        close_problem(&p);
+    }
+}
+
+/* Every point of the grid, simulated: the fastest that fits. */
+static int64_t brute_force(const struct problem *p)
+{
+    struct grid all;
+    struct planned tried = {.arena = p->arena, .planner = "brute force"};
+    int64_t best = INT64_MAX;
+    assert_int_equal(grid_estimate_all(&p->request, p->cost, p->arena, &all), WEFT_OK);
+    for (size_t i = 0; i < all.best.len; i++) {
+        const struct trial *trial;
+        assert_int_equal(
+            try_degrees(&p->request, p->cost, &all.best.data[i].degrees, &tried, &trial), WEFT_OK);
+        if (trial && trial->fits && trial->iteration_ns < best)
+            best = trial->iteration_ns;
+    }
+    return best;
+}
+
+static void test_near_brute_force(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 73);
+    for (int round = 0; round < rounds_of(8); round++) {
+        struct problem p = draw_problem(&rng);
+        struct planned *own = plan_with("auto", &p.request);
+        int64_t best = brute_force(&p);
+        if (best < INT64_MAX) {
+            assert_non_null(own);
+            double off = (double)own->trials.data[0].iteration_ns / (double)best - 1;
+            if (!own->trials.data[0].fits || off > 0.01)
+                fail_msg("round %d, %s on %s: %+.2f %%", round, p.model->name, p.cluster->name,
+                         100 * off);
+        }
+        planned_free(own);
+        close_problem(&p);
+    }
+}
+
+/* ---- P4 -------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *text;
+    bool legal;
+} FORBIDS[] = {
+    {"pp,zero=3,recompute=full", true}, {"sp", true},        {"schedule=aiao, tp=8", true},
+    {"microbatch=1,virtual", true},     {"schedule", false}, {"zero=4x", false},
+    {"recompute=some", false},          {"colour", false},   {"pp=0", false},
+};
+
+static void test_what_is_forbidden(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(FORBIDS); i++) {
+        struct forbids forbids = {0};
+        assert_int_equal(forbid_parse(arena, FORBIDS[i].text, &forbids),
+                         FORBIDS[i].legal ? WEFT_OK : WEFT_BAD_INPUT);
+    }
+    struct forbids forbids = {0};
+    assert_int_equal(forbid_parse(arena, "pp,zero=1,recompute,schedule=aiao,sp", &forbids),
+                     WEFT_OK);
+    struct degrees d = {.dp = 4,
+                        .tp = 2,
+                        .pp = 1,
+                        .cp = 1,
+                        .ep = 1,
+                        .pieces = 1,
+                        .segments = 1,
+                        .micro_batch = 1,
+                        .schedule = "1f1b"};
+    assert_false(degrees_forbidden(&forbids, &d));
+    struct degrees pp = d, zero = d, recompute = d, aiao = d, sp = d, zero2 = d;
+    pp.pp = 2, zero.shard = 1, recompute.recompute = RECOMPUTE_SELECTIVE, sp.sequence = true;
+    aiao.schedule = "aiao", zero2.shard = 2;
+    assert_true(degrees_forbidden(&forbids, &pp) && degrees_forbidden(&forbids, &zero));
+    assert_true(degrees_forbidden(&forbids, &recompute) && degrees_forbidden(&forbids, &sp));
+    assert_true(degrees_forbidden(&forbids, &aiao) && !degrees_forbidden(&forbids, &zero2));
+    arena_free(arena);
+}
+
+static void test_pins_and_forbids_hold(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 74);
+    for (int round = 0; round < rounds_of(8); round++) {
+        struct problem p = draw_problem(&rng);
+        const struct degrees *pins = &p.request.pins;
+        assert_int_equal(
+            forbid_parse(p.arena, "zero=2,schedule=zb-h1,virtual=3,dp=2", &p.request.forbids),
+            WEFT_OK);
+        struct planned *planned = plan_with("auto", &p.request);
+        for (size_t i = 0; planned && i < planned->trials.len; i++) {
+            const struct degrees *d = &planned->trials.data[i].degrees;
+            const struct plan *plan = planned->trials.data[i].plan;
+            if (plan) { /* of a planner that joined: no degrees */
+                assert_false(plan_forbidden(&p.request.forbids, plan));
+                assert_true(!pins->pp || plan->stages == pins->pp);
+                continue;
+            }
+            assert_true(!pins->tp || d->tp == pins->tp);
+            assert_true(!pins->pp || d->pp == pins->pp);
+            assert_true(!pins->micro_batch || d->micro_batch == pins->micro_batch);
+            assert_true(!pins->has_shard || d->shard == pins->shard);
+            assert_true(!pins->has_recompute || d->recompute == pins->recompute);
+            assert_true(d->shard != 2 && d->dp != 2 && strcmp(d->schedule, "zb-h1") != 0);
+        }
+        planned_free(planned);
+        close_problem(&p);
+    }
+}
+
+static void test_same_question_same_answer(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 75);
+    for (int round = 0; round < rounds_of(4); round++) {
+        struct problem p = draw_problem(&rng);
+        struct planned *one = plan_with("auto", &p.request), *two = plan_with("auto", &p.request);
+        assert_int_equal(one == NULL, two == NULL);
+        if (one) {
+            assert_int_equal(one->trials.len, two->trials.len);
+            assert_int_equal(one->candidates, two->candidates);
+            for (size_t i = 0; i < one->trials.len; i++) {
+                assert_string_equal(one->trials.data[i].text, two->trials.data[i].text);
+                assert_int_equal(one->trials.data[i].iteration_ns,
+                                 two->trials.data[i].iteration_ns);
+            }
+            assert_int_equal(one->reasons.len, two->reasons.len);
+        }
+        planned_free(one);
+        planned_free(two);
+        close_problem(&p);
+    }
+}
+
+static void stop_soon(void *context, const struct progress *progress)
+{
+    if (progress->trials >= 2)
+        atomic_store((atomic_bool *)context, true);
+}
+
+static void open_gpt(struct problem *p, const char *cluster, struct degrees pins)
+{
+    *p = (struct problem){.arena = arena_new()};
+    assert_int_equal(model_open("gpt3-1.3b", "layers: 4, seq: 512", &p->model), WEFT_OK);
+    assert_int_equal(cluster_open(cluster, &p->cluster), WEFT_OK);
+    assert_int_equal(cost_open(&p->cluster->node.device, NULL, &p->cost), WEFT_OK);
+    p->request = (struct plan_request){.model = p->model, .cluster = p->cluster, .pins = pins};
+}
+
+static void test_stopped_searches_answer(void **state)
+{
+    (void)state;
+    struct problem p;
+    atomic_bool stop = false;
+    open_gpt(&p, "dgx-a100:1", (struct degrees){.global_batch = 16});
+    p.request.stop = &stop;
+    p.request.progress = stop_soon;
+    p.request.context = &stop;
+    struct planned *planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    assert_true(planned->stopped);
+    assert_int_equal(planned->trials.len, 2);
+    planned_free(planned);
+    p.request.stop = NULL;
+    p.request.progress = NULL;
+    p.request.options = (struct plan_options){.given = 1U << TAKES_BUDGET, .budget_ns = 1};
+    planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    assert_true(planned->stopped && planned->trials.len == 1);
+    planned_free(planned);
+    close_problem(&p);
+}
+
+static bool has_reason(const struct planned *planned, const char *words)
+{
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        if (strstr(planned->reasons.data[i], words))
+            return true;
+    return false;
+}
+
+/* What does not fit says what would. */
+static void test_what_would_fit(void **state)
+{
+    (void)state;
+    struct problem p;
+    struct degrees pins = {.tp = 1, .pp = 1, .global_batch = 8, .has_recompute = true};
+    pins.memory_limit_bytes = INT64_C(6) << 30;
+    open_gpt(&p, "dgx-a100:1", pins);
+    p.request.pins.has_shard = true; /* 0: 16 bytes of 330 M parameters do not fit in 6 GiB with all
+                                        activations */
+    p.request.pins.memory_limit_bytes = INT64_C(4) << 30;
+    struct planned *planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    assert_false(planned->trials.data[0].fits);
+    assert_true(has_reason(planned, "it would fit with state sharding left open"));
+    planned_free(planned);
+    p.request.pins = (struct degrees){.global_batch = 8, .memory_limit_bytes = 1 << 20};
+    planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    const struct trial *trial = planned->trials.data;
+    for (size_t i = 1; i < planned->trials.len; i++) /* the nearest miss is first */
+        assert_true(!trial[i].fits && trial[i - 1].peak_bytes <= trial[i].peak_bytes);
+    assert_true(has_reason(planned, "all of the device's memory"));
+    planned_free(planned);
+    struct model *large;
+    assert_int_equal(model_open("gpt3-175b", NULL, &large), WEFT_OK);
+    p.request.model = large; /* 18 bytes of 175 G parameters are 3.2 TB, a node has 0.64 */
+    p.request.pins = (struct degrees){.global_batch = 16};
+    planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    assert_false(planned->trials.data[0].fits);
+    assert_true(has_reason(planned, "it would fit with 8 nodes") ||
+                has_reason(planned, "it would fit with 4 nodes"));
+    planned_free(planned);
+    model_free(large);
+    close_problem(&p);
+}
+
+/* Batches double as long as samples come faster, and the best is no worse than any of them. */
+static void test_batches(void **state)
+{
+    (void)state;
+    struct problem p;
+    open_gpt(&p, "dgx-a100:1x4", (struct degrees){0});
+    p.request.options = (struct plan_options){.given = 1U << TAKES_BATCH_AUTO, .batch_auto = true};
+    struct planned *planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    const struct trial *best = planned->trials.data;
+    double per_sample = (double)best->iteration_ns / (double)best->global_batch;
+    assert_true(best->global_batch > 4);
+    for (int64_t batch = 4; batch <= best->global_batch; batch *= 2) {
+        struct plan_request fixed = p.request;
+        fixed.options = (struct plan_options){0};
+        fixed.pins.global_batch = batch;
+        struct planned *one = plan_with("auto", &fixed);
+        double other = (double)one->trials.data[0].iteration_ns / (double)batch;
+        assert_true(per_sample <= other * (1 + 1e-9));
+        planned_free(one);
+    }
+    planned_free(planned);
+    close_problem(&p);
+}
+
+/* ---- P5 -------------------------------------------------------------------------------------- */
+
+/* A planner that needs 3 nodes or more, on which n take 12 / n seconds, for 4 samples. */
+static weft_status made_up(const struct plan_request *request, struct planned *out)
+{
+    int64_t nodes = request->cluster->nodes;
+    struct trial trial = {.text = "made up", .found_by = out->planner, .global_batch = 4};
+    trial.iteration_ns = INT64_C(12000000000) / nodes;
+    trial.fits = nodes >= 3;
+    trial.limit_bytes = 10;
+    trial.peak_bytes = 30 / nodes;
+    array_push(out->arena, &out->trials, trial);
+    return WEFT_OK;
+}
+
+static weft_status open_nodes(void *context, int64_t nodes, struct cluster **out)
+{
+    const double *price_per_hour = context;
+    char name[32];
+    snprintf(name, sizeof name, "dgx-a100:%lld", (long long)nodes);
+    weft_status status = cluster_open(name, out);
+    if (!status)
+        (*out)->node.device.price_per_hour = nodes == 4 ? price_per_hour[1] : price_per_hour[0];
+    return status;
+}
+
+static int64_t chosen_nodes(struct size_request *request, struct size *size)
+{
+    struct sized *sized;
+    assert_int_equal(size_search(request, &sized), WEFT_OK);
+    *size = sized->sizes.data[sized->chosen];
+    assert_int_equal(sized->cluster->nodes, size->nodes);
+    sized_free(sized);
+    return size->nodes;
+}
+
+static void test_sizes_by_hand(void **state)
+{
+    (void)state;
+    static const struct planner PLANNER = {"made-up", "", 0, false, made_up};
+    double price[] = {3600, 1800}; /* money per hour: 1 per second, and half of that on 4 nodes */
+    struct size size;
+    struct size_request request = {
+        .planner = &PLANNER, .most_nodes = 16, .open = open_nodes, .context = price};
+    /* 1 and 2 do not fit, 4 does, 3 of what is between does, too: 12 / 3 = 4 s */
+    assert_int_equal(chosen_nodes(&request, &size), 3);
+    assert_true(fabs(size.iteration_s - 4) < 1e-9 && fabs(size.samples_per_s - 1) < 1e-9);
+    /* 100 samples: 25 iterations of 12 / n s, 300 / n s in all; 40 s on 7.5 nodes and more */
+    request.samples = 100;
+    request.deadline_s = 40;
+    assert_int_equal(chosen_nodes(&request, &size), 8);
+    assert_true(fabs(size.training_s - 300.0 / 8) < 1e-6);
+    request.deadline_s = 43; /* 7 nodes: 42.86 s */
+    assert_int_equal(chosen_nodes(&request, &size), 7);
+    request.deadline_s = 1;
+    assert_int_equal(chosen_nodes(&request, &size), 16); /* the nearest */
+    assert_true(size.fits && !size.does);
+    request.most_nodes = 2;
+    assert_int_equal(chosen_nodes(&request, &size), 2); /* the largest */
+    assert_true(!size.fits);
+    /* money per sample: n nodes * 8 devices * 12 / n s / 4 samples * price = 24, on 4 nodes 12 */
+    request = (struct size_request){.planner = &PLANNER,
+                                    .goal = SIZE_CHEAPEST,
+                                    .most_nodes = 16,
+                                    .open = open_nodes,
+                                    .context = price};
+    assert_int_equal(chosen_nodes(&request, &size), 4);
+    assert_true(fabs(size.money_per_sample - 12) < 1e-6);
+    struct cluster *cluster;
+    assert_int_equal(cluster_open("dgx-a100:1", &cluster), WEFT_OK);
+    assert_int_equal(limit_with_margin(cluster, 1000, 0.1), 900);
+    assert_int_equal(limit_with_margin(cluster, 1000, 0), 1000);
+    assert_int_equal(limit_with_margin(cluster, 0, 0), 0);
+    int64_t own = cluster->node.device.memory_bytes - cluster->node.device.context_bytes;
+    assert_true(llabs(limit_with_margin(cluster, 0, 0.25) - own / 4 * 3) <= 4);
+    cluster_free(cluster);
+}
+
+static const struct {
+    const char *arguments;
+    int code;
+} PROGRAM[] = {
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --deadline 1d", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --tokens 1e9", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --objective cost", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --max-devices 4", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --planner megatron --forbid pp", WEFT_BAD_INPUT},
+    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --pp 1 --tokens 1e12 --deadline 1s",
+     WEFT_NO_ANSWER},
+};
+
+static void test_the_program(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(PROGRAM); i++) {
+        int code;
+        free(ask(PROGRAM[i].arguments, &code));
+        if (code != PROGRAM[i].code)
+            fail_msg("%s: %d", PROGRAM[i].arguments, code);
+    }
+    json_t *json =
+        json_of("plan gpt3-350m dgx-a100 --global-batch 32 --max-devices 16 --margin 0.2 "
+                "--forbid recompute,tp --json");
+    json_t *size = json_array_get(json_object_get(json, "sizes"), 0);
+    assert_string_equal(json_string_value(json_object_get(json, "planner")), "auto");
+    assert_true(json_is_true(json_object_get(size, "chosen")));
+    assert_int_equal(json_integer_value(json_object_get(size, "devices")), 8);
+    json_decref(json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_grid_is_exact),
+        cmocka_unit_test(test_few_copies_say_the_same),
+        cmocka_unit_test(test_never_worse_than_megatron),
+        cmocka_unit_test(test_near_brute_force),
+        cmocka_unit_test(test_what_is_forbidden),
+        cmocka_unit_test(test_pins_and_forbids_hold),
+        cmocka_unit_test(test_same_question_same_answer),
+        cmocka_unit_test(test_stopped_searches_answer),
+        cmocka_unit_test(test_what_would_fit),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_sizes_by_hand),
+        cmocka_unit_test(test_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,7 +25,7 @@ _weft() {
         --overlap:*) choices='tensor pipeline gradients parameters all none' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
-        --planner:*) choices='megatron galvatron aceso autoddl' ;;
+        --planner:*) choices='auto megatron galvatron aceso autoddl' ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;
         --to:*) choices='megatron deepspeed torchtitan fsdp galvatron slurm' ;;
         --from:*) choices='megatron galvatron' ;;

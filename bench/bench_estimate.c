@@ -18,7 +18,7 @@ static const double CALCULON_NS = 8e6; /* its faster one */
 static double now_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); /* whatever else the machine does */
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 

@@ -21,10 +21,13 @@
 
 /* ---- real plans ------------------------------------------------------------------------------ */
 
-static const char *const REAL_MODELS[] = {"gpt3-1.3b",    "gpt3-13b",  "llama3-8b",   "t5-3b",
-                                          "bert-huge-32", "resnet-50", "mixtral-8x7b"};
+static const char *const REAL_MODELS[] = {
+    "gpt3-1.3b",    "gpt3-13b",    "llama3-8b",    "t5-3b",        "bert-huge-32", "resnet-50",
+    "mixtral-8x7b", "t5-large-32", "swin-huge-32", "inception-v3", "dlrm"};
 static const char *const REAL_CLUSTERS[] = {"dgx-a100:1", "dgx-a100:2", "dgx-a100:4",
                                             "dgx-a100:8", "dgx-v100:2", "titan-rtx:2"};
+
+enum { T5_LARGE = 7 }; /* of REAL_MODELS */
 
 static struct degrees draw_real(struct rng *rng, int64_t devices)
 {
@@ -49,6 +52,51 @@ static struct degrees draw_real(struct rng *rng, int64_t devices)
     d.has_overlap = chance(rng, 4);
     d.overlap = (unsigned)rng_below(rng, OVERLAP_ALL + 1);
     return d;
+}
+
+/* The same plan cut anywhere. */
+static weft_status cut_anew(struct rng *rng, struct plan **plan)
+{
+    struct plan *old = *plan, *new = NULL;
+    int64_t *cut = calloc((size_t)old->parts, sizeof *cut);
+    int64_t *devices = calloc((size_t)old->stages, sizeof *devices);
+    weft_status status;
+    draw_cuts(rng, old->instances, old->parts, cut);
+    for (int32_t s = 0; s < old->stages; s++)
+        devices[s] = old->stage[s].devices;
+    TRY(plan_new(old->model, old->cluster, &new));
+    TRY(plan_map(new, old->stages, old->pieces, cut, devices));
+    new->schedule = schedule_find(old->schedule)->name;
+    new->batch_per_step = old->batch_per_step;
+    new->global_batch = old->global_batch;
+    new->overlap = old->overlap;
+    for (int64_t i = 0; i < old->instances; i++)
+        TRY(plan_choose(new, i, plan_choice(old, i)));
+    plan_free(old);
+    *plan = new;
+    new = NULL;
+done:
+    plan_free(new);
+    free(cut);
+    free(devices);
+    return status;
+}
+
+/* Layers of one stage with different sharding: some gradients go with every micro-batch, others with
+ * the last one only. */
+static weft_status shard_by_layer(struct rng *rng, struct plan *plan)
+{
+    int shard = (int)rng_below(rng, 4);
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        choice.shard = (uint8_t)shard;
+        TRY(plan_choose(plan, i, &choice));
+        if (plan->ends_layer[i])
+            shard = (int)rng_below(rng, 4);
+    }
+done:
+    return status;
 }
 
 struct setting {
@@ -242,8 +290,12 @@ static void real_plans(void **state)
         snprintf(words, sizeof words, "%s %s tp%lld pp%lld dp%lld z%d r%d%s", REAL_MODELS[m],
                  REAL_CLUSTERS[c], (long long)d.tp, (long long)d.pp, (long long)d.dp, d.shard,
                  (int)d.recompute, d.offload ? " off" : "");
+        bool cuts = chance(&rng, 4), shards = chance(&rng, 4);
+        size_t len = strlen(words);
+        snprintf(words + len, sizeof words - len, "%s%s", cuts ? " cut" : "", shards ? " mix" : "");
         if (plan_from_degrees(s->real[m], s->cluster[c], &d, &plan) == WEFT_OK &&
-            plan_check(plan) == WEFT_OK) {
+            (!cuts || cut_anew(&rng, &plan) == WEFT_OK) &&
+            (!shards || shard_by_layer(&rng, plan) == WEFT_OK) && plan_check(plan) == WEFT_OK) {
             compare(plan, words, &outcome[done], &tables[done]);
             done++;
         }
@@ -276,6 +328,89 @@ static void small_plans(void **state)
     report("random candidates", tables, n);
     free(tables);
     free(outcome);
+}
+
+/* Layers with shard 2 among layers without, and many micro-batches: only what goes with every one of
+ * them can fall behind from one to the next. */
+static void gradients_that_go_once_do_not_lag(void **state)
+{
+    struct setting *s = *state;
+    for (int64_t pp = 2; pp <= 8; pp *= 2) {
+        struct degrees d = {.pp = pp, .micro_batch = 2, .dp = 8 / pp * 2, .schedule = "1f1b"};
+        struct plan *plan;
+        struct outcome outcome;
+        d.global_batch = d.dp * d.micro_batch * 64;
+        assert_int_equal(plan_from_degrees(s->real[T5_LARGE], s->cluster[5], &d, &plan), WEFT_OK);
+        for (int64_t i = 0, layer = 0; i < plan->instances; i++) {
+            struct choice choice = *plan_choice(plan, i);
+            choice.shard = layer % 2 ? 2 : 0;
+            assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+            layer += plan->ends_layer[i];
+        }
+        assert_int_equal(plan_check(plan), WEFT_OK);
+        compare(plan, "", &outcome, NULL);
+        print_message("t5-large-32 on titan-rtx:2, pp %lld, every other layer sharded: %+.2f %%\n",
+                      (long long)pp, 100 * outcome.off);
+        assert_true(fabs(outcome.off) <= 0.02);
+        plan_free(plan);
+    }
+}
+
+/* How far a candidate's fullest stage is from its plan's. */
+static double memory_off(const struct plan *plan)
+{
+    struct estimate_settings settings = estimate_settings_of(plan);
+    struct arena *scratch = arena_new();
+    struct estimator *estimator;
+    struct candidate *candidate;
+    struct estimate whole, e;
+    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+    assert_int_equal(estimate_plan(estimator, plan, scratch, &whole), WEFT_OK);
+    assert_int_equal(candidate_of_plan(estimator, plan, scratch, &candidate), WEFT_OK);
+    assert_int_equal(estimate_candidate(estimator, candidate, &e), WEFT_OK);
+    double off = (double)e.peak_bytes / (double)whole.peak_bytes - 1;
+    estimator_free(estimator);
+    arena_free(scratch);
+    return off;
+}
+
+/* Offload and several pieces on a stage, one row for the whole model. With shard 2 and 3, gradients
+ * and weights that are whole for a while are counted as in the middle of the model. */
+static void offload_and_pieces_like_plans(void **state)
+{
+    static const double ALLOWED[] = {0.01, 0.01, 0.1, 0.1}; /* per shard */
+    static const char *const SCHEDULES[] = {"1f1b", "gpipe", "zb-h1", "interleaved", "aiao"};
+    static const int MODELS[] = {0, 3, 4, 2, 5};
+    struct setting *s = *state;
+    double most[COUNT_OF(ALLOWED)] = {0};
+    int n = 0;
+    struct rng rng;
+    rng_seed(&rng, 7);
+    while (n < rounds_of(100)) {
+        int m = MODELS[rng_below(&rng, COUNT_OF(MODELS))], c = (int)rng_below(&rng, 3);
+        struct degrees d = {.micro_batch = 1 + rng_below(&rng, 2), .recompute = RECOMPUTE_FULL};
+        struct plan *plan = NULL;
+        d.pp = INT64_C(1) << rng_below(&rng, 3);
+        d.tp = INT64_C(1) << rng_below(&rng, 2);
+        d.dp = cluster_devices(s->cluster[c]) / d.pp / d.tp;
+        d.schedule = SCHEDULES[rng_below(&rng, COUNT_OF(SCHEDULES))];
+        d.pieces = strcmp(d.schedule, "interleaved") == 0 ? 2 + rng_below(&rng, 2) : 0;
+        d.segments = strcmp(d.schedule, "aiao") == 0 ? 1 + rng_below(&rng, 3) : 0;
+        d.offload = chance(&rng, 2) || (!d.pieces && !d.segments);
+        d.shard = (int)rng_below(&rng, 4);
+        d.global_batch = d.dp * d.micro_batch * d.pp * (1 + rng_below(&rng, 8));
+        if (plan_from_degrees(s->real[m], s->cluster[c], &d, &plan) == WEFT_OK &&
+            plan_check(plan) == WEFT_OK) {
+            double off = memory_off(plan);
+            most[d.shard] = fabs(off) > most[d.shard] ? fabs(off) : most[d.shard];
+            assert_true(fabs(off) <= ALLOWED[d.shard]);
+            n++;
+        }
+        plan_free(plan);
+    }
+    for (size_t i = 0; i < COUNT_OF(most); i++)
+        print_message("offload and pieces, shard %zu: memory at most %.2f %% from the plan's\n", i,
+                      100 * most[i]);
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------- */
@@ -339,28 +474,37 @@ static int64_t played(const struct schedule *schedule, const struct pipeline *p,
     struct arena *scratch = arena_new();
     int32_t parts = p->stages * p->pieces, m = p->micro_batches;
     int64_t *over = ARENA_ARRAY(scratch, int64_t, (size_t)parts *(size_t)m *SLOT_KIND_COUNT);
+    int64_t *sent = ARENA_ARRAY(scratch, int64_t, (size_t)parts *(size_t)m *SLOT_KIND_COUNT);
     int64_t last = 0;
     for (bool changed = true; changed;) {
         changed = false;
         for (int32_t s = 0; s < p->stages; s++) {
             struct slots slots = {0};
-            int64_t free = 0;
+            int64_t free = 0, link[32][2] = {0};
             schedule->order(p, s, scratch, &slots);
             for (size_t i = 0; i < slots.len; i++) {
                 const struct slot *slot = &slots.data[i];
                 int32_t k = slot->piece * p->stages + s;
                 bool forward = slot->kind == SLOT_FORWARD,
                      weight = slot->kind == SLOT_BACKWARD_WEIGHT;
-#define OVER(kind, part_) over[((int64_t)(kind) * parts + (part_)) * m + slot->micro_batch]
-                int64_t ready = weight    ? OVER(SLOT_BACKWARD_INPUT, k)
-                                : forward ? (k ? OVER(SLOT_FORWARD, k - 1) + part[k - 1].send : 0)
-                                : k + 1 < parts ? OVER(slot->kind, k + 1) + part[k + 1].back
+#define AT(kind, part_)   (((int64_t)(kind) * parts + (part_)) * m + slot->micro_batch)
+#define OVER(kind, part_) over[AT(kind, part_)]
+                int64_t ready = weight          ? OVER(SLOT_BACKWARD_INPUT, k)
+                                : forward       ? (k ? sent[AT(SLOT_FORWARD, k - 1)] : 0)
+                                : k + 1 < parts ? sent[AT(slot->kind, k + 1)]
                                                 : OVER(SLOT_FORWARD, k);
                 int64_t ns = weight ? part[k].weight : forward ? part[k].forward : part[k].backward;
                 free = (ready > free ? ready : free) + ns;
                 changed |= OVER(slot->kind, k) != free;
                 OVER(slot->kind, k) = free;
+                int64_t *way = &link[k / p->stages][!forward]; /* one send behind the other */
+                if (!weight) {
+                    *way = (free > *way ? free : *way) + (forward ? part[k].send : part[k].back);
+                    changed |= sent[AT(slot->kind, k)] != *way;
+                    sent[AT(slot->kind, k)] = *way;
+                }
 #undef OVER
+#undef AT
                 last = free > last ? free : last;
             }
         }
@@ -373,10 +517,8 @@ static int64_t estimated(struct orders *orders, const struct schedule *schedule,
                          const struct pipeline *p, const struct part_work *part)
 {
     struct stage_end end[16];
-    struct pipeline_work work = {schedule,         order_of(schedule->name),
-                                 p->stages,        p->pieces,
-                                 p->micro_batches, part,
-                                 OVERLAP_ALL,      1};
+    struct pipeline_work work = {schedule, p->stages,   p->pieces, p->micro_batches,
+                                 part,     OVERLAP_ALL, 1};
     int64_t last = 0;
     pipeline_ends(orders, &work, end);
     for (int32_t s = 0; s < p->stages; s++)
@@ -384,18 +526,24 @@ static int64_t estimated(struct orders *orders, const struct schedule *schedule,
     return last;
 }
 
-/* Uneven stages and sends of up to a fifth of a pass. The waves of all-in-all-out and what is played
- * are exact, with more micro-batches than are played nearly so. */
+/* Uneven stages, and sends of up to a fifth of a pass or of up to several passes. The waves of
+ * all-in-all-out and what is played are exact, with more micro-batches than are played nearly so. */
 static void pipelines_like_their_slots(void **state)
 {
     static const struct {
         const char *schedule;
+        int64_t send;      /* at most; a forward pass is 1000 or more */
         double mean, most; /* relative difference */
-    } ALLOWED[] = {{"gpipe", 0, 0},
-                   {"1f1b", 0.002, 0.02},
-                   {"interleaved", 0.002, 0.02},
-                   {"aiao", 0, 0},
-                   {"zb-h1", 0.001, 0.005}};
+    } ALLOWED[] = {{"gpipe", 200, 0, 0},
+                   {"1f1b", 200, 0.002, 0.02},
+                   {"interleaved", 200, 0.002, 0.02},
+                   {"aiao", 200, 0, 0},
+                   {"zb-h1", 200, 0.001, 0.005},
+                   {"gpipe", 8000, 0, 0},
+                   {"1f1b", 8000, 0.05, 0.25},
+                   {"interleaved", 8000, 0.002, 0.03},
+                   {"aiao", 8000, 0, 0},
+                   {"zb-h1", 8000, 0.01, 0.1}};
     struct arena *scratch = arena_new();
     struct orders *orders = orders_new(scratch);
     struct rng rng;
@@ -419,8 +567,8 @@ static void pipelines_like_their_slots(void **state)
             for (int32_t j = 0; j < p.stages * p.pieces; j++) {
                 part[j] = (struct part_work){.forward = 1000 + rng_below(&rng, uneven),
                                              .backward = 2000 + rng_below(&rng, 2 * uneven),
-                                             .send = rng_below(&rng, 200),
-                                             .back = rng_below(&rng, 200)};
+                                             .send = rng_below(&rng, ALLOWED[k].send),
+                                             .back = rng_below(&rng, ALLOWED[k].send)};
                 if (strcmp(schedule->name, "zb-h1") == 0) {
                     part[j].backward /= 2;
                     part[j].weight = part[j].backward;
@@ -431,9 +579,90 @@ static void pipelines_like_their_slots(void **state)
             mean += off / ROUNDS;
             most = off > most ? off : most;
         }
-        print_message("%s: mean difference %.3f %%, most %.2f %%\n", schedule->name, 100 * mean,
-                      100 * most);
+        print_message("%s, sends below %lld: mean difference %.3f %%, most %.2f %%\n",
+                      schedule->name, (long long)ALLOWED[k].send, 100 * mean, 100 * most);
         assert_true(mean <= ALLOWED[k].mean && most <= ALLOWED[k].most);
+    }
+    arena_free(scratch);
+}
+
+/* ---- memory, slot by slot -------------------------------------------------------------------- */
+
+/* Whether the checkpoints of the forward slot f, whose backward slot is g, are in host memory during
+ * slot k (sim/holdings.c, I2). */
+static bool is_away(int64_t f, int64_t g, int64_t k)
+{
+    return f + 2 < g - 1 && k >= f + 2 && k < g - 1;
+}
+
+/* What a stage holds at most: every slot's sum from the start. O(slots^2). */
+static int64_t held_slowly(const struct schedule *schedule, const struct pipeline *p, int32_t stage,
+                           const struct part_memory *part)
+{
+    struct arena *scratch = arena_new();
+    struct slots slots = {0};
+    int64_t most = 0;
+    schedule->order(p, stage, scratch, &slots);
+    for (size_t k = 0; k < slots.len; k++) {
+        int64_t held = 0;
+        for (size_t f = 0; f < k; f++) { /* what it left */
+            const struct slot *slot = &slots.data[f];
+            const struct part_memory *of = &part[slot->piece * p->stages];
+            held += slot->kind == SLOT_FORWARD          ? of->kept
+                    : slot->kind == SLOT_BACKWARD_INPUT ? of->back
+                    : slot->kind == SLOT_BACKWARD       ? -of->kept
+                                                        : -of->kept - of->back;
+            for (size_t g = f; slot->kind == SLOT_FORWARD && g < slots.len; g++) {
+                const struct slot *other = &slots.data[g];
+                bool reads = other->kind == SLOT_BACKWARD || other->kind == SLOT_BACKWARD_INPUT;
+                if (reads && other->piece == slot->piece && other->micro_batch == slot->micro_batch)
+                    held -= is_away((int64_t)f, (int64_t)g, (int64_t)k) ? of->offloaded : 0;
+            }
+        }
+        const struct part_memory *now = &part[slots.data[k].piece * p->stages];
+        enum slot_kind kind = slots.data[k].kind;
+        held += kind == SLOT_FORWARD           ? now->forward_rise
+                : kind == SLOT_BACKWARD_WEIGHT ? now->weight_rise
+                                               : now->backward_rise;
+        most = held > most ? held : most;
+    }
+    arena_free(scratch);
+    return most;
+}
+
+static void held_like_slot_by_slot(void **state)
+{
+    const struct schedule *all;
+    size_t schedules = schedule_all(&all);
+    struct arena *scratch = arena_new();
+    struct holdings *holdings = holdings_new(scratch);
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 6);
+    for (int i = 0; i < 3000; i++) { /* microseconds each */
+        const struct schedule *schedule = &all[(size_t)rng_below(&rng, (int64_t)schedules)];
+        struct pipeline p = {(int32_t)(1 + rng_below(&rng, 4)), (int32_t)(1 + rng_below(&rng, 3)),
+                             (int32_t)(1 + rng_below(&rng, 12))};
+        struct part_memory part[12];
+        bool offload = chance(&rng, 2), split = schedule->passes == ORDER_SPLIT;
+        if (schedule->check(&p) != WEFT_OK)
+            continue;
+        for (int32_t k = 0; k < p.stages * p.pieces; k++) {
+            part[k] = (struct part_memory){.kept = 100 + rng_below(&rng, 1000)};
+            part[k].back = split ? rng_below(&rng, 100) - 50 : -part[k].kept;
+            part[k].forward_rise = part[k].kept + rng_below(&rng, 500);
+            part[k].backward_rise = rng_below(&rng, 500);
+            part[k].weight_rise = split ? rng_below(&rng, 500) : 0;
+            part[k].offloaded = offload ? rng_below(&rng, part[k].kept) : 0;
+        }
+        for (int32_t s = 0; s < p.stages; s++) {
+            int64_t fast = most_held(holdings, schedule, &p, s, &part[s]);
+            int64_t slow = held_slowly(schedule, &p, s, &part[s]);
+            if (fast != slow)
+                fail_msg("%s, stage %d of %d, %d pieces, %d micro-batches%s: %lld, not %lld",
+                         schedule->name, s, p.stages, p.pieces, p.micro_batches,
+                         offload ? ", offload" : "", (long long)fast, (long long)slow);
+        }
     }
     arena_free(scratch);
 }
@@ -513,7 +742,7 @@ static void runs_like_straight_sums(void **state)
         struct table_key key = {.devices = 16,
                                 .batch = c->batch_per_step,
                                 .row = c->run[0].row,
-                                .order = (uint16_t)order_of(SCHEDULES[k]),
+                                .order = (uint16_t)c->schedule->passes,
                                 .many = true};
         const struct table *table;
         assert_int_equal(table_find(e->tables, &key, &table), WEFT_OK);
@@ -652,8 +881,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(real_plans, &setting),
         cmocka_unit_test_prestate(small_plans, &setting),
+        cmocka_unit_test_prestate(gradients_that_go_once_do_not_lag, &setting),
+        cmocka_unit_test_prestate(offload_and_pieces_like_plans, &setting),
         cmocka_unit_test_prestate(degrees_in_order, &setting),
         cmocka_unit_test(pipelines_like_their_slots),
+        cmocka_unit_test(held_like_slot_by_slot),
         cmocka_unit_test(equal_stages_like_theory),
         cmocka_unit_test_prestate(runs_like_straight_sums, &setting),
         cmocka_unit_test_prestate(runs_add_up, &setting),

@@ -145,6 +145,33 @@ static void check_aiao_memory(const struct schedule *schedule, const struct pipe
                          pipeline->micro_batches * pipeline->pieces);
 }
 
+/* A row's passes are what its order shows on the last stage, which no other one is ahead of. */
+static void rows_say_how_their_passes_follow(void **state)
+{
+    const struct schedule *table;
+    size_t count = schedule_all(&table);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        struct arena *scratch = arena_new();
+        struct pipeline pipeline = {2, 1, 8};
+        struct slots slots = {0};
+        size_t forwards = 0;
+        bool split = false;
+        pipeline.pieces = table[i].check(&pipeline) == WEFT_OK ? 1 : 2;
+        assert_int_equal(table[i].check(&pipeline), WEFT_OK);
+        table[i].order(&pipeline, pipeline.stages - 1, scratch, &slots);
+        while (slots.data[forwards].kind == SLOT_FORWARD)
+            forwards++;
+        for (size_t k = 0; k < slots.len; k++)
+            split |= slots.data[k].kind == SLOT_BACKWARD_INPUT;
+        bool first = forwards == (size_t)pipeline.pieces * (size_t)pipeline.micro_batches;
+        assert_int_equal(table[i].passes, split   ? ORDER_SPLIT
+                                          : first ? ORDER_FORWARDS_FIRST
+                                                  : ORDER_IN_TURN);
+        arena_free(scratch);
+    }
+}
+
 static void memory_is_what_the_papers_say(void **state)
 {
     (void)state;
@@ -638,6 +665,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_hold_every_slot_once_and_what_in_flight_says),
+        cmocka_unit_test(rows_say_how_their_passes_follow),
         cmocka_unit_test(memory_is_what_the_papers_say),
         cmocka_unit_test(uniform_pipelines_take_what_theory_says),
         cmocka_unit_test(one_f_one_b_takes_as_long_as_gpipe),

@@ -11,6 +11,7 @@
  *
  *   I1  A row's in_flight is what counting over its order gives.
  *   I2  With one piece, aiao is gpipe, slot by slot.
+ *   I3  A row's `passes` is what its order shows on the last stage.
  */
 #include <string.h>
 
@@ -63,15 +64,15 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
 
 static const struct schedule SCHEDULES[] = {
     {"gpipe", "all forwards, then all backwards", check_one_piece, all_in_all_out_order,
-     all_in_all_out_in_flight, false},
+     all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, false},
     {"1f1b", "one forward, one backward: holds at most `stages` micro-batches", check_one_piece,
-     one_f_one_b_order, one_f_one_b_in_flight, false},
+     one_f_one_b_order, one_f_one_b_in_flight, ORDER_IN_TURN, false},
     {"interleaved", "1f1b over several pieces per stage: a smaller bubble, more transfers",
-     check_interleaved, interleaved_order, interleaved_in_flight, false},
+     check_interleaved, interleaved_order, interleaved_in_flight, ORDER_IN_TURN, false},
     {"aiao", "all-in-all-out: segment by segment, so that gradients synchronise meanwhile",
-     check_shape, all_in_all_out_order, all_in_all_out_in_flight, true},
+     check_shape, all_in_all_out_order, all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, true},
     {"zb-h1", "1f1b whose weight gradients fill the bubble", check_one_piece, zero_bubble_h1_order,
-     zero_bubble_h1_in_flight, false},
+     zero_bubble_h1_in_flight, ORDER_SPLIT, false},
 };
 
 const struct schedule *schedule_find(const char *name)

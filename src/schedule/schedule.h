@@ -38,6 +38,15 @@ struct slots {
     size_t len, cap;
 };
 
+/* How the passes of one part follow each other once the pipeline is full: what the estimate runs and
+ * counts memory by. */
+enum order {
+    ORDER_IN_TURN,        /* a forward, then a backward pass */
+    ORDER_FORWARDS_FIRST, /* of a piece all forward passes, and later all its backward passes */
+    ORDER_SPLIT,          /* in turn, backward passes in two: input gradients, weight gradients */
+    ORDER_COUNT
+};
+
 struct schedule {
     const char *name;
     const char *summary;
@@ -48,6 +57,7 @@ struct schedule {
     /* Most micro-batches whose activations a stage holds at once, all pieces together: held from
      * the forward slot to the end of the backward, or weight-gradient, slot. */
     int64_t (*in_flight)(const struct pipeline *pipeline, int32_t stage);
+    enum order passes;
     bool segmented; /* pieces are segments: gradients of one synchronise while the next computes */
 };
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */

@@ -66,7 +66,7 @@ const struct schedule *config_schedule(const struct config *c)
 
 enum order config_order(const struct config *c)
 {
-    return order_of(config_schedule(c)->name);
+    return config_schedule(c)->passes;
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -80,9 +80,9 @@ int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage)
         state += j->cost[k]->state;
         stand_in = j->cost[k]->stand_in > stand_in ? j->cost[k]->stand_in : stand_in;
     }
-    int64_t in_flight = config_schedule(c)->in_flight(&pipeline, stage);
     return state + stand_in +
-           most_held(config_order(c), &pipeline, stage, in_flight, &j->memory[stage]);
+           most_held(j->estimator->holdings, config_schedule(c), &pipeline, stage,
+                     &j->memory[stage]);
 }
 
 static int64_t optimizer_of(const struct judge *j, const struct config *c, int32_t stage)
@@ -105,6 +105,7 @@ static void busy_parts(const struct judge *j, const struct config *c, int32_t st
         const struct part_work *work = &j->work[k];
         *each += work->forward + work->backward + work->weight;
         *once += work->first_more + work->last_more + work->tail;
+        *each += work->lag;
     }
 }
 
@@ -197,7 +198,6 @@ weft_status judge_config(struct judge *judge, const struct config *c, struct ver
     struct judge *j = judge;
     struct part_work piped[MOST_PARTS];
     struct pipeline_work work = {config_schedule(c),
-                                 config_order(c),
                                  c->stages,
                                  c->pieces,
                                  j->problem->global_batch / c->batch,

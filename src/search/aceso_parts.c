@@ -162,7 +162,7 @@ static weft_status add_inner(struct judge *j, const struct part_run *before,
                              const struct part_run *behind, struct part_cost *out)
 {
     const struct part_key *key = &out->key;
-    struct seam seam = {NULL, NULL, key->first_device, key->first_device};
+    struct seam seam = {NULL, NULL, key->first_device, key->first_device, 0};
     const struct border *border;
     weft_status status = WEFT_OK;
     if (lies_alike(&before->manner, &behind->manner))
@@ -227,7 +227,7 @@ static weft_status find_seam(struct judge *j, const struct border_key *key, bool
     int64_t at = second_device(node, low, high, same);
     int64_t device[2] = {at - low, at};
     weft_status status;
-    *out = (struct seam){NULL, NULL, device[reversed], device[!reversed]};
+    *out = (struct seam){NULL, NULL, device[reversed], device[!reversed], 0};
     TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->batch,
                   &out->before));
     TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->batch,

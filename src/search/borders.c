@@ -8,7 +8,7 @@
 /* The tables with their devices as in the seam, moved down together (I2). */
 struct borders {
     struct table before, behind;
-    bool across;
+    bool apart;
     struct border **by_kind; /* NULL: not asked for yet */
 };
 
@@ -38,16 +38,19 @@ static weft_status find_side(const struct tables *t, const struct timed *timed, 
     enum slot_kind backward = table->order == ORDER_SPLIT ? SLOT_BACKWARD_INPUT : SLOT_BACKWARD;
     struct pass_memory f = held_in(timed, part, SLOT_FORWARD), b = held_in(timed, part, backward);
     struct pass_memory w = held_in(timed, part, SLOT_BACKWARD_WEIGHT);
+    const struct part_lifetimes *lives = &timed->outline.graph->lifetimes->part[part];
     weft_status status;
     TRY(part_work(timed, part, work));
-    *out = (struct side){.forward = work->forward - said.forward,
-                         .backward = work->backward - said.backward,
-                         .weight = work->weight - said.weight,
-                         .memory = {.kept = f.net - sums->sums.of[SUM_KEPT],
-                                    .back = b.net - sums->sums.of[SUM_BACK],
-                                    .forward_rise = f.rise - sums->forward_rise,
-                                    .backward_rise = b.rise - sums->backward_rise,
-                                    .weight_rise = w.rise - sums->weight_rise}};
+    *out = (struct side){
+        .forward = work->forward - said.forward,
+        .backward = work->backward - said.backward,
+        .weight = work->weight - said.weight,
+        .memory = {.kept = f.net - sums->sums.of[SUM_KEPT],
+                   .back = b.net - sums->sums.of[SUM_BACK],
+                   .forward_rise = f.rise - sums->forward_rise,
+                   .backward_rise = b.rise - sums->backward_rise,
+                   .weight_rise = w.rise - sums->weight_rise,
+                   .offloaded = offloaded_bytes(lives) - sums->sums.of[SUM_OFFLOADED]}};
 done:
     return status;
 }
@@ -56,7 +59,7 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
                                struct border *out)
 {
     const struct table *before = &borders->before, *behind = &borders->behind;
-    bool across = borders->across;
+    bool apart = borders->apart;
     struct arena *scratch = arena_new();
     struct plan *plan = NULL;
     struct timed timed = {0};
@@ -64,12 +67,12 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
     struct part_work work[2] = {0};
     int64_t instances = t->walk->instances;
     weft_status status;
-    TRY(cut_plan(t, before, behind, at, across, &plan));
+    TRY(cut_plan(t, before, behind, at, apart ? 2 : 1, &plan));
     TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
     add_places(&sums[0], before, &(struct place_range){0, at, 1});
-    add_places(&sums[across], behind, &(struct place_range){at, instances, 1});
+    add_places(&sums[apart], behind, &(struct place_range){at, instances, 1});
     TRY(find_side(t, &timed, 0, &sums[0], before, &work[0], &out->before));
-    if (across)
+    if (apart)
         TRY(find_side(t, &timed, 1, &sums[1], behind, &work[1], &out->behind));
     out->send = work[0].send;
     out->back = work[1].back;
@@ -89,13 +92,15 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
     int64_t low = first < other ? first : other;
     int64_t end = first + seam->before->devices, other_end = other + seam->behind->devices;
     int64_t shift = shift_of(t->settings->cluster, low, (end > other_end ? end : other_end) - low);
-    int64_t words[] = {seam->before->number, seam->behind->number, first - shift, other - shift};
+    bool apart = seam->apart || first != other;
+    int64_t words[] = {seam->before->number, seam->behind->number, first - shift, other - shift,
+                       apart};
     uint64_t hash = hash_bytes(words, sizeof words, 5) | 1;
     int32_t number = index_get(&t->by_seam, hash);
     if (number < 0) {
         struct borders *borders = ARENA_NEW(t->arena, struct borders);
         *borders =
-            (struct borders){*seam->before, *seam->behind, first != other,
+            (struct borders){*seam->before, *seam->behind, apart,
                              ARENA_ARRAY(t->arena, struct border *, (size_t)t->places.kinds)};
         borders->before.first_device = first - shift;
         borders->behind.first_device = other - shift;

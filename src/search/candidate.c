@@ -27,7 +27,6 @@ struct seam_memo {
     const struct border *border;
 };
 struct candidate_memo {
-    enum order order;
     struct run_memo *run;   /* per run */
     struct seam_memo *seam; /* per part */
     struct seam_memo tied;  /* from the stage of a tied weight's owner to its user's */
@@ -78,7 +77,7 @@ static weft_status find_table(struct estimator *e, const struct candidate *c, in
                             .devices = stage->devices,
                             .batch = c->batch_per_step,
                             .row = c->run[run].row,
-                            .order = (uint16_t)c->memo->order,
+                            .order = (uint16_t)c->schedule->passes,
                             .many = c->micro_batches > 1};
     if (memo->table && memcmp(&memo->key, &key, sizeof key) == 0)
         return WEFT_OK;
@@ -118,7 +117,7 @@ static weft_status find_border_behind(struct estimator *e, const struct candidat
     int32_t next = c->first_run[part + 1];
     struct seam seam = {table_of(c, next - 1), table_of(c, next),
                         c->stage[part % c->stages].first_device,
-                        c->stage[(part + 1) % c->stages].first_device};
+                        c->stage[(part + 1) % c->stages].first_device, true};
     return find_border(e, &seam, c->run[next].first, &c->memo->seam[part]);
 }
 
@@ -137,6 +136,7 @@ static void add_side(const struct side *side, struct beside *out)
     out->memory.forward_rise += side->memory.forward_rise;
     out->memory.backward_rise += side->memory.backward_rise;
     out->memory.weight_rise += side->memory.weight_rise;
+    out->memory.offloaded += side->memory.offloaded;
 }
 
 static bool stage_has(const struct candidate *c, int32_t stage, int64_t instance)
@@ -192,7 +192,7 @@ static weft_status sum_part(struct estimator *e, const struct candidate *c, int3
         add_run(sums, table_of(c, r), run->first, run->last);
         if (r == first || table_of(c, r) == table_of(c, r - 1))
             continue;
-        struct seam seam = {table_of(c, r - 1), table_of(c, r), device, device};
+        struct seam seam = {table_of(c, r - 1), table_of(c, r), device, device, false};
         struct seam_memo inner = {0};
         TRY(find_border(e, &seam, run->first, &inner));
         add_side(&inner.border->before, beside);
@@ -210,7 +210,7 @@ static struct part_memory memory_of(const struct part_sums *sums, const struct p
                                 .forward_rise = sums->forward_rise + beside->forward_rise,
                                 .backward_rise = sums->backward_rise + beside->backward_rise,
                                 .weight_rise = sums->weight_rise + beside->weight_rise,
-                                .offloaded = sums->sums.of[SUM_OFFLOADED]};
+                                .offloaded = sums->sums.of[SUM_OFFLOADED] + beside->offloaded};
 }
 
 static weft_status estimate_part(struct estimator *e, struct candidate *c, int32_t part)
@@ -227,6 +227,7 @@ static weft_status estimate_part(struct estimator *e, struct candidate *c, int32
     out->work.weight += beside.work.weight;
     out->work.send = beside.work.send;
     out->work.back = beside.work.back;
+    out->work.host += (int64_t)((double)beside.memory.offloaded * out->table->offload_each_ns);
     c->memo->memory[part] = memory_of(&sums, &beside.memory);
     out->state = sums.sums.of[SUM_STATE];
     out->stand_in = sums.sums.of[SUM_LAYERS] ? out->table->stand_in_bytes : 0;
@@ -238,7 +239,7 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int64_t peak_of(const struct candidate *c, int32_t stage)
+static int64_t peak_of(const struct estimator *e, const struct candidate *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces, (int32_t)c->micro_batches};
     int64_t state = 0, stand_in = 0;
@@ -247,9 +248,8 @@ static int64_t peak_of(const struct candidate *c, int32_t stage)
         state += part->state;
         stand_in = part->stand_in > stand_in ? part->stand_in : stand_in;
     }
-    int64_t in_flight = c->schedule->in_flight(&pipeline, stage);
     return state + stand_in +
-           most_held(c->memo->order, &pipeline, stage, in_flight, &c->memo->memory[stage]);
+           most_held(e->holdings, c->schedule, &pipeline, stage, &c->memo->memory[stage]);
 }
 
 static int64_t optimizer_of(const struct candidate *c, int32_t stage, int64_t *gather_after_ns)
@@ -285,7 +285,7 @@ static weft_status tie_stages(struct estimator *e, struct candidate *c)
         return WEFT_OK;
     struct seam seam = {c->memo->part[owner].table, c->memo->part[user].table,
                         c->stage[owner % c->stages].first_device,
-                        c->stage[user % c->stages].first_device};
+                        c->stage[user % c->stages].first_device, true};
     TRY(find_border(e, &seam, tied.user, &c->memo->tied));
     int64_t *a = &c->memo->stage[owner % c->stages].end_ns;
     int64_t *b = &c->memo->stage[user % c->stages].end_ns;
@@ -297,9 +297,9 @@ done:
 static weft_status finish(struct estimator *e, struct candidate *c, struct estimate *out)
 {
     struct candidate_memo *memo = c->memo;
-    struct pipeline_work work = {c->schedule,         memo->order,           c->stages,
-                                 c->pieces,           c->micro_batches,      memo->work,
-                                 e->settings.overlap, cost_slowdown(e->cost)};
+    struct pipeline_work work = {c->schedule,           c->stages,  c->pieces,
+                                 c->micro_batches,      memo->work, e->settings.overlap,
+                                 cost_slowdown(e->cost)};
     weft_status status;
     memset(memo->stage, 0, (size_t)c->stages * sizeof *memo->stage);
     for (int32_t k = 0; k < c->stages * c->pieces; k++) {
@@ -309,14 +309,14 @@ static weft_status finish(struct estimator *e, struct candidate *c, struct estim
     }
     pipeline_ends(e->orders, &work, memo->end);
     for (int32_t s = 0; s < c->stages; s++)
-        memo->stage[s].end_ns = memo->end[s].synchronised_ns;
+        note_end(&memo->end[s], &memo->stage[s]);
     TRY(tie_stages(e, c));
     for (int32_t s = 0; s < c->stages; s++) {
         struct stage_estimate *stage = &memo->stage[s];
         int64_t gather_after_ns;
         stage->optimizer_ns = optimizer_of(c, s, &gather_after_ns);
         stage->end_ns += stage->optimizer_ns + gather_after_ns;
-        stage->peak_bytes = peak_of(c, s);
+        stage->peak_bytes = peak_of(e, c, s);
     }
     const struct device *device = &e->settings.cluster->node.device;
     *out = (struct estimate){.stages = c->stages, .stage = memo->stage};
@@ -334,7 +334,6 @@ weft_status estimate_candidate(struct estimator *estimator, struct candidate *ca
     int32_t parts = candidate->stages * candidate->pieces;
     weft_status status;
     TRY(estimator_tables(estimator));
-    candidate->memo->order = order_of(candidate->schedule->name);
     for (int32_t k = 0; k < parts; k++)
         TRY(find_tables(estimator, candidate, k));
     for (int32_t k = 0; k + 1 < parts; k++)

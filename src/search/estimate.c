@@ -18,7 +18,10 @@ weft_status estimator_new(const struct estimate_settings *settings, struct estim
     struct arena *arena = arena_new();
     struct estimator *e = ARENA_NEW(arena, struct estimator);
     weft_status status;
-    *e = (struct estimator){.arena = arena, .settings = *settings, .orders = orders_new(arena)};
+    *e = (struct estimator){.arena = arena,
+                            .settings = *settings,
+                            .orders = orders_new(arena),
+                            .holdings = holdings_new(arena)};
     TRY(cost_open(&settings->cluster->node.device, settings->profile, &e->cost));
     e->flows = flow_cache_new();
     *out = e;
@@ -46,9 +49,14 @@ void note_part(const struct part_work *part, struct stage_estimate *out)
     out->backward_ns += part->backward + part->weight;
     out->first_more_ns += part->first_more;
     out->last_more_ns += part->last_more;
-    out->tail_ns += part->tail;
     out->send_ns += part->send;
     out->back_ns += part->back;
+}
+
+void note_end(const struct stage_end *end, struct stage_estimate *out)
+{
+    out->end_ns = end->synchronised_ns;
+    out->tail_ns = end->synchronised_ns - end->computed_ns;
 }
 
 void sum_up_stages(struct estimate *out)
@@ -93,7 +101,7 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     const struct outline *o = &t->outline;
     bool behind = !(plan->overlap & OVERLAP_PARAMETERS);
     for (int32_t s = 0; s < plan->stages; s++)
-        out->stage[s].end_ns = end[s].synchronised_ns;
+        note_end(&end[s], &out->stage[s]);
     for (int32_t i = 0; i < o->ties; i++)
         tie_stages(t, &o->tie[i], out->stage);
     for (int32_t s = 0; s < plan->stages; s++) {
@@ -114,13 +122,8 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     struct timed timed = {0};
     struct part_work *part = ARENA_ARRAY(scratch, struct part_work, (size_t)plan->parts);
     struct stage_end *end = ARENA_ARRAY(scratch, struct stage_end, (size_t)plan->stages);
-    struct pipeline_work work = {schedule_find(plan->schedule),
-                                 order_of(plan->schedule),
-                                 plan->stages,
-                                 (int32_t)plan->pieces,
-                                 plan_micro_batches(plan),
-                                 part,
-                                 plan->overlap,
+    struct pipeline_work work = {schedule_find(plan->schedule), plan->stages, (int32_t)plan->pieces,
+                                 plan_micro_batches(plan),      part,         plan->overlap,
                                  cost_slowdown(estimator->cost)};
     weft_status status;
     *out = (struct estimate){.stages = plan->stages, .limit_bytes = plan_limit_bytes(plan)};

@@ -12,6 +12,7 @@ struct estimator {
     struct cost *cost;
     struct orders *orders;
     struct flow_cache *flows;
+    struct holdings *holdings;
     struct tables *tables; /* NULL: no candidate yet */
 };
 
@@ -19,6 +20,8 @@ struct estimator {
 weft_status estimator_tables(struct estimator *estimator);
 /* One part's numbers, added to its stage's. */
 void note_part(const struct part_work *part, struct stage_estimate *out);
+/* When a stage is through, before the optimizer's step. */
+void note_end(const struct stage_end *end, struct stage_estimate *out);
 /* The slowest and the fullest stage. */
 void sum_up_stages(struct estimate *out);
 

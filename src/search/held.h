@@ -1,20 +1,32 @@
 /* held.h - inside estimate: how full a stage's devices get above their state (Galvatron-BMW, Eq. 2).
  *
- * Every forward pass of part k leaves kept_k, every backward pass adds back_k (below 0, unless a pass
- * of weight gradients is still to come), and either rises above what is there when it starts. With n
- * passes in flight, where passes take turns,
+ * Every forward pass of part k leaves kept_k, which its backward pass takes away (in two: the first
+ * adds back_k, the pass of weight gradients takes away the rest), and either rises above what is there
+ * when it starts. With n passes in flight, where passes take turns,
  *
  *   max{ (n - 1) kept + rise of forward, n kept + rise of backward }                             (1)
  *
- * With several pieces the passes in flight change from slot to slot: forward pass w + i and backward
- * pass i (schedule/order.c) are looked at for one round of all pieces. All-in-all-out is fullest
- * where a piece's forward passes end or its backward passes begin. zb-h1 has s passes of weight
- * gradients ahead of it on stage s:
+ * zb-h1 on stage s is through with k <= s passes of input gradients before the first of weight
+ * gradients, and with w = p - s - 1 forward passes more:
  *
- *   n kept + max{ s back + rise of backward, (s + 1) back + rise of weight }                     (2)
+ *   max over k of { (w + k) kept + k back + rise of forward,
+ *                   (w + k + 1) kept + k back + rise of backward },
+ *   (w + s + 1) kept + (s + 1) back + rise of weight                                             (2)
  *
- *   I1  Offloaded checkpoints are here for about three slots: beside the pass that made them, while
- *       they leave, and before they are needed.
+ * All-in-all-out runs through its m v forward passes and back. Of passes 0 .. i - 1, with K(i) what
+ * they keep and O(i) what of that is offloaded,
+ *
+ *   forward pass i    K(i) - O(i - 1) + rise        backward pass i    K(i + 1) - O(i - 1) + rise  (3)
+ *
+ * where the last two passes' checkpoints stay; within a piece (3) is linear from its second pass on,
+ * so that its first two and its last passes are looked at. Everything else (several pieces that take
+ * turns, offload where passes take turns) is played slot by slot.
+ *
+ *   I1  When offloaded checkpoints are away is as in sim/holdings.c, I2.
+ *   I2  Where passes take turns, a stage is fullest within a few rounds of p micro-batches: more of
+ *       them are not played.
+ *   I3  The passes of a micro-batch give back all that they take: only where backward passes come in
+ *       two does it matter what the first of them adds.
  */
 #ifndef WEFT_SEARCH_HELD_H
 #define WEFT_SEARCH_HELD_H
@@ -27,8 +39,13 @@ struct part_memory {
     int64_t forward_rise, backward_rise, weight_rise;
     int64_t offloaded;
 };
-/* part[k * stages] is piece k of the stage; in_flight as the schedule says. */
-int64_t most_held(enum order order, const struct pipeline *pipeline, int32_t stage,
-                  int64_t in_flight, const struct part_memory *part);
+
+/* Slots of stages with their checkpoints, found once. */
+struct holdings;
+struct holdings *holdings_new(struct arena *keep);
+
+/* part[k * stages] is piece k of the stage. */
+int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
+                  const struct pipeline *pipeline, int32_t stage, const struct part_memory *part);
 
 #endif

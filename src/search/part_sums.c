@@ -69,19 +69,23 @@ static double buckets_of(const int64_t *of, const struct table *table)
 
 /* Gradients go beside what is left of the last pass when the first bucket of n is full; both slow
  * down by s while they overlap. What is left behind it is at least the last bucket:
- *   tail = max(sync / n, sync - last (1 - 1 / n) / s)
- * and with every micro-batch's, what each leaves to the next. */
+ *   tail = max(sync / n, sync - last (1 - 1 / n) / s) */
 static int64_t tail_of(const struct tables *t, const int64_t *of, const struct table *table,
-                       int64_t last_ns, int64_t round_ns, int64_t micro_batches)
+                       int64_t last_ns)
 {
     double sync = (double)of[SUM_SYNC];
     if (!(t->settings->overlap & OVERLAP_GRADIENTS) || of[SUM_SYNC] == 0)
         return of[SUM_SYNC];
     double part = 1 / buckets_of(of, table);
     double left = sync - (double)last_ns * (1 - part) * t->pace;
-    double behind = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
-    left += behind > 0 ? behind * (double)(micro_batches - 1) : 0;
     return (int64_t)(left > sync * part ? left : sync * part);
+}
+
+/* What gradients of every micro-batch take longer than a round of its passes. */
+static int64_t lag_of(const struct tables *t, const int64_t *of, int64_t round_ns)
+{
+    double behind = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
+    return behind > 0 && t->settings->overlap & OVERLAP_GRADIENTS ? (int64_t)behind : 0;
 }
 
 struct part_work close_part(const struct tables *t, const struct part_sums *part,
@@ -102,7 +106,8 @@ struct part_work close_part(const struct tables *t, const struct part_sums *part
     int64_t last = (split ? work.weight : work.backward) + work.last_more;
     int64_t round = work.backward + work.weight;
     round += table->order == ORDER_FORWARDS_FIRST ? 0 : work.forward;
-    work.tail = tail_of(t, of, table, last, round, micro_batches);
+    work.tail = tail_of(t, of, table, last);
+    work.lag = micro_batches > 1 ? lag_of(t, of, round) : 0;
     work.host = (int64_t)((double)of[SUM_OFFLOADED] * table->offload_each_ns);
     return work;
 }

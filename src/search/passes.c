@@ -12,55 +12,72 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-enum { MOST_PASSES = 6 };
+enum { MOST_PASSES = 9, MOST_ROUNDS = 3 };
 
-/* With one micro-batch, and with more; the letters are slot_label's. */
-static const char *const ORDERS[][2] = {
-    [ORDER_IN_TURN] = {"FB", "FBFB"},
-    [ORDER_FORWARDS_FIRST] = {"FB", "FFBB"},
-    [ORDER_SPLIT] = {"FIW", "FIWFIW"},
+/* With one micro-batch, with more, and where gradients go with every one; the letters are
+ * slot_label's. */
+static const char *const ORDERS[][MOST_ROUNDS] = {
+    [ORDER_IN_TURN] = {"FB", "FBFB", "FBFBFB"},
+    [ORDER_FORWARDS_FIRST] = {"FB", "FFBB", "FFFBBB"},
+    [ORDER_SPLIT] = {"FIW", "FIWFIW", "FIWFIWFIW"},
 };
 _Static_assert(COUNT_OF(ORDERS) == ORDER_COUNT, "an order without its passes");
-enum { ROUNDS_RUN = 2 }; /* micro-batches of the longer ones */
 
 struct pass {
     enum slot_kind kind;
     bool first, last; /* the first forward pass; the one that completes all gradients */
 };
 struct passes {
-    int32_t count;
+    int32_t count, rounds; /* rounds: micro-batches */
     struct pass pass[MOST_PASSES];
     int32_t number[PASS_ROLES]; /* NONE: there is no such pass */
 };
 
-static struct passes passes_of(const struct plan *plan)
+static bool goes_with_each(const struct timed *t, int32_t bucket)
+{
+    return t->outline.synchronise[bucket] >= 0 && t->outline.graph->bucket[bucket].shard >= 2;
+}
+
+static int32_t rounds_of(const struct timed *t, int32_t part)
+{
+    int64_t m = plan_micro_batches(t->plan);
+    bool each = false;
+    for (int32_t i = 0; i < t->outline.graph->buckets; i++)
+        each |= t->outline.graph->bucket[i].part == part && goes_with_each(t, i);
+    int64_t most = each ? MOST_ROUNDS : MOST_ROUNDS - 1;
+    return (int32_t)(m < most ? m : most);
+}
+
+/* Of the passes of this kind the n-th, from 1 on. */
+static int32_t nth_pass(const struct passes *passes, enum slot_kind kind, int32_t n)
+{
+    for (int32_t p = 0; p < passes->count; p++)
+        if (passes->pass[p].kind == kind && --n == 0)
+            return p;
+    return NONE;
+}
+
+static struct passes passes_of(const struct timed *t, int32_t part)
 {
     static const char LETTERS[] = {[SLOT_FORWARD] = 'F',
                                    [SLOT_BACKWARD] = 'B',
                                    [SLOT_BACKWARD_INPUT] = 'I',
                                    [SLOT_BACKWARD_WEIGHT] = 'W'};
-    const char *text = ORDERS[order_of(plan->schedule)][plan_micro_batches(plan) > 1];
-    int32_t count = (int32_t)strlen(text);
-    struct passes out = {.count = count};
-    const char *forward = strrchr(text, 'F'), *weight = strchr(text, 'W');
-    for (int32_t i = 0; i < count; i++) {
+    enum order order = schedule_find(t->plan->schedule)->passes;
+    struct passes out = {.rounds = rounds_of(t, part)};
+    const char *text = ORDERS[order][out.rounds - 1];
+    int32_t middle = out.rounds > 1 ? out.rounds - 1 : 1;
+    out.count = (int32_t)strlen(text);
+    for (int32_t i = 0; i < out.count; i++) {
         const char *kind = memchr(LETTERS, text[i], sizeof LETTERS);
-        out.pass[i] = (struct pass){(enum slot_kind)(kind - LETTERS), i == 0, i + 1 == count};
+        out.pass[i] = (struct pass){(enum slot_kind)(kind - LETTERS), i == 0, i + 1 == out.count};
     }
-    out.number[PASS_FORWARD] = (int32_t)(forward - text);
-    out.number[PASS_BACKWARD] = (int32_t)(strpbrk(text, "BI") - text);
-    out.number[PASS_WEIGHT] = weight ? (int32_t)(weight - text) : NONE;
-    out.number[PASS_LAST] = count - 1;
+    out.number[PASS_FORWARD] = nth_pass(&out, SLOT_FORWARD, out.rounds);
+    out.number[PASS_BACKWARD] =
+        nth_pass(&out, order == ORDER_SPLIT ? SLOT_BACKWARD_INPUT : SLOT_BACKWARD, middle);
+    out.number[PASS_WEIGHT] = nth_pass(&out, SLOT_BACKWARD_WEIGHT, middle);
+    out.number[PASS_LAST] = out.count - 1;
     return out;
-}
-
-/* A schedule that is not named here takes turns. */
-enum order order_of(const char *schedule)
-{
-    if (strcmp(schedule, "zb-h1") == 0)
-        return ORDER_SPLIT;
-    bool first = strcmp(schedule, "gpipe") == 0 || strcmp(schedule, "aiao") == 0;
-    return first ? ORDER_FORWARDS_FIRST : ORDER_IN_TURN;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -338,18 +355,17 @@ static int64_t tail_behind(const struct script *s, const struct engine_result *r
     return larger(0, gradients_end(s, result, pass) - end[pass + 1]);
 }
 
-/* Gradients that go with every micro-batch and fall behind in one round fall behind in all. */
-static int64_t tail_of(const struct script *s, const struct engine_result *result,
-                       const struct passes *passes, const int64_t *end)
+/* By how much more gradients that go with every micro-batch are behind after a round than before it:
+ * from the first round to the second, in which no others go (rounds_of). */
+static int64_t lag_of(const struct script *s, const struct engine_result *result,
+                      const struct passes *passes, const int64_t *end)
 {
-    int32_t last = passes->number[PASS_LAST], weight = passes->number[PASS_WEIGHT];
-    int32_t middle = weight >= 0 ? weight : passes->number[PASS_BACKWARD];
-    int64_t tail = tail_behind(s, result, end, last);
-    int64_t rounds = plan_micro_batches(s->timed->plan) - ROUNDS_RUN;
-    bool each = s->gradients[middle] >= 0 && middle != last &&
-                (s->timed->plan->overlap & OVERLAP_GRADIENTS);
-    int64_t behind = larger(0, tail - tail_behind(s, result, end, middle));
-    return tail + (each && rounds > 0 ? rounds * behind : 0);
+    enum slot_kind completes =
+        passes->number[PASS_WEIGHT] >= 0 ? SLOT_BACKWARD_WEIGHT : SLOT_BACKWARD;
+    int32_t first = nth_pass(passes, completes, 1), second = nth_pass(passes, completes, 2);
+    if (passes->rounds < MOST_ROUNDS || !(s->timed->plan->overlap & OVERLAP_GRADIENTS))
+        return 0;
+    return larger(0, tail_behind(s, result, end, second) - tail_behind(s, result, end, first));
 }
 
 static void read_times(const struct script *s, const struct engine_result *result,
@@ -362,12 +378,15 @@ static void read_times(const struct script *s, const struct engine_result *resul
         ns[role] = p >= 0 ? end[p + 1] - end[p] : 0;
     }
     bool split = passes->number[PASS_WEIGHT] >= 0;
+    int64_t lag = lag_of(s, result, passes, end);
+    int64_t tail = tail_behind(s, result, end, passes->number[PASS_LAST]);
     *out = (struct part_work){.forward = ns[PASS_FORWARD],
                               .backward = ns[PASS_BACKWARD],
                               .weight = ns[PASS_WEIGHT],
                               .first_more = ns[PASS_FIRST] - ns[PASS_FORWARD],
                               .last_more = ns[PASS_LAST] - ns[split ? PASS_WEIGHT : PASS_BACKWARD],
-                              .tail = tail_of(s, result, passes, end)};
+                              .tail = larger(0, tail - (passes->rounds - 1) * lag),
+                              .lag = lag};
 }
 
 static int64_t sends_ns(const struct timed *t, int32_t from, int32_t to, bool back)
@@ -395,7 +414,7 @@ static weft_status run_passes(struct script *s, int32_t part, const struct passe
 
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out)
 {
-    struct passes passes = passes_of(timed->plan);
+    struct passes passes = passes_of(timed, part);
     struct script s = {.timed = timed, .scratch = arena_new()};
     struct engine_result result;
     weft_status status;
@@ -414,7 +433,7 @@ done:
 weft_status part_items(const struct timed *timed, int32_t part, struct arena *keep,
                        struct pass_items *out)
 {
-    struct passes passes = passes_of(timed->plan);
+    struct passes passes = passes_of(timed, part);
     struct script s = {.timed = timed, .scratch = arena_new()};
     struct engine_result result;
     int64_t end[MOST_PASSES + 1];

@@ -8,7 +8,9 @@
  *   all forward passes first                     F F B B     gpipe, aiao
  *   backward passes in two                       F I W F I W zb-h1
  *
- * They are run by the engine on four streams: operators, steps, gathers of weights, gradients. Of
+ * with a third micro-batch where gradients go with every one (shard 2 and 3): what the second leaves
+ * behind more than the first, all leave behind (lag). The last one says nothing of it: gradients that
+ * go once go beside it, too. They are run by the engine on four streams: operators, steps, gathers of weights, gradients. Of
  * them come the times of a pass in the middle, what the first and the last take more, and how long
  * gradients go on behind the last.
  *
@@ -27,12 +29,11 @@ struct part_work {
     int64_t weight;            /* the second one, of weight gradients; else 0 */
     int64_t first_more,
         last_more;      /* the first forward, the last backward pass takes so much more */
-    int64_t tail;       /* gradients still go for so long behind the last one */
+    int64_t tail;       /* gradients still go for so long behind the last one, */
+    int64_t lag;        /* and so much longer with every micro-batch but the first */
     int64_t send, back; /* to the next part; gradients to the one before */
     int64_t host;       /* its checkpoints' way to the host, or back */
 };
-enum order { ORDER_IN_TURN, ORDER_FORWARDS_FIRST, ORDER_SPLIT, ORDER_COUNT };
-enum order order_of(const char *schedule);
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out);
 
 /* ---- the same, instance by instance ---------------------------------------------------------- */

@@ -24,19 +24,22 @@
  * of a wave's first and last pass, in the order of the walk
  *
  *   a = max(a of the part before + c, z of the stage's wave before) + f
- *   z = max(a + (m - 1) f, z of the part before + c + f)                                       (3)
+ *   z = max(a + (m - 1) f, z of the part before + c + f, a of the part before + m c + f)       (3)
  *
  * Interleaved and zb-h1 are played, slot by slot, for a few rounds of p micro-batches, and go on as
- * the last round did.
+ * the last round did (played.h).
  *
  *   I1  The first micro-batch pays for what its forward passes take more, the last one for its
  *       backward passes; then come what is left of gradients and the optimizer.
- *       What is left of a piece's gradients goes beside the backward passes of the piece before it,
+ *       Gradients that lag behind from micro-batch to micro-batch catch up while their stage waits
+ *       for others. What is left of a piece's gradients goes beside the backward passes of the piece before it,
  *       as far as no others come between, and slows them down.
  *   I2  Without OVERLAP_PIPELINE a stage waits for its sends: they are part of its passes.
  *   I3  Offloaded checkpoints come back beside the slot before their backward pass, a forward one
  *       where passes take turns; where it comes right behind their forward pass, it waits for their
  *       way there and back.
+ *   I4  What a part sends goes one micro-batch behind the other: a send that takes longer than passes
+ *       sets the pace.
  */
 #ifndef WEFT_SEARCH_PIPELINE_H
 #define WEFT_SEARCH_PIPELINE_H
@@ -50,7 +53,6 @@ struct orders *orders_new(struct arena *keep);
 
 struct pipeline_work {
     const struct schedule *schedule;
-    enum order order; /* order_of its name */
     int32_t stages, pieces;
     int64_t micro_batches;
     const struct part_work *part; /* part k of stage k % stages; after put_in_pipeline */
@@ -62,6 +64,7 @@ void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part
 /* When each stage is through with its last backward pass, and when its gradients are. */
 struct stage_end {
     int64_t computed_ns, synchronised_ns;
+    int64_t slack_ns; /* from its first backward pass on to its last, what its own passes leave */
 };
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end);
 

@@ -8,7 +8,7 @@ static weft_status table_of(struct estimator *e, const struct run_question *q, i
                             .devices = q->stage.devices,
                             .batch = q->batch_per_step,
                             .row = row,
-                            .order = (uint16_t)order_of(q->schedule->name),
+                            .order = (uint16_t)q->schedule->passes,
                             .many = q->micro_batches > 1};
     weft_status status;
     TRY(estimator_tables(e));

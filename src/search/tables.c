@@ -132,20 +132,23 @@ static const char *const SCHEDULE_OF[] = {
 _Static_assert(COUNT_OF(SCHEDULE_OF) == ORDER_COUNT, "an order without a schedule");
 
 weft_status cut_plan(const struct tables *t, const struct table *before, const struct table *behind,
-                     int64_t at, bool across, struct plan **out)
+                     int64_t at, int32_t parts, struct plan **out)
 {
+    bool across = parts > 1 && before->first_device != behind->first_device;
     struct plan *plan = NULL;
     weft_status status;
     TRY(new_plan(t, &plan));
     plan->batch_per_step = before->batch;
     plan->global_batch = before->batch * (before->many ? 2 : 1);
     plan->schedule = SCHEDULE_OF[before->order];
-    plan->stages = plan->parts = across ? 2 : 1;
+    plan->parts = parts;
+    plan->stages = across ? 2 : 1;
+    plan->pieces = parts / plan->stages;
     plan->stage = ARENA_ARRAY(plan->arena, struct stage, 2);
     plan->part = ARENA_ARRAY(plan->arena, struct part, 2);
     plan->stage[0] = (struct stage){before->first_device, before->devices};
     plan->stage[1] = (struct stage){behind->first_device, behind->devices};
-    plan->part[0] = (struct part){0, across ? at : plan->instances};
+    plan->part[0] = (struct part){0, parts > 1 ? at : plan->instances};
     plan->part[1] = (struct part){at, plan->instances - at};
     for (int64_t i = 0; i < plan->instances; i++) {
         int32_t row = i < at ? before->row : behind->row;

@@ -112,11 +112,12 @@ struct table_key {
 weft_status table_find(struct tables *tables, const struct table_key *key,
                        const struct table **out);
 /* A run of one table before one of another: on two stages, or on one where both have the same first
- * device. The devices are those asked for, not the tables' (I2). Borders are found by place: before
- * instance `at`. */
+ * device, there in one part or in two. The devices are those asked for, not the tables' (I2). Borders
+ * are found by place: before instance `at`. */
 struct seam {
     const struct table *before, *behind;
     int64_t before_device, behind_device;
+    int64_t apart; /* not 0: two parts, wherever they are */
 };
 struct borders; /* of one seam, by kind of place */
 weft_status seam_find(struct tables *tables, const struct seam *seam, struct borders **out);

@@ -30,10 +30,10 @@ struct tables {
 
 /* By how much a range of devices can be moved down without a difference (tables.h, I2). */
 int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices);
-/* The model with instances before `at` as one table has them, the rest as the other; on one stage
- * or, across, on two. */
+/* The model with instances before `at` as one table has them, the rest as the other: in one part or
+ * in two, which are on two stages unless both have the same first device. */
 weft_status cut_plan(const struct tables *tables, const struct table *before,
-                     const struct table *behind, int64_t at, bool across, struct plan **out);
+                     const struct table *behind, int64_t at, int32_t parts, struct plan **out);
 /* add_run of places. */
 void add_places(struct part_sums *part, const struct table *table, const struct place_range *range);
 weft_status fill_table(struct tables *tables, struct table *table);

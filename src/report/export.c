@@ -86,6 +86,7 @@ const struct source *source_find(const char *name)
 
 /* ---- what writers share ---------------------------------------------------------------------- */
 
+PRINTF_LIKE(3, 0)
 static void say(struct export_job *job, struct texts *texts, const char *fmt, va_list list)
 {
     char text[400];

@@ -25,18 +25,20 @@ struct options {
     struct axis axis[MOST_AXES];
     int axes;
     ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
-    const char *profile;
+    const char *profile, *measured;
     bool json;
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-enum { OPTION_OVER = 1, OPTION_PROFILE, OPTION_JSON };
+enum { OPTION_OVER = 1, OPTION_MEASURED, OPTION_PROFILE, OPTION_JSON };
 static const struct argp_option OPTIONS[] = {
     {"over", OPTION_OVER, "KEY=V1,V2", 0,
      "a row for each value of an option of the plan, or of model, cluster or planner; may be "
      "repeated",
      0},
+    {"measured", OPTION_MEASURED, "TRACE", 0,
+     "lay what `weft train --trace` recorded over the prediction of one plan", 0},
     {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
@@ -71,6 +73,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_OVER:
         take_axis(state, options, arg);
         return 0;
+    case OPTION_MEASURED:
+        options->measured = arg;
+        return 0;
     case OPTION_PROFILE:
         options->profile = arg;
         return 0;
@@ -85,12 +90,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp ARGP = {
     OPTIONS,
     parse_option,
-    "PLAN PLAN...\nMODEL CLUSTER --over KEY=V1,V2",
+    "PLAN PLAN...\nMODEL CLUSTER --over KEY=V1,V2\nPLAN --measured TRACE",
     "Simulates plans and shows them side by side: time, throughput, memory, where time goes and, "
     "where the cluster has prices, what it costs. What cannot be planned is listed with its "
     "reason. The exit code is 1 when nothing fits.\v"
     "Example:\n"
     "  weft compare before.json after.json\n"
+    "  weft compare data/plans/tiny.yaml --measured trace.json\n"
     "  weft compare gpt3-18b fold3d-a100:16 --dp 8 --pp 2 --tp 8 --global-batch 512 \\\n"
     "      --microbatch 2 --over schedule=interleaved+virtual=2,aiao+segments=2\n"
     "  weft compare gpt3-13b dgx-a100:4 --global-batch 64 --over planner=megatron,galvatron\n"
@@ -236,6 +242,40 @@ done:
     return status;
 }
 
+/* ---- against a measurement ------------------------------------------------------------------- */
+
+static weft_status check_measured(struct options *options)
+{
+    if (options->axes || options->names.len < 1 || options->names.len > 2)
+        return bad_argument("such as: weft compare plan.json --measured trace.json",
+                            "--measured goes with one plan");
+    options->plan.names = (int)options->names.len;
+    for (size_t i = 0; i < options->names.len; i++)
+        options->plan.name[i] = options->names.data[i];
+    return WEFT_OK;
+}
+
+static weft_status run_measured(struct options *options)
+{
+    struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->profile};
+    struct opened_plan opened = {0};
+    struct prediction *prediction = NULL;
+    struct overlay overlay;
+    weft_status status;
+    TRY(check_measured(options));
+    TRY(plan_open(&options->plan, &opened));
+    TRY(simulate(opened.plan, &simulation, &prediction));
+    TRY(overlay_read(options->arena, options->measured, prediction, &overlay));
+    if (options->json)
+        status = (weft_status)cli_print_json(overlay_json(&overlay));
+    else
+        overlay_print(options->arena, &overlay, stdout);
+done:
+    prediction_free(prediction);
+    plan_close(&opened);
+    return status;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static weft_status check_arguments(struct options *options)
@@ -290,7 +330,7 @@ int cmd_compare(int argc, char **argv)
     struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
     struct comparison comparison = {.arena = arena, .unit = "M tokens"};
     cli_parse(&ARGP, argc, argv, &options);
-    weft_status status = run(&options, &comparison);
+    weft_status status = options.measured ? run_measured(&options) : run(&options, &comparison);
     for (size_t i = 0; i < comparison.rows.len; i++)
         json_decref(comparison.rows.data[i].prediction);
     arena_free(arena);

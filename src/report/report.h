@@ -9,6 +9,7 @@
 
 #include "report/comparison.h"
 #include "report/export.h"
+#include "report/measured.h"
 #include "report/page.h"
 #include "report/planned.h"
 #include "report/prediction.h"

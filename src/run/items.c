@@ -46,9 +46,9 @@ static void read_source(struct rank *r, int32_t micro_batch, int32_t input,
                         const struct operand *operand, const struct layout *layout, int64_t bytes,
                         void *out)
 {
-    const struct batch_source *source = &r->options->source;
+    const struct batch_source *source = &r->source;
     int64_t each = per_sample(operand), now = -1;
-    int64_t first = r->step * r->plan->global_batch + micro_batch * r->plan->batch_per_step;
+    int64_t first = r->first_sample + micro_batch * r->plan->batch_per_step;
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
         abort();
@@ -91,6 +91,7 @@ struct calling {
     struct value *input[MOST_INPUTS], *output, *kept, *gradient;
     struct value *input_gradient[MOST_INPUTS];
     int64_t *labels;
+    int64_t begin[OP_MAX_DIMS];
 };
 
 static void sum_for_kernel(void *context, enum reduce op, float *data, int64_t count)
@@ -103,17 +104,25 @@ static struct calling calling_of(struct rank *r, struct spot at)
 {
     int64_t instance = r->graph->block[at.block].item[at.item].instance;
     const struct seat *seat = &r->seat[instance];
-    int64_t when[] = {r->step, at.micro_batch};
     struct calling c = {.r = r, .at = at, .instance = instance, .seat = seat};
     c.call = (struct kernel_call){.op = seat->laid->op,
                                   .size = seat->size,
-                                  .begin = seat->begin,
                                   .whole = seat->whole,
                                   .adds_once = seat->adds_once,
                                   .dtype = DTYPE_FP32,
-                                  .seed = hash_bytes(when, sizeof when, seat->path_hash),
-                                  .dropout = r->options->dropout};
+                                  .seed = hash_bytes(&r->step, sizeof r->step, seat->path_hash),
+                                  .dropout = r->evaluates ? 0 : r->options->dropout};
     return c;
+}
+
+/* Samples are counted through all micro-batches of the step: a mask is the same whatever their size. */
+static void place_samples(struct calling *c)
+{
+    int batch = op_find_dim(c->call.op->kind, DIM_BATCH);
+    memcpy(c->begin, c->seat->begin, sizeof c->begin);
+    if (batch >= 0)
+        c->begin[batch] += c->at.micro_batch * c->r->plan->batch_per_step;
+    c->call.begin = c->begin;
 }
 
 static struct value *share_at(struct rank *r, int32_t micro_batch, int64_t key)
@@ -405,6 +414,7 @@ void run_op(struct rank *r, struct spot at)
 {
     const struct item *item = &r->graph->block[at.block].item[at.item];
     struct calling c = calling_of(r, at);
+    place_samples(&c);
     if (item->phase == PHASE_FORWARD)
         run_forward(&c, (enum purpose)item->purpose);
     else if (item->phase == PHASE_BACKWARD_INPUT)

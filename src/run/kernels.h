@@ -27,7 +27,7 @@ struct kernel_call {
     const int64_t *whole; /* dims of the whole, the samples of the step included */
     bool adds_once;
     enum dtype dtype; /* DTYPE_FP32 or DTYPE_BF16 */
-    uint64_t seed;    /* of dropout: of this run, step, micro-batch and instance */
+    uint64_t seed;    /* of dropout: of this run, step and instance */
     float dropout;    /* probability */
 
     const void *input[MAX_KIND_INPUTS + 1];

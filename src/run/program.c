@@ -214,11 +214,11 @@ static void note_sends(struct rank *r)
     }
 }
 
-/* How much of a bucket is left to the next iteration. */
+/* How much of a bucket is left to the next iteration: nothing where the norm of all is asked for. */
 static void note_deferred(struct rank *r)
 {
     const struct graph *graph = r->graph;
-    for (int32_t i = 0; i < r->program.jobs; i++) {
+    for (int32_t i = 0; i < r->program.jobs && r->options->clip <= 0; i++) {
         const struct task *task = &graph->task[r->program.job[i].task];
         if (r->program.job[i].kind != JOB_DEFERRED)
             continue;

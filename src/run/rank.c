@@ -11,6 +11,7 @@
  */
 #include "run/rank.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static void end_job(struct rank *r, struct job *job)
     r->done++;
     for (int32_t i = 0; i < job->afters; i++)
         r->program.job[r->program.after[job->first_after + i]].waits--;
-    if (r->options->trace) {
+    if (r->options->trace && !r->evaluates) {
         struct run_event event = {r->step, job->task, job->begin_ns, now_ns(r)};
         array_push(r->arena, &r->events, event);
     }
@@ -87,11 +88,27 @@ static void run_items(struct rank *r, const struct task *task)
     }
 }
 
+/* A float holds 24 bits: the rest goes beside it. */
+static void scale_back(struct rank *r)
+{
+    double squares = gradient_squares(r);
+    float parts[] = {(float)squares, (float)(squares - (double)(float)squares)};
+    ask_sum(r, r->world, REDUCE_SUM, parts, COUNT_OF(parts));
+    r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]);
+    r->pace[r->step & 1].scale =
+        isfinite(r->gradient_norm) ? (float)clip_factor(r->gradient_norm, (double)r->options->clip)
+                                   : NAN;
+}
+
 static void run_optimizer(struct rank *r)
 {
     tie_rest(r);
-    for (int32_t i = 0; i < r->stores && !has_failed(r); i++)
-        optimize_store(r, &r->store[i], 0, r->store[i].kept, r->step);
+    if (r->options->clip > 0 && !r->evaluates)
+        scale_back(r);
+    for (int32_t i = 0; i < r->stores && !has_failed(r); i++) {
+        struct store *store = &r->store[i];
+        optimize_store(r, store, 0, r->evaluates ? store->part : store->kept, r->step);
+    }
 }
 
 /* Until it may run; false: never. */
@@ -439,8 +456,8 @@ weft_status run_iteration(struct rank *r, double *loss)
     pthread_join(executor, NULL);
     if (r->failed)
         return stop_all(r);
-    r->step++;
-    for (int32_t i = 0; i < r->stores; i++)
+    r->step += !r->evaluates;
+    for (int32_t i = 0; i < r->stores && !r->evaluates; i++)
         r->deferred |= r->store[i].kept < r->store[i].part;
     return mean_loss(r, loss);
 }

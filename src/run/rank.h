@@ -243,9 +243,19 @@ struct rank {
     void *scratch;
     int64_t scratch_bytes;
 
-    int64_t step;  /* from 0 */
-    bool deferred; /* gradients of the step before are still to be synchronised */
-    double loss;   /* what this rank's rows add to the mean */
+    int64_t step; /* from 0 */
+    /* Of this step and the one before, by the last bit of their numbers: what is left to the next
+     * iteration is optimized as if it were not. */
+    struct pace {
+        float rate, scale;
+    } pace[2];
+    float rate;
+    double gradient_norm;
+    struct batch_source source; /* of this iteration */
+    int64_t first_sample;
+    bool evaluates; /* changes no weight */
+    bool deferred;  /* gradients of the step before are still to be synchronised */
+    double loss;    /* what this rank's rows add to the mean */
     bool failed;
     char why[256];
     double started_s;
@@ -315,6 +325,9 @@ struct value *fit_gradient(struct rank *r, const struct joint *joint, struct val
 /* ---- weights.c, stores.c --------------------------------------------------------------------- */
 
 weft_status find_weights(struct rank *r);
+/* Of devices that have the same of a weight the first one shows it; those that share its state each
+ * show their part. */
+bool shows_weight(const struct rank *r, const struct held_weight *held);
 /* The instance whose weight this one uses, and whether it has a copy of its own all the same. */
 int64_t weight_owner(const struct rank *r, int64_t instance);
 bool holds_own(const struct rank *r, int64_t instance);
@@ -330,6 +343,8 @@ float *gradient_part(const struct rank *r, int32_t weight, int64_t *count);
 bool synchronise_next(struct rank *r, struct errand *work);
 bool gather_next(struct rank *r, struct errand *work);
 void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
+/* Of this rank's part of all gradients, without what others have too. */
+double gradient_squares(const struct rank *r);
 
 /* ---- ties.c ---------------------------------------------------------------------------------- */
 

@@ -58,6 +58,8 @@ struct run_options {
     struct optimizer_step optimizer; /* its kind and rates; the rest is filled in */
     uint64_t seed;
     float dropout;
+    float clip;          /* limit of the gradients' norm; 0: it is not measured */
+    int64_t first_step;  /* steps that were done before, by a run that this one continues */
     int64_t slice_bytes; /* of gradient buckets that go at once, 0: DEFAULT_SLICE_BYTES */
     bool trace;          /* record when every task ran */
 };
@@ -73,21 +75,37 @@ weft_status run_open(const struct run_options *options, struct rank **out);
 void run_close(struct rank *rank);
 /* One iteration; the mean loss of its samples. */
 weft_status run_step(struct rank *rank, double *loss);
+/* The learning rate of the steps that follow. */
+void run_set_rate(struct rank *rank, float rate);
+/* Of all gradients of the last step, before they were clipped; not finite: no weight was changed.
+ * With `clip`, for which no gradient is left to the next iteration. */
+double run_gradient_norm(const struct rank *rank);
+/* The mean loss of samples first .. first + global_batch - 1 of another source; no weight is changed,
+ * nothing is dropped out. */
+weft_status run_evaluate(struct rank *rank, const struct batch_source *source, int64_t first,
+                         double *loss);
 
 /* Where weights and optimizer state are between steps: this rank's part of each, without what other
  * ranks have too. Elements `first` .. `first + count` of those that the layout puts on this device;
  * layout_element says which of the whole's each is. Also completes what schedules leave to the next
- * iteration. The data may be changed: a checkpoint is loaded so, before the first step. */
+ * iteration. */
 struct run_weight {
     const char *name; /* "layers.0.attn.qkv.weight" */
     int64_t elements; /* of the whole, without padding */
     const struct layout *layout;
     int64_t device; /* in the layout */
     int64_t first, count;
+    struct shard shard;               /* the same, as checkpoints say it */
     float *value, *moment1, *moment2; /* moments NULL: the optimizer has none */
 };
 weft_status run_weights(struct rank *rank, void (*visit)(void *context, struct run_weight *weight),
                         void *context);
+/* Everything that this rank holds of them, also what others have too: to be filled from a checkpoint
+ * before the first step. Values and moments come apart, since shared state is a part of a whole
+ * weight: in one call the moments are NULL, in the other the value. */
+weft_status run_fill(struct rank *rank,
+                     weft_status (*visit)(void *context, const struct run_weight *weight),
+                     void *context);
 /* The number in the whole of element i of those that a device holds. */
 int64_t layout_element(const struct layout *layout, int64_t device, int64_t i);
 
@@ -97,6 +115,7 @@ struct run_memory {
     int64_t peak, at_peak[MEMORY_CLASS_COUNT], host_peak, predicted;
 };
 struct run_memory run_memory(const struct rank *rank);
+int64_t run_peak_bytes(const struct rank *rank); /* its peak alone, at no cost */
 
 /* What happened, with `trace`: one event per task of the graph that the rank had a part in. */
 struct run_event {
@@ -109,5 +128,8 @@ const struct graph *run_graph(const struct rank *rank);
 
 /* All of it: the losses of `steps` steps. */
 weft_status run_train(const struct run_options *options, int64_t steps, double *losses);
+
+#include "run/corpus.h"
+#include "run/training.h"
 
 #endif

@@ -16,6 +16,8 @@
  */
 #include "run/rank.h"
 
+#include <math.h>
+
 #include <string.h>
 
 /* ---- places of a range (1) ------------------------------------------------------------------- */
@@ -307,15 +309,31 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
         int64_t place = at.held->place + at.at, element = element_of(&at, s->member);
         struct optimizer_step o = r->options->optimizer;
         o.step = step + 1;
-        o.scale = 1;
+        o.rate = r->pace[step & 1].rate;
+        o.scale = r->pace[step & 1].scale;
         o.count = real_count(&at, s->member);
         o.dtype = DTYPE_FP32;
         o.master = s->weights + (s->shard == 3 ? place : element);
         o.gradient = s->gradients + (s->shard >= 2 ? place : element);
         o.moment1 = s->moment1 ? s->moment1 + place : NULL;
         o.moment2 = s->moment2 ? s->moment2 + place : NULL;
-        if (o.count > 0)
+        if (o.count > 0 && !r->evaluates && isfinite(o.scale))
             r->options->kernels->optimize(&o);
     }
     clear_gradients(r, s, first, end);
+}
+
+double gradient_squares(const struct rank *r)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < r->weights; i++) {
+        int64_t count;
+        const float *gradient = gradient_part(r, i, &count);
+        if (!shows_weight(r, &r->weight[i]))
+            continue;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t k = 0; k < count; k++)
+            sum += (double)gradient[k] * (double)gradient[k];
+    }
+    return sum;
 }

@@ -1,6 +1,7 @@
 /* train.c - run.h: a rank is opened, runs its steps, shows its weights. */
 #include "run/rank.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,9 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     *own = *options;
     *r = (struct rank){.arena = arena, .options = own, .plan = options->plan};
     r->transport = options->transport;
+    r->step = options->first_step;
+    r->rate = options->optimizer.rate;
+    r->gradient_norm = NAN;
     r->started_s = wall_seconds();
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
@@ -98,14 +102,39 @@ void run_close(struct rank *r)
 
 weft_status run_step(struct rank *r, double *loss)
 {
+    r->pace[r->step & 1] = (struct pace){r->rate, 1};
+    r->source = r->options->source;
+    r->first_sample = r->step * r->plan->global_batch;
     return run_iteration(r, loss);
+}
+
+void run_set_rate(struct rank *r, float rate)
+{
+    r->rate = rate;
+}
+
+double run_gradient_norm(const struct rank *r)
+{
+    return r->gradient_norm;
+}
+
+weft_status run_evaluate(struct rank *r, const struct batch_source *source, int64_t first,
+                         double *loss)
+{
+    weft_status status;
+    TRY(run_deferred(r));
+    r->source = *source;
+    r->first_sample = first;
+    r->evaluates = true;
+    TRY(run_iteration(r, loss));
+done:
+    r->evaluates = false;
+    return status;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Of devices that have the same of a weight the first one shows it; those that share its state each
- * show their part. */
-static bool shows(const struct rank *r, const struct held_weight *held)
+bool shows_weight(const struct rank *r, const struct held_weight *held)
 {
     const struct store *s = &r->store[held->store];
     const struct pattern *pattern =
@@ -122,6 +151,26 @@ static bool shows(const struct rank *r, const struct held_weight *held)
     return held->weight > 0 || weight_owner(r, held->instance) == held->instance;
 }
 
+/* Elements first .. first + count of those that lie here, without what is behind the end. */
+static struct run_weight part_of(const struct rank *r, const struct held_weight *held,
+                                 int64_t first, int64_t count)
+{
+    const struct laid *laid = r->seat[held->instance].laid;
+    struct run_weight weight = {.name = held->name,
+                                .elements = held->elements,
+                                .layout = &held->layout,
+                                .device = r->device,
+                                .first = first,
+                                .count = count};
+    if (weight.first + weight.count > held->count)
+        weight.count = held->count > first ? held->count - first : 0;
+    weight.shard = shard_of_operand(laid->op, &laid->op->weight[held->weight].operand,
+                                    &laid->choice->split, r->device);
+    weight.shard.first = weight.first;
+    weight.shard.count = weight.count;
+    return weight;
+}
+
 weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_weight *weight),
                         void *context)
 {
@@ -130,19 +179,33 @@ weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_
     for (int32_t i = 0; i < r->weights; i++) {
         const struct held_weight *held = &r->weight[i];
         struct store *s = &r->store[held->store];
-        struct run_weight weight = {.name = held->name,
-                                    .elements = held->elements,
-                                    .layout = &held->layout,
-                                    .device = r->device,
-                                    .first = s->member * held->share,
-                                    .count = held->share};
-        if (weight.first + weight.count > held->count)
-            weight.count = held->count - weight.first;
+        struct run_weight weight = part_of(r, held, s->member * held->share, held->share);
         weight.value = s->weights + (s->shard == 3 ? held->place : held->first + weight.first);
         weight.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
         weight.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
-        if (shows(r, held) && weight.count > 0)
+        if (shows_weight(r, held) && weight.count > 0)
             visit(context, &weight);
+    }
+done:
+    return status;
+}
+
+weft_status run_fill(struct rank *r,
+                     weft_status (*visit)(void *context, const struct run_weight *weight),
+                     void *context)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < r->weights; i++) {
+        const struct held_weight *held = &r->weight[i];
+        struct store *s = &r->store[held->store];
+        struct run_weight moments = part_of(r, held, s->member * held->share, held->share);
+        struct run_weight value = s->shard == 3 ? moments : part_of(r, held, 0, held->count);
+        value.value = s->weights + (s->shard == 3 ? held->place : held->first);
+        moments.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
+        moments.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
+        TRY(visit(context, &value));
+        if (moments.moment1 || moments.moment2)
+            TRY(visit(context, &moments));
     }
 done:
     return status;
@@ -155,6 +218,11 @@ struct run_memory run_memory(const struct rank *r)
     struct run_memory memory = r->buffers.most;
     memory.predicted = stage_peak_bytes(r->graph, r->stage);
     return memory;
+}
+
+int64_t run_peak_bytes(const struct rank *r)
+{
+    return r->buffers.most.peak;
 }
 
 size_t run_events(const struct rank *r, const struct run_event **out)

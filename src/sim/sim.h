@@ -140,4 +140,14 @@ enum trace_detail trace_detail(const struct prediction *prediction,
 weft_status trace_write(const struct prediction *prediction, const struct trace_options *options,
                         const char *path);
 
+/* What one device really did of a task of the unfolded graph in one step of a run; of an exchange every
+ * device that had a part in it. In the same format, with the step and the task's number. */
+struct measured_task {
+    int64_t step;         /* from 1 */
+    int32_t task, device; /* of the graph */
+    int64_t begin_ns, end_ns;
+};
+weft_status trace_write_measured(const struct graph *graph, const struct measured_task *tasks,
+                                 size_t count, const char *path);
+
 #endif

@@ -13,7 +13,9 @@
  *   I1  Slices of a track are disjoint or nested; the outermost add up to the stream's busy_ns.
  *   I2  Times are exact: microseconds with three decimals.
  *   I3  What is not written yet is never more than a buffer: the trace is no tree in memory.
- *   I4  The file appears at once and whole; on an error what was there before is still there.
+ *   I4  What happened (trace_write_measured) looks like what was predicted, without operators, and
+ *       with a slice on every device that took part in an exchange, waiting included.
+ *   I5  The file appears at once and whole; on an error what was there before is still there.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -152,10 +154,10 @@ static void put_us(struct trace *trace, const char *field, int64_t ns)
     fprintf(trace->file, ",\"%s\":%lld.%03d", field, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static void put_slice(struct trace *trace, const struct task *task, int track, int64_t start_ns,
+static void put_slice(struct trace *trace, int64_t device, int track, int64_t start_ns,
                       int64_t end_ns, enum purpose purpose)
 {
-    begin(trace, 'X', trace->graph->device[task->device].device, track);
+    begin(trace, 'X', device, track);
     put_us(trace, "ts", start_ns);
     put_us(trace, "dur", end_ns - start_ns);
     fprintf(trace->file, ",\"cat\":\"%s\",\"cname\":\"%s\"", purpose_name(purpose),
@@ -194,8 +196,8 @@ static void put_item(struct trace *trace, const struct task *task, const struct 
     FILE *file = trace->file;
     bool step = item->kind == ITEM_STEP;
     const char *path = path_of(trace, item->instance);
-    put_slice(trace, task, step ? TRACK_STEPS : TRACK_COMPUTE, start_ns, end_ns,
-              (enum purpose)item->purpose);
+    put_slice(trace, trace->graph->device[task->device].device, step ? TRACK_STEPS : TRACK_COMPUTE,
+              start_ns, end_ns, (enum purpose)item->purpose);
     if (step)
         fprintf(
             file, ",\"name\":\"%s\",\"args\":{\"operator\":%s,\"collective\":\"%s\",\"bytes\":%lld",
@@ -258,14 +260,14 @@ static void put_exchange(struct trace *trace, const struct exchange *exchange)
                 (long long)members(&trace->graph->pattern[exchange->pattern]));
 }
 
-static void put_task(struct trace *trace, int32_t number)
+/* On a device that has a part in it; the caller may go on with arguments, and closes both braces. */
+static void put_task_on(struct trace *trace, int32_t number, const struct graph_device *device,
+                        int64_t start_ns, int64_t end_ns)
 {
     const struct task *task = &trace->graph->task[number];
-    int64_t start = trace->prediction->result.start_ns[number];
-    int64_t end = trace->prediction->result.end_ns[number];
-    put_slice(trace, task, track_of(task), start, end, (enum purpose)task->purpose);
+    put_slice(trace, device->device, track_of(task), start_ns, end_ns, (enum purpose)task->purpose);
     fprintf(trace->file, ",\"name\":\"%s\",\"args\":{\"stage\":%d",
-            task_label(trace->prediction, task).s, trace->graph->device[task->device].stage);
+            task_label(trace->prediction, task).s, device->stage);
     put_micro_batch(trace, task);
     if (task->block >= 0)
         put_run(trace, task);
@@ -273,6 +275,14 @@ static void put_task(struct trace *trace, int32_t number)
         put_exchange(trace, &trace->graph->exchange[task->exchange]);
     if (task->parameters > 0)
         fprintf(trace->file, ",\"parameters\":%lld", (long long)task->parameters);
+}
+
+static void put_task(struct trace *trace, int32_t number)
+{
+    const struct task *task = &trace->graph->task[number];
+    int64_t start = trace->prediction->result.start_ns[number];
+    int64_t end = trace->prediction->result.end_ns[number];
+    put_task_on(trace, number, &trace->graph->device[task->device], start, end);
     fputs("}}", trace->file);
     if (trace->detail != TRACE_TASKS && has_items(task))
         put_items(trace, task, start, end);
@@ -383,21 +393,15 @@ static void put_memory(struct trace *trace)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void put_head(struct trace *trace)
+static void put_head(struct trace *trace, const char *shown)
 {
     const struct plan *plan = trace->prediction->plan;
-    static const char *const SHOWN[] = {
-        [TRACE_ALL] = "every device of the graph",
-        [TRACE_STAGES] = "one device of each stage",
-        [TRACE_TASKS] = "one device of each stage, without operators",
-    };
-    _Static_assert(COUNT_OF(SHOWN) == TRACE_DETAIL_COUNT, "a detail without words");
     fprintf(trace->file,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\",\"model\":%s,"
             "\"cluster\":%s,\"schedule\":%s,\"shown\":\"%s\"},\n\"traceEvents\":[\n",
             weft_version(), quoted(trace->scratch, plan->model->name),
             quoted(trace->scratch, plan->cluster->name), quoted(trace->scratch, plan->schedule),
-            SHOWN[trace->detail]);
+            shown);
 }
 
 static int32_t longest_run(const struct graph *graph)
@@ -410,6 +414,12 @@ static int32_t longest_run(const struct graph *graph)
 
 static void write_events(const struct prediction *prediction, enum trace_detail detail, FILE *file)
 {
+    static const char *const SHOWN[] = {
+        [TRACE_ALL] = "every device of the graph",
+        [TRACE_STAGES] = "one device of each stage",
+        [TRACE_TASKS] = "one device of each stage, without operators",
+    };
+    _Static_assert(COUNT_OF(SHOWN) == TRACE_DETAIL_COUNT, "a detail without words");
     const struct plan *plan = prediction->plan;
     struct arena *scratch = arena_new();
     struct trace trace = {.file = file,
@@ -422,7 +432,7 @@ static void write_events(const struct prediction *prediction, enum trace_detail 
                           .item_ends =
                               ARENA_ARRAY(scratch, int64_t, (size_t)longest_run(prediction->graph)),
                           .separator = ""};
-    put_head(&trace);
+    put_head(&trace, SHOWN[detail]);
     put_names(&trace);
     for (int32_t i = 0; i < trace.graph->tasks; i++) {
         if (!trace.shown[trace.graph->task[i].device])
@@ -451,4 +461,45 @@ weft_status trace_write(const struct prediction *prediction, const struct trace_
 {
     struct trace_job job = {prediction, trace_detail(prediction, options)};
     return file_write(path, put_trace, &job);
+}
+
+/* ---- what happened (I4) ---------------------------------------------------------------------- */
+
+struct measured_job {
+    const struct graph *graph;
+    const struct measured_task *task;
+    size_t tasks;
+};
+
+static void put_measured(void *context, FILE *file)
+{
+    const struct measured_job *job = context;
+    const struct graph *graph = job->graph;
+    struct prediction names = {.plan = graph->plan, .graph = (struct graph *)(uintptr_t)graph};
+    struct arena *scratch = arena_new();
+    struct trace trace = {.file = file,
+                          .scratch = scratch,
+                          .prediction = &names,
+                          .graph = graph,
+                          .detail = TRACE_TASKS,
+                          .shown = shown_devices(scratch, &names, true),
+                          .path =
+                              ARENA_ARRAY(scratch, const char *, (size_t)graph->plan->instances),
+                          .separator = ""};
+    put_head(&trace, "what happened on every device");
+    put_names(&trace);
+    for (size_t i = 0; i < job->tasks; i++) {
+        const struct measured_task *m = &job->task[i];
+        put_task_on(&trace, m->task, &graph->device[m->device], m->begin_ns, m->end_ns);
+        fprintf(file, ",\"step\":%lld,\"task\":%d}}", (long long)m->step, m->task);
+    }
+    fputs("\n]}\n", file);
+    arena_free(scratch);
+}
+
+weft_status trace_write_measured(const struct graph *graph, const struct measured_task *tasks,
+                                 size_t count, const char *path)
+{
+    struct measured_job job = {graph, tasks, count};
+    return file_write(path, put_measured, &job);
 }

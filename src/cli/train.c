@@ -1,0 +1,157 @@
+/* train.c - `weft train`: a plan that runs.
+ *
+ *   I1  Below a launcher of MPI only rank 0 speaks; all ranks end with the same exit code.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/train.h"
+
+/* ---- below a launcher ------------------------------------------------------------------------ */
+
+/* What launchers tell the processes that they start: Open MPI, MPICH and Slurm, PMIx. */
+static const char *const RANK_VARIABLES[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+
+static const char *launched_rank(void)
+{
+    for (size_t i = 0; i < COUNT_OF(RANK_VARIABLES); i++)
+        if (getenv(RANK_VARIABLES[i]))
+            return getenv(RANK_VARIABLES[i]);
+    return NULL;
+}
+
+static bool speaks(void)
+{
+    const char *rank = launched_rank();
+    return !rank || atoi(rank) == 0;
+}
+
+/* I1, of errors that end the program within the parser. */
+static void parse(int argc, char **argv, struct train_arguments *arguments)
+{
+    int spoken = -1, silence = -1;
+    if (!speaks()) {
+        spoken = dup(STDERR_FILENO);
+        silence = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        dup2(silence, STDERR_FILENO);
+    }
+    cli_parse(&TRAIN_ARGP, argc, argv, arguments);
+    if (spoken >= 0)
+        dup2(spoken, STDERR_FILENO);
+    close(spoken);
+    close(silence);
+}
+
+static int fail(weft_status status)
+{
+    return speaks() ? cli_fail(status) : (int)status;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* The second signal is not waited for. */
+static void take_signals(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static weft_status check_ranks(const struct plan *plan, int64_t ranks)
+{
+    int64_t devices = cluster_devices(plan->cluster);
+    struct text32 hint;
+    snprintf(hint.s, sizeof hint.s, "start it on %lld ranks", (long long)devices);
+    return devices == ranks ? WEFT_OK
+                            : bad_argument(hint.s, "the plan is for %lld devices, not for %lld",
+                                           (long long)devices, (long long)ranks);
+}
+
+static weft_status run_mpi(const struct train_arguments *arguments, struct training_result *out)
+{
+    struct transport *transport = NULL;
+    weft_status status;
+    TRY(transport_mpi(&transport));
+    TRY(check_ranks(arguments->training.plan, transport->ranks));
+    TRY(train_rank(&arguments->training, transport, arguments->plan.arena, out));
+done:
+    if (transport)
+        transport->kind->close(transport);
+    return status;
+}
+
+static weft_status run_threads(const struct train_arguments *arguments, struct training_result *out)
+{
+    weft_status status;
+    if (arguments->ranks)
+        TRY(check_ranks(arguments->training.plan, arguments->ranks));
+    TRY(train_threads(&arguments->training, arguments->plan.arena, out));
+done:
+    return status;
+}
+
+static int tell(const struct train_arguments *arguments, const struct training_result *result)
+{
+    struct arena *scratch = arguments->plan.arena;
+    if (!speaks())
+        return WEFT_OK;
+    if (arguments->json)
+        return cli_print_json(train_json(arguments, result));
+    train_print(scratch, arguments, result);
+    if (arguments->memory_report)
+        memory_print(scratch, arguments->training.plan, result, stdout);
+    return WEFT_OK;
+}
+
+static int run(struct train_arguments *arguments, struct plan *plan)
+{
+    FILE *out = arguments->json ? stderr : stdout;
+    bool terminal = isatty(fileno(out));
+    struct teller teller = {arguments->json && !terminal ? NULL : out, terminal, 0};
+    struct training_result result = {0};
+    if (arguments->no_overlap)
+        plan->overlap = 0;
+    arguments->training.plan = plan;
+    arguments->training.tell = tell_step;
+    arguments->training.context = &teller;
+    arguments->training.stop = &interrupted;
+    take_signals();
+    weft_status status = launched_rank() && !arguments->ranks ? run_mpi(arguments, &result)
+                                                              : run_threads(arguments, &result);
+    return status ? fail(status) : tell(arguments, &result);
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct train_arguments arguments = {
+        .plan.arena = arena_new(),
+        .weight_decay = -1,
+        .training = {.steps = 100,
+                     .seed = -1,
+                     .rate = {.peak = 1e-3},
+                     .optimizer.kind = OPTIMIZER_ADAMW,
+                     .clip = 1,
+                     .checkpoint = {.disk = &REAL_DISK, .keep = 3}}};
+    struct opened_plan opened = {0};
+    weft_status status;
+    parse(argc, argv, &arguments);
+    status = train_complete(&arguments);
+    if (!status)
+        status = plan_open(&arguments.plan, &opened);
+    int code = status ? fail(status) : run(&arguments, opened.plan);
+    if (!status)
+        plan_close(&opened);
+    arena_free(arguments.plan.arena);
+    return code;
+}

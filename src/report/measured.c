@@ -1,0 +1,274 @@
+/* measured.c - see measured.h. */
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct event {
+    int64_t step, begin_ns, end_ns;
+    int32_t task;
+};
+struct events {
+    struct event *data;
+    size_t len, cap;
+};
+
+static const char HINT[] = "write it with `weft train PLAN --trace`, and name the same plan";
+
+static weft_status read_event(struct arena *scratch, const char *path, json_t *json,
+                              const struct prediction *prediction, struct events *out)
+{
+    const char *kind = json_string_value(json_object_get(json, "ph"));
+    json_t *args = json_object_get(json, "args");
+    json_t *step = json_object_get(args, "step"), *task = json_object_get(args, "task");
+    if (!kind || strcmp(kind, "X") != 0 || !json_is_integer(step) || !json_is_integer(task))
+        return WEFT_OK;
+    int64_t number = json_integer_value(task);
+    double begin_us = json_number_value(json_object_get(json, "ts"));
+    double took_us = json_number_value(json_object_get(json, "dur"));
+    const char *name = json_string_value(json_object_get(json, "name"));
+    const struct graph *graph = prediction->graph;
+    if (number < 0 || number >= graph->tasks || !name ||
+        strcmp(name, task_label(prediction, &graph->task[number]).s) != 0) /* I1 */
+        return bad_input(path, 0, HINT, "is of another plan: task %lld is '%s', expected '%s'",
+                         (long long)number, name ? name : "",
+                         number >= 0 && number < graph->tasks
+                             ? task_label(prediction, &graph->task[number]).s
+                             : "a lower number");
+    if (!(begin_us >= 0 && begin_us < 1e15 && took_us >= 0 && took_us < 1e15))
+        return bad_input(path, 0, HINT, "has a task at %g us for %g us", begin_us, took_us);
+    struct event event = {json_integer_value(step), (int64_t)(begin_us * 1e3), 0, (int32_t)number};
+    event.end_ns = event.begin_ns + (int64_t)(took_us * 1e3);
+    array_push(scratch, out, event);
+    return WEFT_OK;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const struct event *x = a, *y = b;
+    return x->step != y->step ? (x->step > y->step) - (x->step < y->step)
+                              : (x->task > y->task) - (x->task < y->task);
+}
+
+static weft_status read_events(struct arena *scratch, const char *path,
+                               const struct prediction *prediction, struct events *out)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
+    json_t *list = json_object_get(root, "traceEvents"), *json;
+    size_t i;
+    weft_status status = WEFT_OK;
+    if (!root && error.line <= 0)
+        TRY(bad_input(path, 0, HINT, "cannot be read: %s", error.text));
+    if (!root)
+        TRY(bad_input(path, error.line, HINT, "is no JSON: %s", error.text));
+    json_array_foreach(list, i, json) TRY(read_event(scratch, path, json, prediction, out));
+    if (out->len == 0)
+        TRY(bad_input(path, 0, HINT, "has no tasks of a run"));
+    qsort(out->data, out->len, sizeof *out->data, by_step);
+done:
+    json_decref(root);
+    return status;
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+/* Figures of a step: T, then per purpose, then the compute stream of each stage; in seconds. */
+enum { FIGURE_ITERATION, FIGURE_PURPOSE, FIGURE_STAGE = FIGURE_PURPOSE + PURPOSE_COUNT };
+
+static void add_task(const struct prediction *prediction, int32_t number, double seconds,
+                     double *figure)
+{
+    const struct graph *graph = prediction->graph;
+    const struct task *task = &graph->task[number];
+    int32_t stage = graph->device[task->device].stage;
+    figure[FIGURE_PURPOSE + task->purpose] += seconds / graph->devices; /* I2 */
+    if (task->stream == STREAM_COMPUTE)
+        figure[FIGURE_STAGE + stage] += seconds / (double)prediction->plan->stage[stage].devices;
+}
+
+/* The events of one step, sorted by task. */
+static void add_step(const struct prediction *prediction, const struct event *event, size_t count,
+                     double *figure)
+{
+    int64_t first_ns = INT64_MAX, last_ns = 0;
+    for (size_t i = 0; i < count;) {
+        int64_t begin_ns = 0, end_ns = 0;
+        int32_t task = event[i].task;
+        for (; i < count && event[i].task == task; i++) {
+            begin_ns = event[i].begin_ns > begin_ns ? event[i].begin_ns : begin_ns;
+            end_ns = event[i].end_ns > end_ns ? event[i].end_ns : end_ns;
+            first_ns = event[i].begin_ns < first_ns ? event[i].begin_ns : first_ns;
+        }
+        last_ns = end_ns > last_ns ? end_ns : last_ns;
+        add_task(prediction, task, (double)(end_ns - begin_ns) * 1e-9, figure); /* (1) */
+    }
+    figure[FIGURE_ITERATION] = (double)(last_ns - first_ns) * 1e-9; /* (2) */
+}
+
+/* ---- all steps ------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of column `figure` of rows `from` .. `rows`. */
+static double median_of(struct arena *scratch, const double *table, size_t columns, size_t figure,
+                        size_t from, size_t rows)
+{
+    double *values = ARENA_ARRAY(scratch, double, rows);
+    size_t count = rows - from;
+    for (size_t i = 0; i < count; i++)
+        values[i] = table[(from + i) * columns + figure];
+    qsort(values, count, sizeof *values, by_value);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static size_t steps_in(const struct events *events)
+{
+    size_t steps = 1;
+    for (size_t i = 1; i < events->len; i++)
+        steps += events->data[i].step != events->data[i - 1].step;
+    return steps;
+}
+
+static double *figures_of_steps(struct arena *scratch, const struct prediction *prediction,
+                                const struct events *events, size_t columns)
+{
+    double *table = ARENA_ARRAY(scratch, double, steps_in(events) * columns);
+    for (size_t i = 0, row = 0, end; i < events->len; i = end, row++) {
+        for (end = i; end < events->len && events->data[end].step == events->data[i].step;)
+            end++;
+        add_step(prediction, &events->data[i], end - i, table + row * columns);
+    }
+    return table;
+}
+
+static double *figures_predicted(struct arena *scratch, const struct prediction *prediction,
+                                 size_t columns)
+{
+    double *figure = ARENA_ARRAY(scratch, double, columns);
+    const struct engine_result *result = &prediction->result;
+    for (int32_t i = 0; i < prediction->graph->tasks; i++)
+        add_task(prediction, i, (double)(result->end_ns[i] - result->start_ns[i]) * 1e-9, figure);
+    figure[FIGURE_ITERATION] = (double)prediction->iteration_ns * 1e-9;
+    return figure;
+}
+
+static struct measured_pair rest_of(struct measured_pair whole, struct measured_pair part)
+{
+    return (struct measured_pair){whole.measured_s - part.measured_s,
+                                  whole.predicted_s - part.predicted_s};
+}
+
+weft_status overlay_read(struct arena *keep, const char *path, const struct prediction *prediction,
+                         struct overlay *out)
+{
+    struct arena *scratch = arena_new();
+    const struct plan *plan = prediction->plan;
+    size_t columns = FIGURE_STAGE + (size_t)plan->stages;
+    struct events events = {0};
+    weft_status status;
+    TRY(read_events(scratch, path, prediction, &events));
+    size_t rows = steps_in(&events), from = rows > 1;
+    double *table = figures_of_steps(scratch, prediction, &events, columns);
+    double *predicted = figures_predicted(scratch, prediction, columns);
+    struct measured_pair *pair = ARENA_ARRAY(scratch, struct measured_pair, columns);
+    for (size_t c = 0; c < columns; c++)
+        pair[c] =
+            (struct measured_pair){median_of(scratch, table, columns, c, from, rows), predicted[c]};
+    *out = (struct overlay){.plan = plan,
+                            .steps = (int64_t)(rows - from),
+                            .iteration = pair[FIGURE_ITERATION],
+                            .stage = ARENA_ARRAY(keep, struct measured_stage, plan->stages)};
+    for (int p = 0; p < PURPOSE_COUNT; p++)
+        out->purpose[p].time = pair[FIGURE_PURPOSE + p];
+    for (int32_t i = 0; i < prediction->graph->tasks; i++)
+        out->purpose[prediction->graph->task[i].purpose].tasks++;
+    for (int32_t s = 0; s < plan->stages; s++)
+        out->stage[s] = (struct measured_stage){pair[FIGURE_STAGE + s],
+                                                rest_of(out->iteration, pair[FIGURE_STAGE + s])};
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static double ratio_of(struct measured_pair pair)
+{
+    return pair.predicted_s > 0 ? pair.measured_s / pair.predicted_s : 0;
+}
+
+static void put_row(struct table *table, const char *what, const char *tasks,
+                    struct measured_pair pair)
+{
+    table_cell(table, "%s", what);
+    table_cell(table, "%s", tasks);
+    table_cell(table, "%s", show_duration(pair.measured_s * 1e9).s);
+    table_cell(table, "%s", show_duration(pair.predicted_s * 1e9).s);
+    if (pair.predicted_s > 0)
+        table_cell(table, "%.2f", ratio_of(pair));
+    else
+        table_cell(table, "%s", "");
+}
+
+void overlay_print(struct arena *scratch, const struct overlay *o, FILE *out)
+{
+    static const char *const HEADERS[] = {"of one device", "tasks", "measured", "predicted",
+                                          "ratio"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (int p = 0; p < PURPOSE_COUNT; p++)
+        if (o->purpose[p].tasks)
+            put_row(table, purpose_name((enum purpose)p),
+                    arena_printf(scratch, "%lld", (long long)o->purpose[p].tasks),
+                    o->purpose[p].time);
+    table_rule(table);
+    for (int32_t s = 0; s < o->plan->stages; s++) {
+        put_row(table, arena_printf(scratch, "stage %d computes", s), "", o->stage[s].compute);
+        put_row(table, arena_printf(scratch, "stage %d waits", s), "", o->stage[s].waits);
+    }
+    table_rule(table);
+    put_row(table, "iteration", "", o->iteration);
+    plan_heading(o->plan, out);
+    table_print(table, out);
+    fprintf(out, "\nmedian of %lld step%s; ratio: measured over predicted\n", (long long)o->steps,
+            o->steps == 1 ? "" : "s");
+}
+
+static json_t *pair_json(struct measured_pair pair)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "measured_s", json_real(pair.measured_s));
+    json_object_set_new(json, "predicted_s", json_real(pair.predicted_s));
+    json_object_set_new(json, "ratio",
+                        pair.predicted_s > 0 ? json_real(ratio_of(pair)) : json_null());
+    return json;
+}
+
+json_t *overlay_json(const struct overlay *o)
+{
+    json_t *json = json_object(), *purposes = json_object(), *stages = json_array();
+    for (int p = 0; p < PURPOSE_COUNT; p++) {
+        json_t *purpose = pair_json(o->purpose[p].time);
+        json_object_set_new(purpose, "tasks", json_integer(o->purpose[p].tasks));
+        json_object_set_new(purposes, purpose_name((enum purpose)p), purpose);
+    }
+    for (int32_t s = 0; s < o->plan->stages; s++) {
+        json_t *stage = json_object();
+        json_object_set_new(stage, "compute", pair_json(o->stage[s].compute));
+        json_object_set_new(stage, "waits", pair_json(o->stage[s].waits));
+        json_array_append_new(stages, stage);
+    }
+    json_object_set_new(json, "steps", json_integer(o->steps));
+    json_object_set_new(json, "iteration", pair_json(o->iteration));
+    json_object_set_new(json, "purposes", purposes);
+    json_object_set_new(json, "stages", stages);
+    return json;
+}

@@ -320,6 +320,34 @@ static void two_levels_are_pairs(void **state)
     model_free(model);
 }
 
+/* Narrow splits are some of all, one dim besides samples per level. */
+static void narrow_splits_are_some_of_all(void **state)
+{
+    struct split_mesh wide = {2, {4, 4}, false}, narrow = {2, {4, 4}, true};
+    (void)state;
+    for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        for (int32_t i = 0; i < model->ops; i++) {
+            struct arena *keep = arena_new();
+            struct splits all = {0}, some = {0};
+            splits_of(keep, model, &model->op[i], &wide, 8, &all);
+            splits_of(keep, model, &model->op[i], &narrow, 8, &some);
+            assert_true(some.len > 0 && some.len <= all.len);
+            for (size_t k = 0; k < some.len; k++) {
+                int others = 0;
+                bool found = false;
+                for (int32_t part = 0; part < some.data[k].parts; part++)
+                    others += some.data[k].part[part].dim != DIM_BATCH;
+                for (size_t j = 0; j < all.len; j++)
+                    found |= split_equal(&all.data[j], &some.data[k]);
+                assert_true(found && others <= 2);
+            }
+            arena_free(keep);
+        }
+        model_free(model);
+    }
+}
+
 /* ---- P3: costs against plans ----------------------------------------------------------------- */
 
 static struct layout_problem *open_problem(const struct model *model, const struct cluster *cluster,
@@ -341,11 +369,10 @@ static struct layout_problem *open_problem(const struct model *model, const stru
     return p;
 }
 
-static void bounds_of_edges_hold(void **state)
+static void check_bounds(const char *name)
 {
-    struct cluster *cluster = open_named("dgx-a100:2x2");
+    struct cluster *cluster = open_named(name);
     struct cost *cost;
-    (void)state;
     assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
     for (int m = 0; m < SMALL_MODEL_COUNT; m += 3) {
         struct model *model = open_small(&SMALL_MODELS[m]);
@@ -363,6 +390,53 @@ static void bounds_of_edges_hold(void **state)
     }
     cost_close(cost);
     cluster_free(cluster);
+}
+
+static void bounds_of_edges_hold(void **state)
+{
+    (void)state;
+    check_bounds("dgx-a100:2x2");
+    check_bounds("dgx-a100:4x2");
+    check_bounds("piz-daint:8");
+}
+
+/* On four nodes of four devices, for this model, narrow splits cost 5 % at most; elsewhere it is more. */
+static void narrow_splits_are_near_the_optimum(void **state)
+{
+    struct cluster *cluster = open_named("dgx-a100:4x4");
+    struct arena *keep = arena_new();
+    struct model *model;
+    struct cost *cost;
+    double time[2];
+    (void)state;
+    assert_int_equal(model_open("gpt3-1.3b", "layers: 4, seq: 512", &model), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    for (int64_t batch = 4; batch <= 64; batch *= 4) {
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct layout_case about = {.model = model,
+                                        .cluster = cluster,
+                                        .cost = cost,
+                                        .dtype = DTYPE_BF16,
+                                        .policy = POLICY_MIXED,
+                                        .global_batch = batch,
+                                        .batch_per_step = batch,
+                                        .stages = 1,
+                                        .narrow = narrow,
+                                        .limit_bytes = INFINITY};
+            struct layout_problem *p;
+            assert_int_equal(layout_problem_new(&about, &p), WEFT_OK);
+            struct assigned found = solve(p->assign, SEARCH_EXACT, keep);
+            assert_true(found.bound >= found.time * (1 - 1e-6));
+            time[narrow] = found.time;
+            layout_problem_free(p);
+        }
+        assert_true(time[1] >= time[0] * (1 - 1e-9)); /* some of all */
+        assert_true(time[1] <= 1.05 * time[0]);
+    }
+    cost_close(cost);
+    model_free(model);
+    cluster_free(cluster);
+    arena_free(keep);
 }
 
 static struct graph *compile_plan(const struct plan *plan)
@@ -736,7 +810,9 @@ int main(void)
         cmocka_unit_test(searches_find_what_there_is),
         cmocka_unit_test(splits_are_all_factorisations),
         cmocka_unit_test(two_levels_are_pairs),
+        cmocka_unit_test(narrow_splits_are_some_of_all),
         cmocka_unit_test(bounds_of_edges_hold),
+        cmocka_unit_test(narrow_splits_are_near_the_optimum),
         cmocka_unit_test(plans_move_what_edges_say),
         cmocka_unit_test(figure_3_is_96_against_180),
         cmocka_unit_test(vgg_splits_are_figure_8s),

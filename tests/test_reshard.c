@@ -11,6 +11,7 @@
  *
  * After the last step every device must hold exactly what the target says, no more and no less.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "compile/path.h"
 #include "compile/compile.h"
 #include "model/builder.h"
 
@@ -993,6 +995,75 @@ static void test_speed(void **state)
     model_free(model);
 }
 
+/* ---- paths of other sizes -------------------------------------------------------------------- */
+
+/* Digits on a tensor of three axes, each layout's splits of an axis from the inside out. */
+static struct mesh draw_mesh(struct rng *rng)
+{
+    static const int64_t ODD[] = {1, 3, 5, 7, 9, 16};
+    int64_t axis[3], used[2][3] = {{1, 1, 1}, {1, 1, 1}}, devices = 1;
+    struct mesh mesh = {.elements = 1, .digits = 1 + (int32_t)rng_below(rng, 5)};
+    for (int k = 0; k < 3; k++) {
+        axis[k] = mesh.elements;
+        mesh.elements *= 64 * ODD[rng_below(rng, COUNT_OF(ODD))];
+    }
+    for (int32_t i = 0; i < mesh.digits; i++) {
+        int64_t degree = rng_below(rng, 3) ? 2 : 4, hold[2];
+        for (int side = 0; side < 2; side++) {
+            int64_t k = rng_below(rng, side == 0 ? 5 : 4);
+            hold[side] = k == 4 ? HOLD_PARTIAL : k == 3 ? HOLD_COPY : axis[k] * used[side][k];
+            if (k < 3 && used[side][k] * degree > 64)
+                hold[side] = HOLD_COPY;
+            else if (k < 3)
+                used[side][k] *= degree;
+        }
+        mesh.digit[i] = (struct step_digit){devices, degree, hold[0], hold[1]};
+        devices *= degree;
+    }
+    return mesh;
+}
+
+static double volume_of_steps(const struct step_list *steps)
+{
+    double volume = 0;
+    for (size_t i = 0; i < steps->len; i++)
+        volume += step_volume(&steps->data[i]);
+    return volume;
+}
+
+/* A path known from a tensor of another size is what a search of its own finds. */
+static void test_paths_of_other_sizes(void **state)
+{
+    struct arena *keep = arena_new();
+    struct paths *paths = paths_new(keep);
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 11);
+    for (int i = 0; i < 3000; i++) {
+        struct mesh mesh = draw_mesh(&rng);
+        struct step_list own = {0}, known = {0};
+        find_path(keep, &mesh, &own);
+        paths_find(paths, keep, &mesh, &known);
+        assert_int_equal(own.len, known.len);
+        assert_true(fabs(volume_of_steps(&own) - volume_of_steps(&known)) <=
+                    1e-9 * (double)mesh.elements);
+        for (int32_t d = 0; known.len && d < mesh.digits; d++) { /* each digit arrives */
+            int64_t hold = mesh.digit[d].before;
+            for (size_t s = 0; s < known.len; s++)
+                for (int32_t k = 0; k < known.data[s].digits; k++) {
+                    const struct step_digit *at = &known.data[s].digit[k];
+                    if (at->mesh_stride != mesh.digit[d].mesh_stride)
+                        continue;
+                    assert_int_equal(at->before, hold);
+                    assert_int_equal(at->degree, mesh.digit[d].degree);
+                    hold = at->after;
+                }
+            assert_int_equal(hold, mesh.digit[d].after);
+        }
+    }
+    arena_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1009,6 +1080,7 @@ int main(void)
         cmocka_unit_test(test_product_in_three_dims),
         cmocka_unit_test(test_sends),
         cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_paths_of_other_sizes),
         cmocka_unit_test(test_layout_text),
         cmocka_unit_test(test_speed),
     };

@@ -118,6 +118,8 @@ const char *reshard_text(struct arena *keep, const struct reshard *reshard);
 /* Reshards found so far; not for several threads at once. */
 struct reshards;
 struct reshards *reshards_new(void);
+/* Shares what it has in common with reshards of other sizes, which are freed later; NULL: none. */
+struct reshards *reshards_beside(struct reshards *other);
 void reshards_free(struct reshards *reshards);
 /* The steps of least volume (path.c says among which) that bring a tensor from one layout to
  * another on the same devices; `to` is as I4 says, or equal to `from`. The gradient's reshard is

@@ -19,6 +19,17 @@
  *       one among others that ends as a copy, may go to any of its options. So a partial sum may be
  *       scattered on its way to a copy, and splits may change places before one is gathered.
  *   I3  Each step adds a little to the volume, so that of equal paths the shorter one is found.
+ *   I4  A state from which the end is further than by a path that is known already is not looked at:
+ *       none such lies on a shortest path, and what is found is the same.
+ *   I5  Such a path is known because a first search goes where cost and rest are least.
+ *
+ * What is left at least, of a digit's way from a state: a device wants a share w of the elements and has
+ * i of that, on average over devices and elements,
+ *
+ *   rest = elements * (w - i)                                                                  (2)
+ *
+ * i is 1/d for each digit of degree d that is split now or in the end, times another 1/d of one digit
+ * whose two splits lie apart: those agree for one element in d.
  *
  * By I2 and because digits stay, some paths are not looked at, above all those that let devices
  * with copies share a sum and gather it again, over links that are otherwise idle and may be slow.
@@ -80,6 +91,7 @@ double step_volume(const struct reshard_step *step)
 
 enum { MAX_OPTIONS = 8, MAX_STATES = 1024 };
 static const double STEP_SHARE = 1e-7; /* of the tensor, per step (I3) */
+static const double ROUNDING = 1e-9;   /* costs closer than that, relative, are equal */
 
 struct moving {
     const struct step_digit *digit;
@@ -93,10 +105,14 @@ struct search {
     int32_t moving, stay;
     struct moving move[MAX_STEP_DIGITS];
     const struct step_digit *staying[MAX_MESH_DIGITS]; /* splits among them */
-    int32_t states;
+    int32_t states, end;
+    double most; /* what some path costs (I4) */
+    bool guided; /* to be there soon: I5 */
     double cost[MAX_STATES];
+    double rest[MAX_STATES]; /* what is left at least, of sound states */
     int16_t parent[MAX_STATES];
-    bool done[MAX_STATES];
+    int16_t open[MAX_STATES]; /* states that were reached and not left yet */
+    int32_t opened;
     uint8_t soundness[MAX_STATES]; /* of enum soundness: found when first asked for */
 };
 enum soundness { NOT_ASKED, SOUND, UNSOUND };
@@ -307,12 +323,30 @@ static struct reshard_step whole_step(const struct search *s, const int64_t *bef
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
+/* (2) */
+static double rest_of(const struct search *s, const int64_t *hold)
+{
+    double wanted = 1, there = 1, agree = 1;
+    for (int32_t i = 0; i < s->moving; i++) {
+        const struct step_digit *digit = s->move[i].digit;
+        int64_t after = digit->after;
+        double degree = (double)digit->degree;
+        wanted /= after > 0 ? degree : 1;
+        there /= after > 0 || hold[i] > 0 ? degree : 1;
+        if (after > 0 && hold[i] > 0 && after != hold[i] && degree > agree &&
+            independent(after, digit->degree, hold[i], digit->degree))
+            agree = degree;
+    }
+    return (double)s->elements * (wanted - there / agree) * (1 - ROUNDING);
+}
+
 static bool sound_state(struct search *s, int32_t state)
 {
     int64_t hold[MAX_STEP_DIGITS];
     if (s->soundness[state] == NOT_ASKED) {
         holds_of(s, state, hold);
         s->soundness[state] = sound(s, hold) ? SOUND : UNSOUND;
+        s->rest[state] = rest_of(s, hold);
     }
     return s->soundness[state] == SOUND;
 }
@@ -369,7 +403,8 @@ static struct motion join(const struct motion *a, const struct motion *b)
                            a->members * b->members, a->joined * b->joined, a->cut * b->cut};
 }
 
-/* Most motions follow no rule or are no better than one found before, which is cheap to see. */
+/* Most motions follow no rule, are no better than one found before, or are too long a way round (I4),
+ * which is cheap to see. */
 static void relax(struct search *s, const struct leaving *from, const struct motion *motion)
 {
     int32_t next = from->state + motion->change;
@@ -384,9 +419,13 @@ static void relax(struct search *s, const struct leaving *from, const struct mot
     double cost = s->cost[from->state] +
                   volume_of(rule, (double)motion->members, (double)elements) +
                   STEP_SHARE * (double)s->mesh->elements;
-    if (cost < s->cost[next] && sound_state(s, next)) {
+    if (cost < s->cost[next] && sound_state(s, next) && cost + s->rest[next] <= s->most) {
+        if (isinf(s->cost[next]))
+            s->open[s->opened++] = (int16_t)next;
         s->cost[next] = cost;
         s->parent[next] = (int16_t)from->state;
+        if (next == s->end)
+            s->most = cost * (1 + ROUNDING); /* I4 */
     }
 }
 
@@ -441,27 +480,38 @@ static void move_alone(struct search *s, const struct leaving *from)
         }
 }
 
-static int32_t nearest(const struct search *s)
+static double key_of(const struct search *s, int32_t state)
 {
-    int32_t best = -1;
-    for (int32_t i = 0; i < s->states; i++)
-        if (!s->done[i] && (best < 0 || s->cost[i] < s->cost[best]))
-            best = i;
-    return best;
+    return s->guided ? s->cost[state] + s->rest[state] : s->cost[state];
 }
 
-static void search_from(struct search *s, int32_t begin, int32_t end)
+/* Takes the open state of least cost, of equal ones the first. */
+static int32_t take_nearest(struct search *s)
 {
-    for (int32_t i = 0; i < s->states; i++) {
-        s->cost[i] = INFINITY;
-        s->done[i] = false;
-        s->soundness[i] = NOT_ASKED;
+    int32_t best = 0;
+    double least = key_of(s, s->open[0]);
+    for (int32_t i = 1; i < s->opened; i++) {
+        double key = key_of(s, s->open[i]);
+        if (key < least || (key == least && s->open[i] < s->open[best])) {
+            best = i;
+            least = key;
+        }
     }
+    int32_t state = s->open[best];
+    s->open[best] = s->open[--s->opened];
+    return state;
+}
+
+static void search_from(struct search *s, int32_t begin, bool guided)
+{
+    for (int32_t i = 0; i < s->states; i++)
+        s->cost[i] = INFINITY;
     s->cost[begin] = 0;
     s->parent[begin] = -1;
-    for (int32_t state = begin; state != end; state = nearest(s)) {
+    s->opened = 0;
+    s->guided = guided;
+    for (int32_t state = begin; state != s->end; state = take_nearest(s)) {
         struct leaving from = leave(s, state);
-        s->done[state] = true;
         move_together(s, &from);
         move_alone(s, &from);
     }
@@ -512,7 +562,10 @@ void find_path(struct arena *keep, const struct mesh *mesh, struct step_list *ou
         begin_hold[i] = s.move[i].digit->before;
         end_hold[i] = s.move[i].digit->after;
     }
-    int32_t end = state_of(&s, end_hold);
-    search_from(&s, state_of(&s, begin_hold), end);
-    emit(keep, &s, end, out);
+    s.end = state_of(&s, end_hold);
+    s.most = INFINITY;
+    memset(s.soundness, NOT_ASKED, sizeof *s.soundness * (size_t)s.states);
+    search_from(&s, state_of(&s, begin_hold), true); /* I5 */
+    search_from(&s, state_of(&s, begin_hold), false);
+    emit(keep, &s, s.end, out);
 }

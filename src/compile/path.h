@@ -20,4 +20,10 @@ struct step_list {
 /* The steps of least volume among path.c's moves, appended; of equal volumes the fewest steps. */
 void find_path(struct arena *keep, const struct mesh *mesh, struct step_list *out);
 
+/* The same, each path once for tensors of all sizes (path_memo.c). */
+struct paths;
+struct paths *paths_new(struct arena *keep);
+void paths_find(struct paths *paths, struct arena *keep, const struct mesh *mesh,
+                struct step_list *out);
+
 #endif

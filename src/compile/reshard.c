@@ -158,14 +158,32 @@ static void cut_overlaps(struct mesh *mesh)
     }
 }
 
-static void append_within(struct arena *keep, const struct layout *from, const struct layout *to,
-                          struct step_list *out)
+/* ---- within a stage -------------------------------------------------------------------------- */
+
+enum way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
+
+struct entry {
+    struct layout from, to;
+    enum way way;
+    uint64_t hash;
+    struct reshard reshard;
+};
+
+struct reshards {
+    struct arena *arena;
+    struct paths *paths;
+    struct entry **slot; /* open addressing; at most half full */
+    size_t slots, used;
+};
+
+static void append_within(const struct reshards *all, const struct layout *from,
+                          const struct layout *to, struct step_list *out)
 {
     struct mesh gather = {.elements = from->elements}, slice = {.elements = to->elements};
     refine(from, to, &gather, &slice);
     cut_overlaps(&slice);
-    find_path(keep, &gather, out);
-    find_path(keep, &slice, out);
+    paths_find(all->paths, all->arena, &gather, out);
+    paths_find(all->paths, all->arena, &slice, out);
 }
 
 /* ---- from one stage to another --------------------------------------------------------------- */
@@ -221,18 +239,18 @@ static void choose_crossing(const struct layout *from, const struct layout *to, 
     }
 }
 
-static int32_t append_between(struct arena *keep, const struct layout *from,
+static int32_t append_between(const struct reshards *all, const struct layout *from,
                               const struct layout *to, bool sliced, struct step_list *out)
 {
     struct layout sent, received;
     choose_crossing(from, to, &sent, &received);
     if (sliced && layout_equal(&sent, &received))
         sent = received = share_out(&sent);
-    append_within(keep, from, &sent, out);
+    append_within(all, from, &sent, out);
     struct reshard_step crossing = {.kind = COLLECTIVE_SEND, .elements = layout_local(&sent)};
     size_t send = out->len;
-    array_push(keep, out, crossing);
-    append_within(keep, &received, to, out);
+    array_push(all->arena, out, crossing);
+    append_within(all, &received, to, out);
     for (size_t i = send + 1; i < out->len && out->data[i].kind == STEP_SLICE; i++)
         out->data[send].elements /= step_members(&out->data[i]);
     return (int32_t)send;
@@ -245,29 +263,21 @@ int64_t reshard_sender(const struct reshard *reshard, int64_t receiver)
 
 /* ---- answers found so far -------------------------------------------------------------------- */
 
-enum way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
-
-struct entry {
-    struct layout from, to;
-    enum way way;
-    uint64_t hash;
-    struct reshard reshard;
-};
-
-struct reshards {
-    struct arena *arena;
-    struct entry **slot; /* open addressing; at most half full */
-    size_t slots, used;
-};
-
 enum { FIRST_SLOTS = 256 };
 
 struct reshards *reshards_new(void)
 {
+    return reshards_beside(NULL);
+}
+
+struct reshards *reshards_beside(struct reshards *other)
+{
     struct arena *arena = arena_new();
     struct reshards *all = ARENA_NEW(arena, struct reshards);
-    *all =
-        (struct reshards){arena, ARENA_ARRAY(arena, struct entry *, FIRST_SLOTS), FIRST_SLOTS, 0};
+    *all = (struct reshards){.arena = arena,
+                             .paths = other ? other->paths : paths_new(arena),
+                             .slot = ARENA_ARRAY(arena, struct entry *, FIRST_SLOTS),
+                             .slots = FIRST_SLOTS};
     return all;
 }
 
@@ -296,14 +306,14 @@ static void grow(struct reshards *all)
             *free_slot(all, old[i]->hash) = old[i];
 }
 
-static struct reshard build(struct arena *keep, const struct entry *entry)
+static struct reshard build(const struct reshards *all, const struct entry *entry)
 {
     struct step_list list = {0};
     int32_t send = -1;
     if (entry->way != WAY_WITHIN)
-        send = append_between(keep, &entry->from, &entry->to, entry->way == WAY_SLICED, &list);
+        send = append_between(all, &entry->from, &entry->to, entry->way == WAY_SLICED, &list);
     else if (!layout_equal(&entry->from, &entry->to))
-        append_within(keep, &entry->from, &entry->to, &list);
+        append_within(all, &entry->from, &entry->to, &list);
     struct reshard reshard = {
         (int32_t)list.len,         send, list.data, 0, layout_devices(&entry->from),
         layout_devices(&entry->to)};
@@ -329,7 +339,7 @@ static const struct reshard *find(struct reshards *all, const struct layout *fro
     entry->to = *to;
     entry->way = way;
     entry->hash = hash;
-    entry->reshard = build(all->arena, entry);
+    entry->reshard = build(all, entry);
     *free_slot(all, hash) = entry;
     return &entry->reshard;
 }

@@ -68,11 +68,11 @@ struct assign *assign_new(struct arena *keep, int32_t variables, const int32_t *
     }
     for (int32_t e = 0; e < edges; e++) {
         size_t entries = (size_t)options[ends[e][0]] * (size_t)options[ends[e][1]];
-        p->edge[e] =
-            (struct assign_edge){ends[e][0], ends[e][1], ARENA_ARRAY(keep, double, entries),
-                                 ARENA_ARRAY(keep, double, entries)};
+        p->edge[e] = (struct assign_edge){
+            ends[e][0], ends[e][1], ARENA_ARRAY(keep, double, entries),
+            ARENA_ARRAY(keep, double, entries), ARENA_ARRAY(keep, double, entries)};
         for (size_t i = 0; i < entries; i++)
-            p->edge[e].time[i] = NAN;
+            p->edge[e].time[i] = p->edge[e].least[i] = NAN;
     }
     return p;
 }
@@ -92,10 +92,12 @@ double assign_pair_time(const struct assign *p, int32_t edge, int32_t a, int32_t
 
 double assign_pair_least(const struct assign *p, int32_t edge, int32_t a, int32_t b)
 {
-    double time = p->edge[edge].time[entry_of(p, edge, a, b)];
-    if (!isnan(time))
-        return time;
-    return p->least ? p->least(p->context, edge, a, b) : 0;
+    size_t at = entry_of(p, edge, a, b);
+    if (!isnan(p->edge[edge].time[at]))
+        return p->edge[edge].time[at];
+    if (isnan(p->edge[edge].least[at]))
+        p->edge[edge].least[at] = p->least ? p->least(p->context, edge, a, b) : 0;
+    return p->edge[edge].least[at];
 }
 
 static double pair_memory(const struct assign *p, int32_t edge, int32_t a, int32_t b)
@@ -274,13 +276,15 @@ static bool stopped(const struct descent *d)
 
 /* ---- coordinate descent ---------------------------------------------------------------------- */
 
-/* Options in the order of what they take at least: edges that nobody needs are not found. */
-static int32_t list_options(struct descent *d, int32_t v)
+/* Options in the order of what (4) is at least with them, others' time left out, when others have so
+ * much memory: edges that nobody needs are not found. */
+static int32_t list_options(struct descent *d, int32_t v, double other_memory)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < d->problem->options[v]; i++) {
         double least = i == d->option[v] && !d->open[v] ? INFINITY : least_of(d, v, i);
-        least += d->memory_price * d->problem->memory[v][i];
+        double excess = other_memory + d->problem->memory[v][i] - d->problem->limit;
+        least += d->memory_price * d->problem->memory[v][i] + (excess > 0 ? d->price * excess : 0);
         int32_t at = count;
         if (!isfinite(least))
             continue;
@@ -296,8 +300,9 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
 {
     struct share old = share_of(d, v, d->option[v]), taken = old;
     double best = judged(d, now->time, now->memory);
-    double others = now->time - old.time + d->memory_price * (now->memory - old.memory);
-    int32_t at = d->option[v], count = list_options(d, v);
+    double other_memory = now->memory - old.memory;
+    double others = now->time - old.time + d->memory_price * other_memory;
+    int32_t at = d->option[v], count = list_options(d, v, other_memory);
     for (int32_t k = 0; k < count && d->queue[k].least + others < best; k++) {
         struct share s = share_of(d, v, d->queue[k].option);
         double would =
@@ -323,7 +328,7 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
 static void follow_neighbours(struct descent *d, int32_t v, bool devoted)
 {
     static const double DEVOTION = 0.99; /* of its own time that it forgets */
-    int32_t count = list_options(d, v);
+    int32_t count = list_options(d, v, 0);
     double best = INFINITY;
     for (int32_t k = 0; k < count; k++) {
         int32_t i = d->queue[k].option;
@@ -393,6 +398,27 @@ static void begin_alone(struct descent *d)
     }
 }
 
+static double least_memory(const struct assign *p, int32_t v, int32_t *option)
+{
+    double least = INFINITY;
+    for (int32_t i = 0; i < p->options[v]; i++)
+        if (p->memory[v][i] < least && isfinite(p->time[v][i])) {
+            least = p->memory[v][i];
+            *option = i;
+        }
+    return least;
+}
+
+/* Whether not even the least memory of each fits; if so, that is where to stay. */
+static bool cannot_fit(struct descent *d)
+{
+    const struct assign *p = d->problem;
+    double sum = 0;
+    for (int32_t v = 0; v < p->variables; v++)
+        sum += least_memory(p, v, &d->option[v]);
+    return isfinite(sum) && sum > p->limit;
+}
+
 /* Prices to begin with, in multiples of the best time over the limit. */
 static const double PRICES[] = {0, 1, 0.25, 0.5, 2};
 enum { ANYWHERE = 4 }; /* two descents in so many begin with all variables drawn anew */
@@ -426,6 +452,12 @@ static void descend(struct descent *d, struct assigned *now)
 
 static void coordinate_descent(struct descent *d, int64_t rounds)
 {
+    struct assigned smallest = {0};
+    if (cannot_fit(d)) {
+        assign_evaluate(d->problem, d->option, &smallest);
+        note(d, &smallest);
+        return;
+    }
     for (int64_t r = 0; r < rounds && !(r && stopped(d)); r++) {
         struct assigned now = {0};
         begin(d, r);

@@ -24,6 +24,7 @@
 struct assign_edge {
     int32_t a, b;          /* variables, different ones */
     double *time, *memory; /* per option of a, then of b */
+    double *least;         /* at most the time, as far as anyone asked; NAN: nobody did */
 };
 
 struct assign {

@@ -14,6 +14,7 @@
  *   I2  Recomputation only where nothing fits without.
  *   I3  Cases of one S depend on each other, those of different S do not: threads share out the S, and
  *       the answer is the same for any number of them.
+ *   I4  A case whose operators alone take longer than the fastest trial of its S is left out.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@
 #include "search/planner.h"
 
 enum { GIVE_UP = 3, MOST_RETRIES = 4, MOST_THREADS = 64 };
+/* Stages on more nodes of several devices have narrow splits (splits.h, I6). */
+enum { WIDE_NODES = 4 };
 /* Of the memory that (1) leaves: what is simulated varies from plan to plan. */
 static const double MARGIN = 0.99;
 
@@ -176,7 +179,7 @@ done:
 
 /* *best is the fastest trial that fits, or iteration_ns 0. */
 static weft_status solve_case(struct autoddl *a, const struct layout_case *about,
-                              struct trial *best)
+                              int64_t fastest_ns, struct trial *best)
 {
     const struct degrees *pins = &a->request->pins;
     bool hides = !pins->has_overlap || pins->overlap & (OVERLAP_GRADIENTS | OVERLAP_TENSOR);
@@ -185,6 +188,8 @@ static weft_status solve_case(struct autoddl *a, const struct layout_case *about
     weft_status status;
     *best = (struct trial){0};
     TRY(layout_problem_new(about, &p));
+    if (fastest_ns && layout_least_time(p) >= (double)fastest_ns)
+        goto done; /* I4 */
     for (size_t i = 0; i < (hides ? COUNT_OF(EXPOSED) : 1) && !(i && over(a)); i++) {
         TRY(solve_exposed(a, p, EXPOSED[i], &before, best));
         if (!best->iteration_ns)
@@ -210,7 +215,8 @@ static bool hopeless(const struct layout_case *about)
 }
 
 /* I2 */
-static weft_status try_step(struct autoddl *a, struct layout_case about, struct trial *best)
+static weft_status try_step(struct autoddl *a, struct layout_case about, int64_t fastest_ns,
+                            struct trial *best)
 {
     const struct degrees *pins = &a->request->pins;
     weft_status status = WEFT_OK;
@@ -220,7 +226,7 @@ static weft_status try_step(struct autoddl *a, struct layout_case about, struct 
         if (!both && recompute != (pins->recompute != RECOMPUTE_NONE))
             continue;
         about.recompute = recompute;
-        TRY(solve_case(a, &about, best));
+        TRY(solve_case(a, &about, fastest_ns, best));
         if (best->iteration_ns || over(a))
             break;
     }
@@ -239,7 +245,7 @@ static weft_status try_stages(struct autoddl *a, struct layout_case about)
         if (about.global_batch % steps || steps < about.stages || (steps > 1 && over(a)))
             continue;
         about.batch_per_step = about.global_batch / steps;
-        TRY(try_step(a, about, &best));
+        TRY(try_step(a, about, fastest, &best));
         bool faster = best.iteration_ns && (!fastest || best.iteration_ns < fastest);
         worse = faster || !fastest ? 0 : worse + 1;
         fastest = faster ? best.iteration_ns : fastest;
@@ -250,19 +256,22 @@ done:
 
 /* ---- threads (I3) ---------------------------------------------------------------------------- */
 
-static struct layout_case case_of(const struct autoddl *a, struct cost *cost, int32_t stages)
+static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
+                                  struct reshards *reshards, int32_t stages)
 {
     const struct degrees *pins = &a->request->pins;
     const struct model *model = a->request->model;
     const struct device *device = &a->request->cluster->node.device;
     enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
     bool fp32 = dtype == DTYPE_FP32 || dtype == DTYPE_TF32;
+    int64_t within = a->request->cluster->node.devices;
     int64_t limit = pins->memory_limit_bytes ? pins->memory_limit_bytes
                                              : device->memory_bytes - device->context_bytes;
     return (struct layout_case){
         .model = model,
         .cluster = a->request->cluster,
         .cost = cost,
+        .reshards = reshards,
         .dtype = dtype,
         .policy = pins->has_policy ? pins->policy
                   : fp32           ? POLICY_FP32
@@ -270,6 +279,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost, in
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
+        .narrow = cluster_devices(a->request->cluster) / stages > WIDE_NODES * within && within > 1,
         .limit_bytes = (double)limit,
     };
 }
@@ -288,11 +298,12 @@ static void *work(void *context)
 {
     struct autoddl *a = context;
     struct cost *cost = NULL;
+    struct reshards *reshards = reshards_new();
     int32_t stages;
     weft_status status;
     TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
     while (take_stages(a, &stages)) {
-        struct layout_case about = case_of(a, cost, stages);
+        struct layout_case about = case_of(a, cost, reshards, stages);
         if (stages == 1 || !hopeless(&about))
             TRY(try_stages(a, about));
         pthread_mutex_lock(&a->lock);
@@ -300,6 +311,7 @@ static void *work(void *context)
         pthread_mutex_unlock(&a->lock);
     }
 done:
+    reshards_free(reshards);
     cost_close(cost);
     pthread_mutex_lock(&a->lock);
     a->status = a->status ? a->status : status;

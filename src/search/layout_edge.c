@@ -1,5 +1,4 @@
-/* layout_edge.c - what two operators' options take between them: (2) of layout_problem.h, and at least
- * how much that is. */
+/* layout_edge.c - what two operators' options take between them: (2) of layout_problem.h. */
 #include "search/layout_room.h"
 
 static double cost_of_reshard(const struct layout_problem *p, const struct layout *from,
@@ -9,11 +8,6 @@ static double cost_of_reshard(const struct layout_problem *p, const struct layou
     for (int32_t i = 0; gathers && i < r->steps; i++)
         *gathers |= r->step[i].kind == COLLECTIVE_ALL_GATHER;
     return layout_by_volume(p) ? r->volume : reshard_time(p->work->times, r, element_bytes);
-}
-
-static bool wants_gradient(const struct op *op)
-{
-    return op->input_grad || op->weights;
 }
 
 /* One use, as compile/uses.c joins them. */
@@ -34,7 +28,7 @@ static struct layout_edge cost_of_use(const struct layout_problem *p, const stru
     layout_pad(from, to, input, want->elements, &part_gradient);
     cost.there = cost_of_reshard(p, &a->output[i], &whole, bytes, &cost.gathers);
     cost.there += cost_of_reshard(p, &part, want, bytes, &cost.gathers);
-    if (wants_gradient(from) && to->input_grad) {
+    if (layout_wants_gradient(from) && to->input_grad) {
         cost.back = cost_of_reshard(p, back, &part_gradient, bytes, NULL);
         cost.back += cost_of_reshard(p, &gradient, &a->output_grad[i], bytes, NULL);
     }
@@ -61,11 +55,6 @@ static bool reads_again(const struct op *op, int32_t operand)
     return operand < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[operand]);
 }
 
-static bool is_product(const struct op *op)
-{
-    return op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR || op->kind == OP_CONV;
-}
-
 /* (2) with f = 0, and what f is for. */
 struct uses_times {
     double shown, hidden;
@@ -83,44 +72,11 @@ static struct uses_times uses_time(const struct layout_problem *p, const struct 
         bool again = one.gathers && reads_again(to, use->operand) && !layout_by_volume(p);
         double factor = p->work->each * use->count;
         double beside = factor * (one.back + (again ? one.there : 0));
-        sum.shown += factor * one.there * (recompute ? 2 : 1) + (is_product(to) ? 0 : beside);
-        sum.hidden += is_product(to) ? beside : 0;
+        sum.shown +=
+            factor * one.there * (recompute ? 2 : 1) + (layout_is_product(to) ? 0 : beside);
+        sum.hidden += layout_is_product(to) ? beside : 0;
     }
     return sum;
-}
-
-/* What a reshard moves at least, in elements: a device gets what it holds more in the end; and of n
- * addends, n - 1 travel, of which devices with copies may each take a share. */
-static double least_volume(const struct layout *from, const struct layout *to)
-{
-    double have = (double)layout_local(from), want = (double)layout_local(to), copies = 1;
-    double addends = layout_partial_degree(from);
-    for (int64_t i = 0; i < from->digits; i++)
-        copies *= from->digit[i].hold == HOLD_COPY ? (double)from->digit[i].degree : 1;
-    double part = (double)to->elements / (double)from->elements;
-    double sums = (addends - 1) / addends * have / copies * (part < 1 ? part : 1);
-    double more = to->elements > from->elements ? 0 : want - have; /* part of a tensor */
-    return more > sums ? more : sums;
-}
-
-double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j)
-{
-    const struct layout_problem *p = context;
-    const struct layout_uses *e = &p->work->edges.data[edge];
-    const struct op *from = &p->about.model->op[e->a], *to = &p->about.model->op[e->b];
-    const struct layout_laid *a = &p->work->laid[e->a], *b = &p->work->laid[e->b];
-    double sum = 0;
-    for (size_t u = 0; u < e->list.len; u++) {
-        const struct layout_use *use = &e->list.data[u];
-        const struct operand *input = &to->input[use->operand];
-        double volume = least_volume(&a->output[i], &b->input[use->operand][j]);
-        double shown = is_product(to) ? p->work->exposed.reshards : 1;
-        if (wants_gradient(from) && to->input_grad)
-            volume += shown * least_volume(&b->input_grad[use->operand][j], &a->output_grad[i]);
-        double each = (double)element_bytes(input->element, p->about.dtype) * p->work->byte_ns;
-        sum += use->count * volume * (layout_by_volume(p) ? 1 : each);
-    }
-    return p->work->each * sum;
 }
 
 /* I3 */

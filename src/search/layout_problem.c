@@ -106,6 +106,7 @@ static void list_options(struct layout_problem *p)
 {
     const struct model *model = p->about.model;
     struct split_mesh mesh = split_mesh_of(p->about.cluster, p->work->devices);
+    mesh.narrow = p->about.narrow;
     p->splits = ARENA_ARRAY(p->arena, struct splits, (size_t)model->ops);
     p->work->laid = ARENA_ARRAY(p->arena, struct layout_laid, (size_t)model->ops);
     for (int32_t i = 0; i < model->ops; i++) {
@@ -164,11 +165,13 @@ static void expose_edge(struct layout_problem *p, int32_t e, double more)
 {
     const struct assign_edge *edge = &p->assign->edge[e];
     int32_t entries = p->assign->options[edge->a] * p->assign->options[edge->b];
-    for (int32_t i = 0; i < entries; i++)
+    for (int32_t i = 0; i < entries; i++) {
+        edge->least[i] = NAN;
         if (p->work->edges.data[e].tie)
             edge->time[i] = NAN; /* found again */
         else if (!isnan(edge->time[i]))
             edge->time[i] += more * p->work->hidden[e][i];
+    }
 }
 
 void layout_expose(struct layout_problem *p, struct layout_exposed exposed)
@@ -203,11 +206,13 @@ done:
     return status;
 }
 
-/* Of groups of any size at any distance, as far as devices are numbered evenly. */
+/* Of groups of any size at any distance, as far as devices are numbered evenly. Into a node goes what
+ * all its devices take from other nodes. */
 static weft_status find_byte_ns(struct layout_problem *p)
 {
     static const double NS_PER_S = 1e9;
-    double most = 1;
+    int64_t within = p->about.cluster->node.devices;
+    double most = 1, apart = 0;
     weft_status status = WEFT_OK;
     for (int64_t stride = 1; stride < p->work->devices; stride *= 2)
         for (int64_t count = 2; count * stride <= p->work->devices; count *= 2) {
@@ -216,9 +221,11 @@ static weft_status find_byte_ns(struct layout_problem *p)
                 double rate;
                 TRY(collective_bandwidth(p->about.cluster, (enum collective)c, &group, &rate));
                 most = rate > most ? rate : most;
+                apart = stride >= within && rate > apart ? rate : apart;
             }
         }
     p->work->byte_ns = NS_PER_S / most;
+    p->work->node_byte_ns = apart > 0 ? NS_PER_S / (apart * (double)within) : 0;
 done:
     return status;
 }
@@ -236,7 +243,7 @@ static weft_status build(struct layout_problem *p)
     w->exposed = (struct layout_exposed){1, 1};
     w->first = ARENA_ARRAY(p->arena, int64_t, ops);
     w->copies = ARENA_ARRAY(p->arena, double, ops);
-    w->reshards = reshards_new();
+    w->reshards = reshards_beside(about->reshards);
     w->times = step_times_new(p->arena, about->cluster, w->devices);
     TRY(find_byte_ns(p));
     TRY(carrier_new(p));
@@ -275,6 +282,22 @@ void layout_problem_free(struct layout_problem *p)
 weft_status layout_problem_status(const struct layout_problem *p)
 {
     return step_times_status(p->work->times);
+}
+
+double layout_least_time(const struct layout_problem *p)
+{
+    double sum = 0;
+    if (p->work->edges.len > (size_t)p->assign->edges)
+        return 0; /* times of operators have reshards among them */
+    for (int32_t op = 0; op < p->assign->variables; op++) {
+        double least = INFINITY;
+        for (int32_t i = 0; i < p->assign->options[op]; i++) {
+            double sync = p->work->exposed.gradients * p->work->sync[op][i];
+            least = fmin(least, p->assign->time[op][i] - sync);
+        }
+        sum += least;
+    }
+    return sum;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

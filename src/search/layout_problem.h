@@ -41,13 +41,15 @@ enum layout_measure {
 struct layout_case {
     const struct model *model;
     const struct cluster *cluster;
-    struct cost *cost; /* NULL with LAYOUT_VOLUME */
+    struct cost *cost;         /* NULL with LAYOUT_VOLUME */
+    struct reshards *reshards; /* found for other cases, by the same thread; NULL: none */
     enum dtype dtype;
     enum policy policy;
     int64_t global_batch, batch_per_step;
     int32_t stages;
     uint8_t shard;
     bool recompute;     /* layers */
+    bool narrow;        /* splits (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
     enum layout_measure measure;
 };
@@ -72,6 +74,8 @@ void layout_expose(struct layout_problem *problem, struct layout_exposed exposed
 
 /* The choice of an operator with one of its options. */
 struct choice layout_choice(const struct layout_problem *problem, int32_t op, int32_t option);
+/* What no assignment takes less than, whatever of communication is hidden; 0: nobody knows. */
+double layout_least_time(const struct layout_problem *problem);
 /* What (2) is of one edge without its factor: there, and back; of the case's measure. */
 struct layout_edge {
     double there, back;

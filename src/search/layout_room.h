@@ -31,10 +31,11 @@ struct layout_work {
     int64_t *first;                  /* per operator: its first instance */
     double *copies;
     struct layout_laid *laid;
-    double each, once;             /* the factors of (1): per micro-batch, per iteration */
-    double byte_ns;                /* what a byte takes at least on any link */
-    double **sync;                 /* per operator and option: of (1), with e = 1 */
-    double **hidden;               /* per edge, of entries that were found: what f of (2) is for */
+    double each, once;   /* the factors of (1): per micro-batch, per iteration */
+    double byte_ns;      /* what a byte takes at least on any link */
+    double node_byte_ns; /* and at least into a node, through all its links; 0: one node */
+    double **sync;       /* per operator and option: of (1), with e = 1 */
+    double **hidden;     /* per edge, of entries that were found: what f of (2) is for */
     struct layout_exposed exposed; /* as times have it */
     int64_t devices;               /* of a stage */
 };
@@ -48,6 +49,17 @@ static inline bool layout_by_volume(const struct layout_problem *p)
 static inline int32_t layout_tied_to(const struct op *op)
 {
     return op->weights ? op->weight[0].tied_op : -1;
+}
+
+static inline bool layout_wants_gradient(const struct op *op)
+{
+    return op->input_grad || op->weights;
+}
+
+/* What of its reshards hides behind its other half. */
+static inline bool layout_is_product(const struct op *op)
+{
+    return op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR || op->kind == OP_CONV;
 }
 
 /* ---- an operator alone: (1) and (3) ----------------------------------------------------------- */
@@ -65,7 +77,7 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
 
 /* ---- two operators: (2) ----------------------------------------------------------------------- */
 
-/* assign.h's find and least; the context is the problem. */
+/* assign.h's find, and least (layout_bound.c); the context is the problem. */
 void layout_find_pair(void *context, int32_t edge, int32_t i, int32_t j);
 double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j);
 /* Of an operator that reads its own output, in the next copy. */

@@ -7,8 +7,8 @@ struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
 {
     int64_t within = cluster->node.devices;
     if (within == 1 || devices <= within || devices % within)
-        return (struct split_mesh){1, {devices}};
-    return (struct split_mesh){2, {devices / within, within}};
+        return (struct split_mesh){1, {devices}, false};
+    return (struct split_mesh){2, {devices / within, within}, false};
 }
 
 /* ---- dims ------------------------------------------------------------------------------------ */
@@ -116,8 +116,9 @@ static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned u
         fill_level(l, level + 1, so_far);
         return;
     }
+    bool alone = l->mesh->narrow && l->mesh->levels > 1; /* I6 */
     for (int i = 0; i < l->count; i++)
-        for (int64_t d = 2; !(used >> i & 1) && d <= rest; d++) {
+        for (int64_t d = alone ? rest : 2; !(used >> i & 1) && d <= rest; d++) {
             struct split next = *so_far;
             if (rest % d == 0 && split_add(&next, l->dims[i], d) && is_legal(l, &next))
                 fill_rest(l, level, rest / d, used | 1U << i, &next);

@@ -21,12 +21,14 @@ enum {
     ROUNDS = 3
 }; /* Aceso, section 5.1: the five best are run */
 
-/* Of the searches so far, those go on that are as near to the best, and so many. */
-static const struct {
+/* Efforts in their order, good answers early. Of the searches so far, those go on that are as near to
+ * the best, and so many. */
+static const struct turn {
+    enum effort effort;
     double within;
     int32_t most;
-} GO_ON[] = {[DESCEND] = {0, INT32_MAX}, [WIDEN] = {1.15, 5}, [REFINE] = {1.03, 3}};
-_Static_assert(COUNT_OF(GO_ON) == EFFORT_COUNT, "an effort that nobody goes on to");
+} TURNS[] = {{SKETCH, 0, INT32_MAX}, {TRIM, 1.1, 8},   {POLISH, 1.0, 1}, {DESCEND, 1.25, 16},
+             {TRIM, 1.1, 8},         {WIDEN, 1.15, 5}, {TRIM, 1.1, 8},   {REFINE, 1.03, 3}};
 
 struct team {
     const struct problem *problem;
@@ -34,7 +36,7 @@ struct team {
     struct search_settings *settings;
     bool *chosen; /* per search: to go on with this effort */
     int32_t searches;
-    enum effort effort;
+    const struct turn *turn;
     atomic_int next;
 };
 struct worker {
@@ -57,9 +59,10 @@ static weft_status work(struct worker *w)
         int32_t i = atomic_fetch_add(&team->next, 1);
         if (i >= team->searches)
             break;
-        if (!team->chosen[i] || (team->effort != DESCEND && problem_over(team->problem)))
+        enum effort effort = team->turn->effort;
+        if (!team->chosen[i] || (effort != SKETCH && problem_over(team->problem)))
             continue; /* where a search begins is judged in any case */
-        TRY(aceso_search(w->judge, &team->settings[i], team->effort, &team->result[i]));
+        TRY(aceso_search(w->judge, &team->settings[i], effort, &team->result[i]));
     }
 done:
     return status;
@@ -112,10 +115,11 @@ static void choose_searches(struct team *team)
     for (int32_t i = 0; i < team->searches; i++)
         if (best_of(&team->result[i]) && better(best_of(&team->result[i])->verdict, best))
             best = best_of(&team->result[i])->verdict;
-    double most = GO_ON[team->effort].within * (double)best.iteration_ns;
+    double most = team->turn->within * (double)best.iteration_ns;
+    bool all = team->turn->effort == SKETCH;
     for (int32_t i = 0; i < team->searches; i++)
-        team->chosen[i] = team->effort == DESCEND;
-    for (int32_t left = GO_ON[team->effort].most; team->effort != DESCEND && left > 0; left--) {
+        team->chosen[i] = all;
+    for (int32_t left = team->turn->most; !all && left > 0; left--) {
         int32_t at = -1;
         for (int32_t i = 0; i < team->searches; i++) {
             const struct found *found = best_of(&team->result[i]);
@@ -154,8 +158,8 @@ static weft_status run_efforts(struct team *team, struct worker *worker, int32_t
 {
     const struct plan_request *request = team->problem->request;
     weft_status status = WEFT_OK;
-    for (int effort = 0; effort < EFFORT_COUNT; effort++) {
-        team->effort = (enum effort)effort;
+    for (size_t t = 0; t < COUNT_OF(TURNS); t++) {
+        team->turn = &TURNS[t];
         choose_searches(team);
         TRY(run_team(team, worker, workers));
         report(request, "numbers of stages", team, out);

@@ -89,6 +89,7 @@ struct problem {
     struct tied_pair tied; /* instances of the whole model */
     unsigned primitives;   /* 1 << enum primitive: those that may be used */
     unsigned schedules;    /* 1 << a number of schedule_all */
+    unsigned shards;       /* 1 << ZeRO stage: those that may be used */
     const bool *tp_goes;   /* per degree up to a node's devices: the model can be split so */
     bool tune;             /* change manners inside stages, too */
     int32_t most_hops;
@@ -353,12 +354,26 @@ struct found {
     uint64_t hash;
 };
 enum { MOST_ALIKE = 4, MOST_FOUND = 8 * MOST_ALIKE }; /* of one schedule; of all */
+/* Efforts of a search: those on layers first, each from the best of those before; then those on
+ * operators. */
+enum effort {
+    SKETCH,  /* until no single hop makes it better */
+    DESCEND, /* until no hops do */
+    WIDEN,   /* with restarts */
+    TRIM,    /* from the best on layers: cuts only */
+    POLISH,  /* from the best of all, with restarts */
+    REFINE,  /* from the best on layers, with restarts */
+    EFFORT_COUNT
+};
 struct search_result {
     struct arena *arena;
     int32_t stages;
     ARRAY(struct step) steps;
-    int32_t count; /* of the best, the best first */
+    struct verdict least; /* of the steps */
+    int32_t count;        /* of the best, the best first */
     struct found found[MOST_FOUND];
+    struct found coarse;             /* the best on layers; its hash 0: none */
+    uint64_t ended_at[EFFORT_COUNT]; /* its hash when that effort was over */
     int64_t configs;
     bool stopped;
 };
@@ -370,18 +385,13 @@ struct search_settings {
     uint64_t seed;
     double begin_s; /* of wall_seconds, for the log */
 };
-/* Efforts of a search, each from the best of the one before. */
-enum effort {
-    DESCEND, /* until no hops make it better */
-    WIDEN,   /* with restarts */
-    REFINE,  /* operator by operator */
-    EFFORT_COUNT
-};
 weft_status aceso_search(struct judge *judge, const struct search_settings *settings,
                          enum effort effort, struct search_result *out);
 void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
                 uint64_t hash);
-/* Changes inside stages that make a config better, until there are none. */
+/* Cuts moved by single operators that make a config better, until there are none. */
+weft_status aceso_trim(struct judge *judge, struct config *c, struct verdict *verdict);
+/* The same of changes inside stages, too. */
 weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *verdict);
 
 weft_status aceso_log_write(const char *path, const struct problem *problem,

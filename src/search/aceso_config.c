@@ -62,7 +62,7 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
     if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
         (pins->micro_batch && pins->micro_batch * dp != c->batch))
         return false;
-    return !pins->has_shard || m->shard == pins->shard || devices == m->tp;
+    return p->shards >> m->shard & 1 || devices == m->tp;
 }
 
 static bool legal_schedule(const struct problem *p, const struct config *c)

@@ -263,14 +263,21 @@ static weft_status propose_dec_tp(const struct asking *a)
 
 /* ---- what Weft adds -------------------------------------------------------------------------- */
 
-static void set_flags(struct manner *m, enum primitive primitive)
+/* The next sharding above or below that may be used; itself: none. */
+static uint8_t next_shard(const struct problem *p, int shard, int dir)
+{
+    for (int other = shard + dir; other >= 0 && other <= 3; other += dir)
+        if (p->shards >> other & 1)
+            return (uint8_t)other;
+    return (uint8_t)shard;
+}
+
+static void set_flags(const struct problem *p, struct manner *m, enum primitive primitive)
 {
     switch (primitive) {
     case INC_SHARD:
-        m->shard = (uint8_t)(m->shard < 3 ? m->shard + 1 : 3);
-        break;
     case DEC_SHARD:
-        m->shard = (uint8_t)(m->shard > 0 ? m->shard - 1 : 0);
+        m->shard = next_shard(p, m->shard, primitive == INC_SHARD ? 1 : -1);
         break;
     case SEQUENCE_ON:
     case SEQUENCE_OFF:
@@ -301,7 +308,7 @@ static weft_status propose_flags(const struct asking *a)
         for (int32_t k = 0; made && k < config_parts(a->from); k++)
             for (int i = 0; i < 2; i++)
                 if (all || k % a->from->stages == a->stage)
-                    set_flags(&made->config.part[k].manner[i], a->primitive);
+                    set_flags(problem_of(a), &made->config.part[k].manner[i], a->primitive);
     }
     return WEFT_OK;
 }

@@ -21,7 +21,7 @@ static struct estimate_settings settings_of(const struct plan_request *request)
     };
 }
 
-static weft_status schedules_of(const struct degrees *pins, bool paper, unsigned *out)
+static weft_status schedules_of(const struct degrees *pins, bool any, unsigned *out)
 {
     static const char *const FREE[] = {"1f1b", "interleaved", "aiao", "zb-h1"};
     const struct schedule *all;
@@ -30,8 +30,8 @@ static weft_status schedules_of(const struct degrees *pins, bool paper, unsigned
     const char *only = pins->schedule       ? pins->schedule
                        : pins->segments > 1 ? "aiao"
                        : pins->pieces > 1   ? "interleaved"
-                       : paper              ? "1f1b"
-                                            : NULL;
+                       : any                ? NULL
+                                            : "1f1b";
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < COUNT_OF(FREE); k++)
             if (strcmp(all[i].name, only ? only : FREE[k]) == 0)
@@ -42,21 +42,38 @@ static weft_status schedules_of(const struct degrees *pins, bool paper, unsigned
     return WEFT_OK;
 }
 
-static weft_status space_of(const struct plan_request *request, bool *paper)
+/* What a search may use. */
+struct scope {
+    const char *name;
+    unsigned more;     /* 1 << enum primitive, beside those of Table 1 */
+    unsigned shards;   /* 1 << ZeRO stage */
+    bool schedules;    /* others than 1f1b */
+    bool whole_layers; /* recomputed, or nothing */
+};
+static const struct scope SCOPES[] = {
+    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false},
+    {"paper", 0, 1U << 0, false, false},
+    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true},
+};
+
+static weft_status scope_of(const struct plan_request *request, const struct scope **out)
 {
-    const char *space = request->options.space;
-    *paper = space && strcmp(space, "paper") == 0;
-    if (!space || *paper || strcmp(space, "all") == 0)
-        return WEFT_OK;
-    return bad_argument("paper: the primitives of Aceso's Table 1; all: Weft's, too",
-                        "the planner aceso has no space '%s', expected all or paper", space);
+    const char *space = request->options.space ? request->options.space : SCOPES[0].name;
+    for (size_t i = 0; i < COUNT_OF(SCOPES); i++)
+        if (strcmp(space, SCOPES[i].name) == 0) {
+            *out = &SCOPES[i];
+            return WEFT_OK;
+        }
+    return bad_argument("paper: the primitives of Aceso's Table 1; bmw: what the planner galvatron "
+                        "chooses from, too; all: Weft's, too",
+                        "the planner aceso has no space '%s', expected all, paper or bmw", space);
 }
 
-static unsigned primitives_of(bool paper)
+static unsigned primitives_of(const struct scope *scope)
 {
-    unsigned out = 0;
+    unsigned out = scope->more;
     for (int i = 0; i < PRIMITIVE_COUNT; i++)
-        out |= PRIMITIVES[i].paper || !paper ? 1U << i : 0;
+        out |= PRIMITIVES[i].paper ? 1U << i : 0;
     return out;
 }
 
@@ -98,7 +115,7 @@ static void add_level(struct problem *p, const bool *mask)
         p->recomputed[p->levels++] = mask;
 }
 
-static weft_status find_levels(struct problem *p)
+static weft_status find_levels(struct problem *p, bool whole_layers)
 {
     const struct degrees *pins = &p->request->pins;
     int32_t ops = p->request->model->ops;
@@ -120,7 +137,7 @@ static weft_status find_levels(struct problem *p)
         mask[1][i] &= mask[3][i];
         mask[2][i] = mask[1][i] || (mask[3][i] && flops_of(p, i) == 0);
     }
-    for (int i = 0; i < MOST_LEVELS; i++)
+    for (int i = 0; i < MOST_LEVELS; i += whole_layers ? MOST_LEVELS - 1 : 1)
         add_level(p, mask[i]);
 done:
     return status;
@@ -210,7 +227,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     struct problem *p = ARENA_NEW(arena, struct problem);
     const struct degrees *pins = &request->pins;
     const struct device *device = &request->cluster->node.device;
-    bool paper;
+    const struct scope *scope = SCOPES;
     weft_status status;
     *p = (struct problem){.request = request,
                           .arena = arena,
@@ -221,10 +238,11 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
                           .ep = pins->ep ? pins->ep : 1,
                           .global_batch = pins->global_batch,
                           .tune = true};
-    TRY(space_of(request, &paper));
+    TRY(scope_of(request, &scope));
     TRY(list_batches(p));
-    TRY(schedules_of(pins, paper, &p->schedules));
-    p->primitives = primitives_of(paper);
+    TRY(schedules_of(pins, scope->schedules, &p->schedules));
+    p->primitives = primitives_of(scope);
+    p->shards = pins->has_shard ? 1U << pins->shard : scope->shards;
     p->most_hops = request->options.given >> TAKES_MAX_HOPS & 1 ? (int32_t)request->options.max_hops
                                                                 : USUAL_HOPS;
     p->limit_bytes = p->settings.memory_limit_bytes ? p->settings.memory_limit_bytes
@@ -233,7 +251,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
         p->deadline_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
     TRY(folding_new(arena, request->model, request->cluster, &p->fold));
     p->settings.model = &p->fold.model;
-    TRY(find_levels(p));
+    TRY(find_levels(p, scope->whole_layers));
     TRY(read_walk(p));
     find_tp(p);
     *out = p;

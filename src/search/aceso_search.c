@@ -179,8 +179,7 @@ static weft_status hop_from(struct walk *w, const struct config *from, int32_t s
     struct verdict verdict;
     bool legal;
     weft_status status = WEFT_OK;
-    if (depth >= w->problem->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 ||
-        problem_over(w->problem))
+    if (depth >= w->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 || problem_over(w->problem))
         return WEFT_OK;
     TRY(judge_config(w->judge, from, &verdict, cost, &legal));
     struct asking asking = {.judge = w->judge,
@@ -212,8 +211,10 @@ static const char *path_text(const struct walk *w)
 }
 
 static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t restart,
-                      bool improved, bool best)
+                      bool improved)
 {
+    if (!w->out->steps.len || better(w->start, w->out->least))
+        w->out->least = w->start;
     struct step step = {.iteration = (int32_t)w->out->steps.len,
                         .bottleneck = bottleneck,
                         .bottlenecks_tried = tried,
@@ -222,7 +223,7 @@ static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t
                         .before = w->start,
                         .after = w->start,
                         .improved = improved,
-                        .best = best,
+                        .best = improved && better(w->next.verdict, w->out->least),
                         .configs = judge_count(w->judge),
                         .at_s = wall_seconds() - w->settings->begin_s};
     if (improved) {
@@ -231,12 +232,14 @@ static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t
         step.after = w->next.verdict;
         step.text = path_text(w);
     }
+    if (step.best)
+        w->out->least = step.after;
     array_push(w->out->arena, &w->out->steps, step);
 }
 
 /* From one config: a better one in w->next, or none. */
 static weft_status iterate(struct walk *w, const struct config *from, int32_t restart,
-                           struct verdict best, bool *improved)
+                           bool *improved)
 {
     struct stage_cost cost[MOST_STAGES];
     int32_t order[MOST_STAGES], tried = 0;
@@ -250,8 +253,7 @@ static weft_status iterate(struct walk *w, const struct config *from, int32_t re
         w->nodes = NODES;
         TRY(hop_from(w, from, order[tried], 0, improved));
     }
-    note_step(w, order[*improved ? tried - 1 : 0], tried, restart, *improved,
-              *improved && better(w->next.verdict, best));
+    note_step(w, order[*improved ? tried - 1 : 0], tried, restart, *improved);
 done:
     return status;
 }
@@ -305,6 +307,16 @@ done:
     return status;
 }
 
+/* What refinements begin with. */
+static void keep_coarse(struct search_result *out, const struct config *c, struct verdict verdict)
+{
+    if (out->coarse.hash && !better(verdict, out->coarse.verdict))
+        return;
+    config_copy(&out->coarse.config, c);
+    out->coarse.verdict = verdict;
+    out->coarse.hash = config_hash(c);
+}
+
 static weft_status walk_on(struct walk *w, struct config *at)
 {
     struct config best = {0};
@@ -320,7 +332,7 @@ static weft_status walk_on(struct walk *w, struct config *at)
     note_found(w->out, at, least, config_hash(at));
     index_put(w->arena, &w->visited, config_hash(at), 0);
     while (!problem_over(w->problem)) {
-        TRY(iterate(w, at, restarts, least, &improved));
+        TRY(iterate(w, at, restarts, &improved));
         if (better(w->start, least)) {
             least = w->start;
             config_copy(&best, at);
@@ -347,6 +359,8 @@ static weft_status walk_on(struct walk *w, struct config *at)
         TRY(kick(w, &best, at));
     }
     w->out->stopped |= problem_over(w->problem);
+    if (!w->refining)
+        keep_coarse(w->out, &best, least);
 done:
     return status;
 }
@@ -366,10 +380,11 @@ static weft_status search_at(struct judge *judge, const struct search_settings *
     w->out = out;
     w->arena = arena;
     w->grain = grain;
-    w->most_stale = effort == DESCEND ? 0 : STALE;
-    w->kicks = effort == DESCEND ? 0 : KICKS;
+    w->most_hops = effort == SKETCH && w->problem->most_hops > 1 ? 1 : w->problem->most_hops;
+    w->most_stale = effort < WIDEN ? 0 : STALE;
+    w->kicks = effort < WIDEN ? 0 : KICKS;
     w->begins_again = effort == WIDEN;
-    w->refining = effort == REFINE;
+    w->refining = effort > TRIM;
     rng_seed(&w->rng, settings->seed * MOST_STAGES + (uint64_t)begin->stages);
     TRY(judge_recompute(judge, begin, UINT64_MAX));
     config_normalise(begin);
@@ -379,14 +394,31 @@ done:
     return status;
 }
 
-static weft_status tune_best(struct judge *judge, struct search_result *out)
+static weft_status tune_one(struct judge *judge, const struct config *from, enum effort effort,
+                            struct search_result *out)
 {
     struct config best;
     struct verdict verdict;
     weft_status status;
-    config_copy(&best, &out->found[0].config);
-    TRY(aceso_tune(judge, &best, &verdict));
+    config_copy(&best, from);
+    TRY((effort == TRIM ? aceso_trim : aceso_tune)(judge, &best, &verdict));
     note_found(out, &best, verdict, config_hash(&best));
+done:
+    return status;
+}
+
+static weft_status make_effort(struct judge *judge, const struct search_settings *settings,
+                               enum effort effort, struct config *begin, struct search_result *out)
+{
+    const struct problem *p = judge_problem(judge);
+    bool layers = p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)config_parts(begin);
+    enum grain grain = effort < TRIM && layers ? GRAIN_LAYERS : GRAIN_OPERATORS;
+    weft_status status;
+    if (effort == TRIM)
+        return tune_one(judge, begin, effort, out);
+    TRY(search_at(judge, settings, effort, grain, begin, out));
+    if (effort > TRIM && out->count && !problem_over(p))
+        TRY(tune_one(judge, &out->found[0].config, effort, out));
 done:
     return status;
 }
@@ -399,18 +431,18 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     struct config begin;
     weft_status status;
     out->stages = settings->stages;
-    if (effort != DESCEND && !out->count)
-        return WEFT_OK;
-    if (effort != DESCEND)
+    if (out->coarse.hash ? out->ended_at[effort] == out->coarse.hash : effort >= WIDEN)
+        return WEFT_OK; /* nothing new to begin with */
+    if (effort == POLISH)
         config_copy(&begin, &out->found[0].config);
+    else if (out->coarse.hash)
+        config_copy(&begin, &out->coarse.config);
     else if (settings->begin)
         config_copy(&begin, settings->begin);
     else if (!config_begin(p, settings->stages, settings->beginning, &begin))
         return WEFT_OK;
-    bool coarse = effort != REFINE && p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)config_parts(&begin);
-    TRY(search_at(judge, settings, effort, coarse ? GRAIN_LAYERS : GRAIN_OPERATORS, &begin, out));
-    if (effort == REFINE && out->count && !problem_over(p))
-        TRY(tune_best(judge, out));
+    TRY(make_effort(judge, settings, effort, &begin, out));
+    out->ended_at[effort] = out->coarse.hash;
     out->configs += judge_count(judge) - count;
 done:
     return status;

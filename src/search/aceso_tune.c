@@ -2,9 +2,11 @@
  * single operators: each kept when it makes the config better, until none does.
  *
  *   cut      one operator to several, from a part to the next or back; then two cuts at once
+ *   leap     a cut out of its place, into another part
+ *   batch    the next larger or smaller one, with cuts, leaps and changes
  *   order    devices of two neighbouring stages change places
  *   tp       of a stage, with the cuts around it
- *   change   from a layer on to the end of the part, another tp
+ *   change   before some layer or from it on, another tp and another sharding
  *   variant  what tp splits of one operator: outputs or inputs
  */
 #include "search/aceso.h"
@@ -92,6 +94,172 @@ done:
     return status;
 }
 
+/* Cuts one by one, then two by two. */
+static weft_status trim(struct tuning *t)
+{
+    enum { ROUNDS = 8 };
+    const struct config *c = t->config;
+    bool any = false;
+    weft_status status = WEFT_OK;
+    t->changed = true;
+    for (int round = 0; round < ROUNDS && t->changed && !problem_over(judge_problem(t->judge));
+         round++) {
+        t->changed = false;
+        for (int32_t k = 0; k + 1 < config_parts(c); k++)
+            TRY(tune_cut(t, k));
+        for (int32_t k = 0; !t->changed && k + 2 < config_parts(c); k++)
+            TRY(tune_two_cuts(t, k));
+        any |= t->changed;
+    }
+    t->changed = any;
+done:
+    return status;
+}
+
+/* A cut goes, and comes again at another place: stages between the two change all their operators. */
+static void leap(struct config *c, int32_t cut, int32_t to)
+{
+    for (; cut > 0 && c->part[cut - 1].end > to; cut--)
+        c->part[cut].end = c->part[cut - 1].end;
+    for (; c->part[cut + 1].end < to; cut++)
+        c->part[cut].end = c->part[cut + 1].end;
+    c->part[cut].end = to;
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        struct config_part *part = &c->part[k];
+        part->change = part->recompute_end = part->end;
+        part->manner[1] = part->manner[0];
+    }
+}
+
+/* One of the cuts, into any part that it does not divide already. */
+static weft_status tune_leap(struct tuning *t, int32_t cut)
+{
+    enum { PLACES = 24 };
+    struct config from;
+    weft_status status = WEFT_OK;
+    config_copy(&from, t->config);
+    for (int32_t k = 0; k < config_parts(&from) && !problem_over(judge_problem(t->judge)); k++) {
+        int32_t first = part_first(&from, k), end = from.part[k].end;
+        int32_t step = (end - first) / PLACES + 1;
+        for (int32_t to = first + 1; k != cut && k != cut + 1 && to < end; to += step) {
+            struct config c;
+            config_copy(&c, &from);
+            leap(&c, cut, to);
+            TRY(consider(t, &c, UINT64_MAX));
+        }
+    }
+done:
+    return status;
+}
+
+static weft_status tune_leaps(struct tuning *t)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; k + 1 < config_parts(t->config); k++)
+        TRY(tune_leap(t, k));
+done:
+    return status;
+}
+
+/* Where manners may change behind `at`: between layers, and anywhere before the first one ends and
+ * behind the last one. */
+static int32_t next_change(const struct places_list *cuts, int32_t at)
+{
+    enum { PLACES = 64 };
+    size_t step = cuts->len / PLACES + 1, i = 0;
+    while (i < cuts->len && cuts->data[i] <= at)
+        i++;
+    if (i == 0 || i == cuts->len)
+        return at + 1;
+    return cuts->data[i + step <= cuts->len ? i + step - 1 : cuts->len - 1];
+}
+
+/* One side of a part, up to any such place. */
+struct side_change {
+    int32_t part, side;
+    struct manner manner;
+};
+static weft_status tune_side(struct tuning *t, const struct side_change *change)
+{
+    const struct problem *p = judge_problem(t->judge);
+    const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];
+    int32_t at = part_first(t->config, change->part) + 1, end = t->config->part[change->part].end;
+    weft_status status = WEFT_OK;
+    for (; at < end && !problem_over(p); at = next_change(cuts, at)) {
+        struct config c;
+        config_copy(&c, t->config);
+        c.part[change->part].change = at;
+        c.part[change->part].manner[change->side] = change->manner;
+        TRY(consider(t, &c, UINT64_C(1) << change->part % c.stages));
+    }
+done:
+    return status;
+}
+
+/* Another tp and another sharding before some place, or behind it. */
+static weft_status tune_change(struct tuning *t, int32_t part)
+{
+    const struct problem *p = judge_problem(t->judge);
+    bool shards = p->primitives >> INC_SHARD & 1;
+    int32_t devices = t->config->devices[part % t->config->stages];
+    weft_status status = WEFT_OK;
+    for (int64_t tp = 1; tp <= p->node && tp <= devices; tp++) {
+        if (!p->tp_goes[tp] || !dp_of(p, devices, tp))
+            continue;
+        for (int32_t i = 0; i < 2 * 4; i++) {
+            struct side_change change = {part, i % 2, t->config->part[part].manner[i % 2]};
+            if (i / 2 != change.manner.shard && (!shards || !(p->shards >> i / 2 & 1)))
+                continue;
+            change.manner.tp = (uint16_t)tp;
+            change.manner.shard = (uint8_t)(i / 2);
+            TRY(tune_side(t, &change));
+        }
+    }
+done:
+    return status;
+}
+
+static weft_status tune_changes(struct tuning *t)
+{
+    bool inside = judge_problem(t->judge)->tune;
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
+        TRY(tune_change(t, k));
+done:
+    return status;
+}
+
+/* The next batch above or below, with cuts and manners to go with it. */
+static weft_status tune_batch(struct tuning *t, int dir)
+{
+    const struct problem *p = judge_problem(t->judge);
+    struct config c, tuned;
+    struct tuning own = {.judge = t->judge, .config = &c};
+    int32_t at = 0;
+    bool legal;
+    weft_status status = WEFT_OK;
+    config_copy(&c, t->config);
+    while (p->batches[at] < c.batch)
+        at++;
+    if (at + dir < 0 || at + dir >= p->batch_count)
+        return WEFT_OK;
+    c.batch = p->batches[at + dir];
+    if (!config_legal(p, &c))
+        return WEFT_OK;
+    TRY(judge_recompute(t->judge, &c, UINT64_MAX));
+    config_normalise(&c);
+    TRY(judge_config(t->judge, &c, &own.verdict, NULL, &legal));
+    if (!legal)
+        goto done;
+    TRY(trim(&own));
+    TRY(tune_leaps(&own));
+    TRY(tune_changes(&own));
+    config_copy(&tuned, &c);
+    TRY(consider(t, &tuned, 0));
+done:
+    return status;
+}
+
 /* A config that is compared when its cuts around a stage are tuned. */
 static weft_status consider_tuned(struct tuning *t, struct config *c, int32_t stage)
 {
@@ -162,33 +330,6 @@ done:
     return status;
 }
 
-/* Another tp from some layer on; or one tp again. */
-static weft_status tune_change(struct tuning *t, int32_t part)
-{
-    enum { PLACES = 64 };
-    const struct problem *p = judge_problem(t->judge);
-    const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];
-    int32_t devices = t->config->devices[part % t->config->stages];
-    uint64_t stage = UINT64_C(1) << part % t->config->stages;
-    size_t step = cuts->len / PLACES + 1;
-    weft_status status = WEFT_OK;
-    for (int64_t tp = 1; tp <= p->node && tp <= devices; tp++) {
-        if (!p->tp_goes[tp] || !dp_of(p, devices, tp))
-            continue;
-        for (size_t i = 0; i < cuts->len && !problem_over(p); i += step) {
-            struct config c;
-            config_copy(&c, t->config);
-            if (cuts->data[i] <= part_first(&c, part) || cuts->data[i] >= c.part[part].end)
-                continue;
-            c.part[part].change = cuts->data[i];
-            c.part[part].manner[1].tp = (uint16_t)tp;
-            TRY(consider(t, &c, stage));
-        }
-    }
-done:
-    return status;
-}
-
 static bool has_op(const struct problem *p, const struct config *c, int32_t part, int32_t op)
 {
     for (int32_t i = part_first(c, part); i < c->part[part].end; i++)
@@ -217,6 +358,18 @@ done:
     return status;
 }
 
+weft_status aceso_trim(struct judge *judge, struct config *c, struct verdict *verdict)
+{
+    struct tuning t = {.judge = judge, .config = c};
+    bool legal;
+    weft_status status;
+    TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
+    TRY(trim(&t));
+    *verdict = t.verdict;
+done:
+    return status;
+}
+
 weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *verdict)
 {
     enum { ROUNDS = 6 };
@@ -225,17 +378,15 @@ weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *ve
     weft_status status;
     TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
     for (int round = 0; round < ROUNDS && !problem_over(judge_problem(judge)); round++) {
-        t.changed = false;
-        for (int32_t k = 0; k + 1 < config_parts(c); k++)
-            TRY(tune_cut(&t, k));
-        for (int32_t k = 0; !t.changed && k + 2 < config_parts(c); k++)
-            TRY(tune_two_cuts(&t, k));
+        TRY(trim(&t));
+        TRY(tune_leaps(&t));
+        TRY(tune_batch(&t, 1));
+        TRY(tune_batch(&t, -1));
         for (int32_t s = 0; s + 1 < c->stages; s++)
             TRY(tune_order(&t, s));
         for (int32_t s = 0; s < c->stages; s++)
             TRY(tune_tp(&t, s));
-        for (int32_t k = 0; inside && k < config_parts(c); k++)
-            TRY(tune_change(&t, k));
+        TRY(tune_changes(&t));
         for (int32_t k = 0; inside && k < config_parts(c); k++)
             TRY(tune_variant(&t, k));
         if (!t.changed)

@@ -22,7 +22,7 @@ struct walk {
     struct arena *arena;
     struct index visited;
     enum grain grain;
-    int32_t most_stale, kicks;
+    int32_t most_hops, most_stale, kicks;
     bool begins_again, refining;
     struct rng rng;
     struct proposals *level[MOST_DEPTH];

@@ -209,7 +209,7 @@ static struct run_options lab_options(const struct model *model)
         .kernels = &CPU_KERNELS,
         .source = {read_hashes, (void *)(uintptr_t)model},
         .seed = 3,
-        .optimizer = {.kind = OPTIMIZER_SGD, .rate = 0.002F, .momentum = 0.9F},
+        .optimizer = {.kind = OPTIMIZER_SGD, .rate = 0.0005F, .momentum = 0.9F},
         .slice_bytes = 1 << 12};
 }
 

@@ -50,11 +50,6 @@ const char *target_name(const struct target *target)
     return target->name;
 }
 
-const char *target_summary(const struct target *target)
-{
-    return target->summary;
-}
-
 const struct target *target_find(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(TARGETS); i++)
@@ -68,12 +63,6 @@ static const struct source SOURCES[] = {
     {"megatron", "launch arguments of Megatron-LM", megatron_import},
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
 };
-
-size_t import_sources(const struct source **out)
-{
-    *out = SOURCES;
-    return COUNT_OF(SOURCES);
-}
 
 const struct source *source_find(const char *name)
 {

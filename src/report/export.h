@@ -26,7 +26,6 @@ struct target;
 size_t target_count(void);
 const struct target *target_at(size_t index);
 const char *target_name(const struct target *target);
-const char *target_summary(const struct target *target);
 /* NULL where there is none: says so, with the nearest name. */
 const struct target *target_find(const char *name);
 
@@ -55,7 +54,6 @@ struct source {
     weft_status (*read)(struct arena *scratch, const struct import_input *input,
                         struct opened_plan *out, struct texts *notes);
 };
-size_t import_sources(const struct source **out);
 const struct source *source_find(const char *name);
 
 #endif

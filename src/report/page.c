@@ -13,7 +13,7 @@
 #include "report/page_room.h"
 #include "report/report.h"
 
-static const char PLACE[] = "{\"placeholder\": true}";
+static const char PLACE[] = "{\"page\": \"data\"}";
 
 /* ---- formats --------------------------------------------------------------------------------- */
 
@@ -26,11 +26,6 @@ static const struct {
     [PAGE_JSON] = {"json", ".json"},
 };
 _Static_assert(COUNT_OF(FORMATS) == PAGE_FORMAT_COUNT, "a format without a name");
-
-const char *page_format_name(enum page_format format)
-{
-    return FORMATS[format].name;
-}
 
 bool page_format_find(const char *name, enum page_format *out)
 {

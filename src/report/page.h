@@ -6,7 +6,6 @@
 #include "search/search.h"
 
 enum page_format { PAGE_HTML, PAGE_MARKDOWN, PAGE_TEXT, PAGE_JSON, PAGE_FORMAT_COUNT };
-const char *page_format_name(enum page_format format); /* "html", "md", "text", "json" */
 /* By name, or by how a file's name ends; false: neither says. */
 bool page_format_find(const char *name, enum page_format *out);
 

@@ -126,9 +126,6 @@ struct run_event {
 size_t run_events(const struct rank *rank, const struct run_event **out);
 const struct graph *run_graph(const struct rank *rank);
 
-/* All of it: the losses of `steps` steps. */
-weft_status run_train(const struct run_options *options, int64_t steps, double *losses);
-
 #include "run/corpus.h"
 #include "run/training.h"
 

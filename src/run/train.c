@@ -235,15 +235,3 @@ const struct graph *run_graph(const struct rank *r)
 {
     return r->graph;
 }
-
-weft_status run_train(const struct run_options *options, int64_t steps, double *losses)
-{
-    struct rank *r = NULL;
-    weft_status status;
-    TRY(run_open(options, &r));
-    for (int64_t i = 0; i < steps; i++)
-        TRY(run_step(r, &losses[i]));
-done:
-    run_close(r);
-    return status;
-}

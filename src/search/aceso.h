@@ -121,7 +121,6 @@ uint64_t config_hash(const struct config *c);
 bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m);
-int64_t stage_first_device(const struct config *c, int32_t stage);
 bool devices_allowed(const struct problem *p, int64_t devices);
 /* What dp is of so many devices, 0: tp does not divide them. */
 int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp);

@@ -30,14 +30,6 @@ int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp)
     return tp < 1 || devices % (tp * p->cp) ? 0 : devices / (tp * p->cp);
 }
 
-int64_t stage_first_device(const struct config *c, int32_t stage)
-{
-    int64_t first = 0;
-    for (int32_t s = 0; s < stage; s++)
-        first += c->devices[s];
-    return first;
-}
-
 /* ---- legality -------------------------------------------------------------------------------- */
 
 static bool legal_devices(const struct problem *p, const struct config *c)

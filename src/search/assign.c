@@ -35,11 +35,6 @@ static const char *const SEARCH_NAMES[] = {
 };
 _Static_assert(COUNT_OF(SEARCH_NAMES) == SEARCH_COUNT, "a search without a name");
 
-const char *assign_search_name(enum assign_search search)
-{
-    return SEARCH_NAMES[search];
-}
-
 bool assign_search_from_name(const char *name, enum assign_search *out)
 {
     for (size_t i = 0; i < SEARCH_COUNT; i++)

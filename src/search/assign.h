@@ -70,7 +70,6 @@ enum assign_search {
     SEARCH_EXACT,      /* elimination of variables (assign_exact.c) */
     SEARCH_COUNT
 };
-const char *assign_search_name(enum assign_search search);
 bool assign_search_from_name(const char *name, enum assign_search *out);
 
 struct assign_options {

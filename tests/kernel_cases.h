@@ -265,7 +265,7 @@ static void make_loss(struct builder *b, struct rng *rng)
     if (maybe(rng))
         build_loss(b, "op", x);
     else
-        build_fused_loss(b, "op", x);
+        build_fused_loss(b, "op", x, maybe(rng));
 }
 
 /* One of the movements that families mean: the same, fewer, a weight in front, repeated rows. */

@@ -284,7 +284,8 @@ static void make_gradient(struct trace *t, const struct use *use)
         read_life(t, *sum);
         return;
     }
-    if (op->kind == OP_LOSS && op->keep & KEEP_INPUT_0) { /* in the place of the logits */
+    if (op->kind == OP_LOSS &&
+        (op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0) { /* in the place of the logits */
         add_gradient(t, sum, input_of(t, use));
         return;
     }

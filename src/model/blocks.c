@@ -4,7 +4,7 @@
 #include <string.h>
 
 const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", "flash-v2", NULL};
-const char *const LOSS_WORDS[] = {"plain", "fused", NULL};
+const char *const LOSS_WORDS[] = {"plain", "fused", "compiled", NULL};
 const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
 _Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
 
@@ -214,7 +214,8 @@ int block_mlp(struct builder *b, int x, const struct block_style *style, const s
 
 int block_loss(struct builder *b, int logits, int loss)
 {
-    return loss == LOSS_FUSED ? build_fused_loss(b, "loss", logits) : build_loss(b, "loss", logits);
+    return loss == LOSS_PLAIN ? build_loss(b, "loss", logits)
+                              : build_fused_loss(b, "loss", logits, loss == LOSS_COMPILED);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */

@@ -27,9 +27,9 @@ enum activation { ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_GATED };
 int flash_version(enum attention_kernel kernel);
 /* The words of these options, in the order of the enums. */
 extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, -v2 */
-extern const char *const LOSS_WORDS[];      /* plain, fused: of enum loss */
+extern const char *const LOSS_WORDS[];      /* of enum loss */
 extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
-enum loss { LOSS_PLAIN, LOSS_FUSED };
+enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED };
 int block_loss(struct builder *b, int logits, int loss);
 
 struct block_style {

@@ -212,12 +212,12 @@ int build_loss(struct builder *b, const char *name, int logits)
     return draft_append(b, &op, t.axes - 1, t.size, ELEMENT_FP32);
 }
 
-int build_fused_loss(struct builder *b, const char *name, int logits)
+int build_fused_loss(struct builder *b, const char *name, int logits, bool apart)
 {
     struct op op = draft_op(b, OP_LOSS, name);
     struct tensor t = *build_tensor(b, logits);
     draft_inputs(b, &op, &logits, 1);
-    op.keep |= KEEP_INPUT_0;
+    op.keep |= KEEP_INPUT_0 | (apart ? KEEP_APART : 0);
     return draft_append(b, &op, t.axes - 1, t.size, ELEMENT_FP32);
 }
 

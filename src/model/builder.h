@@ -106,9 +106,10 @@ int build_flatten(struct builder *b, int x);                       /* a view: (b
 int build_concat(struct builder *b, const char *name, const int *parts, int count, int axis);
 int build_interaction(struct builder *b, const char *name, int dense, int sparse);
 int build_loss(struct builder *b, const char *name, int logits);
-/* The same by one kernel that keeps the logits, puts their gradient in their place and has no
- * probabilities in memory (Transformer Engine's parallel_cross_entropy, Liger). */
-int build_fused_loss(struct builder *b, const char *name, int logits);
+/* The same by one kernel that keeps the logits and has no probabilities in memory. Their gradient
+ * takes their place (Transformer Engine's parallel_cross_entropy, Liger) or, with `apart`, is written
+ * beside them (what torch.compile makes of PyTorch's). */
+int build_fused_loss(struct builder *b, const char *name, int logits, bool apart);
 
 /* Data movement into a new shape (patch merging), and views that move nothing. */
 int build_reshape(struct builder *b, const char *name, int x, int axes, const int64_t *size);

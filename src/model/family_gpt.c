@@ -17,7 +17,7 @@ struct options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
     double dropout;
     bool tied, bias, parallel;
-    int attention, positions, activation, dtype;
+    int attention, loss, positions, activation, dtype;
 };
 
 static const struct options DEFAULTS = {
@@ -39,6 +39,7 @@ static const struct field FIELDS[] = {
     OPTION_BOOL(struct options, bias),
     OPTION_BOOL(struct options, parallel),
     OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct options, loss, LOSS_WORDS),
     OPTION_CHOICE(struct options, positions, POSITIONS),
     OPTION_CHOICE(struct options, activation, ACTIVATIONS),
     OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
@@ -79,7 +80,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     x = build_layer_norm(b, "norm", x);
     x = o->tied ? build_tied_linear(b, "head", x, table)
                 : build_linear(b, "head", x, o->vocab, false);
-    build_loss(b, "loss", x);
+    block_loss(b, x, o->loss);
     b->model->layers = o->layers;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

@@ -144,7 +144,8 @@ enum keep {
     KEEP_INPUT_1 = 2,
     KEEP_INPUT_2 = 4,
     KEEP_OUTPUT = 8,
-    KEEP_MASK = 16 /* one byte per output element */
+    KEEP_MASK = 16, /* one byte per output element */
+    KEEP_APART = 32 /* of a loss: the gradient is written beside the logits, not over them */
 };
 
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };

@@ -1,5 +1,5 @@
-/* export_fsdp.c - a training script for PyTorch's FSDP2, or DistributedDataParallel without sharding:
- * the plan's numbers as a Python dict, then a script that is always the same.
+/* export_fsdp.c - a training script for PyTorch's FSDP2: the plan's numbers as a Python dict, then a
+ * script that is always the same.
  *
  *   global_batch = micro_batch * devices * accumulation steps
  */
@@ -67,7 +67,6 @@ static void put_plan(struct script *s, const struct recognised *r)
     put_word(s, "dtype", torch_type(plan->dtype));
     put_word(s, "reduce_dtype",
              bytes_per_gradient(plan->policy) == 4 ? "fp32" : torch_type(plan->dtype));
-    put_int(s, "bucket_mib", plan->bucket_bytes ? ceil_div(plan->bucket_bytes, 1 << 20) : 1 << 20);
 }
 
 /* What the script's decoder has not. */
@@ -78,6 +77,20 @@ static const char *missing(const struct shape *s)
            : s->relu                                         ? "ReLU"
            : s->parallel                                     ? "attention and MLP side by side"
                                                              : NULL;
+}
+
+static void add_notes(struct export_job *job, const struct shape *shape)
+{
+    const struct plan *plan = job->plan;
+    if (plan->dtype == DTYPE_FP8)
+        note(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
+    if (plan->dtype == DTYPE_FP16)
+        note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
+    if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&
+        bytes_per_gradient(plan->policy) != 4)
+        note(job, "the script keeps gradients in fp32: --policy mixed-fp32-gradients predicts it");
+    if (strncmp(shape->attention, "flash", 5) != 0)
+        note(job, "the script's attention keeps no scores: --set attention=flash predicts it");
 }
 
 weft_status write_fsdp(struct export_job *job)
@@ -104,12 +117,7 @@ weft_status write_fsdp(struct export_job *job)
     s.text = arena_printf(job->keep, "%s}\n", s.text);
     for (const char *const *line = FSDP_SCRIPT; *line; line++)
         s.text = arena_printf(job->keep, "%s%s\n", s.text, *line);
-    if (job->plan->dtype == DTYPE_FP8)
-        note(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
-    if (job->plan->dtype == DTYPE_FP16)
-        note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
-    if (job->found.degrees.shard == 0 && job->plan->dtype != DTYPE_FP32)
-        note(job, "without sharding the script keeps weights in fp32, under autocast");
+    add_notes(job, &shape);
     job->out->text = s.text;
 done:
     return status;

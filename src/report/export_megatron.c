@@ -130,7 +130,7 @@ static void add_blocks(struct lines *a, const struct shape *s)
         add_flag(a, "untie-embeddings-and-output-weights");
     add_word(a, "attention-dropout", s->dropout ? "0.1" : "0.0");
     add_word(a, "hidden-dropout", s->dropout ? "0.1" : "0.0");
-    if (s->fused_loss)
+    if (strcmp(s->loss, "plain") != 0)
         add_flag(a, "cross-entropy-loss-fusion");
     if (s->family == SHAPE_BERT) {
         add_word(a, "tokenizer-type", "BertWordPieceLowerCase");
@@ -391,6 +391,22 @@ static const char *join(struct arena *keep, const struct texts *lines)
     return text;
 }
 
+/* How the model's operators are implemented, where Megatron-LM has no choice. */
+static const char *implementation_comment(struct export_job *job, const struct shape *shape)
+{
+    bool version = strncmp(shape->attention, "flash-", 6) == 0;
+    bool compiled = strcmp(shape->loss, "compiled") == 0;
+    if (version)
+        note(job, "attention %s: Megatron-LM takes the version that is installed",
+             shape->attention);
+    if (compiled)
+        note(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
+    if (!version && !compiled)
+        return "";
+    return arena_printf(job->keep, "    # weft-model:%s%s%s\n", version ? " " : "",
+                        version ? shape->attention : "", compiled ? " compiled-loss" : "");
+}
+
 weft_status megatron_lines(struct export_job *job, const char **out)
 {
     struct lines a = {.keep = job->keep};
@@ -406,12 +422,8 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found);
-    const char *lines = join(job->keep, &a.lines), *version = "";
-    if (strncmp(shape.attention, "flash-", 6) == 0) {
-        version = arena_printf(job->keep, "    # weft-model: %s\n", shape.attention);
-        note(job, "attention %s: Megatron-LM takes the version that is installed", shape.attention);
-    }
-    lines = arena_printf(job->keep, "%s%s", lines, version);
+    const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
+                                     implementation_comment(job, &shape));
     TRY(read_back(job, lines, &settings));
     if (*settings)
         lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);

@@ -13,8 +13,9 @@ struct shape {
     enum shape_family family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t positions; /* rows of a table of learned ones */
-    bool tied, bias, qkv_bias, qk_norm, dropout, rotary, parallel, relu, fused_loss, pooler;
+    bool tied, bias, qkv_bias, qk_norm, dropout, rotary, parallel, relu, pooler;
     const char *attention; /* flash, fused, eager, flash-v1, flash-v2 */
+    const char *loss;      /* plain, fused, compiled */
     int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
 };

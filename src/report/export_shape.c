@@ -167,7 +167,9 @@ static void read_ends(const struct model *model, struct shape *s)
     if (s->family == SHAPE_BERT)
         s->positions -= 2; /* the segments of a pair */
     s->tied = head && head->weights && head->weight[0].tied_op >= 0;
-    s->fused_loss = loss && (loss->keep & KEEP_INPUT_0);
+    s->loss = !loss || !(loss->keep & KEEP_INPUT_0) ? "plain"
+              : loss->keep & KEEP_APART             ? "compiled"
+                                                    : "fused";
     s->dropout = op_of_kind(model, OP_DROPOUT_ADD) != NULL;
     s->pooler = op_named(model, "next", "pooler") != NULL;
 }
@@ -188,8 +190,8 @@ static const char *word(bool value)
 
 static const char *gpt_options(struct arena *keep, const struct shape *s)
 {
-    return arena_printf(keep, ", bias: %s, positions: %s, activation: %s, parallel: %s%s",
-                        word(s->bias),
+    return arena_printf(keep, ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s",
+                        s->loss, word(s->bias),
                         s->rotary      ? "rotary"
                         : s->positions ? "learned"
                                        : "none",
@@ -206,7 +208,7 @@ static const char *decoder_options(struct arena *keep, const struct shape *s)
     if (s->head_dim)
         heads = arena_printf(keep, "%s, head_dim: %lld", heads, (long long)s->head_dim);
     return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s", heads, word(s->qkv_bias),
-                        word(s->qk_norm && !s->kv_lora), s->fused_loss ? "fused" : "plain");
+                        word(s->qk_norm && !s->kv_lora), s->loss);
 }
 
 static const char *moe_options(struct arena *keep, const struct shape *s)

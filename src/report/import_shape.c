@@ -149,6 +149,20 @@ static weft_status read_vocabulary(struct reading *r)
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* Transformer Engine picks flash attention, or cuDNN's of the same kind, where nothing forbids it. */
+/* Of the words in a comment that `weft export` wrote: "flash-v2 compiled-loss". */
+static const char *version_of(const struct reading *r)
+{
+    const char *word = r->a->model ? strstr(r->a->model, "flash-") : NULL;
+    return word ? arena_copy_bytes(r->keep, word, strcspn(word, " ")) : "flash";
+}
+
+static const char *loss_of(const struct reading *r)
+{
+    if (r->a->model && strstr(r->a->model, "compiled-loss"))
+        return "compiled";
+    return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
+}
+
 static const char *attention_of(const struct reading *r)
 {
     const char *backend = argument_word(r->a, "attention-backend", "auto");
@@ -156,7 +170,7 @@ static const char *attention_of(const struct reading *r)
     bool unfused = strcmp(backend, "unfused") == 0 || strcmp(backend, "local") == 0 ||
                    (local && !has(r, "use-flash-attn") && strcmp(backend, "flash") != 0);
     if (!unfused)
-        return r->a->model ? r->a->model : "flash";
+        return version_of(r);
     return has(r, "no-masked-softmax-fusion") ? "eager" : "fused";
 }
 
@@ -195,15 +209,15 @@ static void read_blocks(struct reading *r)
     s->qk_norm = has(r, "qk-layernorm");
     s->tied = !has(r, "untie-embeddings-and-output-weights");
     s->dropout = drops(r, "hidden-dropout");
-    s->fused_loss = has(r, "cross-entropy-loss-fusion");
+    s->loss = s->family == SHAPE_BERT ? "plain" : loss_of(r);
     s->pooler = !has(r, "bert-no-binary-head");
     s->relu = has(r, "squared-relu");
     if (decoder && s->bias)
         remark(r, "biases of linear layers are not counted: no model with RMSNorm here has them");
     if (decoder && s->dropout)
         remark(r, "dropout is not counted: no model with RMSNorm here has it");
-    if (!decoder && s->fused_loss)
-        remark(r, "--cross-entropy-loss-fusion is not counted with LayerNorm");
+    if (s->family == SHAPE_BERT && has(r, "cross-entropy-loss-fusion"))
+        remark(r, "--cross-entropy-loss-fusion is not counted: BERT has two losses");
     if (decoder) {
         s->qkv_bias |= s->bias;
         s->bias = s->dropout = false;

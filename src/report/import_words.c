@@ -99,7 +99,7 @@ static void take_quoted(struct reader *r, struct buffer *b, char quote)
 
 static void take_comment(struct reader *r)
 {
-    static const char SETTINGS[] = "# weft: ", MODEL[] = "# weft-model: ";
+    static const char SETTINGS[] = "# weft: ", MODEL[] = "# weft-model:";
     const char *last = memchr(r->next, '\n', (size_t)(r->end - r->next));
     last = last ? last : r->end;
     const char *text = arena_copy_bytes(r->scratch, r->next, (size_t)(last - r->next));

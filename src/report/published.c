@@ -21,6 +21,8 @@ static const struct dataset DATASETS[] = {
      practice_simumax, false},
     {"torchtitan", "Llama 3.1 on 8 to 512 H100 and H200, FSDP2", "torchtitan", read_runs,
      practice_torchtitan, false},
+    {"weft_h200", "GPT and Llama of 0.1 to 5 B on one H200, FSDP2", "measured for Weft", read_runs,
+     practice_weft_h200, false},
     {"llm_foundry_fsdp", "MPT on 8 to 256 A100 and H100, FSDP", "MosaicML llm-foundry", read_runs,
      practice_llm_foundry, false},
     {"megatron_bridge", "mixtures of experts on GB200 and GB300", "Megatron-Bridge", read_runs,

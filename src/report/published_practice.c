@@ -134,14 +134,25 @@ void practice_simumax(struct arena *keep, const struct run *run, struct publishe
 /* ---- FSDP ------------------------------------------------------------------------------------ */
 
 /* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's
- * mixed_precision_reduce), prefetches the next unit's weights, and takes the gradients of one layer at a time. "async TP" overlaps tensor exchanges. */
+ * mixed_precision_reduce), prefetches the next unit's weights, and takes the gradients of one layer
+ * at a time. "async TP" overlaps tensor exchanges. */
 void practice_torchtitan(struct arena *keep, const struct run *run, struct published *row)
 {
     bool async = strstr(run->overlap, "async TP") != NULL;
-    set_llama(keep, run, row, ", attention: flash-v2");
+    set_llama(keep, run, row, ", attention: flash-v2, loss: compiled");
     set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
     set_overlap(&row->degrees, async ? OVERLAP_ALL : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);
+}
+
+/* Presets, some with fewer layers, run by the script that `weft export --to fsdp` writes. */
+void practice_weft_h200(struct arena *keep, const struct run *run, struct published *row)
+{
+    row->model = run->model;
+    row->options = arena_printf(keep, "layers: %lld, seq: %lld, attention: flash, loss: compiled",
+                                (long long)run->layers, (long long)run->seq);
+    set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
+    set_overlap(&row->degrees, OVERLAP_ALL, DEFAULT_BUCKET_BYTES);
 }
 
 /* MPT: no biases, no dropout, tied head, attention by the Triton port of FlashAttention's first

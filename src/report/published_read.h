@@ -22,7 +22,7 @@ dataset_reader read_proteus; /* published_papers.c */
 
 typedef void practice(struct arena *keep, const struct run *run, struct published *row);
 practice practice_sc21, practice_seqsel, practice_core_h100, practice_vtrain, practice_simumax,
-    practice_torchtitan, practice_llm_foundry, practice_bridge, practice_golden;
+    practice_torchtitan, practice_weft_h200, practice_llm_foundry, practice_bridge, practice_golden;
 
 /* The half of the run that these words describe. */
 enum half half_of(const char *how);

@@ -31,7 +31,6 @@ PLAN = {
     "recompute": True,
     "dtype": "bf16",
     "reduce_dtype": "bf16",
-    "bucket_mib": 25,
 }
 
 
@@ -41,6 +40,8 @@ def arguments():
     parser.add_argument("--lr", type=float, default=1e-4, help="learning rate of AdamW")
     parser.add_argument("--data", help="token ids as 32-bit integers; without it they are random")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compile", action="store_true",
+                        help="fuse what lies between products (torch.compile): as predicted")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, train nothing")
     return parser.parse_args()
 
@@ -147,10 +148,19 @@ def type_of(torch, key):
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
 
 
-def distribute(torch, device):
+def cross_entropy(logits, ids):
+    from torch.nn import functional as F
+
+    return F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten())
+
+
+def distribute(torch, args, device):
     """Recomputation first, then sharding layer by layer: ZeRO-3 frees weights behind the forward
-    pass, ZeRO-2 keeps them. The model gets memory when each device knows its share. Without
-    sharding gradients are all-reduced, and weights stay in fp32 under autocast."""
+    pass, ZeRO-2 keeps them. Without sharding each device has a share of one: it keeps everything,
+    and gradients are all-reduced. The model gets memory when each device knows its share."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
     with torch.device("meta"):
         model = make_model(torch)
     if PLAN["recompute"]:
@@ -158,23 +168,24 @@ def distribute(torch, device):
 
         for i, layer in enumerate(model.layers):
             model.layers[i] = checkpoint_wrapper(layer)
-    if PLAN["zero"]:
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-        policy = MixedPrecisionPolicy(param_dtype=type_of(torch, "dtype"),
-                                      reduce_dtype=type_of(torch, "reduce_dtype"))
-        free = PLAN["zero"] == 3
+    if args.compile:
         for layer in model.layers:
-            fully_shard(layer, mp_policy=policy, reshard_after_forward=free)
-        fully_shard(model, mp_policy=policy, reshard_after_forward=free)
+            layer.compile()
+    shares = PLAN["devices"] if PLAN["zero"] else 1
+    how = {
+        "mesh": init_device_mesh("cuda", (PLAN["devices"] // shares, shares),
+                                 mesh_dim_names=("copies", "shares")),
+        "mp_policy": MixedPrecisionPolicy(param_dtype=type_of(torch, "dtype"),
+                                          reduce_dtype=type_of(torch, "reduce_dtype")),
+        "reshard_after_forward": PLAN["zero"] == 3,
+    }
+    for layer in model.layers:
+        fully_shard(layer, **how)
+    fully_shard(model, **how)
     model.to_empty(device=device)
     torch.manual_seed(0)
     fill(torch, model)
-    if PLAN["zero"]:
-        return model
-    from torch.nn.parallel import DistributedDataParallel
-
-    return DistributedDataParallel(model, bucket_cap_mb=PLAN["bucket_mib"])
+    return model
 
 
 def batches(torch, args, device, rank):
@@ -194,8 +205,6 @@ def batches(torch, args, device, rank):
 
 
 def train(args):
-    import contextlib
-
     import torch
     import torch.distributed as dist
 
@@ -205,29 +214,25 @@ def train(args):
     if dist.get_world_size() != PLAN["devices"]:
         sys.exit(f"the plan is for {PLAN['devices']} devices, not {dist.get_world_size()}")
     device = torch.device("cuda", local)
-    model = distribute(torch, device)
-    cast = not PLAN["zero"] and PLAN["dtype"] != "fp32"
+    model = distribute(torch, args, device)
+    loss_of = torch.compile(cross_entropy) if args.compile else cross_entropy
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, fused=True)
     data, passes = batches(torch, args, device, dist.get_rank()), accumulation_steps()
     for step in range(args.steps):
         torch.cuda.synchronize()
         began = time.perf_counter()
         for k in range(passes):
-            last = k == passes - 1
-            if PLAN["zero"]:
-                model.set_requires_gradient_sync(last or PLAN["zero"] == 3)
-            hold = contextlib.nullcontext() if PLAN["zero"] or last else model.no_sync()
-            with hold, torch.autocast("cuda", type_of(torch, "dtype"), enabled=cast):
-                ids = next(data)
-                logits = model(ids[:, :-1])
-                loss = torch.nn.functional.cross_entropy(
-                    logits.flatten(0, 1).float(), ids[:, 1:].flatten())
-                (loss / passes).backward()
+            model.set_requires_gradient_sync(k == passes - 1 or PLAN["zero"] == 3)
+            ids = next(data)
+            loss = loss_of(model(ids[:, :-1]), ids[:, 1:])
+            (loss / passes).backward()
         optimizer.step()
         optimizer.zero_grad()
         torch.cuda.synchronize()
         if dist.get_rank() == 0:
-            print(f"step {step}: loss {loss.item():.4f}, {time.perf_counter() - began:.3f} s")
+            taken = time.perf_counter() - began
+            peak = torch.cuda.max_memory_allocated() / 2**30
+            print(f"step {step}: loss {loss.item():.4f}, {taken:.3f} s, {peak:.1f} GiB")
     dist.destroy_process_group()
 
 

@@ -135,11 +135,14 @@ void practice_simumax(struct arena *keep, const struct run *run, struct publishe
 
 /* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's
  * mixed_precision_reduce), prefetches the next unit's weights, and takes the gradients of one layer
- * at a time. "async TP" overlaps tensor exchanges. */
+ * at a time. "async TP" overlaps tensor exchanges. Replicas and the parts of a sequence share one mesh
+ * of shards (dp_shard_cp), so that with context parallelism one replica shards too. */
 void practice_torchtitan(struct arena *keep, const struct run *run, struct published *row)
 {
     bool async = strstr(run->overlap, "async TP") != NULL;
     set_llama(keep, run, row, ", attention: flash-v2, loss: compiled");
+    if (run->cp > 1)
+        row->degrees.shard = 3;
     set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
     set_overlap(&row->degrees, async ? OVERLAP_ALL : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);

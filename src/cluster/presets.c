@@ -130,11 +130,14 @@ static const struct machine TITAN_RTX = {
     .fabric_source = EDR_SOURCE,
     .tiers = EDR_TREE,
 };
-/* A node injects 10.2 GB/s into Aries. */
+/* A node injects 10.2 GB/s into Aries, of which NCCL, without a transport of its own for Aries (recipes
+ * of CSCS set NCCL_IB_HCA=ipogif0, the IP interface), reaches a third: with operators by formula, the
+ * times of AutoDDL's Table 3 for the wide model, Megatron's and AutoDDL's on 64 and 128 nodes, imply 3.4
+ * to 3.9 GB/s. The middle of the range. */
 static const struct machine PIZ_DAINT = {
     .notes =
         "AutoDDL, section 5: Cray XC50, one P100 per node, Aries dragonfly; rates from Cray XC "
-        "Series Network (WP-Aries01-1112)",
+        "Series Network (WP-Aries01-1112), what NCCL reaches from AutoDDL's Table 3",
     .device = "P100-PCIe-16GB",
     .devices = 1,
     .sockets = 1,
@@ -146,6 +149,7 @@ static const struct machine PIZ_DAINT = {
     .fabric = FABRIC_DRAGONFLY,
     .fabric_source = "Cray XC Series Network, WP-Aries01-1112",
     .tiers = ARIES,
+    .efficiency_between = 0.36,
 };
 static const struct machine DGX_V100 = {
     .notes = "Aceso, appendix C; Proteus, Table II, HC2; links of NVIDIA's DGX-1",
@@ -167,8 +171,12 @@ static const struct machine P3DN = {
     .fabric_source = "EC2 placement group, full bisection: assumed",
     .tiers = PLACEMENT_GROUP,
 };
+/* NCCL on TCP over 100 Gb/s reaches 4 to 6 GB/s at best (NVIDIA/nccl, issue 450: 4 nodes of 8 V100): the
+ * middle. What AutoDDL's section 5.3 implies of VGG-13 is 4.5 to 5.7. */
 static const struct machine GCP_A2_16 = {
-    .notes = "AutoDDL, section 5: a2-megagpu-16g, 600 GB/s NVLink a device, 100 Gb/s between hosts",
+    .notes =
+        "AutoDDL, section 5: a2-megagpu-16g, 600 GB/s NVLink a device, 100 Gb/s between hosts; "
+        "what NCCL reaches on TCP from NVIDIA/nccl, issue 450",
     .device = "A100-SXM4-40GB",
     .devices = 16,
     .sockets = 2,
@@ -183,6 +191,7 @@ static const struct machine GCP_A2_16 = {
     .fabric = FABRIC_SWITCH,
     .fabric_source = "one compute zone, full bisection: assumed",
     .tiers = ZONE,
+    .efficiency_between = 0.40,
 };
 /* Fold3D's tables imply 117 to 126 of 200 Gb/s and 62 to 67 of 100 Gb/s for data-parallel
  * synchronisation: the middle of each range. */

@@ -26,7 +26,9 @@
     ", hidden: 1024, seq: 2048, decoder_seq: 512, vocab: 30592, activation: gelu, "                \
     "ffn_dropout: false, tied: false, dtype: fp16"
 #define FOLD_GPT ", seq: 1024, vocab: 51200, attention: fused, dtype: fp16"
-#define DAINT    ", seq: 1024, attention: fused, dropout: 0"
+/* GPT-2's 50257 words padded to a multiple of 128, as Megatron-LM does: AutoDDL, section 5.1, has its
+ * models from there. */
+#define DAINT    ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
 #define OPT      ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
 #define NEOX     ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
 #define LLAMA3   ", vocab: 128256, seq: 8192"

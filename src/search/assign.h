@@ -55,6 +55,8 @@ struct assign *assign_new(struct arena *keep, int32_t variables, const int32_t *
 void assign_evaluate(const struct assign *problem, const int32_t *option, struct assigned *out);
 /* Entry (a, b) of an edge is there afterwards. */
 double assign_pair_time(const struct assign *problem, int32_t edge, int32_t a, int32_t b);
+/* Its memory, where its time is there. */
+double assign_pair_memory(const struct assign *problem, int32_t edge, int32_t a, int32_t b);
 /* Its time if that is there, else at most that. */
 double assign_pair_least(const struct assign *problem, int32_t edge, int32_t a, int32_t b);
 /* The order of answers: what fits first, then by time, then by memory. */

@@ -15,6 +15,8 @@
  *   I3  Cases of one S depend on each other, those of different S do not: threads share out the S, and
  *       the answer is the same for any number of them.
  *   I4  A case whose operators alone take longer than the fastest trial of its S is left out.
+ *   I5  On many nodes of several devices, splits have one dim per level (splits.h, I6); what is fastest of
+ *       an S is then solved again with any dims within nodes.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,8 +27,8 @@
 #include "search/planner.h"
 
 enum { GIVE_UP = 3, MOST_RETRIES = 4, MOST_THREADS = 64 };
-/* Stages on more nodes of several devices have narrow splits (splits.h, I6). */
-enum { WIDE_NODES = 4 };
+/* I5: on more nodes than these splits are narrow, on both levels and then on the outer. */
+enum { WIDE_NODES = 4, NARROW_BOTH = 2, NARROW_OUTER = 1 };
 /* Of the memory that (1) leaves: what is simulated varies from plan to plan. */
 static const double MARGIN = 0.99;
 
@@ -234,10 +236,10 @@ done:
     return status;
 }
 
-/* I1 */
+/* I1, I5 */
 static weft_status try_stages(struct autoddl *a, struct layout_case about)
 {
-    int64_t fastest = 0;
+    int64_t fastest = 0, fastest_step = 0;
     int worse = 0;
     weft_status status = WEFT_OK;
     for (int64_t steps = 1; steps <= about.global_batch && worse < GIVE_UP; steps *= 2) {
@@ -249,6 +251,13 @@ static weft_status try_stages(struct autoddl *a, struct layout_case about)
         bool faster = best.iteration_ns && (!fastest || best.iteration_ns < fastest);
         worse = faster || !fastest ? 0 : worse + 1;
         fastest = faster ? best.iteration_ns : fastest;
+        fastest_step = faster ? about.batch_per_step : fastest_step;
+    }
+    if (fastest && about.narrow == NARROW_BOTH && !over(a)) {
+        struct trial best;
+        about.batch_per_step = fastest_step;
+        about.narrow = NARROW_OUTER;
+        TRY(try_step(a, about, fastest, &best));
     }
 done:
     return status;
@@ -265,6 +274,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
     enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
     bool fp32 = dtype == DTYPE_FP32 || dtype == DTYPE_TF32;
     int64_t within = a->request->cluster->node.devices;
+    bool many = cluster_devices(a->request->cluster) / stages > WIDE_NODES * within;
     int64_t limit = pins->memory_limit_bytes ? pins->memory_limit_bytes
                                              : device->memory_bytes - device->context_bytes;
     return (struct layout_case){
@@ -279,7 +289,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
-        .narrow = cluster_devices(a->request->cluster) / stages > WIDE_NODES * within && within > 1,
+        .narrow = many && within > 1 ? NARROW_BOTH : 0,
         .limit_bytes = (double)limit,
     };
 }

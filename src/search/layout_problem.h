@@ -49,7 +49,7 @@ struct layout_case {
     int32_t stages;
     uint8_t shard;
     bool recompute;     /* layers */
-    bool narrow;        /* splits (splits.h, I6) */
+    int32_t narrow;     /* levels (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
     enum layout_measure measure;
 };

@@ -7,8 +7,8 @@ struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
 {
     int64_t within = cluster->node.devices;
     if (within == 1 || devices <= within || devices % within)
-        return (struct split_mesh){1, {devices}, false};
-    return (struct split_mesh){2, {devices / within, within}, false};
+        return (struct split_mesh){1, {devices}, 0};
+    return (struct split_mesh){2, {devices / within, within}, 0};
 }
 
 /* ---- dims ------------------------------------------------------------------------------------ */
@@ -116,7 +116,7 @@ static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned u
         fill_level(l, level + 1, so_far);
         return;
     }
-    bool alone = l->mesh->narrow && l->mesh->levels > 1; /* I6 */
+    bool alone = level < l->mesh->narrow && l->mesh->levels > 1; /* I6 */
     for (int i = 0; i < l->count; i++)
         for (int64_t d = alone ? rest : 2; !(used >> i & 1) && d <= rest; d++) {
             struct split next = *so_far;

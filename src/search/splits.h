@@ -13,8 +13,8 @@
  *       head: neighbours would have to exchange borders, or sums over a few elements.
  *   I5  Query heads of one key/value head are split where key/value heads are split as well, inside
  *       of them.
- *   I6  Where a mesh is `narrow`, one dim besides the batch goes across nodes, and one within them, the
- *       same or another: on many nodes of several devices splits are too many otherwise.
+ *   I6  On a mesh's `narrow` outer levels one dim besides the batch is split, the same or another on
+ *       each: on many nodes of several devices splits are too many otherwise.
  */
 #ifndef WEFT_SEARCH_SPLITS_H
 #define WEFT_SEARCH_SPLITS_H
@@ -26,7 +26,7 @@ enum { MAX_SPLIT_LEVELS = 2 };
 struct split_mesh {
     int32_t levels;
     int64_t devices[MAX_SPLIT_LEVELS];
-    bool narrow; /* I6; nothing on one level */
+    int32_t narrow; /* levels, from the outermost (I6); nothing on a mesh of one */
 };
 struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices);
 

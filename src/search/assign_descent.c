@@ -1,0 +1,460 @@
+/* assign_descent.c - the searches that try one assignment after another (assign.h).
+ *
+ * Coordinate descent (AutoDDL, section 4.4) gives each variable in turn the option that is best with
+ * all others as they are, until nothing changes, and begins anew elsewhere. An option's share of (1)
+ * is its own time and that of the variable's edges, so a step looks at those only:
+ *
+ *   share(v, i) = t_v(i) + sum of t_vb(i, x_b) over v's edges                                  (3)
+ *
+ * and likewise for memory. What does not fit pays for what it has too much, at a price that makes any
+ * excess worse than any time saved:
+ *
+ *   judged = time + PENALTY * largest time * excess / limit + w * memory                       (4)
+ *
+ * A descent that meets this wall stays there; so where memory is limited, some descents begin with a
+ * price w of every byte, and end without. Neighbours that agree are hard to change one by one; so a
+ * descent begins at the best so far with one variable drawn again, and those around it, up to some
+ * distance, giving it what goes with it best.
+ *
+ * Metropolis-Hastings accepts a change of one variable with min(1, exp(-beta * (new - old))), in
+ * multiples of what it began with.
+ */
+#include "search/assign.h"
+
+#include <string.h>
+
+const int64_t ASSIGN_ROUNDS[] = {
+    [SEARCH_CD] = 100,       [SEARCH_MH] = 20000, [SEARCH_RANDOM] = 20000,
+    [SEARCH_EXHAUSTIVE] = 0, [SEARCH_EXACT] = 30,
+};
+
+static const char *const SEARCH_NAMES[] = {
+    [SEARCH_CD] = "cd",         [SEARCH_MH] = "mh",
+    [SEARCH_RANDOM] = "random", [SEARCH_EXHAUSTIVE] = "exhaustive",
+    [SEARCH_EXACT] = "exact",
+};
+_Static_assert(COUNT_OF(SEARCH_NAMES) == SEARCH_COUNT, "a search without a name");
+
+bool assign_search_from_name(const char *name, enum assign_search *out)
+{
+    for (size_t i = 0; i < SEARCH_COUNT; i++)
+        if (strcmp(name, SEARCH_NAMES[i]) == 0) {
+            *out = (enum assign_search)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- one variable among others (3) ----------------------------------------------------------- */
+
+struct queued {
+    double least;
+    int32_t option;
+};
+struct descent {
+    const struct assign *problem;
+    const struct assign_options *options;
+    int32_t *first_edge, *edge_of; /* per variable: its edges */
+    int32_t *option;
+    struct queued *queue; /* scratch: a variable's options */
+    bool *open;           /* per variable: it has no option yet, and its edges do not count */
+    int32_t *region;      /* scratch: variables */
+    double price;         /* of a byte too much (4) */
+    double memory_price;  /* of any byte: w */
+    struct rng rng;
+    struct assigned best;
+    bool found; /* best is something */
+};
+
+static void index_edges(struct arena *scratch, struct descent *d)
+{
+    const struct assign *p = d->problem;
+    int32_t at = 0, most = 0;
+    d->first_edge = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables + 1);
+    d->edge_of = ARENA_ARRAY(scratch, int32_t, 2 * (size_t)p->edges + 1);
+    for (int32_t v = 0; v < p->variables; v++) {
+        for (int32_t e = 0; e < p->edges; e++)
+            if (p->edge[e].a == v || p->edge[e].b == v)
+                d->edge_of[at++] = e;
+        d->first_edge[v + 1] = at;
+        most = p->options[v] > most ? p->options[v] : most;
+    }
+    d->queue = ARENA_ARRAY(scratch, struct queued, (size_t)most);
+}
+
+struct share {
+    double time, memory;
+};
+
+/* The options at both ends of an edge when v has option i. */
+static struct ends {
+    int32_t a, b;
+} ends_of(const struct descent *d, int32_t edge, int32_t v, int32_t i)
+{
+    const struct assign_edge *e = &d->problem->edge[edge];
+    return (struct ends){e->a == v ? i : d->option[e->a], e->b == v ? i : d->option[e->b]};
+}
+
+static bool counts(const struct descent *d, int32_t edge, int32_t v)
+{
+    const struct assign_edge *e = &d->problem->edge[edge];
+    return !d->open[e->a == v ? e->b : e->a];
+}
+
+static struct share share_of(const struct descent *d, int32_t v, int32_t i)
+{
+    const struct assign *p = d->problem;
+    struct share s = {p->time[v][i], p->memory[v][i]};
+    for (int32_t k = d->first_edge[v]; k < d->first_edge[v + 1]; k++) {
+        struct ends at = ends_of(d, d->edge_of[k], v, i);
+        if (!counts(d, d->edge_of[k], v))
+            continue;
+        s.time += assign_pair_time(p, d->edge_of[k], at.a, at.b);
+        s.memory += assign_pair_memory(p, d->edge_of[k], at.a, at.b);
+    }
+    return s;
+}
+
+/* At most the time of (3). */
+static double least_of(const struct descent *d, int32_t v, int32_t i)
+{
+    double least = d->problem->time[v][i];
+    for (int32_t k = d->first_edge[v]; k < d->first_edge[v + 1]; k++) {
+        struct ends at = ends_of(d, d->edge_of[k], v, i);
+        if (!counts(d, d->edge_of[k], v))
+            continue;
+        least += assign_pair_least(d->problem, d->edge_of[k], at.a, at.b);
+    }
+    return least;
+}
+
+static double judged(const struct descent *d, double time, double memory)
+{
+    double excess = memory - d->problem->limit, sum = time + d->memory_price * memory;
+    return excess > 0 ? sum + d->price * excess : sum;
+}
+
+/* An excess of a thousandth of the limit is as bad as all variables at their slowest, and as
+ * everything in the assignment that a search begins with. */
+static double price_of(const struct assign *p, const int32_t *option)
+{
+    static const double PENALTY = 1000;
+    struct assigned begun;
+    assign_evaluate(p, option, &begun);
+    double sum = isfinite(begun.time) ? begun.time : 0;
+    for (int32_t v = 0; v < p->variables; v++) {
+        double most = 0;
+        for (int32_t i = 0; i < p->options[v]; i++)
+            if (isfinite(p->time[v][i]) && p->time[v][i] > most)
+                most = p->time[v][i];
+        sum += most;
+    }
+    return isinf(p->limit) ? 0 : PENALTY * sum / (p->limit > 1 ? p->limit : 1);
+}
+
+static void note(struct descent *d, struct assigned *now)
+{
+    now->option = d->option;
+    d->best.tried++;
+    if (d->found && !assign_better(now, &d->best))
+        return;
+    d->found = true;
+    int32_t *own = d->best.option;
+    int64_t tried = d->best.tried;
+    memcpy(own, d->option, sizeof *own * (size_t)d->problem->variables);
+    d->best = *now;
+    d->best.option = own;
+    d->best.tried = tried;
+}
+
+static void draw(struct descent *d)
+{
+    for (int32_t v = 0; v < d->problem->variables; v++)
+        d->option[v] = (int32_t)rng_below(&d->rng, d->problem->options[v]);
+}
+
+static bool stopped(const struct descent *d)
+{
+    return d->options->stop && atomic_load(d->options->stop);
+}
+
+/* ---- coordinate descent ---------------------------------------------------------------------- */
+
+/* Options in the order of what (4) is at least with them, others' time left out, when others have so
+ * much memory: edges that nobody needs are not found. */
+static int32_t list_options(struct descent *d, int32_t v, double other_memory)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < d->problem->options[v]; i++) {
+        double least = i == d->option[v] && !d->open[v] ? INFINITY : least_of(d, v, i);
+        double excess = other_memory + d->problem->memory[v][i] - d->problem->limit;
+        least += d->memory_price * d->problem->memory[v][i] + (excess > 0 ? d->price * excess : 0);
+        int32_t at = count;
+        if (!isfinite(least))
+            continue;
+        for (; at > 0 && d->queue[at - 1].least > least; at--)
+            d->queue[at] = d->queue[at - 1];
+        d->queue[at] = (struct queued){least, i};
+        count++;
+    }
+    return count;
+}
+
+static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
+{
+    struct share old = share_of(d, v, d->option[v]), taken = old;
+    double best = judged(d, now->time, now->memory);
+    double other_memory = now->memory - old.memory;
+    double others = now->time - old.time + d->memory_price * other_memory;
+    int32_t at = d->option[v], count = list_options(d, v, other_memory);
+    for (int32_t k = 0; k < count && d->queue[k].least + others < best; k++) {
+        struct share s = share_of(d, v, d->queue[k].option);
+        double would =
+            judged(d, now->time - old.time + s.time, now->memory - old.memory + s.memory);
+        d->best.tried++;
+        if (would < best * (1 - 1e-12)) {
+            best = would;
+            taken = s;
+            at = d->queue[k].option;
+        }
+    }
+    bool moved = at != d->option[v];
+    d->option[v] = at;
+    now->time += taken.time - old.time;
+    now->memory += taken.memory - old.memory;
+    return moved;
+}
+
+/* ---- where descents begin -------------------------------------------------------------------- */
+
+/* What goes best with those neighbours that have an option; a `devoted` one looks at them more than
+ * at itself. */
+static void follow_neighbours(struct descent *d, int32_t v, bool devoted)
+{
+    static const double DEVOTION = 0.99; /* of its own time that it forgets */
+    int32_t count = list_options(d, v, 0);
+    double best = INFINITY;
+    for (int32_t k = 0; k < count; k++) {
+        int32_t i = d->queue[k].option;
+        double forgets = devoted ? DEVOTION * d->problem->time[v][i] : 0;
+        if (d->queue[k].least - forgets >= best)
+            continue;
+        struct share s = share_of(d, v, i);
+        double sum = s.time + d->memory_price * s.memory - forgets;
+        if (sum < best) {
+            best = sum;
+            d->option[v] = i;
+        }
+    }
+    d->open[v] = false;
+}
+
+/* Variables by their distance from the first one. */
+static int32_t find_region(struct descent *d, int32_t first, int32_t most)
+{
+    int32_t count = 1;
+    d->region[0] = first;
+    d->open[first] = true;
+    for (int32_t at = 0; at < count && count < most; at++)
+        for (int32_t k = d->first_edge[d->region[at]];
+             k < d->first_edge[d->region[at] + 1] && count < most; k++) {
+            const struct assign_edge *e = &d->problem->edge[d->edge_of[k]];
+            int32_t other = e->a == d->region[at] ? e->b : e->a;
+            if (d->open[other])
+                continue;
+            d->open[other] = true;
+            d->region[count++] = other;
+        }
+    return count;
+}
+
+/* The fastest alone of a few draws. */
+static int32_t draw_option(struct descent *d, int32_t v)
+{
+    enum { DRAWS = 3 };
+    int32_t best = (int32_t)rng_below(&d->rng, d->problem->options[v]);
+    for (int i = 1; i < DRAWS; i++) {
+        int32_t other = (int32_t)rng_below(&d->rng, d->problem->options[v]);
+        best = d->problem->time[v][other] < d->problem->time[v][best] ? other : best;
+    }
+    return best;
+}
+
+/* One variable of a region is drawn, the others follow it. What is outside stays. */
+static void redraw(struct descent *d, int32_t most, bool devoted)
+{
+    int32_t first = (int32_t)rng_below(&d->rng, d->problem->variables);
+    int32_t count = find_region(d, first, most);
+    d->option[first] = draw_option(d, first);
+    d->open[first] = false;
+    for (int32_t i = 1; i < count; i++)
+        follow_neighbours(d, d->region[i], devoted);
+}
+
+/* Whatever is fastest alone. */
+static void begin_alone(struct descent *d)
+{
+    for (int32_t v = 0; v < d->problem->variables; v++) {
+        d->option[v] = 0;
+        for (int32_t i = 1; i < d->problem->options[v]; i++)
+            if (d->problem->time[v][i] < d->problem->time[v][d->option[v]])
+                d->option[v] = i;
+    }
+}
+
+static double least_memory(const struct assign *p, int32_t v, int32_t *option)
+{
+    double least = INFINITY;
+    for (int32_t i = 0; i < p->options[v]; i++)
+        if (p->memory[v][i] < least && isfinite(p->time[v][i])) {
+            least = p->memory[v][i];
+            *option = i;
+        }
+    return least;
+}
+
+/* Whether not even the least memory of each fits; if so, that is where to stay. */
+static bool cannot_fit(struct descent *d)
+{
+    const struct assign *p = d->problem;
+    double sum = 0;
+    for (int32_t v = 0; v < p->variables; v++)
+        sum += least_memory(p, v, &d->option[v]);
+    return isfinite(sum) && sum > p->limit;
+}
+
+/* Prices to begin with, in multiples of the best time over the limit. */
+static const double PRICES[] = {0, 1, 0.25, 0.5, 2};
+enum { ANYWHERE = 4 }; /* two descents in so many begin with all variables drawn anew */
+
+static void begin(struct descent *d, int64_t round)
+{
+    const struct assign *p = d->problem;
+    double price = PRICES[(size_t)round % COUNT_OF(PRICES)];
+    bool priced = round && isfinite(p->limit) && p->limit > 0;
+    d->memory_price = priced ? price * d->best.time / p->limit : 0;
+    if (round == 0) {
+        begin_alone(d);
+        return;
+    }
+    memcpy(d->option, d->best.option, sizeof *d->option * (size_t)p->variables);
+    bool anywhere = round % ANYWHERE < 2;
+    int32_t most = anywhere ? p->variables : 1 + (int32_t)rng_below(&d->rng, p->variables);
+    redraw(d, most, round % 2 == 0);
+}
+
+/* Sweeps end: every move makes (4) smaller, and there are finitely many assignments. */
+static void descend(struct descent *d, struct assigned *now)
+{
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int32_t v = 0; v < d->problem->variables; v++)
+            moved |= descend_one(d, v, now);
+    }
+}
+
+static void coordinate_descent(struct descent *d, int64_t rounds)
+{
+    struct assigned smallest = {0};
+    if (cannot_fit(d)) {
+        assign_evaluate(d->problem, d->option, &smallest);
+        note(d, &smallest);
+        return;
+    }
+    for (int64_t r = 0; r < rounds && !(r && stopped(d)); r++) {
+        struct assigned now = {0};
+        begin(d, r);
+        assign_evaluate(d->problem, d->option, &now);
+        if (d->memory_price > 0)
+            descend(d, &now);
+        d->memory_price = 0;
+        descend(d, &now);
+        assign_evaluate(d->problem, d->option, &now);
+        note(d, &now);
+    }
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+static void metropolis_hastings(struct descent *d, int64_t rounds)
+{
+    static const double BETA = 50; /* a tenth slower is taken once in exp(5) */
+    struct assigned now = {0};
+    draw(d);
+    assign_evaluate(d->problem, d->option, &now);
+    note(d, &now);
+    double scale = isfinite(now.time) && now.time > 0 ? now.time : 1;
+    for (int64_t r = 0; r < rounds && !stopped(d); r++) {
+        int32_t v = (int32_t)rng_below(&d->rng, d->problem->variables), old = d->option[v];
+        double u = rng_uniform(&d->rng), before = judged(d, now.time, now.memory);
+        struct assigned next = {0};
+        d->option[v] = (int32_t)rng_below(&d->rng, d->problem->options[v]);
+        assign_evaluate(d->problem, d->option, &next);
+        double after = judged(d, next.time, next.memory);
+        if (!(after <= before) && !(u < exp(-BETA * (after - before) / scale))) {
+            d->option[v] = old;
+            continue;
+        }
+        now = next;
+        scale = isfinite(now.time) && now.time < scale ? now.time : scale;
+        note(d, &now);
+    }
+}
+
+static void random_draws(struct descent *d, int64_t rounds)
+{
+    for (int64_t r = 0; r < rounds && !(r && stopped(d)); r++) {
+        struct assigned now = {0};
+        draw(d);
+        assign_evaluate(d->problem, d->option, &now);
+        note(d, &now);
+    }
+}
+
+/* Counts through all assignments, the last variable fastest. */
+static void exhaustive(struct descent *d, int64_t rounds)
+{
+    const struct assign *p = d->problem;
+    int32_t v = 0;
+    (void)rounds;
+    memset(d->option, 0, sizeof *d->option * (size_t)p->variables);
+    while (v >= 0 && !(d->best.tried && stopped(d))) {
+        struct assigned now = {0};
+        assign_evaluate(p, d->option, &now);
+        note(d, &now);
+        for (v = p->variables - 1; v >= 0 && ++d->option[v] == p->options[v]; v--)
+            d->option[v] = 0;
+    }
+    if (v < 0 && d->best.fits)
+        d->best.bound = d->best.time;
+}
+
+void assign_solve(const struct assign *problem, const struct assign_options *options,
+                  struct arena *keep, struct assigned *out)
+{
+    static void (*const SEARCHES[])(struct descent *, int64_t) = {
+        [SEARCH_CD] = coordinate_descent,    [SEARCH_MH] = metropolis_hastings,
+        [SEARCH_RANDOM] = random_draws,      [SEARCH_EXHAUSTIVE] = exhaustive,
+        [SEARCH_EXACT] = coordinate_descent,
+    };
+    _Static_assert(COUNT_OF(SEARCHES) == SEARCH_COUNT, "a search without a function");
+    struct arena *scratch = arena_new();
+    struct descent d = {.problem = problem, .options = options};
+    int64_t rounds = options->rounds ? options->rounds : ASSIGN_ROUNDS[options->search];
+    index_edges(scratch, &d);
+    d.option = ARENA_ARRAY(scratch, int32_t, (size_t)problem->variables);
+    d.open = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);
+    d.region = ARENA_ARRAY(scratch, int32_t, (size_t)problem->variables);
+    d.best.option = ARENA_ARRAY(keep, int32_t, (size_t)problem->variables);
+    rng_seed(&d.rng, options->seed);
+    begin_alone(&d);
+    d.price = price_of(problem, d.option);
+    SEARCHES[options->search](&d, rounds);
+    *out = d.best;
+    if (options->search == SEARCH_EXACT && !assign_exact(problem, options->stop, out)) {
+        coordinate_descent(&d, ASSIGN_ROUNDS[SEARCH_CD]); /* too wide a graph */
+        *out = d.best;
+    }
+    arena_free(scratch);
+}

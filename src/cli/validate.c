@@ -90,7 +90,7 @@ static const struct argp ARGP = {
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
     "constants may be fitted to, one held out. What no plan can express is listed with its "
     "reason. Published searches are searched anew: which strategies fit, with which batch and how "
-    "fast.\v"
+    "fast; and how fast what a planner finds is beside the best of a grid.\v"
     "Example:\n"
     "  weft validate\n"
     "  weft validate vtrain_multi --rows --half held-out\n"
@@ -180,6 +180,19 @@ static weft_status choose_datasets(struct options *options)
     return WEFT_OK;
 }
 
+static weft_status read_search(struct validation *v, const struct search_table *table)
+{
+    switch (table->form) {
+    case SEARCH_CUTS:
+        return searched_cuts(v->arena, &v->cuts);
+    case SEARCH_DUELS:
+        return duels_read(v->arena, table, &v->duels);
+    case SEARCH_CELLS:
+        break;
+    }
+    return searched_read(v->arena, table, &v->cells);
+}
+
 static weft_status read_datasets(struct validation *v)
 {
     struct published_rows all = {0};
@@ -192,9 +205,7 @@ static weft_status read_datasets(struct validation *v)
         if (v->half[all.data[i].half])
             array_push(v->arena, &v->rows, all.data[i]);
     for (size_t i = 0; i < v->searches; i++) {
-        const struct search_table *table = v->searched[i];
-        weft_status status = table->cuts ? searched_cuts(v->arena, &v->cuts)
-                                         : searched_read(v->arena, table, &v->cells);
+        weft_status status = read_search(v, v->searched[i]);
         if (status)
             return status;
     }
@@ -214,6 +225,11 @@ static weft_status predict(struct validation *v)
         if (terminal)
             fprintf(stderr, "\r%zu of %zu searches", i, v->cells.len);
         status = searched_predict(v->arena, &v->cells, &v->cells.data[i]);
+    }
+    for (size_t i = 0; i < v->duels.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu models", i, v->duels.len);
+        status = duel_predict(v->arena, &v->duels.data[i]);
     }
     if (terminal)
         fputs("\r\033[K", stderr);

@@ -17,6 +17,7 @@ struct validation {
     size_t searches;
     struct search_cells cells; /* of these tables */
     struct cut_pipelines cuts;
+    struct duels duels;
 };
 
 /* Rows of a dataset in a half; those that are predicted. */
@@ -47,5 +48,8 @@ int validation_print_json(const struct validation *v);
 /* validate_searched.c: published searches */
 void searched_print(const struct validation *v);
 json_t *searched_json(const struct validation *v);
+/* validate_duels.c: two planners against each other */
+void duels_print(const struct validation *v, const struct search_table *which);
+json_t *duels_json(const struct validation *v, const struct search_table *which);
 
 #endif

@@ -126,18 +126,6 @@ static void print_cuts(const struct validation *v, const struct search_table *wh
         (long long)tally.between);
 }
 
-void searched_print(const struct validation *v)
-{
-    for (size_t i = 0; i < v->searches; i++) {
-        if (i || v->datasets)
-            putchar('\n');
-        if (v->searched[i]->cuts)
-            print_cuts(v, v->searched[i]);
-        else
-            print_search(v, v->searched[i]);
-    }
-}
-
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *agreements_json(const struct validation *v, const struct search_table *which)
@@ -238,11 +226,30 @@ static json_t *cuts_json(const struct validation *v, const struct search_table *
                      "lie_between", (json_int_t)tally.between);
 }
 
+/* ---- every form ------------------------------------------------------------------------------ */
+
+static const struct {
+    void (*print)(const struct validation *v, const struct search_table *which);
+    json_t *(*json)(const struct validation *v, const struct search_table *which);
+} FORMS[] = {
+    [SEARCH_CELLS] = {print_search, search_json},
+    [SEARCH_CUTS] = {print_cuts, cuts_json},
+    [SEARCH_DUELS] = {duels_print, duels_json},
+};
+
+void searched_print(const struct validation *v)
+{
+    for (size_t i = 0; i < v->searches; i++) {
+        if (i || v->datasets)
+            putchar('\n');
+        FORMS[v->searched[i]->form].print(v, v->searched[i]);
+    }
+}
+
 json_t *searched_json(const struct validation *v)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < v->searches; i++)
-        json_array_append_new(list, v->searched[i]->cuts ? cuts_json(v, v->searched[i])
-                                                         : search_json(v, v->searched[i]));
+        json_array_append_new(list, FORMS[v->searched[i]->form].json(v, v->searched[i]));
     return list;
 }

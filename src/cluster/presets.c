@@ -36,6 +36,7 @@ struct machine {
     const char *fabric_source;
     const struct tier_plan *tiers; /* up to the one without a name */
     double efficiency_between;     /* measured share of the NICs' bandwidth; 0: not measured */
+    const struct collective_fit *inside, *between; /* measured, by collective; NULL: not */
 };
 
 /* The hybrid cube mesh of DGX-1 with V100, as nvidia-smi numbers it: six links a device (NVIDIA DGX-1
@@ -43,6 +44,14 @@ struct machine {
 static const struct nvlink_pair CUBE_MESH[] = {
     {0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
     {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
+};
+
+/* The same graph in an order in which neighbours have two links: what Aceso's tables were measured on.
+ * Two of its devices exchange 41.6 GB/s in an all-reduce and send 42.5, on one link of 25; and with
+ * this order 2, 4 and 8 devices reach the same share of their links (58, 58 and 60 % gathering). */
+static const struct nvlink_pair CUBE_MESH_PAIRED[] = {
+    {0, 1, 2}, {0, 2, 1}, {0, 3, 1}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 1}, {2, 3, 2},
+    {2, 6, 1}, {3, 7, 2}, {4, 5, 2}, {4, 6, 1}, {4, 7, 1}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
 };
 
 #define PCIE3   8 /* GT/s */
@@ -96,10 +105,11 @@ static const struct tier_plan PLACEMENT_GROUP[] = {{"placement group", 0, 0, 0, 
 static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 
 /* What a family of machines has in common. */
-#define V100_CUBE_MESH                                                                             \
+#define V100_NODE(mesh)                                                                            \
     .device = "V100-SXM2-32GB", .devices = 8, .sockets = 2, .cpu = CPU_SKYLAKE,                    \
-    .pci_gt_per_s = PCIE3, .pci_switches = 4, .nvlink_bytes_per_s = NVLINK2, .pairs = CUBE_MESH,   \
-    .pair_count = COUNT_OF(CUBE_MESH)
+    .pci_gt_per_s = PCIE3, .pci_switches = 4, .nvlink_bytes_per_s = NVLINK2, .pairs = (mesh),      \
+    .pair_count = COUNT_OF(mesh)
+#define V100_CUBE_MESH V100_NODE(CUBE_MESH)
 #define NVSWITCH_NODE(name, cpus, gt, links, rate)                                                 \
     .device = (name), .devices = 8, .sockets = 2, .cpu = (cpus), .pci_gt_per_s = (gt),             \
     .pci_switches = 4, .nvswitch_links = (links), .nvlink_bytes_per_s = (rate)
@@ -160,6 +170,30 @@ static const struct machine DGX_V100 = {
     .fabric = FABRIC_FAT_TREE,
     .fabric_source = EDR_SOURCE,
     .tiers = EDR_TREE,
+};
+/* `weft fit data/profiles/aceso/v100_collectives.csv --cluster aceso-v100`, all sizes and groups, and
+ * the least squares of relative errors over v100_p2p.csv. */
+static const struct collective_fit ACESO_INSIDE[COLLECTIVE_COUNT] = {
+    [COLLECTIVE_ALL_REDUCE] = {21589, 4213, .efficiency = 0.8345, .half_bytes = 200611},
+    [COLLECTIVE_ALL_GATHER] = {98703, .efficiency = 0.5843},
+    [COLLECTIVE_REDUCE_SCATTER] = {61680, 13328, .efficiency = 0.5905, .half_bytes = 340027},
+    [COLLECTIVE_ALL_TO_ALL] = {76031, .efficiency = 0.6859, .half_bytes = 108592},
+    [COLLECTIVE_SEND] = {35900, .efficiency = 0.852},
+};
+static const struct collective_fit ACESO_BETWEEN[COLLECTIVE_COUNT] = {
+    [COLLECTIVE_SEND] = {81400, .efficiency = 0.431},
+};
+static const struct machine ACESO_V100 = {
+    .notes = "Aceso, appendix C, and its published tables of collectives and point-to-point rates",
+    V100_NODE(CUBE_MESH_PAIRED),
+    .nics = 1,
+    .nics_from = 1,
+    .nic_bytes_per_s = 100 * GBIT,
+    .fabric = FABRIC_FAT_TREE,
+    .fabric_source = EDR_SOURCE,
+    .tiers = EDR_TREE,
+    .inside = ACESO_INSIDE,
+    .between = ACESO_BETWEEN,
 };
 static const struct machine P3DN = {
     .notes = "AWS EC2 p3dn.24xlarge: 8 V100, NVLink as in DGX-1, 100 Gb/s EFA",
@@ -340,6 +374,7 @@ static const struct cluster_preset PRESETS[] = {
     {"titan-rtx", "8 RTX TITAN on PCIe, 100 Gb/s InfiniBand", "Galvatron-BMW", &TITAN_RTX},
     {"piz-daint", "one P100 a node, Aries dragonfly", "AutoDDL", &PIZ_DAINT},
     {"dgx-v100", "DGX-1 with V100, 100 Gb/s InfiniBand", "Aceso, Proteus HC2", &DGX_V100},
+    {"aceso-v100", "the same as Aceso measured it", "Aceso", &ACESO_V100},
     {"p3dn", "AWS p3dn: DGX-1 links, 100 Gb/s EFA", "AWS", &P3DN},
     {"gcp-a2-16", "16 A100 on NVSwitch, 100 Gb/s", "AutoDDL", &GCP_A2_16},
     {"fold3d-a100", "8 A100 on NVSwitch, 200 Gb/s InfiniBand", "Fold3D", &FOLD3D_A100},
@@ -501,5 +536,9 @@ weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_p
     fabric_build(cluster, machine->tiers, count_tiers(machine));
     for (int i = 0; i < COLLECTIVE_SEND; i++)
         cluster->fit_between[i].efficiency = machine->efficiency_between;
+    if (machine->inside)
+        memcpy(cluster->fit_inside, machine->inside, sizeof cluster->fit_inside);
+    if (machine->between)
+        memcpy(cluster->fit_between, machine->between, sizeof cluster->fit_between);
     return WEFT_OK;
 }

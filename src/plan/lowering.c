@@ -24,6 +24,8 @@
  *   I3  A degree divides its dim; only vocabularies are padded (plan.h, I4).
  *   I4  A dim of outputs smaller than tp has nothing to share out: copied. So is whatever a kind
  *       cannot split.
+ *   I5  With whole images every convolution is split by its outputs, and they count as whole: an
+ *       all-gather behind it, and the sum of its input's gradients before it.
  */
 #include "plan/plan.h"
 
@@ -310,6 +312,8 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct stat
 {
     const struct lowering *row = &LOWERING[op->kind];
     struct lay lay = row->lay[in.spread];
+    if (op->kind == OP_CONV && l->degrees->whole_images)
+        lay = (struct lay){DIM_OUT, WHOLE};  /* I5 */
     if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row parallel form */
         lay = row->lay[WHOLE];
     if (row->otherwise && !fits(l, op, lay.dim, l->degrees->tp))

@@ -163,7 +163,10 @@ struct degrees {
     bool sequence;              /* sequence parallelism along tp */
     int64_t pieces, segments;   /* 0: 1 */
     int64_t micro_batch;        /* samples of one replica; 0: 1 */
-    int64_t global_batch;       /* 0: dp * micro_batch * pp, at least */
+    int64_t least_micro_batch,
+        most_step;        /* for planners that choose it (aceso): no fewer samples of
+                                             a replica, no more of all replicas; 0: any */
+    int64_t global_batch; /* 0: dp * micro_batch * pp, at least */
     int shard;
     enum recompute recompute;
     const char *schedule; /* NULL: 1f1b, interleaved with pieces > 1, aiao with segments > 1 */
@@ -177,6 +180,9 @@ struct degrees {
     unsigned overlap;
     int64_t bucket_bytes;
     bool whole_sends;
+    bool
+        whole_images; /* a convolution's outputs are gathered at once: what lies between two of them
+                        * is done by every device (Aceso's runtime) */
 };
 /* Lowers degrees to splits, operator by operator, by following the data flow (degrees.c): a linear
  * whose input is whole is split by its outputs, one whose input is split by features by its inputs.

@@ -10,11 +10,13 @@ enum { MAX_FILE_BYTES = 1 << 20 };
 
 static const struct search_table TABLES[] = {
     {"galvatron_table2", "eleven strategies, eight models, 8 RTX TITAN", "Galvatron-BMW, Table II",
-     false},
+     SEARCH_CELLS},
     {"galvatron_table3", "the same with six models on 16 RTX TITAN", "Galvatron-BMW, Table III",
-     false},
+     SEARCH_CELLS},
     {"galvatron_table5", "1F1B pipelines cut three ways, 16 RTX TITAN",
-     "after Galvatron-BMW, Table V", true},
+     "after Galvatron-BMW, Table V", SEARCH_CUTS},
+    {"aceso_tflops", "a search and Megatron-LM's grid, three families on 1 to 32 V100",
+     "Aceso, Tables 3 to 5", SEARCH_DUELS},
 };
 
 size_t search_tables(const struct search_table **out)

@@ -11,12 +11,18 @@
 #ifndef WEFT_REPORT_SEARCHED_H
 #define WEFT_REPORT_SEARCHED_H
 
+#include "report/duel.h"
 #include "report/published.h"
 #include "search/search.h"
 
+enum search_form {
+    SEARCH_CELLS,
+    SEARCH_CUTS, /* no cells: pipelines cut three ways, below */
+    SEARCH_DUELS /* two planners against each other: duel.h */
+};
 struct search_table {
     const char *name, *summary, *source;
-    bool cuts; /* no cells: pipelines cut three ways, below */
+    enum search_form form;
 };
 size_t search_tables(const struct search_table **out);
 const struct search_table *search_table_find(const char *name); /* NULL: none of that name */

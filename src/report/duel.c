@@ -1,0 +1,288 @@
+/* duel.c - Aceso's Tables 3 to 5, both plans of every cell found anew and simulated.
+ *
+ * Both systems ran on one runtime (section 5.1), and so do both here: 1f1b, nothing overlaps, gradients
+ * are synchronised at the end, tensors are sent whole, split convolutions give back whole images, no
+ * sequence parallelism, no sharding, a limit of 28,000 MB. The machine is the one whose collectives the
+ * authors measured.
+ *
+ *   I1  FLOPs are counted as the tables count them (appendix A). Of GPT-3 and Wide-ResNet that is Alpa's
+ *       counter, which is XLA's: of a convolution the products inside the image only. Of the two runs of
+ *       Wide-ResNet whose times are public (71.28 and 53.15 s) it gives the printed TFLOP/s to 0.04 %.
+ *   I2  On one device all systems ran the same plan (section 5.1; single_gpu_configs/ of the artifact).
+ */
+#include "report/duel.h"
+
+#include <string.h>
+
+#include "report/duel_traits.h"
+#include "report/published_read.h"
+#include "report/searched.h"
+
+enum { MAX_FILE_BYTES = 1 << 20, DEVICES_PER_NODE = 8 };
+static const char MACHINE[] = "aceso-v100";
+static const int64_t LIMIT_BYTES = INT64_C(28000) << 20; /* scripts/: 28,000 MB */
+
+static const char *const RIVAL_NAMES[] = {
+    [RIVAL_RUN] = "Megatron-LM", [RIVAL_SEARCH] = "Aceso", [RIVAL_GRID] = "its grid"};
+_Static_assert(COUNT_OF(RIVAL_NAMES) == RIVAL_COUNT, "a rival without a name");
+
+const char *rival_name(enum rival rival)
+{
+    return RIVAL_NAMES[rival];
+}
+
+/* Tables 3 to 5, by billions of parameters. */
+static const struct {
+    const char *family, *params, *model;
+} MODELS[] = {
+    {"GPT-3", "0.35", "gpt3-350m"},
+    {"GPT-3", "1.3", "gpt3-1.3b"},
+    {"GPT-3", "2.6", "gpt3-2.6b"},
+    {"GPT-3", "6.7", "gpt3-6.7b"},
+    {"GPT-3", "13", "gpt3-13b"},
+    {"Wide-ResNet", "0.5", "wresnet-500m"},
+    {"Wide-ResNet", "2", "wresnet-2b"},
+    {"Wide-ResNet", "4", "wresnet-4b"},
+    {"Wide-ResNet", "6.8", "wresnet-6.8b"},
+    {"Wide-ResNet", "13", "wresnet-13b"},
+    {"T5", "0.77", "t5-770m"},
+    {"T5", "3", "t5-3b"},
+    {"T5", "6", "t5-6b"},
+    {"T5", "11", "t5-11b"},
+    {"T5", "22", "t5-22b"},
+};
+
+/* ---- TFLOP/s, as the table counts them (I1) -------------------------------------------------- */
+
+/* Of a window's places along one side, those inside the image. */
+static double inside(int64_t in, int64_t out, int64_t window, int64_t stride)
+{
+    int64_t beyond = (out - 1) * stride + window - in, before = beyond > 0 ? (beyond + 1) / 2 : 0;
+    int64_t count = 0;
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t k = 0; k < window; k++) {
+            int64_t at = o * stride + k - before;
+            count += at >= 0 && at < in;
+        }
+    return (double)count / (double)(out * window);
+}
+
+static double counted_flops(const struct plan *plan, const struct op *op)
+{
+    const struct model *model = plan->model;
+    double share = 1, flops = 0;
+    if (op->kind == OP_CONV) {
+        const struct tensor *in = &model->tensor[op->input[0].tensor];
+        const struct tensor *out = &model->tensor[op->output.tensor];
+        share = inside(in->size[2], out->size[2], op->kernel[0], op->stride[0]) *
+                inside(in->size[3], out->size[3], op->kernel[1], op->stride[1]);
+    }
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        flops += op_work(op, op->size, plan->dtype, (enum phase)phase).flops;
+    return share * flops;
+}
+
+double duel_flops(const struct plan *plan)
+{
+    double flops = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        flops += counted_flops(plan, &plan->model->op[plan->instance[i].op]);
+    return flops * (double)plan->global_batch;
+}
+
+static double tflops_of(const struct plan *plan, int64_t iteration_ns)
+{
+    return duel_flops(plan) / (double)cluster_devices(plan->cluster) /
+           ((double)iteration_ns * 1e-9) * 1e-12;
+}
+
+static weft_status rate(const struct plan *plan, double *tflops)
+{
+    struct simulate_options options = {.fold = FOLD_ALWAYS};
+    struct prediction *prediction;
+    weft_status status = simulate(plan, &options, &prediction);
+    if (status)
+        return status;
+    *tflops = tflops_of(plan, prediction->iteration_ns);
+    prediction_free(prediction);
+    return WEFT_OK;
+}
+
+/* ---- one model on one number of devices ------------------------------------------------------ */
+
+typedef weft_status chooser(struct arena *keep, const struct contest *contest,
+                            const struct plan_request *request, struct plan **out,
+                            const char **text);
+
+static weft_status predict_point(struct arena *keep, const struct contest *contest, chooser *choose,
+                                 const struct plan_request *request, enum rival rival,
+                                 struct duel *duel)
+{
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(choose(keep, contest, request, &plan, &duel->plan[rival]));
+    if (plan)
+        TRY(rate(plan, &duel->predicted[rival]));
+done:
+    plan_free(plan);
+    return status;
+}
+
+static weft_status predict_search(struct arena *keep, const struct plan_request *request,
+                                  struct duel *duel)
+{
+    struct planned *planned = NULL;
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_search(planner_find("aceso"), request, &planned));
+    struct trial *best = &planned->trials.data[0];
+    duel->predicted[RIVAL_SEARCH] = 0;
+    duel->plan[RIVAL_SEARCH] = best->fits ? arena_copy_text(keep, best->text) : "nothing fits";
+    if (best->fits) {
+        int64_t iteration_ns = best->iteration_ns;
+        TRY(trial_take(request, best, &plan));
+        duel->predicted[RIVAL_SEARCH] = tflops_of(plan, iteration_ns);
+        duel_describe(keep, plan, duel);
+    }
+done:
+    plan_free(plan);
+    planned_free(planned);
+    return status;
+}
+
+static struct degrees pins_of(const struct contest *contest, int64_t devices)
+{
+    struct degrees pins = {.global_batch = contest_batch(contest),
+                           .schedule = "1f1b",
+                           .has_shard = true,
+                           .has_overlap = true,
+                           .has_bucket = true,
+                           .whole_sends = true,
+                           .whole_images = true,
+                           .memory_limit_bytes = LIMIT_BYTES};
+    if (devices > 1) {
+        pins.least_micro_batch = contest_least(contest);
+        pins.most_step = contest_most(contest);
+        return pins;
+    }
+    pins.dp = pins.tp = pins.pp = 1; /* I2 */
+    pins.micro_batch = contest_one_device(contest);
+    pins.recompute = RECOMPUTE_FULL;
+    pins.has_recompute = true;
+    return pins;
+}
+
+static weft_status predict(struct arena *keep, struct duel *duel, bool all)
+{
+    const struct contest *contest = contest_find(duel->family);
+    struct plan_request request = {.pins = pins_of(contest, duel->devices),
+                                   .options = {.space = "paper", .threads = 1}};
+    struct model *model = NULL;
+    struct cluster *cluster = NULL;
+    weft_status status;
+    TRY(model_open(duel->model, NULL, &model));
+    TRY(cluster_open(cluster_text(keep, MACHINE, DEVICES_PER_NODE, duel->devices), &cluster));
+    request.model = model;
+    request.cluster = cluster;
+    TRY(predict_point(keep, contest, contest_run, &request, RIVAL_RUN, duel));
+    if (!all)
+        goto done;
+    for (int rival = RIVAL_SEARCH; rival < RIVAL_COUNT; rival++) { /* I2 */
+        duel->predicted[rival] = duel->predicted[RIVAL_RUN];
+        duel->plan[rival] = duel->plan[RIVAL_RUN];
+    }
+    if (duel->devices > 1) {
+        TRY(predict_search(keep, &request, duel));
+        TRY(predict_point(keep, contest, contest_grid, &request, RIVAL_GRID, duel));
+    }
+done:
+    cluster_free(cluster);
+    model_free(model);
+    return status;
+}
+
+weft_status duel_predict(struct arena *keep, struct duel *duel)
+{
+    return predict(keep, duel, true);
+}
+
+weft_status duel_predict_run(struct arena *keep, struct duel *duel)
+{
+    return predict(keep, duel, false);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+enum column { COLUMN_MODEL, COLUMN_PARAMS, COLUMN_DEVICES, COLUMN_SYSTEM, COLUMN_TFLOPS, COLUMNS };
+static const char *const COLUMN_NAMES[] = {"model", "params_b", "devices", "system",
+                                           "tflops_per_device"};
+_Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");
+
+struct reading {
+    struct arena *keep;
+    struct duels *out;
+};
+
+static const char *model_of(const char *family, const char *params)
+{
+    for (size_t i = 0; i < COUNT_OF(MODELS); i++)
+        if (strcmp(MODELS[i].family, family) == 0 && strcmp(MODELS[i].params, params) == 0)
+            return MODELS[i].model;
+    return NULL;
+}
+
+/* The duel of this model, which its first row makes. */
+static struct duel *duel_of(struct reading *reading, const char *family, const char *model)
+{
+    for (size_t i = 0; i < reading->out->len; i++)
+        if (strcmp(reading->out->data[i].model, model) == 0)
+            return &reading->out->data[i];
+    struct duel duel = {.family = arena_copy_text(reading->keep, family), .model = model};
+    array_push(reading->keep, reading->out, duel);
+    return &reading->out->data[reading->out->len - 1];
+}
+
+/* Rows of other systems (Alpa) are passed over. */
+static weft_status take_row(void *context, const struct csv *csv, const int *at)
+{
+    struct reading *reading = context;
+    const char *family = csv->field[at[COLUMN_MODEL]], *system = csv->field[at[COLUMN_SYSTEM]];
+    const char *model = model_of(family, csv->field[at[COLUMN_PARAMS]]);
+    int64_t devices;
+    double tflops;
+    weft_status status;
+    if (!model)
+        return csv_error(csv, at[COLUMN_PARAMS], NULL, "a model of Aceso's Tables 3 to 5");
+    TRY(csv_int(csv, at[COLUMN_DEVICES], 1, &devices));
+    TRY(csv_real(csv, at[COLUMN_TFLOPS], REAL_POSITIVE, &tflops));
+    for (int rival = 0; rival < RIVAL_COUNT; rival++) {
+        if (strcmp(system, RIVAL_NAMES[rival]) != 0)
+            continue;
+        struct duel *duel = duel_of(reading, family, model);
+        duel->devices = devices;
+        duel->measured[rival] = tflops;
+    }
+done:
+    return status;
+}
+
+weft_status duels_parse(struct arena *keep, const char *file, char *text, size_t len,
+                        struct duels *out)
+{
+    struct reading reading = {keep, out};
+    struct csv csv;
+    weft_status status = csv_open(&csv, file, text, len);
+    return status ? status : csv_read(&csv, COLUMN_NAMES, COLUMNS, take_row, &reading);
+}
+
+weft_status duels_read(struct arena *keep, const struct search_table *table, struct duels *out)
+{
+    char *path, *text;
+    size_t len;
+    weft_status status;
+    TRY(published_path(keep, table->name, &path));
+    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
+    TRY(duels_parse(keep, path, text, len, out));
+done:
+    return status;
+}

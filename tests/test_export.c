@@ -217,7 +217,11 @@ static void round_trip(struct published *row, struct tally *tally)
     tally->rows++;
     weft_status status = plan_export(arena, opened.plan, target_find("megatron"), false, &result);
     if (status) {
+        const char *why = weft_last_error()->message;
         assert_int_equal(status, WEFT_BAD_INPUT);
+        if (!strstr(why, "schedule aiao: megatron does not know it") &&
+            !strstr(why, "recomputation of all but products: megatron recomputes whole layers"))
+            fail_msg("%s: %s", row->name, why);
         tally->refused++;
         plan_close(&opened);
         return;
@@ -249,8 +253,8 @@ static const struct {
     {"vtrain_single", {201, 84, 117, 0}},   {"simumax_b200", {20, 3, 17, 0}},
     {"torchtitan", {10, 0, 7, 3}},          {"weft_h200", {17, 0, 17, 0}},
     {"llm_foundry_fsdp", {70, 0, 70, 0}},   {"megatron_bridge", {6, 6, 0, 0}},
-    {"megatron_golden", {112, 112, 0, 0}},  {"fold3d_table2", {14, 5, 5, 4}},
-    {"fold3d_table3", {9, 5, 2, 2}},        {"proteus_table5", {13, 8, 5, 0}},
+    {"megatron_golden", {112, 112, 0, 0}},  {"fold3d_table2", {14, 3, 7, 4}},
+    {"fold3d_table3", {9, 3, 4, 2}},        {"proteus_table5", {13, 8, 5, 0}},
 };
 
 static void published_plans_come_back_from_megatron(void **state)
@@ -454,6 +458,8 @@ static const struct {
     {SMALL "--tensor-model-parallel-size 3",
      "run.sh:1: tp 3 * pp 1 * cp 1 is 3 devices, dgx-a100 has 8",
      "name a cluster with a multiple of these"},
+    {SMALL "--hybrid-layer-pattern 'M*M-'",
+     "run.sh:1: --hybrid-layer-pattern: no model of Weft has state-space layers", NULL},
     {SMALL "--swiglu",
      "run.sh:1: --swiglu with LayerNorm: Weft's models have RMSNorm with SwiGLU, or neither", NULL},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*3|t*4L'",

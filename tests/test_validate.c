@@ -3,6 +3,7 @@
  * errors with file and line. */
 #include "program.h"
 #include "report/report.h"
+#include "rounds.h"
 
 static struct arena *arena;
 
@@ -285,6 +286,63 @@ static void gains_by_hand(void **state)
     assert_true(gains.data[0].predicted == 0);
 }
 
+/* ---- planned anew ---------------------------------------------------------------------------- */
+
+static struct replanned replan(struct published_rows *rows, const char *name)
+{
+    struct replanned_list list = {0};
+    struct published *row = row_named(rows, name);
+    assert_int_equal(published_predict(arena, row), WEFT_OK);
+    assert_true(row->done);
+    assert_int_equal(published_replan(arena, row, &list), WEFT_OK);
+    assert_int_equal(list.len, 1);
+    return list.data[0];
+}
+
+/* What auto finds is never slower than what was published; where the best plan is the published one
+ * it is found again. Micro-batches of 6: no power of two. */
+static void auto_is_as_fast_as_what_was_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dataset, *name;
+    } CASES[] = {
+        {"llm_foundry_fsdp", "760m_s8192_g8"},
+        {"torchtitan", "8B_32_H200"},
+        {"megatron_seqsel_table5", "gpt3-175B_seqsel"},
+        {"megatron_core_h100", "7.1B"},
+        {"llm_foundry_fsdp", "1b_s512_g8"},
+        {"proteus_table5", "HC2 dp 16 x mp 1 x pp 1 (1)"},
+    };
+    for (int i = 0; i < rounds_of(COUNT_OF(CASES)) && i < (int)COUNT_OF(CASES); i++) {
+        struct published_rows rows = rows_of(CASES[i].dataset);
+        struct replanned r = replan(&rows, CASES[i].name);
+        print_message("%s: %+.1f %%, %s\n", r.row->name, 100 * (replanned_gain(&r) - 1), r.changes);
+        assert_true(r.row->predicted.fits && r.fits && !replanned_lost(&r));
+        assert_true(replanned_gain(&r) > 0.999);
+    }
+}
+
+/* 1.7B on 32 A100: fewer samples at a time need no recomputation, and sharding makes room. */
+static void what_auto_changes_is_named(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    struct replanned r = replan(&rows, "1.7B");
+    assert_non_null(strstr(r.changes, "recompute full→none"));
+    assert_non_null(strstr(r.changes, "micro-batch 16→"));
+    assert_null(strstr(r.changes, "tp ")); /* 1, as it was */
+    assert_null(strstr(r.changes, "sp "));
+    r.iteration_s = r.row->predicted.time_s * 1.01;
+    assert_true(replanned_lost(&r));
+    r.iteration_s = r.row->predicted.time_s;
+    assert_false(replanned_lost(&r));
+    r.fits = false;
+    assert_true(replanned_lost(&r));
+    ((struct published *)(uintptr_t)r.row)->predicted.fits = false;
+    assert_false(replanned_lost(&r)); /* nothing to lose against */
+}
+
 /* ---- damaged files --------------------------------------------------------------------------- */
 
 #define FOLD_HEAD                                                                                  \
@@ -390,6 +448,17 @@ static void program_answers(void **state)
         if (text_columns(line) > REPORT_COLUMNS)
             fail_msg("too wide: %s", line);
     free(text);
+    json = json_of("validate megatron_seqsel_table5 --half fit --plan --json");
+    const json_t *planned =
+        json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "planned");
+    assert_int_equal(json_array_size(planned), 1);
+    assert_true(json_number_value(json_object_get(json_array_get(planned, 0), "gain")) > 1);
+    json_decref(json);
+    text = answer_to("validate megatron_seqsel_table5 --half fit --plan");
+    assert_non_null(strstr(text, "of 1 runs auto is faster in 1,"));
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        assert_true(text_columns(line) <= REPORT_COLUMNS);
+    free(text);
     int code;
     free(ask("validate nothing", &code));
     assert_int_equal(code, WEFT_BAD_INPUT);
@@ -413,6 +482,8 @@ int main(void)
         cmocka_unit_test(errors_by_hand),
         cmocka_unit_test(ranks_by_hand),
         cmocka_unit_test(gains_by_hand),
+        cmocka_unit_test(auto_is_as_fast_as_what_was_published),
+        cmocka_unit_test(what_auto_changes_is_named),
         cmocka_unit_test(damaged_files_are_explained),
         cmocka_unit_test(damaged_runs_are_explained),
         cmocka_unit_test(unknown_names),

@@ -4,8 +4,9 @@
  *
  *   --over schedule=interleaved,aiao --over segments=2,4        2 x 2 rows
  *
- * Every option of a plan on the command line can be one, and so can model, cluster and planner. What
- * belongs to one value only goes with it: schedule=interleaved+virtual=2,aiao+segments=4.
+ * Every option of a plan on the command line can be one, and so can model, cluster, planner and forbid.
+ * What belongs to one value only goes with it: schedule=interleaved+virtual=2,aiao+segments=4. A planner
+ * chooses what is not given, or is given as any: schedule=aiao+planner=auto, schedule=any+degrees=any.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,18 +26,20 @@ struct options {
     struct axis axis[MOST_AXES];
     int axes;
     ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
+    struct forbids forbids;
     const char *profile, *measured;
     bool json;
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-enum { OPTION_OVER = 1, OPTION_MEASURED, OPTION_PROFILE, OPTION_JSON };
+enum { OPTION_OVER = 1, OPTION_FORBID, OPTION_MEASURED, OPTION_PROFILE, OPTION_JSON };
 static const struct argp_option OPTIONS[] = {
     {"over", OPTION_OVER, "KEY=V1,V2", 0,
      "a row for each value of an option of the plan, or of model, cluster or planner; may be "
      "repeated",
      0},
+    {"forbid", OPTION_FORBID, "LIST", 0, "what planners must not do, such as sp,zero=3", 0},
     {"measured", OPTION_MEASURED, "TRACE", 0,
      "lay what `weft train --trace` recorded over the prediction of one plan", 0},
     {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
@@ -73,6 +76,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_OVER:
         take_axis(state, options, arg);
         return 0;
+    case OPTION_FORBID:
+        if (forbid_parse(options->arena, arg, &options->forbids) != WEFT_OK)
+            argp_error(state, "--forbid: %s; %s", weft_last_error()->message,
+                       weft_last_error()->hint);
+        return 0;
     case OPTION_MEASURED:
         options->measured = arg;
         return 0;
@@ -98,7 +106,7 @@ static const struct argp ARGP = {
     "  weft compare before.json after.json\n"
     "  weft compare data/plans/tiny.yaml --measured trace.json\n"
     "  weft compare gpt3-18b fold3d-a100:16 --dp 8 --pp 2 --tp 8 --global-batch 512 \\\n"
-    "      --microbatch 2 --over schedule=interleaved+virtual=2,aiao+segments=2\n"
+    "      --microbatch 2 --over schedule=interleaved+virtual=2,aiao+planner=auto\n"
     "  weft compare gpt3-13b dgx-a100:4 --global-batch 64 --over planner=megatron,galvatron\n"
     "  weft compare gpt3-13b dgx-a100:4 --tp 8 --global-batch 64 --over "
     "cluster=dgx-a100:4,dgx-h100:4",
@@ -113,12 +121,27 @@ static const struct argp ARGP = {
 struct recipe {
     struct plan_arguments plan;
     const struct planner *planner; /* NULL: the degrees are the plan */
+    struct forbids forbids;        /* of the planner */
 };
+
+/* "degrees=any": whatever is given to all rows, this one's planner chooses. */
+static weft_status open_degrees(const char *value, struct recipe *recipe)
+{
+    if (strcmp(value, "any") != 0)
+        return bad_argument("degrees=any leaves all to the planner",
+                            "degrees is '%s', expected any", value);
+    recipe->forbids = (struct forbids){0};
+    return degrees_open(&recipe->plan);
+}
 
 static weft_status apply(const char *key, const char *value, struct recipe *recipe)
 {
     if (strcmp(key, "planner") == 0)
         return planner_named(value, &recipe->planner);
+    if (strcmp(key, "forbid") == 0)
+        return forbid_parse(recipe->plan.arena, value, &recipe->forbids);
+    if (strcmp(key, "degrees") == 0)
+        return open_degrees(value, recipe);
     if (strcmp(key, "model") == 0)
         recipe->plan.name[0] = value;
     else if (strcmp(key, "cluster") == 0)
@@ -148,7 +171,7 @@ done:
 }
 
 static weft_status search_row(const struct options *options, const struct recipe *recipe,
-                              struct opened_plan *opened)
+                              struct opened_plan *opened, const char **found)
 {
     struct planned *planned = NULL;
     weft_status status;
@@ -157,8 +180,12 @@ static weft_status search_row(const struct options *options, const struct recipe
     struct plan_request request = {.model = opened->model,
                                    .cluster = opened->cluster,
                                    .pins = recipe->plan.degrees,
+                                   .forbids = recipe->forbids,
                                    .profile = options->profile};
+    if (request.forbids.len)
+        request.options.given |= 1U << TAKES_FORBID;
     TRY(plan_search(recipe->planner, &request, &planned));
+    *found = arena_copy_text(options->arena, planned->trials.data[0].text);
     TRY(trial_take(&request, &planned->trials.data[0], &opened->plan));
 done:
     planned_free(planned);
@@ -171,8 +198,8 @@ static weft_status predict(const struct options *options, const struct recipe *r
     struct simulate_options simulation = {.profile = options->profile};
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;
-    weft_status status =
-        recipe->planner ? search_row(options, recipe, &opened) : plan_open(&recipe->plan, &opened);
+    weft_status status = recipe->planner ? search_row(options, recipe, &opened, &row->found)
+                                         : plan_open(&recipe->plan, &opened);
     if (!status)
         status = simulate(opened.plan, &simulation, &prediction);
     if (!status)
@@ -227,15 +254,16 @@ static weft_status compare_axes(const struct options *options, struct comparison
         return bad_argument(NULL, "%lld rows are too many, expected at most %d", (long long)rows,
                             MOST_ROWS);
     for (int64_t r = 0; r < rows; r++) {
-        struct recipe recipe = {.plan = options->plan};
+        struct recipe recipe = {.plan = options->plan, .forbids = options->forbids};
         struct compared row = {.label = ARENA_ARRAY(out->arena, const char *, out->labels)};
         int64_t rest = r;
         for (int a = options->axes - 1; a >= 0; a--) { /* the last axis fastest */
             const struct axis *axis = &options->axis[a];
             row.label[a] = axis->values.data[rest % (int64_t)axis->values.len];
             rest /= (int64_t)axis->values.len;
-            TRY(apply_label(out->arena, axis->key, row.label[a], &recipe));
         }
+        for (int a = 0; a < options->axes; a++) /* of two that say the same the last one counts */
+            TRY(apply_label(out->arena, options->axis[a].key, row.label[a], &recipe));
         TRY(add_row(options, &recipe, row, out));
     }
 done:

@@ -207,41 +207,37 @@ static void take_bucket(struct argp_state *state, struct plan_arguments *in, con
         argp_error(state, "--bucket is '%s', expected a size such as 25MiB, or whole", arg);
 }
 
-static void take_sp(struct argp_state *state, struct plan_arguments *in, const char *arg)
-{
-    (void)state, (void)arg;
-    in->degrees.sequence = true;
-}
+/* ---- options that are on or off --------------------------------------------------------------- */
 
-static void take_offload(struct argp_state *state, struct plan_arguments *in, const char *arg)
-{
-    (void)state, (void)arg;
-    in->degrees.offload = true;
-}
+static const struct {
+    int key;
+    size_t offset; /* in struct degrees */
+} SWITCHES[] = {
+    {OPTION_SP, offsetof(struct degrees, sequence)},
+    {OPTION_OFFLOAD, offsetof(struct degrees, offload)},
+    {OPTION_WHOLE_SENDS, offsetof(struct degrees, whole_sends)},
+};
 
-static void take_whole_sends(struct argp_state *state, struct plan_arguments *in, const char *arg)
+static bool take_switch(struct plan_arguments *in, int key, bool on)
 {
-    (void)state, (void)arg;
-    in->degrees.whole_sends = true;
+    for (size_t i = 0; i < COUNT_OF(SWITCHES); i++) {
+        if (SWITCHES[i].key != key)
+            continue;
+        memcpy((char *)&in->degrees + SWITCHES[i].offset, &on, sizeof on);
+        return true;
+    }
+    return false;
 }
 
 static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
-    {OPTION_SP, take_sp},
-    {OPTION_OFFLOAD, take_offload},
-    {OPTION_WHOLE_SENDS, take_whole_sends},
-    {OPTION_SEQ, take_seq},
-    {OPTION_SET, take_set},
-    {OPTION_DTYPE, take_dtype},
-    {OPTION_POLICY, take_policy},
-    {OPTION_ZERO, take_zero},
-    {OPTION_RECOMPUTE, take_recompute},
-    {OPTION_SCHEDULE, take_schedule},
-    {OPTION_MEMORY, take_memory},
-    {OPTION_OVERLAP, take_overlap},
-    {OPTION_BUCKET, take_bucket},
+    {OPTION_SEQ, take_seq},           {OPTION_SET, take_set},
+    {OPTION_DTYPE, take_dtype},       {OPTION_POLICY, take_policy},
+    {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
+    {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
@@ -284,7 +280,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     if (key < OPTION_DP || key > OPTION_BUCKET)
         return ARGP_ERR_UNKNOWN;
     in->flag = option_name(key);
-    return take_count(state, in, key, arg) || take_word(state, in, key, arg) ? 0 : ARGP_ERR_UNKNOWN;
+    bool taken = take_count(state, in, key, arg) || take_switch(in, key, true) ||
+                 take_word(state, in, key, arg);
+    return taken ? 0 : ARGP_ERR_UNKNOWN;
 }
 
 const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
@@ -297,6 +295,39 @@ static const struct argp_option *find_option(const char *name)
         if (OPTIONS[i].name && strcmp(OPTIONS[i].name, name) == 0)
             return &OPTIONS[i];
     return NULL;
+}
+
+/* As if it had not been given: a planner chooses. */
+static weft_status leave_open(struct plan_arguments *in, const struct argp_option *option)
+{
+    struct degrees *d = &in->degrees;
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++)
+        if (COUNTS[i].key == option->key) {
+            memset((char *)d + COUNTS[i].offset, 0, sizeof(int64_t));
+            return WEFT_OK;
+        }
+    if (option->key == OPTION_SCHEDULE)
+        d->schedule = NULL;
+    else if (option->key == OPTION_ZERO)
+        d->has_shard = false, d->shard = 0;
+    else if (option->key == OPTION_RECOMPUTE)
+        d->has_recompute = false, d->recompute = RECOMPUTE_NONE;
+    else
+        return bad_argument("name a value", "no planner chooses %s: it cannot be any",
+                            option->name);
+    return WEFT_OK;
+}
+
+weft_status degrees_open(struct plan_arguments *arguments)
+{
+    static const char *const NAMES[] = {"dp",   "tp",        "pp",        "cp",
+                                        "ep",   "virtual",   "segments",  "schedule",
+                                        "zero", "recompute", "microbatch"};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < COUNT_OF(NAMES) && status == WEFT_OK; i++)
+        status = degrees_set(arguments, NAMES[i], "any");
+    arguments->degrees.sequence = arguments->degrees.offload = false;
+    return status;
 }
 
 weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value)
@@ -313,8 +344,10 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
                             name);
     if (!option->arg && !on && strcmp(value, "off") != 0)
         return bad_argument(NULL, "%s is '%s', expected on or off", name, value);
-    if (!option->arg && !on)
-        return WEFT_OK;
+    if (!option->arg)
+        return take_switch(arguments, option->key, on) ? WEFT_OK : WEFT_FAILURE;
+    if (strcmp(value, "any") == 0)
+        return leave_open(arguments, option);
     char *text = arena_copy_text(arguments->arena, value);
     return parse_option(option->key, text, &state) ? WEFT_FAILURE : WEFT_OK;
 }

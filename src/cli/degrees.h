@@ -18,9 +18,12 @@ struct plan_arguments {
 
 /* The options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
-/* One of its options by name, "tp"; those without a value take on or off. A wrong value ends the
- * program, as on the command line. */
+/* One of its options by name, "tp"; those without a value take on or off, those that a planner
+ * chooses also any: as if they had not been given. A wrong value ends the program, as on the command
+ * line. */
 weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value);
+/* All that a planner chooses, as if it had not been given. */
+weft_status degrees_open(struct plan_arguments *arguments);
 /* Lets the plan say what its model and cluster were called. */
 void plan_name(struct plan *plan, const struct plan_arguments *arguments);
 /* Opens and checks what was named. */

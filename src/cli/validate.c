@@ -12,9 +12,11 @@ struct options {
     bool list_names, json;
 };
 
-enum { OPTION_ROWS = 1, OPTION_HALF, OPTION_NAMES, OPTION_JSON };
+enum { OPTION_ROWS = 1, OPTION_PLAN, OPTION_HALF, OPTION_NAMES, OPTION_JSON };
 static const struct argp_option OPTIONS[] = {
     {"rows", OPTION_ROWS, NULL, 0, "list every row: measured, predicted, error", 0},
+    {"plan", OPTION_PLAN, NULL, 0,
+     "plan every run anew, on its model, cluster and batch, and list what is gained", 0},
     {"half", OPTION_HALF, "HALF", 0, "fit, held-out or both (default both)", 0},
     {"names", OPTION_NAMES, NULL, 0, "bare names of the datasets, one per line", 0},
     {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
@@ -38,6 +40,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case OPTION_ROWS:
         options->validation.list_rows = true;
+        return 0;
+    case OPTION_PLAN:
+        options->validation.plan = true;
         return 0;
     case OPTION_HALF:
         take_half(state, &options->validation, arg);
@@ -90,10 +95,13 @@ static const struct argp ARGP = {
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
     "constants may be fitted to, one held out. What no plan can express is listed with its "
     "reason. Published searches are searched anew: which strategies fit, with which batch and how "
-    "fast; and how fast what a planner finds is beside the best of a grid.\v"
+    "fast; and how fast what a planner finds is beside the best of a grid. With --plan, published "
+    "runs are planned anew; without datasets, those of large models. The exit code is 1 when a "
+    "published plan is faster than what was found.\v"
     "Example:\n"
     "  weft validate\n"
     "  weft validate vtrain_multi --rows --half held-out\n"
+    "  weft validate --plan\n"
     "  weft validate galvatron_table2",
     NULL,
     help_filter,
@@ -164,7 +172,8 @@ static weft_status choose_datasets(struct options *options)
     const struct dataset *all;
     size_t count = published_datasets(&all);
     for (size_t i = 0; i < count && !options->names; i++)
-        v->dataset[v->datasets++] = &all[i];
+        if (!v->plan || all[i].planned)
+            v->dataset[v->datasets++] = &all[i];
     for (size_t i = 0; i < options->names; i++) {
         if (choose_search(v, options->name[i]))
             continue;
@@ -212,6 +221,18 @@ static weft_status read_datasets(struct validation *v)
     return WEFT_OK;
 }
 
+static weft_status replan(struct validation *v, bool terminal)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu runs planned", i, v->rows.len);
+        if (v->rows.data[i].done)
+            status = published_replan(v->arena, &v->rows.data[i], &v->replanned);
+    }
+    return status;
+}
+
 static weft_status predict(struct validation *v)
 {
     bool terminal = isatty(STDERR_FILENO);
@@ -221,6 +242,8 @@ static weft_status predict(struct validation *v)
             fprintf(stderr, "\r%zu of %zu runs", i, v->rows.len);
         status = published_predict(v->arena, &v->rows.data[i]);
     }
+    if (v->plan && status == WEFT_OK)
+        status = replan(v, terminal);
     for (size_t i = 0; i < v->cells.len && status == WEFT_OK; i++) {
         if (terminal)
             fprintf(stderr, "\r%zu of %zu searches", i, v->cells.len);
@@ -265,6 +288,10 @@ done:;
     int code = status         ? cli_fail(status)
                : options.json ? validation_print_json(v)
                               : validation_print(v);
+    if (!status && !code && v->plan && replanned_verdict(v)) {
+        fflush(stdout); /* before what is told on standard error */
+        code = cli_fail(WEFT_NO_ANSWER);
+    }
     arena_free(v->arena);
     return code;
 }

@@ -11,8 +11,9 @@ struct validation {
     const struct dataset *dataset[MAX_DATASETS];
     size_t datasets;
     bool half[HALF_COUNT]; /* which ones were run */
-    bool list_rows;
-    struct published_rows rows; /* of these datasets and halves */
+    bool list_rows, plan;
+    struct published_rows rows;      /* of these datasets and halves */
+    struct replanned_list replanned; /* with `plan`, of those that are predicted */
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
     struct search_cells cells; /* of these tables */
@@ -45,6 +46,10 @@ void validation_excuses(const struct validation *v,
 /* validate_text.c, validate_json.c */
 int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
+/* validate_planned.c: published runs planned anew; the status is no answer where a plan lost */
+void replanned_print(const struct validation *v);
+json_t *replanned_json(const struct validation *v, const struct dataset *dataset);
+weft_status replanned_verdict(const struct validation *v);
 /* validate_searched.c: published searches */
 void searched_print(const struct validation *v);
 json_t *searched_json(const struct validation *v);

@@ -196,6 +196,10 @@ static void print_excuses(const struct validation *v, const char *title,
 
 int validation_print(const struct validation *v)
 {
+    if (v->plan) {
+        replanned_print(v);
+        return WEFT_OK;
+    }
     if (v->datasets)
         print_datasets(v);
     for (size_t i = 0; i < v->datasets; i++) {

@@ -1,6 +1,8 @@
 /* comparison.c - a comparison as tables and as JSON. */
 #include "report/report.h"
 
+#include <string.h>
+
 void compared_from(const struct prediction *prediction, struct compared *out)
 {
     const struct plan *plan = prediction->plan;
@@ -24,15 +26,27 @@ void compared_from(const struct prediction *prediction, struct compared *out)
 
 /* ---- what is best ---------------------------------------------------------------------------- */
 
-/* The most samples per second of what fits; of everything where nothing does. NULL: no row was
- * predicted. */
-static const struct compared *best_of(const struct comparison *comparison)
+/* I2 */
+static bool same_model(const struct comparison *comparison, const struct compared *a,
+                       const struct compared *b)
+{
+    for (size_t i = 0; i < comparison->labels; i++)
+        if (strcmp(comparison->header[i], "model") == 0 && strcmp(a->label[i], b->label[i]) != 0)
+            return false;
+    return true;
+}
+
+/* The most samples per second of what fits; of everything where nothing does; of the rows that `of` is
+ * compared with. NULL: none was predicted. */
+static const struct compared *best_of(const struct comparison *comparison,
+                                      const struct compared *of)
 {
     const struct compared *best = NULL;
     for (size_t i = 0; i < comparison->rows.len; i++) {
         const struct compared *row = &comparison->rows.data[i];
-        if (!row->error && (!best || row->fits > best->fits ||
-                            (row->fits == best->fits && row->samples_per_s > best->samples_per_s)))
+        if (!row->error && same_model(comparison, of, row) &&
+            (!best || row->fits > best->fits ||
+             (row->fits == best->fits && row->samples_per_s > best->samples_per_s)))
             best = row;
     }
     return best;
@@ -69,11 +83,35 @@ static void add_labels(const struct comparison *comparison, struct columns *colu
         add_column(columns, comparison->header[i], ALIGN_LEFT);
 }
 
+/* Labels of one axis as the tables show them: "aiao" of "aiao+segments=4" where some are long and they
+ * can be told apart by that. */
+enum { LONG_LABEL = 24 };
+
+static bool is_cut(const struct comparison *comparison, size_t axis)
+{
+    bool any_long = false;
+    for (size_t r = 0; r < comparison->rows.len; r++) {
+        const char *label = comparison->rows.data[r].label[axis];
+        size_t len = strcspn(label, "+");
+        any_long |= strlen(label) > LONG_LABEL;
+        for (size_t o = 0; o < r; o++) {
+            const char *other = comparison->rows.data[o].label[axis];
+            if (strcmp(other, label) != 0 && strcspn(other, "+") == len &&
+                strncmp(other, label, len) == 0)
+                return false;
+        }
+    }
+    return any_long && strcmp(comparison->header[axis], "plan") != 0; /* no file's name */
+}
+
 static void label_cells(const struct comparison *comparison, const struct compared *row,
                         struct table *table)
 {
-    for (size_t i = 0; i < comparison->labels; i++)
-        table_cell(table, "%s", row->label[i]);
+    for (size_t i = 0; i < comparison->labels; i++) {
+        const char *label = row->label[i];
+        size_t len = is_cut(comparison, i) ? strcspn(label, "+") : strlen(label);
+        table_cell(table, "%.*s", (int)len, label);
+    }
 }
 
 static void rate_cells(const struct compared *row, const struct compared *best, struct table *table)
@@ -91,7 +129,7 @@ static void rate_cells(const struct compared *row, const struct compared *best, 
                row->fits ? "" : " !");
 }
 
-static void print_rates(const struct comparison *comparison, const struct compared *best, FILE *out)
+static void print_rates(const struct comparison *comparison, FILE *out)
 {
     static const char *const RATES[] = {"iteration", "samples/s", "slower",
                                         "TFLOP/s",   "memory",    "of it"};
@@ -109,7 +147,7 @@ static void print_rates(const struct comparison *comparison, const struct compar
         if (row->error)
             continue;
         label_cells(comparison, row, table);
-        rate_cells(row, best, table);
+        rate_cells(row, best_of(comparison, row), table);
         if (cost)
             table_cell(table, "%s",
                        row->cost > 0 ? arena_printf(comparison->arena, "%.4g", row->cost) : "");
@@ -148,6 +186,27 @@ static void print_times(const struct comparison *comparison, FILE *out)
     table_print(table, out);
 }
 
+static void print_found(const struct comparison *comparison, FILE *out)
+{
+    struct columns columns = {.len = 0};
+    bool any = false;
+    add_labels(comparison, &columns);
+    add_column(&columns, "what the planner chose", ALIGN_LEFT);
+    struct table *table = table_new(comparison->arena, columns.len, columns.header, columns.align);
+    for (size_t i = 0; i < comparison->rows.len; i++) {
+        const struct compared *row = &comparison->rows.data[i];
+        if (row->error || !row->found)
+            continue;
+        label_cells(comparison, row, table);
+        table_cell(table, "%s", row->found);
+        any = true;
+    }
+    if (!any)
+        return;
+    putc('\n', out);
+    table_print(table, out);
+}
+
 static const char *row_text(const struct comparison *comparison, const struct compared *row)
 {
     const char *text = "";
@@ -172,17 +231,19 @@ static void print_errors(const struct comparison *comparison, FILE *out)
 
 void comparison_print(const struct comparison *comparison, FILE *out)
 {
-    const struct compared *best = best_of(comparison);
-    if (best) {
-        print_rates(comparison, best, out);
+    bool predicted = false;
+    for (size_t i = 0; i < comparison->rows.len; i++)
+        predicted |= !comparison->rows.data[i].error;
+    if (predicted) {
+        print_rates(comparison, out);
         print_times(comparison, out);
     }
+    print_found(comparison, out);
     print_errors(comparison, out);
 }
 
 json_t *comparison_json(const struct comparison *comparison)
 {
-    const struct compared *best = best_of(comparison);
     json_t *rows = json_array();
     for (size_t i = 0; i < comparison->rows.len; i++) {
         const struct compared *row = &comparison->rows.data[i];
@@ -190,8 +251,10 @@ json_t *comparison_json(const struct comparison *comparison)
         for (size_t l = 0; l < comparison->labels; l++)
             json_object_set_new(labels, comparison->header[l], json_text(row->label[l]));
         json_array_append_new(
-            rows, json_pack("{s:o, s:b, s:o, s:o, s:o}", "labels", labels, "best", row == best,
-                            "error", row->error ? json_text(row->error) : json_null(), "cost",
+            rows, json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "labels", labels, "best",
+                            row == best_of(comparison, row), "error",
+                            row->error ? json_text(row->error) : json_null(), "found",
+                            row->found ? json_text(row->found) : json_null(), "cost",
                             row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
                             row->prediction ? json_incref(row->prediction) : json_null()));
     }

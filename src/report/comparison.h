@@ -1,6 +1,7 @@
 /* comparison.h - plans side by side.
  *
  *   I1  A row that makes no plan, or finds none, keeps its reason; the others are compared all the same.
+ *   I2  Rows are compared with those of the same model: where models are an axis, each has its best.
  */
 #ifndef WEFT_REPORT_COMPARISON_H
 #define WEFT_REPORT_COMPARISON_H
@@ -15,6 +16,7 @@
 struct compared {
     const char **label; /* per column of labels */
     const char *error;  /* I1; NULL: predicted */
+    const char *found;  /* what a planner chose, in words; NULL: none was asked */
     json_t *prediction; /* its fields of `weft simulate --json` */
     double iteration_s, samples_per_s, tflops_per_device;
     double

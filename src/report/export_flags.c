@@ -2,7 +2,10 @@
  *
  * Source: megatron/training/arguments.py of NVIDIA/Megatron-LM at commit 000c4ac2: every
  * add_argument of the groups that training uses. Names are facts of its interface; retrieval,
- * vision, inference and reinforcement learning are left out but for what shares a group.
+ * vision, inference and reinforcement learning are left out but for what shares a group. Since then
+ * most arguments are made from the fields of configuration classes (commit 43af4b4f): those of before
+ * go by the same names there, new ones stand last in each list. What is gone since is read, for older
+ * scripts, and not written: no-scatter-gather-tensors-in-pipeline.
  */
 #include "report/export_room.h"
 
@@ -88,6 +91,15 @@ static const char *const SWITCHES[] = {
     "overlap-moe-expert-parallel-comm", "delay-wgrad-compute",
     "moe-pad-experts-for-cuda-graph-inference", "cache-mla-latents", "enable-experimental",
     "is-hybrid-model", "disable-mamba-mem-eff-path",
+    /* since commit 43af4b4f */
+    "apply-wd-to-qk-layernorm", "attention-output-gate", "create-all-gather-group",
+    "dataloader-defer-npy-index-mmap", "dataloader-fast-cache-load", "disable-jit-fuser",
+    "fake-process-group", "fim-data", "freeze-all-layers", "fsdp-manual-registration",
+    "head-wise-attn-gate", "mla-down-proj-fusion", "mtp-detach-heads", "mtp-use-repeated-layer",
+    "muon-nesterov", "no-use-layer-wise-param-layout", "no-yarn-correction-range-round-to-int",
+    "nvtx-ranges", "optimizer-cuda-graph", "pytorch-profiler-collect-callstack",
+    "pytorch-profiler-collect-chakra", "pytorch-profiler-collect-shapes", "qk-clip",
+    "record-shapes", "yarn-correction-range-round-to-int",
 };
 
 static const char *const INTEGERS[] = {
@@ -125,6 +137,9 @@ static const char *const INTEGERS[] = {
     "moe-upcycling-granularity", "q-lora-rank", "kv-lora-rank", "qk-head-dim",
     "qk-pos-emb-head-dim", "v-head-dim", "mamba-state-dim", "mamba-head-dim", "mamba-num-groups",
     "mamba-num-heads",
+    /* since commit 43af4b4f */
+    "dist-ckpt-workers", "ft-num-warmup-iters", "override-ckpt-iteration",
+    "yarn-original-max-position-embeddings",
 };
 
 static const char *const REALS[] = {
@@ -144,6 +159,9 @@ static const char *const REALS[] = {
     "moe-z-loss-coeff", "moe-input-jitter-eps", "moe-expert-capacity-factor",
     "rotary-scaling-factor", "mscale", "mscale-all-dim", "hybrid-attention-ratio",
     "hybrid-mlp-ratio",
+    /* since commit 43af4b4f */
+    "fim-fragment-rate", "fim-rate", "fim-spm-rate", "lion-beta1", "lion-beta2", "qk-clip-alpha",
+    "qk-clip-threshold", "yarn-beta-fast", "yarn-beta-slow",
 };
 
 static const char *const SINGLE_WORDS[] = {
@@ -173,6 +191,11 @@ static const char *const SINGLE_WORDS[] = {
     "moe-router-score-function", "moe-token-dispatcher-type", "moe-token-drop-policy",
     "heterogeneous-layers-config-path", "heterogeneous-layers-config-encoded-json",
     "hybrid-override-pattern", "yaml-cfg", "sft-tokenizer-prompt-format",
+    /* since commit 43af4b4f */
+    "experimental-attention-variant", "hybrid-layer-pattern", "linear-attention-freq",
+    "mamba-training-ssm-states-dtype", "muon-coefficient-type", "muon-scalar-optimizer",
+    "no-weight-decay-cond-type", "outer-dp-sharding-strategy", "per-dataset-sequences-path",
+    "phase-transition-iterations", "te-precision-config-file",
 };
 
 static const char *const LISTS[] = {
@@ -181,6 +204,8 @@ static const char *const LISTS[] = {
     "hierarchical-context-parallel-sizes", "tiktoken-special-tokens", "data-path",
     "train-data-path", "valid-data-path", "test-data-path", "moe-router-load-balancing-type",
     "moe-aux-loss-coeff", "spec",
+    /* since commit 43af4b4f */
+    "ddp-param-name-patterns-for-fp32-local-accumulation",
 };
 
 /* torchrun (docs of torch.distributed.run) and srun. */

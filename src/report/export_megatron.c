@@ -205,8 +205,6 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
         add_above_one(a, "num-virtual-stages-per-pipeline-rank", d->pieces);
     if (d->pieces > 1 && !(plan->overlap & OVERLAP_PIPELINE) && d->pp > 2)
         add_flag(a, "no-overlap-p2p-communication");
-    if (plan->whole_sends)
-        add_flag(a, "no-scatter-gather-tensors-in-pipeline");
 }
 
 static void add_recompute(struct lines *a, const struct recognised *r)

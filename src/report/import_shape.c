@@ -47,6 +47,11 @@ static weft_status read_family(struct reading *r)
     } MISSING[] = {
         {"encoder-num-layers", "an encoder beside its decoder"},
         {"hybrid-override-pattern", "state-space layers"},
+        {"hybrid-layer-pattern", "state-space layers"},
+        {"experimental-attention-variant", "linear or sparse attention"},
+        {"linear-attention-freq", "linear or sparse attention"},
+        {"attention-output-gate", "gates behind attention"},
+        {"head-wise-attn-gate", "gates behind attention"},
         {"mtp-num-layers", "multi-token prediction"},
         {"window-size", "windows of attention"},
         {"heterogeneous-layers-config-path", "layers of different sizes"},

@@ -38,6 +38,7 @@ struct run_outcome {
     double time_s;
     double memory_bytes, reserved_bytes;
     double portion_s[PORTION_COUNT];
+    bool fits; /* predicted: every device has the memory that it needs */
 };
 
 struct published {
@@ -75,6 +76,7 @@ struct dataset {
     /* What the framework does, for one row of the common columns (published_runs.c). */
     void (*practice)(struct arena *keep, const struct run *run, struct published *row);
     bool compares; /* its systems with each other, or its ranks */
+    bool planned;  /* how people trained large models: worth planning anew */
 };
 size_t published_datasets(const struct dataset **out);
 /* NULL where there is none: says so, with the nearest name. */

@@ -34,7 +34,8 @@ static void take_outcome(const struct prediction *prediction, struct published *
     const struct stage_peak *peak = measured_stage(row, prediction);
     row->predicted = (struct run_outcome){.time_s = SECONDS(prediction->iteration_ns),
                                           .memory_bytes = (double)peak->peak,
-                                          .reserved_bytes = (double)peak->reserved};
+                                          .reserved_bytes = (double)peak->reserved,
+                                          .fits = prediction->fits};
     take_portions(prediction, &row->predicted);
     row->done = true;
 }

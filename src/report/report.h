@@ -14,6 +14,7 @@
 #include "report/planned.h"
 #include "report/prediction.h"
 #include "report/published.h"
+#include "report/replanned.h"
 #include "report/searched.h"
 
 enum { REPORT_COLUMNS = 100 };

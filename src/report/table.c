@@ -4,7 +4,7 @@
  *
  *   I1  What is measured and printed is valid UTF-8 without control characters (clean_text).
  *   I2  No printed line is wider than REPORT_COLUMNS, as long as (1) fits with every w_c at
- *       MIN_WIDTH.
+ *       LEAST_WIDTH. No w_c is cut below MIN_WIDTH as long as it fits with that.
  *   I3  No printed line ends in blanks.
  */
 #include <locale.h>
@@ -14,7 +14,7 @@
 
 #include "report/report.h"
 
-enum { GAP = 2, MIN_WIDTH = 8 };
+enum { GAP = 2, MIN_WIDTH = 8, LEAST_WIDTH = 6 };
 
 struct table {
     struct arena *arena;
@@ -189,7 +189,7 @@ static void fit_widths(const struct table *table, size_t *widths)
     }
     while (total_width(widths, table->columns) > REPORT_COLUMNS) {
         size_t c = giving_column(widths, table->columns);
-        if (widths[c] <= MIN_WIDTH)
+        if (widths[c] <= LEAST_WIDTH)
             break;
         widths[c]--;
     }

@@ -180,6 +180,7 @@ static void test_exit_codes(void **state)
         {"compare " GPT "--over sp=maybe", 2, "sp is 'maybe', expected on or off"},
         {"compare " GPT "--over schedule=1f1b+virtual", 2, "'virtual' in '1f1b+virtual'"},
         {"compare " GPT "--over planner=nobody", 2, "no planner is called 'nobody'"},
+        {"compare nowhere.json --fold-back db", 2, "--fold-back of which run?"},
         {"compare nowhere.json nor-here.json", 2, "none of 2 rows makes a plan"},
         {"compare " GPT "--over tp=3,5", 2, "none of 2 rows makes a plan"},
         {"compare " GPT "--memory 1 --over tp=1,2", 1, "none of 2 plans fits"},

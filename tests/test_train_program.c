@@ -199,6 +199,8 @@ static void test_exit_codes(void **state)
         {PLAN " --dropout 1", WEFT_BAD_INPUT, "below 1"},
         {PLAN " --steps 0", WEFT_BAD_INPUT, "at least 1"},
         {PLAN " --warmup 200", WEFT_BAD_INPUT, "warm"},
+        {PLAN " --slow-bandwidth 3", WEFT_BAD_INPUT, "a rate such as 1GB/s"},
+        {PLAN " --slow-delay soon", WEFT_BAD_INPUT, "a time such as 100us"},
         {PLAN " --dtype bf16", WEFT_BAD_INPUT, "--dtype fp32"},
         {PLAN " --rate 1e29 --clip 0", WEFT_FAILURE, "is not a number"},
         {"gpt2", WEFT_BAD_INPUT, "nothing to train on"},
@@ -245,15 +247,19 @@ static void test_answers(void **state)
 
     json = json_of(arena_printf(scratch->arena,
                                 "compare '%s' '%s' --set hidden=32 --set heads=2 --set layers=2 "
-                                "--seq 16 --microbatch 2 --measured '%s/t.json' --json",
+                                "--seq 16 --microbatch 2 --measured '%s/t.json' --fold-back "
+                                "'%s/here.sqlite' --json",
                                 WEFT_SOURCE_DIR "/data/models/gpt-tiny.yaml",
-                                WEFT_SOURCE_DIR "/data/clusters/cores.yaml", scratch->folder));
+                                WEFT_SOURCE_DIR "/data/clusters/cores.yaml", scratch->folder,
+                                scratch->folder));
     json_t *iteration = json_object_get(json, "iteration");
     assert_true(number_at(json, "steps") == 3);
     assert_true(number_at(iteration, "measured_s") > 0);
     assert_float_equal(number_at(iteration, "ratio"),
                        number_at(iteration, "measured_s") / number_at(iteration, "predicted_s"),
                        1e-6);
+    json_t *folded = json_object_get(json, "folded_back");
+    assert_true(number_at(folded, "kernels") > 10 && number_at(folded, "predicted_s") > 0);
     json_decref(json);
 
     char *text = answer_to("train " PLAN " --steps 2 --no-overlap --memory-report");
@@ -261,6 +267,21 @@ static void test_answers(void **state)
     assert_non_null(strstr(text, "done, at step 2: loss "));
     assert_non_null(strstr(text, "predicted"));
     free(text);
+}
+
+/* A slowed transport changes when something comes, not what. */
+static void test_slow_network(void **state)
+{
+    struct scratch *scratch = *state;
+    double loss[2];
+    for (int slow = 0; slow < 2; slow++) {
+        json_t *json =
+            json_of(arena_printf(scratch->arena, "train " PLAN " --steps 3 %s --json",
+                                 slow ? "--slow-bandwidth 50MB/s --slow-delay 200us" : ""));
+        loss[slow] = number_at(json, "loss");
+        json_decref(json);
+    }
+    assert_true(loss[0] == loss[1]);
 }
 
 /* ---- over MPI -------------------------------------------------------------------------------- */
@@ -308,7 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_killed_at_random), TEST(test_signals_save), TEST(test_exit_codes),
-        TEST(test_answers),          TEST(test_over_mpi),
+        TEST(test_answers),          TEST(test_over_mpi),     TEST(test_slow_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,13 +27,20 @@ struct options {
     int axes;
     ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
     struct forbids forbids;
-    const char *profile, *measured;
+    const char *profile, *measured, *fold_back;
     bool json;
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-enum { OPTION_OVER = 1, OPTION_FORBID, OPTION_MEASURED, OPTION_PROFILE, OPTION_JSON };
+enum {
+    OPTION_OVER = 1,
+    OPTION_FORBID,
+    OPTION_MEASURED,
+    OPTION_FOLD_BACK,
+    OPTION_PROFILE,
+    OPTION_JSON
+};
 static const struct argp_option OPTIONS[] = {
     {"over", OPTION_OVER, "KEY=V1,V2", 0,
      "a row for each value of an option of the plan, or of model, cluster or planner; may be "
@@ -42,6 +49,8 @@ static const struct argp_option OPTIONS[] = {
     {"forbid", OPTION_FORBID, "LIST", 0, "what planners must not do, such as sp,zero=3", 0},
     {"measured", OPTION_MEASURED, "TRACE", 0,
      "lay what `weft train --trace` recorded over the prediction of one plan", 0},
+    {"fold-back", OPTION_FOLD_BACK, "DB", 0,
+     "with --measured: store what the run's kernels took, for predictions with --profile DB", 0},
     {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
@@ -84,6 +93,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPTION_MEASURED:
         options->measured = arg;
         return 0;
+    case OPTION_FOLD_BACK:
+        options->fold_back = arg;
+        return 0;
     case OPTION_PROFILE:
         options->profile = arg;
         return 0;
@@ -104,7 +116,7 @@ static const struct argp ARGP = {
     "reason. The exit code is 1 when nothing fits.\v"
     "Example:\n"
     "  weft compare before.json after.json\n"
-    "  weft compare data/plans/tiny.yaml --measured trace.json\n"
+    "  weft compare data/plans/tiny.yaml --measured trace.json --fold-back here.sqlite\n"
     "  weft compare gpt3-18b fold3d-a100:16 --dp 8 --pp 2 --tp 8 --global-batch 512 \\\n"
     "      --microbatch 2 --over schedule=interleaved+virtual=2,aiao+planner=auto\n"
     "  weft compare gpt3-13b dgx-a100:4 --global-batch 64 --over planner=megatron,galvatron\n"
@@ -283,21 +295,63 @@ static weft_status check_measured(struct options *options)
     return WEFT_OK;
 }
 
+/* What was stored, and what is predicted with it. */
+struct fold_back {
+    int64_t kernels;
+    double predicted_s;
+};
+
+static weft_status fold_back(const struct options *options, const struct overlay *overlay,
+                             const struct prediction *prediction, struct fold_back *out)
+{
+    struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->fold_back};
+    struct prediction *again = NULL;
+    weft_status status;
+    TRY(overlay_fold_back(overlay, prediction, options->profile, options->fold_back,
+                          &out->kernels));
+    TRY(simulate(prediction->plan, &simulation, &again));
+    out->predicted_s = (double)again->iteration_ns * 1e-9;
+done:
+    prediction_free(again);
+    return status;
+}
+
+static weft_status tell_measured(const struct options *options, const struct overlay *overlay,
+                                 const struct fold_back *folded)
+{
+    if (options->json) {
+        json_t *json = overlay_json(overlay);
+        if (options->fold_back)
+            json_object_set_new(json, "folded_back",
+                                json_pack("{s:s, s:I, s:f}", "db", options->fold_back, "kernels",
+                                          (json_int_t)folded->kernels, "predicted_s",
+                                          folded->predicted_s));
+        return (weft_status)cli_print_json(json);
+    }
+    overlay_print(options->arena, overlay, stdout);
+    if (options->fold_back)
+        printf(
+            "%lld kernel times folded back into %s: with them the iteration is predicted at %s\n",
+            (long long)folded->kernels, options->fold_back,
+            show_duration(folded->predicted_s * 1e9).s);
+    return WEFT_OK;
+}
+
 static weft_status run_measured(struct options *options)
 {
     struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->profile};
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;
     struct overlay overlay;
+    struct fold_back folded = {0};
     weft_status status;
     TRY(check_measured(options));
     TRY(plan_open(&options->plan, &opened));
     TRY(simulate(opened.plan, &simulation, &prediction));
     TRY(overlay_read(options->arena, options->measured, prediction, &overlay));
-    if (options->json)
-        status = (weft_status)cli_print_json(overlay_json(&overlay));
-    else
-        overlay_print(options->arena, &overlay, stdout);
+    if (options->fold_back)
+        TRY(fold_back(options, &overlay, prediction, &folded));
+    TRY(tell_measured(options, &overlay, &folded));
 done:
     prediction_free(prediction);
     plan_close(&opened);
@@ -358,6 +412,10 @@ int cmd_compare(int argc, char **argv)
     struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
     struct comparison comparison = {.arena = arena, .unit = "M tokens"};
     cli_parse(&ARGP, argc, argv, &options);
+    if (options.fold_back && !options.measured) {
+        arena_free(arena);
+        return cli_fail(bad_argument("add --measured trace.json", "--fold-back of which run?"));
+    }
     weft_status status = options.measured ? run_measured(&options) : run(&options, &comparison);
     for (size_t i = 0; i < comparison.rows.len; i++)
         json_decref(comparison.rows.data[i].prediction);

@@ -82,6 +82,9 @@ static weft_status run_mpi(const struct train_arguments *arguments, struct train
 {
     struct transport *transport = NULL;
     weft_status status;
+    if (arguments->training.slowdown.bytes_per_s > 0 || arguments->training.slowdown.delay_s > 0)
+        TRY(bad_argument("run it without mpirun, or with --ranks",
+                         "only ranks that are threads can be slowed"));
     TRY(transport_mpi(&transport));
     TRY(check_ranks(arguments->training.plan, transport->ranks));
     TRY(train_rank(&arguments->training, transport, arguments->plan.arena, out));

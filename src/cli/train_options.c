@@ -29,6 +29,8 @@ enum {
     OPTION_TRACE,
     OPTION_NO_OVERLAP,
     OPTION_MEMORY_REPORT,
+    OPTION_SLOW_BANDWIDTH,
+    OPTION_SLOW_DELAY,
     OPTION_RANKS,
     OPTION_JSON
 };
@@ -63,6 +65,9 @@ static const struct argp_option OPTIONS[] = {
     {"no-overlap", OPTION_NO_OVERLAP, NULL, 0, "computation waits for all communication", 0},
     {"memory-report", OPTION_MEMORY_REPORT, NULL, 0,
      "what every rank held at most, beside the prediction", 0},
+    {"slow-bandwidth", OPTION_SLOW_BANDWIDTH, "RATE", 0,
+     "let transfers between threads take as long as through links of such a network (1GB/s)", 0},
+    {"slow-delay", OPTION_SLOW_DELAY, "TIME", 0, "and up to so much longer, at random (100us)", 0},
     {"ranks", OPTION_RANKS, "N", 0,
      "ranks as threads of this process, also below a launcher (default: the plan's devices)", 0},
     {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
@@ -112,6 +117,19 @@ static double take_real(struct argp_state *state, const char *name, const char *
         argp_error(state, "--%s takes a number of at least 0%s, not '%s'", name,
                    limit <= 1 ? " and below 1" : "", arg);
     return value;
+}
+
+static bool take_slowdown(struct argp_state *state, struct slowdown *out, int key, const char *arg)
+{
+    int64_t ns = 0;
+    if (key == OPTION_SLOW_BANDWIDTH &&
+        (!parse_rate(arg, &out->bytes_per_s) || !(out->bytes_per_s > 0)))
+        argp_error(state, "--slow-bandwidth takes a rate such as 1GB/s, not '%s'", arg);
+    if (key == OPTION_SLOW_DELAY && (!parse_duration(arg, &ns) || ns < 1))
+        argp_error(state, "--slow-delay takes a time such as 100us, not '%s'", arg);
+    if (key == OPTION_SLOW_DELAY)
+        out->delay_s = (double)ns / 1e9;
+    return key == OPTION_SLOW_BANDWIDTH || key == OPTION_SLOW_DELAY;
 }
 
 static bool take_reals(struct argp_state *state, struct train_arguments *in, int key,
@@ -237,6 +255,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     }
     return take_plain(in, key, arg) || take_count(state, in, key, arg) ||
+                   take_slowdown(state, &in->training.slowdown, key, arg) ||
                    take_reals(state, in, key, arg) || take_words(state, in, key, arg)
                ? 0
                : ARGP_ERR_UNKNOWN;

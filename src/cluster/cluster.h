@@ -30,7 +30,10 @@ struct device {
     int64_t l2_bytes;
     int32_t units;         /* multiprocessors, or cores of a CPU rank */
     double price_per_hour; /* 0: unknown; set in a cluster file */
-    const char *source;    /* datasheet, paper, file */
+    /* Times as long that computation and transfers take while both are at work; 0: what is usual. 2
+     * where the core that computes also moves what is sent, as between ranks of one machine. */
+    double overlap_slowdown;
+    const char *source; /* datasheet, paper, file */
 };
 
 /* Known devices by name, case-insensitive; NULL if unknown. */

@@ -32,6 +32,7 @@ static const struct field DEVICE_FIELDS[] = {
     {"l2", FIELD_BYTES, IN_DEVICE(l2_bytes), .min = 0, .max = MAX_SIZE},
     {"units", FIELD_COUNT, offsetof(struct device_form, units), .min = 1, .max = 1e6},
     {"price_per_hour", FIELD_REAL, IN_DEVICE(price_per_hour), .min = 0, .max = 1e6},
+    {"overlap_slowdown", FIELD_REAL, IN_DEVICE(overlap_slowdown), .min = 1, .max = 100},
     {"source", FIELD_TEXT, IN_DEVICE(source)},
 };
 

@@ -341,7 +341,7 @@ static void weight_gradients(struct trace *t, const struct laid *laid)
     bool in_layer = op_in_layer(plan->model, laid->op);
     bool added = in_fp32(plan->policy) ? is_product(laid->op->kind) && in_layer
                                        : plan_micro_batches(plan) == 1;
-    if (added || laid->choice->shard >= 2)
+    if (added || laid->choice->shard >= 2 || device_adds_gradients(&plan->cluster->node.device))
         return;
     for (int32_t i = 0; i < laid->op->weights; i++)
         elements += operand_elements(laid->op, &laid->op->weight[i].operand, laid->local);

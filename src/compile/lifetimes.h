@@ -21,7 +21,8 @@
  *       end.
  *   I7  Gradients of weights are persistent (state, not here). Where they are in fp32, products of
  *       layers add to them in place; others are made apart in the compute dtype and added, or (the
- *       head) leave a stand-in that large to autograd, as Megatron-LM's do. With shard 2 and 3 a bucket's
+ *       head) leave a stand-in that large to autograd, as Megatron-LM's do. Kernels that add to gradients
+ *       themselves (device_adds_gradients) make none apart. With shard 2 and 3 a bucket's
  *       gradients are whole until the next bucket's are complete (FSDP2 waits for a reduce-scatter
  *       before it starts the next); without overlap, while they are made.
  *   I8  With shard 3 a bucket's weights are whole from when the bucket before it is first used

@@ -194,5 +194,6 @@ int64_t cost_host_step_ns(const struct cost *cost)
 
 double cost_slowdown(const struct cost *cost)
 {
-    return cost->calibration->overlap_slowdown;
+    double measured = cost->device.overlap_slowdown;
+    return measured > 0 ? measured : cost->calibration->overlap_slowdown;
 }

@@ -89,9 +89,9 @@ static void add_task(const struct prediction *prediction, int32_t number, double
         figure[FIGURE_STAGE + stage] += seconds / (double)prediction->plan->stage[stage].devices;
 }
 
-/* The events of one step, sorted by task. */
+/* The events of one step, sorted by task; `took` is per task of the graph. */
 static void add_step(const struct prediction *prediction, const struct event *event, size_t count,
-                     double *figure)
+                     double *figure, double *took)
 {
     int64_t first_ns = INT64_MAX, last_ns = 0;
     for (size_t i = 0; i < count;) {
@@ -103,7 +103,8 @@ static void add_step(const struct prediction *prediction, const struct event *ev
             first_ns = event[i].begin_ns < first_ns ? event[i].begin_ns : first_ns;
         }
         last_ns = end_ns > last_ns ? end_ns : last_ns;
-        add_task(prediction, task, (double)(end_ns - begin_ns) * 1e-9, figure); /* (1) */
+        took[task] = (double)(end_ns - begin_ns) * 1e-9; /* (1) */
+        add_task(prediction, task, took[task], figure);
     }
     figure[FIGURE_ITERATION] = (double)(last_ns - first_ns) * 1e-9; /* (2) */
 }
@@ -120,8 +121,8 @@ static int by_value(const void *a, const void *b)
 static double median_of(struct arena *scratch, const double *table, size_t columns, size_t figure,
                         size_t from, size_t rows)
 {
-    double *values = ARENA_ARRAY(scratch, double, rows);
     size_t count = rows - from;
+    double *values = ARENA_ARRAY(scratch, double, count);
     for (size_t i = 0; i < count; i++)
         values[i] = table[(from + i) * columns + figure];
     qsort(values, count, sizeof *values, by_value);
@@ -137,13 +138,14 @@ static size_t steps_in(const struct events *events)
 }
 
 static double *figures_of_steps(struct arena *scratch, const struct prediction *prediction,
-                                const struct events *events, size_t columns)
+                                const struct events *events, size_t columns, double *took)
 {
     double *table = ARENA_ARRAY(scratch, double, steps_in(events) * columns);
+    size_t tasks = (size_t)prediction->graph->tasks;
     for (size_t i = 0, row = 0, end; i < events->len; i = end, row++) {
         for (end = i; end < events->len && events->data[end].step == events->data[i].step;)
             end++;
-        add_step(prediction, &events->data[i], end - i, table + row * columns);
+        add_step(prediction, &events->data[i], end - i, table + row * columns, took + row * tasks);
     }
     return table;
 }
@@ -174,8 +176,10 @@ weft_status overlay_read(struct arena *keep, const char *path, const struct pred
     struct events events = {0};
     weft_status status;
     TRY(read_events(scratch, path, prediction, &events));
-    size_t rows = steps_in(&events), from = rows > 1;
-    double *table = figures_of_steps(scratch, prediction, &events, columns);
+    size_t rows = steps_in(&events), from = rows > 1, tasks = (size_t)prediction->graph->tasks;
+    double *took = ARENA_ARRAY(scratch, double, rows *tasks);
+    double *task_s = ARENA_ARRAY(keep, double, tasks);
+    double *table = figures_of_steps(scratch, prediction, &events, columns, took);
     double *predicted = figures_predicted(scratch, prediction, columns);
     struct measured_pair *pair = ARENA_ARRAY(scratch, struct measured_pair, columns);
     for (size_t c = 0; c < columns; c++)
@@ -184,7 +188,10 @@ weft_status overlay_read(struct arena *keep, const char *path, const struct pred
     *out = (struct overlay){.plan = plan,
                             .steps = (int64_t)(rows - from),
                             .iteration = pair[FIGURE_ITERATION],
+                            .task_s = task_s,
                             .stage = ARENA_ARRAY(keep, struct measured_stage, plan->stages)};
+    for (size_t i = 0; i < tasks; i++)
+        task_s[i] = median_of(scratch, took, tasks, i, from, rows);
     for (int p = 0; p < PURPOSE_COUNT; p++)
         out->purpose[p].time = pair[FIGURE_PURPOSE + p];
     for (int32_t i = 0; i < prediction->graph->tasks; i++)

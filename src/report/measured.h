@@ -34,11 +34,16 @@ struct overlay {
     struct measured_pair iteration;
     struct measured_purpose purpose[PURPOSE_COUNT];
     struct measured_stage *stage; /* plan->stages */
+    const double *task_s; /* per task of the graph: (1), in the median; 0: not in the trace */
 };
 
 /* `prediction` is of the unfolded graph. */
 weft_status overlay_read(struct arena *keep, const char *path, const struct prediction *prediction,
                          struct overlay *out);
+/* The times of the kernels that ran, by what their tasks took (fold_back.c), into a database; `profile` is
+ * the one that the prediction rests on, NULL: none. How many kernels. */
+weft_status overlay_fold_back(const struct overlay *overlay, const struct prediction *prediction,
+                              const char *profile, const char *db, int64_t *kernels);
 void overlay_print(struct arena *scratch, const struct overlay *overlay, FILE *out);
 json_t *overlay_json(const struct overlay *overlay);
 

@@ -1,19 +1,102 @@
-/* buffers.c - tensors of a pass, and how much memory all of them take. */
+/* buffers.c - tensors of a pass, and how much memory all of them take.
+ *
+ * A step makes tensors of the same sizes as the one before. What is given up is kept for the next of its
+ * size: pages that are new to a process cost as much time as a kernel that fills them.
+ *
+ *   I1  What is held and what is kept are together no more than the most that was ever held.
+ */
 #include "run/rank.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/cpu.h"
+
 enum { ALIGNMENT = 64 }; /* bytes of a cache line */
 
-static void *take(size_t bytes)
+/* ---- blocks of memory ------------------------------------------------------------------------ */
+
+/* Sanitizers see no mistake with memory that is kept. */
+#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_SANITIZED)
+static const bool KEEPS = false;
+#else
+static const bool KEEPS = true;
+#endif
+
+static int64_t rounded(int64_t bytes)
 {
-    size_t rounded = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, rounded);
+    return (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+}
+
+static struct shelf *shelf_for(struct rank *r, int64_t bytes)
+{
+    struct buffers *b = &r->buffers;
+    for (size_t i = 0; i < b->shelves.len; i++)
+        if (b->shelves.data[i].bytes == bytes)
+            return &b->shelves.data[i];
+    array_push(r->arena, &b->shelves, (struct shelf){.bytes = bytes});
+    return &b->shelves.data[b->shelves.len - 1];
+}
+
+static void *shelf_pop(struct buffers *b, struct shelf *shelf)
+{
+    struct spare *spare = shelf->first;
+    shelf->first = spare->next;
+    b->spare -= shelf->bytes;
+    return spare;
+}
+
+/* Of the size that was asked for longest ago; false: there is none. */
+static bool throw_away(struct buffers *b)
+{
+    struct shelf *oldest = NULL;
+    for (size_t i = 0; i < b->shelves.len; i++) {
+        struct shelf *shelf = &b->shelves.data[i];
+        if (shelf->first && (!oldest || shelf->asked < oldest->asked))
+            oldest = shelf;
+    }
+    if (oldest)
+        free(shelf_pop(b, oldest));
+    return oldest != NULL;
+}
+
+/* Under the lock, as the next. */
+static void *take(struct rank *r, int64_t size)
+{
+    struct buffers *b = &r->buffers;
+    int64_t bytes = rounded(size);
+    struct shelf *shelf = shelf_for(r, bytes);
+    shelf->asked = ++b->asked;
+    if (shelf->first)
+        return shelf_pop(b, shelf);
+    while (b->now + b->spare + bytes > b->most.peak && throw_away(b)) /* I1 */
+        ;
+    void *memory = aligned_alloc(ALIGNMENT, (size_t)bytes);
     if (!memory)
         abort();
     return memory;
 }
+
+static void give(struct rank *r, void *memory, int64_t size)
+{
+    struct shelf *shelf = shelf_for(r, rounded(size));
+    struct spare *spare = memory;
+    if (!memory || !KEEPS) {
+        free(memory);
+        return;
+    }
+    spare->next = shelf->first;
+    shelf->first = spare;
+    r->buffers.spare += shelf->bytes;
+}
+
+void buffers_clear(struct rank *r)
+{
+    while (throw_away(&r->buffers))
+        ;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static void count(struct rank *r, enum memory_class memory, int64_t bytes)
 {
@@ -34,13 +117,13 @@ static int64_t bytes_of(int64_t elements)
 struct value *value_new(struct rank *r, enum memory_class memory, const struct layout *layout,
                         int64_t elements)
 {
-    struct value *value = take(sizeof *value);
-    *value = (struct value){.data = take((size_t)bytes_of(elements)),
-                            .count = elements,
-                            .layout = *layout,
-                            .refs = 1,
-                            .memory = (uint8_t)memory};
+    struct value *value = malloc(sizeof *value);
+    if (!value)
+        abort();
+    *value =
+        (struct value){.count = elements, .layout = *layout, .refs = 1, .memory = (uint8_t)memory};
     pthread_mutex_lock(&r->lock);
+    value->data = take(r, bytes_of(elements));
     count(r, memory, bytes_of(elements));
     pthread_mutex_unlock(&r->lock);
     return value;
@@ -61,18 +144,24 @@ void value_drop(struct rank *r, struct value *value)
         count(r, (enum memory_class)value->memory, -bytes_of(value->count));
     if (value->host)
         r->buffers.host_now -= bytes_of(value->count);
-    free(value->data);
-    free(value->host);
+    give(r, value->data, bytes_of(value->count));
+    give(r, value->host, bytes_of(value->count));
     free(value);
+}
+
+float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)
+{
+    pthread_mutex_lock(&r->lock);
+    float *floats = take(r, bytes_of(elements));
+    count(r, memory, bytes_of(elements));
+    pthread_mutex_unlock(&r->lock);
+    return floats;
 }
 
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements)
 {
-    float *floats = take((size_t)bytes_of(elements));
+    float *floats = floats_new(r, memory, elements);
     memset(floats, 0, (size_t)bytes_of(elements));
-    pthread_mutex_lock(&r->lock);
-    count(r, memory, bytes_of(elements));
-    pthread_mutex_unlock(&r->lock);
     return floats;
 }
 
@@ -82,36 +171,42 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
         return;
     pthread_mutex_lock(&r->lock);
     count(r, memory, -bytes_of(elements));
+    give(r, floats, bytes_of(elements));
     pthread_mutex_unlock(&r->lock);
-    free(floats);
 }
 
 /* ---- to the host and back -------------------------------------------------------------------- */
 
 void value_to_host(struct rank *r, struct value *value)
 {
-    float *host = take((size_t)bytes_of(value->count));
-    memcpy(host, value->data, (size_t)bytes_of(value->count));
+    int64_t bytes = bytes_of(value->count);
+    pthread_mutex_lock(&r->lock);
+    float *host = take(r, bytes);
+    pthread_mutex_unlock(&r->lock);
+    memcpy(host, value->data, (size_t)bytes);
     pthread_mutex_lock(&r->lock);
     value->host = host;
-    r->buffers.host_now += bytes_of(value->count);
+    r->buffers.host_now += bytes;
     if (r->buffers.host_now > r->buffers.most.host_peak)
         r->buffers.most.host_peak = r->buffers.host_now;
-    count(r, (enum memory_class)value->memory, -bytes_of(value->count));
-    free(value->data);
+    count(r, (enum memory_class)value->memory, -bytes);
+    give(r, value->data, bytes);
     value->data = NULL;
     pthread_mutex_unlock(&r->lock);
 }
 
 void value_from_host(struct rank *r, struct value *value)
 {
-    float *data = take((size_t)bytes_of(value->count));
-    memcpy(data, value->host, (size_t)bytes_of(value->count));
+    int64_t bytes = bytes_of(value->count);
     pthread_mutex_lock(&r->lock);
-    count(r, (enum memory_class)value->memory, bytes_of(value->count));
+    float *data = take(r, bytes);
+    count(r, (enum memory_class)value->memory, bytes);
+    pthread_mutex_unlock(&r->lock);
+    memcpy(data, value->host, (size_t)bytes);
+    pthread_mutex_lock(&r->lock);
     value->data = data;
-    r->buffers.host_now -= bytes_of(value->count);
-    free(value->host);
+    r->buffers.host_now -= bytes;
+    give(r, value->host, bytes);
     value->host = NULL;
     pthread_mutex_unlock(&r->lock);
 }

@@ -36,7 +36,7 @@ static weft_status gather_floats(const struct council *c, const float *mine, int
         const char *why = kind->failed(c->transport);
         if (why)
             TRY(failure("%s", why));
-        kind->wait(c->transport, PATIENCE_S);
+        kind->wait(c->transport, PATIENCE_S, true);
     }
 done:
     return status;

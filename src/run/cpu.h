@@ -149,6 +149,7 @@ float row_most(const float *x, int64_t count); /* -INFINITY of none */
 float row_sum(const float *x, int64_t count);
 float row_squares(const float *x, int64_t count, float mean); /* sum of (x - mean)^2 */
 float row_dot(const float *x, const float *y, int64_t count);
+double sum_of_squares(const float *x, int64_t count); /* of more than a row */
 /* y = e^(x - shift), x and y the same or apart; the sum. */
 float row_exp(const float *x, int64_t count, float shift, float *y);
 void row_scale(const float *x, int64_t count, float factor, float *y);   /* y = factor x */

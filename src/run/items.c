@@ -277,6 +277,25 @@ static struct value *add_values(struct rank *r, struct value *sum, struct value 
     return sum;
 }
 
+/* The gradient of a part of a fused tensor, into the sum of the whole: not made whole first. */
+static bool add_part(struct rank *r, const struct joint *joint, struct value *sum,
+                     struct value *part)
+{
+    if (!sum || !joint->part || part->layout.elements == sum->layout.elements)
+        return false;
+    struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
+    pthread_mutex_lock(&r->lock);
+    bool alone = sum->refs == 1;
+    pthread_mutex_unlock(&r->lock);
+    if (!alone || part->count / share.part * share.whole != sum->count)
+        return false;
+    fused_add(share, part->count, part->data, sum->data);
+    pthread_mutex_lock(&r->lock);
+    value_drop(r, part);
+    pthread_mutex_unlock(&r->lock);
+    return true;
+}
+
 /* Uses in their order: the list has them the other way round. */
 static struct value *add_readers(struct rank *r, int32_t micro_batch, int32_t u)
 {
@@ -288,7 +307,9 @@ static struct value *add_readers(struct rank *r, int32_t micro_batch, int32_t u)
         return sum;
     struct value *one =
         share_at(r, micro_batch, key_of(r, use->joint->across ? KEY_BACK : KEY_RAW, u));
-    return one ? add_values(r, sum, fit_gradient(r, use->joint, one)) : sum;
+    if (!one || add_part(r, use->joint, sum, one))
+        return sum;
+    return add_values(r, sum, fit_gradient(r, use->joint, one));
 }
 
 static struct value *loss_gradient(struct rank *r, const struct laid *laid)
@@ -404,9 +425,11 @@ static void run_backward_weight(struct calling *c)
     find_gradient(c);
     find_kept(c, PHASE_BACKWARD_WEIGHT);
     find_weights_of(c);
-    for (int32_t w = 0; w < c->call.op->weights && w < MAX_KIND_WEIGHTS; w++)
-        c->call.weight_gradient[w] =
-            gradient_data(r, r->weight_of[c->instance * MAX_KIND_WEIGHTS + w], c->at.micro_batch);
+    for (int32_t w = 0; w < c->call.op->weights && w < MAX_KIND_WEIGHTS; w++) {
+        int32_t weight = r->weight_of[c->instance * MAX_KIND_WEIGHTS + w];
+        await_room(r, weight, c->at.micro_batch);
+        c->call.weight_gradient[w] = gradient_data(r, weight, c->at.micro_batch);
+    }
     run_kernel(c, PHASE_BACKWARD_WEIGHT);
 }
 

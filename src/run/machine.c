@@ -132,7 +132,8 @@ const char *machine_text(struct arena *keep, const struct cluster *cluster,
         "name: this-machine\nsource: %s\nnodes: 1\ndevice:\n  name: %s\n  arch: %s\n"
         "  memory: %lld\n  tflops: {fp32: %.4f}\n  vector_tflops: %.4f\n"
         "  memory_bandwidth: %.3fGB/s\n  host_bandwidth: %.3fGB/s\n  launch: 0ns\n  l2: %lld\n"
-        "  units: 1\n  source: %s\n"
+        "  units: 1\n  overlap_slowdown: 2 # the core that computes also moves what is sent\n"
+        "  source: %s\n"
         "node:\n  devices: %d\n  vertices:\n    socket: [socket0]\n  links:\n"
         "    - {between: [%s, socket0], kind: socket, bandwidth: %.3fGB/s}\n%s",
         quoted(keep, source), quoted(keep, device->name), device->arch,

@@ -70,7 +70,7 @@ static weft_status run_transfer(struct bench *b, const struct transfer *transfer
         const char *why = b->t->kind->failed(b->t);
         if (why)
             return failure("another rank gave up: %s", why);
-        b->t->kind->wait(b->t, WAIT_S);
+        b->t->kind->wait(b->t, WAIT_S, true);
     }
     return WEFT_OK;
 }

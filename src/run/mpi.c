@@ -1,6 +1,6 @@
 /* mpi.c - ranks of MPI (MPI 3.1: nonblocking collectives, communicators made by their members alone).
  *
- *   I1  MPI is asked for MPI_THREAD_FUNNELED: the thread that opens the transport makes all calls.
+ *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
  *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
  *       gradient buckets are sliced below that (stores.c, I1).
  *   I3  A rank that gives up ends all of them: MPI_Abort. Nobody is left to be told.
@@ -9,12 +9,15 @@
 
 #ifdef WEFT_MPI
 
+#include <errno.h>
 #include <limits.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct request {
     MPI_Request handle;
@@ -25,7 +28,11 @@ struct mpi_transport {
     struct transport base;
     bool initialised; /* by us */
     int largest_tag;
-    int idle; /* looks in a row that found nothing */
+    int32_t active; /* transfers that are not over */
+    bool crowded;   /* more ranks on this machine than cores */
+    pthread_mutex_t lock;
+    pthread_cond_t woken;
+    int64_t wakes, seen;
     int32_t groups, room;
     MPI_Comm *group;
 };
@@ -172,7 +179,7 @@ static weft_status mpi_start(struct transport *t, const struct transfer *x, stru
     if (x->count > INT_MAX) /* I2 */
         TRY(failure("a transfer of %lld elements, expected fewer than 2^31", (long long)x->count));
     TRY(pair ? start_pair(t, x, request) : start_collective(x, own(t)->group[x->group], request));
-    own(t)->idle = 0;
+    own(t)->active++;
     *out = request;
     request = NULL;
 done:
@@ -187,7 +194,7 @@ static bool mpi_test(struct transport *t, struct request *request)
     int over = 0;
     if (MPI_Test(&request->handle, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || !over)
         return false;
-    own(t)->idle = 0;
+    own(t)->active--;
     free(request->counts);
     free(request);
     return true;
@@ -195,22 +202,39 @@ static bool mpi_test(struct transport *t, struct request *request)
 
 /* ---- waiting, and giving up ------------------------------------------------------------------ */
 
-/* MPI moves what its calls look at: first soon again, then rarely, so that computation has the core. */
-static void mpi_wait(struct transport *t, double seconds)
+/* MPI moves what its calls look at. A rank that has nothing to compute looks all the time, unless others
+ * want its core; beside computation it looks rarely, and not at all while nothing is on its way. */
+static void mpi_wait(struct transport *t, double seconds, bool idle)
 {
-    enum { SOON = 20 };
-    struct timespec pause = {0, 20000}; /* 20 us: a small message's way through a socket */
-    if (seconds * 1e9 < (double)pause.tv_nsec)
-        pause.tv_nsec = (long)(seconds * 1e9);
-    if (own(t)->idle++ < SOON)
+    static const double LOOK_S =
+        50e-6; /* a message of 64 KiB through shared memory takes as long */
+    struct mpi_transport *m = own(t);
+    struct timespec until;
+    if (m->active && idle && !m->crowded) {
         sched_yield();
-    else
-        nanosleep(&pause, NULL);
+        return;
+    }
+    if (m->active && seconds > LOOK_S)
+        seconds = LOOK_S;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&m->lock);
+    int error = 0;
+    while (m->wakes == m->seen && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&m->woken, &m->lock, &until);
+    m->seen = m->wakes;
+    pthread_mutex_unlock(&m->lock);
 }
 
 static void mpi_wake(struct transport *t)
 {
-    (void)t;
+    struct mpi_transport *m = own(t);
+    pthread_mutex_lock(&m->lock);
+    m->wakes++;
+    pthread_cond_signal(&m->woken);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static void mpi_abort(struct transport *t, const char *why)
@@ -231,6 +255,8 @@ static void mpi_close(struct transport *t)
     for (int32_t i = 0; i < m->groups; i++)
         MPI_Comm_free(&m->group[i]);
     free(m->group);
+    pthread_cond_destroy(&m->woken);
+    pthread_mutex_destroy(&m->lock);
     if (m->initialised)
         MPI_Finalize();
     free(m);
@@ -238,6 +264,21 @@ static void mpi_close(struct transport *t)
 
 static const struct transport_kind MPI_RANKS = {"mpi",    mpi_group, mpi_start,  mpi_test, mpi_wait,
                                                 mpi_wake, mpi_abort, mpi_failed, mpi_close};
+
+static weft_status find_crowd(bool *out)
+{
+    MPI_Comm machine = MPI_COMM_NULL;
+    int ranks = 0;
+    weft_status status;
+    TRY(check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
+              "the ranks of this machine"));
+    TRY(check(MPI_Comm_size(machine, &ranks), "their number"));
+    *out = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+done:
+    if (machine != MPI_COMM_NULL)
+        MPI_Comm_free(&machine);
+    return status;
+}
 
 weft_status transport_mpi(struct transport **out)
 {
@@ -249,16 +290,19 @@ weft_status transport_mpi(struct transport **out)
     TRY(check(MPI_Initialized(&started), "whether it has started"));
     m->initialised = !started;
     if (!started)
-        TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "starting"));
+        TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "starting"));
     else
         TRY(check(MPI_Query_thread(&provided), "its threads"));
-    if (provided < MPI_THREAD_FUNNELED)
-        TRY(failure("this MPI does not bear threads beside the one that calls it"));
+    if (provided < MPI_THREAD_SERIALIZED)
+        TRY(failure("this MPI does not bear calls from several threads, one at a time"));
+    TRY(find_crowd(&m->crowded));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&largest, &found);
     m->largest_tag = found ? *largest : 32767; /* what MPI promises */
     m->base = (struct transport){&MPI_RANKS, rank, ranks};
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->woken, NULL);
     *out = &m->base;
     m = NULL;
 done:

@@ -1,8 +1,8 @@
 /* rank.c - one iteration on one rank: an executor that computes and a communicator that moves.
  *
  * The executor runs the compute stream's tasks in order, each when what it waits for is over. The
- * communicator, meanwhile, starts the first task of every other stream that is ready, tests what is
- * on its way, and serves the sums that kernels ask for.
+ * communicator, meanwhile, looks: it starts the first task of every other stream that is ready, tests what
+ * is on its way, and serves the sums that kernels ask for. Whose turn it is to look: turns.c.
  *
  *   I1  Streams are looked at in the order of PRIORITY: what holds up computation first, gradient
  *       buckets last, and of these one slice at a time (stores.c, I1).
@@ -33,7 +33,7 @@ void rank_fail(struct rank *r, const char *fmt, ...)
         va_end(args);
     }
     r->failed = true;
-    pthread_cond_broadcast(&r->changed);
+    pthread_cond_signal(&r->called);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -69,7 +69,6 @@ static void end_job(struct rank *r, struct job *job)
         struct run_event event = {r->step, job->task, job->begin_ns, now_ns(r)};
         array_push(r->arena, &r->events, event);
     }
-    pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -114,21 +113,26 @@ static void run_optimizer(struct rank *r)
 /* Until it may run; false: never. */
 static bool await(struct rank *r, const struct job *job)
 {
-    bool wakes = false;
     pthread_mutex_lock(&r->lock);
-    if (job->slot > r->slot) {
+    bool waits = job->waits > 0, starts = job->slot > r->slot;
+    if (starts)
         r->slot = job->slot;
-        wakes = true; /* receives of the next slot */
-    }
     pthread_mutex_unlock(&r->lock);
-    if (wakes)
-        r->transport->kind->wake(r->transport);
+    if (waits)
+        await_job(r, job);
+    else if (starts)
+        call_communicator(r); /* receives of the next slot */
+    return !has_failed(r);
+}
+
+/* Whether there is something to compute at once; else the executor looks for itself. */
+static bool goes_on(struct rank *r, int32_t next)
+{
+    const struct program *p = &r->program;
     pthread_mutex_lock(&r->lock);
-    while (job->waits > 0 && !r->failed)
-        pthread_cond_wait(&r->changed, &r->lock);
-    bool may = !r->failed;
+    bool on = next < p->queued[STREAM_COMPUTE] && p->job[p->queue[STREAM_COMPUTE][next]].waits == 0;
     pthread_mutex_unlock(&r->lock);
-    return may;
+    return on;
 }
 
 static void *execute(void *context)
@@ -146,9 +150,14 @@ static void *execute(void *context)
         if (has_failed(r))
             break;
         end_job(r, job);
-        r->transport->kind->wake(r->transport);
+        await_begun(r);
+        if (goes_on(r, i + 1))
+            call_communicator(r);
     }
-    r->transport->kind->wake(r->transport);
+    pthread_mutex_lock(&r->lock);
+    r->executor_ended = true;
+    pthread_mutex_unlock(&r->lock);
+    call_communicator(r);
     return NULL;
 }
 
@@ -163,10 +172,8 @@ void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t
                                           .to = data,
                                           .count = count};
     pthread_mutex_unlock(&r->lock);
-    r->transport->kind->wake(r->transport);
+    await_sum(r);
     pthread_mutex_lock(&r->lock);
-    while (!r->asked.over && !r->failed)
-        pthread_cond_wait(&r->changed, &r->lock);
     r->asked.waiting = false;
     pthread_mutex_unlock(&r->lock);
 }
@@ -217,6 +224,8 @@ static bool next_transfer(struct rank *r, const struct job *job, struct errand *
         (first ? receive_begin : receive_end)(r, w);
         return first;
     case JOB_SYNCHRONISE:
+        if (first)
+            drop_outlived(r);
         return synchronise_next(r, w);
     case JOB_DEFERRED:
         if (r->deferred && synchronise_next(r, w))
@@ -260,6 +269,13 @@ static bool proceed(struct rank *r, struct errand *w, bool first)
     return true;
 }
 
+static void note_started(struct rank *r, struct job *job)
+{
+    pthread_mutex_lock(&r->lock);
+    job->started = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
 static void start_job(struct rank *r, int32_t number)
 {
     struct job *job = &r->program.job[number];
@@ -268,12 +284,15 @@ static void start_job(struct rank *r, int32_t number)
         abort();
     w->job = number;
     begin_job(r, job);
+    note_started(r, job);
     if (job->kind == JOB_SYNCHRONISE || job->kind == JOB_DEFERRED || job->kind == JOB_GATHER)
         set_range(r, job, w);
     bool active = proceed(r, w, true);
+    pthread_mutex_lock(&r->lock); /* of the arena: events go there, too */
     if (active)
         array_push(r->arena, &r->active, w);
-    else
+    pthread_mutex_unlock(&r->lock);
+    if (!active)
         free(w);
     if ((!active || job->kind == JOB_SEND) && !has_failed(r)) /* I2 */
         end_job(r, job);
@@ -358,36 +377,22 @@ static bool serve_sum(struct rank *r)
     r->summing = NULL;
     pthread_mutex_lock(&r->lock);
     r->asked.over = true;
-    pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     return true;
 }
 
-static bool all_done(struct rank *r)
+bool look(struct rank *r)
 {
-    pthread_mutex_lock(&r->lock);
-    bool done = r->done == r->program.jobs;
-    pthread_mutex_unlock(&r->lock);
-    return done && r->active.len == 0;
-}
-
-static const double PATIENCE_S = 0.0005; /* between looks at a slowed transport's clock */
-
-static void communicate(struct rank *r)
-{
-    while (!all_done(r) && !has_failed(r)) {
-        const char *why = r->transport->kind->failed(r->transport);
-        if (why) {
-            rank_fail(r, "%s", why);
-            break;
-        }
-        bool moved = serve_sum(r);
-        moved |= start_receives(r);
-        moved |= start_streams(r);
-        moved |= test_active(r);
-        if (!moved)
-            r->transport->kind->wait(r->transport, PATIENCE_S);
-    }
+    const char *why = r->transport->kind->failed(r->transport);
+    if (why)
+        rank_fail(r, "%s", why);
+    if (has_failed(r))
+        return false;
+    bool moved = serve_sum(r);
+    moved |= start_receives(r);
+    moved |= start_streams(r);
+    moved |= test_active(r);
+    return moved;
 }
 
 /* ---- an iteration ---------------------------------------------------------------------------- */
@@ -397,10 +402,11 @@ static void reset(struct rank *r)
     struct program *p = &r->program;
     memset(r->next, 0, sizeof r->next);
     r->next_receive = r->done = r->slot = 0;
+    r->executor_drives = r->executor_ended = false;
     r->loss = 0;
     for (int32_t i = 0; i < p->jobs; i++) {
         p->job[i].waits = p->job[i].dependencies;
-        p->job[i].over = false;
+        p->job[i].started = p->job[i].over = false;
     }
     for (int32_t b = 0; b < r->graph->blocks * r->micro_batches; b++) {
         const struct block *block = &r->graph->block[b % r->graph->blocks];
@@ -418,6 +424,8 @@ static weft_status stop_all(struct rank *r)
     return failure("%s", r->why);
 }
 
+static const double PATIENCE_S = 0.0005; /* between looks at a slowed transport's clock */
+
 /* A blocking sum over all ranks, by the communicator itself. */
 static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
 {
@@ -431,7 +439,7 @@ static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
         const char *why = kind->failed(r->transport);
         if (why)
             TRY(failure("%s", why));
-        kind->wait(r->transport, PATIENCE_S);
+        kind->wait(r->transport, PATIENCE_S, true);
     }
 done:
     return status;
@@ -472,7 +480,7 @@ weft_status run_deferred(struct rank *r)
         start_job(r, i);
         while (r->active.len && !has_failed(r) && !r->transport->kind->failed(r->transport))
             if (!test_active(r))
-                r->transport->kind->wait(r->transport, PATIENCE_S);
+                r->transport->kind->wait(r->transport, PATIENCE_S, true);
     }
     const char *why = r->failed ? r->why : r->transport->kind->failed(r->transport);
     r->deferred = false;

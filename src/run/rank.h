@@ -1,7 +1,8 @@
 /* rank.h - one rank of a run; private to the room.
  *
  * A rank is one device of the graph. Two threads work for it: the *executor* runs the tasks of its
- * compute stream, the *communicator* (the thread that called us, transport.h I1) those of all others.
+ * compute stream, the *communicator* (the thread that called us) those of all others; an executor that
+ * waits does so in its place (turns.c).
  *
  *   program.c   its tasks: which of the graph's it has a part in, and what they wait for here
  *   moments.c   which tensors live when: who is the last to read each
@@ -13,6 +14,7 @@
  *   stores.c    weights, gradients and optimizer state by buckets; their synchronisation
  *   ties.c      gradients of tied weights
  *   rank.c      the two threads, and one iteration
+ *   turns.c     which of them looks after transfers
  *   train.c     run.h
  *
  *   I1  What both threads see is changed under `lock`; tensors are counted references, and what a
@@ -41,15 +43,28 @@ struct value {
     float *host;    /* where it waits, while data is NULL */
 };
 
+/* Memory that is kept for the next of its size. */
+struct spare {
+    struct spare *next;
+};
+struct shelf {
+    int64_t bytes, asked; /* asked: when last */
+    struct spare *first;
+};
 struct buffers {
     int64_t held[MEMORY_CLASS_COUNT], now, host_now;
     struct run_memory most;
+    ARRAY(struct shelf) shelves;
+    int64_t spare, asked; /* bytes that are kept; how often memory was asked for */
 };
-/* Under the rank's lock; `*_counted` are for memory that is no tensor of a pass. */
+void buffers_clear(struct rank *r);
+/* value_share and value_drop under the rank's lock, the others take it; `floats_*` are for memory that
+ * is no tensor of a pass. */
 struct value *value_new(struct rank *r, enum memory_class memory, const struct layout *layout,
                         int64_t elements);
 struct value *value_share(struct value *value);
 void value_drop(struct rank *r, struct value *value); /* NULL: nothing */
+float *floats_new(struct rank *r, enum memory_class memory, int64_t elements);
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements); /* zeroed */
 void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_t elements);
 void value_to_host(struct rank *r, struct value *value);
@@ -128,6 +143,11 @@ struct store {
     float *moment1, *moment2;            /* of the part */
     struct value **made;                 /* per micro-batch, with shard 2 and 3: whole gradients */
 };
+/* Whole gradients whose sum is over, until those of the next bucket are complete (stores.c, I3). */
+struct outlived {
+    struct store *store; /* NULL: none */
+    int32_t micro_batch;
+};
 
 /* ---- tasks (program.c) ----------------------------------------------------------------------- */
 
@@ -158,7 +178,7 @@ struct job {
     bool empties;  /* of a send: nobody else is sent the same */
     /* In this iteration. */
     int32_t waits;
-    bool over;
+    bool started, over;
     int64_t begin_ns;
 };
 
@@ -217,6 +237,7 @@ struct rank {
     struct store *store;
     int32_t stores;
     int32_t *store_of; /* per bucket, -1: not here */
+    struct outlived outlived;
     struct tie *tie;
     int32_t ties;
 
@@ -238,7 +259,6 @@ struct rank {
     ARRAY(struct pooled) pool;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
     struct buffers buffers;
     void *scratch;
     int64_t scratch_bytes;
@@ -253,9 +273,13 @@ struct rank {
     double gradient_norm;
     struct batch_source source; /* of this iteration */
     int64_t first_sample;
-    bool evaluates; /* changes no weight */
-    bool deferred;  /* gradients of the step before are still to be synchronised */
-    double loss;    /* what this rank's rows add to the mean */
+    bool evaluates;          /* changes no weight */
+    bool deferred;           /* gradients of the step before are still to be synchronised */
+    double loss;             /* what this rank's rows add to the mean */
+    pthread_mutex_t driving; /* turns.c, I1 */
+    pthread_cond_t called;   /* what the communicator sleeps on */
+    int64_t calls;           /* so far */
+    bool executor_drives, executor_ended; /* in this iteration */
     bool failed;
     char why[256];
     double started_s;
@@ -341,6 +365,7 @@ float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch);
 float *gradient_part(const struct rank *r, int32_t weight, int64_t *count);
 /* Of a bucket's gradients and weights: the next transfer; false: that was all. */
 bool synchronise_next(struct rank *r, struct errand *work);
+void drop_outlived(struct rank *r);
 bool gather_next(struct rank *r, struct errand *work);
 void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
 /* Of this rank's part of all gradients, without what others have too. */
@@ -357,9 +382,25 @@ void tie_rest(struct rank *r);
 /* ---- program.c, rank.c ----------------------------------------------------------------------- */
 
 weft_status find_program(struct rank *r);
+/* Starts and tests what can be; whether anything moved. By who holds `driving`. */
+bool look(struct rank *r);
 /* For kernels and ties, from the executor: a blocking sum over a group. */
 void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count);
 weft_status run_iteration(struct rank *r, double *loss);
+
+/* ---- turns.c --------------------------------------------------------------------------------- */
+
+void communicate(struct rank *r); /* until the iteration is over */
+void call_communicator(struct rank *r);
+/* The executor, until a job may run; until the sum that it asked for is there; before it makes whole
+ * gradients of a sharded bucket, and behind a task that may have completed some (stores.c, I3). */
+void await_job(struct rank *r, const struct job *job);
+void await_sum(struct rank *r);
+void await_room(struct rank *r, int32_t weight, int32_t micro_batch);
+void await_begun(struct rank *r);
+
+/* ---- rank.c ---------------------------------------------------------------------------------- */
+
 /* What an iteration has left to the next. */
 weft_status run_deferred(struct rank *r);
 

@@ -1,8 +1,12 @@
 /* rig.c - buffers for one kernel (rig.h). */
 #include "run/rig.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "run/cpu.h"
+#include "run/rate.h"
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
@@ -151,7 +155,8 @@ static bool make_rooms(struct rig *rig, bool count_only)
 
 /* ---- the optimizer's ------------------------------------------------------------------------- */
 
-/* AdamW with usual rates; its time does not depend on them. */
+/* AdamW with usual rates; its time does not depend on them. A run reads all gradients for their norm before
+ * it, and clears them behind it (rank.c): rig_run does too. */
 static bool make_step(struct rig *rig, const struct ask *ask, enum policy policy, bool count_only)
 {
     int64_t count = ask->work.shape[0];
@@ -269,8 +274,12 @@ void rig_close(struct rig *rig)
 
 void rig_run(const struct rig *rig)
 {
-    if (rig->call.op)
+    if (rig->call.op) {
         rig->kernels->run(&rig->call, rig->phase);
-    else
-        rig->kernels->optimize(&rig->step);
+        return;
+    }
+    struct optimizer_step step = rig->step;
+    step.scale = (float)clip_factor(sqrt(sum_of_squares(step.gradient, step.count)), 1);
+    rig->kernels->optimize(&step);
+    memset(step.gradient, 0, (size_t)step.count * sizeof *step.gradient);
 }

@@ -175,14 +175,14 @@ void run_slice(struct rank *r, struct spot at)
 static void stage_out(struct rank *r, struct errand *w, int64_t count)
 {
     w->out_count = count;
-    w->out = floats_counted(r, MEMORY_WORKSPACE, count);
+    w->out = floats_new(r, MEMORY_WORKSPACE, count);
     w->transfer.from = w->out;
 }
 
 static void stage_in(struct rank *r, struct errand *w, int64_t count)
 {
     w->in_count = count;
-    w->in = floats_counted(r, MEMORY_WORKSPACE, count);
+    w->in = floats_new(r, MEMORY_WORKSPACE, count);
     w->transfer.to = w->in;
 }
 

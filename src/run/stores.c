@@ -13,7 +13,11 @@
  *
  *   I1  A bucket goes in slices of slice_bytes, so that other transfers come in between.
  *   I2  What padding a share has beyond the weight's end is zero.
+ *   I3  Whole gradients of a bucket live until the next one's are complete, and computation waits with the
+ *       one behind that until they are gone; with the next block's, until all of this one's are
+ *       (lifetimes.h, I7): how much memory a run takes does not depend on how fast its transfers are.
  */
+#include "run/cpu.h"
 #include "run/rank.h"
 
 #include <math.h>
@@ -147,7 +151,6 @@ static void pack_gradients(const struct rank *r, const struct store *s, const fl
                            int64_t first, int64_t count, float *out)
 {
     struct stretch at;
-    memset(out, 0, (size_t)(s->members * count) * sizeof *out);
     FOR_STRETCHES(r, s, first, first + count, at)
     {
         for (int32_t m = 0; m < s->members && at.held->contributes; m++)
@@ -169,12 +172,13 @@ static void take_sum(const struct rank *r, struct store *s, int64_t first, int64
     }
 }
 
+/* What is packed is zero where nothing is (I2). */
 static void stage(struct rank *r, struct errand *w, int64_t out, int64_t in)
 {
     w->out_count = out;
     w->out = floats_counted(r, MEMORY_WORKSPACE, out);
     w->in_count = in;
-    w->in = floats_counted(r, MEMORY_WORKSPACE, in);
+    w->in = floats_new(r, MEMORY_WORKSPACE, in);
     w->transfer.from = w->out;
     w->transfer.to = w->in;
 }
@@ -194,6 +198,31 @@ static bool next_slice(const struct rank *r, const struct store *s, struct erran
     w->transfer = (struct transfer){.group = r->program.job[w->job].group};
     w->transfer.count = w->end - w->at < slice ? w->end - w->at : slice;
     return w->transfer.count > 0;
+}
+
+/* Whether the next bucket to be synchronised is of the same block. (I3) */
+static bool is_followed(const struct rank *r, const struct errand *w)
+{
+    const struct program *p = &r->program;
+    int32_t next = r->next[STREAM_GRADIENT];
+    if (next == p->queued[STREAM_GRADIENT] || !(r->plan->overlap & OVERLAP_GRADIENTS))
+        return false;
+    const struct job *job = &p->job[p->queue[STREAM_GRADIENT][next]];
+    const struct task *task = &r->graph->task[job->task], *own = task_of(r, w);
+    return job->kind == JOB_SYNCHRONISE && task->micro_batch == own->micro_batch &&
+           r->graph->bucket[task->about].part == r->graph->bucket[own->about].part;
+}
+
+void drop_outlived(struct rank *r)
+{
+    struct outlived *o = &r->outlived;
+    pthread_mutex_lock(&r->lock);
+    if (o->store) {
+        value_drop(r, o->store->made[o->micro_batch]);
+        o->store->made[o->micro_batch] = NULL;
+        o->store = NULL;
+    }
+    pthread_mutex_unlock(&r->lock);
 }
 
 bool synchronise_next(struct rank *r, struct errand *w)
@@ -216,10 +245,9 @@ bool synchronise_next(struct rank *r, struct errand *w)
         stage(r, w, s->members * count, count);
         pack_gradients(r, s, whole, w->at, count, w->out);
     } else if (s->shard >= 2) {
-        pthread_mutex_lock(&r->lock);
-        value_drop(r, s->made[micro_batch]);
-        s->made[micro_batch] = NULL;
-        pthread_mutex_unlock(&r->lock);
+        r->outlived = (struct outlived){s, micro_batch};
+        if (!is_followed(r, w))
+            drop_outlived(r);
     }
     return more;
 }
@@ -331,9 +359,7 @@ double gradient_squares(const struct rank *r)
         const float *gradient = gradient_part(r, i, &count);
         if (!shows_weight(r, &r->weight[i]))
             continue;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < count; k++)
-            sum += (double)gradient[k] * (double)gradient[k];
+        sum += sum_of_squares(gradient, count);
     }
     return sum;
 }

@@ -4,7 +4,10 @@
  * does the work for all, in the order of the members (transport.h, I4). A send meets its receive in
  * the same way. What is slowed is done at once and over later:
  *
- *   over = max(met, link free) + bytes / bandwidth + delay                                       (1)
+ *   over = max(met, links free) + bytes / bandwidth + delay                                      (1)
+ *
+ * A rank has one link out and one in. A send takes its sender's out and its receiver's in, a collective both
+ * of all members: as the links of a cluster file, which have their bandwidth in each direction.
  *
  *   I1  Everything of the hub is changed under its lock; the work of a collective is done under it
  *       too: no rank waits for that longer than it would for the result.
@@ -16,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "run/cpu.h"
 
 struct request {
     struct transfer transfer;
@@ -46,7 +51,7 @@ struct hub {
     pthread_mutex_t lock;
     pthread_cond_t *changed; /* per rank */
     int64_t *events;         /* per rank */
-    double *link_free_s;     /* per rank */
+    double *link_free_s;     /* per rank: out, then in */
     int32_t ranks;
     struct slowdown slowdown;
     struct rng rng;
@@ -83,7 +88,7 @@ struct hub *hub_new(int32_t ranks, const struct slowdown *slowdown)
     hub->ranks = ranks;
     hub->changed = allocate((size_t)ranks, sizeof *hub->changed);
     hub->events = allocate((size_t)ranks, sizeof *hub->events);
-    hub->link_free_s = allocate((size_t)ranks, sizeof *hub->link_free_s);
+    hub->link_free_s = allocate(2 * (size_t)ranks, sizeof *hub->link_free_s);
     pthread_mutex_init(&hub->lock, NULL);
     for (int32_t r = 0; r < ranks; r++)
         pthread_cond_init(&hub->changed[r], NULL);
@@ -175,20 +180,29 @@ static weft_status threads_group(struct transport *t, const int32_t *member, int
 
 /* ---- what transfers do ----------------------------------------------------------------------- */
 
-static float combine(enum reduce op, float a, float b)
+/* to = to op from. */
+VECTOR static void combine(enum reduce op, const float *from, int64_t count, float *to)
 {
-    return op == REDUCE_SUM ? a + b : a > b ? a : b;
+    if (op == REDUCE_SUM)
+        for (int64_t i = 0; i < count; i++)
+            to[i] += from[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-/* Elements first .. first + count of all members' `from`, into `to`, which may be one of them. */
+/* Elements first .. first + count of all members' `from`, into `to`, which may be one of them; a tile at
+ * a time, which stays in the nearest cache. */
 static void reduce_into(struct request **r, int32_t members, int64_t first, int64_t count,
                         float *to)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float all = r[0]->transfer.from[first + i];
+    float tile[TILE];
+    for (int64_t at = 0; at < count; at += TILE) {
+        int64_t now = count - at < TILE ? count - at : TILE;
+        memcpy(tile, r[0]->transfer.from + first + at, (size_t)now * sizeof *tile);
         for (int32_t m = 1; m < members; m++)
-            all = combine(r[0]->transfer.op, all, r[m]->transfer.from[first + i]);
-        to[i] = all;
+            combine(r[0]->transfer.op, r[m]->transfer.from + first + at, now, tile);
+        memcpy(to + at, tile, (size_t)now * sizeof *tile);
     }
 }
 
@@ -260,18 +274,34 @@ static double bytes_of(const struct transfer *transfer, int32_t members)
     return count * sizeof(float);
 }
 
+/* way 0 is out, 1 is in */
+static double *link_of(struct hub *hub, const struct request *request, int way)
+{
+    return &hub->link_free_s[2 * request->rank + way];
+}
+
+static bool uses_link(const struct request *request, int way)
+{
+    return request->transfer.kind != (way == 0 ? TRANSFER_RECEIVE : TRANSFER_SEND);
+}
+
 /* All are there: the work, and when it is over. (1) */
 static void meet(struct hub *hub, struct request **r, int32_t members)
 {
     const struct slowdown *slow = &hub->slowdown;
-    double now_s = wall_seconds(), bytes = bytes_of(&r[0]->transfer, members), over_s = now_s;
+    double bytes = bytes_of(&r[0]->transfer, members), over_s = wall_seconds();
     WORK[r[0]->transfer.kind](r, members);
     for (int32_t m = 0; m < members && slow->bytes_per_s > 0; m++)
-        over_s = hub->link_free_s[r[m]->rank] > over_s ? hub->link_free_s[r[m]->rank] : over_s;
+        for (int way = 0; way < 2; way++) {
+            double free_s = *link_of(hub, r[m], way);
+            over_s = uses_link(r[m], way) && free_s > over_s ? free_s : over_s;
+        }
     if (slow->bytes_per_s > 0)
         over_s += bytes / slow->bytes_per_s;
     for (int32_t m = 0; m < members; m++) {
-        hub->link_free_s[r[m]->rank] = over_s;
+        for (int way = 0; way < 2; way++)
+            if (uses_link(r[m], way))
+                *link_of(hub, r[m], way) = over_s;
         r[m]->over_s = over_s + slow->delay_s * rng_uniform(&hub->rng);
         r[m]->met = true;
         notify(hub, r[m]->rank);
@@ -372,9 +402,10 @@ static bool threads_test(struct transport *t, struct request *request)
 
 /* ---- waiting, and giving up ------------------------------------------------------------------ */
 
-static void threads_wait(struct transport *t, double seconds)
+static void threads_wait(struct transport *t, double seconds, bool idle)
 {
     struct hub *hub = own(t)->hub;
+    (void)idle;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);

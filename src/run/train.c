@@ -62,7 +62,8 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     r->gradient_norm = NAN;
     r->started_s = wall_seconds();
     pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->changed, NULL);
+    pthread_mutex_init(&r->driving, NULL);
+    pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
     TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER}, &graph));
     r->graph = graph;
@@ -93,8 +94,10 @@ void run_close(struct rank *r)
     free_values(r);
     free_stores(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
+    buffers_clear(r);
     pthread_mutex_destroy(&r->lock);
-    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->driving);
+    pthread_cond_destroy(&r->called);
     struct graph *graph = (struct graph *)(uintptr_t)r->graph;
     graph_free(graph);
     arena_free(r->arena);

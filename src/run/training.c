@@ -340,7 +340,7 @@ weft_status train_threads(const struct training_options *options, struct arena *
     int32_t ranks = (int32_t)cluster_devices(options->plan->cluster), started = 0;
     struct arena *scratch = arena_new();
     struct thread *thread = ARENA_ARRAY(scratch, struct thread, (size_t)ranks);
-    struct hub *hub = hub_new(ranks, NULL);
+    struct hub *hub = hub_new(ranks, &options->slowdown);
     weft_status status = WEFT_OK;
     for (; started < ranks; started++)
         if (!start_thread(options, hub, started, started ? arena_new() : keep, &thread[started]))

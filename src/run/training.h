@@ -36,6 +36,7 @@ struct training_options {
     int64_t save_every;                 /* steps; 0: at the end only */
     const char *resume;                 /* a checkpoint; NULL: from the beginning */
     const char *trace;                  /* a file for what happened; NULL: none */
+    struct slowdown slowdown;           /* of ranks that are threads */
     const volatile sig_atomic_t *stop;  /* NULL: never */
     /* Behind every step, on rank 0; NULL: nobody is told. */
     void (*tell)(void *context, const struct training_news *news);

@@ -1,6 +1,6 @@
 /* transport.h - how ranks exchange buffers: one small table of functions per kind of transport.
  *
- *   I1  One thread of a rank calls its transport (the communicator's); only `wake` is for others.
+ *   I1  One thread of a rank at a time calls its transport; only `wake` may be called beside it.
  *   I2  Everything is nonblocking: `start` takes a transfer, `test` says when it is over. Buffers are
  *       the caller's and stay until then; `from` and `to` of an all-reduce may be the same.
  *   I3  The members of a group start the same collectives in the same order. Sends and receives match
@@ -47,8 +47,9 @@ struct transport_kind {
     weft_status (*start)(struct transport *t, const struct transfer *transfer,
                          struct request **out);
     bool (*test)(struct transport *t, struct request *request); /* true: over, and freed */
-    void (*wait)(struct transport *t, double seconds); /* until `wake`, or something may be over */
-    void (*wake)(struct transport *t);                 /* from any thread */
+    /* Until `wake`, or something may be over, or so long. `idle`: nobody else wants this rank's core. */
+    void (*wait)(struct transport *t, double seconds, bool idle);
+    void (*wake)(struct transport *t); /* from any thread */
     void (*abort)(struct transport *t, const char *why);
     const char *(*failed)(struct transport *t); /* NULL: nobody has given up */
     void (*close)(struct transport *t);
@@ -74,8 +75,7 @@ struct transport *transport_threads(struct hub *hub, int32_t rank);
 
 /* ---- MPI ------------------------------------------------------------------------------------- */
 
-/* Under any launcher that starts MPI ranks. The calling thread becomes the one that I1 names. Fails
- * where Weft was built without MPI. */
+/* Under any launcher that starts MPI ranks. Fails where Weft was built without MPI. */
 weft_status transport_mpi(struct transport **out);
 
 #endif

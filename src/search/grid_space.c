@@ -17,6 +17,7 @@ static const struct {
     {"aiao", {1, 2, 4, 8}, true},
 };
 enum { MOST_CP = 16 };
+enum { FEW_DEVICES = 64 }; /* on no more, every micro-batch that divides is a point */
 /* Sequences below this are not divided unless asked to: attention is then a small part of a layer. */
 static const int64_t LONG_SEQUENCE = 16384;
 
@@ -292,7 +293,8 @@ static void add_micro_batches(struct grid_space *space, int32_t number)
     const struct degrees *pins = &space->request->pins;
     const struct grid_layout *layout = &space->layouts.data[number];
     int64_t share = pins->global_batch / layout->dp;
-    for (int64_t b = 1; b <= share; b = b < share && 2 * b > share ? share : 2 * b)
+    bool all = space->devices <= FEW_DEVICES;
+    for (int64_t b = 1; b <= share; b = all || b == share ? b + 1 : 2 * b > share ? share : 2 * b)
         if (share % b == 0 && open_to(pins->micro_batch, b))
             add_schedules(space, number,
                           (struct grid_place){

@@ -1,7 +1,7 @@
 /* grid_space.h - inside grid: its points, and what none of them can be better than.
  *
  *   dp * cp * tp * pp = devices     tp divides a node's devices     ep divides dp, with experts
- *   micro-batch   powers of two that divide a replica's share, and the share itself
+ *   micro-batch   what divides a replica's share; on many devices powers of two, and the share itself
  *   schedule      1f1b; interleaved with 2 to 8 pieces; zb-h1; aiao with 1, 2, 4 or 8 segments
  *
  * gpipe is aiao with one segment, slot by slot (schedule.c, I2). With one stage there is nothing to

@@ -64,6 +64,34 @@ static void print_why(struct arena *scratch, const struct planned *planned, FILE
     table_print(table, out);
 }
 
+/* ---- what limits it -------------------------------------------------------------------------- */
+
+/* Of the stage that waits least: computing, sending, waiting. */
+static const char *limits_text(struct arena *scratch, const struct prediction *p)
+{
+    const struct stage_prediction *stage = &p->stage[p->busiest];
+    static const int COMPUTES[] = {PURPOSE_FORWARD, PURPOSE_BACKWARD, PURPOSE_RECOMPUTE,
+                                   PURPOSE_OPTIMIZER};
+    double all = (double)p->iteration_ns, computes = 0;
+    double waits = (double)stage->time_ns[TIME_BUBBLE];
+    struct link_load *load;
+    for (size_t i = 0; i < COUNT_OF(COMPUTES); i++)
+        computes += (double)stage->time_ns[COMPUTES[i]];
+    double sends = all - computes - waits;
+    const char *most = computes >= sends && computes >= waits ? "computation"
+                       : sends >= waits                       ? "communication"
+                                                              : "waiting for other stages";
+    const char *text = arena_printf(
+        scratch,
+        "limited by %s: stage %d computes %.0f %% of the time, waits %.0f %% for communication "
+        "and %.0f %% for other stages",
+        most, (int)p->busiest, 100 * computes / all, 100 * sends / all, 100 * waits / all);
+    if (link_loads(scratch, p, 1, &load) < 1)
+        return text;
+    return arena_printf(scratch, "%s; the busiest link is %s, %.0f %% of the time", text,
+                        link_text(scratch, p->plan->cluster, load[0].link), 100 * load[0].busy);
+}
+
 static json_t *trial_json(const struct trial *trial)
 {
     static const char *const FIELDS[] = {
@@ -77,8 +105,8 @@ static json_t *trial_json(const struct trial *trial)
     };
     _Static_assert(COUNT_OF(FIELDS) == DIMENSION_COUNT, "a dimension without a field");
     json_t *json =
-        json_pack("{s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "global_batch",
-                  (json_int_t)trial->global_batch, "iteration_s",
+        json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "found_by",
+                  trial->found_by, "global_batch", (json_int_t)trial->global_batch, "iteration_s",
                   (double)trial->iteration_ns * 1e-9, "peak", (json_int_t)trial->peak_bytes,
                   "limit", (json_int_t)trial->limit_bytes, "fits", trial->fits);
     for (int i = 0; i < DIMENSION_COUNT; i++) {
@@ -111,6 +139,8 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     json_object_set_new(json, "plan", json_loads(text, 0, NULL));
     json_object_set_new(json, "summary", json_text(planned->trials.data[0].text));
     json_object_set_new(json, "planner", json_string(planned->planner));
+    json_object_set_new(json, "found_by", json_text(planned->trials.data[0].found_by));
+    json_object_set_new(json, "limited_by", json_text(limits_text(scratch, prediction)));
     json_object_set_new(json, "evaluated", json_integer((json_int_t)evaluated(planned)));
     json_object_set_new(json, "simulated", json_integer((json_int_t)planned->trials.len));
     json_object_set_new(json, "search_s", json_real(planned->search_s));
@@ -129,8 +159,10 @@ void planned_print(struct arena *scratch, const struct planned *planned,
             planned->stopped ? " until it was stopped" : "");
     print_trials(scratch, planned, top, out);
     print_why(scratch, planned, out);
+    fputc('\n', out);
     for (size_t i = 0; i < planned->reasons.len; i++)
-        fprintf(out, "%s%s\n", i ? "" : "\n", planned->reasons.data[i]);
+        print_wrapped(scratch, "", planned->reasons.data[i], out);
+    print_wrapped(scratch, "", limits_text(scratch, prediction), out);
 }
 
 /* ---- other hardware -------------------------------------------------------------------------- */
@@ -149,7 +181,7 @@ void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int6
     static const char *const HEADERS[] = {"with", "iteration", "faster", "plan"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    const char *nothing = "";
+    const char *nothing = "", *plans = "";
     bool any = false;
     for (size_t i = 0; i < what_ifs->len; i++) {
         const struct what_if *row = &what_ifs->data[i];
@@ -161,11 +193,17 @@ void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int6
         table_cell(table, "%s", row->change);
         table_cell(table, "%s", show_seconds((double)row->iteration_ns).s);
         table_cell(table, "%+.1f %%", 100 * gain(row, iteration_ns));
-        table_cell(table, "%s", row->plan ? row->plan : "the same");
+        table_cell(table, "%s", row->plan ? "another" : "the same");
+        if (row->plan)
+            plans = arena_printf(scratch, "%swith %s: %s ", plans, row->change, row->plan);
     }
     fputc('\n', out);
     if (any)
         table_print(table, out);
+    if (*plans) {
+        fputc('\n', out);
+        print_wrapped(scratch, "", plans, out);
+    }
     if (*nothing)
         fprintf(out, "%swould bring nothing: %s\n", any ? "\n" : "", nothing);
 }

@@ -27,6 +27,10 @@ const char *wall_clock_text(struct arena *keep, const struct prediction *predict
 void stage_times_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 void stage_memory_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 
+/* prediction_text.c: at most REPORT_COLUMNS wide; broken at blanks, further lines begin under the
+ * first, behind the label. */
+void print_wrapped(struct arena *scratch, const char *label, const char *text, FILE *out);
+
 /* prediction_timeline.c: who does what when, one line of at most `columns` per stage. */
 void timeline_print(struct arena *scratch, const struct prediction *prediction, int columns,
                     FILE *out);

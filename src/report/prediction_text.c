@@ -20,8 +20,7 @@ const int BREAKDOWN[TIME_COUNT] = {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* At most REPORT_COLUMNS wide; broken at blanks, further lines begin under the first. */
-static void print_wrapped(struct arena *scratch, const char *label, const char *text, FILE *out)
+void print_wrapped(struct arena *scratch, const char *label, const char *text, FILE *out)
 {
     size_t indent = text_columns(label), column = indent;
     fputs(label, out);

@@ -367,7 +367,8 @@ done:
     return status;
 }
 
-/* A plan file as where to begin; what it is worth is the first trial. */
+/* A plan file as where to begin; what it is worth is the first trial. A plan that whoever asks has at
+ * hand has been tried. */
 static weft_status begin_with_plan(const struct problem *p, struct planned *out,
                                    struct config *begin)
 {
@@ -376,6 +377,8 @@ static weft_status begin_with_plan(const struct problem *p, struct planned *out,
     struct cost *cost = NULL;
     const struct trial *trial;
     weft_status status;
+    if (p->request->options.begin)
+        return config_of_plan(p, p->request->options.begin, begin);
     TRY(plan_load(p->request->options.initial, &opened));
     TRY(config_of_plan(p, opened.plan, begin));
     TRY(copy_plan(p, opened.plan, &plan));
@@ -464,7 +467,7 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
     TRY(problem_new(request, &p));
     while (initial && beginning < BEGIN_COUNT && strcmp(initial, BEGINNINGS[beginning]) != 0)
         beginning++;
-    if (beginning == BEGIN_COUNT) {
+    if (beginning == BEGIN_COUNT || request->options.begin) {
         TRY(begin_with_plan(p, out, &begin));
         given = &begin;
         beginning = BEGIN_BALANCED;

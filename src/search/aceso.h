@@ -43,7 +43,7 @@ enum { MOST_STAGES = 64, MOST_PARTS = 128, MOST_LEVELS = 4, MOST_PIECES = 4 };
 /* How a run of operators lies over its stage's devices; dp is what tp leaves over. */
 struct manner {
     uint16_t tp;
-    uint16_t variant; /* of what tp splits: a number of the judge's, 0: as Megatron does */
+    uint16_t variant; /* 1 << number of an operator that tp splits the other way (judge_variant) */
     uint8_t shard;
     bool sequence, offload;
     uint8_t unused;
@@ -183,7 +183,8 @@ struct stage_verdict {
 };
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
                         struct stage_verdict *out);
-/* The variant that flips what tp splits of one operator more; -1: it cannot. */
+/* The variant that flips what tp splits of one operator more; -1: it cannot. It means the same to
+ * every judge of a problem. */
 int32_t judge_variant(struct judge *judge, uint16_t variant, int32_t op);
 void judge_forget(struct judge *judge); /* costs of parts; the next ones are found anew */
 int64_t judge_count(const struct judge *judge);
@@ -222,9 +223,8 @@ struct judge {
     const struct problem *problem;
     struct arena *arena;
     struct estimator *estimator;
-    struct index by_run, by_variant;
+    struct index by_run;
     ARRAY(struct whole_table *) runs; /* by manner and level; NULL: illegal */
-    ARRAY(const bool *) variants;     /* per variant: operators that are flipped */
     struct part_cost *slot;           /* PART_SLOTS, by hash */
     struct chosen *chosen;            /* the same of levels of recomputation, */
     struct border_slot *border_slot;  /* and of borders */

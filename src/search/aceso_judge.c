@@ -19,10 +19,6 @@ weft_status judge_new(const struct problem *problem, struct judge **out)
     j->slot = ARENA_ARRAY(arena, struct part_cost, PART_SLOTS);
     j->chosen = ARENA_ARRAY(arena, struct chosen, PART_SLOTS);
     j->border_slot = ARENA_ARRAY(arena, struct border_slot, PART_SLOTS);
-    const bool *plain = ARENA_ARRAY(arena, bool, (size_t)problem->request->model->ops);
-    array_push(arena, &j->variants, plain);
-    index_put(arena, &j->by_variant,
-              hash_bytes(plain, (size_t)problem->request->model->ops * sizeof *plain, 1) | 1, 0);
     TRY(estimator_new(&problem->settings, &j->estimator));
     TRY(estimator_tables(j->estimator));
     *out = j;

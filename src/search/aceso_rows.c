@@ -3,10 +3,14 @@
  *   I1  A level of recomputation adds operators to the one before it: none; those that selective
  *       recomputation names; those that compute no products, too; all of every layer.
  *   I2  Tables of one device do not depend on which device it is.
+ *   I3  A variant is a bit per operator that has outputs and inputs, in the order of the model: judges
+ *       pass configs on to each other. Of more than VARIANT_BITS such operators, the others stay.
  */
 #include "search/aceso.h"
 
 #include <string.h>
+
+enum { VARIANT_BITS = 16 };
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
@@ -42,6 +46,11 @@ static bool flip(const struct op *op, struct split *split)
     return false;
 }
 
+static bool has_both(const struct op *op)
+{
+    return op_find_dim(op->kind, DIM_OUT) >= 0 && op_find_dim(op->kind, DIM_IN) >= 0;
+}
+
 weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
                           int64_t devices, struct arena *keep, struct choice **out)
 {
@@ -56,10 +65,12 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
         *out = NULL;
         return WEFT_OK;
     }
-    const bool *flipped = j->variants.data[manner->variant];
-    for (int32_t i = 0; i < model->ops; i++) {
+    for (int32_t i = 0, number = 0; i < model->ops; i++) {
+        bool flipped =
+            has_both(&model->op[i]) && number < VARIANT_BITS && manner->variant >> number & 1;
+        number += has_both(&model->op[i]);
         (*out)[i].recompute = p->recomputed[level][i];
-        if (flipped[i] && !flip(&model->op[i], &(*out)[i].split)) {
+        if (flipped && !flip(&model->op[i], &(*out)[i].split)) {
             *out = NULL;
             break;
         }
@@ -70,22 +81,12 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
 int32_t judge_variant(struct judge *j, uint16_t variant, int32_t op)
 {
     const struct model *model = j->problem->request->model;
-    size_t ops = (size_t)model->ops;
-    enum op_kind kind = model->op[op].kind;
-    if (op_find_dim(kind, DIM_OUT) < 0 || op_find_dim(kind, DIM_IN) < 0 ||
-        j->variants.len == UINT16_MAX)
+    int32_t number = 0;
+    if (!has_both(&model->op[op]))
         return -1;
-    bool *flipped = ARENA_ARRAY(j->arena, bool, ops);
-    memcpy(flipped, j->variants.data[variant], ops * sizeof *flipped);
-    flipped[op] = !flipped[op];
-    uint64_t hash = hash_bytes(flipped, ops * sizeof *flipped, 1) | 1;
-    int32_t number = index_get(&j->by_variant, hash);
-    if (number >= 0)
-        return number;
-    number = (int32_t)j->variants.len;
-    array_push(j->arena, &j->variants, flipped);
-    index_put(j->arena, &j->by_variant, hash, number);
-    return number;
+    for (int32_t i = 0; i < op; i++)
+        number += has_both(&model->op[i]);
+    return number < VARIANT_BITS ? variant ^ 1 << number : -1; /* I3 */
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

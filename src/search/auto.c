@@ -1,55 +1,56 @@
 /* auto.c - one answer from all planners: the grid by estimate, its best simulated, then what the
- * planners that look further find.
+ * planners that look further find, and what comes of crossing their plans.
  *
  *   1. the best of the grid by estimate (grid.h)
  *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
- *      even FAR_OFF of error would not bring it back
+ *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
  *   3. every planner of the table that joins, each with an equal share of what is left of the budget;
- *      those that take seconds join only where there is one
- *   4. where nothing fits, changes to the question, cheapest first, until one does
+ *      those that take seconds join only where there is one, or few devices
+ *   4. their plans crossed (cross.c)
+ *   5. where nothing fits, changes to the question, cheapest first, until one does
  *
  *   I1  The answer has the trials of all planners: none of them beats it.
  *   I2  What is forbidden is in no trial, whoever found it.
+ *   I3  On many devices without a budget, planners leave out what cannot beat the grid by their
+ *       bounds: none of them finds anything better if it does not.
  */
 #include <string.h>
 
+#include "search/auto_room.h"
 #include "search/grid.h"
 #include "search/would_fit.h"
 
 /* Points kept for the simulator: fewer where each takes long to simulate. */
-enum { FINALISTS = 16, FINALISTS_OF_FEW = 64, FEW_DEVICES = 64 };
-/* Few estimates are off by more: of real plans, nine in ten are within 1.2 % of the simulation and 99 of
- * 100 within 8 % (tests/test_estimate.c). */
-static const double FAR_OFF = 0.05;
+enum { FINALISTS = 12, FINALISTS_OF_FEW = 64, FEW_DEVICES = 64 };
+/* On no more, planners that take seconds elsewhere take less than one. */
+enum { ONE_NODE = 8 };
 enum { LEAST_TRIALS = 4, MISSES = 8 }; /* simulated in any case; of what does not fit */
 /* With --batch auto: batches double until that brings less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
 enum { MOST_DOUBLINGS = 16 };
 
-struct join {
-    const struct plan_request *request;
-    struct planned *out;
-    struct cost *cost;
-    double began_s;
-    struct progress progress;
-};
-
-static double ns_per_sample(const struct trial *trial)
+double ns_per_sample(const struct trial *trial)
 {
     return (double)trial->iteration_ns / (double)trial->global_batch;
 }
 
-static int64_t left_ns(const struct join *join)
+int64_t join_left_ns(const struct join *join)
 {
     return join->request->options.budget_ns - (int64_t)((wall_seconds() - join->began_s) * 1e9);
 }
 
-static bool is_over(const struct join *join)
+bool join_over(const struct join *join)
 {
-    return plan_stopped(join->request) || (join->request->options.budget_ns && left_ns(join) <= 0);
+    return plan_stopped(join->request) ||
+           (join->request->options.budget_ns && join_left_ns(join) <= 0);
 }
 
-static void report(struct join *join, const struct trial *trial)
+bool join_has_time(const struct plan_request *request)
+{
+    return request->options.budget_ns > 0 || cluster_devices(request->cluster) <= ONE_NODE;
+}
+
+void join_report(struct join *join, const struct trial *trial)
 {
     struct progress *progress = &join->progress;
     if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns))
@@ -60,8 +61,7 @@ static void report(struct join *join, const struct trial *trial)
         join->request->progress(join->request->context, progress);
 }
 
-/* The best that fits and was found by this planner (NULL: by any); NULL: none. */
-static const struct trial *best_of(const struct planned *planned, const char *found_by)
+const struct trial *join_best(const struct planned *planned, const char *found_by)
 {
     const struct trial *best = NULL;
     for (size_t i = 0; i < planned->trials.len; i++) {
@@ -82,10 +82,10 @@ static weft_status try_points(struct join *join, const struct plan_request *requ
     double best_ns = 0;
     int64_t tried = 0;
     join->progress.all += (int64_t)grid->best.len;
-    for (size_t i = 0; i < grid->best.len && (!is_over(join) || tried == 0); i++) {
+    for (size_t i = 0; i < grid->best.len && (!join_over(join) || tried == 0); i++) {
         const struct grid_point *point = &grid->best.data[i];
         const struct trial *trial;
-        bool behind = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + FAR_OFF);
+        bool behind = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
         if (tried >= LEAST_TRIALS && (behind || (!point->fits && tried >= MISSES)))
             break;
         TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
@@ -95,7 +95,25 @@ static weft_status try_points(struct join *join, const struct plan_request *requ
         tried++;
         if (trial->fits && (best_ns == 0 || (double)trial->iteration_ns < best_ns))
             best_ns = (double)trial->iteration_ns;
-        report(join, trial);
+        join_report(join, trial);
+    }
+done:
+    return status;
+}
+
+/* What would be faster with more memory; whoever asks what that brings finds it among the trials. */
+static weft_status try_roomier(struct join *join, const struct plan_request *request,
+                               const struct grid *grid)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < grid->roomier.len && !join_over(join); i++) {
+        const struct grid_point *point = &grid->roomier.data[i];
+        const struct trial *trial, *best = join_best(join->out, NULL);
+        if (best && point->iteration_ns >= best->iteration_ns)
+            break;
+        TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
+        if (trial)
+            join_report(join, trial);
     }
 done:
     return status;
@@ -111,6 +129,8 @@ static weft_status try_grid(struct join *join, const struct plan_request *reques
     join->out->candidates += grid.estimates;
     size_t before = join->out->trials.len;
     TRY(try_points(join, request, &grid));
+    if (grid.best.len && grid.best.data[0].fits)
+        TRY(try_roomier(join, request, &grid));
     array_push(join->out->arena, &join->out->reasons,
                arena_printf(join->out->arena,
                             "%lld combinations of degrees: %lld estimated, %zu simulated, the "
@@ -129,9 +149,9 @@ static weft_status try_batches(struct join *join)
     weft_status status = WEFT_OK;
     double before = 0;
     request.pins.global_batch = cluster_devices(request.cluster);
-    for (int i = 0; i < MOST_DOUBLINGS && !is_over(join); i++) {
+    for (int i = 0; i < MOST_DOUBLINGS && !join_over(join); i++) {
         TRY(try_grid(join, &request));
-        const struct trial *best = best_of(join->out, NULL);
+        const struct trial *best = join_best(join->out, NULL);
         if (best && before > 0 && ns_per_sample(best) > before * (1 - WORTH_A_LARGER_BATCH))
             break;
         before = best ? ns_per_sample(best) : 0;
@@ -155,40 +175,52 @@ static bool trial_forbidden(const struct plan_request *request, const struct tri
                        : degrees_forbidden(&request->forbids, &d);
 }
 
-static void take_over(struct join *join, const struct planner *planner, struct planned *from)
+/* Whoever goes on from a plan may come to one that is known. */
+static bool is_known(const struct planned *planned, const struct trial *trial)
+{
+    for (size_t i = 0; trial->plan && i < planned->trials.len; i++)
+        if (planned->trials.data[i].plan && same_plan(planned->trials.data[i].plan, trial->plan))
+            return true;
+    return false;
+}
+
+static void take_over(struct join *join, struct planned *from, const char *found_by)
 {
     struct planned *out = join->out;
     for (size_t i = 0; i < from->trials.len; i++) {
         struct trial trial = from->trials.data[i];
-        if (trial_forbidden(join->request, &trial)) {
+        if (trial_forbidden(join->request, &trial) || is_known(out, &trial)) {
             plan_free(trial.plan);
             continue;
         }
         trial.number = (int64_t)out->trials.len + 1;
-        trial.found_by = planner->name;
+        trial.found_by = found_by;
         array_push(out->arena, &out->trials, trial);
     }
-    for (size_t i = 0; i < from->reasons.len; i++)
-        array_push(out->arena, &out->reasons,
-                   arena_printf(out->arena, "%s: %s", planner->name, from->reasons.data[i]));
     out->candidates += from->candidates;
 }
 
-static weft_status ask(struct join *join, const struct planner *planner, size_t left)
+static void say(struct join *join, const char *who, const char *what)
 {
-    struct plan_request request = *join->request;
+    array_push(join->out->arena, &join->out->reasons,
+               arena_printf(join->out->arena, "%s: %s", who, what));
+}
+
+weft_status join_ask(struct join *join, const struct planner *planner,
+                     const struct plan_request *request, const char *found_by)
+{
+    struct plan_request own = *request;
     struct planned found = {.arena = join->out->arena, .planner = planner->name};
-    request.options.given &= planner->takes;
-    if (request.options.budget_ns)
-        request.options.budget_ns = left_ns(join) / (int64_t)left;
-    weft_status status = planner->find(&request, &found);
-    take_over(join, planner, &found);
+    bool first = !request->options.begin;
+    own.options.given &= planner->takes;
+    weft_status status = planner->find(&own, &found);
+    take_over(join, &found, found_by);
     if (status == WEFT_FAILURE)
         return status;
-    if (status)
-        array_push(join->out->arena, &join->out->reasons,
-                   arena_printf(join->out->arena, "%s has no answer: %s", planner->name,
-                                weft_last_error()->message));
+    for (size_t i = 0; first && i < found.reasons.len; i++)
+        say(join, found_by, found.reasons.data[i]);
+    if (status && first)
+        say(join, found_by, arena_printf(found.arena, "no answer, %s", weft_last_error()->message));
     error_clear();
     return WEFT_OK;
 }
@@ -197,40 +229,64 @@ static bool joins(const struct planner *planner, const struct plan_request *requ
 {
     unsigned needs = request->options.batch_auto ? 1U << TAKES_BATCH_AUTO : 0;
     bool time = planner->joins == JOINS_ALWAYS ||
-                (planner->joins == JOINS_WITH_BUDGET && request->options.budget_ns > 0);
+                (planner->joins == JOINS_IN_TIME && join_has_time(request));
     return time && (needs & ~planner->takes) == 0;
+}
+
+/* I3 */
+static int64_t known_ns(const struct join *join)
+{
+    const struct plan_options *options = &join->request->options;
+    const struct trial *best = join_best(join->out, NULL);
+    bool many = cluster_devices(join->request->cluster) > FEW_DEVICES;
+    return best && many && !options->budget_ns && !options->batch_auto ? best->iteration_ns : 0;
 }
 
 static weft_status ask_others(struct join *join)
 {
+    struct plan_request request = *join->request;
     const struct planner *all;
-    size_t count = planners(&all), left = 0;
+    size_t count = planners(&all), left = 1; /* for crossing */
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < count; i++)
         left += joins(&all[i], join->request);
-    for (size_t i = 0; i < count && !is_over(join); i++)
-        if (joins(&all[i], join->request))
-            TRY(ask(join, &all[i], left--));
+    for (size_t i = 0; i < count && !join_over(join); i++) {
+        if (!joins(&all[i], join->request))
+            continue;
+        request.known_ns = known_ns(join);
+        if (request.options.budget_ns)
+            request.options.budget_ns = join_left_ns(join) / (int64_t)left--;
+        TRY(join_ask(join, &all[i], &request, all[i].name));
+    }
 done:
     return status;
+}
+
+static bool is_first_of(const struct planned *planned, const struct trial *trial)
+{
+    const struct trial *other = planned->trials.data;
+    while (strcmp(other->found_by, trial->found_by) != 0)
+        other++;
+    return other == trial;
 }
 
 /* Who found the best, and how far behind the best of each other is. */
 static void say_who(struct join *join)
 {
     struct planned *out = join->out;
-    const struct trial *best = best_of(out, NULL);
-    const struct planner *all;
-    size_t count = planners(&all);
-    for (size_t i = 0; best && i < count; i++) {
-        const struct trial *own = best_of(out, all[i].name);
-        if (!own || strcmp(own->found_by, best->found_by) == 0)
+    const struct trial *best = join_best(out, NULL);
+    const char *words = NULL;
+    for (size_t i = 0; best && i < out->trials.len; i++) {
+        const struct trial *trial = &out->trials.data[i], *own = join_best(out, trial->found_by);
+        if (!own || !is_first_of(out, trial) || strcmp(own->found_by, best->found_by) == 0)
             continue;
         double behind = 100 * (ns_per_sample(own) / ns_per_sample(best) - 1);
-        array_push(out->arena, &out->reasons,
-                   arena_printf(out->arena, "found by %s; the best of %s is %.1f %% behind",
-                                best->found_by, all[i].name, behind));
+        words = words ? arena_printf(out->arena, "%s, of %s %.1f %%", words, own->found_by, behind)
+                      : arena_printf(out->arena, "found by %s; the best of %s is %.1f %% behind",
+                                     best->found_by, own->found_by, behind);
     }
+    if (words)
+        array_push(out->arena, &out->reasons, words);
 }
 
 static weft_status say_what_would_fit(struct join *join)
@@ -260,11 +316,14 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     else
         TRY(try_grid(&join, request));
     TRY(ask_others(&join));
+    TRY(cross_plans(&join));
     say_who(&join);
-    if (out->trials.len && !best_of(out, NULL) && !is_over(&join) && !request->options.batch_auto)
+    if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&
+        !request->options.batch_auto)
         TRY(say_what_would_fit(&join));
-    out->stopped = is_over(&join);
+    out->stopped = join_over(&join);
 done:
+    estimator_free(join.estimator);
     cost_close(join.cost);
     return status;
 }

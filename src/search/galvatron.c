@@ -12,6 +12,8 @@
  *       less than LEAST_GAIN_PERCENT more samples per second; then around the best one, in halves of
  *       the step before (Algorithm 2's B0 - r .. B0 + r). Behind that, gradients accumulate and
  *       nothing else changes.
+ *   I3  Where a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
+ *       too: by what operators alone take, or by their tables.
  */
 #include "search/galvatron.h"
 
@@ -21,7 +23,7 @@
 
 #include "search/best_cuts.h"
 
-enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1 };
+enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
 
 struct setting {
     struct layer_table table;
@@ -175,10 +177,12 @@ static void note_plan(struct driver *d, const struct layer_table *table, const s
         d->best_ns_per_sample = each;
 }
 
-/* I1 */
+/* I1, I3 */
 static int64_t worth_below_ns(const struct driver *d, int64_t batch)
 {
     double ns = d->best_ns_per_sample * (double)batch * (1 + NEAR_PERCENT / 100.0) + 2;
+    double known = (double)d->problem->known_ns * (1 + KNOWN_PERCENT / 100.0);
+    ns = d->problem->known_ns ? fmin(ns, known) : ns;
     return ns < (double)(INT64_MAX / 4) ? (int64_t)ns : INT64_MAX;
 }
 
@@ -232,12 +236,94 @@ static void report(const struct driver *d, int64_t batch)
                              any ? (int64_t)(d->best_ns_per_sample * (double)batch) : 0);
 }
 
+/* What the fastest strategy of any layer of a kind takes at least, on a stage. */
+static weft_status least_of_kind(const struct driver *d, const struct group_options *options,
+                                 const struct layer_question *question, int32_t kind, bool closer,
+                                 int64_t *least)
+{
+    const struct layer_source *source = d->problem->source;
+    weft_status status = WEFT_OK;
+    for (size_t s = 0; s < options->strategies.len; s++) {
+        int64_t ns;
+        const struct strategy *strategy = &options->strategies.data[s];
+        TRY(source->least(source->context, question, kind, strategy, false, &ns));
+        if (closer && ns < *least)
+            TRY(source->least(source->context, question, kind, strategy, true, &ns));
+        *least = ns < *least ? ns : *least;
+    }
+done:
+    return status;
+}
+
+/* Whether an earlier stage of the setting lies in the same place. */
+static bool is_placed(const struct driver *d, const struct layer_question *question)
+{
+    const struct layer_source *source = d->problem->source;
+    struct layer_question other = *question;
+    int32_t own = source->place ? source->place(source->context, question) : question->stage;
+    for (other.stage = 0; other.stage < question->stage; other.stage++)
+        if ((source->place ? source->place(source->context, &other) : other.stage) == own)
+            return true;
+    return false;
+}
+
+/* Eq. 9 of that alone, on the stages where it is least. INT64_MAX: a layer has no strategy. */
+static weft_status least_of_setting(const struct driver *d, const struct group_options *options,
+                                    struct layer_question question, bool closer, int64_t *bound_ns)
+{
+    const struct layer_source *source = d->problem->source;
+    int64_t sum = 0, slowest = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t kind = 0; kind < source->kinds; kind++) {
+        int64_t least = LAYERWISE_NEVER, count = 0;
+        for (question.stage = 0; question.stage < (closer ? question.stages : 1); question.stage++)
+            if (!is_placed(d, &question))
+                TRY(least_of_kind(d, options, &question, kind, closer, &least));
+        for (int32_t l = 0; l < source->layers; l++)
+            count += source->kind[l] == kind;
+        if (least == LAYERWISE_NEVER) {
+            *bound_ns = INT64_MAX;
+            goto done;
+        }
+        sum += count * least;
+        slowest = least > slowest ? least : slowest;
+    }
+    int64_t shared = ceil_div(sum, question.stages);
+    *bound_ns = (question.micro_batches - 1) * (shared > slowest ? shared : slowest) + sum;
+done:
+    return status;
+}
+
+/* Whether a setting is out before its table is found, which takes longer (I3). */
+static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
+                             int64_t micro_batches, bool *out)
+{
+    struct layer_question question = {.devices = d->problem->devices,
+                                      .stages = (int32_t)d->pp.data[pp],
+                                      .batch_per_step = batch / micro_batches,
+                                      .micro_batches = micro_batches};
+    weft_status status = WEFT_OK;
+    *out = false;
+    if (!d->problem->known_ns || !d->problem->source->least)
+        return WEFT_OK;
+    for (int closer = 0; closer < 2 && !*out; closer++) {
+        int64_t bound_ns;
+        TRY(least_of_setting(d, &d->options[pp], question, closer, &bound_ns));
+        *out = bound_ns >= worth_below_ns(d, batch);
+    }
+done:
+    return status;
+}
+
 static weft_status add_setting(struct driver *d, struct arena *scratch, size_t pp, int64_t batch,
                                int64_t micro_batches, setting_list *out)
 {
     struct setting setting;
-    bool possible;
+    bool possible, slower;
     weft_status status;
+    TRY(is_slower(d, pp, batch, micro_batches, &slower));
+    if (slower)
+        goto done;
     TRY(layer_table_new(scratch, d->problem, &d->options[pp], batch, (int32_t)d->pp.data[pp],
                         micro_batches, &possible, &setting.table));
     if (!possible)

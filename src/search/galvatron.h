@@ -49,6 +49,10 @@ struct layer_source {
     int32_t (*place)(void *context, const struct layer_question *question);
     weft_status (*layer)(void *context, const struct layer_question *question, int32_t kind,
                          const struct strategy *strategy, struct layer_cost *out);
+    /* What its steady_ns is at least, found in less time, in two degrees; LAYERWISE_NEVER where it
+     * is impossible. NULL: nobody knows. */
+    weft_status (*least)(void *context, const struct layer_question *question, int32_t kind,
+                         const struct strategy *strategy, bool closer, int64_t *ns);
     /* Strategies of one layout reshard alike, and not between each other; NULL: each by itself. */
     int32_t (*layout)(void *context, const struct strategy *strategy);
     /* R of a micro-batch, both ways, between two strategies on one stage. */
@@ -67,6 +71,8 @@ struct layer_problem {
     int64_t limit_bytes;       /* per device: E */
     int64_t global_batch;      /* 0: explored, that with the most samples per second */
     int64_t pp, micro_batches; /* 0: any */
+    int64_t known_ns;  /* of an iteration: settings that take longer by their bounds are left
+                                  out; 0: nothing is known */
     int64_t most_work; /* stages looked at per setting, before Algorithm 2 settles it; 0: a usual
                           number */
     atomic_bool *stop;

@@ -121,6 +121,7 @@ static weft_status finder_open(struct finder *f)
                                         .limit_bytes = plan_limit_bytes(plan),
                                         .global_batch = request->pins.global_batch,
                                         .pp = request->pins.pp,
+                                        .known_ns = request->known_ns,
                                         .stop = &f->stop,
                                         .progress = look,
                                         .context = f};
@@ -270,6 +271,16 @@ static weft_status find_miss(struct finder *f)
     return status;
 }
 
+/* With a time to beat, nothing that may beat it is an answer. */
+static weft_status say_nothing_faster(struct finder *f)
+{
+    error_clear();
+    array_push(f->out->arena, &f->out->reasons,
+               arena_printf(f->out->arena, "no strategies of layers take less than %s, by bounds",
+                            show_duration((double)f->request->known_ns).s));
+    return WEFT_OK;
+}
+
 weft_status galvatron_find(const struct plan_request *request, struct planned *out)
 {
     struct finder f = {
@@ -279,7 +290,7 @@ weft_status galvatron_find(const struct plan_request *request, struct planned *o
     TRY(finder_open(&f));
     status = search_and_judge(&f, &found);
     if (status == WEFT_NO_ANSWER)
-        status = find_miss(&f);
+        status = request->known_ns ? say_nothing_faster(&f) : find_miss(&f);
     out->stopped = must_stop(&f);
 done:
     cost_close(f.cost);

@@ -5,12 +5,14 @@
 
 #include "search/estimate.h"
 #include "search/grid_space.h"
+#include "search/what_if.h"
 
 /* Copies of a layer that tables compile: fewer take less time, these are the fewest there may be. */
 enum { COPIES = 3 };
 /* Passes of a part by itself may be up to one in so many faster than its share of the whole model's:
  * a collective between two of its operators is a send where they are cut. */
 enum { SEAMS = 32 };
+enum { ROOMIER = 1 }; /* points kept of I5 */
 
 struct walk {
     struct grid_space *space;
@@ -175,19 +177,43 @@ static bool before(const struct grid_point *a, const struct grid_point *b, bool 
     return first[!by_memory] < other[!by_memory];
 }
 
-static void note(struct walk *walk, const struct grid_point *point, bool by_memory)
+static void note_in(struct walk *walk, struct grid_points *list, size_t most,
+                    const struct grid_point *point, bool by_memory)
 {
-    struct grid *out = walk->out;
-    size_t at = out->best.len;
-    if (at == walk->count && !before(point, &out->best.data[at - 1], by_memory))
+    size_t at = list->len;
+    if (at == most && !before(point, &list->data[at - 1], by_memory))
         return;
-    if (at < walk->count)
-        array_push(walk->keep, &out->best, *point);
+    if (at < most)
+        array_push(walk->keep, list, *point);
     else
         at--;
-    for (; at > 0 && before(point, &out->best.data[at - 1], by_memory); at--)
-        out->best.data[at] = out->best.data[at - 1];
-    out->best.data[at] = *point;
+    for (; at > 0 && before(point, &list->data[at - 1], by_memory); at--)
+        list->data[at] = list->data[at - 1];
+    list->data[at] = *point;
+}
+
+static void note(struct walk *walk, const struct grid_point *point, bool by_memory)
+{
+    note_in(walk, &walk->out->best, walk->count, point, by_memory);
+}
+
+/* I5 */
+static void note_roomier(struct walk *walk, const struct grid_point *point)
+{
+    double room = (double)(walk->space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 - GRID_SLACK);
+    if ((double)point->peak_bytes <= room)
+        note_in(walk, &walk->out->roomier, ROOMIER, point, false);
+}
+
+/* I5: a point that cannot fit is worth a look as long as it may be faster than what does. */
+static bool is_idle(const struct walk *walk, const struct grid_place *place, int64_t bound_ns)
+{
+    const struct grid *out = walk->out;
+    bool slow =
+        (out->best.len && bound_ns > out->best.data[0].iteration_ns) ||
+        (out->roomier.len == ROOMIER && bound_ns > out->roomier.data[ROOMIER - 1].iteration_ns);
+    double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
+    return slow && (double)place->bound_bytes > room;
 }
 
 static bool is_full(const struct walk *walk)
@@ -211,11 +237,11 @@ struct front {
 static struct front front_of(const struct grid_space *space)
 {
     int32_t points = (int32_t)space->points.len;
-    double room = (double)space->limit_bytes * (1 + GRID_SLACK);
+    double room = (double)(space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 + GRID_SLACK);
     struct front front = {heap_new(space->arena, points),
                           ARENA_ARRAY(space->arena, bool, (size_t)points)};
     for (int32_t i = 0; i < points; i++)
-        if ((double)space->points.data[i].bound_bytes <= room) /* I2 */
+        if ((double)space->points.data[i].bound_bytes <= room) /* I2, I5 */
             heap_set(&front.heap, i, space->points.data[i].bound_ns);
     return front;
 }
@@ -231,6 +257,8 @@ static weft_status walk_by_time(struct walk *walk)
         struct grid_point point;
         if (is_full(walk) && entry.key > last_of(walk)->iteration_ns)
             break;
+        if (is_idle(walk, place, entry.key))
+            continue;
         if (!front.closer[entry.id]) {
             front.closer[entry.id] = true;
             TRY(look_closer(walk, place, &place->bound_ns));
@@ -240,6 +268,8 @@ static weft_status walk_by_time(struct walk *walk)
         TRY(estimate_point(walk, place, &point));
         if (point.fits)
             note(walk, &point, false);
+        else
+            note_roomier(walk, &point);
     }
 done:
     return status;

@@ -16,6 +16,8 @@
  *   I3  Memory is estimated to about a hundredth: a point counts as fitting up to GRID_SLACK above the
  *       limit. Whoever simulates it has the last word.
  *   I4  Stopped, the answer is the best so far.
+ *   I5  Beside the K best, those are looked for that would fit with WHAT_IF_MORE_BYTES more and are
+ *       faster than the best: what memory would bring.
  */
 #ifndef WEFT_SEARCH_GRID_H
 #define WEFT_SEARCH_GRID_H
@@ -30,8 +32,13 @@ struct grid_point {
     int64_t iteration_ns, peak_bytes; /* estimated */
     bool fits;                        /* I3 */
 };
+struct grid_points {
+    struct grid_point *data;
+    size_t len, cap;
+};
 struct grid {
-    ARRAY(struct grid_point) best; /* by time; or misses, by memory */
+    struct grid_points best;    /* by time; or misses, by memory */
+    struct grid_points roomier; /* by time (I5) */
     int64_t points, estimates;
 };
 /* The best `count` points of a request whose pins have a global batch; in `keep`. */

@@ -17,6 +17,14 @@ struct layer_kind {
     bool has_tied_user;
 };
 
+/* What operators of a kind take with such degrees (I3). */
+struct least_ns {
+    int64_t tp, cp, ep, micro_batch;
+    int32_t kind;
+    bool sequence, recompute;
+    int64_t ns;
+};
+
 struct layer_costs {
     struct arena *arena;
     struct estimate_settings settings, short_settings;
@@ -27,6 +35,7 @@ struct layer_costs {
     struct layer_source source;
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
+    ARRAY(struct least_ns) least;
     ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and behind */
     int32_t usual;             /* the kind of most layers */
     double slowdown;
@@ -205,6 +214,89 @@ done:
     return status;
 }
 
+/* ---- bounds of them -------------------------------------------------------------------------- */
+
+/* In fp8 run products alone. */
+static enum dtype dtype_of(const struct layer_costs *c, const struct op *op)
+{
+    bool product = op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR;
+    return c->settings.dtype == DTYPE_FP8 && !product ? DTYPE_BF16 : c->settings.dtype;
+}
+
+/* Operators on the device, nothing sent. What stands around layers may have no
+ * input whose gradient anybody wants. */
+static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
+                            int32_t kind, const struct choice *choice)
+{
+    const struct plan *walk = tables_walk(c->estimator->tables);
+    const struct layer_kind *own = &c->kinds.data[kind];
+    int64_t ns = 0;
+    for (int64_t i = own->first; i < own->last; i++) {
+        int32_t number = walk->instance[i].op;
+        const struct op *op = &walk->model->op[number];
+        int64_t local[OP_MAX_DIMS];
+        split_local(op, &choice[number].split, q->batch_per_step, local);
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            struct work work = op_work(op, local, dtype_of(c, op), (enum phase)phase);
+            bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
+            bool again = phase == PHASE_FORWARD && choice[number].recompute;
+            if (wanted && (work.flops > 0 || work.read_bytes + work.write_bytes > 0))
+                ns += cost_on_device(c->estimator->cost, &work).ns * (again ? 2 : 1);
+        }
+    }
+    return ns;
+}
+
+static bool same_least(const struct least_ns *a, const struct least_ns *b)
+{
+    return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->micro_batch == b->micro_batch &&
+           a->kind == b->kind && a->sequence == b->sequence && a->recompute == b->recompute;
+}
+
+static int64_t known_operators_ns(struct layer_costs *c, const struct layer_question *q,
+                                  int32_t kind, const struct strategy_row *row)
+{
+    const struct strategy *strategy = &row->strategy;
+    struct least_ns entry = {strategy_degree(strategy, WAY_TP),
+                             strategy_degree(strategy, WAY_CP),
+                             strategy_degree(strategy, WAY_EP),
+                             q->batch_per_step / row->batch_degree,
+                             kind,
+                             strategy->sequence,
+                             strategy->recompute,
+                             0};
+    for (size_t i = 0; i < c->least.len; i++)
+        if (same_least(&c->least.data[i], &entry))
+            return c->least.data[i].ns;
+    entry.ns = operators_ns(c, q, kind, row->choice);
+    array_push(c->arena, &c->least, entry);
+    return entry.ns;
+}
+
+/* I3, I4 */
+static weft_status least(void *context, const struct layer_question *q, int32_t kind,
+                         const struct strategy *strategy, bool closer, int64_t *ns)
+{
+    struct layer_costs *c = context;
+    const struct layer_kind *layer = &c->kinds.data[kind];
+    const struct strategy_row *row;
+    struct run_estimate estimate;
+    weft_status status;
+    *ns = LAYERWISE_NEVER;
+    TRY(strategy_row_find(c->rows, strategy, &row));
+    if (!is_legal(row, q) || (c->pins && !keeps_pins(row, q, c->pins)))
+        goto done;
+    if (!closer || strategy->recompute || kind != c->usual) {
+        *ns = known_operators_ns(c, q, kind, row);
+        goto done;
+    }
+    struct run_question question = run_question(q, layer->first, layer->last, row);
+    TRY(estimate_run(c->estimator, &question, &estimate));
+    *ns = estimate.forward_ns + estimate.backward_ns;
+done:
+    return status;
+}
+
 /* Without what does not change where samples and features lie. */
 static struct strategy plain(const struct strategy *strategy)
 {
@@ -368,6 +460,7 @@ static void open_source(struct layer_costs *c)
                                       .context = c,
                                       .place = place,
                                       .layer = layer,
+                                      .least = least,
                                       .layout = layout,
                                       .reshard = reshard,
                                       .beside = beside};

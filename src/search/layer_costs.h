@@ -18,6 +18,10 @@
  *       same, and take longer to compile.
  *   I2  A weight that is tied to one on another stage is there twice: with more than one stage the
  *       user's layer has the owner's state, gradients and step, too.
+ *   I3  A layer takes at least what its operators do on a device, which depends on degrees and samples
+ *       of a replica only: found once for each, without compiling anything.
+ *   I4  Closer than that, what the usual layer takes is found as for a table where nothing is
+ *       recomputed: most settings are out before the other half of their strategies is looked at.
  */
 #ifndef WEFT_SEARCH_LAYER_COSTS_H
 #define WEFT_SEARCH_LAYER_COSTS_H

@@ -35,7 +35,7 @@ struct trial {
     const char *text;               /* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full" */
     struct degrees degrees;         /* what the plan was lowered from; */
     struct plan *plan;              /* or the plan itself, the answer's own; NULL: the degrees' */
-    const char *found_by;           /* the planner that tried it */
+    const char *found_by;           /* the planner that tried it: "aceso from galvatron's plan" */
     int64_t number;                 /* in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
@@ -77,9 +77,10 @@ struct plan_options {
     bool batch_auto;     /* the batch with the most samples per second; pins have no global_batch */
     int64_t budget_ns;   /* of wall-clock time */
     int64_t max_hops;    /* reconfigurations in a row before one must be better */
-    const char *initial; /* where to begin: a name of the planner's own, or a plan file */
-    const char *log;     /* a file for every step of the search, as JSON */
-    const char *search;  /* an algorithm of the planner's own */
+    const char *initial; /* where to begin: a name of the planner's own, or a plan file, */
+    const struct plan *begin; /* or this plan of the same model, cluster and batch; NULL: none */
+    const char *log;          /* a file for every step of the search, as JSON */
+    const char *search;       /* an algorithm of the planner's own */
     int64_t seed;
     int64_t threads; /* 0: as many as there are processors */
 };
@@ -92,6 +93,8 @@ struct plan_request {
     struct forbids forbids;
     struct plan_options options;
     const char *profile; /* a database before the shipped ones, NULL: none */
+    int64_t known_ns;    /* of an iteration that fits: a planner may leave out what is slower by its
+                            bounds, and find nothing; 0: nothing is known */
     atomic_bool *stop;   /* I3; NULL: nobody stops it */
     /* Called now and then; NULL: nobody looks. */
     void (*progress)(void *context, const struct progress *progress);
@@ -112,9 +115,9 @@ struct planned {
 
 /* Whether auto asks it, too. */
 enum joins {
-    JOINS_NEVER,      /* what it finds is in auto's own grid */
-    JOINS_ALWAYS,     /* it takes no longer than the grid */
-    JOINS_WITH_BUDGET /* it takes seconds */
+    JOINS_NEVER,  /* what it finds is in auto's own grid */
+    JOINS_ALWAYS, /* it takes no longer than the grid */
+    JOINS_IN_TIME /* it takes seconds: where there is a budget, or few devices */
 };
 struct planner {
     const char *name;

@@ -1,8 +1,7 @@
 /* what_if.c - the same plan on better hardware (what_if.h). */
 #include "search/what_if.h"
 
-static const double FASTER = 2;                      /* times */
-static const int64_t MORE_BYTES = (int64_t)16 << 30; /* a usual step between devices' memories */
+static const double FASTER = 2; /* times */
 
 static weft_status on_faster(const struct plan_request *request, const struct plan *plan,
                              enum cluster_part part, int64_t *iteration_ns)
@@ -31,7 +30,7 @@ static const struct trial *with_more_memory(const struct planned *planned)
     const struct trial *best = planned->trials.data, *found = NULL;
     for (size_t i = 1; i < planned->trials.len; i++) {
         const struct trial *trial = &planned->trials.data[i];
-        if (!trial->fits && trial->peak_bytes <= trial->limit_bytes + MORE_BYTES &&
+        if (!trial->fits && trial->peak_bytes <= trial->limit_bytes + WHAT_IF_MORE_BYTES &&
             (!best->fits || ns_per_sample(trial) < ns_per_sample(best)) &&
             (!found || ns_per_sample(trial) < ns_per_sample(found)))
             found = trial;
@@ -52,8 +51,8 @@ weft_status what_if(const struct plan_request *request, const struct planned *pl
     const struct trial *larger = with_more_memory(planned);
     if (larger) {
         struct what_if row = {
-            arena_printf(keep, "%s more memory", show_bytes((double)MORE_BYTES).s), larger->text,
-            larger->iteration_ns};
+            arena_printf(keep, "%s more memory", show_bytes((double)WHAT_IF_MORE_BYTES).s),
+            larger->text, larger->iteration_ns};
         array_push(keep, out, row);
     }
 done:

@@ -9,6 +9,9 @@
 
 #include "search/planner.h"
 
+/* A usual step between devices' memories. */
+#define WHAT_IF_MORE_BYTES (INT64_C(16) << 30)
+
 struct what_if {
     const char *change; /* "2x the network", "16 GiB more memory" */
     const char *plan;   /* the one that would be used, NULL: the same */

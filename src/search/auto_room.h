@@ -1,0 +1,60 @@
+/* auto_room.h - inside auto: what its files share.
+ *
+ *   auto.c        the grid, the planners that join, who found what
+ *   cross.c       the ideas of one planner in the plans of another
+ *   variant.c     a plan with another schedule, other steps or other splits
+ */
+#ifndef WEFT_SEARCH_AUTO_ROOM_H
+#define WEFT_SEARCH_AUTO_ROOM_H
+
+#include "search/estimate.h"
+#include "search/planner.h"
+
+/* Few estimates are off by more: of real plans, nine in ten are within 1.2 % of the simulation and 99 of
+ * 100 within 8 % (tests/test_estimate.c). */
+#define AUTO_FAR_OFF 0.05
+
+struct join {
+    const struct plan_request *request;
+    struct planned *out;
+    struct cost *cost;
+    struct estimator *estimator; /* NULL: nobody needed it yet */
+    double began_s;
+    struct progress progress;
+};
+bool join_over(const struct join *join);
+int64_t join_left_ns(const struct join *join); /* of the budget */
+/* Whether planners that take seconds are asked, too. */
+bool join_has_time(const struct plan_request *request);
+void join_report(struct join *join, const struct trial *trial);
+/* The best that fits and was found by `found_by` (NULL: by anybody); NULL: none. */
+const struct trial *join_best(const struct planned *planned, const char *found_by);
+double ns_per_sample(const struct trial *trial);
+/* Asks a planner and takes over its trials, as found by `found_by`; that it has no answer is one of
+ * the reasons, unless it was only asked to go on from a plan. */
+weft_status join_ask(struct join *join, const struct planner *planner,
+                     const struct plan_request *request, const char *found_by);
+
+/* ---- crossing (cross.c) ---------------------------------------------------------------------- */
+
+weft_status cross_plans(struct join *join);
+
+/* ---- variants (variant.c) -------------------------------------------------------------------- */
+
+/* The same plan but for what is set here. */
+struct variant {
+    const char *schedule; /* NULL: its own */
+    int64_t pieces;       /* 0: its own; else parts are even */
+    int64_t batch_per_step;
+    const struct choice *choice; /* per operator: splits; NULL: its own */
+};
+/* *out is NULL where that makes no plan; else it has passed plan_check. */
+weft_status variant_of(const struct plan *from, const struct variant *variant, struct plan **out);
+/* Whether two plans of one question are one plan. */
+bool same_plan(const struct plan *a, const struct plan *b);
+/* Samples of a step of which every device has whole ones. */
+int64_t least_step(const struct plan *plan);
+/* The divisor of `share` next to one, below or above it; 0: there is none. */
+int64_t next_divisor(int64_t share, int64_t from, bool above);
+
+#endif

@@ -1,4 +1,4 @@
-/* aceso_rows.c - manners as rows of choices, their tables, variants of what tp splits, and plans.
+/* aceso_rows.c - manners as rows of choices, their tables, and plans.
  *
  *   I1  A level of recomputation adds operators to the one before it: none; those that selective
  *       recomputation names; those that compute no products, too; all of every layer.
@@ -56,36 +56,15 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
         *out = NULL;
         return WEFT_OK;
     }
-    const bool *flipped = j->variants.data[manner->variant];
     for (int32_t i = 0; i < model->ops; i++) {
         (*out)[i].recompute = p->recomputed[level][i];
-        if (flipped[i] && !flip(&model->op[i], &(*out)[i].split)) {
+        bool flipped = p->flip[i] >= 0 && manner->variant >> p->flip[i] & 1;
+        if (flipped && !flip(&model->op[i], &(*out)[i].split)) {
             *out = NULL;
             break;
         }
     }
     return WEFT_OK;
-}
-
-int32_t judge_variant(struct judge *j, uint16_t variant, int32_t op)
-{
-    const struct model *model = j->problem->request->model;
-    size_t ops = (size_t)model->ops;
-    enum op_kind kind = model->op[op].kind;
-    if (op_find_dim(kind, DIM_OUT) < 0 || op_find_dim(kind, DIM_IN) < 0 ||
-        j->variants.len == UINT16_MAX)
-        return -1;
-    bool *flipped = ARENA_ARRAY(j->arena, bool, ops);
-    memcpy(flipped, j->variants.data[variant], ops * sizeof *flipped);
-    flipped[op] = !flipped[op];
-    uint64_t hash = hash_bytes(flipped, ops * sizeof *flipped, 1) | 1;
-    int32_t number = index_get(&j->by_variant, hash);
-    if (number >= 0)
-        return number;
-    number = (int32_t)j->variants.len;
-    array_push(j->arena, &j->variants, flipped);
-    index_put(j->arena, &j->by_variant, hash, number);
-    return number;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

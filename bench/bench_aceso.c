@@ -2,14 +2,19 @@
  *
  *   speed        configs judged in a second on one core; the authors' Python: 340 to 610
  *   convergence  the answer of a short budget over that of a long one, for 13B parameters on 32
- *                devices (theirs: 200 s) and 1,000 layers (Exp#3)
- *   heuristic 1  improving iterations that improved at the first bottleneck, and that needed more
- *                than one hop (Exp#5: 90 % and 68 %)
- *   heuristic 2  where a descent ends and how many configs it judges, with it and with primitives in
- *                random order (Exp#5)
+ *                devices (theirs: 200 s) and 1,000 layers on 8 and on 1,024 (Exp#3); `bench_aceso
+ *                long` gives the latter 60 s
+ *   heuristics   hops, improving iterations that improved at the first bottleneck (Exp#5: 90 %), and
+ *                that needed more than one hop (68 %); where a descent ends and how many configs it
+ *                judges, with heuristic 2 and with primitives in random order
+ *   beginnings   where searches end that begin differently (Exp#7)
  */
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "search/aceso.h"
@@ -47,11 +52,11 @@ static void close_asked(struct asked *a)
 
 /* ---- speed ----------------------------------------------------------------------------------- */
 
-/* Of this thread: others may be at work beside it. */
+/* Of this process: others may be at work beside it. */
 static double cpu_seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
@@ -77,7 +82,8 @@ static void time_judge(int32_t stages, bool recompute)
         if (i == WARM_UP)
             start = cpu_seconds();
         own->end = first + 1 + (int32_t)rng_below(&rng, c.part[part + 1].end - first - 1);
-        own->change = own->recompute_end = own->end;
+        own->recompute_end = own->end;
+        set_manner(own, own->manner[0]);
         own->low = own->high = 0;
         if (recompute)
             stop_on(judge_recompute(judge, &c, UINT64_C(3) << part));
@@ -93,33 +99,57 @@ static void time_judge(int32_t stages, bool recompute)
 
 /* ---- convergence ----------------------------------------------------------------------------- */
 
-static double best_within(struct asked *a, int64_t budget_ns, double *search_s, int64_t *configs)
+struct answer {
+    double s, cpu_s;
+    int64_t configs;
+};
+static atomic_bool over;
+
+static void stop_now(int signal)
+{
+    (void)signal;
+    atomic_store(&over, true);
+}
+
+/* The budget is seconds of a core, whoever else is at work; 0: none. */
+static struct answer best_within(struct asked *a, double budget_s)
 {
     struct planned *planned;
-    a->request.options.budget_ns = budget_ns;
+    struct itimerval timer = {
+        .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
+    double start = cpu_seconds();
+    atomic_store(&over, false);
+    signal(SIGPROF, stop_now);
+    setitimer(ITIMER_PROF, &timer, NULL);
+    a->request.stop = &over;
+    a->request.options.threads = 1;
     stop_on(plan_search(planner_find("aceso"), &a->request, &planned));
-    double s = (double)planned->trials.data[0].iteration_ns * 1e-9;
-    *search_s = planned->search_s;
-    *configs = planned->candidates;
+    struct answer answer = {(double)planned->trials.data[0].iteration_ns * 1e-9,
+                            cpu_seconds() - start, planned->candidates};
     if (!planned->trials.data[0].fits)
         printf("  (does not fit)\n");
     planned_free(planned);
-    return s;
+    return answer;
 }
 
 static void converge(const char *model, const char *options, const char *cluster, int64_t batch,
-                     int64_t short_ns, int64_t long_ns)
+                     double short_s, double long_s)
 {
     struct asked a = ask(model, options, cluster, batch);
-    double search_s, long_s;
-    int64_t configs, long_configs;
-    double first = best_within(&a, short_ns, &search_s, &configs);
-    double last = best_within(&a, long_ns, &long_s, &long_configs);
-    printf("%-10s %-11s %9.3f s after %5.2f s (%8lld configs), %9.3f s after %6.2f s (%8lld): "
-           "%+.2f %%\n",
-           model, cluster, first, search_s, (long long)configs, last, long_s,
-           (long long)long_configs, 100 * (first / last - 1));
+    struct answer first = best_within(&a, short_s), last = best_within(&a, long_s);
+    printf("%-10s %-12s %9.3f s after %5.2f s of a core (%8lld configs), %9.3f s after %6.2f s "
+           "(%8lld): %+.2f %%\n",
+           model, cluster, first.s, first.cpu_s, (long long)first.configs, last.s, last.cpu_s,
+           (long long)last.configs, 100 * (first.s / last.s - 1));
     close_asked(&a);
+}
+
+static void measure_convergence(double long_s)
+{
+    static const char LAYERS[] = "layers: 1000, hidden: 512, heads: 8";
+    converge("gpt3-13b", NULL, "dgx-v100:4", 1024, 0.5, 0);
+    converge("gpt3-350m", LAYERS, "dgx-v100:1", 1024, 1, long_s);
+    converge("gpt3-350m", LAYERS, "dgx-v100:128", 1024, 1, long_s);
 }
 
 /* ---- heuristics ------------------------------------------------------------------------------ */
@@ -134,8 +164,9 @@ static const struct {
     {"wresnet-4b", "dgx-v100:1", 1536},
 };
 
+enum { HOPS_SHOWN = USUAL_HOPS + 1 };
 struct tally_of_steps {
-    int64_t improving, first_try, several_hops;
+    int64_t improving, first_try, hops[HOPS_SHOWN];
 };
 
 /* Descends with every number of stages; the best, and how many configs were judged. */
@@ -156,7 +187,7 @@ static double descend(struct problem *p, bool random, uint64_t seed, struct tall
             const struct step *step = &result.steps.data[k];
             tally->improving += step->improved;
             tally->first_try += step->improved && step->bottlenecks_tried == 1;
-            tally->several_hops += step->improved && step->hops > 1;
+            tally->hops[step->improved && step->hops < HOPS_SHOWN ? step->hops : 0]++;
         }
         *configs += result.configs;
         if (result.count && !result.found[0].verdict.excess_bytes &&
@@ -194,27 +225,51 @@ static void measure_heuristics(void)
         problem_free(p);
         close_asked(&a);
     }
-    double all = (double)tally.improving;
+    double all = (double)tally.improving, one = (double)tally.hops[1];
     printf(
         "of %lld improving iterations: %.0f %% at the first bottleneck (the paper: 90 %% of 819), "
-        "%.0f %% with more than one hop (68 %%)\n",
-        (long long)tally.improving, 100 * (double)tally.first_try / all,
-        100 * (double)tally.several_hops / all);
+        "%.0f %% with more than one hop (68 %%); by hops:",
+        (long long)tally.improving, 100 * (double)tally.first_try / all, 100 * (1 - one / all));
+    for (int hops = 1; hops < HOPS_SHOWN; hops++)
+        printf(" %d: %.0f %%", hops, 100 * (double)tally.hops[hops] / all);
+    printf("\n");
 }
 
-int main(void)
+/* ---- beginnings ------------------------------------------------------------------------------ */
+
+static void measure_beginnings(void)
 {
-    const int64_t second = 1000000000;
+    static const char *const BEGINNINGS[] = {"balanced", "imbalanced-op", "imbalanced-device"};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct asked a = ask(CASES[i].model, NULL, CASES[i].cluster, CASES[i].batch);
+        double least = 0, most = 0;
+        printf("%-11s %-13s", CASES[i].model, CASES[i].cluster);
+        for (size_t b = 0; b < COUNT_OF(BEGINNINGS); b++) {
+            a.request.options.initial = BEGINNINGS[b];
+            double s = best_within(&a, 0.5).s;
+            least = b == 0 || s < least ? s : least;
+            most = s > most ? s : most;
+            printf(" %s %.3f s,", BEGINNINGS[b], s);
+        }
+        printf(" %.2f %% apart (the paper: alike)\n", 100 * (most / least - 1));
+        close_asked(&a);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool only_long = argc > 1 && strcmp(argv[1], "long") == 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (only_long) {
+        measure_convergence(60);
+        return 0;
+    }
     time_judge(4, false);
     time_judge(8, false);
     time_judge(16, false);
     time_judge(8, true);
-    converge("gpt3-13b", NULL, "dgx-v100:4", 1024, second / 2, 0);
-    converge("gpt3-350m", "layers: 1000, hidden: 512, heads: 8", "dgx-v100:1", 1024, second,
-             8 * second);
-    converge("gpt3-350m", "layers: 1000, hidden: 512, heads: 8", "dgx-v100:128", 1024, second,
-             8 * second);
+    measure_convergence(8);
     measure_heuristics();
+    measure_beginnings();
     return 0;
 }

@@ -71,6 +71,31 @@ static void close_asked(struct asked *a)
     cluster_free(a->cluster);
 }
 
+/* Some run of a part in some other manner, if that is legal. */
+static void paint_some(struct rng *rng, struct asked *a, struct config *c)
+{
+    struct config other;
+    int32_t part = (int32_t)rng_below(rng, config_parts(c)), first = part_first(c, part);
+    int32_t from = first + (int32_t)rng_below(rng, c->part[part].end - first);
+    int32_t to = from + 1 + (int32_t)rng_below(rng, c->part[part].end - from);
+    struct manner m = *manner_at(&c->part[part], from);
+    struct verdict verdict;
+    bool legal;
+    m.tp = (uint16_t)(1 << rng_below(rng, 4));
+    m.shard = (uint8_t)rng_below(rng, 4);
+    config_copy(&other, c);
+    if (m.tp > a->problem->node || !paint_manner(&other, part, from, to, m))
+        return;
+    config_normalise(&other);
+    if (!a->problem->tp_goes[m.tp] || !config_legal(a->problem, &other))
+        return;
+    assert_int_equal(judge_recompute(a->judge, &other, UINT64_MAX), WEFT_OK);
+    config_normalise(&other);
+    assert_int_equal(judge_config(a->judge, &other, &verdict, NULL, &legal), WEFT_OK);
+    if (legal)
+        config_copy(c, &other);
+}
+
 /* Random primitives from where a search begins. */
 static bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
 {
@@ -180,8 +205,11 @@ static void test_a_judge_says_what_the_estimate_says(void **state)
         assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
         for (int round = 0; round < rounds_of(40); round++) {
             struct config c;
-            if (wander(&rng, &a, 4, &c))
-                hold_against_plan(&a, estimator, &c, &offs);
+            if (!wander(&rng, &a, 4, &c))
+                continue;
+            for (int left = round % 3; left > 0; left--)
+                paint_some(&rng, &a, &c);
+            hold_against_plan(&a, estimator, &c, &offs);
         }
         estimator_free(estimator);
         close_asked(&a);
@@ -309,9 +337,8 @@ static void brute_judge(struct brute *b)
     bool legal;
     config_copy(&c, &b->config);
     for (int32_t k = 0; k < c.stages; k++) {
-        struct config_part *part = &c.part[k];
-        part->change = part->recompute_end = part->end;
-        part->manner[1] = part->manner[0];
+        c.part[k].recompute_end = c.part[k].end;
+        set_manner(&c.part[k], c.part[k].manner[0]);
     }
     config_normalise(&c);
     if (!config_legal(b->asked->problem, &c))
@@ -403,8 +430,8 @@ static struct verdict search_all(struct asked *a)
     return best;
 }
 
-/* Misses of this set led to the leaps of aceso_tune.c. */
-enum { SMALL_SEED = 12345 };
+/* Misses of the first set led to the leaps of aceso_tune.c; nothing was tuned with the others. */
+static const uint64_t SMALL_SEEDS[] = {12345, 31, 32, 33};
 static const double WORST = 1.02;
 
 /* Small models on 2 to 4 devices, with memory for all, for some or for few. */
@@ -434,8 +461,11 @@ static void test_as_good_as_trying_everything(void **state)
     int64_t tried = 0;
     double worst = 1;
     struct rng rng;
-    rng_seed(&rng, SMALL_SEED);
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0, seed = -1; round < rounds; round++) {
+        int next = round * (int)COUNT_OF(SMALL_SEEDS) / rounds;
+        if (next != seed)
+            rng_seed(&rng, SMALL_SEEDS[next]);
+        seed = next;
         struct asked a = draw_small(&rng);
         make_judge(&a);
         a.problem->tune = false; /* what trying everything leaves out */

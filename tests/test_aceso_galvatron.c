@@ -1,15 +1,15 @@
 /* test_aceso_galvatron.c - the planner aceso against the planner galvatron, each with the space bmw:
  * data and tensor parallelism, ZeRO 0 or 3, whole layers recomputed or nothing, uneven stages.
  *
- * Neither space holds the other. Galvatron's layers, its embedding and its head have a strategy each,
- * where a stage of aceso has two at most; its tensor parallelism may leave a node, and problems where
+ * Neither space holds the other. Galvatron's layers have a strategy each, where a part of aceso has four
+ * manners at most, one behind the other; its tensor parallelism may leave a node, and problems where
  * that is its answer are not compared. Aceso cuts between any operators, and its stages may have
  * different numbers of devices. Times are the simulator's.
  *
  *   P1  Where galvatron finds what fits, so does aceso.
- *   P2  It is faster on average, and in nine of ten not slower, but for the difference between
- *       estimates and simulations: both planners pick by estimates what they simulate. The rest are
- *       problems with little memory, whose embedding and head want strategies of their own.
+ *   P2  It is faster on average. A few may be slower by more than SAME, and none by more than LOSS: both
+ *       pick by estimates what they simulate, and galvatron may split an embedding otherwise than the
+ *       head that shares its weight.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,9 @@
 #include "rounds.h"
 #include "search/search.h"
 
-/* The judge's estimate is within this of a plan's in nine of ten (test_aceso.c). */
-static const double NOISE = 0.015, SAME = 0.0005;
+static const double SAME = 0.001, LOSS = 0.02;
+/* Misses of the first three sets led to zones and painting (aceso_paint.c). */
+static const uint64_t SEEDS[] = {7, 101, 202, 303};
 
 struct drawn {
     struct model *model;
@@ -99,44 +100,51 @@ static struct answer ask(const struct drawn *d, const char *planner)
     return answer;
 }
 
+static void print_problem(const struct drawn *d, const struct answer *own,
+                          const struct answer *other)
+{
+    print_message("%s, %s, %s with %lld devices, %lld samples, %lld GiB: %.3f ms: %s against "
+                  "%.3f ms: %s\n",
+                  d->model->name, d->options, d->cluster->name,
+                  (long long)cluster_devices(d->cluster), (long long)d->request.pins.global_batch,
+                  (long long)(d->request.pins.memory_limit_bytes >> 30), (double)own->ns * 1e-6,
+                  own->text, (double)other->ns * 1e-6, other->text);
+}
+
 static void test_not_worse_than_galvatron(void **state)
 {
     (void)state;
-    int rounds = rounds_of(60), compared = 0, lost = 0, faster = 0, equal = 0, within = 0;
+    int rounds = rounds_of(60), compared = 0, faster = 0, slower = 0;
     double worst = 0, sum = 0;
     struct rng rng;
-    rng_seed(&rng, 7);
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0, seed = -1; round < rounds; round++) {
+        int next = round * (int)COUNT_OF(SEEDS) / rounds;
+        if (next != seed)
+            rng_seed(&rng, SEEDS[next]);
+        seed = next;
         struct drawn d = draw(&rng);
-        struct answer other = ask(&d, "galvatron"), own = ask(&d, "aceso");
-        double ratio = own.ns && other.ns ? (double)own.ns / (double)other.ns : 0;
+        struct answer other = ask(&d, "galvatron");
         if (other.ns && !other.far) {
+            struct answer own = ask(&d, "aceso");
+            double ratio = (double)own.ns / (double)other.ns;
+            bool lost = !own.ns || ratio > 1 + SAME; /* P1, P2 */
             compared++;
-            lost += !own.ns; /* P1 */
-            faster += ratio > 0 && ratio < 1 - SAME;
-            equal += ratio >= 1 - SAME && ratio <= 1 + SAME;
-            within += ratio > 1 + SAME && ratio <= 1 + NOISE;
+            slower += lost;
+            assert_true(own.ns > 0);
+            faster += !lost && ratio < 1 - SAME;
             sum += ratio;
             worst = ratio > worst ? ratio : worst;
-            if (ratio > 1 + SAME || !own.ns)
-                print_message("%s, %s, %s with %lld devices, %lld samples, %lld GiB: %.4f (%.3f "
-                              "ms): %s against %s\n",
-                              d.model->name, d.options, d.cluster->name,
-                              (long long)cluster_devices(d.cluster),
-                              (long long)d.request.pins.global_batch,
-                              (long long)(d.request.pins.memory_limit_bytes >> 30), ratio,
-                              (double)own.ns * 1e-6, own.text, other.text);
+            if (lost)
+                print_problem(&d, &own, &other);
         }
         model_free(d.model);
         cluster_free(d.cluster);
     }
-    print_message("of %d problems %d faster, %d equal, %d slower within %.1f %%, %d without an "
-                  "answer; on average "
-                  "%.4f of galvatron's time, at worst %.4f\n",
-                  compared, faster, equal, within, 100 * NOISE, lost, sum / compared, worst);
-    assert_int_equal(lost, 0);
-    int slower = compared - faster - equal - within;
-    assert_true(slower <= (compared + 9) / 10); /* P2 */
+    print_message("of %d problems %d faster, %d slower by more than %.1f %%; on average %.4f of "
+                  "galvatron's time, at worst %.4f\n",
+                  compared, faster, slower, 100 * SAME, sum / compared, worst);
+    assert_true(slower <= (compared + 19) / 20);
+    assert_true(worst <= 1 + LOSS);
     assert_true(sum < compared);
 }
 

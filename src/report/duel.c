@@ -176,7 +176,7 @@ static weft_status predict(struct arena *keep, struct duel *duel, bool all)
 {
     const struct contest *contest = contest_find(duel->family);
     struct plan_request request = {.pins = pins_of(contest, duel->devices),
-                                   .options = {.space = "paper", .threads = 1}};
+                                   .options = {.space = "paper"}};
     struct model *model = NULL;
     struct cluster *cluster = NULL;
     weft_status status;

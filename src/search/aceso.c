@@ -4,8 +4,8 @@
  *   I1  Every search has its own beginning and its own random numbers, and learns nothing from the
  *       others; which ones are refined is decided when all are over. So the answer is the same with
  *       any number of threads.
- *   I2  The simulator decides. Where it says that nothing fits of what was judged to fit, memory is
- *       taken for as much smaller and all is searched again, a few times.
+ *   I2  The simulator decides. Where something was judged to fit that does not, and is faster than all
+ *       that do, memory is taken for as much smaller and all is searched again, a few times.
  */
 #include "search/aceso.h"
 
@@ -17,18 +17,19 @@
 
 enum {
     SIMULATED = 5,
-    MOST_FINALISTS = 12,
+    MOST_FINALISTS = 16,
     ROUNDS = 3
 }; /* Aceso, section 5.1: the five best are run */
 
 /* Efforts in their order, good answers early. Of the searches so far, those go on that are as near to
- * the best, and so many. */
+ * the best, and so many; sketches come first of numbers of stages that are powers of two. */
 static const struct turn {
     enum effort effort;
     double within;
     int32_t most;
-} TURNS[] = {{SKETCH, 0, INT32_MAX}, {TRIM, 1.1, 8},   {POLISH, 1.0, 1}, {DESCEND, 1.25, 16},
-             {TRIM, 1.1, 8},         {WIDEN, 1.15, 5}, {TRIM, 1.1, 8},   {REFINE, 1.03, 3}};
+} TURNS[] = {{SKETCH, 0, INT32_MAX}, {POLISH, 1.0, 1}, {SKETCH, 0, INT32_MAX}, {FIT, 2.0, 8},
+             {TRIM, 1.1, 8},         {POLISH, 1.0, 1}, {DESCEND, 1.25, 16},    {FIT, 1.5, 8},
+             {TRIM, 1.1, 8},         {WIDEN, 1.15, 5}, {TRIM, 1.1, 8},         {REFINE, 1.03, 3}};
 
 struct team {
     const struct problem *problem;
@@ -59,10 +60,9 @@ static weft_status work(struct worker *w)
         int32_t i = atomic_fetch_add(&team->next, 1);
         if (i >= team->searches)
             break;
-        enum effort effort = team->turn->effort;
-        if (!team->chosen[i] || (effort != SKETCH && problem_over(team->problem)))
-            continue; /* where a search begins is judged in any case */
-        TRY(aceso_search(w->judge, &team->settings[i], effort, &team->result[i]));
+        if (!team->chosen[i] || (team->turn != TURNS && problem_over(team->problem)))
+            continue; /* where the first searches begin is judged in any case */
+        TRY(aceso_search(w->judge, &team->settings[i], team->turn->effort, &team->result[i]));
     }
 done:
     return status;
@@ -117,8 +117,11 @@ static void choose_searches(struct team *team)
             best = best_of(&team->result[i])->verdict;
     double most = team->turn->within * (double)best.iteration_ns;
     bool all = team->turn->effort == SKETCH;
-    for (int32_t i = 0; i < team->searches; i++)
-        team->chosen[i] = all;
+    for (int32_t i = 0; i < team->searches; i++) {
+        int32_t stages = team->settings[i].stages;
+        bool now = team->turn != TURNS || team->searches == 1 || (stages & (stages - 1)) == 0;
+        team->chosen[i] = all && now;
+    }
     for (int32_t left = team->turn->most; !all && left > 0; left--) {
         int32_t at = -1;
         for (int32_t i = 0; i < team->searches; i++) {
@@ -195,7 +198,7 @@ static const char *config_text(struct arena *keep, const struct problem *p, cons
     int32_t recomputed = recomputed_stages(c);
     bool sequence = false;
     for (int32_t k = 0; k < config_parts(c); k++)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < MOST_MANNERS; i++) {
             const struct manner *m = &c->part[k].manner[i];
             int64_t own = dp_of(p, c->devices[k % c->stages], m->tp);
             tp[0] = m->tp < tp[0] ? m->tp : tp[0];
@@ -267,7 +270,7 @@ static int by_verdict(const void *a, const void *b)
     return x->search - y->search;
 }
 
-/* The best of all; then the best of other numbers of stages and other schedules. */
+/* The best of all; then the best of other numbers of stages and other kinds. */
 static int32_t pick_finalists(struct arena *scratch, const struct team *team,
                               struct finalist out[MOST_FINALISTS])
 {
@@ -281,21 +284,36 @@ static int32_t pick_finalists(struct arena *scratch, const struct team *team,
     for (size_t i = 0; i < count && picked < MOST_FINALISTS; i++) {
         bool alike = false;
         for (int32_t k = 0; k < picked && picked >= SIMULATED; k++)
-            alike |= out[k].search == all[i].search &&
-                     out[k].found->config.schedule == all[i].found->config.schedule;
+            alike |= out[k].search == all[i].search && out[k].found->kind == all[i].found->kind;
         if (!alike)
             out[picked++] = all[i];
     }
     return picked;
 }
 
+/* Of all rounds of I2 so far. */
 struct outcome {
-    bool fits;             /* something does */
-    int64_t iteration_ns;  /* of the best */
-    int64_t least_peak;    /* of what was judged to fit and does not */
-    int32_t search;        /* of the best; -1: none */
-    struct verdict judged; /* the best's */
+    bool any, fits;       /* something was simulated, something fits */
+    int64_t iteration_ns; /* of the best */
+    int32_t search;       /* of this round that has the best; -1: one of an earlier round */
+    int32_t misses;       /* finalists of this round that were judged to fit and do not */
+    struct miss {
+        int64_t iteration_ns, peak_bytes;
+    } miss[MOST_FINALISTS];
 };
+
+/* The least that a finalist takes too much that is faster than all that fit (I2); 0: none is. */
+static int64_t least_miss(const struct outcome *outcome)
+{
+    int64_t least = 0;
+    for (int32_t i = 0; i < outcome->misses; i++) {
+        const struct miss *miss = &outcome->miss[i];
+        bool faster = !outcome->fits || miss->iteration_ns < outcome->iteration_ns;
+        if (faster && (!least || miss->peak_bytes < least))
+            least = miss->peak_bytes;
+    }
+    return least;
+}
 
 static weft_status try_finalists(struct team *team, struct judge *judge, struct planned *planned,
                                  struct outcome *out)
@@ -312,17 +330,14 @@ static weft_status try_finalists(struct team *team, struct judge *judge, struct 
         TRY(judge_plan(judge, &found->config, &plan));
         TRY(try_plan(p->request, judge->estimator->cost, plan,
                      config_text(planned->arena, p, &found->config), planned, &trial));
-        if (!trial->fits && !found->verdict.excess_bytes && trial->peak_bytes < out->least_peak)
-            out->least_peak = trial->peak_bytes;
-        if (!trial->fits && out->search >= 0)
+        if (!trial->fits && !found->verdict.excess_bytes)
+            out->miss[out->misses++] = (struct miss){trial->iteration_ns, trial->peak_bytes};
+        if (out->any && (!trial->fits || (out->fits && trial->iteration_ns >= out->iteration_ns)))
             continue;
-        bool first = out->search < 0 || (trial->fits && !out->fits);
-        if (!first && trial->iteration_ns >= out->iteration_ns)
-            continue;
-        out->fits |= trial->fits;
+        out->any = true;
+        out->fits = trial->fits;
         out->search = finalist[i].search;
         out->iteration_ns = trial->iteration_ns;
-        out->judged = found->verdict;
     }
 done:
     arena_free(scratch);
@@ -433,7 +448,8 @@ static weft_status search_round(struct problem *p, const struct config *begin,
     weft_status status;
     for (int32_t i = 0; i < workers; i++)
         worker[i].team = &team;
-    *out = (struct outcome){.search = -1, .least_peak = INT64_MAX};
+    out->search = -1;
+    out->misses = 0;
     TRY(run_efforts(&team, worker, workers, planned));
     if (!worker[0].judge)
         TRY(judge_new(p, &worker[0].judge));
@@ -442,9 +458,10 @@ static weft_status search_round(struct problem *p, const struct config *begin,
         planned->candidates += team.result[i].configs;
         planned->stopped |= team.result[i].stopped;
     }
+    if (out->search < 0)
+        goto done;
     planned->reasons.len = 0;
-    if (out->search >= 0)
-        explain(planned, &team.result[out->search]);
+    explain(planned, &team.result[out->search]);
     if (log)
         TRY(aceso_log_write(log, p, team.result, team.searches));
 done:
@@ -462,9 +479,10 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
     struct problem *p = NULL;
     struct config begin;
     const struct config *given = NULL;
-    struct outcome outcome;
+    struct outcome outcome = {0};
     weft_status status;
     TRY(problem_new(request, &p));
+    double limit = (double)p->limit_bytes;
     while (initial && beginning < BEGIN_COUNT && strcmp(initial, BEGINNINGS[beginning]) != 0)
         beginning++;
     if (beginning == BEGIN_COUNT || request->options.begin) {
@@ -474,10 +492,10 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
     }
     for (int round = 0; round < ROUNDS; round++) {
         TRY(search_round(p, given, beginning, out, &outcome));
-        if (outcome.fits || outcome.least_peak == INT64_MAX || problem_over(p))
+        int64_t peak = least_miss(&outcome);
+        if (!peak || problem_over(p))
             break;
-        p->limit_bytes = (int64_t)((double)p->limit_bytes * (double)p->limit_bytes /
-                                   (double)outcome.least_peak); /* I2 */
+        p->limit_bytes = (int64_t)((double)p->limit_bytes * limit / (double)peak); /* I2 */
     }
     out->stopped |= problem_over(p);
 done:

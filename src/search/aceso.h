@@ -1,7 +1,8 @@
 /* aceso.h - inside the planner aceso: iterative bottleneck alleviation (Aceso, sections 3 and 4).
  *
  * A *config* is what the search compares: stages with their devices, parts with their operators, and
- * for each part at most two *manners* (tp, sharding, ...) and at most two levels of recomputation.
+ * for each part a few *manners* (tp, sharding, ...), one behind the other, and at most two levels of
+ * recomputation.
  * It lowers to a plan (config_plan) and is judged without being lowered (judge).
  *
  *   aceso_fold.h        a model of many layers at the price of a few
@@ -13,7 +14,8 @@
  *   aceso_recompute.c   the least recomputation that fits
  *   aceso_primitives.c  the table of reconfiguration primitives, and what each proposes
  *   aceso_moves.c       moving operators between stages
- *   aceso_tune.c        changes inside a stage, operator by operator
+ *   aceso_tune.c        cuts, batches and degrees, operator by operator
+ *   aceso_paint.c       manners inside a part
  *   aceso_pool.c        proposals made complete; what a search keeps of them
  *   aceso_search.c      hops, bottlenecks, restarts
  *   aceso_log.c         every iteration as JSON
@@ -25,6 +27,8 @@
  *       configs are hashed.
  *   I3  Same problem, same seed: same answer, whatever the number of threads and whatever a judge
  *       was asked before. But for a budget in wall-clock time.
+ *   I4  Operators of one stage that share a weight have the same tp and sharding: what they exchange
+ *       otherwise is not judged.
  */
 #ifndef WEFT_SEARCH_ACESO_H
 #define WEFT_SEARCH_ACESO_H
@@ -39,21 +43,24 @@
 /* Aceso, sections 5.1 (MaxHops) and its code: stage counts up to 16. */
 enum { USUAL_HOPS = 7, USUAL_STAGES = 16 };
 enum { MOST_STAGES = 64, MOST_PARTS = 128, MOST_LEVELS = 4, MOST_PIECES = 4 };
+/* An embedding, layers of two kinds, and a head may each have a manner of their own. */
+enum { MOST_MANNERS = 4, MOST_CHANGES = MOST_MANNERS - 1 };
 
 /* How a run of operators lies over its stage's devices; dp is what tp leaves over. */
 struct manner {
+    uint32_t variant; /* of what tp splits: operators that are flipped, by problem.flip; 0: none */
     uint16_t tp;
-    uint16_t variant; /* 1 << number of an operator that tp splits the other way (judge_variant) */
     uint8_t shard;
     bool sequence, offload;
-    uint8_t unused;
+    uint8_t unused[3];
 };
 struct config_part {
     int32_t end;           /* the instance behind its last */
-    int32_t change;        /* from here on manner[1] */
     int32_t recompute_end; /* up to here level `high` of recomputation, behind it `low` */
     uint8_t low, high, unused[2];
-    struct manner manner[2];
+    int32_t
+        change[MOST_CHANGES]; /* from change[i] on manner[i + 1]; those left over are at the end */
+    struct manner manner[MOST_MANNERS]; /* and repeat the last */
 };
 struct config {
     int32_t stages, pieces, schedule; /* a number of schedule_all */
@@ -85,13 +92,15 @@ struct problem {
     const bool *recomputed[MOST_LEVELS]; /* per level and operator */
     const double *flops;                 /* sums over instances before each place */
     const int32_t *op;                   /* per instance */
+    const int8_t *flip;                  /* per operator: its bit in variants; -1: none */
     struct places_list cuts[GRAIN_COUNT];
-    struct tied_pair tied; /* instances of the whole model */
-    unsigned primitives;   /* 1 << enum primitive: those that may be used */
-    unsigned schedules;    /* 1 << a number of schedule_all */
-    unsigned shards;       /* 1 << ZeRO stage: those that may be used */
-    const bool *tp_goes;   /* per degree up to a node's devices: the model can be split so */
-    bool tune;             /* change manners inside stages, too */
+    int32_t layers_first, layers_end; /* before the first layer, behind the last */
+    struct tied_pair tied;            /* instances of the whole model */
+    unsigned primitives;              /* 1 << enum primitive: those that may be used */
+    unsigned schedules;               /* 1 << a number of schedule_all */
+    unsigned shards;                  /* 1 << ZeRO stage: those that may be used */
+    const bool *tp_goes; /* per degree up to a node's devices: the model can be split so */
+    bool tune;           /* change manners inside stages, too */
     int32_t most_hops;
     double deadline_s; /* of wall_seconds, 0: none */
 };
@@ -111,13 +120,30 @@ static inline int32_t part_first(const struct config *c, int32_t part)
 {
     return part ? c->part[part - 1].end : 0;
 }
+static inline int32_t part_with(const struct config *c, int64_t instance)
+{
+    int32_t part = 0;
+    while (c->part[part].end <= instance)
+        part++;
+    return part;
+}
 static inline size_t config_bytes(const struct config *c)
 {
     return offsetof(struct config, part) + (size_t)config_parts(c) * sizeof c->part[0];
 }
 void config_copy(struct config *to, const struct config *from);
+const struct manner *manner_at(const struct config_part *part, int32_t instance);
+/* The manner of most of a part's operators. */
+const struct manner *main_manner(const struct config *c, int32_t part);
+/* One manner for all of a part, wherever it ends. */
+void set_manner(struct config_part *part, struct manner manner);
+void set_tp(struct config *c, int32_t stage, int64_t tp); /* of all of a stage */
+/* Another manner from one instance to another; false: that were too many. */
+bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner);
 void config_normalise(struct config *c); /* I2 */
 uint64_t config_hash(const struct config *c);
+/* Of its schedule, its batch, and the degrees with which the model begins and ends. */
+uint64_t config_kind(const struct config *c);
 bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m);
@@ -183,9 +209,6 @@ struct stage_verdict {
 };
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
                         struct stage_verdict *out);
-/* The variant that flips what tp splits of one operator more; -1: it cannot. It means the same to
- * every judge of a problem. */
-int32_t judge_variant(struct judge *judge, uint16_t variant, int32_t op);
 void judge_forget(struct judge *judge); /* costs of parts; the next ones are found anew */
 int64_t judge_count(const struct judge *judge);
 const struct problem *judge_problem(const struct judge *judge);
@@ -198,7 +221,7 @@ struct part_run {
     struct manner manner;
     int32_t level;
 };
-enum { MOST_RUNS = 3 };
+enum { MOST_RUNS = MOST_MANNERS + 1 };
 int32_t part_runs(int32_t first, const struct config_part *part, struct part_run out[MOST_RUNS]);
 
 /* ---- inside judging -------------------------------------------------------------------------- */
@@ -229,21 +252,34 @@ struct judge {
     struct chosen *chosen;            /* the same of levels of recomputation, */
     struct border_slot *border_slot;  /* and of borders */
     int64_t count;
-    /* of the config at hand */
+    /* of the config at hand; what did not change stays from the one before (aceso_parts.c, I4) */
+    int32_t stages, pieces, schedule;
     const struct part_cost *cost[MOST_PARTS];
     struct part_cost own[MOST_PARTS]; /* where the slot of one is another's */
+    const struct border_slot *border_at[MOST_PARTS];
     const struct border *border[MOST_PARTS];
+    bool changed[MOST_PARTS];
     int64_t first_device[MOST_STAGES];
     struct part_work work[MOST_PARTS];
     struct part_memory memory[MOST_PARTS];
+    struct stage_sums {
+        bool known;
+        int64_t peak_bytes, optimizer_ns;
+    } sums[MOST_STAGES];
     struct stage_end end[MOST_STAGES];
 };
 /* Where a run's table lies and what it takes. */
 struct run_key {
     struct manner manner;
-    int32_t level, devices, first_device, order;
+    int32_t level, devices, first_device, order, unused;
     int64_t batch;
 };
+/* Keys are compared and hashed as bytes: none of these has any that belong to no member. */
+_Static_assert(sizeof(struct config_part) == 3 * 4 + 4 * MOST_CHANGES + 12 * MOST_MANNERS &&
+                   sizeof(struct part_key) == 4 * 4 + sizeof(struct config_part) + 2 * 8 &&
+                   sizeof(struct border_key) == 2 * 12 + 4 * 4 + 8 &&
+                   sizeof(struct run_key) == 12 + 5 * 4 + 8,
+               "a key with padding");
 /* NULL: the manner does not go with these devices. */
 weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out);
 weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
@@ -350,15 +386,17 @@ struct step {
 struct found {
     struct config config;
     struct verdict verdict;
-    uint64_t hash;
+    uint64_t hash, kind;
 };
-enum { MOST_ALIKE = 4, MOST_FOUND = 8 * MOST_ALIKE }; /* of one schedule; of all */
+/* Of one kind, of one schedule, of all. */
+enum { MOST_ALIKE = 2, MOST_OF_SCHEDULE = 12, MOST_FOUND = 4 * MOST_OF_SCHEDULE };
 /* Efforts of a search: those on layers first, each from the best of those before; then those on
  * operators. */
 enum effort {
     SKETCH,  /* until no single hop makes it better */
     DESCEND, /* until no hops do */
     WIDEN,   /* with restarts */
+    FIT,     /* from the best on layers: batches, manners of zones */
     TRIM,    /* from the best on layers: cuts only */
     POLISH,  /* from the best of all, with restarts */
     REFINE,  /* from the best on layers, with restarts */
@@ -388,10 +426,12 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
                          enum effort effort, struct search_result *out);
 void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
                 uint64_t hash);
+/* Batches, and manners of what is before, in and behind the layers. */
+weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
 /* Cuts moved by single operators that make a config better, until there are none. */
-weft_status aceso_trim(struct judge *judge, struct config *c, struct verdict *verdict);
+weft_status aceso_trim(struct judge *judge, struct config *c, struct search_result *out);
 /* The same of changes inside stages, too. */
-weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *verdict);
+weft_status aceso_tune(struct judge *judge, struct config *c, struct search_result *out);
 
 weft_status aceso_log_write(const char *path, const struct problem *problem,
                             const struct search_result *results, int32_t count);

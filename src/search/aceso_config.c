@@ -75,17 +75,117 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
     return false;
 }
 
+/* I4 */
+static bool legal_tie(const struct problem *p, const struct config *c)
+{
+    if (p->tied.user < 0)
+        return true;
+    int32_t owner = part_with(c, p->tied.owner), user = part_with(c, p->tied.user);
+    const struct manner *a = manner_at(&c->part[owner], (int32_t)p->tied.owner);
+    const struct manner *b = manner_at(&c->part[user], (int32_t)p->tied.user);
+    bool alike = a->tp == b->tp && a->shard == b->shard;
+    return alike || owner % c->stages != user % c->stages;
+}
+
 bool config_legal(const struct problem *p, const struct config *c)
 {
     for (int32_t k = 0; k < config_parts(c); k++) {
         const struct config_part *part = &c->part[k];
         int64_t devices = c->devices[k % c->stages];
-        if (part->end <= part_first(c, k) || !manner_legal(p, c, devices, &part->manner[0]) ||
-            !manner_legal(p, c, devices, &part->manner[1]))
+        if (part->end <= part_first(c, k))
             return false;
+        for (int i = 0; i < MOST_MANNERS; i++)
+            if (!manner_legal(p, c, devices, &part->manner[i]))
+                return false;
     }
     return c->part[config_parts(c) - 1].end == p->instances && legal_devices(p, c) &&
-           legal_schedule(p, c);
+           legal_schedule(p, c) && legal_tie(p, c);
+}
+
+/* ---- manners --------------------------------------------------------------------------------- */
+
+const struct manner *manner_at(const struct config_part *part, int32_t instance)
+{
+    int i = 0;
+    while (i < MOST_CHANGES && part->change[i] <= instance)
+        i++;
+    return &part->manner[i];
+}
+
+static bool same_manner(const struct manner *a, const struct manner *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* Runs of one manner, in order: those that meet and are the same are one. */
+struct manner_runs {
+    int count;
+    int32_t end[2 * MOST_MANNERS];
+    struct manner manner[2 * MOST_MANNERS];
+};
+
+static void add_manner(struct manner_runs *runs, int32_t first, int32_t end, struct manner manner)
+{
+    if (end <= first)
+        return;
+    if (runs->count == 0 || !same_manner(&runs->manner[runs->count - 1], &manner))
+        runs->manner[runs->count++] = manner;
+    runs->end[runs->count - 1] = end;
+}
+
+/* Those of a part between two instances. */
+static void add_manners(struct manner_runs *runs, const struct config_part *part, int32_t first,
+                        int32_t end)
+{
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        int32_t stop = i < MOST_CHANGES && part->change[i] < end ? part->change[i] : end;
+        add_manner(runs, first, stop, part->manner[i]);
+        first = stop > first ? stop : first;
+    }
+}
+
+/* False: there are none, or too many. */
+static bool put_manners(const struct manner_runs *runs, struct config_part *part)
+{
+    if (runs->count < 1 || runs->count > MOST_MANNERS)
+        return false;
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        part->manner[i] = runs->manner[i < runs->count ? i : runs->count - 1];
+        if (i < MOST_CHANGES)
+            part->change[i] = i < runs->count ? runs->end[i] : part->end;
+    }
+    return true;
+}
+
+const struct manner *main_manner(const struct config *c, int32_t part)
+{
+    const struct config_part *own = &c->part[part];
+    int32_t at = part_first(c, part), most = 0;
+    const struct manner *manner = &own->manner[0];
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        int32_t stop = i < MOST_CHANGES && own->change[i] < own->end ? own->change[i] : own->end;
+        if (stop - at > most) {
+            most = stop - at;
+            manner = &own->manner[i];
+        }
+        at = stop > at ? stop : at;
+    }
+    return manner;
+}
+
+void set_manner(struct config_part *part, struct manner manner)
+{
+    put_manners(&(struct manner_runs){1, {part->end}, {manner}}, part);
+}
+
+bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner)
+{
+    struct config_part *own = &c->part[part];
+    struct manner_runs runs = {0};
+    add_manners(&runs, own, part_first(c, part), from);
+    add_manner(&runs, from, to, manner);
+    add_manners(&runs, own, to, own->end);
+    return put_manners(&runs, own);
 }
 
 /* ---- the same config, said once -------------------------------------------------------------- */
@@ -110,15 +210,11 @@ void config_normalise(struct config *c)
     for (int32_t k = 0; k < config_parts(c); k++) {
         struct config_part *part = &c->part[k];
         int32_t first = part_first(c, k);
-        for (int i = 0; i < 2; i++)
+        struct manner_runs runs = {0};
+        for (int i = 0; i < MOST_MANNERS; i++)
             normalise_manner(c->devices[k % c->stages], &part->manner[i]);
-        if (part->change <= first)
-            part->manner[0] = part->manner[1];
-        if (part->change <= first || part->change >= part->end ||
-            memcmp(&part->manner[0], &part->manner[1], sizeof part->manner[0]) == 0) {
-            part->change = part->end;
-            part->manner[1] = part->manner[0];
-        }
+        add_manners(&runs, part, first, part->end);
+        put_manners(&runs, part);
         if (part->recompute_end <= first)
             part->high = part->low;
         else if (part->recompute_end >= part->end)
@@ -133,6 +229,17 @@ uint64_t config_hash(const struct config *c)
     uint64_t hash = hash_bytes(c, offsetof(struct config, devices), 7);
     hash = hash_bytes(c->devices, (size_t)c->stages * sizeof c->devices[0], hash);
     return hash_bytes(c->part, (size_t)config_parts(c) * sizeof c->part[0], hash) | 1;
+}
+
+uint64_t config_kind(const struct config *c)
+{
+    const struct config_part *last = &c->part[config_parts(c) - 1];
+    const struct manner *m[] = {manner_at(&c->part[0], 0), main_manner(c, 0),
+                                manner_at(last, last->end - 1)};
+    int64_t kind[] = {c->schedule, c->batch, 0};
+    for (size_t i = 0; i < COUNT_OF(m); i++)
+        kind[2] = kind[2] << 18 | m[i]->tp << 2 | m[i]->shard;
+    return hash_bytes(kind, sizeof kind, 13);
 }
 
 /* ---- beginnings ------------------------------------------------------------------------------ */
@@ -188,10 +295,13 @@ static void cut_by(const struct problem *p, const double *share, struct config *
     enum grain grain =
         p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)parts ? GRAIN_LAYERS : GRAIN_OPERATORS;
     const struct places_list *cuts = &p->cuts[grain];
+    struct manner manner[MOST_PARTS];
     double all = 0, so_far = 0;
     size_t at = 0;
-    for (int32_t k = 0; k < parts; k++)
+    for (int32_t k = 0; k < parts; k++) {
+        manner[k] = *main_manner(c, k);
         all += share[k];
+    }
     for (int32_t k = 0; k + 1 < parts; k++) {
         so_far += share[k];
         double wanted = p->flops[p->instances] * so_far / all;
@@ -202,9 +312,8 @@ static void cut_by(const struct problem *p, const double *share, struct config *
     }
     c->part[parts - 1].end = (int32_t)p->instances;
     for (int32_t k = 0; k < parts; k++) {
-        struct config_part *part = &c->part[k];
-        part->change = part->recompute_end = part->end;
-        part->manner[1] = part->manner[0];
+        c->part[k].recompute_end = c->part[k].end;
+        set_manner(&c->part[k], manner[k]);
     }
 }
 
@@ -233,7 +342,7 @@ static bool begin_manners(const struct problem *p, int64_t most, struct config *
                     break;
             legal = m.tp > 0;
             for (int32_t k = s; k < config_parts(c); k += c->stages)
-                c->part[k].manner[0] = c->part[k].manner[1] = m;
+                set_manner(&c->part[k], m);
         }
         if (legal && legal_schedule(p, c))
             return true;
@@ -272,25 +381,61 @@ bool config_begin_with(const struct problem *p, int32_t stages, enum beginning b
 
 /* ---- from a plan ----------------------------------------------------------------------------- */
 
-/* The operator with the most FLOPs speaks for a part. */
-static struct manner manner_of_part(const struct problem *p, const struct plan *plan, int32_t k)
+/* What a plan has chosen for an operator; sequence parallelism does not show in all of them. */
+static struct manner manner_of(const struct problem *p, const struct plan *plan, int64_t devices,
+                               int64_t instance)
+{
+    const struct choice *choice = plan_choice(plan, instance);
+    int64_t dp = split_degree(&choice->split, DIM_BATCH) * p->cp;
+    return (struct manner){.tp = (uint16_t)(devices % dp ? 1 : devices / dp),
+                           .shard = choice->shard,
+                           .offload = choice->offload};
+}
+
+/* Too many runs: the shortest goes to its neighbour, as often as it must. */
+static void drop_shortest(struct manner_runs *runs, int32_t first)
+{
+    int at = 0;
+    for (int i = 1; i < runs->count; i++)
+        if (runs->end[i] - runs->end[i - 1] < runs->end[at] - (at ? runs->end[at - 1] : first))
+            at = i;
+    struct manner_runs left = {0};
+    for (int i = 0; i < runs->count; i++) {
+        int32_t start = i ? runs->end[i - 1] : first;
+        int neighbour = i > 0 ? i - 1 : 1;
+        add_manner(&left, start, runs->end[i], runs->manner[i == at ? neighbour : i]);
+    }
+    *runs = left;
+}
+
+static void manners_of_part(const struct problem *p, const struct plan *plan, int32_t k,
+                            struct config_part *out)
 {
     const struct part *part = &plan->part[k];
-    int64_t heaviest = part->first;
-    struct manner m = {.tp = 1};
-    for (int64_t i = part->first; i < part->first + part->count; i++) {
-        const struct choice *choice = plan_choice(plan, i);
-        if (p->flops[i + 1] - p->flops[i] > p->flops[heaviest + 1] - p->flops[heaviest])
-            heaviest = i;
-        m.sequence |= split_degree(&choice->split, DIM_SEQ) > p->cp;
-        m.offload |= choice->offload;
-    }
-    const struct choice *choice = plan_choice(plan, heaviest);
-    int64_t dp = split_degree(&choice->split, DIM_BATCH) * p->cp;
     int64_t devices = plan->stage[plan_stage_of_part(plan, k)].devices;
-    m.tp = (uint16_t)(devices % dp ? 1 : devices / dp);
-    m.shard = choice->shard;
-    return m;
+    int32_t first = (int32_t)part->first;
+    struct manner_runs runs = {0};
+    bool sequence = false;
+    for (int32_t i = first; i < first + part->count; i++) {
+        add_manner(&runs, i, i + 1, manner_of(p, plan, devices, i));
+        if (runs.count > MOST_MANNERS)
+            drop_shortest(&runs, first);
+        sequence |= split_degree(&plan_choice(plan, i)->split, DIM_SEQ) > p->cp;
+    }
+    for (int i = 0; i < runs.count; i++)
+        runs.manner[i].sequence = sequence;
+    put_manners(&runs, out);
+}
+
+/* I4 of aceso.h: what is behind the layers goes with what is before them. */
+static void make_tied_alike(const struct problem *p, struct config *c)
+{
+    if (legal_tie(p, c))
+        return;
+    int32_t owner = part_with(c, p->tied.owner), user = part_with(c, p->tied.user);
+    struct manner manner = *manner_at(&c->part[owner], (int32_t)p->tied.owner);
+    int32_t from = part_first(c, user) > p->layers_end ? part_first(c, user) : p->layers_end;
+    paint_manner(c, user, from, c->part[user].end, manner);
 }
 
 weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out)
@@ -313,11 +458,11 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
         out->devices[s] = (int32_t)plan->stage[s].devices;
     for (int32_t k = 0; k < plan->parts; k++) {
         struct config_part *part = &out->part[k];
-        part->end = part->change = part->recompute_end =
-            (int32_t)(plan->part[k].first + plan->part[k].count);
-        part->manner[0] = part->manner[1] = manner_of_part(p, plan, k);
+        part->end = part->recompute_end = (int32_t)(plan->part[k].first + plan->part[k].count);
+        manners_of_part(p, plan, k, part);
     }
     config_normalise(out);
+    make_tied_alike(p, out);
     if (!config_legal(p, out))
         return bad_argument("begin with balanced instead, or pin less",
                             "the search cannot begin with this plan: its schedule or degrees are "

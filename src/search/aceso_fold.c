@@ -241,5 +241,6 @@ void add_whole_run(struct part_sums *part, const struct whole_table *table, int6
     if (table->table->weight_high)
         part->weight_rise = raise_back(high.weight, whole_sum(table, SUM_BACK_WEIGHT, first, last),
                                        part->weight_rise);
+    add_stand_in(part, table->table, whole_sum(table, SUM_LAYERS, first, last));
     add_sums(table, first, last, part->sums.of);
 }

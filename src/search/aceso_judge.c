@@ -41,6 +41,11 @@ void judge_forget(struct judge *judge)
     memset(judge->slot, 0, PART_SLOTS * sizeof *judge->slot);
     memset(judge->chosen, 0, PART_SLOTS * sizeof *judge->chosen);
     memset(judge->border_slot, 0, PART_SLOTS * sizeof *judge->border_slot);
+    judge->stages = 0;
+    for (int32_t k = 0; k < MOST_PARTS; k++) {
+        judge->cost[k] = NULL;
+        judge->border_at[k] = NULL;
+    }
 }
 
 int64_t judge_count(const struct judge *judge)
@@ -67,7 +72,7 @@ enum order config_order(const struct config *c)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage)
+static int64_t find_peak(struct judge *j, const struct config *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces,
                                 (int32_t)(j->problem->global_batch / c->batch)};
@@ -81,7 +86,7 @@ int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage)
                      &j->memory[stage]);
 }
 
-static int64_t optimizer_of(const struct judge *j, const struct config *c, int32_t stage)
+static int64_t find_optimizer(const struct judge *j, const struct config *c, int32_t stage)
 {
     double ns = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
@@ -91,6 +96,20 @@ static int64_t optimizer_of(const struct judge *j, const struct config *c, int32
         ns += (double)part->gather_after_ns;
     }
     return (int64_t)ns;
+}
+
+/* What it was, unless its parts changed (aceso_parts.c, I4). */
+static const struct stage_sums *sums_of(struct judge *j, const struct config *c, int32_t stage)
+{
+    struct stage_sums *sums = &j->sums[stage];
+    if (!sums->known)
+        *sums = (struct stage_sums){true, find_peak(j, c, stage), find_optimizer(j, c, stage)};
+    return sums;
+}
+
+int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage)
+{
+    return sums_of(j, c, stage)->peak_bytes;
 }
 
 static void busy_parts(const struct judge *j, const struct config *c, int32_t stage, int64_t *each,
@@ -109,7 +128,7 @@ int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage)
 {
     int64_t each, once;
     busy_parts(j, c, stage, &each, &once);
-    return each * (j->problem->global_batch / c->batch) + once + optimizer_of(j, c, stage);
+    return each * (j->problem->global_batch / c->batch) + once + sums_of(j, c, stage)->optimizer_ns;
 }
 
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
@@ -128,14 +147,6 @@ done:
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
-
-static int32_t part_with(const struct config *c, int64_t instance)
-{
-    int32_t part = 0;
-    while (c->part[part].end <= instance)
-        part++;
-    return part;
-}
 
 /* Both stages of a tied weight wait for each other's gradients. */
 static weft_status tie_stages(struct judge *j, const struct config *c)
@@ -166,7 +177,7 @@ static void note_stage(struct judge *j, const struct config *c, int32_t stage, i
         operators += j->cost[k]->operators_ns;
         sends += j->work[k].send + j->work[k].back;
     }
-    double compute = (double)(operators * micro_batches + optimizer_of(j, c, stage));
+    double compute = (double)(operators * micro_batches + sums_of(j, c, stage)->optimizer_ns);
     out->busy_ns = judge_busy(j, c, stage);
     double rest = (double)out->busy_ns - compute;
     out->used[RESOURCE_COMPUTE] = compute;
@@ -179,7 +190,7 @@ static void sum_up(struct judge *j, const struct config *c, struct verdict *verd
 {
     *verdict = (struct verdict){0, 0};
     for (int32_t s = 0; s < c->stages; s++) {
-        int64_t end = j->end[s].synchronised_ns + optimizer_of(j, c, s);
+        int64_t end = j->end[s].synchronised_ns + sums_of(j, c, s)->optimizer_ns;
         int64_t peak = judge_peak(j, c, s), excess = peak - j->problem->limit_bytes;
         verdict->iteration_ns = end > verdict->iteration_ns ? end : verdict->iteration_ns;
         verdict->excess_bytes += excess > 0 ? excess : 0;

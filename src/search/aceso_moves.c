@@ -44,10 +44,8 @@ int32_t rank_partners(const struct asking *a, int32_t out[MOST_STAGES])
 static void set_end(struct config *c, int32_t k, int32_t end)
 {
     struct config_part *part = &c->part[k];
-    bool one_manner = part->change == part->end, one_level = part->low == part->high;
+    bool one_level = part->low == part->high;
     part->end = end;
-    if (one_manner)
-        part->change = end;
     if (one_level)
         part->recompute_end = end;
 }

@@ -4,14 +4,33 @@
  *       re-costs that stage. What is kept has as many slots as PART_SLOTS, and no influence on
  *       answers.
  *   I2  Borders are those between plain runs (plain_run): they depend on how tensors lie on either
- *       side, and recomputation, sharding, offload and the order of passes are left out. They lie
+ *       side and on whether weights are gathered for passes, which are when the run before is at work;
+ *       recomputation, other sharding, offload and the order of passes are left out. They lie
  *       where a pair of stages of these sizes lies first: in one node, or from the end of one to the
  *       next. Where tensors lie the same, on one stage, there is none.
  *   I3  A weight whose user is on another stage than its owner is there twice (candidate.c, I2).
+ *   I4  A judge keeps the parts and borders of the config before. Those whose keys are the same are not
+ *       looked up again; parts are joined again, and their stages summed up, when they or one of their
+ *       borders changed.
  */
 #include "search/aceso.h"
 
 #include <string.h>
+
+/* Keys of whole words, compared without branches: most are the same. */
+static inline bool same_words(const void *a, const void *b, size_t bytes)
+{
+    uint64_t differs = 0;
+    for (size_t i = 0; i < bytes; i += sizeof differs) {
+        uint64_t x, y;
+        memcpy(&x, (const char *)a + i, sizeof x);
+        memcpy(&y, (const char *)b + i, sizeof y);
+        differs |= x ^ y;
+    }
+    return differs == 0;
+}
+_Static_assert(sizeof(struct part_key) % sizeof(uint64_t) == 0, "a part's key is no whole words");
+_Static_assert(sizeof(struct border_key) % sizeof(uint64_t) == 0, "a border's is none");
 
 /* ---- a part ---------------------------------------------------------------------------------- */
 
@@ -49,12 +68,14 @@ int32_t part_runs(int32_t first, const struct config_part *part, struct part_run
 {
     int32_t count = 0;
     for (int32_t at = first; at < part->end;) {
-        int32_t next = part->end;
-        if (at < part->change && part->change < next)
-            next = part->change;
+        int32_t next = part->end, i = 0;
+        while (i < MOST_CHANGES && part->change[i] <= at)
+            i++;
+        if (i < MOST_CHANGES && part->change[i] < next)
+            next = part->change[i];
         if (at < part->recompute_end && part->recompute_end < next)
             next = part->recompute_end;
-        out[count++] = (struct part_run){at, next, part->manner[at >= part->change],
+        out[count++] = (struct part_run){at, next, part->manner[i],
                                          at < part->recompute_end ? part->high : part->low};
         at = next;
     }
@@ -74,20 +95,23 @@ static weft_status find_run(struct judge *j, const struct part_key *key, const s
 }
 
 /* I2 */
+enum { WEIGHTS_SHARDED = 3 };
 static struct manner plain_manner(const struct manner *m)
 {
-    return (struct manner){.tp = m->tp, .variant = m->variant, .sequence = m->sequence};
+    return (struct manner){.tp = m->tp,
+                           .variant = m->variant,
+                           .shard = m->shard == WEIGHTS_SHARDED ? WEIGHTS_SHARDED : 0,
+                           .sequence = m->sequence};
 }
 
 static weft_status plain_run(struct judge *j, const struct manner *manner, int64_t devices,
                              int64_t first_device, int64_t batch, const struct table **out)
 {
-    struct run_key key = {
-        .manner = {.tp = manner->tp, .variant = manner->variant, .sequence = manner->sequence},
-        .devices = (int32_t)devices,
-        .first_device = (int32_t)(first_device % j->problem->node),
-        .order = ORDER_IN_TURN,
-        .batch = batch};
+    struct run_key key = {.manner = plain_manner(manner),
+                          .devices = (int32_t)devices,
+                          .first_device = (int32_t)(first_device % j->problem->node),
+                          .order = ORDER_IN_TURN,
+                          .batch = batch};
     const struct whole_table *whole;
     weft_status status;
     TRY(judge_run(j, &key, &whole));
@@ -146,7 +170,7 @@ static void close_cost(struct judge *j, const struct part_sums *sums, struct par
     add_side(&(struct side){beside.forward, beside.backward, beside.weight, more}, &out->work,
              &out->memory);
     out->state = of[SUM_STATE];
-    out->stand_in = of[SUM_LAYERS] ? out->table->stand_in_bytes : 0;
+    out->stand_in = sums->stand_in_bytes;
     out->parameters = of[SUM_PARAMETERS];
     out->gather_after_ns = of[SUM_GATHER_AFTER];
     out->operators_ns = of[SUM_STRETCHED] + of[SUM_STRETCHED + 1] + of[SUM_STRETCHED + 2];
@@ -154,7 +178,8 @@ static void close_cost(struct judge *j, const struct part_sums *sums, struct par
 
 static bool lies_alike(const struct manner *a, const struct manner *b)
 {
-    return a->tp == b->tp && a->variant == b->variant && a->sequence == b->sequence;
+    struct manner x = plain_manner(a), y = plain_manner(b);
+    return memcmp(&x, &y, sizeof x) == 0;
 }
 
 /* Between two runs of a part. */
@@ -179,6 +204,7 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
 {
     struct part_run run[MOST_RUNS];
     int32_t runs = part_runs(key->first, &key->part, run);
+    int64_t user = j->problem->tied.user;
     struct part_sums sums = {0};
     const struct whole_table *table = NULL;
     weft_status status = WEFT_OK;
@@ -188,14 +214,14 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
         if (!table)
             goto done;
         add_whole_run(&sums, table, run[r].first, run[r].last);
+        if (key->tied && run[r].first <= user && user < run[r].last)
+            add_copy(j->problem, table, &sums);
         if (r > 0)
             TRY(add_inner(j, &run[r - 1], &run[r], out));
     }
     if (!table)
         goto done;
     out->table = table->table;
-    if (key->tied)
-        add_copy(j->problem, table, &sums);
     close_cost(j, &sums, out);
     out->legal = true;
 done:
@@ -242,38 +268,66 @@ static bool in_one_node(const struct judge *j, const struct config *c, int32_t l
     return j->first_device[low] / j->problem->node == last / j->problem->node;
 }
 
-weft_status judge_border(struct judge *j, const struct config *c, int32_t before, int32_t behind,
-                         int32_t at, const struct border **out)
+static struct border_key border_key_of(const struct judge *j, const struct config *c,
+                                       int32_t before, int32_t behind, int32_t at)
 {
     int32_t from = before % c->stages, to = behind % c->stages;
     const struct config_part *part = &c->part[before];
     struct border_key key = {
-        .manner = {plain_manner(&part->manner[part->change < part->end]),
-                   plain_manner(&c->part[behind].manner[0])},
+        .manner = {plain_manner(manner_at(part, part->end - 1)),
+                   plain_manner(manner_at(&c->part[behind], part_first(c, behind)))},
         .devices = {c->devices[from], c->devices[to]},
         .place = j->problem->fold.place[at],
         .reversed = from > to,
         .batch = c->batch,
     };
     key.same_node = in_one_node(j, c, key.reversed ? to : from, key.reversed ? from : to);
-    struct border_slot *slot = &j->border_slot[hash_bytes(&key, sizeof key, 5) % PART_SLOTS];
+    return key;
+}
+
+static weft_status find_border_slot(struct judge *j, const struct border_key *key, int32_t at,
+                                    const struct border_slot **out)
+{
+    struct border_slot *slot = &j->border_slot[hash_bytes(key, sizeof *key, 5) % PART_SLOTS];
     weft_status status = WEFT_OK;
-    if (memcmp(&slot->key, &key, sizeof key) != 0) {
+    if (!same_words(&slot->key, key, sizeof *key)) {
         struct seam seam;
-        TRY(find_seam(j, &key, key.same_node, &seam));
-        *slot = (struct border_slot){.key = key};
+        TRY(find_seam(j, key, key->same_node, &seam));
+        *slot = (struct border_slot){.key = *key};
         if (seam.before && seam.behind)
             TRY(find_border(j, &seam, at, &slot->border));
     }
+    *out = slot;
+done:
+    return status;
+}
+
+weft_status judge_border(struct judge *j, const struct config *c, int32_t before, int32_t behind,
+                         int32_t at, const struct border **out)
+{
+    struct border_key key = border_key_of(j, c, before, behind, at);
+    const struct border_slot *slot;
+    weft_status status;
+    TRY(find_border_slot(j, &key, at, &slot));
     *out = slot->border;
 done:
     return status;
 }
 
+/* I4 */
 static weft_status border_behind(struct judge *j, const struct config *c, int32_t part, bool *legal)
 {
-    weft_status status = judge_border(j, c, part, part + 1, c->part[part].end, &j->border[part]);
-    *legal &= j->border[part] != NULL;
+    struct border_key key = border_key_of(j, c, part, part + 1, c->part[part].end);
+    const struct border_slot *slot = j->border_at[part];
+    weft_status status = WEFT_OK;
+    if (!slot || !same_words(&slot->key, &key, sizeof key))
+        TRY(find_border_slot(j, &key, c->part[part].end, &slot));
+    j->border_at[part] = slot;
+    if (j->border[part] != slot->border)
+        j->changed[part] = j->changed[part + 1] = true;
+    j->border[part] = slot->border;
+    *legal &= slot->border != NULL;
+done:
     return status;
 }
 
@@ -285,7 +339,9 @@ void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t s
     for (int32_t k = from; k < config_parts(c); k += step)
         if (j->cost[k] == &j->own[k]) {
             uint64_t hash = hash_bytes(&j->own[k].key, sizeof j->own[k].key, 3);
-            j->slot[hash % PART_SLOTS] = j->own[k];
+            struct part_cost *slot = &j->slot[hash % PART_SLOTS];
+            *slot = j->own[k];
+            j->cost[k] = slot;
         }
 }
 
@@ -314,21 +370,45 @@ static void lay_devices(struct judge *j, const struct config *c)
     }
 }
 
+/* I4 */
+static void begin_config(struct judge *j, const struct config *c)
+{
+    lay_devices(j, c);
+    if (j->stages == c->stages && j->pieces == c->pieces && j->schedule == c->schedule)
+        return;
+    j->stages = c->stages;
+    j->pieces = c->pieces;
+    j->schedule = c->schedule;
+    for (int32_t k = 0; k < config_parts(c); k++)
+        j->changed[k] = true;
+}
+
+static weft_status find_part(struct judge *j, const struct config *c, int32_t k, enum order order)
+{
+    struct part_key key = key_of(j, c, k, order);
+    weft_status status = WEFT_OK;
+    if (j->cost[k] && same_words(&j->cost[k]->key, &key, sizeof key))
+        return WEFT_OK;
+    struct part_cost *slot = &j->slot[hash_bytes(&key, sizeof key, 3) % PART_SLOTS];
+    j->changed[k] = true;
+    j->cost[k] = slot;
+    if (!same_words(&slot->key, &key, sizeof key)) {
+        j->cost[k] = &j->own[k];
+        TRY(cost_part(j, &key, &j->own[k]));
+    }
+done:
+    return status;
+}
+
 weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, bool *legal)
 {
     enum order order = config_order(c);
     int32_t from = stage < 0 ? 0 : stage, step = stage < 0 ? 1 : c->stages;
     weft_status status = WEFT_OK;
     *legal = true;
-    lay_devices(j, c);
+    begin_config(j, c);
     for (int32_t k = from; k < config_parts(c); k += step) {
-        struct part_key key = key_of(j, c, k, order);
-        struct part_cost *slot = &j->slot[hash_bytes(&key, sizeof key, 3) % PART_SLOTS];
-        j->cost[k] = slot;
-        if (memcmp(&slot->key, &key, sizeof key) != 0) {
-            j->cost[k] = &j->own[k];
-            TRY(cost_part(j, &key, &j->own[k]));
-        }
+        TRY(find_part(j, c, k, order));
         *legal &= j->cost[k]->legal;
         if (k > 0 && stage >= 0)
             TRY(border_behind(j, c, k - 1, legal));
@@ -336,7 +416,11 @@ weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, 
             TRY(border_behind(j, c, k, legal));
     }
     for (int32_t k = from; *legal && k < config_parts(c); k += step)
-        join_borders(j, c, k);
+        if (j->changed[k]) {
+            join_borders(j, c, k);
+            j->changed[k] = false;
+            j->sums[k % c->stages].known = false;
+        }
 done:
     return status;
 }
@@ -346,7 +430,7 @@ weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t st
     int32_t head[] = {c->stages, c->pieces, c->schedule, stage};
     bool legal = true;
     weft_status status = WEFT_OK;
-    lay_devices(j, c);
+    begin_config(j, c);
     *out = hash_bytes(head, sizeof head, 11);
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
         struct part_key key = key_of(j, c, k, config_order(c));

@@ -19,29 +19,36 @@ static void drop_found(struct search_result *out, int32_t at)
         out->found[at] = out->found[at + 1];
 }
 
-/* Of every schedule a few, so that the simulator hears of all. */
+/* Of every schedule a few, and of every kind, so that the simulator hears of all. */
 void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
                 uint64_t hash)
 {
-    int32_t alike = 0, last = -1, at;
+    int32_t alike = 0, of_schedule = 0, worst_alike = -1, worst = -1, at;
+    uint64_t kind = config_kind(c);
     for (int32_t i = 0; i < out->count; i++) {
         const struct found *other = &out->found[i];
         if (other->hash == hash)
             return;
         if (other->config.schedule != c->schedule)
             continue;
+        of_schedule++;
+        worst = i;
+        if (other->kind != kind)
+            continue;
         alike++;
-        last = i;
+        worst_alike = i;
     }
-    if (alike == MOST_ALIKE && !better(verdict, out->found[last].verdict))
+    int32_t drop = alike == MOST_ALIKE ? worst_alike : of_schedule == MOST_OF_SCHEDULE ? worst : -1;
+    if (drop >= 0 && !better(verdict, out->found[drop].verdict))
         return;
-    if (alike == MOST_ALIKE)
-        drop_found(out, last);
+    if (drop >= 0)
+        drop_found(out, drop);
     for (at = out->count++; at > 0 && better(verdict, out->found[at - 1].verdict); at--)
         out->found[at] = out->found[at - 1];
     config_copy(&out->found[at].config, c);
     out->found[at].verdict = verdict;
     out->found[at].hash = hash;
+    out->found[at].kind = kind;
 }
 
 /* I2 */
@@ -79,7 +86,7 @@ static uint64_t changed_stages(const struct config *a, const struct config *b)
         bool differs = all || a->devices[s] != b->devices[s] || first_a != first_b;
         for (int32_t k = s; !differs && k < config_parts(b); k += b->stages)
             differs = part_first(a, k) != part_first(b, k) || a->part[k].end != b->part[k].end ||
-                      a->part[k].change != b->part[k].change ||
+                      memcmp(a->part[k].change, b->part[k].change, sizeof a->part[k].change) != 0 ||
                       memcmp(a->part[k].manner, b->part[k].manner, sizeof a->part[k].manner) != 0;
         changed |= differs ? UINT64_C(1) << s : 0;
         first_a += a->devices[s];

@@ -28,10 +28,10 @@ static const struct problem *problem_of(const struct asking *a)
 
 /* ---- manners --------------------------------------------------------------------------------- */
 
-static void set_tp(struct config *c, int32_t stage, int64_t tp)
+void set_tp(struct config *c, int32_t stage, int64_t tp)
 {
     for (int32_t k = stage; k < config_parts(c); k += c->stages)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < MOST_MANNERS; i++) {
             c->part[k].manner[i].tp = (uint16_t)tp;
             c->part[k].manner[i].variant = 0;
         }
@@ -39,7 +39,7 @@ static void set_tp(struct config *c, int32_t stage, int64_t tp)
 
 static int64_t tp_at(const struct config *c, int32_t stage)
 {
-    return c->part[stage].manner[0].tp;
+    return main_manner(c, stage)->tp;
 }
 
 /* The next degree above or below that the model and the devices allow; 0: none. */
@@ -79,7 +79,7 @@ static weft_status pick_tp(const struct asking *a, struct config *c, int32_t sta
          tp = next_tp(p, devices, tp, 1)) {
         struct stage_verdict v;
         set_tp(c, stage, tp);
-        if (!manner_legal(p, c, devices, &c->part[stage].manner[0]))
+        if (!manner_legal(p, c, devices, main_manner(c, stage)))
             continue;
         TRY(judge_recompute(a->judge, c, UINT64_C(1) << stage));
         TRY(judge_stage(a->judge, c, stage, &v));
@@ -306,7 +306,7 @@ static weft_status propose_flags(const struct asking *a)
     for (int all = alone ? 0 : 1; all < (one ? 1 : 2); all++) {
         struct proposal *made = propose(a, all ? -1 : a->stage, 0);
         for (int32_t k = 0; made && k < config_parts(a->from); k++)
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < MOST_MANNERS; i++)
                 if (all || k % a->from->stages == a->stage)
                     set_flags(problem_of(a), &made->config.part[k].manner[i], a->primitive);
     }
@@ -429,7 +429,7 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
                           const struct config *before)
 {
     const struct config *c = &made->config;
-    const struct manner *m = &c->part[made->stage].manner[0];
+    const struct manner *m = main_manner(c, made->stage);
     switch (made->primitive) {
     case INC_OPS:
     case DEC_OPS:

@@ -159,6 +159,20 @@ static void find_tp(struct problem *p)
     arena_free(scratch);
 }
 
+/* Operators whose outputs or inputs tp can split, as many as a variant has bits. */
+static void find_flips(struct problem *p)
+{
+    const struct model *model = p->request->model;
+    int8_t *flip = ARENA_ARRAY(p->arena, int8_t, (size_t)model->ops);
+    int8_t bits = 0;
+    for (int32_t i = 0; i < model->ops; i++) {
+        enum op_kind kind = model->op[i].kind;
+        bool flips = op_find_dim(kind, DIM_OUT) >= 0 && op_find_dim(kind, DIM_IN) >= 0;
+        flip[i] = flips && bits < 32 ? bits++ : (int8_t)-1;
+    }
+    p->flip = flip;
+}
+
 static struct tied_pair find_tied(const struct plan *plan)
 {
     struct tied_pair pair = {-1, -1};
@@ -171,6 +185,23 @@ static struct tied_pair find_tied(const struct plan *plan)
     for (int64_t i = 0; i < plan->instances && tied >= 0 && pair.owner < 0; i++)
         pair.owner = plan->instance[i].op == tied ? i : -1;
     return pair;
+}
+
+/* Layers are what full recomputation names; without any, all are of one. */
+static weft_status find_layers(struct problem *p)
+{
+    bool *named = ARENA_ARRAY(p->arena, bool, (size_t)p->request->model->ops);
+    int32_t first = -1, end = 0;
+    weft_status status;
+    TRY(named_by(p, RECOMPUTE_FULL, named));
+    for (int32_t i = 0; i < p->instances; i++) {
+        first = first < 0 && named[p->op[i]] ? i : first;
+        end = named[p->op[i]] ? i + 1 : end;
+    }
+    p->layers_first = first < 0 ? 0 : first;
+    p->layers_end = first < 0 ? (int32_t)p->instances : end;
+done:
+    return status;
 }
 
 static weft_status read_walk(struct problem *p)
@@ -196,6 +227,7 @@ static weft_status read_walk(struct problem *p)
     p->flops = flops;
     p->op = op;
     p->tied = find_tied(plan);
+    TRY(find_layers(p));
 done:
     plan_free(plan);
     return status;
@@ -254,6 +286,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     TRY(find_levels(p, scope->whole_layers));
     TRY(read_walk(p));
     find_tp(p);
+    find_flips(p);
     *out = p;
     return WEFT_OK;
 done:

@@ -1,16 +1,12 @@
-/* aceso_rows.c - manners as rows of choices, their tables, variants of what tp splits, and plans.
+/* aceso_rows.c - manners as rows of choices, their tables, and plans.
  *
  *   I1  A level of recomputation adds operators to the one before it: none; those that selective
  *       recomputation names; those that compute no products, too; all of every layer.
  *   I2  Tables of one device do not depend on which device it is.
- *   I3  A variant is a bit per operator that has outputs and inputs, in the order of the model: judges
- *       pass configs on to each other. Of more than VARIANT_BITS such operators, the others stay.
  */
 #include "search/aceso.h"
 
 #include <string.h>
-
-enum { VARIANT_BITS = 16 };
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
@@ -46,11 +42,6 @@ static bool flip(const struct op *op, struct split *split)
     return false;
 }
 
-static bool has_both(const struct op *op)
-{
-    return op_find_dim(op->kind, DIM_OUT) >= 0 && op_find_dim(op->kind, DIM_IN) >= 0;
-}
-
 weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
                           int64_t devices, struct arena *keep, struct choice **out)
 {
@@ -65,28 +56,15 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
         *out = NULL;
         return WEFT_OK;
     }
-    for (int32_t i = 0, number = 0; i < model->ops; i++) {
-        bool flipped =
-            has_both(&model->op[i]) && number < VARIANT_BITS && manner->variant >> number & 1;
-        number += has_both(&model->op[i]);
+    for (int32_t i = 0; i < model->ops; i++) {
         (*out)[i].recompute = p->recomputed[level][i];
+        bool flipped = p->flip[i] >= 0 && manner->variant >> p->flip[i] & 1;
         if (flipped && !flip(&model->op[i], &(*out)[i].split)) {
             *out = NULL;
             break;
         }
     }
     return WEFT_OK;
-}
-
-int32_t judge_variant(struct judge *j, uint16_t variant, int32_t op)
-{
-    const struct model *model = j->problem->request->model;
-    int32_t number = 0;
-    if (!has_both(&model->op[op]))
-        return -1;
-    for (int32_t i = 0; i < op; i++)
-        number += has_both(&model->op[i]);
-    return number < VARIANT_BITS ? variant ^ 1 << number : -1; /* I3 */
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -399,10 +399,19 @@ static weft_status tune_one(struct judge *judge, const struct config *from, enum
 {
     struct config best;
     struct verdict verdict;
+    bool legal;
     weft_status status;
     config_copy(&best, from);
-    TRY((effort == TRIM ? aceso_trim : aceso_tune)(judge, &best, &verdict));
+    if (effort == FIT)
+        TRY(aceso_fit(judge, &best, out));
+    else if (effort == TRIM)
+        TRY(aceso_trim(judge, &best, out));
+    else
+        TRY(aceso_tune(judge, &best, out));
+    TRY(judge_config(judge, &best, &verdict, NULL, &legal));
     note_found(out, &best, verdict, config_hash(&best));
+    if (effort == FIT)
+        keep_coarse(out, &best, verdict);
 done:
     return status;
 }
@@ -414,7 +423,7 @@ static weft_status make_effort(struct judge *judge, const struct search_settings
     bool layers = p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)config_parts(begin);
     enum grain grain = effort < TRIM && layers ? GRAIN_LAYERS : GRAIN_OPERATORS;
     weft_status status;
-    if (effort == TRIM)
+    if (effort == FIT || effort == TRIM)
         return tune_one(judge, begin, effort, out);
     TRY(search_at(judge, settings, effort, grain, begin, out));
     if (effort > TRIM && out->count && !problem_over(p))

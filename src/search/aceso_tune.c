@@ -6,22 +6,11 @@
  *   batch    the next larger or smaller one, with cuts, leaps and changes
  *   order    devices of two neighbouring stages change places
  *   tp       of a stage, with the cuts around it
- *   change   before some layer or from it on, another tp and another sharding
- *   variant  what tp splits of one operator: outputs or inputs
+ *   manners  aceso_paint.c
  */
-#include "search/aceso.h"
+#include "search/aceso_tune.h"
 
-#include <string.h>
-
-struct tuning {
-    struct judge *judge;
-    struct config *config;
-    struct verdict verdict;
-    bool changed;
-};
-
-/* Takes a config over if it is better. */
-static weft_status consider(struct tuning *t, struct config *c, uint64_t stages)
+weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages)
 {
     const struct problem *p = judge_problem(t->judge);
     struct verdict verdict;
@@ -33,6 +22,8 @@ static weft_status consider(struct tuning *t, struct config *c, uint64_t stages)
     TRY(judge_recompute(t->judge, c, stages));
     config_normalise(c);
     TRY(judge_config(t->judge, c, &verdict, NULL, &legal));
+    if (legal)
+        note_found(t->out, c, verdict, config_hash(c));
     if (!legal || !better(verdict, t->verdict))
         goto done;
     t->verdict = verdict;
@@ -51,9 +42,7 @@ static uint64_t both_stages(const struct config *c, int32_t part)
 static bool shift_cut(struct config *c, int32_t part, int32_t by)
 {
     struct config_part *own = &c->part[part];
-    bool one = own->change == own->end;
     own->end += by;
-    own->change = one ? own->end : own->change;
     return own->end > part_first(c, part) && own->end < c->part[part + 1].end;
 }
 
@@ -67,7 +56,7 @@ static weft_status tune_cut(struct tuning *t, int32_t part)
         struct config c;
         config_copy(&c, &from);
         if (by && shift_cut(&c, part, by))
-            TRY(consider(t, &c, both_stages(&c, part)));
+            TRY(tune_consider(t, &c, both_stages(&c, part)));
     }
 done:
     return status;
@@ -88,7 +77,7 @@ static weft_status tune_two_cuts(struct tuning *t, int32_t part)
             bool inside = shift_cut(&c, part + 1, other);
             inside = shift_cut(&c, part, by) && inside;
             if (by && other && inside && part_first(&c, part + 2) > c.part[part].end)
-                TRY(consider(t, &c, both_stages(&c, part) | both_stages(&c, part + 1)));
+                TRY(tune_consider(t, &c, both_stages(&c, part) | both_stages(&c, part + 1)));
         }
 done:
     return status;
@@ -116,19 +105,19 @@ done:
     return status;
 }
 
-/* A cut goes, and comes again at another place: stages between the two change all their operators. */
-static void leap(struct config *c, int32_t cut, int32_t to)
+/* A cut goes, and comes again at another place: stages between the two change all their operators, and
+ * have one manner. */
+static void leap(const struct config *from, int32_t cut, int32_t to, struct config *c)
 {
+    config_copy(c, from);
     for (; cut > 0 && c->part[cut - 1].end > to; cut--)
         c->part[cut].end = c->part[cut - 1].end;
     for (; c->part[cut + 1].end < to; cut++)
         c->part[cut].end = c->part[cut + 1].end;
     c->part[cut].end = to;
-    for (int32_t k = 0; k < config_parts(c); k++) {
-        struct config_part *part = &c->part[k];
-        part->change = part->recompute_end = part->end;
-        part->manner[1] = part->manner[0];
-    }
+    for (int32_t k = 0; k < config_parts(c); k++)
+        if (part_first(c, k) != part_first(from, k) || c->part[k].end != from->part[k].end)
+            set_manner(&c->part[k], *main_manner(from, k));
 }
 
 /* One of the cuts, into any part that it does not divide already. */
@@ -143,9 +132,8 @@ static weft_status tune_leap(struct tuning *t, int32_t cut)
         int32_t step = (end - first) / PLACES + 1;
         for (int32_t to = first + 1; k != cut && k != cut + 1 && to < end; to += step) {
             struct config c;
-            config_copy(&c, &from);
-            leap(&c, cut, to);
-            TRY(consider(t, &c, UINT64_MAX));
+            leap(&from, cut, to, &c);
+            TRY(tune_consider(t, &c, UINT64_MAX));
         }
     }
 done:
@@ -161,80 +149,24 @@ done:
     return status;
 }
 
-/* Where manners may change behind `at`: between layers, and anywhere before the first one ends and
- * behind the last one. */
-static int32_t next_change(const struct places_list *cuts, int32_t at)
+/* Cuts and manners that go with another batch. */
+static weft_status tune_to_batch(struct tuning *t)
 {
-    enum { PLACES = 64 };
-    size_t step = cuts->len / PLACES + 1, i = 0;
-    while (i < cuts->len && cuts->data[i] <= at)
-        i++;
-    if (i == 0 || i == cuts->len)
-        return at + 1;
-    return cuts->data[i + step <= cuts->len ? i + step - 1 : cuts->len - 1];
-}
-
-/* One side of a part, up to any such place. */
-struct side_change {
-    int32_t part, side;
-    struct manner manner;
-};
-static weft_status tune_side(struct tuning *t, const struct side_change *change)
-{
-    const struct problem *p = judge_problem(t->judge);
-    const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];
-    int32_t at = part_first(t->config, change->part) + 1, end = t->config->part[change->part].end;
-    weft_status status = WEFT_OK;
-    for (; at < end && !problem_over(p); at = next_change(cuts, at)) {
-        struct config c;
-        config_copy(&c, t->config);
-        c.part[change->part].change = at;
-        c.part[change->part].manner[change->side] = change->manner;
-        TRY(consider(t, &c, UINT64_C(1) << change->part % c.stages));
-    }
+    weft_status status;
+    TRY(tune_zones(t));
+    TRY(trim(t));
+    TRY(tune_leaps(t));
+    TRY(tune_changes(t));
 done:
     return status;
 }
 
-/* Another tp and another sharding before some place, or behind it. */
-static weft_status tune_change(struct tuning *t, int32_t part)
-{
-    const struct problem *p = judge_problem(t->judge);
-    bool shards = p->primitives >> INC_SHARD & 1;
-    int32_t devices = t->config->devices[part % t->config->stages];
-    weft_status status = WEFT_OK;
-    for (int64_t tp = 1; tp <= p->node && tp <= devices; tp++) {
-        if (!p->tp_goes[tp] || !dp_of(p, devices, tp))
-            continue;
-        for (int32_t i = 0; i < 2 * 4; i++) {
-            struct side_change change = {part, i % 2, t->config->part[part].manner[i % 2]};
-            if (i / 2 != change.manner.shard && (!shards || !(p->shards >> i / 2 & 1)))
-                continue;
-            change.manner.tp = (uint16_t)tp;
-            change.manner.shard = (uint8_t)(i / 2);
-            TRY(tune_side(t, &change));
-        }
-    }
-done:
-    return status;
-}
-
-static weft_status tune_changes(struct tuning *t)
-{
-    bool inside = judge_problem(t->judge)->tune;
-    weft_status status = WEFT_OK;
-    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
-        TRY(tune_change(t, k));
-done:
-    return status;
-}
-
-/* The next batch above or below, with cuts and manners to go with it. */
-static weft_status tune_batch(struct tuning *t, int dir)
+/* The next batch above or below, once it is tuned. */
+static weft_status tune_batch(struct tuning *t, int dir, weft_status (*tune)(struct tuning *))
 {
     const struct problem *p = judge_problem(t->judge);
     struct config c, tuned;
-    struct tuning own = {.judge = t->judge, .config = &c};
+    struct tuning own = {.judge = t->judge, .out = t->out, .config = &c};
     int32_t at = 0;
     bool legal;
     weft_status status = WEFT_OK;
@@ -251,11 +183,9 @@ static weft_status tune_batch(struct tuning *t, int dir)
     TRY(judge_config(t->judge, &c, &own.verdict, NULL, &legal));
     if (!legal)
         goto done;
-    TRY(trim(&own));
-    TRY(tune_leaps(&own));
-    TRY(tune_changes(&own));
+    TRY(tune(&own));
     config_copy(&tuned, &c);
-    TRY(consider(t, &tuned, 0));
+    TRY(tune_consider(t, &tuned, 0));
 done:
     return status;
 }
@@ -264,7 +194,7 @@ done:
 static weft_status consider_tuned(struct tuning *t, struct config *c, int32_t stage)
 {
     enum { PASSES = 2 };
-    struct tuning own = {.judge = t->judge, .config = c};
+    struct tuning own = {.judge = t->judge, .out = t->out, .config = c};
     struct config tuned;
     bool legal;
     weft_status status = WEFT_OK;
@@ -280,7 +210,7 @@ static weft_status consider_tuned(struct tuning *t, struct config *c, int32_t st
             TRY(tune_cut(&own, k));
     config_copy(&tuned, c);
     if (legal)
-        TRY(consider(t, &tuned, 0));
+        TRY(tune_consider(t, &tuned, 0));
 done:
     return status;
 }
@@ -297,15 +227,15 @@ static weft_status tune_order(struct tuning *t, int32_t stage)
         return WEFT_OK;
     from.devices[stage] = other;
     from.devices[stage + 1] = devices;
-    struct config_part own = from.part[stage];
-    memcpy(from.part[stage].manner, from.part[stage + 1].manner, sizeof own.manner);
-    memcpy(from.part[stage + 1].manner, own.manner, sizeof own.manner);
+    struct manner own = *main_manner(&from, stage), next = *main_manner(&from, stage + 1);
+    set_manner(&from.part[stage], next);
+    set_manner(&from.part[stage + 1], own);
     int32_t large = stage + (devices > other);
     for (int64_t tp = 1; tp <= p->node && tp <= from.devices[large]; tp++) {
         if (!p->tp_goes[tp] || !dp_of(p, from.devices[large], tp))
             continue;
         config_copy(&c, &from);
-        c.part[large].manner[0].tp = c.part[large].manner[1].tp = (uint16_t)tp;
+        set_tp(&c, large, tp);
         config_cut_evenly(p, &c);
         TRY(consider_tuned(t, &c, stage));
     }
@@ -323,76 +253,63 @@ static weft_status tune_tp(struct tuning *t, int32_t stage)
         config_copy(&c, t->config);
         if (c.pieces > 1 || !p->tp_goes[tp] || !dp_of(p, c.devices[stage], tp))
             continue;
-        c.part[stage].manner[0].tp = c.part[stage].manner[1].tp = (uint16_t)tp;
+        set_tp(&c, stage, tp);
         TRY(consider_tuned(t, &c, stage));
     }
 done:
     return status;
 }
 
-static bool has_op(const struct problem *p, const struct config *c, int32_t part, int32_t op)
+weft_status aceso_trim(struct judge *judge, struct config *c, struct search_result *out)
 {
-    for (int32_t i = part_first(c, part); i < c->part[part].end; i++)
-        if (p->op[i] == op)
-            return true;
-    return false;
+    struct tuning t = {.judge = judge, .out = out, .config = c};
+    bool legal;
+    weft_status status;
+    TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
+    TRY(trim(&t));
+done:
+    return status;
 }
 
-static weft_status tune_variant(struct tuning *t, int32_t part)
+weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out)
 {
-    const struct problem *p = judge_problem(t->judge);
-    uint64_t stage = UINT64_C(1) << part % t->config->stages;
-    weft_status status = WEFT_OK;
-    for (int32_t op = 0; op < p->request->model->ops && !problem_over(p); op++) {
-        struct config c;
-        config_copy(&c, t->config);
-        struct manner *m = c.part[part].manner;
-        bool here = m[0].tp > 1 && m[0].variant == m[1].variant && has_op(p, &c, part, op);
-        int32_t variant = here ? judge_variant(t->judge, m[0].variant, op) : -1;
-        if (variant < 0)
-            continue;
-        m[0].variant = m[1].variant = (uint16_t)variant;
-        TRY(consider(t, &c, stage));
+    enum { ROUNDS = 4 };
+    struct tuning t = {.judge = judge, .out = out, .config = c, .changed = true};
+    bool legal;
+    weft_status status;
+    TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
+    for (int round = 0; round < ROUNDS && t.changed; round++) {
+        t.changed = false;
+        TRY(tune_zones(&t));
+        TRY(tune_batch(&t, 1, tune_zones));
+        TRY(tune_batch(&t, -1, tune_zones));
     }
 done:
     return status;
 }
 
-weft_status aceso_trim(struct judge *judge, struct config *c, struct verdict *verdict)
-{
-    struct tuning t = {.judge = judge, .config = c};
-    bool legal;
-    weft_status status;
-    TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
-    TRY(trim(&t));
-    *verdict = t.verdict;
-done:
-    return status;
-}
-
-weft_status aceso_tune(struct judge *judge, struct config *c, struct verdict *verdict)
+weft_status aceso_tune(struct judge *judge, struct config *c, struct search_result *out)
 {
     enum { ROUNDS = 6 };
-    struct tuning t = {.judge = judge, .config = c};
-    bool legal, inside = judge_problem(judge)->tune;
+    struct tuning t = {.judge = judge, .out = out, .config = c};
+    bool legal;
     weft_status status;
     TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
     for (int round = 0; round < ROUNDS && !problem_over(judge_problem(judge)); round++) {
         TRY(trim(&t));
         TRY(tune_leaps(&t));
-        TRY(tune_batch(&t, 1));
-        TRY(tune_batch(&t, -1));
+        TRY(tune_batch(&t, 1, tune_to_batch));
+        TRY(tune_batch(&t, -1, tune_to_batch));
         for (int32_t s = 0; s + 1 < c->stages; s++)
             TRY(tune_order(&t, s));
         for (int32_t s = 0; s < c->stages; s++)
             TRY(tune_tp(&t, s));
+        TRY(tune_zones(&t));
         TRY(tune_changes(&t));
-        for (int32_t k = 0; inside && k < config_parts(c); k++)
-            TRY(tune_variant(&t, k));
+        TRY(tune_variants(&t));
         if (!t.changed)
             break;
     }
-    *verdict = t.verdict;
 done:
     return status;
 }

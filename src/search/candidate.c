@@ -230,7 +230,7 @@ static weft_status estimate_part(struct estimator *e, struct candidate *c, int32
     out->work.host += (int64_t)((double)beside.memory.offloaded * out->table->offload_each_ns);
     c->memo->memory[part] = memory_of(&sums, &beside.memory);
     out->state = sums.sums.of[SUM_STATE];
-    out->stand_in = sums.sums.of[SUM_LAYERS] ? out->table->stand_in_bytes : 0;
+    out->stand_in = sums.stand_in_bytes;
     out->parameters = sums.sums.of[SUM_PARAMETERS];
     out->gather_after_ns = sums.sums.of[SUM_GATHER_AFTER];
 done:

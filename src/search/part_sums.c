@@ -30,6 +30,7 @@ void add_places(struct part_sums *part, const struct table *table, const struct 
             raise_back(&table->weight_max, table, SUM_BACK_WEIGHT, range, part->weight_rise);
     for (int k = 0; k < SUM_COUNT; k++)
         part->sums.of[k] += range->times * (to[k] - from[k]);
+    add_stand_in(part, table, to[SUM_LAYERS] - from[SUM_LAYERS]);
 }
 
 void add_run(struct part_sums *part, const struct table *table, int64_t first, int64_t last)

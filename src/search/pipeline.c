@@ -33,6 +33,9 @@ static struct cycle slowest_cycle(const struct part_work *stage, int32_t stages)
             sum += pass_pair(&stage[k]) + (k > s ? link_pair(stage, k - 1) : 0);
             if (sum * (cycle.last - cycle.first + 1) > cycle.sum_ns * (k - s + 1))
                 cycle = (struct cycle){s, k, sum};
+            if (k + 1 < stages && (sum + link_pair(stage, k)) * (cycle.last - cycle.first + 1) <
+                                      cycle.sum_ns * (k - s + 1))
+                break; /* without s..k the rest is slower */
         }
     }
     for (int32_t j = 0; j + 1 < stages; j++) { /* I4 */

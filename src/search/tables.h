@@ -128,8 +128,15 @@ weft_status border_find(struct tables *tables, struct borders *borders, int64_t 
 struct part_sums {
     struct sums sums;
     int64_t forward_rise, backward_rise,
-        weight_rise; /* bytes above those at the starts of passes */
+        weight_rise;        /* bytes above those at the starts of passes */
+    int64_t stand_in_bytes; /* the most of its tables that have layers here */
 };
+/* Once a run of a table is added to the sums: what stands in for weights that are elsewhere. */
+static inline void add_stand_in(struct part_sums *part, const struct table *table, int64_t layers)
+{
+    if (layers > 0 && table->stand_in_bytes > part->stand_in_bytes)
+        part->stand_in_bytes = table->stand_in_bytes;
+}
 void add_run(struct part_sums *part, const struct table *table, int64_t first, int64_t last);
 /* The sums as the work of a part: host-bound passes, gradients beside the last one. */
 struct part_work close_part(const struct tables *tables, const struct part_sums *part,

@@ -1,4 +1,5 @@
 /* buffers.c - tensors of a pass, and how much memory all of them take. */
+#include "run/cpu.h"
 #include "run/rank.h"
 
 #include <stdlib.h>
@@ -31,17 +32,23 @@ static int64_t bytes_of(int64_t elements)
     return elements * (int64_t)sizeof(float);
 }
 
-struct value *value_new(struct rank *r, enum memory_class memory, const struct layout *layout,
-                        int64_t elements)
+static int64_t value_bytes(const struct value *value)
+{
+    return value->count * dtype_bytes((enum dtype)value->dtype);
+}
+
+struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
+                        const struct layout *layout, int64_t elements)
 {
     struct value *value = take(sizeof *value);
-    *value = (struct value){.data = take((size_t)bytes_of(elements)),
-                            .count = elements,
+    *value = (struct value){.count = elements,
                             .layout = *layout,
                             .refs = 1,
-                            .memory = (uint8_t)memory};
+                            .memory = (uint8_t)memory,
+                            .dtype = (uint8_t)dtype};
+    value->data = take((size_t)value_bytes(value));
     pthread_mutex_lock(&r->lock);
-    count(r, memory, bytes_of(elements));
+    count(r, memory, value_bytes(value));
     pthread_mutex_unlock(&r->lock);
     return value;
 }
@@ -58,12 +65,39 @@ void value_drop(struct rank *r, struct value *value)
     if (!value || --value->refs)
         return;
     if (value->data)
-        count(r, (enum memory_class)value->memory, -bytes_of(value->count));
+        count(r, (enum memory_class)value->memory, -value_bytes(value));
     if (value->host)
-        r->buffers.host_now -= bytes_of(value->count);
+        r->buffers.host_now -= value_bytes(value);
     free(value->data);
     free(value->host);
     free(value);
+}
+
+void value_release(struct rank *r, struct value *value)
+{
+    pthread_mutex_lock(&r->lock);
+    value_drop(r, value);
+    pthread_mutex_unlock(&r->lock);
+}
+
+struct value *value_as(struct rank *r, struct value *value, enum dtype dtype)
+{
+    if (value->dtype == dtype)
+        return value;
+    struct value *out =
+        value_new(r, (enum memory_class)value->memory, dtype, &value->layout, value->count);
+    if (dtype == DTYPE_FP32)
+        widen(value->data, 0, value->count, out->data);
+    else
+        narrow(value->data, value->count, out->data, 0);
+    value_release(r, value);
+    return out;
+}
+
+/* tf32 is a way to multiply what is stored as fp32. */
+enum dtype stored_as(const struct rank *r, enum element element)
+{
+    return element == ELEMENT_COMPUTE && r->plan->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_FP32;
 }
 
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements)
@@ -90,14 +124,14 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
 
 void value_to_host(struct rank *r, struct value *value)
 {
-    float *host = take((size_t)bytes_of(value->count));
-    memcpy(host, value->data, (size_t)bytes_of(value->count));
+    void *host = take((size_t)value_bytes(value));
+    memcpy(host, value->data, (size_t)value_bytes(value));
     pthread_mutex_lock(&r->lock);
     value->host = host;
-    r->buffers.host_now += bytes_of(value->count);
+    r->buffers.host_now += value_bytes(value);
     if (r->buffers.host_now > r->buffers.most.host_peak)
         r->buffers.most.host_peak = r->buffers.host_now;
-    count(r, (enum memory_class)value->memory, -bytes_of(value->count));
+    count(r, (enum memory_class)value->memory, -value_bytes(value));
     free(value->data);
     value->data = NULL;
     pthread_mutex_unlock(&r->lock);
@@ -105,12 +139,12 @@ void value_to_host(struct rank *r, struct value *value)
 
 void value_from_host(struct rank *r, struct value *value)
 {
-    float *data = take((size_t)bytes_of(value->count));
-    memcpy(data, value->host, (size_t)bytes_of(value->count));
+    void *data = take((size_t)value_bytes(value));
+    memcpy(data, value->host, (size_t)value_bytes(value));
     pthread_mutex_lock(&r->lock);
-    count(r, (enum memory_class)value->memory, bytes_of(value->count));
+    count(r, (enum memory_class)value->memory, value_bytes(value));
     value->data = data;
-    r->buffers.host_now -= bytes_of(value->count);
+    r->buffers.host_now -= value_bytes(value);
     free(value->host);
     value->host = NULL;
     pthread_mutex_unlock(&r->lock);

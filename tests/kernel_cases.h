@@ -120,6 +120,15 @@ static void make_softmax(struct builder *b, struct rng *rng)
         give_weight(b, heads * from_to(rng, 1, 12));
 }
 
+/* Swin's: the heads of several windows, and a bias by offset. */
+static void make_window_softmax(struct builder *b, struct rng *rng)
+{
+    int64_t side = from_to(rng, 1, 4), heads = from_to(rng, 1, 3), places = side * side;
+    int64_t size[] = {1, heads * from_to(rng, 1, 3), places, places};
+    build_softmax(b, "op", build_input(b, 4, size, ELEMENT_COMPUTE), false);
+    give_weight(b, heads * (2 * side - 1) * (2 * side - 1));
+}
+
 static void make_layer_norm(struct builder *b, struct rng *rng)
 {
     build_layer_norm(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 2, 50)));
@@ -194,33 +203,33 @@ static void make_router(struct builder *b, struct rng *rng)
     build_router(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 1, 20)), experts, 1);
 }
 
-/* Scores of tokens whose number times top_k the experts divide. */
-static int draw_scores(struct builder *b, struct rng *rng, int64_t *seq, int64_t *top_k)
+/* Scores of tokens whose number times top_k the experts divide, or do not. */
+static int draw_scores(struct builder *b, struct rng *rng, int64_t *seq)
 {
-    int64_t experts = from_to(rng, 1, 6);
-    *top_k = from_to(rng, 1, experts < 3 ? experts : 3);
-    *seq = experts * from_to(rng, 1, 4);
-    return build_router(b, "router", sequence(b, *seq, 3), experts, *top_k);
+    int64_t experts = from_to(rng, 1, 6), top_k = from_to(rng, 1, experts < 3 ? experts : 3);
+    *seq = maybe(rng) ? experts * from_to(rng, 1, 4) : from_to(rng, 1, 24);
+    return build_router(b, "router", sequence(b, *seq, 3), experts, top_k);
 }
 
 static void make_dispatch(struct builder *b, struct rng *rng)
 {
-    int64_t seq, top_k;
-    int scores = draw_scores(b, rng, &seq, &top_k);
+    int64_t seq;
+    int scores = draw_scores(b, rng, &seq);
     build_dispatch(b, "op", sequence(b, seq, from_to(rng, 1, 20)), scores);
 }
 
 static void make_combine(struct builder *b, struct rng *rng)
 {
-    int64_t seq, top_k;
-    int scores = draw_scores(b, rng, &seq, &top_k);
-    build_combine(b, "op", sequence(b, seq * top_k, from_to(rng, 1, 20)), scores);
+    int64_t seq;
+    int scores = draw_scores(b, rng, &seq);
+    build_combine(b, "op", sequence(b, build_expert_places(b, scores), from_to(rng, 1, 20)),
+                  scores);
 }
 
 static void make_expert_linear(struct builder *b, struct rng *rng)
 {
-    int64_t seq, top_k;
-    int scores = draw_scores(b, rng, &seq, &top_k);
+    int64_t seq;
+    int scores = draw_scores(b, rng, &seq);
     int x = build_dispatch(b, "dispatch", sequence(b, seq, from_to(rng, 1, 20)), scores);
     build_expert_linear(b, "op", x, from_to(rng, 1, 20), maybe(rng));
 }
@@ -249,7 +258,7 @@ static void make_pool(struct builder *b, struct rng *rng)
 
 static void make_concat(struct builder *b, struct rng *rng)
 {
-    int parts[LAB_INPUTS], count = (int)from_to(rng, 2, LAB_INPUTS);
+    int parts[CALL_INPUTS], count = (int)from_to(rng, 2, maybe(rng) ? 4 : CALL_INPUTS);
     int axis = (int)from_to(rng, 1, 2);
     int64_t size[] = {1, from_to(rng, 1, 5), from_to(rng, 1, 5)};
     for (int i = 0; i < count; i++) {
@@ -259,9 +268,23 @@ static void make_concat(struct builder *b, struct rng *rng)
     build_concat(b, "op", parts, count, axis);
 }
 
+static void make_embedding_bag(struct builder *b, struct rng *rng)
+{
+    build_embedding_bag(b, "op", from_to(rng, 1, 5), from_to(rng, 2, 13), from_to(rng, 1, 17),
+                        from_to(rng, 1, 3));
+}
+
+static void make_interaction(struct builder *b, struct rng *rng)
+{
+    int64_t tables = from_to(rng, 1, 5), width = from_to(rng, 1, 12);
+    int dense = build_input(b, 2, (int64_t[]){1, width}, ELEMENT_COMPUTE);
+    build_interaction(b, "op", dense,
+                      build_input(b, 3, (int64_t[]){1, tables, width}, ELEMENT_COMPUTE));
+}
+
 static void make_loss(struct builder *b, struct rng *rng)
 {
-    int x = sequence(b, from_to(rng, 1, 9), from_to(rng, 2, 60));
+    int x = sequence(b, from_to(rng, 1, 9), from_to(rng, 1, maybe(rng) ? 2 : 60));
     if (maybe(rng))
         build_loss(b, "op", x);
     else
@@ -302,6 +325,7 @@ static const struct {
     {OP_ATTENTION, make_attention, 30},
     {OP_ATTENTION, make_long_attention, 1},
     {OP_SOFTMAX, make_softmax, 60},
+    {OP_SOFTMAX, make_window_softmax, 30},
     {OP_LAYER_NORM, make_layer_norm, 30},
     {OP_RMS_NORM, make_rms_norm, 30},
     {OP_BATCH_NORM, make_batch_norm, 30},
@@ -321,7 +345,9 @@ static const struct {
     {OP_DISPATCH, make_dispatch, 40},
     {OP_EXPERT_LINEAR, make_expert_linear, 40},
     {OP_COMBINE, make_combine, 40},
-    {OP_LOSS, make_loss, 40},
+    {OP_EMBEDDING_BAG, make_embedding_bag, 30},
+    {OP_INTERACTION, make_interaction, 30},
+    {OP_LOSS, make_loss, 60},
     {OP_RESHAPE, make_reshape, 40},
 };
 
@@ -356,7 +382,7 @@ static void draw_ids(struct lab *lab)
     bool loss = lab->op->kind == OP_LOSS;
     const struct operand *operand = loss ? &lab->op->output : &lab->op->input[0];
     int64_t count = elements_in(lab->op, operand, lab->whole);
-    int64_t vocab = lab->op->size[2];
+    int64_t vocab = loss && lab->op->size[2] == 1 ? 2 : lab->op->size[2];
     lab->ids = ARENA_ARRAY(lab->arena, int64_t, (size_t)count);
     for (int64_t i = 0; i < count; i++)
         lab->ids[i] = loss && rng_below(&lab->rng, 6) == 0 ? -1 : rng_below(&lab->rng, vocab);
@@ -385,7 +411,8 @@ static void lab_open(struct lab *lab, void (*make)(struct builder *, struct rng 
     lab->seed = seed;
     lab->dropout = (float)rng_uniform(&lab->rng) * 0.6F;
     op_full_size(lab->op, lab->batch, lab->whole);
-    if (lab->op->kind == OP_LOSS || lab->op->kind == OP_EMBEDDING)
+    if (lab->op->kind == OP_LOSS || lab->op->kind == OP_EMBEDDING ||
+        lab->op->kind == OP_EMBEDDING_BAG)
         draw_ids(lab);
     for (int i = 0; i < lab->op->inputs; i++)
         lab->input[i] = draw_numbers(lab, &lab->op->input[i]);

@@ -14,7 +14,7 @@
 #include "kernel_reference.h"
 #include "run/kernels.h"
 
-enum { LAB_INPUTS = MAX_KIND_INPUTS + 1, LAB_PARTS = 4 };
+enum { LAB_PARTS = 4 };
 
 struct lab {
     struct arena *arena;
@@ -23,7 +23,7 @@ struct lab {
     struct rng rng;
     int64_t batch;
     int64_t whole[OP_MAX_DIMS];
-    double *input[LAB_INPUTS], *weight[MAX_KIND_WEIGHTS], *output_gradient;
+    double *input[CALL_INPUTS], *weight[MAX_KIND_WEIGHTS], *output_gradient;
     int64_t *ids; /* of an embedding, or labels */
     float dropout;
     uint64_t seed;
@@ -32,7 +32,7 @@ struct lab {
 
 /* What kernels answer, whole, as doubles; weights' gradients less what was there before. */
 struct answer {
-    double *output, *input_gradient[LAB_INPUTS], *weight_gradient[MAX_KIND_WEIGHTS];
+    double *output, *input_gradient[CALL_INPUTS], *weight_gradient[MAX_KIND_WEIGHTS];
     uint8_t *kept; /* of the first part */
 };
 
@@ -96,26 +96,47 @@ struct part {
     bool adds_once;
 };
 
+/* Elements of an axis for each index of the dims but its innermost: what that one has of it. */
+static int64_t inner_span(const struct lab *lab, const struct operand *operand, int axis, int last)
+{
+    int64_t span = axis_elements(lab->op, operand, axis, lab->whole);
+    for (int k = 0; k < last; k++)
+        span /= lab->whole[operand->dims[axis][k]];
+    return span;
+}
+
 /* An index along an axis of a part, in the whole. */
 static int64_t axis_in_whole(const struct lab *lab, const struct operand *operand, int axis,
                              const struct part *part, int64_t index)
 {
     const int8_t *dims = operand->dims[axis];
-    int count = 0;
-    for (int k = 0; k < MAX_AXIS_DIMS && dims[k] >= 0; k++)
-        if (part->size[dims[k]] != lab->whole[dims[k]])
-            count = k + 1; /* what is inside the innermost split dim stays together */
-    int64_t each = operand->size[axis];
-    for (int k = 0; k < count; k++)
-        each /= lab->op->size[dims[k]];
-    int64_t result = count ? index % each : index, stride = each;
-    index /= each;
-    for (int k = count - 1; k >= 0; k--) {
+    int last = -1;
+    while (last + 1 < MAX_AXIS_DIMS && dims[last + 1] >= 0)
+        last++;
+    if (last < 0)
+        return index;
+    int64_t stride = inner_span(lab, operand, axis, last), whole = lab->whole[dims[last]];
+    int64_t local = stride * part->size[dims[last]] / whole;
+    int64_t result = stride * part->begin[dims[last]] / whole + index % local;
+    index /= local;
+    for (int k = last - 1; k >= 0; k--) {
         result += (part->begin[dims[k]] + index % part->size[dims[k]]) * stride;
         index /= part->size[dims[k]];
         stride *= lab->whole[dims[k]];
     }
     return result;
+}
+
+/* What a part reads of inputs: more than its own where the operator says so (kernels.h, I5). */
+static struct part reach_of(const struct lab *lab, const struct part *part)
+{
+    struct part reach = *part;
+    for (int dim = 0; dim < op_dims(lab->op->kind); dim++)
+        if (reads_whole(lab->op, dim)) {
+            reach.begin[dim] = 0;
+            reach.size[dim] = lab->whole[dim];
+        }
+    return reach;
 }
 
 static int64_t place_in_whole(const struct lab *lab, const struct operand *operand,
@@ -182,7 +203,8 @@ static void meet(void *context, enum reduce op, float *data, int64_t count)
 /* Splits of these dims need `reduce` within the operator. */
 static bool meets_over(enum op_kind kind, int dim)
 {
-    return (kind == OP_LOSS && dim == 2) || (kind == OP_BATCH_NORM && dim != 1);
+    return (kind == OP_LOSS && dim == 2) || (kind == OP_BATCH_NORM && dim != 1) ||
+           (kind == OP_ATTENTION && dim == 4);
 }
 
 /* Parts that agree in all dims that need no meeting meet. */
@@ -233,10 +255,11 @@ static void seat_inputs(struct seat *s)
 {
     const struct lab *lab = s->lab;
     const struct op *op = lab->op;
+    struct part reach = reach_of(lab, s->part);
     for (int i = 0; i < op->inputs; i++)
         s->call.input[i] = op->input[i].element == ELEMENT_INDEX
-                               ? (void *)ids_of(lab, &op->input[i], s->part)
-                               : part_of(lab, &op->input[i], s->part, lab->input[i],
+                               ? (void *)ids_of(lab, &op->input[i], &reach)
+                               : part_of(lab, &op->input[i], &reach, lab->input[i],
                                          dtype_of(&op->input[i], s->dtype));
     if (op->kind == OP_LOSS)
         s->call.input[op->inputs] = ids_of(lab, &op->output, s->part);
@@ -248,12 +271,13 @@ static void seat_results(struct seat *s)
 {
     const struct op *op = s->lab->op;
     enum dtype out = dtype_of(&op->output, s->dtype);
+    struct part reach = reach_of(s->lab, s->part);
     s->call.output = fresh(bytes_of(out, elements_in(op, &op->output, s->part->size)));
     s->call.output_gradient = part_of(s->lab, &op->output, s->part, s->lab->output_gradient, out);
     for (int i = 0; i < op->inputs; i++)
         if (op->input[i].element != ELEMENT_INDEX && !(s->lab->unwanted >> i & 1))
-            s->call.input_gradient[i] = fresh(bytes_of(
-                dtype_of(&op->input[i], s->dtype), elements_in(op, &op->input[i], s->part->size)));
+            s->call.input_gradient[i] = fresh(bytes_of(dtype_of(&op->input[i], s->dtype),
+                                                       elements_in(op, &op->input[i], reach.size)));
     for (int i = 0; i < op->weights; i++) {
         int64_t count = elements_in(op, &op->weight[i].operand, s->part->size);
         s->call.weight_gradient[i] = malloc((size_t)count * sizeof(float) + 1);
@@ -289,11 +313,22 @@ static void *run_seat(void *argument)
 }
 
 /* Adds what a part answers to the whole. */
-static void collect(const struct seat *s, const struct operand *operand, const void *from,
-                    enum dtype dtype, double *to)
+static void collect(const struct seat *s, const struct operand *operand, const struct part *part,
+                    const void *from, enum dtype dtype, double *to)
 {
-    for (int64_t i = 0; i < elements_in(s->lab->op, operand, s->part->size); i++)
-        to[place_in_whole(s->lab, operand, s->part, i)] += stored(dtype, from, i);
+    for (int64_t i = 0; i < elements_in(s->lab->op, operand, part->size); i++)
+        to[place_in_whole(s->lab, operand, part, i)] += stored(dtype, from, i);
+}
+
+/* An output that lacks a dim over which the operator does not sum is the same on all of its parts. */
+static bool repeats_output(const struct seat *s)
+{
+    const struct op *op = s->lab->op;
+    for (int dim = 0; dim < op_dims(op->kind); dim++)
+        if (s->part->begin[dim] && !operand_has_dim(&op->output, dim) &&
+            OP_KINDS[op->kind].dims[dim].role != ROLE_REDUCE)
+            return true;
+    return false;
 }
 
 /* A weight that lacks a dim which the operator sums over: all parts compute the same gradient of it
@@ -311,25 +346,29 @@ static bool says_again(const struct seat *s, const struct operand *operand)
 static void collect_all(struct seat *s, struct answer *to)
 {
     const struct op *op = s->lab->op;
-    collect(s, &op->output, s->call.output, dtype_of(&op->output, s->dtype), to->output);
+    struct part reach = reach_of(s->lab, s->part);
+    if (!repeats_output(s))
+        collect(s, &op->output, s->part, s->call.output, dtype_of(&op->output, s->dtype),
+                to->output);
     for (int i = 0; i < op->inputs; i++)
         if (s->call.input_gradient[i])
-            collect(s, &op->input[i], s->call.input_gradient[i], dtype_of(&op->input[i], s->dtype),
-                    to->input_gradient[i]);
+            collect(s, &op->input[i], &reach, s->call.input_gradient[i],
+                    dtype_of(&op->input[i], s->dtype), to->input_gradient[i]);
     for (int i = 0; i < op->weights; i++) {
         float *gradient = s->call.weight_gradient[i];
         int64_t count = elements_in(op, &op->weight[i].operand, s->part->size);
         for (int64_t k = 0; k < count; k++)
             gradient[k] -= (float)(k % 3) * 0.5F;
         if (!says_again(s, &op->weight[i].operand))
-            collect(s, &op->weight[i].operand, gradient, DTYPE_FP32, to->weight_gradient[i]);
+            collect(s, &op->weight[i].operand, s->part, gradient, DTYPE_FP32,
+                    to->weight_gradient[i]);
     }
 }
 
 static void free_seat(struct seat *s)
 {
     struct kernel_call *c = &s->call;
-    for (int i = 0; i < LAB_INPUTS; i++) {
+    for (int i = 0; i < CALL_INPUTS; i++) {
         free((void *)(uintptr_t)c->input[i]);
         free(c->input_gradient[i]);
     }

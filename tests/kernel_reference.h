@@ -11,7 +11,7 @@
 struct reference {
     const struct op *op;
     int64_t batch;
-    double *input[8], *weight[2], *output;
+    double *input[16], *weight[2], *output;
     const int64_t *ids; /* of an embedding's input, or a loss's labels */
     const uint8_t *mask;
     double dropout;
@@ -148,6 +148,20 @@ static int64_t ref_bucket(int64_t relative, int64_t buckets, bool both_ways)
     return bucket + (far < buckets - 1 ? far : buckets - 1);
 }
 
+/* The rows and columns that a key is away from its query in a window of 1 + 2 offsets each way
+ * (Swin's relative_position_index), or T5's bucket. */
+static int64_t ref_bias_at(const struct op *op, int64_t head, int64_t q, int64_t k)
+{
+    int64_t bias = op->weight[0].operand.size[0], side = (int64_t)sqrt((double)op->size[3]);
+    int64_t offsets = (2 * side - 1) * (2 * side - 1), heads = bias / offsets;
+    if (side * side == op->size[3] && op->size[2] == op->size[3] && !op->causal &&
+        bias % offsets == 0 && op->size[1] % heads == 0) {
+        int64_t rows = k / side - q / side + side - 1, columns = k % side - q % side + side - 1;
+        return (rows * (2 * side - 1) + columns) * heads + head % heads;
+    }
+    return ref_bucket(k - q, bias / op->size[1], !op->causal) * op->size[1] + head;
+}
+
 static void ref_softmax(struct reference *r)
 {
     int64_t heads = r->op->size[1], seq = r->op->size[2], keys = r->op->size[3];
@@ -156,8 +170,9 @@ static void ref_softmax(struct reference *r)
         double *y = r->output + row * keys;
         int64_t q = row % seq, head = row / seq % heads;
         for (int64_t k = 0; k < keys; k++) {
-            int64_t bucket = bias ? ref_bucket(k - q, bias / heads, !r->op->causal) : 0;
-            y[k] = r->input[0][row * keys + k] + (bias ? r->weight[0][bucket * heads + head] : 0);
+            y[k] = r->input[0][row * keys + k];
+            if (bias)
+                y[k] += r->weight[0][ref_bias_at(r->op, head, q, k)];
             if (r->op->causal && k > q)
                 y[k] = -INFINITY;
         }
@@ -378,7 +393,8 @@ static double ref_gate(const struct reference *r, int64_t token, int64_t k)
 /* The row that a token has in its k-th expert, or -1: those before it come first. */
 static int64_t ref_place(const struct reference *r, int64_t token, int64_t k)
 {
-    int64_t experts = r->op->size[1], seq = r->op->size[2], room = seq * r->op->top_k / experts;
+    int64_t experts = r->op->size[1], seq = r->op->size[2], room;
+    room = (seq * r->op->top_k + experts - 1) / experts;
     int64_t expert = ref_choice(r, token, k), place = 0;
     for (int64_t t = token / seq * seq; t < token; t++)
         for (int64_t i = 0; i < r->op->top_k; i++)
@@ -415,6 +431,41 @@ static void ref_expert_linear(struct reference *r)
     }
 }
 
+static void ref_embedding_bag(struct reference *r)
+{
+    int64_t tables = r->op->size[1], rows = r->op->size[2], width = r->op->size[3];
+    for (int64_t at = 0; at < r->batch * tables * width; at++) {
+        int64_t group = at / width, i = at % width;
+        r->output[at] = 0;
+        for (int64_t k = 0; k < r->op->top_k; k++) {
+            int64_t row = r->ids[group * r->op->top_k + k];
+            r->output[at] += r->weight[0][(group % tables * rows + row) * width + i];
+        }
+    }
+}
+
+/* Feature i of vector v of a sample: the dense one, then the tables'. */
+static double ref_feature(const struct reference *r, int64_t sample, int64_t v, int64_t i)
+{
+    int64_t tables = r->op->size[1] - 1, width = r->op->size[2];
+    return v == 0 ? r->input[0][sample * width + i]
+                  : r->input[1][(sample * tables + v - 1) * width + i];
+}
+
+static void ref_interaction(struct reference *r)
+{
+    int64_t vectors = r->op->size[1], width = r->op->size[2];
+    double *z = r->output;
+    for (int64_t sample = 0; sample < r->batch; sample++) {
+        for (int64_t i = 0; i < width; i++)
+            *z++ = ref_feature(r, sample, 0, i);
+        for (int64_t v = 1; v < vectors; v++)
+            for (int64_t u = 0; u < v; u++, z++)
+                for (int64_t i = 0; i < width; i++)
+                    *z = (i ? *z : 0) + ref_feature(r, sample, v, i) * ref_feature(r, sample, u, i);
+    }
+}
+
 static void ref_loss(struct reference *r)
 {
     int64_t rows = r->batch * r->op->size[1], classes = r->op->size[2];
@@ -423,7 +474,10 @@ static void ref_loss(struct reference *r)
         double sum = 0;
         for (int64_t i = 0; i < classes; i++)
             sum += exp(x[i]);
-        r->output[row] = r->ids[row] < 0 ? 0 : log(sum) - x[r->ids[row]];
+        if (classes == 1) /* beside a score of 0 for the label 0 */
+            r->output[row] = r->ids[row] < 0 ? 0 : log(1 + exp(x[0])) - (double)r->ids[row] * x[0];
+        else
+            r->output[row] = r->ids[row] < 0 ? 0 : log(sum) - x[r->ids[row]];
     }
 }
 
@@ -452,6 +506,8 @@ static void (*const REFERENCES[OP_KIND_COUNT])(struct reference *r) = {
     [OP_CONV] = ref_conv,
     [OP_POOL] = ref_pool,
     [OP_CONCAT] = ref_concat,
+    [OP_EMBEDDING_BAG] = ref_embedding_bag,
+    [OP_INTERACTION] = ref_interaction,
     [OP_LOSS] = ref_loss,
     [OP_RESHAPE] = ref_reshape,
 };

@@ -102,7 +102,8 @@ static bool may_split(const struct plan *plan, const struct op *op, const struct
     int64_t all = degree * split_degree(split, (int)OP_KINDS[op->kind].dims[place].dim);
     if (role == ROLE_BATCH)
         return plan->batch_per_step % all == 0;
-    return role != ROLE_WHOLE && op->size[place] % all == 0;
+    return role != ROLE_WHOLE && op->size[place] % all == 0 &&
+           split_legal(plan->model, op, place, all);
 }
 
 /* Any legal split over so many devices. */

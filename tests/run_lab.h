@@ -29,15 +29,15 @@ static const struct tensor *nth_input(const struct model *model, int32_t number)
     return NULL;
 }
 
-/* Ids and labels below the smallest table of the model. */
+/* Ids and labels below the smallest table of the model; one score is that of one of two labels. */
 static int64_t classes_of(const struct model *model)
 {
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
         int dim = op_find_dim(op->kind, DIM_VOCAB);
-        if (dim >= 0 && op->size[dim] < least)
-            least = op->size[dim];
+        int64_t classes = dim < 0 ? INT64_MAX : op->size[dim] == 1 ? 2 : op->size[dim];
+        least = classes < least ? classes : least;
     }
     return least;
 }

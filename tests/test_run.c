@@ -16,7 +16,7 @@ static struct cluster *clusters[MOST_RANKS + 1];
 static struct model *models[SMALL_MODEL_COUNT];
 
 /* Runs of one rank so far: many plans have the same. */
-enum { MOST_SERIAL = 128 };
+enum { MOST_SERIAL = 1024 };
 static struct serial_run {
     const struct model *model;
     int64_t step, global, steps;
@@ -186,11 +186,15 @@ enum {
     LLAMA = 3,
     LLAMA_TIED = 4,
     LLAMA_NORMS = 5,
+    MOE = 6,
+    MOE_SHARED = 7,
     T5 = 8,
     BERT = 10,
     VIT = 11,
+    SWIN = 12,
     RESNET = 13,
-    RESNET_BASIC = 14
+    RESNET_BASIC = 14,
+    DLRM = 17
 };
 
 static void choose(struct plan *plan, const char *path, const char *split)
@@ -265,6 +269,51 @@ static void some_recomputed(struct plan *plan)
         choice.shard = (uint8_t)(i / 4 % 4);
         assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
     }
+}
+
+/* Keys and values in blocks: each device attends to its own, and they meet in the middle. */
+static void split_keys(struct plan *plan)
+{
+    choose(plan, "layers.0.attn.attention", "kv:4");
+    choose(plan, "layers.1.attn.attention", "seq:2 kv:2");
+    choose(plan, "layers.2.attn.attention", "kv:2 head:2");
+    choose(plan, "layers.3.attn.attention", "batch:2 kv:2");
+}
+
+/* Images in stripes and tiles, as far as they divide; what has no height is copied. */
+static void tiles(struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        struct choice choice = *plan_choice(plan, i);
+        int height = op_find_dim(op->kind, DIM_HEIGHT), width = op_find_dim(op->kind, DIM_WIDTH);
+        int64_t left = split_devices(&choice.split);
+        choice.split = split_none();
+        if (width >= 0 && i % 2 && split_legal(plan->model, op, width, 2)) {
+            split_add(&choice.split, DIM_WIDTH, 2);
+            left /= 2;
+        }
+        if (height >= 0 && split_legal(plan->model, op, height, left))
+            split_add(&choice.split, DIM_HEIGHT, left);
+        else
+            split_add(&choice.split, SPLIT_COPY, left);
+        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+    }
+}
+
+/* Tokens of experts by expert, by place and by feature; routers and their gates by token. */
+static void split_experts(struct plan *plan)
+{
+    choose(plan, "router", "seq:4");
+    choose(plan, "layers.0.mlp.experts.dispatch", "seq:4");
+    choose(plan, "layers.1.mlp.experts.dispatch", "expert:2 seq:2");
+    choose(plan, "layers.2.mlp.experts.dispatch", "hidden:2 seq:2");
+    choose(plan, "experts.gate_up", "seq:2 expert:2");
+    choose(plan, "layers.0.mlp.experts.down", "seq:4");
+    choose(plan, "layers.1.mlp.experts.down", "expert:4");
+    choose(plan, "layers.0.mlp.experts.combine", "expert:2 seq:2");
+    choose(plan, "layers.1.mlp.experts.combine", "seq:4");
+    choose(plan, "layers.2.mlp.experts.combine", "hidden:4");
 }
 
 #define NO_OVERLAP     .has_overlap = true, .overlap = 0
@@ -371,6 +420,25 @@ static const struct row {
      2,
      {.dp = 2, .shard = 3, .micro_batch = 4, .global_batch = 16}},
     {"resnet, pp 2", RESNET_BASIC, 2, {.pp = 2, .micro_batch = 2, .global_batch = 4}},
+    {"keys split", GPT, 4, {.dp = 4, .micro_batch = 1, .global_batch = 4}, split_keys},
+    {"moe, ep 2", MOE, 2, {.dp = 2, .ep = 2, .global_batch = 4}},
+    {"moe, ep 4, zero 1", MOE_SHARED, 4, {.dp = 4, .ep = 4, .shard = 1, .global_batch = 8}},
+    {"moe, ep 2, tp 2, sp",
+     MOE,
+     4,
+     {.dp = 2, .ep = 2, .tp = 2, .sequence = true, .global_batch = 4}},
+    {"moe, cp 2, ep 2", MOE, 4, {.dp = 2, .ep = 2, .cp = 2, .global_batch = 4}},
+    {"moe, pp 2, ep 2, recompute",
+     MOE_SHARED,
+     8,
+     {.pp = 2, .dp = 4, .ep = 2, .global_batch = 16, RECOMPUTE(FULL)}},
+    {"moe, experts by place", MOE, 4, {.dp = 4, .global_batch = 4}, split_experts},
+    {"swin, dp 2, tp 2", SWIN, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
+    {"resnet in stripes", RESNET_BASIC, 2, {.dp = 2, .micro_batch = 4, .global_batch = 16}, tiles},
+    {"resnet in tiles", RESNET, 4, {.dp = 4, .micro_batch = 1, .global_batch = 8}, tiles},
+    {"dlrm, tp 4, dp 2", DLRM, 8, {.tp = 4, .dp = 2, .global_batch = 8}},
+    {"dlrm, zero 3", DLRM, 2, {.dp = 2, .shard = 3, .global_batch = 8}},
+    {"t5, pp 3, tp 2, zero 1", T5, 6, {.pp = 3, .tp = 2, .shard = 1, .global_batch = 4}},
 };
 
 static struct plan *plan_of_row(const struct row *row)
@@ -410,27 +478,6 @@ static void test_plans_compute_what_one_rank_does(void **state)
 
 /* ---- random plans ---------------------------------------------------------------------------- */
 
-/* Splits that need neighbours' elements are refused (seats.c): such operators are copied. */
-static void without_borders(struct plan *plan)
-{
-    for (int64_t i = 0; i < plan->instances; i++) {
-        struct choice choice = *plan_choice(plan, i);
-        const struct op *op = &plan->model->op[plan->instance[i].op];
-        bool image = op->kind == OP_CONV || op->kind == OP_POOL, borders = false;
-        for (int32_t k = 0; k < choice.split.parts; k++) {
-            int dim = choice.split.part[k].dim;
-            borders |= image && (dim == DIM_HEIGHT || dim == DIM_WIDTH);
-            borders |= op->kind == OP_ATTENTION && dim == DIM_KV;
-        }
-        if (!borders)
-            continue;
-        int64_t devices = split_devices(&choice.split);
-        choice.split = split_none();
-        split_add(&choice.split, SPLIT_COPY, devices);
-        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
-    }
-}
-
 /* The last maps of these images have one pixel: a batch norm over two numbers gives +1 and -1, and a
  * gradient that is all rounding. */
 static bool is_ill(const struct plan *plan)
@@ -447,17 +494,16 @@ static struct plan *runnable_plan(struct rng *rng, const struct model *model)
         struct plan *plan = random_plan(rng, model, clusters[1 + rng_below(rng, MOST_RANKS)]);
         plan->dtype = DTYPE_FP32;
         plan->policy = POLICY_FP32;
-        without_borders(plan);
         if (!is_ill(plan))
             return plan;
         plan_free(plan);
     }
 }
 
-/* Not those that take long, nor what the CPU has no kernel for. */
+/* Not those that take long, nor inception, whose batch norms of one pixel make rounding grow. */
 static const struct model *random_model(struct rng *rng)
 {
-    static const char *const SKIPPED[] = {"vgg", "inception", "dlrm", "moe"};
+    static const char *const SKIPPED[] = {"vgg", "inception"};
     for (;;) {
         const struct model *model = models[rng_below(rng, SMALL_MODEL_COUNT)];
         bool skipped = model->seq > 100;
@@ -649,10 +695,11 @@ static void test_refusals_say_why(void **state)
     (void)state;
     struct row row = {"", GPT, 2, {.dp = 2, .global_batch = 4}, NULL};
     struct plan *plan = plan_of_row(&row);
-    choose(plan, "layers.1.attn.attention", "kv:2");
-    check_refused(plan, "layers.1.attn.attention is split by kv");
+    plan->dtype = DTYPE_FP16;
+    check_refused(plan, "a plan in fp16 cannot be run");
     plan->dtype = DTYPE_BF16;
-    check_refused(plan, "bf16");
+    plan->policy = POLICY_PURE_BF16;
+    check_refused(plan, "without fp32 masters");
     plan_free(plan);
 }
 

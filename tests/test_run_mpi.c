@@ -16,10 +16,13 @@
 
 void openblas_set_num_threads(int threads);
 
+enum { GPT = 0, MOE = 6 };
+
 static const struct row {
     const char *name;
     int ranks;
     struct degrees degrees;
+    int model; /* of SMALL_MODELS */
 } ROWS[] = {
     {"dp 2, zero 1", 2, {.dp = 2, .shard = 1, .global_batch = 4}},
     {"tp 2, sp", 2, {.tp = 2, .sequence = true, .global_batch = 4}},
@@ -29,6 +32,8 @@ static const struct row {
     {"tp 2, dp 2, cp 1, sp", 4, {.tp = 2, .dp = 2, .sequence = true, .global_batch = 4}},
     {"cp 4", 4, {.cp = 4, .global_batch = 4}},
     {"zb-h1, pp 4", 4, {.pp = 4, .global_batch = 8, .schedule = "zb-h1"}},
+    {"moe, ep 2", 2, {.dp = 2, .ep = 2, .global_batch = 4}, MOE},
+    {"moe, tp 2, sp", 2, {.tp = 2, .sequence = true, .global_batch = 2}, MOE},
 };
 enum { STEPS = 5 };
 
@@ -108,7 +113,7 @@ done:
 static int be_a_rank(void)
 {
     struct transport *transport;
-    struct model *model = open_small(&SMALL_MODELS[0]);
+    struct model *gpt = open_small(&SMALL_MODELS[GPT]), *moe = open_small(&SMALL_MODELS[MOE]);
     char name[32];
     int wrong = 0;
     openblas_set_num_threads(1);
@@ -120,11 +125,13 @@ static int be_a_rank(void)
     struct cluster *clusters[] = {open_named("piz-daint:1"), open_named(name)};
     for (size_t i = 0; i < COUNT_OF(ROWS); i++)
         if (ROWS[i].ranks == transport->ranks)
-            wrong += !same_over_mpi(transport, &ROWS[i], model, clusters);
+            wrong +=
+                !same_over_mpi(transport, &ROWS[i], ROWS[i].model == MOE ? moe : gpt, clusters);
     transport->kind->close(transport);
     cluster_free(clusters[0]);
     cluster_free(clusters[1]);
-    model_free(model);
+    model_free(gpt);
+    model_free(moe);
     return wrong > 0;
 }
 

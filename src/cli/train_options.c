@@ -270,7 +270,7 @@ const struct argp TRAIN_ARGP = {
     "mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
     "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run behind a step, "
     "with a checkpoint.\v"
-    "PLAN is a plan file (docs/plan-file.md); it has to be in fp32.\n\n"
+    "PLAN is a plan file (docs/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
     "Example:\n"
     "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --steps 300 --rate 0.003\n"
     "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run --save-every "

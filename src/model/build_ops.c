@@ -243,15 +243,20 @@ static const struct op *router_of(const struct builder *b, int scores)
     return producer >= 0 ? &b->ops.data[producer] : &NONE;
 }
 
+int64_t build_expert_places(const struct builder *b, int scores)
+{
+    int64_t experts = build_features(b, scores);
+    return experts * ceil_div(positions_of(b, scores) * router_of(b, scores)->top_k, experts);
+}
+
 int build_dispatch(struct builder *b, const char *name, int x, int scores)
 {
     struct op op = draft_op(b, OP_DISPATCH, name);
-    const struct op *router = router_of(b, scores);
-    int64_t seq = positions_of(b, x);
-    op.top_k = router->top_k;
+    op.top_k = router_of(b, scores)->top_k;
     draft_dim(&op, DIM_EXPERT, build_features(b, scores));
     draft_inputs(b, &op, (int[]){x, scores}, 2);
-    return draft_append(b, &op, 3, (int64_t[]){1, seq * router->top_k, build_features(b, x)},
+    return draft_append(b, &op, 3,
+                        (int64_t[]){1, build_expert_places(b, scores), build_features(b, x)},
                         ELEMENT_COMPUTE);
 }
 
@@ -285,12 +290,11 @@ int build_expert_linear(struct builder *b, const char *name, int dispatched, int
 int build_combine(struct builder *b, const char *name, int expert_out, int scores)
 {
     struct op op = draft_op(b, OP_COMBINE, name);
-    const struct op *router = router_of(b, scores);
-    op.top_k = router->top_k;
+    op.top_k = router_of(b, scores)->top_k;
     draft_dim(&op, DIM_EXPERT, build_features(b, scores));
     draft_inputs(b, &op, (int[]){expert_out, scores}, 2);
-    int64_t seq = positions_of(b, expert_out) / router->top_k;
-    return draft_append(b, &op, 3, (int64_t[]){1, seq, build_features(b, expert_out)},
+    return draft_append(b, &op, 3,
+                        (int64_t[]){1, positions_of(b, scores), build_features(b, expert_out)},
                         ELEMENT_COMPUTE);
 }
 

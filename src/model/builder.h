@@ -87,7 +87,9 @@ int build_dropout_add(struct builder *b, const char *name, int x, int residual);
 int build_add(struct builder *b, const char *name, int x, int y);
 int build_rotary(struct builder *b, const char *name, int x);
 
-/* Mixture of experts: router -> dispatch -> expert linears -> combine. */
+/* Mixture of experts: router -> dispatch -> expert linears -> combine. Every expert has room for
+ * ceil(seq * top_k / experts) tokens of a sample, the room of one behind that of the other: places. */
+int64_t build_expert_places(const struct builder *b, int scores);
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
 int build_dispatch(struct builder *b, const char *name, int x, int scores);
 int build_expert_linear(struct builder *b, const char *name, int dispatched, int64_t out,

@@ -47,13 +47,25 @@ static const struct field FIELDS[] = {
 
 /* ---- latent attention ------------------------------------------------------------------------ */
 
+/* Of every so many features, the first `rope_dim` turn. */
+static int latent_rotary(struct builder *b, const struct options *o, const char *name, int x,
+                         int64_t each)
+{
+    int y = build_rotary(b, name, x);
+    if (y >= 0) {
+        build_last(b)->head_depth = build_last(b)->head_turned = o->rope_dim;
+        build_last(b)->head_share = each;
+    }
+    return y;
+}
+
 static int latent_queries(struct builder *b, const struct options *o, int x)
 {
     int64_t out = o->decoder.heads * (o->nope_dim + o->rope_dim);
     if (o->q_lora)
         x = build_rms_norm(b, "q_norm", build_linear(b, "q_a", x, o->q_lora, false), true);
     x = build_linear(b, o->q_lora ? "q_b" : "q", x, out, false);
-    return build_rotary(b, "q_rotary", x);
+    return latent_rotary(b, o, "q_rotary", x, o->nope_dim + o->rope_dim);
 }
 
 /* Each head's key: its own part from the latent, and the rotated part that all heads share. */
@@ -61,7 +73,8 @@ static int latent_keys(struct builder *b, const struct options *o, int latent, i
 {
     int64_t heads = o->decoder.heads;
     int own = build_linear(b, "k_b", latent, heads * o->nope_dim, false);
-    int shared = build_rotary(b, "k_rotary", build_linear(b, "k_rope", x, o->rope_dim, false));
+    int shared = build_linear(b, "k_rope", x, o->rope_dim, false);
+    shared = latent_rotary(b, o, "k_rotary", shared, o->rope_dim);
     shared = build_reshape(b, "k_expand", shared, 3,
                            (int64_t[]){1, o->decoder.seq, heads * o->rope_dim});
     return build_concat(b, "k", (int[]){own, shared}, 2, 2);

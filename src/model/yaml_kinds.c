@@ -331,10 +331,9 @@ static weft_status do_expert_linear(struct yaml_reader *r, struct yaml_spec *spe
 
 static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
-    const struct op *router = made_by(r, spec->x[1], OP_ROUTER);
-    if (!router)
+    if (!made_by(r, spec->x[1], OP_ROUTER))
         return needs(spec, "the scores of a router, expected as its second input");
-    if (size_at(r, spec->x[0], 1) != size_at(r, spec->x[1], 1) * router->top_k)
+    if (size_at(r, spec->x[0], 1) != build_expert_places(r->b, spec->x[1]))
         return differing(r, spec, 0, 1);
     *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;

@@ -1,6 +1,7 @@
 /* check.c - everything that can be wrong with a plan, each with its own words.
  *
  *   legal(degree, size) = degree divides size; of a vocabulary also a power of two not above it  (1)
+ *   size of a dim = the largest number that divides what each operand has of it                  (2)
  *
  *   I1  Faults are looked for from the whole to the parts: batch, devices, parts, schedule,
  *       operators. What comes later may rely on what came before.
@@ -327,26 +328,57 @@ static degree_rule *rule_of(const struct model *model, const struct op *op, int 
     return is_vocabulary(model, op, OP_KINDS[op->kind].dims[place].dim) ? pads : divides;
 }
 
+/* How much of a dim an operand has: its own number of an image's rows, of an expert's tokens. 0: what
+ * does not depend on it, or what lies inside it too. */
+static int64_t span_in(const struct op *op, const struct operand *operand, int place)
+{
+    for (int axis = 0; axis < operand->axes; axis++) {
+        int64_t span = operand->size[axis];
+        int k = 0;
+        for (; k + 1 < MAX_AXIS_DIMS && operand->dims[axis][k + 1] >= 0; k++)
+            span /= op->size[operand->dims[axis][k]];
+        if (operand->dims[axis][k] == place)
+            return span;
+    }
+    return 0;
+}
+
+/* (2) */
+static int64_t divisible(const struct op *op, int place)
+{
+    int64_t all = common_divisor(op->size[place], span_in(op, &op->output, place));
+    if (op->kind == OP_CONV && op->groups > 1 && OP_KINDS[op->kind].dims[place].dim == DIM_IN)
+        return 1; /* each output reads the channels of its group alone */
+    if (op->kind == OP_ROTARY && OP_KINDS[op->kind].dims[place].dim == DIM_HIDDEN && all % 2 == 0)
+        all /= 2; /* features turn in pairs */
+    for (int32_t i = 0; i < op->inputs; i++)
+        all = common_divisor(all, span_in(op, &op->input[i], place));
+    return all;
+}
+
 bool split_legal(const struct model *model, const struct op *op, int place, int64_t degree)
 {
-    return degree <= op->size[place] && rule_of(model, op, place)(degree, op->size[place]);
+    degree_rule *rule = rule_of(model, op, place);
+    return degree <= op->size[place] &&
+           rule(degree, rule == divides ? divisible(op, place) : op->size[place]);
 }
 
 static bool degree_fault(struct finding *f, int64_t instance, const struct op *op, int place,
                          int64_t degree)
 {
-    int64_t size = op->size[place];
     const char *name = dim_name(OP_KINDS[op->kind].dims[place].dim);
     degree_rule *legal = rule_of(f->plan->model, op, place);
+    int64_t size = op->size[place], part = legal == divides ? divisible(op, place) : size;
     if (split_legal(f->plan->model, op, place, degree))
         return false;
     fault(f, FAULT_INSTANCE, instance,
           degree > size
               ? arena_printf(f->keep, "%s: %s:%lld is more than its %s of %lld", node(f, instance),
                              name, (long long)degree, name, (long long)size)
-              : arena_printf(f->keep, "%s: %s:%lld does not divide its %s of %lld",
-                             node(f, instance), name, (long long)degree, name, (long long)size));
-    return with_hint(f, near_degrees(f->keep, size, degree, legal));
+              : arena_printf(f->keep, "%s: %s:%lld does not divide its %s of %lld%s",
+                             node(f, instance), name, (long long)degree, name, (long long)size,
+                             size % degree ? "" : " and what it reads and makes of it"));
+    return with_hint(f, near_degrees(f->keep, part, degree, legal));
 }
 
 static bool dim_fault(struct finding *f, int64_t instance, const struct split *split, int dim)

@@ -213,7 +213,16 @@ static bool may_pad(const struct lower *l, const struct op *op, int dim)
 static bool fits(const struct lower *l, const struct op *op, int dim, int64_t degree)
 {
     int64_t size = dim_size(op, dim);
-    return size % degree == 0 || (may_pad(l, op, dim) && power_of_two(degree) && degree <= size);
+    if (degree == 1 || (may_pad(l, op, dim) && power_of_two(degree) && degree <= size))
+        return true;
+    return size % degree == 0 &&
+           split_legal(l->model, op, op_find_dim(op->kind, (enum dim)dim), degree);
+}
+
+/* A mixture's tokens are split where every expert's places can be (plan.h, I4); else they are copied. */
+static bool may_part(const struct lower *l, const struct op *op, int dim, int64_t degree)
+{
+    return dim != DIM_SEQ || op_find_dim(op->kind, DIM_EXPERT) < 0 || fits(l, op, dim, degree);
 }
 
 /* Which degree of the user's is at work. */
@@ -252,10 +261,10 @@ static weft_status add(const struct lower *l, const struct op *op, int dim, stru
 /* ---- the three parts of (1) ------------------------------------------------------------------ */
 
 /* The dim along which the operator sees a sequence, or copies. */
-static int sequence_dim(const struct op *op, struct state in)
+static int sequence_dim(const struct lower *l, const struct op *op, struct state in)
 {
     int dim = in.region == SCORES && op_find_dim(op->kind, DIM_HEIGHT) >= 0 ? DIM_HEIGHT : DIM_SEQ;
-    return dim_size(op, dim) > 1 ? dim : SPLIT_COPY;
+    return dim_size(op, dim) > 1 && may_part(l, op, dim, l->degrees->cp) ? dim : SPLIT_COPY;
 }
 
 /* Along which dim an operator meets the experts: the kind's own, or the sequence of an elementwise
@@ -278,7 +287,7 @@ static weft_status add_replicas(const struct lower *l, const struct op *op, stru
     return add(l, op, experts, (struct named){"ep", ep}, split);
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
+int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {
         int64_t rest = a % b;
@@ -320,7 +329,8 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct stat
         lay.dim = row->otherwise;
     if (lay.dim == BY_STREAM)
         lay.dim = stream(l, op) == SEQ ? DIM_SEQ : BY_COPY;
-    if (lay.dim == DIM_SEQ && dim_size(op, DIM_SEQ) == 1)
+    if (lay.dim == DIM_SEQ &&
+        (dim_size(op, DIM_SEQ) == 1 || !may_part(l, op, DIM_SEQ, l->degrees->cp * l->degrees->tp)))
         return (struct lay){BY_COPY, WHOLE};
     bool outputs = lay.dim == DIM_OUT || lay.dim == DIM_VOCAB;
     if (outputs && dim_size(op, lay.dim) < l->degrees->tp)
@@ -339,7 +349,7 @@ static weft_status lower_op(struct lower *l, int32_t index)
     struct lay lay = lay_of(l, op, in);
     struct split split = split_none();
     TRY(add_replicas(l, op, in, &split));
-    TRY(add(l, op, sequence_dim(op, in), (struct named){"cp", d->cp}, &split));
+    TRY(add(l, op, sequence_dim(l, op, in), (struct named){"cp", d->cp}, &split));
     if (lay.dim == BY_HEADS)
         TRY(add_heads(l, op, &split));
     else

@@ -11,8 +11,10 @@
  *   I2  Stages own disjoint, consecutive runs of devices, in order.
  *   I3  The degrees of a choice's split multiply to the devices of its instance's stage. What does
  *       not divide anything is the dim COPY.
- *   I4  A split degree divides its dim's size; of a vocabulary it may also be a power of two not
- *       above it, and the parts are padded as Megatron pads them. plan_warnings says where.
+ *   I4  A split degree divides its dim's size, and what an operand has of the dim where that is
+ *       another number (rows of an image, tokens of an expert); of a vocabulary it may also be a
+ *       power of two not above it, and the parts are padded as Megatron pads them. plan_warnings
+ *       says where.
  *   I5  global_batch = batch_per_step * micro_batches; batch_per_step samples pass a stage together,
  *       and an instance split batch:d sees batch_per_step / d of them on each device.
  *   I6  Choices are interned: equal choices have equal numbers, so a plan of a 1,000-layer model is

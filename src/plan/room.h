@@ -14,5 +14,6 @@ weft_status copy_misfits(struct plan *plan);
 const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
                           bool (*legal)(int64_t number, int64_t with), int64_t with);
 bool divides(int64_t number, int64_t whole);
+int64_t common_divisor(int64_t a, int64_t b);
 
 #endif

@@ -5,6 +5,7 @@
  *
  *   I1  What is held and what is kept are together no more than the most that was ever held.
  */
+#include "run/cpu.h"
 #include "run/rank.h"
 
 #include <stdlib.h>
@@ -114,17 +115,25 @@ static int64_t bytes_of(int64_t elements)
     return elements * (int64_t)sizeof(float);
 }
 
-struct value *value_new(struct rank *r, enum memory_class memory, const struct layout *layout,
-                        int64_t elements)
+static int64_t value_bytes(const struct value *value)
+{
+    return value->count * dtype_bytes((enum dtype)value->dtype);
+}
+
+struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
+                        const struct layout *layout, int64_t elements)
 {
     struct value *value = malloc(sizeof *value);
     if (!value)
         abort();
-    *value =
-        (struct value){.count = elements, .layout = *layout, .refs = 1, .memory = (uint8_t)memory};
+    *value = (struct value){.count = elements,
+                            .layout = *layout,
+                            .refs = 1,
+                            .memory = (uint8_t)memory,
+                            .dtype = (uint8_t)dtype};
     pthread_mutex_lock(&r->lock);
-    value->data = take(r, bytes_of(elements));
-    count(r, memory, bytes_of(elements));
+    value->data = take(r, value_bytes(value));
+    count(r, memory, value_bytes(value));
     pthread_mutex_unlock(&r->lock);
     return value;
 }
@@ -141,12 +150,39 @@ void value_drop(struct rank *r, struct value *value)
     if (!value || --value->refs)
         return;
     if (value->data)
-        count(r, (enum memory_class)value->memory, -bytes_of(value->count));
+        count(r, (enum memory_class)value->memory, -value_bytes(value));
     if (value->host)
-        r->buffers.host_now -= bytes_of(value->count);
-    give(r, value->data, bytes_of(value->count));
-    give(r, value->host, bytes_of(value->count));
+        r->buffers.host_now -= value_bytes(value);
+    give(r, value->data, value_bytes(value));
+    give(r, value->host, value_bytes(value));
     free(value);
+}
+
+void value_release(struct rank *r, struct value *value)
+{
+    pthread_mutex_lock(&r->lock);
+    value_drop(r, value);
+    pthread_mutex_unlock(&r->lock);
+}
+
+struct value *value_as(struct rank *r, struct value *value, enum dtype dtype)
+{
+    if (value->dtype == dtype)
+        return value;
+    struct value *out =
+        value_new(r, (enum memory_class)value->memory, dtype, &value->layout, value->count);
+    if (dtype == DTYPE_FP32)
+        widen(value->data, 0, value->count, out->data);
+    else
+        narrow(value->data, value->count, out->data, 0);
+    value_release(r, value);
+    return out;
+}
+
+/* tf32 is a way to multiply what is stored as fp32. */
+enum dtype stored_as(const struct rank *r, enum element element)
+{
+    return element == ELEMENT_COMPUTE && r->plan->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_FP32;
 }
 
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)
@@ -179,9 +215,9 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
 
 void value_to_host(struct rank *r, struct value *value)
 {
-    int64_t bytes = bytes_of(value->count);
+    int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    float *host = take(r, bytes);
+    void *host = take(r, bytes);
     pthread_mutex_unlock(&r->lock);
     memcpy(host, value->data, (size_t)bytes);
     pthread_mutex_lock(&r->lock);
@@ -197,9 +233,9 @@ void value_to_host(struct rank *r, struct value *value)
 
 void value_from_host(struct rank *r, struct value *value)
 {
-    int64_t bytes = bytes_of(value->count);
+    int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    float *data = take(r, bytes);
+    void *data = take(r, bytes);
     count(r, (enum memory_class)value->memory, bytes);
     pthread_mutex_unlock(&r->lock);
     memcpy(data, value->host, (size_t)bytes);

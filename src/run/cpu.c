@@ -3,6 +3,7 @@
 
 static const struct cpu_kernel *const TABLE[] = {
     [OP_EMBEDDING] = &CPU_EMBEDDING,
+    [OP_EMBEDDING_BAG] = &CPU_EMBEDDING_BAG,
     [OP_LINEAR] = &CPU_LINEAR,
     [OP_SCORE] = &CPU_SCORE,
     [OP_CONTEXT] = &CPU_CONTEXT,
@@ -26,6 +27,7 @@ static const struct cpu_kernel *const TABLE[] = {
     [OP_CONV] = &CPU_CONV,
     [OP_POOL] = &CPU_POOL,
     [OP_CONCAT] = &CPU_CONCAT,
+    [OP_INTERACTION] = &CPU_INTERACTION,
     [OP_LOSS] = &CPU_LOSS,
     [OP_RESHAPE] = &CPU_RESHAPE,
     [OP_OPAQUE] = NULL,

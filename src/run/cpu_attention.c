@@ -15,6 +15,11 @@
  *   I1  A query sees the keys whose index in the whole is not above its own where the operator is
  *       causal, and no key behind the end of the whole. Blocks that no query sees are not computed.
  *   I2  dK and dV sum over the query heads of a group.
+ *   I3  Where the keys are split, each device has the rows O_i, L_i of its own (1), and all of them
+ *
+ *         m = max L_i,  L = m + ln sum e^(L_i - m),  O = sum e^(L_i - L) O_i                     (5)
+ *
+ *       through `reduce`; then (3) holds as it is, with a part of dQ on each.
  */
 #include <math.h>
 
@@ -31,6 +36,10 @@ struct attention_call {
     float *k, *v, *dk, *dv;           /* of one key/value head, (kv, depth), (kv, value) */
     float *q, *o, *d_o, *dq, *s, *dp; /* of one block of queries */
     float *most, *sum;                /* of its rows */
+    bool split;                       /* the keys are (I3) */
+    float *top, *weight;              /* of all rows: m and e^(L_i - m) */
+    void *out;                        /* the output, or the fp32 that it is summed up in */
+    enum dtype out_dtype;
 };
 
 /* One block of queries of one head. */
@@ -40,8 +49,14 @@ struct block {
     int64_t seen;                     /* keys before this may be seen by some of them */
 };
 
+static int64_t all_rows(const struct attention_call *a)
+{
+    return a->batch * a->head * a->group * a->seq;
+}
+
 static int64_t lay_out(struct attention_call *a, float *room)
 {
+    int64_t split_rows = a->split ? all_rows(a) : 0;
     const struct {
         float **to;
         int64_t floats;
@@ -50,6 +65,7 @@ static int64_t lay_out(struct attention_call *a, float *room)
         {&a->dv, a->kv * a->value},    {&a->q, QUERIES * a->depth},  {&a->o, QUERIES * a->value},
         {&a->d_o, QUERIES * a->value}, {&a->dq, QUERIES * a->depth}, {&a->s, QUERIES * KEYS},
         {&a->dp, QUERIES * KEYS},      {&a->most, QUERIES},          {&a->sum, QUERIES},
+        {&a->top, split_rows},         {&a->weight, split_rows},
     };
     int64_t all = 0;
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
@@ -57,7 +73,13 @@ static int64_t lay_out(struct attention_call *a, float *room)
             *parts[i].to = room + all;
         all += parts[i].floats;
     }
-    return all;
+    a->out = a->call->output;
+    a->out_dtype = a->call->dtype;
+    if (!a->split || a->out_dtype == DTYPE_FP32)
+        return all;
+    a->out = room ? room + all : NULL;
+    a->out_dtype = DTYPE_FP32;
+    return all + all_rows(a) * a->value;
 }
 
 static struct attention_call attention_of(const struct kernel_call *call)
@@ -67,6 +89,7 @@ static struct attention_call attention_of(const struct kernel_call *call)
     struct attention_call a = {call,    size[0], size[1],
                                size[2], size[3], size[4],
                                size[5], value,   1.0F / sqrtf((float)size[5])};
+    a.split = a.kv < call->whole[4];
     return a;
 }
 
@@ -79,7 +102,7 @@ static int64_t attention_scratch(const struct kernel_call *call)
 static int64_t attention_kept(const struct kernel_call *call)
 {
     struct attention_call a = attention_of(call);
-    return a.batch * a.head * a.group * a.seq * (int64_t)sizeof(float);
+    return all_rows(&a) * (int64_t)sizeof(float);
 }
 
 /* ---- rows in and out ------------------------------------------------------------------------- */
@@ -191,7 +214,7 @@ static void finish_rows(struct attention_call *a, const struct block *b)
         float *o = a->o + r * a->value;
         bool any = a->sum[r] > 0 || isnan(a->sum[r]);
         row_scale(o, a->value, any ? 1 / a->sum[r] : 0, o);
-        kept[r] = any ? a->most[r] + logf(a->sum[r]) : 0;
+        kept[r] = any ? a->most[r] + logf(a->sum[r]) : -INFINITY;
     }
 }
 
@@ -215,7 +238,30 @@ static void forward_block(struct attention_call *a, const struct block *b)
                 a->value);
     }
     finish_rows(a, b);
-    scatter(call->dtype, a->o, query_rows(a, b, a->value), call->output);
+    scatter(a->out_dtype, a->o, query_rows(a, b, a->value), a->out);
+}
+
+/* (5) */
+static void merge_rows(struct attention_call *a)
+{
+    const struct kernel_call *call = a->call;
+    float *kept = call->kept, *out = a->out;
+    int64_t rows = all_rows(a), heads = a->head * a->group;
+    memcpy(a->top, kept, (size_t)rows * sizeof *kept);
+    call->reduce(call->context, REDUCE_MAX, a->top, rows);
+    for (int64_t i = 0; i < rows; i++)
+        kept[i] = a->weight[i] = kept[i] > -INFINITY ? exp_of(kept[i] - a->top[i]) : 0;
+    call->reduce(call->context, REDUCE_SUM, a->weight, rows);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t sample = i / (heads * a->seq), head = i / a->seq % heads;
+        struct rows row = rows_of(sample, a->seq, heads, head, a->value, i % a->seq, 1);
+        row_scale(out + row.first, a->value, kept[i] > 0 ? kept[i] / a->weight[i] : 0,
+                  out + row.first);
+        kept[i] = a->top[i] + logf(a->weight[i]);
+    }
+    call->reduce(call->context, REDUCE_SUM, out, rows * a->value);
+    if (call->dtype != DTYPE_FP32)
+        narrow(out, rows * a->value, call->output, 0);
 }
 
 static void gather_keys(struct attention_call *a, const struct block *b)
@@ -236,6 +282,8 @@ static void attention_forward(const struct kernel_call *call)
             forward_block(&a, &b);
         }
     }
+    if (a.split && call->reduce)
+        merge_rows(&a);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

@@ -20,17 +20,21 @@ struct conv {
     float *room;
 };
 
+static bool is_plain(const struct window_axis *w)
+{
+    return w->kernel == 1 && w->stride == 1 && w->pad == 0 && w->in == w->out;
+}
+
 static struct conv conv_of(const struct kernel_call *call)
 {
     const struct op *op = call->op;
-    struct conv c = {window_of(op, 0), window_of(op, 1), call->size[0],
-                     call->size[1],    call->size[2],    call->begin[2]};
+    struct conv c = {window_of(call, 0), window_of(call, 1), call->size[0],
+                     call->size[1],      call->size[2],      call->begin[2]};
     c.group_in = c.in / op->groups;
     c.group_out = op->size[2] / op->groups;
     c.inner = c.group_in * c.h.kernel * c.w.kernel;
     c.pixels = c.h.out * c.w.out;
-    c.plain =
-        c.h.kernel * c.w.kernel == 1 && c.h.stride * c.w.stride == 1 && c.h.pad + c.w.pad == 0;
+    c.plain = is_plain(&c.h) && is_plain(&c.w);
     return c;
 }
 

@@ -5,14 +5,16 @@
  *
  *   g_j = e^(s_j) / sum over its experts of e^(s_i)                     (Mixtral)                (1)
  *
- * Every expert has room for seq * top_k / experts tokens of a sample, filled in the order of positions:
- * a token that finds no room in an expert goes without it, and room that is left over is zero (GShard,
- * with a capacity factor of 1). With o the expert's output,
+ * Every expert has room for ceil(seq * top_k / experts) tokens of a sample, filled in the order of
+ * positions: a token that finds no room in an expert goes without it, and room that is left over is zero
+ * (GShard, with a capacity factor of 1). With o the expert's output,
  *
  *   y = sum_j g_j o_j,   do_j = g_j dy,   ds_j = g_j (<dy, o_j> - sum_i g_i <dy, o_i>)           (2)
  *
- *   I1  Who goes where follows from all scores of a sample, so dispatch and combine take whole
- *       sequences; splits by batch, expert and features are sums and unions by (2).
+ *   I1  Who goes where follows from all scores of a sample, so the inputs of both are whole along the
+ *       sequence (kernels.h, I5). Where that is split, a dispatch makes an equal share of every
+ *       expert's places, a combine its own tokens; splits by batch, expert and features are sums and
+ *       unions by (2).
  *   I2  The choices are kept: the scores need not be.
  */
 #include "run/cpu.h"
@@ -29,6 +31,8 @@ struct choice {
 struct experts {
     int64_t batch, local, first, seq, width; /* local: experts on this device, from `first` on */
     int64_t all, chosen, room;               /* experts, per token, places of each */
+    int64_t first_place, places;             /* of each: of a dispatch's share (I1), or all */
+    int64_t first_token, tokens;             /* of each sample: of a combine's share, or all */
     struct choice *choices;                  /* (batch, seq, chosen) */
     float *x, *y;                            /* tiles of a row */
     float *filled;                           /* places taken of each expert */
@@ -36,7 +40,7 @@ struct experts {
 
 static int64_t choices_bytes(const struct kernel_call *call)
 {
-    int64_t tokens = call->size[0] * call->size[2];
+    int64_t tokens = call->size[0] * call->op->size[2];
     return tokens * call->op->top_k * (int64_t)sizeof(struct choice);
 }
 
@@ -47,17 +51,29 @@ static int64_t experts_scratch(const struct kernel_call *call)
 
 static const char *experts_refuse(const struct op *op)
 {
-    return op->size[2] * op->top_k % op->size[1] || op->top_k > op->size[1]
-               ? "its tokens cannot be spread evenly over its experts"
-               : NULL;
+    return op->top_k > op->size[1] ? "its tokens take more experts than there are" : NULL;
 }
 
 static struct experts experts_of(const struct kernel_call *call)
 {
     const struct op *op = call->op;
-    struct experts e = {
-        call->size[0], call->size[1], call->begin[1], call->size[2],
-        call->size[3], op->size[1],   op->top_k,      op->size[2] * op->top_k / op->size[1]};
+    struct experts e = {.batch = call->size[0],
+                        .local = call->size[1],
+                        .first = call->begin[1],
+                        .seq = op->size[2],
+                        .width = call->size[3],
+                        .all = op->size[1],
+                        .chosen = op->top_k,
+                        .room = ceil_div(op->size[2] * op->top_k, op->size[1])};
+    e.places = e.room;
+    e.tokens = e.seq;
+    if (op->kind == OP_DISPATCH) {
+        e.first_place = call->begin[2] * e.room / e.seq;
+        e.places = call->size[2] * e.room / e.seq;
+    } else {
+        e.first_token = call->begin[2];
+        e.tokens = call->size[2];
+    }
     e.choices = call->kept;
     e.x = call->scratch;
     e.y = e.x + e.width;
@@ -112,15 +128,15 @@ static void choose(const struct kernel_call *call, const struct experts *e)
 static int64_t row_of(const struct experts *e, int64_t token, int64_t k)
 {
     const struct choice *choice = &e->choices[token * e->chosen + k];
-    int64_t expert = choice->expert - e->first;
-    if (choice->place < 0 || expert < 0 || expert >= e->local)
+    int64_t expert = choice->expert - e->first, place = choice->place - e->first_place;
+    if (choice->place < 0 || expert < 0 || expert >= e->local || place < 0 || place >= e->places)
         return -1;
-    return (token / e->seq * e->local + expert) * e->room + choice->place;
+    return (token / e->seq * e->local + expert) * e->places + place;
 }
 
 static int64_t rows_in_experts(const struct experts *e)
 {
-    return e->batch * e->local * e->room;
+    return e->batch * e->local * e->places;
 }
 
 static void clear(const struct kernel_call *call, const struct experts *e, void *to)
@@ -135,12 +151,19 @@ VECTOR static void add_scaled(const float *restrict x, int64_t count, float fact
         y[i] += factor * x[i];
 }
 
+/* The number in all of token i of this device's. */
+static int64_t token_at(const struct experts *e, int64_t i)
+{
+    return i / e->tokens * e->seq + e->first_token + i % e->tokens;
+}
+
 /* Each token's sum of its experts' rows, times the gates or as they are. */
 static void sum_rows(const struct kernel_call *call, const struct experts *e, const void *from,
                      bool gated, void *to)
 {
-    for (int64_t t = 0; t < e->batch * e->seq; t++) {
-        float *y = tile_write(call->dtype, to, t * e->width, e->y);
+    for (int64_t i = 0; i < e->batch * e->tokens; i++) {
+        int64_t t = token_at(e, i);
+        float *y = tile_write(call->dtype, to, i * e->width, e->y);
         memset(y, 0, (size_t)e->width * sizeof *y);
         for (int64_t k = 0; k < e->chosen; k++) {
             int64_t row = row_of(e, t, k);
@@ -148,7 +171,7 @@ static void sum_rows(const struct kernel_call *call, const struct experts *e, co
                 add_scaled(tile_read(call->dtype, from, row * e->width, e->width, e->x), e->width,
                            gated ? e->choices[t * e->chosen + k].gate : 1, y);
         }
-        tile_done(call->dtype, to, t * e->width, e->width, y);
+        tile_done(call->dtype, to, i * e->width, e->width, y);
     }
 }
 
@@ -212,7 +235,6 @@ static void score_gradient(const struct kernel_call *call, const struct experts 
 {
     const struct choice *choice = e->choices + token * e->chosen;
     float mean = 0;
-    memset(ds, 0, (size_t)e->all * sizeof *ds);
     for (int64_t k = 0; k < e->chosen; k++) {
         int64_t row = row_of(e, token, k);
         if (row < 0)
@@ -230,8 +252,11 @@ static void combine_input(const struct kernel_call *call)
     struct experts e = experts_of(call);
     if (call->input_gradient[0])
         clear(call, &e, call->input_gradient[0]);
-    for (int64_t t = 0; t < e.batch * e.seq; t++) {
-        const float *dy = tile_read(call->dtype, call->output_gradient, t * e.width, e.width, e.y);
+    if (call->input_gradient[1])
+        memset(call->input_gradient[1], 0, (size_t)(e.batch * e.seq * e.all) * sizeof(float));
+    for (int64_t i = 0; i < e.batch * e.tokens; i++) {
+        int64_t t = token_at(&e, i);
+        const float *dy = tile_read(call->dtype, call->output_gradient, i * e.width, e.width, e.y);
         if (call->input_gradient[0])
             spread_gradient(call, &e, t, dy);
         if (call->input_gradient[1])

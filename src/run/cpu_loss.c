@@ -3,6 +3,10 @@
  *   L = ln(sum_j e^(x_j - m)) + m - x_label,  m = max_j x_j                                      (1)
  *   dx_j = (p_j - [j = label]) dL,  p_j = e^(x_j - m) / sum                                      (2)
  *
+ * One logit is that of the label 1 beside a 0 for the label 0 (a recommender's click): by (1) and (2)
+ *
+ *   L = ln(1 + e^x) - label x,  dx = (1 / (1 + e^-x) - label) dL                                 (3)
+ *
  * Labels are the input behind the operator's own: one 8-byte index in the whole vocabulary per row; a
  * row whose label is negative counts for nothing.
  *
@@ -102,9 +106,33 @@ static void finish_row(const struct kernel_call *call, const struct loss *l, int
         y[label] -= 1;
 }
 
+/* (3), without dL, beside the loss; large x without overflow. */
+static float binary_row(const struct kernel_call *call, const struct loss *l, int64_t row,
+                        float *slope)
+{
+    float x = logits(call, l, row)[0], label = l->labels[row] > 0 ? 1 : 0;
+    bool counts = l->labels[row] >= 0;
+    *slope = counts ? sigmoid_of(x) - label : 0;
+    return counts ? fmaxf(x, 0) + log1pf(expf(-fabsf(x))) - label * x : 0;
+}
+
+static bool is_binary(const struct kernel_call *call)
+{
+    return call->whole[2] == 1;
+}
+
 static void loss_forward(const struct kernel_call *call)
 {
     struct loss l = loss_of(call);
+    float slope;
+    if (is_binary(call)) {
+        for (int64_t row = 0; row < l.rows; row++) {
+            ((float *)call->output)[row] = binary_row(call, &l, row, &slope);
+            if (!l.fused)
+                kept_row(call, &l, row)[0] = slope;
+        }
+        return;
+    }
     for (int64_t row = 0; row < l.rows; row++)
         l.most[row] = row_most(logits(call, &l, row), l.real);
     reduce(call, REDUCE_MAX, l.most, l.rows);
@@ -125,7 +153,9 @@ static void loss_input(const struct kernel_call *call)
     for (int64_t row = 0; call->input_gradient[0] && row < l.rows; row++) {
         int64_t at = row * l.columns;
         float *kept = kept_row(call, &l, row);
-        if (l.fused) {
+        if (l.fused && is_binary(call)) {
+            binary_row(call, &l, row, kept);
+        } else if (l.fused) {
             row_exp(logits(call, &l, row), l.real, l.most[row], kept);
             finish_row(call, &l, row, kept);
         }

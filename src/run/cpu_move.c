@@ -26,8 +26,8 @@ static const char *concat_refuses(const struct op *op)
 {
     int64_t sum = 0;
     int axis = joined_axis(op);
-    if (op->inputs > MAX_KIND_INPUTS + 1)
-        return "it has more inputs than a kernel takes";
+    if (op->inputs > CALL_INPUTS)
+        return "it has more than 16 inputs";
     for (int i = 0; i < op->inputs; i++)
         sum += op->input[i].axes == op->output.axes ? op->input[i].size[axis] : 0;
     return axis == 0 || sum != op->output.size[axis] ? "its inputs are no parts of its output"

@@ -18,8 +18,8 @@ struct pool {
 
 static struct pool pool_of(const struct kernel_call *call)
 {
-    return (struct pool){window_of(call->op, 0), window_of(call->op, 1),
-                         call->size[0] * call->size[1], call->op->kept_fp32 > 0};
+    return (struct pool){window_of(call, 0), window_of(call, 1), call->size[0] * call->size[1],
+                         call->op->kept_fp32 > 0};
 }
 
 static struct pool pool_open(const struct kernel_call *call)

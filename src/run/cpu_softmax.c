@@ -9,6 +9,13 @@
  *   bucket(d) = d,  d < e;   e + (n - e) ln(d / e) / ln(128 / e), at most n - 1                  (2)
  *
  * A causal softmax has one direction; another one has half of the buckets for keys ahead.
+ *
+ * Or it is Swin's: keys and queries are the w * w places of a window, and with (2 w - 1)^2 numbers for
+ * each of H heads, stored (offset, head), a key takes the one of its offset (dy, dx) from the query:
+ *
+ *   offset(dy, dx) = (dy + w - 1) (2 w - 1) + dx + w - 1                                         (3)
+ *
+ * The windows' heads stand one behind the other: head i of all is head i % H.
  */
 #include <math.h>
 
@@ -18,6 +25,7 @@ enum { FARTHEST = 128 }; /* T5's relative_attention_max_distance */
 
 struct softmax {
     int64_t rows, seq, keys, buckets;
+    int64_t side, heads;     /* of a window: w and H; 0: the bias is T5's */
     float *x, *y, *z, *bias; /* tiles of a row; the whole bias */
     float *bucket;           /* by distance, for one direction */
 };
@@ -27,10 +35,23 @@ static int64_t bias_elements(const struct op *op)
     return op->weights ? op->weight[0].operand.size[0] : 0;
 }
 
+/* The w of (3), 0: there is none. */
+static int64_t window_side(const struct op *op)
+{
+    int64_t side = 1, bias = bias_elements(op);
+    while (side * side < op->size[3])
+        side++;
+    int64_t offsets = (2 * side - 1) * (2 * side - 1), heads = bias / offsets;
+    bool fits = bias && side * side == op->size[3] && op->size[2] == op->size[3] && !op->causal &&
+                bias % offsets == 0 && op->size[1] % heads == 0;
+    return fits ? side : 0;
+}
+
 static const char *softmax_refuses(const struct op *op)
 {
-    return bias_elements(op) % op->size[1] ? "its bias is not one number per head and distance"
-                                           : NULL;
+    return bias_elements(op) % op->size[1] && !window_side(op)
+               ? "its bias is not one number per head and distance"
+               : NULL;
 }
 
 static int64_t farthest(const struct kernel_call *call)
@@ -67,6 +88,12 @@ static struct softmax softmax_of(const struct kernel_call *call)
     if (!bias)
         return s;
     s.buckets = bias / call->op->size[1];
+    s.side = window_side(call->op);
+    if (s.side) {
+        s.heads = bias / ((2 * s.side - 1) * (2 * s.side - 1));
+        s.buckets = bias / s.heads;
+        return s;
+    }
     int64_t each = call->op->causal || s.buckets < 2 ? s.buckets : s.buckets / 2;
     for (int64_t i = 0; i < farthest(call); i++)
         s.bucket[i] = (float)bucket_of(i, each);
@@ -79,6 +106,11 @@ static int64_t bias_at(const struct kernel_call *call, const struct softmax *s, 
 {
     int64_t head = call->begin[1] + row / s->seq % call->size[1];
     int64_t query = call->begin[2] + row % s->seq;
+    if (s->side) { /* (3) */
+        int64_t dy = key / s->side - query / s->side, dx = key % s->side - query % s->side;
+        int64_t offset = (dy + s->side - 1) * (2 * s->side - 1) + dx + s->side - 1;
+        return offset * s->heads + head % s->heads;
+    }
     int64_t bucket = (int64_t)s->bucket[key > query ? key - query : query - key];
     if (key > query && !call->op->causal && s->buckets > 1)
         bucket += s->buckets / 2;

@@ -4,23 +4,31 @@
  *
  *   I1  A model keeps sizes, not paddings: the padding is the least one that gives the output its
  *       size by (1), which is what every family has.
- *   I2  Height and width are whole: no kernel exchanges borders.
+ *   I2  Of a split height or width a call has its outputs; the image is whole (kernels.h, I5), or the
+ *       part under the outputs where no window reaches over a border.
  */
 #ifndef WEFT_RUN_CPU_WINDOW_H
 #define WEFT_RUN_CPU_WINDOW_H
 
 #include "run/cpu.h"
 
+/* pad: of the first output of the call; below 0 where the image begins before its windows. */
 struct window_axis {
     int64_t in, out, kernel, stride, pad;
 };
 
-static inline struct window_axis window_of(const struct op *op, int axis)
+static inline struct window_axis window_of(const struct kernel_call *call, int axis)
 {
-    struct window_axis w = {op->input[0].size[2 + axis], op->output.size[2 + axis],
-                            op->kernel[axis], op->stride[axis], 0};
-    int64_t missing = (w.out - 1) * w.stride + w.kernel - w.in;
+    const struct op *op = call->op;
+    int dim = op_find_dim(op->kind, axis ? DIM_WIDTH : DIM_HEIGHT);
+    struct window_axis w = {op->input[0].size[2 + axis], call->size[dim], op->kernel[axis],
+                            op->stride[axis], 0};
+    int64_t missing = (op->size[dim] - 1) * w.stride + w.kernel - w.in;
     w.pad = missing > 0 ? ceil_div(missing, 2) : 0;
+    if (reads_whole(op, dim))
+        w.pad -= call->begin[dim] * w.stride;
+    else
+        w.in = w.out * w.stride;
     return w;
 }
 

@@ -6,6 +6,7 @@
  *   I1  The gradient of a sum's input is that of its output: the same tensor (lifetimes.h, I5).
  *   I2  Tensors are written once. Only a sum that nobody else sees is added to.
  */
+#include "run/cpu.h"
 #include "run/rank.h"
 
 #include <stdlib.h>
@@ -70,16 +71,14 @@ static struct value *read_input(struct rank *r, int32_t micro_batch, const struc
     const struct layout *layout = &seat->laid->input[operand];
     int64_t bytes =
         input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
-    struct value *value = value_new(r, MEMORY_ACTIVATIONS, layout,
+    struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
                                     layout_local(layout) * bytes / (int64_t)sizeof(float));
     read_source(r, micro_batch, input_number(r->plan->model, input->tensor), input, layout, bytes,
                 value->data);
-    return value;
+    return value_as(r, value, stored_as(r, input->element));
 }
 
 /* ---- a kernel's call ------------------------------------------------------------------------- */
-
-enum { MOST_INPUTS = MAX_KIND_INPUTS + 1 };
 
 /* What a call reads and writes, as references of its own. */
 struct calling {
@@ -88,8 +87,8 @@ struct calling {
     int64_t instance;
     const struct seat *seat;
     struct kernel_call call;
-    struct value *input[MOST_INPUTS], *output, *kept, *gradient;
-    struct value *input_gradient[MOST_INPUTS];
+    struct value *input[CALL_INPUTS], *output, *kept, *gradient;
+    struct value *input_gradient[CALL_INPUTS];
     int64_t *labels;
     int64_t begin[OP_MAX_DIMS];
 };
@@ -109,7 +108,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .size = seat->size,
                                   .whole = seat->whole,
                                   .adds_once = seat->adds_once,
-                                  .dtype = DTYPE_FP32,
+                                  .dtype = stored_as(r, ELEMENT_COMPUTE),
                                   .seed = hash_bytes(&r->step, sizeof r->step, seat->path_hash),
                                   .dropout = r->evaluates ? 0 : r->options->dropout};
     return c;
@@ -145,6 +144,8 @@ static void find_input(struct calling *c, int32_t k)
     }
     if (use->joint)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
+    if (c->seat->border)
+        c->input[k] = border_gather(r, c->seat->border, k, c->input[k]);
     c->call.input[k] = c->input[k]->data;
 }
 
@@ -191,7 +192,7 @@ static void run_kernel(struct calling *c, enum phase phase)
 static void give_back(struct calling *c)
 {
     pthread_mutex_lock(&c->r->lock);
-    for (int k = 0; k < MOST_INPUTS; k++)
+    for (int k = 0; k < CALL_INPUTS; k++)
         value_drop(c->r, c->input[k]);
     value_drop(c->r, c->output);
     value_drop(c->r, c->kept);
@@ -209,9 +210,10 @@ static double rows_of(const struct rank *r, const struct op *loss)
 
 static void count_loss(struct calling *c)
 {
+    const float *rows = c->output->data;
     double sum = 0;
     for (int64_t i = 0; i < c->output->count; i++)
-        sum += c->output->data[i];
+        sum += (double)rows[i];
     if (c->seat->counts)
         c->r->loss += sum / rows_of(c->r, c->call.op);
 }
@@ -222,7 +224,7 @@ static void run_forward(struct calling *c, enum purpose purpose)
     const struct laid *laid = c->seat->laid;
     const struct graph_uses *uses = r->graph->uses;
     int32_t mb = c->at.micro_batch;
-    for (int32_t k = 0; k < laid->op->inputs && k < MOST_INPUTS; k++) {
+    for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
         int64_t u = uses->use_first[c->instance] + k;
         if (uses->use[u].source < 0)
             put_value(r, mb, key_of(r, KEY_INPUT, u), read_input(r, mb, c->seat, k));
@@ -231,11 +233,12 @@ static void run_forward(struct calling *c, enum purpose purpose)
     find_weights_of(c);
     find_labels(c);
     int64_t kept = r->options->kernels->kept_bytes(&c->call);
-    c->output = value_new(r, MEMORY_ACTIVATIONS, &laid->output, layout_local(&laid->output));
+    c->output = value_new(r, MEMORY_ACTIVATIONS, stored_as(r, laid->op->output.element),
+                          &laid->output, layout_local(&laid->output));
     c->call.output = c->output->data;
     if (kept) {
-        c->kept =
-            value_new(r, MEMORY_ACTIVATIONS, &laid->output, ceil_div(kept, (int64_t)sizeof(float)));
+        c->kept = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output,
+                            ceil_div(kept, (int64_t)sizeof(float)));
         c->call.kept = c->kept->data;
     }
     run_kernel(c, PHASE_FORWARD);
@@ -248,10 +251,18 @@ static void run_forward(struct calling *c, enum purpose purpose)
 
 /* ---- gradients of outputs (1) ---------------------------------------------------------------- */
 
-static void add_all(float *to, const float *from, int64_t count)
+static void add_all(struct value *to, const struct value *from)
 {
-    for (int64_t i = 0; i < count; i++)
-        to[i] += from[i];
+    enum dtype dtype = (enum dtype)to->dtype;
+    float sum[TILE], addend[TILE];
+    for (int64_t at = 0; at < to->count; at += TILE) {
+        int64_t count = to->count - at < TILE ? to->count - at : TILE;
+        float *y = tile_write(dtype, to->data, at, sum);
+        if (y == sum)
+            widen(to->data, at, count, y);
+        row_add(tile_read(dtype, from->data, at, count, addend), count, y);
+        tile_done(dtype, to->data, at, count, y);
+    }
 }
 
 /* A sum of two, in a tensor that nobody else sees (I2). Takes over both references. */
@@ -263,17 +274,14 @@ static struct value *add_values(struct rank *r, struct value *sum, struct value 
     bool shared = sum->refs > 1;
     pthread_mutex_unlock(&r->lock);
     if (shared) {
-        struct value *own = value_new(r, (enum memory_class)sum->memory, &sum->layout, sum->count);
-        memcpy(own->data, sum->data, (size_t)sum->count * sizeof(float));
-        pthread_mutex_lock(&r->lock);
-        value_drop(r, sum);
-        pthread_mutex_unlock(&r->lock);
+        struct value *own = value_new(r, (enum memory_class)sum->memory, (enum dtype)sum->dtype,
+                                      &sum->layout, sum->count);
+        copy_elements((enum dtype)sum->dtype, sum->data, 0, sum->count, own->data, 0);
+        value_release(r, sum);
         sum = own;
     }
-    add_all(sum->data, more->data, sum->count);
-    pthread_mutex_lock(&r->lock);
-    value_drop(r, more);
-    pthread_mutex_unlock(&r->lock);
+    add_all(sum, more);
+    value_release(r, more);
     return sum;
 }
 
@@ -314,12 +322,13 @@ static struct value *add_readers(struct rank *r, int32_t micro_batch, int32_t u)
 
 static struct value *loss_gradient(struct rank *r, const struct laid *laid)
 {
-    struct value *value =
-        value_new(r, MEMORY_ACTIVATIONS, &laid->output_grad, layout_local(&laid->output_grad));
+    struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output_grad,
+                                    layout_local(&laid->output_grad));
     double gradient = laid->op->kind == OP_LOSS ? 1 / rows_of(r, laid->op) : 0; /* (2) */
+    float *rows = value->data;
     for (int64_t i = 0; i < value->count; i++)
-        value->data[i] = (float)gradient;
-    return value;
+        rows[i] = (float)gradient;
+    return value_as(r, value, stored_as(r, laid->op->output.element));
 }
 
 static void find_gradient(struct calling *c)
@@ -347,7 +356,7 @@ static void find_kept(struct calling *c, enum phase phase)
     if (phase == PHASE_BACKWARD_INPUT && makes_product(op->kind))
         return;
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
-        if (op->keep & INPUTS[k])
+        if (op->keep & INPUTS[k] && op->kind != OP_POOL) /* whose places are enough */
             find_input(c, k);
     if (op->keep & KEEP_OUTPUT) {
         c->output = share_at(r, c->at.micro_batch, key_of(r, KEY_OUTPUT, c->instance));
@@ -373,7 +382,7 @@ static bool make_room(struct calling *c)
     const struct graph_uses *uses = c->r->graph->uses;
     const struct laid *laid = c->seat->laid;
     bool any = false;
-    for (int32_t k = 0; k < laid->op->inputs && k < MOST_INPUTS; k++) {
+    for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
         const struct use *use = &uses->use[uses->use_first[c->instance] + k];
         if (use->source < 0 || !takes_gradient(use->joint->from->op))
             continue;
@@ -383,8 +392,11 @@ static bool make_room(struct calling *c)
             pthread_mutex_unlock(&c->r->lock);
             continue;
         }
-        c->input_gradient[k] = value_new(c->r, MEMORY_ACTIVATIONS, &laid->input_grad[k],
-                                         layout_local(&laid->input_grad[k]));
+        enum dtype dtype = stored_as(c->r, laid->op->input[k].element);
+        c->input_gradient[k] =
+            c->seat->border ? border_room(c->r, c->seat->border, k, dtype)
+                            : value_new(c->r, MEMORY_ACTIVATIONS, dtype, &laid->input_grad[k],
+                                        layout_local(&laid->input_grad[k]));
         c->call.input_gradient[k] = c->input_gradient[k]->data;
         any = true;
     }
@@ -395,11 +407,13 @@ static void leave_gradients(struct calling *c)
 {
     struct rank *r = c->r;
     const struct graph_uses *uses = r->graph->uses;
-    for (int32_t k = 0; k < MOST_INPUTS; k++) {
+    for (int32_t k = 0; k < CALL_INPUTS; k++) {
         if (!c->input_gradient[k])
             continue;
         const struct use *use = &uses->use[uses->use_first[c->instance] + k];
         int64_t key = key_of(r, KEY_RAW, use->same_backward);
+        if (c->seat->border)
+            c->input_gradient[k] = border_give_back(r, c->seat->border, k, c->input_gradient[k]);
         pthread_mutex_lock(&r->lock);
         struct value **at = value_at(r, c->at.micro_batch, key), *sum = *at;
         *at = NULL;

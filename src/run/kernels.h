@@ -12,6 +12,8 @@
  *   I3  What needs other devices in the middle of an operator (a loss over a split vocabulary, a batch
  *       norm over a split batch) asks `reduce`; NULL: nobody else has part of it.
  *   I4  Storage is fp32 or bf16; sums are fp32. Statistics and gradients of weights are fp32 always.
+ *   I5  In a dim that reads_whole names, inputs and their gradients are whole: a part of the outputs
+ *       reads elements of other parts. Gradients of such inputs are addends, zero where not reached.
  */
 #ifndef WEFT_RUN_KERNELS_H
 #define WEFT_RUN_KERNELS_H
@@ -19,6 +21,9 @@
 #include "model/model.h"
 
 enum reduce { REDUCE_SUM, REDUCE_MAX };
+
+/* Most inputs of a call, labels among them: those of a concat. */
+enum { CALL_INPUTS = 16 };
 
 struct kernel_call {
     const struct op *op;
@@ -30,18 +35,22 @@ struct kernel_call {
     uint64_t seed;    /* of dropout: of this run, step and instance */
     float dropout;    /* probability */
 
-    const void *input[MAX_KIND_INPUTS + 1];
+    const void *input[CALL_INPUTS];
     const void *weight[MAX_KIND_WEIGHTS];
     void *output; /* of a loss: one fp32 per row */
     const void *output_gradient;
-    void *input_gradient[MAX_KIND_INPUTS + 1]; /* NULL: not wanted */
-    float *weight_gradient[MAX_KIND_WEIGHTS];  /* added to */
+    void *input_gradient[CALL_INPUTS];        /* NULL: not wanted */
+    float *weight_gradient[MAX_KIND_WEIGHTS]; /* added to */
     void *kept; /* statistics and the like: written by the forward pass, read by the backward one */
     void *scratch;
 
     void (*reduce)(void *context, enum reduce op, float *data, int64_t count); /* I3 */
     void *context;
 };
+
+/* I5, by the dim's place in the kind's row: windows of an image that reach over a border, and who of a
+ * sequence's tokens goes to which place of an expert. */
+bool reads_whole(const struct op *op, int place);
 
 enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_COUNT };
 struct optimizer_step {

@@ -161,21 +161,25 @@ static void *execute(void *context)
     return NULL;
 }
 
-void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count)
+void ask(struct rank *r, const struct transfer *transfer)
 {
     pthread_mutex_lock(&r->lock);
-    r->asked = (struct asked){.waiting = true};
-    r->asked.transfer = (struct transfer){.kind = TRANSFER_ALL_REDUCE,
-                                          .op = op,
-                                          .group = group,
-                                          .from = data,
-                                          .to = data,
-                                          .count = count};
+    r->asked = (struct asked){.waiting = true, .transfer = *transfer};
     pthread_mutex_unlock(&r->lock);
-    await_sum(r);
+    await_asked(r);
     pthread_mutex_lock(&r->lock);
     r->asked.waiting = false;
     pthread_mutex_unlock(&r->lock);
+}
+
+void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count)
+{
+    ask(r, &(struct transfer){.kind = TRANSFER_ALL_REDUCE,
+                              .op = op,
+                              .group = group,
+                              .from = data,
+                              .to = data,
+                              .count = count});
 }
 
 /* ---- the communicator: what jobs do ---------------------------------------------------------- */

@@ -8,6 +8,7 @@
  *   moments.c   which tensors live when: who is the last to read each
  *   buffers.c   tensors with their layouts, counted
  *   seats.c     what an operator computes here: local sizes, groups of its sums, its kernel's call
+ *   borders.c   inputs that it reads beyond its part
  *   items.c     operators and steps, on the tensors of one micro-batch
  *   steps.c     a step of a reshard as a transfer; sends between stages
  *   weights.c   the weights of this device, and what they begin with
@@ -35,12 +36,13 @@
 /* ---- tensors (buffers.c) --------------------------------------------------------------------- */
 
 struct value {
-    float *data;
-    int64_t count;
+    void *data;
+    int64_t count; /* elements */
     struct layout layout;
     int32_t refs;
     uint8_t memory; /* enum memory_class */
-    float *host;    /* where it waits, while data is NULL */
+    uint8_t dtype;  /* as it is stored: fp32 or bf16 */
+    void *host;     /* where it waits, while data is NULL */
 };
 
 /* Memory that is kept for the next of its size. */
@@ -60,10 +62,15 @@ struct buffers {
 void buffers_clear(struct rank *r);
 /* value_share and value_drop under the rank's lock, the others take it; `floats_*` are for memory that
  * is no tensor of a pass. */
-struct value *value_new(struct rank *r, enum memory_class memory, const struct layout *layout,
-                        int64_t elements);
+struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
+                        const struct layout *layout, int64_t elements);
 struct value *value_share(struct value *value);
 void value_drop(struct rank *r, struct value *value); /* NULL: nothing */
+void value_release(struct rank *r, struct value *value);
+/* The same numbers in another dtype. Takes over and gives back a reference. */
+struct value *value_as(struct rank *r, struct value *value, enum dtype dtype);
+/* How elements of an operand are stored under this plan. */
+enum dtype stored_as(const struct rank *r, enum element element);
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements);
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements); /* zeroed */
 void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_t elements);
@@ -111,6 +118,7 @@ struct seat {
     bool adds_once;
     bool counts;  /* of a loss: no device before this one has the same rows */
     int32_t sums; /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
+    struct border *border; /* NULL: it reads its own part of its inputs */
     uint64_t path_hash;
 };
 
@@ -138,10 +146,11 @@ struct store {
     int64_t count;                       /* elements of all weights here */
     int64_t part;                        /* of one member's part */
     int64_t kept;                        /* of the part: what is not deferred */
-    float *weights;                      /* whole; with shard 3 the part */
-    float *gradients;                    /* whole; with shard 2 and 3 the part */
-    float *moment1, *moment2;            /* of the part */
-    struct value **made;                 /* per micro-batch, with shard 2 and 3: whole gradients */
+    void *weights;                       /* as stored: whole; with shard 3 the part */
+    float *master;            /* NULL: the weights are; else whole, with sharding the part */
+    float *gradients;         /* whole; with shard 2 and 3 the part */
+    float *moment1, *moment2; /* of the part */
+    struct value **made;      /* per micro-batch, with shard 2 and 3: whole gradients */
 };
 /* Whole gradients whose sum is over, until those of the next bucket are complete (stores.c, I3). */
 struct outlived {
@@ -198,7 +207,8 @@ struct errand {
     struct transfer transfer;
     /* Of a step or a send. */
     struct move move;
-    struct value *from, *result;
+    struct value *from, *result; /* in fp32 */
+    enum dtype stored;           /* what becomes of the result */
     int32_t key;
     float *out, *in; /* staged */
     int64_t out_count, in_count;
@@ -213,7 +223,7 @@ struct pooled {
     int32_t count, channel, group;
 };
 
-/* A sum that a kernel asks for. */
+/* A transfer that the executor waits for: a sum that a kernel asks for, a border. */
 struct asked {
     bool waiting, over;
     struct transfer transfer;
@@ -304,6 +314,18 @@ weft_status make_groups(struct rank *r);
 weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int32_t channel,
                       int32_t *out);
 
+/* ---- borders.c ------------------------------------------------------------------------------- */
+
+weft_status find_border(struct rank *r, struct seat *seat);
+/* Of one input: the whole of the group's parts; room for its gradient, an addend of the whole; and the
+ * own part of the sum of these. Gathering and giving back take over a reference. */
+struct value *border_gather(struct rank *r, const struct border *border, int32_t operand,
+                            struct value *value);
+struct value *border_room(struct rank *r, const struct border *border, int32_t operand,
+                          enum dtype dtype);
+struct value *border_give_back(struct rank *r, const struct border *border, int32_t operand,
+                               struct value *value);
+
 /* ---- moments.c ------------------------------------------------------------------------------- */
 
 void find_moments(struct rank *r);
@@ -359,8 +381,13 @@ bool lie_alike(const struct rank *r, int64_t one, int64_t other);
 void make_stores(struct rank *r);
 void fill_weights(struct rank *r);
 void free_stores(struct rank *r);
-const float *weight_data(const struct rank *r, int32_t weight, int32_t micro_batch);
+const void *weight_data(const struct rank *r, int32_t weight, int32_t micro_batch);
 float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch);
+/* Where in fp32 elements from `first` on are of what lies here: of the member's part with sharding. */
+float *master_data(const struct rank *r, const struct held_weight *held, int64_t first);
+/* A weight's elements as they lie here, from `first` on: stored, and the master's with them. */
+void set_weight(struct rank *r, const struct held_weight *held, int64_t first, int64_t count,
+                const float *from);
 /* Where a member's part of it begins, and how much of that there is. */
 float *gradient_part(const struct rank *r, int32_t weight, int64_t *count);
 /* Of a bucket's gradients and weights: the next transfer; false: that was all. */
@@ -384,7 +411,9 @@ void tie_rest(struct rank *r);
 weft_status find_program(struct rank *r);
 /* Starts and tests what can be; whether anything moved. By who holds `driving`. */
 bool look(struct rank *r);
-/* For kernels and ties, from the executor: a blocking sum over a group. */
+/* From the executor: a transfer, until it is over or the run has failed. */
+void ask(struct rank *r, const struct transfer *transfer);
+/* For kernels and ties: a sum over a group. */
 void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count);
 weft_status run_iteration(struct rank *r, double *loss);
 
@@ -392,10 +421,10 @@ weft_status run_iteration(struct rank *r, double *loss);
 
 void communicate(struct rank *r); /* until the iteration is over */
 void call_communicator(struct rank *r);
-/* The executor, until a job may run; until the sum that it asked for is there; before it makes whole
+/* The executor, until a job may run; until what it asked for is there; before it makes whole
  * gradients of a sharded bucket, and behind a task that may have completed some (stores.c, I3). */
 void await_job(struct rank *r, const struct job *job);
-void await_sum(struct rank *r);
+void await_asked(struct rank *r);
 void await_room(struct rank *r, int32_t weight, int32_t micro_batch);
 void await_begun(struct rank *r);
 

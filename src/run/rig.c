@@ -243,7 +243,7 @@ const char *rig_refuses(const struct kernels *kernels, const struct ask *ask,
         return NULL;
     if (!kernels->has(asker->op, &why))
         return why;
-    if (asker->op->inputs + (asker->op->kind == OP_LOSS) > MAX_KIND_INPUTS + 1)
+    if (asker->op->inputs + (asker->op->kind == OP_LOSS) > CALL_INPUTS)
         return "it has too many inputs";
     return needs_neighbours(asker) ? "its part needs its neighbours' borders" : NULL;
 }

@@ -8,7 +8,7 @@
 
 #include "run/measure.h"
 
-enum { RIG_BUFFERS = 2 * (MAX_KIND_INPUTS + 1) + 2 * MAX_KIND_WEIGHTS + 8 };
+enum { RIG_BUFFERS = 2 * CALL_INPUTS + 2 * MAX_KIND_WEIGHTS + 8 };
 struct rig {
     const struct kernels *kernels;
     enum phase phase;

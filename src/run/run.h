@@ -69,8 +69,8 @@ struct run_options {
 enum { DEFAULT_SLICE_BYTES = 1 << 20 };
 
 struct rank;
-/* Refuses plans that it cannot run: other dtypes than fp32, operators without a kernel, splits that
- * need neighbours' borders, another number of ranks. */
+/* Refuses plans that it cannot run: in fp16 or fp8, without fp32 masters, operators without a kernel,
+ * another number of ranks. */
 weft_status run_open(const struct run_options *options, struct rank **out);
 void run_close(struct rank *rank);
 /* One iteration; the mean loss of its samples. */

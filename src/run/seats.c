@@ -11,14 +11,8 @@
 /* Dims over whose devices a kernel sums in the middle (kernels.h, I3): bits of enum dim. */
 static const unsigned SUMS[OP_KIND_COUNT] = {
     [OP_LOSS] = 1U << DIM_VOCAB,
-    [OP_BATCH_NORM] = 1U << DIM_BATCH | 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
-};
-
-/* Dims that need neighbours' elements, which no step of a graph brings. */
-static const unsigned BORDERS[OP_KIND_COUNT] = {
     [OP_ATTENTION] = 1U << DIM_KV,
-    [OP_CONV] = 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
-    [OP_POOL] = 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
+    [OP_BATCH_NORM] = 1U << DIM_BATCH | 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
 };
 
 /* ---- seats ----------------------------------------------------------------------------------- */
@@ -65,24 +59,14 @@ static void sit(struct rank *r, int64_t instance, struct seat *seat)
 static weft_status check_seat(const struct rank *r, int64_t instance, const struct laid *laid)
 {
     const char *why = NULL;
-    const struct split *split = &laid->choice->split;
     struct arena *scratch = arena_new();
     const char *path = plan_path(scratch, r->plan, instance);
     weft_status status = WEFT_OK;
-    if (laid->op->inputs > MAX_KIND_INPUTS + 1)
+    if (laid->op->inputs > CALL_INPUTS)
         TRY(bad_argument(NULL, "%s has %d inputs, expected at most %d", path, laid->op->inputs,
-                         MAX_KIND_INPUTS + 1));
-    if (laid->op->kind == OP_DISPATCH)
-        TRY(bad_argument("this model can be planned and simulated, not run",
-                         "%s: how many tokens an expert gets is not known before they come", path));
+                         CALL_INPUTS));
     if (!r->options->kernels->has(laid->op, &why))
         TRY(bad_argument("this model can be planned and simulated, not run", "%s: %s", path, why));
-    for (int32_t i = 0; i < split->parts; i++)
-        if (split->part[i].dim != SPLIT_COPY && BORDERS[laid->op->kind] >> split->part[i].dim & 1)
-            TRY(bad_argument("split another dim of it",
-                             "%s is split by %s, which needs its neighbours' elements; this can be "
-                             "simulated, not run",
-                             path, dim_name((enum dim)split->part[i].dim)));
 done:
     arena_free(scratch);
     return status;
@@ -189,6 +173,8 @@ static weft_status make_sum_groups(struct rank *r, struct arena *scratch)
     for (int64_t i = 0; i < r->instances; i++) {
         struct seat *seat = &r->seat[i];
         bool here = plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage;
+        if (here)
+            TRY(find_border(r, seat));
         if (!here || !SUMS[seat->laid->op->kind])
             continue;
         int32_t count = members_of_sum(r, seat, member);

@@ -73,6 +73,18 @@ static bool layout_from(const struct fine *fine, int64_t elements, struct layout
     return true;
 }
 
+int64_t layout_hold(const struct layout *layout, int64_t mesh, int64_t degree)
+{
+    struct fine fine = fine_of(layout);
+    int64_t hold = HOLD_COPY;
+    if (!cut_at(&fine, mesh) || !cut_at(&fine, mesh * degree))
+        return HOLD_COPY;
+    for (int32_t i = 0; i < fine.digits; i++)
+        if (fine.digit[i].mesh == mesh)
+            hold = fine.digit[i].hold;
+    return hold;
+}
+
 bool layout_is_copies(const struct layout *layout)
 {
     bool copies = true;

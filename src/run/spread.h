@@ -46,6 +46,8 @@ void move_counts(const struct move *move, int32_t member, int64_t *sends, int64_
 void move_pack(const struct move *move, int32_t member, const float *from, float *blocks);
 void move_unpack(const struct move *move, int32_t member, const float *blocks, float *to);
 
+/* What one digit does: the devices `mesh` apart, `degree` of them. */
+int64_t layout_hold(const struct layout *layout, int64_t mesh, int64_t degree);
 bool layout_is_copies(const struct layout *layout);
 /* What devices of the next stage hold when each gets all that its sender does (reshard_sender). */
 struct layout layout_received(const struct layout *sent, int64_t from, int64_t to);

@@ -9,20 +9,15 @@
  *   I1  A fused tensor becomes its part, and a tensor with other padding the one that is wanted,
  *       between the steps where the compiler looks at it under the other layout (uses.h, I1).
  *   I2  What is sent is copied first: a send is over for its rank when it has started.
+ *   I3  Numbers travel and are summed in fp32, however they are stored.
  */
+#include "run/cpu.h"
 #include "run/rank.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the same tensor under another layout (I1) ----------------------------------------------- */
-
-static void drop(struct rank *r, struct value *value)
-{
-    pthread_mutex_lock(&r->lock);
-    value_drop(r, value);
-    pthread_mutex_unlock(&r->lock);
-}
 
 /* Rows of a tensor whose last axis is padded. */
 static int64_t rows_of(const struct rank *r, const struct operand *operand)
@@ -40,12 +35,13 @@ static struct value *pad(struct rank *r, const struct joint *joint, struct value
     int64_t rows = rows_of(r, &joint->to->op->input[joint->operand]);
     int64_t have = value->count / rows, want = elements / rows, both = have < want ? have : want;
     struct layout layout = value->layout;
+    enum dtype dtype = (enum dtype)value->dtype;
     layout.elements = elements;
-    struct value *out = value_new(r, MEMORY_ACTIVATIONS, &layout, elements);
-    memset(out->data, 0, (size_t)elements * sizeof(float));
+    struct value *out = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, elements);
+    memset(out->data, 0, (size_t)(elements * dtype_bytes(dtype)));
     for (int64_t i = 0; i < rows; i++)
-        memcpy(out->data + i * want, value->data + i * have, (size_t)both * sizeof(float));
-    drop(r, value);
+        copy_elements(dtype, value->data, i * have, both, out->data, i * want);
+    value_release(r, value);
     return out;
 }
 
@@ -65,11 +61,13 @@ struct value *fit_forward(struct rank *r, const struct joint *joint, struct valu
     struct fused share = fused_of(r->plan->model, op, joint->operand);
     struct layout whole = value->layout;
     struct layout layout = layout_part(r->plan->model, op, &op->input[joint->operand], &whole);
-    struct value *part =
-        value_new(r, MEMORY_ACTIVATIONS, &layout, value->count / share.whole * share.part);
+    enum dtype stored = (enum dtype)value->dtype;
+    value = value_as(r, value, DTYPE_FP32);
+    struct value *part = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
+                                   value->count / share.whole * share.part);
     fused_take(share, part->count, value->data, part->data);
-    drop(r, value);
-    return part;
+    value_release(r, value);
+    return value_as(r, part, stored);
 }
 
 struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
@@ -86,12 +84,14 @@ struct value *fit_gradient(struct rank *r, const struct joint *joint, struct val
         layout_add(&layout, value->layout.digit[i].degree,
                    hold > 0 ? hold * share.whole / share.part : hold);
     }
-    struct value *whole =
-        value_new(r, MEMORY_ACTIVATIONS, &layout, value->count / share.part * share.whole);
+    enum dtype stored = (enum dtype)value->dtype;
+    value = value_as(r, value, DTYPE_FP32);
+    struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
+                                    value->count / share.part * share.whole);
     memset(whole->data, 0, (size_t)whole->count * sizeof(float));
     fused_add(share, value->count, value->data, whole->data);
-    drop(r, value);
-    return whole;
+    value_release(r, value);
+    return value_as(r, whole, stored);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -137,12 +137,12 @@ static bool is_alone(struct rank *r, const struct value *value)
 
 static struct value *room_for(struct rank *r, const struct move *move)
 {
-    return value_new(r, MEMORY_ACTIVATIONS, &move->after, move->count);
+    return value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
 }
 
-/* What the step makes of what it finds; NULL after an error. */
+/* What the step makes of what it finds, in fp32 (I3), and how that was stored; NULL after an error. */
 static struct value *find_move(struct rank *r, struct spot at, struct move *move,
-                               struct step_place *place)
+                               struct step_place *place, enum dtype *stored)
 {
     const struct block *block = &r->graph->block[at.block];
     const struct item *item = &block->item[at.item];
@@ -156,20 +156,24 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
     else if (!move_of(&value->layout, item->step, move))
         rank_fail(r, "a %s of input %d does not fit how it lies", step_name(item->step->kind),
                   item->operand);
-    return value;
+    if (!value)
+        return NULL;
+    *stored = (enum dtype)value->dtype;
+    return value_as(r, value, DTYPE_FP32);
 }
 
 void run_slice(struct rank *r, struct spot at)
 {
     struct move move;
     struct step_place place;
-    struct value *value = find_move(r, at, &move, &place);
+    enum dtype stored;
+    struct value *value = find_move(r, at, &move, &place, &stored);
     if (!value || has_failed(r))
         return;
     struct value *result = room_for(r, &move);
     move_slice(&move, r->device, value->data, result->data);
-    drop(r, value);
-    put_value(r, at.micro_batch, place.to, result);
+    value_release(r, value);
+    put_value(r, at.micro_batch, place.to, value_as(r, result, stored));
 }
 
 static void stage_out(struct rank *r, struct errand *w, int64_t count)
@@ -256,7 +260,7 @@ void step_begin(struct rank *r, struct errand *w)
     const struct task *task = &r->graph->task[job->task];
     const struct item *item = &r->graph->block[task->block].item[task->first_item];
     struct step_place place;
-    w->from = find_move(r, spot_of(task), &w->move, &place);
+    w->from = find_move(r, spot_of(task), &w->move, &place, &w->stored);
     w->key = place.to;
     if (!w->from || has_failed(r))
         return;
@@ -284,8 +288,8 @@ void step_end(struct rank *r, struct errand *w)
     w->result->layout = w->move.after;
     give_back(r, w);
     if (w->from != w->result)
-        drop(r, w->from);
-    put_value(r, task->micro_batch, w->key, w->result);
+        value_release(r, w->from);
+    put_value(r, task->micro_batch, w->key, value_as(r, w->result, w->stored));
     w->from = w->result = NULL;
     item_over(r, spot_of(task));
 }
@@ -346,6 +350,7 @@ void send_begin(struct rank *r, struct errand *w)
         value = fit_forward(r, c.joint, value);
     else if (!c.joint->part)
         value = fit_gradient(r, c.joint, value);
+    value = value_as(r, value, DTYPE_FP32);
     struct layout layout = layout_received(&value->layout, c.from, c.to);
     for (int32_t i = c.reshard->send + 1; slices(c.reshard, i); i++) {
         struct move move;
@@ -355,13 +360,13 @@ void send_begin(struct rank *r, struct errand *w)
         }
         struct value *sliced = room_for(r, &move);
         move_slice(&move, c.place, value->data, sliced->data);
-        drop(r, value);
+        value_release(r, value);
         value = sliced;
         layout = move.after;
     }
     stage_out(r, w, value->count);
     memcpy(w->out, value->data, (size_t)value->count * sizeof(float));
-    drop(r, value);
+    value_release(r, value);
     w->transfer.kind = TRANSFER_SEND;
     w->transfer.peer = c.receiver;
     w->transfer.tag = r->program.job[w->job].task;
@@ -408,7 +413,8 @@ void receive_begin(struct rank *r, struct errand *w)
         rank_fail(r, "what comes of input %d is not how it lies", task->about);
         return;
     }
-    w->result = value_new(r, MEMORY_ACTIVATIONS, &layout, layout_local(&layout));
+    w->stored = stored_as(r, c.joint->from->op->output.element);
+    w->result = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout, layout_local(&layout));
     w->key = key_of(r, c.flow == FLOW_FORWARD ? KEY_RECEIVED : KEY_BACK, c.use);
     w->transfer.kind = TRANSFER_RECEIVE;
     w->transfer.peer = c.sender;
@@ -419,6 +425,7 @@ void receive_begin(struct rank *r, struct errand *w)
 
 void receive_end(struct rank *r, struct errand *w)
 {
-    put_value(r, r->graph->task[r->program.job[w->job].task].micro_batch, w->key, w->result);
+    put_value(r, r->graph->task[r->program.job[w->job].task].micro_batch, w->key,
+              value_as(r, w->result, w->stored));
     w->result = NULL;
 }

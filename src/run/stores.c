@@ -16,6 +16,8 @@
  *   I3  Whole gradients of a bucket live until the next one's are complete, and computation waits with the
  *       one behind that until they are gone; with the next block's, until all of this one's are
  *       (lifetimes.h, I7): how much memory a run takes does not depend on how fast its transfers are.
+ *   I4  Weights in bf16 have a master in fp32 where their optimizer state is; gradients and what is
+ *       sent are fp32.
  */
 #include "run/cpu.h"
 #include "run/rank.h"
@@ -66,14 +68,80 @@ static void copy(float *to, const float *from, int64_t count)
     memcpy(to, from, (size_t)count * sizeof *to);
 }
 
+/* ---- how weights are stored ------------------------------------------------------------------ */
+
+static enum dtype dtype_of(const struct rank *r)
+{
+    return stored_as(r, ELEMENT_COMPUTE);
+}
+
+static void read_stored(const struct rank *r, const void *from, int64_t first, int64_t count,
+                        float *to)
+{
+    if (dtype_of(r) == DTYPE_FP32)
+        copy(to, (const float *)from + first, count);
+    else
+        widen(from, first, count, to);
+}
+
+static void write_stored(const struct rank *r, const float *from, int64_t count, void *to,
+                         int64_t first)
+{
+    if (dtype_of(r) == DTYPE_FP32)
+        copy((float *)to + first, from, count);
+    else
+        narrow(from, count, to, first);
+}
+
+/* Where an element of what lies here is in the store's weights. */
+static int64_t stored_at(const struct store *s, const struct held_weight *held, int64_t first)
+{
+    return s->shard == 3 ? held->place + first - s->member * held->share : held->first + first;
+}
+
+float *master_data(const struct rank *r, const struct held_weight *held, int64_t first)
+{
+    const struct store *s = &r->store[held->store];
+    if (!s->master)
+        return (float *)s->weights + stored_at(s, held, first);
+    return s->master +
+           (s->shard ? held->place + first - s->member * held->share : held->first + first);
+}
+
+void set_weight(struct rank *r, const struct held_weight *held, int64_t first, int64_t count,
+                const float *from)
+{
+    const struct store *s = &r->store[held->store];
+    int64_t begin = s->shard ? s->member * held->share : 0;
+    int64_t end = s->shard ? begin + held->share : held->count;
+    write_stored(r, from, count, s->weights, stored_at(s, held, first));
+    begin = begin > first ? begin : first;
+    end = end < first + count ? end : first + count;
+    if (s->master && begin < end)
+        copy(master_data(r, held, begin), from + (begin - first), end - begin);
+}
+
 /* ---- making them ----------------------------------------------------------------------------- */
+
+static int64_t weight_floats(const struct rank *r, const struct store *s)
+{
+    int64_t count = s->shard == 3 ? s->part : s->count;
+    return ceil_div(count * dtype_bytes(dtype_of(r)), (int64_t)sizeof(float));
+}
+
+static int64_t master_floats(const struct store *s)
+{
+    return s->shard ? s->part : s->count;
+}
 
 void make_stores(struct rank *r)
 {
     const struct optimizer_step *o = &r->options->optimizer;
     for (int32_t i = 0; i < r->stores; i++) {
         struct store *s = &r->store[i];
-        s->weights = floats_counted(r, MEMORY_WEIGHTS, s->shard == 3 ? s->part : s->count);
+        s->weights = floats_counted(r, MEMORY_WEIGHTS, weight_floats(r, s));
+        if (dtype_of(r) != DTYPE_FP32)
+            s->master = floats_counted(r, MEMORY_OPTIMIZER, master_floats(s));
         s->gradients = floats_counted(r, MEMORY_GRADIENTS, s->shard >= 2 ? s->part : s->count);
         if (o->kind != OPTIMIZER_SGD || o->momentum > 0)
             s->moment1 = floats_counted(r, MEMORY_OPTIMIZER, s->part);
@@ -87,7 +155,8 @@ void free_stores(struct rank *r)
 {
     for (int32_t i = 0; i < r->stores; i++) {
         struct store *s = &r->store[i];
-        floats_free(r, MEMORY_WEIGHTS, s->weights, s->shard == 3 ? s->part : s->count);
+        floats_free(r, MEMORY_WEIGHTS, s->weights, weight_floats(r, s));
+        floats_free(r, MEMORY_OPTIMIZER, s->master, master_floats(s));
         floats_free(r, MEMORY_GRADIENTS, s->gradients, s->shard >= 2 ? s->part : s->count);
         floats_free(r, MEMORY_OPTIMIZER, s->moment1, s->part);
         floats_free(r, MEMORY_OPTIMIZER, s->moment2, s->part);
@@ -98,16 +167,16 @@ void free_stores(struct rank *r)
 
 /* ---- for operators --------------------------------------------------------------------------- */
 
-const float *weight_data(const struct rank *r, int32_t weight, int32_t micro_batch)
+const void *weight_data(const struct rank *r, int32_t weight, int32_t micro_batch)
 {
     const struct held_weight *held = &r->weight[weight];
     const struct store *s = &r->store[held->store];
-    const float *whole = s->weights;
+    const char *whole = s->weights;
     if (s->shard == 3) {
         const struct value *gathered = *value_at(r, micro_batch, key_of(r, KEY_WEIGHTS, s->bucket));
         whole = gathered ? gathered->data : NULL;
     }
-    return whole ? whole + held->first : NULL;
+    return whole ? whole + held->first * dtype_bytes(dtype_of(r)) : NULL;
 }
 
 float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch)
@@ -118,10 +187,10 @@ float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch)
         return s->gradients + held->first;
     if (!s->made[micro_batch]) {
         struct layout none = layout_none(s->count);
-        s->made[micro_batch] = value_new(r, MEMORY_GRADIENTS, &none, s->count);
+        s->made[micro_batch] = value_new(r, MEMORY_GRADIENTS, DTYPE_FP32, &none, s->count);
         memset(s->made[micro_batch]->data, 0, (size_t)s->count * sizeof(float));
     }
-    return s->made[micro_batch]->data + held->first;
+    return (float *)s->made[micro_batch]->data + held->first;
 }
 
 float *gradient_part(const struct rank *r, int32_t weight, int64_t *count)
@@ -260,20 +329,20 @@ static void pack_weights(const struct rank *r, const struct store *s, int64_t fi
     struct stretch at;
     FOR_STRETCHES(r, s, first, first + count, at)
     {
-        const float *from = s->shard == 3 ? s->weights + at.held->place + at.at
-                                          : s->weights + element_of(&at, s->member);
-        copy(out + at.within, from, real_count(&at, s->member));
+        int64_t from = stored_at(s, at.held, s->member * at.held->share + at.at);
+        read_stored(r, s->weights, from, real_count(&at, s->member), out + at.within);
     }
 }
 
 static void unpack_weights(const struct rank *r, const struct store *s, int64_t first,
-                           int64_t count, const float *in, float *whole)
+                           int64_t count, const float *in, void *whole)
 {
     struct stretch at;
     FOR_STRETCHES(r, s, first, first + count, at)
     {
         for (int32_t m = 0; m < s->members; m++)
-            copy(whole + element_of(&at, m), in + m * count + at.within, real_count(&at, m));
+            write_stored(r, in + m * count + at.within, real_count(&at, m), whole,
+                         element_of(&at, m));
     }
 }
 
@@ -298,7 +367,7 @@ bool gather_next(struct rank *r, struct errand *w)
     struct store *s = &r->store[r->store_of[task_of(r, w)->about]];
     struct layout none = layout_none(s->count);
     if (s->shard == 3 && !w->result)
-        w->result = value_new(r, MEMORY_WEIGHTS, &none, s->count);
+        w->result = value_new(r, MEMORY_WEIGHTS, dtype_of(r), &none, s->count);
     if (w->in)
         unpack_weights(r, s, w->at, w->transfer.count, w->in,
                        s->shard == 3 ? w->result->data : s->weights);
@@ -340,8 +409,12 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
         o.rate = r->pace[step & 1].rate;
         o.scale = r->pace[step & 1].scale;
         o.count = real_count(&at, s->member);
-        o.dtype = DTYPE_FP32;
-        o.master = s->weights + (s->shard == 3 ? place : element);
+        o.dtype = dtype_of(r);
+        o.master = master_data(r, at.held, s->member * at.held->share + at.at);
+        if (s->master)
+            o.weight =
+                (char *)s->weights +
+                stored_at(s, at.held, s->member * at.held->share + at.at) * dtype_bytes(o.dtype);
         o.gradient = s->gradients + (s->shard >= 2 ? place : element);
         o.moment1 = s->moment1 ? s->moment1 + place : NULL;
         o.moment2 = s->moment2 ? s->moment2 + place : NULL;

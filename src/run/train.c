@@ -10,9 +10,14 @@
 static weft_status check_plan(const struct run_options *o)
 {
     int64_t devices = cluster_devices(o->plan->cluster);
-    if (o->plan->dtype != DTYPE_FP32)
-        return bad_argument("plan it with --dtype fp32", "a plan in %s cannot be run yet",
-                            dtype_name(o->plan->dtype));
+    enum dtype dtype = o->plan->dtype;
+    if (dtype != DTYPE_FP32 && dtype != DTYPE_TF32 && dtype != DTYPE_BF16)
+        return bad_argument("plan it with --dtype bf16 or fp32",
+                            "a plan in %s cannot be run: kernels store fp32 and bf16",
+                            dtype_name(dtype));
+    if (dtype == DTYPE_BF16 && o->plan->policy == POLICY_PURE_BF16)
+        return bad_argument("plan it with another policy: mixed",
+                            "a plan without fp32 masters of its weights cannot be run");
     if (devices != o->transport->ranks)
         return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
                             (long long)devices, o->transport->ranks);
@@ -183,7 +188,7 @@ weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_
         const struct held_weight *held = &r->weight[i];
         struct store *s = &r->store[held->store];
         struct run_weight weight = part_of(r, held, s->member * held->share, held->share);
-        weight.value = s->weights + (s->shard == 3 ? held->place : held->first + weight.first);
+        weight.value = master_data(r, held, weight.first);
         weight.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
         weight.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
         if (shows_weight(r, held) && weight.count > 0)
@@ -203,10 +208,15 @@ weft_status run_fill(struct rank *r,
         struct store *s = &r->store[held->store];
         struct run_weight moments = part_of(r, held, s->member * held->share, held->share);
         struct run_weight value = s->shard == 3 ? moments : part_of(r, held, 0, held->count);
-        value.value = s->weights + (s->shard == 3 ? held->place : held->first);
+        float *all = floats_counted(r, MEMORY_WORKSPACE, value.count);
+        value.value = all;
         moments.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
         moments.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
-        TRY(visit(context, &value));
+        status = visit(context, &value);
+        if (status == WEFT_OK)
+            set_weight(r, held, value.first, value.count, all);
+        floats_free(r, MEMORY_WORKSPACE, all, value.count);
+        TRY(status);
         if (moments.moment1 || moments.moment2)
             TRY(visit(context, &moments));
     }

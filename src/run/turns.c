@@ -76,15 +76,15 @@ void await_job(struct rank *r, const struct job *job)
     drive(r, &wait);
 }
 
-static bool is_summed(const struct rank *r, const struct wait *wait)
+static bool is_answered(const struct rank *r, const struct wait *wait)
 {
     (void)wait;
     return r->asked.over;
 }
 
-void await_sum(struct rank *r)
+void await_asked(struct rank *r)
 {
-    struct wait wait = {.is_over = is_summed};
+    struct wait wait = {.is_over = is_answered};
     drive(r, &wait);
 }
 

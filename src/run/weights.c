@@ -251,9 +251,13 @@ void fill_weights(struct rank *r)
         double deviation = deviation_of(op, &op->weight[held->weight]);
         int64_t first = store->shard == 3 ? store->member * held->share : 0;
         int64_t count = store->shard == 3 ? held->share : held->count;
-        float *out = store->weights + (store->shard == 3 ? held->place : held->first);
-        for (int64_t k = 0; k < count && first + k < held->count; k++)
-            out[k] = first_value(r, held, seed, deviation,
-                                 layout_element(&held->layout, r->device, first + k));
+        if (count > held->count - first)
+            count = held->count > first ? held->count - first : 0;
+        float *begin = floats_counted(r, MEMORY_WORKSPACE, count);
+        for (int64_t k = 0; k < count; k++)
+            begin[k] = first_value(r, held, seed, deviation,
+                                   layout_element(&held->layout, r->device, first + k));
+        set_weight(r, held, first, count, begin);
+        floats_free(r, MEMORY_WORKSPACE, begin, count);
     }
 }

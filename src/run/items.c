@@ -289,7 +289,8 @@ static struct value *add_values(struct rank *r, struct value *sum, struct value 
 static bool add_part(struct rank *r, const struct joint *joint, struct value *sum,
                      struct value *part)
 {
-    if (!sum || !joint->part || part->layout.elements == sum->layout.elements)
+    if (!sum || !joint->part || part->layout.elements == sum->layout.elements ||
+        sum->dtype != DTYPE_FP32 || part->dtype != DTYPE_FP32)
         return false;
     struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
     pthread_mutex_lock(&r->lock);
@@ -298,9 +299,7 @@ static bool add_part(struct rank *r, const struct joint *joint, struct value *su
     if (!alone || part->count / share.part * share.whole != sum->count)
         return false;
     fused_add(share, part->count, part->data, sum->data);
-    pthread_mutex_lock(&r->lock);
-    value_drop(r, part);
-    pthread_mutex_unlock(&r->lock);
+    value_release(r, part);
     return true;
 }
 

@@ -17,7 +17,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test bench fuzz install format lint analyze deps docs clean
+.PHONY: all weft quickstart test bench bench-papers fuzz install format lint analyze deps docs clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -41,8 +41,11 @@ test:
 	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
 
-bench: all
-	@for bench in $(BUILD)/bench/bench_*; do [ -x "$$bench" ] || continue; \
+# Those of papers' tables take minutes: `make bench-papers`.
+bench: BENCHES = $(filter-out %_paper,$(wildcard $(BUILD)/bench/bench_*))
+bench-papers: BENCHES = $(wildcard $(BUILD)/bench/bench_*_paper)
+bench bench-papers: all
+	@for bench in $(BENCHES); do [ -x "$$bench" ] || continue; \
 	    echo "== $${bench##*/}"; "$$bench" || exit 1; done
 
 # Each fuzz target for FUZZ_SECONDS; what it finds goes to the build folder, not to the corpus.

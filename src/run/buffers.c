@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/cpu.h"
-
 enum { ALIGNMENT = 64 }; /* bytes of a cache line */
 
 /* ---- blocks of memory ------------------------------------------------------------------------ */

@@ -313,6 +313,8 @@ static const struct row YAML_ROWS[] = {
     {"m.yaml", TOKENS "  - {kind: linear, out: 7}\n  - {kind: gated, name: g}\n",
      "m.yaml:4: 'g' reads the shape (4, 7), expected an even number of features: gate and value",
      NULL},
+    {"m.yaml", TOKENS "  - {kind: rotary, name: turned, depth: 5}\n",
+     "m.yaml:3: 'turned' reads the shape (4, 16), expected heads of `depth` features", NULL},
     {"m.yaml", TOKENS "  - {kind: router, experts: 4, top_k: 5}\n",
      "m.yaml:3: 'top_k' is 5, expected at most 'experts', 4", NULL},
     {"m.yaml", TOKENS "  - {kind: dispatch, name: d, inputs: [x, x]}\n",

@@ -462,6 +462,8 @@ static void program_answers(void **state)
     int code;
     free(ask("validate nothing", &code));
     assert_int_equal(code, WEFT_BAD_INPUT);
+    free(ask("validate --plan galvatron_table2", &code)); /* no runs */
+    assert_int_equal(code, WEFT_BAD_INPUT);
     free(ask("validate --half quarter", &code));
     assert_int_equal(code, WEFT_BAD_INPUT);
 }

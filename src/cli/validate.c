@@ -175,7 +175,12 @@ static weft_status choose_datasets(struct options *options)
         if (!v->plan || all[i].planned)
             v->dataset[v->datasets++] = &all[i];
     for (size_t i = 0; i < options->names; i++) {
-        if (choose_search(v, options->name[i]))
+        bool search = choose_search(v, options->name[i]);
+        if (search && v->plan)
+            return bad_argument("--plan takes datasets of runs: `weft validate --help` lists them",
+                                "'%s' has what searches found, and no runs to plan anew",
+                                options->name[i]);
+        if (search)
             continue;
         const struct dataset *found = dataset_find(options->name[i]);
         bool again = false;

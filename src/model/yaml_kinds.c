@@ -240,9 +240,20 @@ ONE_INPUT(gelu)
 ONE_INPUT(relu)
 ONE_INPUT(silu)
 ONE_INPUT(dropout)
-ONE_INPUT(rotary)
 ONE_INPUT(batch_norm)
 ONE_INPUT(loss)
+
+static weft_status do_rotary(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (spec->depth && build_features(r->b, spec->x[0]) % spec->depth)
+        return wrong_shape(r, spec, 0, "heads of `depth` features");
+    *out = build_rotary(r->b, spec->name, spec->x[0]);
+    if (*out >= 0) {
+        struct op *op = build_last(r->b);
+        op->head_depth = op->head_share = op->head_turned = spec->depth;
+    }
+    return WEFT_OK;
+}
 
 static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
@@ -460,7 +471,7 @@ enum key {
     KEY_WIDTH = 1 << 4,
     KEY_POSITIONS = 1 << 5,
     KEY_HEADS = 1 << 6, /* and kv_heads, causal */
-    KEY_DEPTH = 1 << 7, /* and value_depth */
+    KEY_DEPTH = 1 << 7,
     KEY_EXPERTS = 1 << 8,
     KEY_WINDOW = 1 << 9, /* kernel, stride, pad */
     KEY_GROUPS = 1 << 10,
@@ -468,7 +479,8 @@ enum key {
     KEY_AXIS = 1 << 12,
     KEY_SHAPE = 1 << 13,
     KEY_BAG = 1 << 14, /* tables, rows, lookups */
-    KEY_OPAQUE = 1 << 15
+    KEY_OPAQUE = 1 << 15,
+    KEY_VALUE_DEPTH = 1 << 16
 };
 
 #define SIZE(name, most)                                                                           \
@@ -492,7 +504,7 @@ static const struct {
     {KEY_HEADS, false, {SIZE(kv_heads, YAML_MOST_SMALL)}},
     {KEY_HEADS, false, {"causal", FIELD_BOOL, offsetof(struct yaml_spec, causal)}},
     {KEY_DEPTH, false, {SIZE(depth, YAML_MOST_SMALL)}},
-    {KEY_DEPTH, false, {SIZE(value_depth, YAML_MOST_SMALL)}},
+    {KEY_VALUE_DEPTH, false, {SIZE(value_depth, YAML_MOST_SMALL)}},
     {KEY_EXPERTS, true, {SIZE(experts, YAML_MOST_SMALL)}},
     {KEY_EXPERTS, false, {SIZE(top_k, YAML_MOST_SMALL)}},
     {KEY_WINDOW, false, {"kernel", FIELD_DOC, offsetof(struct yaml_spec, kernel)}},
@@ -519,9 +531,21 @@ static const struct yaml_kind KINDS[] = {
      {2, 3},
      "(features) or (seq, features)",
      KEY_OUT | KEY_BIAS | KEY_TIED},
-    {"score", do_score, 2, 2, {3, 3}, "queries (seq, features)", KEY_HEADS | KEY_DEPTH},
+    {"score",
+     do_score,
+     2,
+     2,
+     {3, 3},
+     "queries (seq, features)",
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
     {"context", do_context, 2, 2, {4, 4}, "probabilities (heads, seq, kv)", KEY_HEADS},
-    {"attention", do_attention, 1, 3, {3, 3}, "queries (seq, features)", KEY_HEADS | KEY_DEPTH},
+    {"attention",
+     do_attention,
+     1,
+     3,
+     {3, 3},
+     "queries (seq, features)",
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
     {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", 0},
     {"layer_norm", do_layer_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"rms_norm", do_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
@@ -533,7 +557,7 @@ static const struct yaml_kind KINDS[] = {
     {"dropout", do_dropout, 1, 1, {0}, "", 0},
     {"dropout_add", do_dropout_add, 2, 2, {0}, "", 0},
     {"add", do_add, 2, 2, {0}, "", 0},
-    {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", 0},
+    {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", KEY_DEPTH},
     {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS},
     {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
     {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},

@@ -17,7 +17,7 @@ static const float BASE = 10000; /* Su et al. */
 static const char *rotary_refuses(const struct op *op)
 {
     if (op->head_depth == 0)
-        return "the model does not say how wide its heads are";
+        return "the model does not say how wide its heads are (depth, in a model file)";
     return op->head_depth % 2 ? "its heads have an odd number of features" : NULL;
 }
 

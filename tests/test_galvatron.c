@@ -317,8 +317,8 @@ static void answers_when_stopped(void **unused)
         silent += found == INT64_MAX;
         arena_free(arena);
     }
-    if (count >= 100)
-        assert_true(answered > 20 && silent > 20);
+    if (count >= 100) /* of 300, more than 20 */
+        assert_true(answered > count / 15 && silent > count / 15);
 }
 
 static double ns_per_sample(const struct layer_plans *plans)

@@ -18,36 +18,22 @@
 
 #include <cmocka.h>
 
-#include "random_plan.h"
 #include "run_lab.h"
+#include "run_models.h"
 
-void openblas_set_num_threads(int threads);
-
-enum { STEPS = 20, FEWEST_STEPS = 4, MOST_RANKS = 8 };
-static struct cluster *clusters[MOST_RANKS + 1];
-static struct model *models[SMALL_MODEL_COUNT];
+enum { STEPS = 20, FEWEST_STEPS = 4 };
 
 static int open_all(void **state)
 {
     (void)state;
-    char name[32];
-    openblas_set_num_threads(1);
-    for (int i = 1; i <= MOST_RANKS; i++) {
-        snprintf(name, sizeof name, "piz-daint:%d", i);
-        clusters[i] = open_named(name);
-    }
-    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
-        models[i] = open_small(&SMALL_MODELS[i]);
+    open_run_models();
     return 0;
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    for (int i = 1; i <= MOST_RANKS; i++)
-        cluster_free(clusters[i]);
-    for (int i = 0; i < SMALL_MODEL_COUNT; i++)
-        model_free(models[i]);
+    close_run_models();
     return 0;
 }
 

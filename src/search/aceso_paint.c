@@ -8,6 +8,17 @@
  */
 #include "search/aceso_tune.h"
 
+/* One part after the other. */
+static weft_status tune_parts(struct tuning *t, weft_status (*tune)(struct tuning *t, int32_t part))
+{
+    bool inside = judge_problem(t->judge)->tune;
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
+        TRY(tune(t, k));
+done:
+    return status;
+}
+
 /* ---- degrees --------------------------------------------------------------------------------- */
 
 enum { MOST_DEGREES = 64, SHARDS = 4 };
@@ -91,12 +102,7 @@ done:
 
 weft_status tune_zones(struct tuning *t)
 {
-    bool inside = judge_problem(t->judge)->tune;
-    weft_status status = WEFT_OK;
-    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
-        TRY(tune_zones_of(t, k));
-done:
-    return status;
+    return tune_parts(t, tune_zones_of);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -184,12 +190,7 @@ done:
 
 weft_status tune_changes(struct tuning *t)
 {
-    bool inside = judge_problem(t->judge)->tune;
-    weft_status status = WEFT_OK;
-    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
-        TRY(tune_change(t, k));
-done:
-    return status;
+    return tune_parts(t, tune_change);
 }
 
 /* ---- variants -------------------------------------------------------------------------------- */
@@ -228,10 +229,5 @@ done:
 
 weft_status tune_variants(struct tuning *t)
 {
-    bool inside = judge_problem(t->judge)->tune;
-    weft_status status = WEFT_OK;
-    for (int32_t k = 0; inside && k < config_parts(t->config); k++)
-        TRY(tune_variant(t, k));
-done:
-    return status;
+    return tune_parts(t, tune_variant);
 }

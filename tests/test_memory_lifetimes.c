@@ -156,6 +156,22 @@ static void fused_loss(void **state)
     drop(&s);
 }
 
+/* The same, but the loss writes the gradient of the logits, 256, beside them: its backward pass is the
+ * peak. It also has the gradient of what it put out, 16. */
+static void compiled_loss(void **state)
+{
+    (void)state;
+    struct subject s;
+    char options[128];
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    snprintf(options, sizeof options, "%s, loss: compiled", SMALL);
+    assert_true(predict(family("llama", options), "piz-daint", &degrees,
+                        &(struct simulate_options){0}, &s));
+    assert_int_equal(kept(&s, 0, false), 1392);
+    assert_int_equal(s.prediction->stage[0].memory.peak, state_of(&s, 0) + 1392 + 256 + 16);
+    drop(&s);
+}
+
 /* Recomputed, the layer keeps its input alone: ids 32, embedding 64, and outside of the layer its
  * output 64, the last norm 64 + 16 and the probabilities 512. When the backward pass has come to the
  * layer, ids, embedding and the gradient of its output are there, 160. It makes again
@@ -653,12 +669,13 @@ static void in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_layer),        cmocka_unit_test(fused_loss),
-        cmocka_unit_test(recomputed_layer), cmocka_unit_test(gathered_again),
-        cmocka_unit_test(sharded_weights),  cmocka_unit_test(tied_table),
-        cmocka_unit_test(as_fold3d_says),   cmocka_unit_test(as_schedules_say),
-        cmocka_unit_test(offloaded),        cmocka_unit_test(as_the_model_says),
-        cmocka_unit_test(in_words),         cmocka_unit_test(random_plans),
+        cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
+        cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
+        cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
+        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
+        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
+        cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

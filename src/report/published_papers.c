@@ -86,10 +86,11 @@ enum { FOLD3D_MICRO_BATCH = 4 };
  * table has lost them. */
 enum { FOLD3D_PIECES = 2, FOLD3D_SEGMENTS_USUAL = 4 };
 
-/* Sections 2 and 6: whole layers recomputed, no sequence parallelism: without it the printed PP.sync
- * and compute times come out. Megatron sends beside computation in its interleaved schedule and synchronises
- * gradients at the end, DeepSpeed 3D overlaps neither, ZeRO-3 prefetches; Fold3D overlaps all and
- * offloads checkpoints. Gradients are fp16: the printed times are their bytes' over the network. */
+/* Sections 2 and 6: whole layers recomputed. That sequence parallelism is off and sends are whole rests
+ * on the printed times alone, which then come out (docs/compare.md has what speaks against it).
+ * Megatron sends beside computation in its interleaved schedule and synchronises gradients at the end,
+ * DeepSpeed 3D overlaps neither, ZeRO-3 prefetches; Fold3D overlaps all and offloads checkpoints.
+ * Gradients are fp16: the printed times are their bytes' over the network. */
 static const struct {
     const char *system;
     int shard;

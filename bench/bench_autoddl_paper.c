@@ -13,7 +13,14 @@
  *                T = computation + r / (r - 1) * T(features) + q / (q - 1) * T(weights)          (1)
  *
  * Nothing overlaps: what the paper saves in all is what it saves of communication times its share, so
- * nothing did there.
+ * nothing did there; and OneFlow's GPT puts NCCL on the stream of operators (nccl_use_compute_stream).
+ *
+ *   I1  Where the paper says in how many parts weights lay, all contenders have them so: "the model is
+ *       large and requires more than 16 nodes to carry the model weights" (section 1, on Figure 3).
+ *       Elsewhere memory decides.
+ *   I2  In a pipeline of S stages, every stage but the last holds what it keeps of 2 S micro-batches:
+ *       OneFlow gives each tensor from forward to backward a buffer of that size, once and for all
+ *       (Oneflow-Inc/oneflow, pipeline_buffer_pass.cpp).
  */
 #include <string.h>
 
@@ -45,9 +52,47 @@ static double broadcasts_s(const struct mesh_2d *mesh, const int64_t *ns)
     return (features + weights) / 1e9;
 }
 
-/* *peak is the memory of a device of the fullest stage. `mesh` is NULL where nothing is by hand. */
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* I2: beyond the micro-batches that 1f1b has in flight, of a stage's device. */
+static double buffers_bytes(const struct plan *plan, int32_t stage)
+{
+    int64_t in_flight = plan->stages - stage;
+    if (stage + 1 == plan->stages)
+        return 0;
+    return plan_stage_memory(plan, stage, 2 * plan->stages - in_flight).activations;
+}
+
+/* The same in the problem's table, where memory is state + in_flight * kept of an average stage. */
+static void count_buffers(struct layout_problem *p)
+{
+    static const double STATE_BYTES = 16; /* of a parameter, in fp32 and in mixed precision */
+    double stages = p->about.stages;
+    for (int32_t v = 0; v < p->assign->variables && stages > 1; v++)
+        for (int32_t i = 0; i < p->assign->options[v]; i++) {
+            const struct op *op = &p->about.model->op[v];
+            int64_t local[OP_MAX_DIMS];
+            double state = 0, of_stage = (double)op_copies(p->about.model, op) / stages;
+            split_local(op, &p->splits[v].data[i], p->about.batch_per_step, local);
+            for (int32_t k = 0; k < op->weights; k++)
+                state += STATE_BYTES * operand_elements(op, &op->weight[k].operand, local);
+            double kept = fmax(0, p->assign->memory[v][i] - of_stage * state) / stages;
+            p->assign->memory[v][i] += stages * kept; /* 2 S of them */
+        }
+}
+
+static double held_bytes(const struct prediction *prediction)
+{
+    double most = 0;
+    for (int32_t i = 0; i < prediction->plan->stages; i++)
+        most = fmax(most,
+                    (double)prediction->stage[i].memory.peak + buffers_bytes(prediction->plan, i));
+    return most;
+}
+
+/* *held is the memory of a device of the fullest stage. `mesh` is NULL where nothing is by hand. */
 static struct timed timed_plan(const struct lab *lab, struct plan *plan, const struct mesh_2d *mesh,
-                               double *peak)
+                               double *held)
 {
     struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = lab->cost};
     struct prediction *prediction;
@@ -58,29 +103,36 @@ static struct timed timed_plan(const struct lab *lab, struct plan *plan, const s
     timed.compute_s = (double)(ns[PURPOSE_FORWARD] + ns[PURPOSE_BACKWARD] + ns[PURPOSE_RECOMPUTE] +
                                ns[PURPOSE_OPTIMIZER]) /
                       1e9;
-    timed.s = prediction->fits ? (double)prediction->iteration_ns / 1e9 : INFINITY;
+    *held = held_bytes(prediction);
+    timed.s = *held <= memory_of(lab) ? (double)prediction->iteration_ns / 1e9 : INFINITY;
     timed.s += mesh && mesh->summa ? broadcasts_s(mesh, ns) : 0;
-    *peak = 0;
-    for (int32_t i = 0; i < plan->stages; i++)
-        *peak = fmax(*peak, (double)prediction->stage[i].memory.peak);
     prediction_free(prediction);
     return timed;
 }
 
 /* ---- by hand --------------------------------------------------------------------------------- */
 
+/* Of four axes are images, and scores of attention. */
 static bool is_image(const struct op *op)
 {
-    return op->kind == OP_CONV || op->output.axes == 4;
+    bool scores =
+        op_find_dim(op->kind, DIM_HEAD) >= 0 || op->kind == OP_SOFTMAX || op->kind == OP_DROPOUT;
+    return op->kind == OP_CONV || (op->output.axes == 4 && !scores);
+}
+
+/* Megatron's devices all have these whole: what lies between two layers. */
+static bool is_between(const struct op *op)
+{
+    return op->kind == OP_ADD || op->kind == OP_DROPOUT_ADD || op->kind == OP_LAYER_NORM ||
+           (op->kind == OP_DROPOUT && op->output.axes == 3);
 }
 
 static bool on_mesh(const struct op *op, const struct split *split, const void *context)
 {
     const struct mesh_2d *mesh = context;
     int64_t batch = split_degree(split, DIM_BATCH), devices = mesh->batch * mesh->rest;
-    if (is_image(op) && op_find_dim(op->kind, DIM_HEAD) < 0 && op->kind != OP_SOFTMAX)
+    if (is_image(op))
         return batch == devices;
-    bool whole = op->kind == OP_ADD || op->kind == OP_LAYER_NORM;
     bool copies = split_degree(split, SPLIT_COPY) == mesh->rest;
     bool column =
         !mesh->summa || op->kind != OP_LINEAR || split_degree(split, DIM_OUT) == mesh->rest;
@@ -88,47 +140,81 @@ static bool on_mesh(const struct op *op, const struct split *split, const void *
         return false;
     return batch == mesh->batch && split_degree(split, DIM_SEQ) == 1 &&
            split->parts == (mesh->batch > 1) + (mesh->rest > 1) && column &&
-           (mesh->summa || !whole || copies);
+           (mesh->summa || !is_between(op) || copies);
 }
 
-/* The best of a mesh that fits, as the planner finds it: what does not fit when simulated is solved
- * again with less memory to fill. */
-static struct timed best_of_mesh(const struct lab *lab, struct layout_problem *p,
-                                 const struct mesh_2d *mesh)
+/* The splits of operators with weights, in a line. */
+static const char *splits_text(struct arena *keep, const struct plan *plan)
+{
+    struct plan_runs runs = {0};
+    const char *text = "";
+    plan_fold(keep, plan, &runs);
+    for (size_t i = 0; i < runs.len; i++) {
+        const struct op *op = &plan->model->op[plan->instance[runs.data[i].first].op];
+        if (op->weights > 0)
+            text = arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", op->name,
+                                split_text(keep, &plan->choice[runs.data[i].choice].split));
+    }
+    return text;
+}
+
+/* The best of the problem that fits, as the planner finds it: what does not fit when simulated is
+ * solved again with less memory to fill. */
+static struct timed best_of(const struct lab *lab, struct layout_problem *p,
+                            const struct mesh_2d *mesh)
 {
     enum { RETRIES = 4 };
     static const double MARGIN = 0.99;
     struct timed timed = {.s = INFINITY};
     p->assign->limit = memory_of(lab);
+    count_buffers(p);
     for (int i = 0; i < RETRIES && isinf(timed.s); i++) {
         struct assigned found = solve(lab, p, SEARCH_EXACT);
         struct plan *plan;
-        double peak;
+        double held;
         if (!found.fits)
             break;
         need(layout_plan(p, found.option, &plan));
-        timed = timed_plan(lab, plan, mesh, &peak);
+        timed = timed_plan(lab, plan, mesh, &held);
+        timed.how = splits_text(lab->keep, plan);
         plan_free(plan);
-        p->assign->limit *= MARGIN * memory_of(lab) / peak;
+        p->assign->limit *= MARGIN * memory_of(lab) / held;
     }
     return timed;
 }
 
-/* The best mesh and step by hand on so many stages; where nodes have several devices, features are split
- * within them only (AutoDDL, section 5). */
-static struct timed by_hand(const struct lab *lab, int64_t batch, int32_t stages, bool summa)
+/* I1: in how many parts weights lie at least; a norm's few lie everywhere. */
+static bool in_parts(const struct op *op, const struct split *split, const void *context)
 {
-    int64_t devices = cluster_devices(lab->cluster) / stages;
+    int64_t parts = *(const int64_t *)context;
+    return op->weights == 0 || op->kind == OP_LAYER_NORM ||
+           split_devices(split) / split_replicas(op, split) >= parts;
+}
+
+/* What the contenders are given: a batch, stages, and I1's parts. */
+struct contest {
+    int64_t batch;
+    int32_t stages;
+    int64_t parts;
+};
+
+/* The best mesh and step by hand; where nodes have several devices, features are split
+ * within them only (AutoDDL, section 5). */
+static struct timed by_hand(const struct lab *lab, const struct contest *contest, bool summa)
+{
+    int64_t devices = cluster_devices(lab->cluster) / contest->stages;
     bool inside = lab->cluster->node.devices > 1;
     int64_t least = inside ? ceil_div(devices, lab->cluster->node.devices) : 1;
     struct timed best = {.s = INFINITY, .how = ""};
-    for (int64_t step = batch / stages; step >= 1; step /= 2)
+    for (int64_t step = contest->batch / contest->stages; step >= 1; step /= 2)
         for (int64_t d = least; d <= devices && d <= step; d *= 2) {
             struct mesh_2d mesh = {d, devices / d, summa, inside};
             struct layout_problem *p =
-                problem_of(lab, batch, step, stages, LAYOUT_TIME, summa ? 3 : 0);
+                problem_of(lab, contest->batch, step, contest->stages, LAYOUT_TIME, summa ? 3 : 0);
             restrict_to(p, on_mesh, &mesh);
-            struct timed timed = best_of_mesh(lab, p, &mesh);
+            if (!summa) /* which has them in as many parts as there are devices */
+                restrict_to(p, in_parts, &contest->parts);
+            struct timed timed = best_of(lab, p, &mesh);
             timed.how = arena_printf(lab->keep, "%lld x %lld, %lld", (long long)mesh.batch,
                                      (long long)mesh.rest, (long long)step);
             best = timed.s < best.s ? timed : best;
@@ -137,28 +223,20 @@ static struct timed by_hand(const struct lab *lab, int64_t batch, int32_t stages
     return best;
 }
 
-static struct timed by_planner(const struct lab *lab, int64_t batch, int64_t pp)
+/* The best splits and step: the planner's own problem, solved exactly. */
+static struct timed by_search(const struct lab *lab, const struct contest *contest)
 {
-    bool fp32 = lab->cluster->node.device.flops[DTYPE_BF16] == 0;
-    struct plan_request request = {
-        .model = lab->model,
-        .cluster = lab->cluster,
-        .pins = {.global_batch = batch,
-                 .pp = pp,
-                 .has_dtype = true,
-                 .dtype = fp32 ? DTYPE_FP32 : DTYPE_BF16,
-                 .has_recompute = true,
-                 .has_overlap = true},
-        .options = {.given = 1U << TAKES_SEARCH, .search = "exact"},
-    };
-    struct planned *planned;
-    double peak;
-    need(plan_search(planner_find("autoddl"), &request, &planned));
-    struct timed timed = timed_plan(lab, planned->trials.data[0].plan, NULL, &peak);
-    if (planned->reasons.len > 0)
-        timed.how = arena_printf(lab->keep, "%s", planned->reasons.data[0]);
-    planned_free(planned);
-    return timed;
+    struct timed best = {.s = INFINITY, .how = ""};
+    for (int64_t step = contest->batch / contest->stages; step >= 1; step /= 2) {
+        struct layout_problem *p =
+            problem_of(lab, contest->batch, step, contest->stages, LAYOUT_TIME, 0);
+        restrict_to(p, in_parts, &contest->parts);
+        struct timed timed = best_of(lab, p, NULL);
+        timed.how = arena_printf(lab->keep, "steps of %lld: %s", (long long)step, timed.how);
+        best = timed.s < best.s ? timed : best;
+        layout_problem_free(p);
+    }
+    return best;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -195,11 +273,13 @@ static void section_5(const struct asked *asked)
         int64_t batch;
         double paper, paper_sent; /* saved of the end-to-end time and of communication, % */
         bool summa;
+        int64_t parts; /* I1; 0: not said */
     } ROWS[] = {
         {"vgg-13", "piz-daint:16", 128, 3, 10, false},
         {"vgg-13", "piz-daint:32", 256, 8.8, 18, false},
         {"vgg-13", "piz-daint:64", 512, 17.7, 29, false},
-        {"autoddl-6.8b", "piz-daint:64", 1024, 12, 23.9, true},
+        {"autoddl-6.8b", "piz-daint:64", 1024, 12, 23.9, true, .parts = 16},
+        {"autoddl-6.8b", "piz-daint:64", 1024, 12, 23.9, true}, /* had memory decided */
         {"autoddl-16.5b", "piz-daint:128", 1024, 36.1, 46.4, true},
         {"autoddl-35.8b", "piz-daint:256", 1024, 31.1, 35.3, true},
         {"vgg-13", "gcp-a2-16:2x4", 128, 71.5, 84.7, false},
@@ -219,10 +299,11 @@ static void section_5(const struct asked *asked)
             continue;
         struct lab lab =
             lab_open(ROWS[i].model, NULL, in_place(text, ROWS[i].cluster, asked->file));
-        struct timed megatron = by_hand(&lab, ROWS[i].batch, 1, false), summa = {.s = INFINITY};
+        struct contest contest = {ROWS[i].batch, 1, ROWS[i].parts};
+        struct timed megatron = by_hand(&lab, &contest, false), summa = {.s = INFINITY};
         if (ROWS[i].summa)
-            summa = by_hand(&lab, ROWS[i].batch, 1, true);
-        struct timed ours = by_planner(&lab, ROWS[i].batch, 1);
+            summa = by_hand(&lab, &contest, true);
+        struct timed ours = by_search(&lab, &contest);
         struct timed best = megatron.s < summa.s ? megatron : summa;
         printf("  %-14s %-14s %8.4g %8.4g %8.4g %6.1f %6.1f %6.1f %6.1f %6.0f %6.0f\n",
                ROWS[i].model, ROWS[i].cluster, megatron.s, summa.s, ours.s, saved(ours.s, best.s),
@@ -257,10 +338,11 @@ static void table_3(const struct asked *asked)
         struct lab lab =
             lab_open(ROWS[i].model, NULL, in_place(text, ROWS[i].cluster, asked->file));
         for (int32_t stages = 1; stages <= MOST_STAGES; stages *= 2) {
-            struct timed megatron = by_hand(&lab, ROWS[i].batch, stages, false);
+            struct contest contest = {ROWS[i].batch, stages, 0};
+            struct timed megatron = by_hand(&lab, &contest, false);
             printf("  %-14s %-14s %6d %9.4g %9lld %9.4g %9lld\n", ROWS[i].model, ROWS[i].cluster,
-                   stages, megatron.s, (long long)ROWS[i].megatron_s,
-                   by_planner(&lab, ROWS[i].batch, stages).s, (long long)ROWS[i].autoddl_s);
+                   stages, megatron.s, (long long)ROWS[i].megatron_s, by_search(&lab, &contest).s,
+                   (long long)ROWS[i].autoddl_s);
             fflush(stdout);
         }
         lab_close(&lab);

@@ -1,6 +1,6 @@
 /* test_autoddl_paper.c - what AutoDDL's paper shows: 96 against 180 (Figure 3), volumes of 2-D and 3-D
- * products (section 4.3), coordinate descent within 3 % (Figure 7), VGG-13's splits (Figure 8), a small
- * model on Google Cloud (section 5.3), the times of Table 3.
+ * products (section 4.3), coordinate descent within 3 % (Figure 7), VGG-13's splits (Figure 8), 6.8 B
+ * parameters on 64 nodes (section 5.2), a small model on Google Cloud (section 5.3), the times of Table 3.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,16 +162,68 @@ static void allow_only(struct layout_problem *p,
                 p->assign->time[v][i] = INFINITY;
 }
 
-/* Megatron's mesh of 4 replicas on 128 devices. */
+static struct layout_problem *open_limited(const struct model *model, const struct cluster *cluster,
+                                           struct cost *cost, int64_t batch, int64_t steps)
+{
+    const struct device *device = &cluster->node.device;
+    struct layout_problem *p = open_problem(model, cluster, cost, batch, steps);
+    p->assign->limit = (double)(device->memory_bytes - device->context_bytes);
+    return p;
+}
+
+/* Megatron's mesh of 4 replicas. */
 static bool is_megatron_4(const struct op *op, const struct split *split)
 {
     bool whole = op->kind == OP_ADD || op->kind == OP_LAYER_NORM;
     return split_degree(split, DIM_BATCH) == 4 && split->parts == 2 &&
-           split_degree(split, DIM_SEQ) == 1 && (!whole || split_degree(split, SPLIT_COPY) == 32);
+           split_degree(split, DIM_SEQ) == 1 &&
+           (!whole || split_degree(split, SPLIT_COPY) == split_devices(split) / 4);
+}
+
+/* "The model is large and requires more than 16 nodes to carry the model weights" (section 1). */
+static bool is_in_16_parts(const struct op *op, const struct split *split)
+{
+    return op->weights == 0 || op->kind == OP_LAYER_NORM ||
+           split_devices(split) / split_replicas(op, split) >= 16;
+}
+
+static void assert_split(const struct layout_problem *p, const struct assigned *found,
+                         const char *op, const char *split)
+{
+    assert_int_equal(found->option[op_named(p->about.model, op)], option_of(p, op, split));
+}
+
+/* Section 5.2, 6.8 B parameters on 64 nodes, with the weights in as many parts as the paper says: the
+ * splits of attention are Figure 3's, and within 8 points of its 12 % of Megatron's time are saved. */
+static void splits_of_6_8b_are_figure_3s(void **state)
+{
+    struct cluster *cluster = open_named("piz-daint:64");
+    struct arena *keep = arena_new();
+    struct model *model;
+    struct cost *cost;
+    (void)state;
+    assert_int_equal(model_open("autoddl-6.8b", NULL, &model), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    struct layout_problem *p = open_limited(model, cluster, cost, 1024, 32),
+                          *q = open_limited(model, cluster, cost, 1024, 64);
+    allow_only(p, is_in_16_parts);
+    struct assigned ours = solve(p->assign, SEARCH_EXACT, keep);
+    assert_true(ours.fits);
+    assert_split(p, &ours, "qkv", "batch:4 out:8 in:2");
+    assert_split(p, &ours, "proj", "batch:4 in:4 out:4");
+    allow_only(q, is_megatron_4);
+    struct assigned theirs = solve(q->assign, SEARCH_EXACT, keep);
+    assert_true(theirs.fits && fabs(1 - ours.time / theirs.time - 0.12) < 0.08);
+    layout_problem_free(p);
+    layout_problem_free(q);
+    cost_close(cost);
+    model_free(model);
+    cluster_free(cluster);
+    arena_free(keep);
 }
 
 /* Table 3, the wide model on 128 nodes, no pipeline: 503 s for Megatron and 315 s for AutoDDL. The
- * preset's network was read off this table, so this holds preset and operators together: 10 %. */
+ * preset's network was measured by others: within 10 %. */
 static void table_3_takes_the_papers_time(void **state)
 {
     struct cluster *cluster = open_named("piz-daint:128");
@@ -181,9 +233,7 @@ static void table_3_takes_the_papers_time(void **state)
     (void)state;
     assert_int_equal(model_open("autoddl-wide", NULL, &model), WEFT_OK);
     assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
-    struct layout_problem *p = open_problem(model, cluster, cost, 1024, 128);
-    p->assign->limit =
-        (double)(cluster->node.device.memory_bytes - cluster->node.device.context_bytes);
+    struct layout_problem *p = open_limited(model, cluster, cost, 1024, 128);
     struct assigned ours = solve(p->assign, SEARCH_EXACT, keep);
     assert_true(ours.fits && fabs(ours.time / 1e9 / 315 - 1) < 0.1);
     allow_only(p, is_megatron_4);
@@ -309,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figure_3_is_96_against_180),
         cmocka_unit_test(vgg_splits_are_figure_8s),
+        cmocka_unit_test(splits_of_6_8b_are_figure_3s),
         cmocka_unit_test(table_3_takes_the_papers_time),
         cmocka_unit_test(small_model_is_data_parallel),
         cmocka_unit_test(products_move_what_the_formula_says),

@@ -178,7 +178,9 @@ struct operator_profile {
     int64_t microbatch, tp, algo;
     double forward_ns, backward_ns;                       /* 0: out of memory */
     const char *forward_collective, *backward_collective; /* inside; "": none */
-    int64_t weight_bytes, activation_bytes;
+    int64_t input_bytes, weight_bytes, activation_bytes;
+    /* What an allocator took for either pass beyond the forward pass's results. */
+    int64_t forward_reserved_bytes, backward_reserved_bytes;
 };
 weft_status profile_operators(struct profile *profile, const char *device, enum dtype dtype,
                               const char *model, struct arena *keep, struct operator_profile **out,

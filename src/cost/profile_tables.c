@@ -116,8 +116,11 @@ enum {
     O_BACKWARD,
     O_FWD_COLL,
     O_BWD_COLL,
+    O_INPUT,
     O_WEIGHT,
-    O_ACT
+    O_ACT,
+    O_FWD_RESERVED,
+    O_BWD_RESERVED
 };
 
 static void add_operator(void *context, const struct value *v)
@@ -132,8 +135,11 @@ static void add_operator(void *context, const struct value *v)
         .backward_ns = v[O_BACKWARD].real,
         .forward_collective = arena_copy_text(list->keep, v[O_FWD_COLL].text),
         .backward_collective = arena_copy_text(list->keep, v[O_BWD_COLL].text),
+        .input_bytes = v[O_INPUT].integer,
         .weight_bytes = v[O_WEIGHT].integer,
-        .activation_bytes = v[O_ACT].integer};
+        .activation_bytes = v[O_ACT].integer,
+        .forward_reserved_bytes = v[O_FWD_RESERVED].integer,
+        .backward_reserved_bytes = v[O_BWD_RESERVED].integer};
     array_push(list->keep, &list->operators, op);
 }
 
@@ -143,7 +149,8 @@ weft_status profile_operators(struct profile *profile, const char *device, enum 
 {
     static const char SELECT[] =
         "SELECT operator, microbatch, tp, algo, forward_ns, backward_ns, forward_collective,"
-        " backward_collective, weight_bytes, activation_bytes, max(source) FROM operator"
+        " backward_collective, input_bytes, weight_bytes, activation_bytes,"
+        " forward_reserved_bytes, backward_reserved_bytes, max(source) FROM operator"
         " WHERE device = ?1 AND dtype = ?2 AND model = ?3"
         " GROUP BY operator, microbatch, tp, algo ORDER BY operator, microbatch, tp, algo";
     struct list list = {.keep = keep};

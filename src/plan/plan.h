@@ -166,8 +166,8 @@ struct degrees {
     int64_t pieces, segments;   /* 0: 1 */
     int64_t micro_batch;        /* samples of one replica; 0: 1 */
     int64_t least_micro_batch,
-        most_step;        /* for planners that choose it (aceso): no fewer samples of
-                                             a replica, no more of all replicas; 0: any */
+        most_step;        /* for planners that choose it (aceso): a multiple of these samples
+                                             of a replica, no more of all replicas; 0: any */
     int64_t global_batch; /* 0: dp * micro_batch * pp, at least */
     int shard;
     enum recompute recompute;

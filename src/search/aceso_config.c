@@ -51,7 +51,8 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
     int64_t dp = dp_of(p, devices, m->tp);
     if (dp < 1 || m->tp > p->node || c->batch % dp || dp % p->ep)
         return false;
-    if (c->batch < pins->least_micro_batch * dp || (pins->most_step && c->batch > pins->most_step))
+    if ((pins->least_micro_batch && c->batch % (pins->least_micro_batch * dp)) ||
+        (pins->most_step && c->batch > pins->most_step))
         return false;
     if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
         (pins->micro_batch && pins->micro_batch * dp != c->batch))

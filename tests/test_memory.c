@@ -51,6 +51,7 @@ static void test_policies(void **state)
         {POLICY_DISTRIBUTED, "distributed", 1, 2, 4, 12},
         {POLICY_DISTRIBUTED, "distributed", 8, 2, 4, 1.5}, /* 6 + 12 / d */
         {POLICY_PURE_BF16, "pure-bf16", 1, 2, 2, 4},
+        {POLICY_FSDP, "fsdp", 8, 2, 4, 12}, /* what is shared, choices say */
     };
     const double parameters = 16785408;
     struct model *model = open_model("gpt3-1.3b");
@@ -67,6 +68,24 @@ static void test_policies(void **state)
     enum policy unknown;
     assert_false(policy_from_name("fp64", &unknown));
     model_free(model);
+}
+
+/* Bytes per parameter and micro-batch that FSDP2 moves (handling.c). On one device, 4 micro-batches:
+ * one gather of 6 + 4, a quarter of a reduction of 8 + 8. On 8 with shard 3, two gathers of 6/8 + 4 and
+ * a whole reduction of 6 + 8/8. */
+static void test_handling(void **state)
+{
+    (void)state;
+    struct handling alone = policy_handling(POLICY_FSDP, 2, 1, 4);
+    struct handling once = policy_handling(POLICY_FSDP, 2, 1, 1);
+    struct handling shared = policy_handling(POLICY_FSDP, 3, 8, 4);
+    struct handling none = policy_handling(POLICY_MIXED_FP32_GRADIENTS, 3, 8, 4);
+    assert_true(alone.read + alone.write == 10 + 16 / 4.0);
+    assert_true(once.read + once.write == 10 + 6 + 8);
+    assert_true(shared.read + shared.write == 2 * (6 / 8.0 + 4) + 6 + 1);
+    assert_true(shared.adds_shares && !alone.adds_shares);
+    assert_true(once.backward_issues > alone.backward_issues);
+    assert_true(none.read + none.write + none.forward_issues + none.backward_issues == 0);
 }
 
 /* Split 4 ways by column: a quarter of the weight, of the bias and of the output. */
@@ -121,9 +140,8 @@ static void test_tied_weights_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_split_linear),
-        cmocka_unit_test(test_gpt_layer),
+        cmocka_unit_test(test_policies),          cmocka_unit_test(test_handling),
+        cmocka_unit_test(test_split_linear),      cmocka_unit_test(test_gpt_layer),
         cmocka_unit_test(test_tied_weights_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

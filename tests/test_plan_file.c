@@ -653,7 +653,7 @@ static const struct {
      "cluster: dgx-v100:4\n"
      "policy: half\n",
      "t.yaml:3: 'policy' is 'half', expected one of fp32, mixed, mixed-fp32-gradients, "
-     "distributed, pure-bf16",
+     "distributed, pure-bf16, fsdp",
      "docs/plan-file.md describes the format"},
     {"model: gpt3-13b\n"
      "cluster: dgx-v100:4\n"

@@ -154,6 +154,36 @@ static void test_smallest_gap_decides(void **state)
     profile_close(profile);
 }
 
+static struct work attention(int64_t batch, int64_t heads, int64_t kv_heads)
+{
+    struct work work = {.kernel = KERNEL_ATTENTION, .phase = PHASE_FORWARD, .dtype = DTYPE_BF16};
+    const int64_t shape[WORK_MAX_SHAPE] = {batch, heads, kv_heads, 1024, 1024, 64, 64, 1};
+    work_set_shape(&work, shape);
+    return work;
+}
+
+/* 16 and 64 pairs of a query's and a key's head take 10 and 40 us: p = 1, whichever of them are
+ * samples. 32 take 20 us; 64 of them are measured, 65 and 15 lie outside. Heads that share keys are
+ * another matter: of those, with 4 on one, one measurement answers for 8 samples of 2 as for 4 of 4. */
+static void test_heads_are_samples(void **state)
+{
+    (void)state;
+    struct profile *profile = empty();
+    add(profile, attention(1, 16, 16), false, 10e3, "x");
+    add(profile, attention(4, 16, 16), false, 40e3, "x");
+    add(profile, attention(4, 16, 4), false, 7e3, "x");
+    ASSERT_ANSWER(profile, attention(1, 32, 32), 20000, FROM_INTERPOLATION);
+    ASSERT_ANSWER(profile, attention(2, 16, 16), 20000, FROM_INTERPOLATION);
+    ASSERT_ANSWER(profile, attention(4, 16, 16), 40000, FROM_MEASUREMENT);
+    ASSERT_ANSWER(profile, attention(2, 32, 32), 40000, FROM_INTERPOLATION);
+    ASSERT_ANSWER(profile, attention(1, 16, 16), 10000, FROM_MEASUREMENT);
+    ASSERT_ANSWER(profile, attention(5, 13, 13), 0, FROM_NOTHING);
+    ASSERT_ANSWER(profile, attention(1, 15, 15), 0, FROM_NOTHING);
+    ASSERT_ANSWER(profile, attention(8, 8, 2), 7000, FROM_INTERPOLATION);
+    ASSERT_ANSWER(profile, attention(4, 8, 4), 0, FROM_NOTHING);
+    profile_close(profile);
+}
+
 static void test_flags_are_not_interpolated(void **state)
 {
     (void)state;
@@ -629,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_interpolation),
         cmocka_unit_test(test_never_outside),
         cmocka_unit_test(test_smallest_gap_decides),
+        cmocka_unit_test(test_heads_are_samples),
         cmocka_unit_test(test_flags_are_not_interpolated),
         cmocka_unit_test(test_whole_backward_is_shared),
         cmocka_unit_test(test_both_gradients_in_one_phase),

@@ -7,7 +7,9 @@
  *   S4  Where sends take no time, slots follow each other as schedule_play says, whose bubbles
  *       test_schedule.c holds against the papers' equations.
  *   S5  Without `overlap: pipeline` a device does not compute while it sends.
+ *   S6  Where the host is slower than the device, passes take as long as it needs for all of them.
  */
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -275,13 +277,61 @@ static void test_sends_block(void **state)
     cluster_free(cluster);
 }
 
+/* ---- the host (S6) --------------------------------------------------------------------------- */
+
+/* Without the optimizer's step; how many operators of all layers have weights. */
+static int64_t passes_ns(const struct model *model, const struct cluster *cluster,
+                         enum policy policy, int64_t *weighted)
+{
+    struct degrees degrees = {.micro_batch = 1,
+                              .global_batch = 4,
+                              .has_policy = true,
+                              .policy = policy,
+                              .has_dtype = true,
+                              .dtype = DTYPE_BF16};
+    struct plan *plan = NULL;
+    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+    struct prediction *p = predict(plan, FOLD_AUTO);
+    int64_t ns = p->iteration_ns - p->stage[0].time_ns[PURPOSE_OPTIMIZER];
+    *weighted = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        *weighted += model->op[plan->instance[i].op].weights > 0;
+    prediction_free(p);
+    plan_free(plan);
+    return ns;
+}
+
+/* A GPT of two narrow layers on one H200 waits for the host, so what FSDP2 asks of it beside its
+ * kernels comes on top, in each of 4 micro-batches: per operator with weights the hooks of both passes,
+ * a kernel for the copies, and a quarter of a reduction and of a step. */
+static void test_host_bound(void **state)
+{
+    (void)state;
+    struct model *model = NULL;
+    assert_int_equal(model_open("gpt2", "layers: 2, hidden: 128, heads: 2, seq: 64", &model),
+                     WEFT_OK);
+    struct cluster *cluster = open_named("hgx-h200:1x1");
+    struct handling handling = policy_handling(POLICY_FSDP, 0, 1, 4);
+    struct cost *cost = NULL;
+    int64_t weighted;
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    int64_t plain = passes_ns(model, cluster, POLICY_MIXED_FP32_GRADIENTS, &weighted);
+    int64_t sharded = passes_ns(model, cluster, POLICY_FSDP, &weighted);
+    double issues = handling.forward_issues + handling.backward_issues + 1;
+    double expected = 4 * (double)weighted * issues * (double)cost_host_step_ns(cost);
+    assert_true(weighted > 12); /* six of each layer */
+    assert_true(fabs((double)(sharded - plain) / expected - 1) < 1e-3);
+    cost_close(cost);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folded_is_unfolded),
-        cmocka_unit_test(test_pipelines_are_as_played),
-        cmocka_unit_test(test_threads_do_not_meet),
-        cmocka_unit_test(test_sends_block),
+        cmocka_unit_test(test_folded_is_unfolded),  cmocka_unit_test(test_pipelines_are_as_played),
+        cmocka_unit_test(test_threads_do_not_meet), cmocka_unit_test(test_sends_block),
+        cmocka_unit_test(test_host_bound),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -152,25 +152,41 @@ def attention(table, dtype):
              for h, kv, d in ((8, 8, 128), (32, 32, 128), (32, 8, 128), (16, 16, 64), (12, 12, 64),
                               (64, 8, 128))]
     for b, h, kv, s, d in cases:
-        for causal in (1, 0):
-            shape = {"batch": b, "heads": h, "kv_heads": kv, "q": s, "kv": s, "depth": d,
-                     "value_depth": d, "causal": causal}
-            def make():
-                q = rand(b, h, s, d, dtype=t).requires_grad_()
-                k = rand(b, kv, s, d, dtype=t).requires_grad_()
-                v = rand(b, kv, s, d, dtype=t).requires_grad_()
-                return q, k, v
-            def run(q, k, v):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=bool(causal),
-                                                      enable_gqa=h != kv)
-            table.add("attention", "forward", dtype, shape, make, run)
-            def make_backward():
-                q, k, v = make()
-                out = run(q, k, v)
-                return q, k, v, out, torch.randn_like(out)
-            def back(q, k, v, out, grad):
-                torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
-            table.add("attention", "backward_input", dtype, shape, make_backward, back)
+        attend(table, dtype, (1, 0), b, h, kv, s, d)
+
+
+def long_batches(table, dtype):
+    """Attention of more heads and samples, down to where time grows with their number."""
+    for h, kv, d in ((32, 32, 64), (32, 8, 64), (24, 8, 128), (32, 32, 80), (64, 64, 128),
+                     (32, 8, 128), (64, 8, 128)):
+        for b, s in ((1, 1024), (16, 1024), (1, 2048), (8, 2048), (1, 4096), (4, 4096), (1, 8192),
+                     (4, 8192)):
+            if (h, kv, d) in ((32, 8, 128), (64, 8, 128)) and b == 1:
+                continue
+            attend(table, dtype, (1,), b, h, kv, s, d)
+
+
+def attend(table, dtype, masks, b, h, kv, s, d):
+    t = DTYPES[dtype]
+    for causal in masks:
+        shape = {"batch": b, "heads": h, "kv_heads": kv, "q": s, "kv": s, "depth": d,
+                 "value_depth": d, "causal": causal}
+        def make():
+            q = rand(b, h, s, d, dtype=t).requires_grad_()
+            k = rand(b, kv, s, d, dtype=t).requires_grad_()
+            v = rand(b, kv, s, d, dtype=t).requires_grad_()
+            return q, k, v
+        def run(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=bool(causal),
+                                                  enable_gqa=h != kv)
+        table.add("attention", "forward", dtype, shape, make, run)
+        def make_backward():
+            q, k, v = make()
+            out = run(q, k, v)
+            return q, k, v, out, torch.randn_like(out)
+        def back(q, k, v, out, grad):
+            torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
+        table.add("attention", "backward_input", dtype, shape, make_backward, back)
 
 
 def backward_of(function, *shapes, dtype):
@@ -237,6 +253,20 @@ def lookups_and_losses(table, dtype):
         table.add("loss", "backward_input", dtype, shape, *back)
 
 
+def compiled_losses(table, dtype):
+    t = DTYPES[dtype]
+    for rows, classes in ((2048, 50304), (8192, 50304), (32768, 50304), (2048, 32000), (16384, 32000),
+                          (2048, 128256), (8192, 128256), (32768, 128256)):
+        loss = torch.compile(lambda x, ids: F.cross_entropy(x.float(), ids), dynamic=False)
+        target = torch.randint(classes, (rows,), device="cuda")
+        shape = {"rows": rows, "classes": classes}
+        table.add("loss_compiled", "forward", dtype, shape, lambda: (rand(rows, classes, dtype=t),),
+                  lambda x: loss(x, target))
+        back = backward_of(lambda x: loss(x, target), (rows, classes), dtype=t)
+        table.add("loss_compiled", "backward_input", dtype, shape, *back)
+        torch._dynamo.reset()
+
+
 def optimizer(table):
     for parameters in (1 << 20, 1 << 24, 1 << 27, 1 << 29):
         p = torch.nn.Parameter(torch.randn(parameters, device="cuda"))
@@ -275,18 +305,24 @@ def convolutions(table, dtype):
                   lambda: (rand(n, cin, size, size, dtype=t), rand(cout, cin, k, k, dtype=t)), run)
 
 
-def measure_all(table, dtypes):
+PARTS = (matmuls, batched, attention, long_batches, bytes_bound, lookups_and_losses, compiled_losses,
+         grouped, convolutions)
+
+
+def measure_all(table, dtypes, parts):
     for dtype in dtypes:
         torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         torch.backends.cudnn.allow_tf32 = dtype == "tf32"
-        for part in (matmuls, batched, attention, bytes_bound, lookups_and_losses, grouped,
-                     convolutions):
-            if part is attention and dtype not in ("bf16", "fp16"):
+        for part in PARTS:
+            if part.__name__ not in parts:
+                continue
+            if part in (attention, long_batches, compiled_losses) and dtype not in ("bf16", "fp16"):
                 continue
             part(table, dtype)
             torch.cuda.empty_cache()
             print(f"{dtype} {part.__name__}: {table.rows} rows", file=sys.stderr, flush=True)
-    optimizer(table)
+    if "optimizer" in parts:
+        optimizer(table)
 
 
 def main():
@@ -295,6 +331,8 @@ def main():
     parser.add_argument("--device-name", default=None, help="as in Weft's device table")
     parser.add_argument("--out", default="measured_ops.csv")
     parser.add_argument("--dtypes", default="bf16,fp16,tf32")
+    names = [part.__name__ for part in PARTS] + ["optimizer"]
+    parser.add_argument("--parts", default=",".join(names), help="of: " + ", ".join(names))
     options = parser.parse_args()
     name = options.device_name or torch.cuda.get_device_name()
     source = f"tools/measure_torch.py, torch {torch.__version__}, {torch.cuda.get_device_name()}"
@@ -302,7 +340,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     # A stream of our own: a backward pass runs on its forward's, and graphs refuse stream 0.
     with torch.cuda.stream(torch.cuda.Stream()):
-        measure_all(table, options.dtypes.split(","))
+        measure_all(table, options.dtypes.split(","), options.parts.split(","))
     table.file.close()
     forward, backward = launch_overhead()
     print(f"host overhead per operator: forward {forward:.0f} ns, backward {backward:.0f} ns")

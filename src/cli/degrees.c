@@ -47,8 +47,8 @@ static const struct argp_option OPTIONS[] = {
     {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
     {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 1},
     {"policy", OPTION_POLICY, "P", 0,
-     "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed or pure-bf16 (default: "
-     "fp32 or mixed, by dtype)",
+     "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed, pure-bf16 or fsdp "
+     "(default: fp32 or mixed, by dtype)",
      1},
     {"zero", OPTION_ZERO, "0|1|2|3", 0,
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
@@ -144,8 +144,8 @@ static void take_policy(struct argp_state *state, struct plan_arguments *in, con
     in->degrees.has_policy = policy_from_name(arg, &in->degrees.policy);
     if (!in->degrees.has_policy)
         argp_error(state,
-                   "--policy is '%s', expected fp32, mixed, mixed-fp32-gradients, distributed or "
-                   "pure-bf16",
+                   "--policy is '%s', expected fp32, mixed, mixed-fp32-gradients, distributed, "
+                   "pure-bf16 or fsdp",
                    arg);
 }
 

@@ -330,7 +330,8 @@ static void gradient_step(struct trace *t, const struct use *use)
 
 static bool in_fp32(enum policy policy)
 {
-    return policy == POLICY_MIXED_FP32_GRADIENTS || policy == POLICY_DISTRIBUTED;
+    return policy == POLICY_MIXED_FP32_GRADIENTS || policy == POLICY_DISTRIBUTED ||
+           policy == POLICY_FSDP;
 }
 
 /* I7: gradients of weights that are made apart before they are added. */

@@ -35,6 +35,7 @@ static const struct kernel_model MODELS[] = {
     [KERNEL_DROPOUT] = {memory_s, {1.2, 1.2}},
     [KERNEL_EMBEDDING] = {embedding_s, {1, 12}},
     [KERNEL_LOSS] = {loss_s, {10, 3}},
+    [KERNEL_LOSS_COMPILED] = {memory_s, {4, 3}},
     [KERNEL_POOL] = {memory_s, {2, 1.7}},
     [KERNEL_COPY] = {memory_s, {1, 1}},
     [KERNEL_OPTIMIZER] = {memory_s, {1, 1}},

@@ -22,6 +22,7 @@ struct calibration {
     double power_fraction;     /* of the device's peak that its power limit allows a product that is
                               measured by itself */
     double sustained_fraction; /* the same hour after hour, as in training */
+    double fp8_loss;           /* of either, in fp8 */
     double prologue_k;         /* steps of the reduction that filling and draining a tile costs */
     double tile_edge;          /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
     double unhidden;           /* of the shorter of compute and memory time, not overlapped */
@@ -37,6 +38,7 @@ struct calibration {
     double attention_tail;                      /* of the longest row block, idle at the end */
     double attention_ramp_ns[DIRECTION_COUNT];  /* kernels around the main one */
     double attention_v1, attention_v2; /* times as long in FlashAttention's older versions */
+    double attention_sustained; /* of its pace alone, in training: products hold the clock down */
 
     /* Everything. */
     double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */

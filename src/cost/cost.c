@@ -172,14 +172,23 @@ struct kernel_cost cost_of(struct cost *cost, const struct work *work)
     return formula(analytic_ns(&cost->device, cost->calibration, work));
 }
 
+static bool is_attention(enum kernel kernel)
+{
+    return kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_V1 ||
+           kernel == KERNEL_ATTENTION_V2;
+}
+
 struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
-    if (!no_work(work))
-        found = look_up(cost, work);
-    if (no_work(work) || found.provenance != FROM_NOTHING)
+    if (no_work(work))
         return found;
-    return formula(analytic_device_ns(&cost->device, &cost->sustained, work));
+    found = look_up(cost, work);
+    if (found.provenance == FROM_NOTHING)
+        found = formula(analytic_device_ns(&cost->device, &cost->sustained, work));
+    if (is_attention(work->kernel))
+        found.ns = (int64_t)((double)found.ns / cost->sustained.attention_sustained);
+    return found;
 }
 
 int64_t cost_host_ns(const struct cost *cost, const struct work *work)

@@ -265,7 +265,7 @@ struct kernel_cost cost_of(struct cost *cost, const struct work *work);
 struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
 /* What the host takes to issue it; a step of communication is issued like an elementwise kernel. */
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);
-int64_t cost_host_step_ns(const struct cost *cost);
+int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
 /* Whether a weight gradient's kernel adds to what is there, a bias' sum included, so that no pass over
  * them comes behind it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
@@ -281,6 +281,7 @@ enum policy {
     POLICY_MIXED_FP32_GRADIENTS, /* Megatron: 16-bit weights, fp32 gradients: 2 + 4 + 12 */
     POLICY_DISTRIBUTED,          /* Megatron's distributed optimizer: the last 12 divided by dp */
     POLICY_PURE_BF16,            /* everything in bf16: 2 + 2 + 4 */
+    POLICY_FSDP, /* FSDP2: 16-bit weights gathered from fp32 shares, fp32 gradients: 2 + 4 + 12 */
     POLICY_COUNT
 };
 const char *policy_name(enum policy policy);
@@ -295,6 +296,14 @@ struct op_memory {
 /* `local` as for op_work; `replicas` is the data-parallel degree a distributed optimizer divides by. */
 struct op_memory op_memory(const struct model *model, const struct op *op, const int64_t *local,
                            enum dtype dtype, enum policy policy, int64_t replicas);
+/* What a framework that shards weights does to those of one operator, beside kernels and collectives, in
+ * a micro-batch (handling.c); nothing under most policies. */
+struct handling {
+    double read, write;                     /* bytes per parameter */
+    double forward_issues, backward_issues; /* of the host, in units of cost_host_step_ns */
+    bool adds_shares; /* gradients of micro-batches are added up as shares, not whole */
+};
+struct handling policy_handling(enum policy policy, int shard, double shares, double micro_batches);
 /* An optimizer's step over so many parameters, with what comes around it in mixed precision: copies
  * to and from 16 bits, the search for overflows, the norm of the gradients and their scaling. */
 struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy);

@@ -54,6 +54,7 @@ static const struct fit_parameter PARAMETERS[] = {
     SHARE(DROPOUT),
     SHARE(EMBEDDING),
     SHARE(LOSS),
+    SHARE(LOSS_COMPILED),
     SHARE(POOL),
     SHARE(COPY),
     SHARE(ELEMENTWISE),

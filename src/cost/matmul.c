@@ -10,7 +10,7 @@
  *   T  = max(C, M) + u * min(C, M),  C = max(min over a, b, s of Tc, Tp),  M = bytes / bandwidth
  *                                                                                           (5)
  * with P the datasheet peak, f = unit_fraction, k0 = prologue_k, h = tile_edge, fp =
- * power_fraction, u = unhidden. The minimum over tiles and splits s of the reduction stands for the
+ * power_fraction (less fp8_loss), u = unhidden. The minimum over tiles and splits s of the reduction stands for the
  * library's own choice. (4) is why a large product runs below a medium one's rate: the device
  * lowers its clock, and then an unfilled last wave costs nothing. On vector units k0 is less, by
  * their rate over that of the matrix units, and tiles may be narrower.
@@ -135,9 +135,10 @@ static double product_s(const struct device *device, const struct calibration *c
     bool grouped = work->kernel == KERNEL_GROUPED_MATMUL && p->batch > 1;
     double unhidden = grouped ? c->group_unhidden : c->unhidden;
     double flops = 2 * p->batch * p->m * p->n * p->k;
-    double compute = fmax(tiled_s(device, c, work, p),
-                          flops / (peak_flops(device, work->dtype) * c->power_fraction)) /
-                     aligned(c, work);
+    double power = c->power_fraction * (work->dtype == DTYPE_FP8 ? 1 - c->fp8_loss : 1);
+    double compute =
+        fmax(tiled_s(device, c, work, p), flops / (peak_flops(device, work->dtype) * power)) /
+        aligned(c, work);
     double memory = bytes / kernel_bandwidth(device, c, work);
     return fmax(compute, memory) + unhidden * fmin(compute, memory);
 }

@@ -7,7 +7,7 @@
  *   step        Adam reads gradient, weight and two moments and writes the last three in fp32 (16 +
  *               12 bytes); around it the gradients' norm is read (4), and in mixed precision they are
  *               copied to fp32 (2 + 4), unscaled (4 + 4), clipped (4 + 4) and weights copied to 16
- *               bits (4 + 2), as Megatron-LM's Float16Optimizer does                             (3)
+ *               bits (4 + 2), as Megatron-LM's Float16Optimizer does; under fsdp Adam alone      (3)
  *
  *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
@@ -27,6 +27,7 @@ static const struct {
     [POLICY_MIXED_FP32_GRADIENTS] = {"mixed-fp32-gradients", 2, 4, 12, 32, 22, false},
     [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, 32, 22, true},
     [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, 10, 6, false},
+    [POLICY_FSDP] = {"fsdp", 2, 4, 12, 16, 12, false},
 };
 _Static_assert(COUNT_OF(POLICIES) == POLICY_COUNT, "a policy without a row");
 

@@ -10,6 +10,8 @@
  *       first.
  *   I3  The order of preference: the phase itself, measured; the whole backward, measured; the phase
  *       itself, interpolated; the whole backward, interpolated.
+ *   I4  Attention of b samples with h heads on k of keys is that of bk samples with h/k heads on one:
+ *       lanes along its batch run over bk.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -40,6 +42,7 @@ static const struct {
     [KERNEL_DROPOUT] = {AXIS_0, false, 0, -1},
     [KERNEL_EMBEDDING] = {AXIS_0 | AXIS_1 | AXIS_2, false, 1, -1},
     [KERNEL_LOSS] = {AXIS_0 | AXIS_1, false, 0, -1},
+    [KERNEL_LOSS_COMPILED] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_POOL] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_COPY] = {AXIS_0, false, 0, -1},
     [KERNEL_OPTIMIZER] = {AXIS_0, false, 0, -1},
@@ -222,7 +225,33 @@ static int member_order(const void *a, const void *b)
     int order = memcmp(&x->key, &y->key, sizeof x->key);
     if (order == 0)
         order = (x->value > y->value) - (x->value < y->value);
+    if (order == 0) /* I4: of one length, from different shapes */
+        order = (x->row > y->row) - (x->row < y->row);
     return order;
+}
+
+static bool is_attention(enum kernel kernel)
+{
+    return kernel == KERNEL_ATTENTION || kernel == KERNEL_ATTENTION_V1 ||
+           kernel == KERNEL_ATTENTION_V2;
+}
+
+/* Where on its lane a key lies, and the lane's own key. */
+static int64_t along(const struct profile_key *key, int axis, struct profile_key *lane)
+{
+    int64_t value = key->shape[axis];
+    if (lane)
+        *lane = *key;
+    if (is_attention((enum kernel)key->kernel) && key->shape[1] % key->shape[2] == 0) { /* I4 */
+        value *= key->shape[2];
+        if (lane) {
+            lane->shape[1] /= key->shape[2];
+            lane->shape[2] = 1;
+        }
+    }
+    if (lane)
+        lane->shape[axis] = -1;
+    return value;
 }
 
 static size_t collect_members(const struct index *index, struct member *out)
@@ -233,8 +262,8 @@ static size_t collect_members(const struct index *index, struct member *out)
         for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
             if (!(KERNELS[key->kernel].axes >> axis & 1))
                 continue;
-            struct member member = {*key, key->shape[axis], (uint32_t)i};
-            member.key.shape[axis] = -1;
+            struct member member = {.row = (uint32_t)i};
+            member.value = along(key, axis, &member.key);
             if (out)
                 out[count] = member;
             count++;
@@ -291,7 +320,8 @@ static struct profile_answer exact(const struct index *index, const struct profi
     return answer;
 }
 
-/* The members on either side of x, or false when x is not strictly inside (I2). */
+/* The members on either side of x, or twice the one at the end when x is its place from another shape
+ * (I4), or false when x is not strictly inside (I2). */
 static bool neighbours(const struct index *index, const struct lane *lane, int axis, int64_t x,
                        const struct profile_row **low, const struct profile_row **high)
 {
@@ -299,27 +329,31 @@ static bool neighbours(const struct index *index, const struct lane *lane, int a
     uint32_t from = 0, to = lane->count; /* the first member above x lies in [from, to] */
     while (from < to) {
         uint32_t middle = from + (to - from) / 2;
-        if (index->rows.data[members[middle]].key.shape[axis] > x)
+        if (along(&index->rows.data[members[middle]].key, axis, NULL) > x)
             to = middle;
         else
             from = middle + 1;
     }
-    if (from == 0 || from == lane->count)
+    if (from == 0)
         return false;
-    *low = &index->rows.data[members[from - 1]];
+    *low = *high = &index->rows.data[members[from - 1]];
+    if (from == lane->count)
+        return along(&(*low)->key, axis, NULL) == x;
     *high = &index->rows.data[members[from]];
     return true;
 }
 
 static double gap(const struct profile_answer *answer)
 {
-    return (double)answer->high->key.shape[answer->axis] /
-           (double)answer->low->key.shape[answer->axis];
+    return (double)along(&answer->high->key, answer->axis, NULL) /
+           (double)along(&answer->low->key, answer->axis, NULL);
 }
 
 static double power_law(const struct profile_answer *answer, int64_t x)
 {
-    double low = (double)answer->low->key.shape[answer->axis];
+    double low = (double)along(&answer->low->key, answer->axis, NULL);
+    if (answer->low == answer->high)
+        return answer->low->ns;
     double p = log(answer->high->ns / answer->low->ns) / log(gap(answer)); /* (1) */
     return answer->low->ns * pow((double)x / low, p);
 }
@@ -330,20 +364,20 @@ static struct profile_answer between(const struct index *index, const struct pro
     for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
         if (!(KERNELS[key->kernel].axes >> axis & 1))
             continue;
-        struct profile_key along = *key;
-        along.shape[axis] = -1;
+        struct profile_key own;
+        int64_t x = along(key, axis, &own);
         uint32_t entry =
             index->by_lane
-                .entry[find_slot(&index->by_lane, index->lanes.data, sizeof(struct lane), &along)];
+                .entry[find_slot(&index->by_lane, index->lanes.data, sizeof(struct lane), &own)];
         struct profile_answer found = {FROM_INTERPOLATION, .axis = axis, .share = 1};
-        if (!entry || !neighbours(index, &index->lanes.data[entry - 1], axis, key->shape[axis],
-                                  &found.low, &found.high))
+        if (!entry ||
+            !neighbours(index, &index->lanes.data[entry - 1], axis, x, &found.low, &found.high))
             continue;
         if (best.provenance == FROM_NOTHING || gap(&found) < gap(&best))
             best = found;
     }
     if (best.provenance != FROM_NOTHING)
-        best.ns = power_law(&best, key->shape[best.axis]);
+        best.ns = power_law(&best, along(key, best.axis, NULL));
     return best;
 }
 

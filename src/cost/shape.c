@@ -89,6 +89,7 @@ static const struct {
     [KERNEL_DROPOUT] = {.bytes_per_element = true},
     [KERNEL_EMBEDDING] = {NO_FLOPS, embedding_bytes},
     [KERNEL_LOSS] = {NO_FLOPS, NULL, {1, 1, 0}, {0, 1, 0}},
+    [KERNEL_LOSS_COMPILED] = {NO_FLOPS, NULL, {1, 1, 0}, {0, 1, 0}},
     [KERNEL_POOL] = {NO_FLOPS,
                      NULL,
                      {1, 1, 0},

@@ -139,8 +139,9 @@ static void softmax_work(const struct op *op, const int64_t *size, enum phase ph
 
 static void loss_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
-    (void)op, (void)phase;
-    rows_work(KERNEL_LOSS, size[0] * size[1], size[2], out);
+    (void)phase;
+    enum kernel kernel = op->keep & KEEP_APART ? KERNEL_LOSS_COMPILED : KERNEL_LOSS;
+    rows_work(kernel, size[0] * size[1], size[2], out);
 }
 
 static void batch_norm_work(const struct op *op, const int64_t *size, enum phase phase,

@@ -213,9 +213,10 @@ enum kernel {
     KERNEL_DROPOUT,     /* elements */
     KERNEL_EMBEDDING,   /* rows width vocab */
     KERNEL_LOSS,        /* rows classes */
-    KERNEL_POOL,        /* images channels height width window */
-    KERNEL_COPY,        /* bytes */
-    KERNEL_OPTIMIZER,   /* parameters */
+    KERNEL_LOSS_COMPILED, /* the same: by one kernel each way, as a compiler writes them */
+    KERNEL_POOL,          /* images channels height width window */
+    KERNEL_COPY,          /* bytes */
+    KERNEL_OPTIMIZER,     /* parameters */
     KERNEL_COUNT
 };
 enum { WORK_MAX_SHAPE = 8 };

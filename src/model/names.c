@@ -44,6 +44,7 @@ static const struct {
     [KERNEL_DROPOUT] = {"dropout", {"elements"}},
     [KERNEL_EMBEDDING] = {"embedding", {"rows", "width", "vocab"}},
     [KERNEL_LOSS] = {"loss", {"rows", "classes"}},
+    [KERNEL_LOSS_COMPILED] = {"loss_compiled", {"rows", "classes"}},
     [KERNEL_POOL] = {"pool", {"images", "channels", "height", "width", "window"}},
     [KERNEL_COPY] = {"copy", {"bytes"}},
     [KERNEL_OPTIMIZER] = {"optimizer", {"parameters"}},

@@ -88,7 +88,7 @@ static void add_notes(struct export_job *job, const struct shape *shape)
         note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
     if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&
         bytes_per_gradient(plan->policy) != 4)
-        note(job, "the script keeps gradients in fp32: --policy mixed-fp32-gradients predicts it");
+        note(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
     if (strncmp(shape->attention, "flash", 5) != 0)
         note(job, "the script's attention keeps no scores: --set attention=flash predicts it");
 }

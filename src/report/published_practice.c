@@ -143,7 +143,7 @@ void practice_torchtitan(struct arena *keep, const struct run *run, struct publi
     set_llama(keep, run, row, ", attention: flash-v2, loss: compiled");
     if (run->cp > 1)
         row->degrees.shard = 3;
-    set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
+    set_policy(&row->degrees, POLICY_FSDP);
     set_overlap(&row->degrees, async ? OVERLAP_ALL : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);
 }
@@ -154,7 +154,7 @@ void practice_weft_h200(struct arena *keep, const struct run *run, struct publis
     row->model = run->model;
     row->options = arena_printf(keep, "layers: %lld, seq: %lld, attention: flash, loss: compiled",
                                 (long long)run->layers, (long long)run->seq);
-    set_policy(&row->degrees, POLICY_MIXED_FP32_GRADIENTS);
+    set_policy(&row->degrees, POLICY_FSDP);
     set_overlap(&row->degrees, OVERLAP_ALL, DEFAULT_BUCKET_BYTES);
 }
 

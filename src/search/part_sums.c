@@ -50,11 +50,18 @@ void instance_sums(const struct table *table, int64_t instance, struct sums *out
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
+enum { PASSES = SUM_HOST - SUM_DEVICE }; /* forward, backward, the weights' own */
+
 /* item_cost.h (2): by how much longer a pass takes than its table's passes. */
 static int64_t stretch_more(const int64_t *of, int pass)
 {
-    double device = (double)of[SUM_DEVICE + pass], host = (double)of[SUM_HOST + pass];
-    return (int64_t)(host > device ? host : device) - of[SUM_STRETCHED + pass];
+    struct part_cost_sums sums = {0, 0};
+    for (int i = 0; i < PASSES; i++) {
+        sums.device += (double)of[SUM_DEVICE + i];
+        sums.host += (double)of[SUM_HOST + i];
+    }
+    return (int64_t)((double)of[SUM_DEVICE + pass] * part_stretch(&sums)) -
+           of[SUM_STRETCHED + pass];
 }
 
 /* Buckets of a part's gradients: full ones, and never more than weights. */

@@ -64,7 +64,7 @@ static void fill_host(const struct filling *f, const struct block *block, int pa
         const struct item_cost *cost =
             item_cost(&timed->costs, item->instance, (enum phase)item->phase);
         of[SUM_DEVICE + pass] += cost->device.ns;
-        of[SUM_HOST + pass] += cost->host_ns;
+        of[SUM_HOST + pass] += item_host_ns(&timed->costs, item);
         of[SUM_STRETCHED + pass] += ns[i];
     }
 }

@@ -8,7 +8,8 @@ static void time_blocks(struct arena *keep, struct timed *t)
     const struct graph *graph = t->outline.graph;
     int64_t items = 0;
     t->item_first = ARENA_ARRAY(keep, int64_t, (size_t)graph->blocks + 1);
-    t->sums = ARENA_ARRAY(keep, struct block_sums, (size_t)graph->blocks);
+    struct part_cost_sums *of_part =
+        ARENA_ARRAY(keep, struct part_cost_sums, (size_t)t->plan->parts);
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++) {
         t->block_of[kind] = ARENA_ARRAY(keep, int32_t, (size_t)t->plan->parts);
         memset(t->block_of[kind], -1, (size_t)t->plan->parts * sizeof(int32_t));
@@ -19,11 +20,12 @@ static void time_blocks(struct arena *keep, struct timed *t)
         t->block_of[graph->block[b].kind][graph->block[b].part] = b;
     }
     t->item_ns = ARENA_ARRAY(keep, int64_t, (size_t)items);
-    for (int32_t b = 0; b < graph->blocks; b++) {
-        int64_t *ns = t->item_ns + t->item_first[b];
-        t->sums[b] = item_costs_alone(&t->costs, &graph->block[b], &t->flows, ns);
-        stretch_block(&graph->block[b], block_stretch(&t->sums[b]), ns);
-    }
+    for (int32_t b = 0; b < graph->blocks; b++)
+        item_costs_alone(&t->costs, &graph->block[b], &t->flows, t->item_ns + t->item_first[b],
+                         &of_part[graph->block[b].part]);
+    for (int32_t b = 0; b < graph->blocks; b++)
+        stretch_block(&graph->block[b], part_stretch(&of_part[graph->block[b].part]),
+                      t->item_ns + t->item_first[b]);
 }
 
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,

@@ -11,7 +11,6 @@ struct timed {
     struct item_costs costs;
     int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
     int64_t *item_first, *item_ns;      /* per block, per item: stretched */
-    struct block_sums *sums;            /* per block */
     double slowdown;
 };
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,

@@ -49,6 +49,15 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
                      cast * CAST_WRITE + turn * TURN);
 }
 
+/* What the policy does to an operator's weights in a micro-batch. */
+static struct handling handling_of(const struct plan *plan, int64_t instance, double *shares)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    const struct choice *choice = plan_choice(plan, instance);
+    *shares = choice->shard ? (double)split_replicas(op, &choice->split) : 1;
+    return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
+}
+
 /* Equation (1): what comes with a weight's gradient. How many. */
 static int passes_of(const struct plan *plan, int64_t instance, struct work *out)
 {
@@ -64,9 +73,16 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
     double gradient = parameters > 0 ? memory.gradients / parameters : 0;
     if (op->weights > 1 && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
         out[count++] = pass_over(plan, outputs, outputs * compute, 0);
+    double shares;
+    struct handling handling = handling_of(plan, instance, &shares);
+    double added = handling.adds_shares ? parameters / shares : parameters;
+    if (handling.read > 0 && parameters > 0)
+        out[count++] =
+            pass_over(plan, parameters, parameters * handling.read, parameters * handling.write);
     if (plan_micro_batches(plan) > 1)
         out[count++] =
-            pass_over(plan, parameters, parameters * (compute + gradient), parameters * gradient);
+            pass_over(plan, added, added * ((handling.adds_shares ? gradient : compute) + gradient),
+                      added * gradient);
     return count;
 }
 
@@ -105,6 +121,19 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
     return known;
 }
 
+int64_t item_host_ns(struct item_costs *costs, const struct item *item)
+{
+    const struct op *op = &costs->plan->model->op[costs->plan->instance[item->instance].op];
+    int64_t host_ns = item_cost(costs, item->instance, (enum phase)item->phase)->host_ns;
+    bool forward = item->purpose == PURPOSE_FORWARD;
+    double shares;
+    if (op->weights == 0 || !(forward || item->phase == PHASE_BACKWARD_WEIGHT))
+        return host_ns;
+    struct handling handling = handling_of(costs->plan, item->instance, &shares);
+    double issues = forward ? handling.forward_issues : handling.backward_issues;
+    return host_ns + (int64_t)(issues * (double)cost_host_step_ns(costs->cost));
+}
+
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost)
 {
     size_t rows = (size_t)plan->model->ops * (size_t)plan->choices;
@@ -119,27 +148,25 @@ int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-struct block_sums item_costs_alone(struct item_costs *costs, const struct block *block,
-                                   const struct flows *flows, int64_t *ns)
+void item_costs_alone(struct item_costs *costs, const struct block *block,
+                      const struct flows *flows, int64_t *ns, struct part_cost_sums *sums)
 {
-    struct block_sums sums = {0, 0};
     double step_ns = (double)cost_host_step_ns(costs->cost);
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         if (item->kind == ITEM_STEP) {
             ns[i] = item->exchange < 0 ? 0 : flows->together_ns[item->exchange];
-            sums.host += item->exchange < 0 ? 0 : step_ns;
+            sums->host += item->exchange < 0 ? 0 : step_ns;
             continue;
         }
         const struct item_cost *cost = item_cost(costs, item->instance, (enum phase)item->phase);
         ns[i] = cost->device.ns;
-        sums.host += (double)cost->host_ns;
-        sums.device += (double)cost->device.ns;
+        sums->host += (double)item_host_ns(costs, item);
+        sums->device += (double)cost->device.ns;
     }
-    return sums;
 }
 
-double block_stretch(const struct block_sums *sums)
+double part_stretch(const struct part_cost_sums *sums)
 {
     return sums->device > 0 && sums->host > sums->device ? sums->host / sums->device : 1;
 }

@@ -7,10 +7,15 @@
  *
  *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (1)
  *
- * Kernels that add to gradients themselves (device_adds_gradients) need neither. The host issues every kernel; where that takes longer than the device needs, the block is
- * stretched evenly, so that how it is cut into runs changes nothing:
+ * Kernels that add to gradients themselves (device_adds_gradients) need neither. Frameworks that
+ * shard weights handle them too (policy_handling): what that moves on the device is found here too, for
+ * a forward pass that is repeated gathers nothing.
  *
- *   ns_i = device_i * max(1, sum host / sum device),   sums over the block's items             (2)
+ * The host issues every kernel, ahead of the device from one pass into the next; where a micro-batch
+ * takes it longer than the device, a part's blocks are stretched evenly, so that how they are cut into
+ * runs changes nothing:
+ *
+ *   ns_i = device_i * max(1, sum host / sum device),   sums over the items of the part's blocks (2)
  *
  *   I1  A time depends on the operator, its choice, the phase, the samples of a step and whether
  *       there is more than one: it is found once for each.
@@ -34,21 +39,24 @@ struct item_costs {
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
 /* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that come
  * with it. How many; 0: no work. */
-enum { MAX_ITEM_WORKS = 4 };
+enum { MAX_ITEM_WORKS = 5 };
 int item_works(const struct plan *plan, int64_t instance, enum phase phase,
                struct work out[MAX_ITEM_WORKS]);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
+/* What the host takes for an item that is an operator's, with what the policy asks of it. */
+int64_t item_host_ns(struct item_costs *costs, const struct item *item);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
 
-/* Of a block's items: what the host takes for all, what the device takes for operators. */
-struct block_sums {
+/* Of the items of a part's blocks: what the host takes for all, what the device takes for operators. */
+struct part_cost_sums {
     double host, device;
 };
-/* Device times per item; of steps, those of flows.h (4). Nothing is stretched. */
-struct block_sums item_costs_alone(struct item_costs *costs, const struct block *block,
-                                   const struct flows *flows, int64_t *ns);
-double block_stretch(const struct block_sums *sums);                        /* of (2) */
+/* Device times per item; of steps, those of flows.h (4). Nothing is stretched; what they sum up to is
+ * added. */
+void item_costs_alone(struct item_costs *costs, const struct block *block,
+                      const struct flows *flows, int64_t *ns, struct part_cost_sums *sums);
+double part_stretch(const struct part_cost_sums *sums);                     /* of (2) */
 void stretch_block(const struct block *block, double stretch, int64_t *ns); /* (2) */
 
 #endif

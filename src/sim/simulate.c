@@ -67,12 +67,17 @@ static void cost_blocks(struct simulation *s)
         s->item_first[b + 1] = items;
     }
     s->item_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)items);
+    struct part_cost_sums *of_part =
+        ARENA_ARRAY(s->keep, struct part_cost_sums, (size_t)s->plan->parts);
     for (int32_t b = 0; b < graph->blocks; b++) {
         int64_t *ns = s->item_ns + s->item_first[b];
-        struct block_sums sums = item_costs_alone(&s->costs, &graph->block[b], &s->flows, ns);
+        item_costs_alone(&s->costs, &graph->block[b], &s->flows, ns,
+                         &of_part[graph->block[b].part]);
         rely_on_block(s, &graph->block[b], ns);
-        stretch_block(&graph->block[b], block_stretch(&sums), ns);
     }
+    for (int32_t b = 0; b < graph->blocks; b++)
+        stretch_block(&graph->block[b], part_stretch(&of_part[graph->block[b].part]),
+                      s->item_ns + s->item_first[b]);
     double all = 0;
     for (size_t i = 0; i < s->reliance.len; i++)
         all += s->reliance.data[i].share;

@@ -451,6 +451,30 @@ static void assert_outline(void **state, const char *text, enum doc_format forma
     assert_string_equal(lines, expected);
 }
 
+/* Asked before long work: no place, a folder, a device, a file that would be new. */
+static void places_to_write_are_known(void **state)
+{
+    static const struct {
+        const char *path, *message; /* NULL: there is a place */
+    } PLACES[] = {
+        {NULL, NULL},
+        {"/dev/null", NULL},
+        {WEFT_SOURCE_DIR "/LICENSE", NULL},
+        {"new-file", NULL},
+        {"/nonexistent/x", "/nonexistent/x: cannot be written: No such file or directory"},
+        {"/dev", "/dev: cannot be written: Is a directory"},
+        {"/dev/null/x", "/dev/null/x: cannot be written: Not a directory"},
+    };
+    (void)state;
+    assert_int_equal(chdir("/tmp"), 0);
+    for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
+        weft_status status = file_writable(PLACES[i].path);
+        assert_int_equal(status, PLACES[i].message ? WEFT_BAD_INPUT : WEFT_OK);
+        if (status)
+            assert_string_equal(weft_last_error()->message, PLACES[i].message);
+    }
+}
+
 static void every_node_knows_its_line(void **state)
 {
     assert_outline(state, "a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\ne:\n  f: true\n", DOC_YAML,
@@ -619,6 +643,7 @@ int main(void)
         cmocka_unit_test(errors_belong_to_their_thread),
         cmocka_unit_test(lines_of_csv_are_split),
         WITH_ARENA(files_are_read_whole),
+        cmocka_unit_test(places_to_write_are_known),
         WITH_ARENA(every_node_knows_its_line),
         WITH_ARENA(scalars_have_kinds),
         WITH_ARENA(documents_may_begin_with_a_mark),

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "refusals.h"
 #include "report/report.h"
 
 enum { MAX_ARGS = 8 };
@@ -91,7 +92,9 @@ static void assert_fits_terminal(const char *text)
     free(copy);
 }
 
-static const char *const COMMANDS[] = {"models", "inspect", "clusters", "profile", "fit"};
+static const char *const COMMANDS[] = {"models", "inspect",  "clusters", "show",    "check",
+                                       "plan",   "simulate", "train",    "compare", "export",
+                                       "import", "validate", "profile",  "fit"};
 
 static const char *const QUESTIONS[][MAX_ARGS] = {
     {"models"},
@@ -267,6 +270,44 @@ static void errors_go_to_stderr_with_a_hint(void **state)
     }
 }
 
+/* The message behind "weft: " or "weft COMMAND: ", and the line behind it, which says what to do. */
+static bool answered_as_expected(const struct refusal *refusal, const struct outcome *outcome)
+{
+    char *rest = outcome->err, *message = strsep(&rest, "\n");
+    const char *hint = strsep(&rest, "\n"), *expected = refusal_words(refusal->hint);
+    const char *behind = hint ? refusal_behind(hint, "hint: ") : NULL;
+    bool tries = hint && strncmp(hint, "Try `weft ", 10) == 0;
+    hint = behind ? behind : tries ? "(try --help)" : "(none)";
+    if (outcome->code == WEFT_BAD_INPUT && *outcome->out == '\0' &&
+        strcmp(message, refusal->message) == 0 && strcmp(hint, expected) == 0)
+        return true;
+    print_error("%s:%d: weft %s: exit code %d\n<<< %s\n  = %s\nexpected\n<<< %s\n  = %s\n",
+                refusal->golden, refusal->line, refusal->name, outcome->code, message, hint,
+                refusal->message, expected);
+    return false;
+}
+
+/* Wrong command lines: the exact words, exit code 2, and nothing on standard output. */
+static void wrong_command_lines_are_explained(void **state)
+{
+    (void)state;
+    struct refusals list = refusals_read(WEFT_SOURCE_DIR "/tests/data/refusals/command_line.txt");
+    int failed = 0;
+    assert_int_equal(chdir(WEFT_SOURCE_DIR), 0);
+    for (size_t i = 0; i < list.cases.len; i++) {
+        const char *words[MAX_ARGS + 1] = {0};
+        char *rest = arena_copy_text(list.arena, list.cases.data[i].name);
+        for (size_t k = 0; rest && k < MAX_ARGS; k++)
+            words[k] = strsep(&rest, " ");
+        assert_null(rest);
+        struct outcome outcome = run(words);
+        failed += !answered_as_expected(&list.cases.data[i], &outcome);
+        forget(outcome);
+    }
+    arena_free(list.arena);
+    assert_int_equal(failed, 0);
+}
+
 static void misspelt_names_are_suggested(void **state)
 {
     (void)state;
@@ -311,6 +352,7 @@ int main(void)
         cmocka_unit_test(json_is_pure_and_repeats),
         cmocka_unit_test(inspect_json_has_the_documented_fields),
         cmocka_unit_test(errors_go_to_stderr_with_a_hint),
+        cmocka_unit_test(wrong_command_lines_are_explained),
         cmocka_unit_test(misspelt_names_are_suggested),
         cmocka_unit_test(unwritable_output_is_a_failure),
     };

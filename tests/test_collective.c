@@ -493,7 +493,7 @@ static void groups_beyond_the_cluster_are_refused(void **state)
     assert_int_equal(collective_time(&lab.cluster, COLLECTIVE_SEND, &group, 1, &out),
                      WEFT_BAD_INPUT);
     assert_string_equal(weft_last_error()->message,
-                        "a group that reaches beyond the 16 devices of lab");
+                        "the group reaches beyond the 16 devices of lab");
     group = group_range(0, INT64_MAX, INT64_MAX);
     assert_int_equal(collective_time(&lab.cluster, COLLECTIVE_SEND, &group, 1, &out),
                      WEFT_BAD_INPUT);

@@ -1,6 +1,7 @@
 /* test_export.c - plans in the words of other frameworks: degrees are found in every plan that has
  * them, what is written reads back as the same plan, other programs accept it, and what cannot be
  * expressed is named. */
+#include "one_arena.h"
 #include "program.h"
 #include "random_plan.h"
 #include "report/export_room.h"
@@ -10,23 +11,6 @@
 #include <unistd.h>
 
 #define EXPORTED WEFT_SOURCE_DIR "/tests/data/export/"
-
-static struct arena *arena;
-
-static int make_arena(void **state)
-{
-    (void)state;
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
-    arena = arena_new();
-    return 0;
-}
-
-static int drop_arena(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 

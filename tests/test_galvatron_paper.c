@@ -1,5 +1,6 @@
 /* test_galvatron_paper.c - Galvatron-BMW's Tables II, III and V: what fits, which batch, how fast; that a
  * larger space is never slower, nor a searched partition. */
+#include "one_arena.h"
 #include "program.h"
 
 #include <math.h>
@@ -17,23 +18,6 @@
 #endif
 
 #define MIB_OF(count) ((int64_t)((count) * 1048576.0 + 0.5))
-
-static struct arena *arena;
-
-static int make_arena(void **state)
-{
-    (void)state;
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
-    arena = arena_new();
-    return 0;
-}
-
-static int drop_arena(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 

@@ -12,38 +12,13 @@
 
 #include <cmocka.h>
 
+#include "one_folder.h"
 #include "program.h"
 #include "random_plan.h"
 #include "run/run.h"
 #include "run/sampling.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
-
-static char folder[] = "/tmp/weft-measure-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static char *in_folder(const char *name)
-{
-    static char path[4][128];
-    static int turn;
-    char *at = path[turn++ % 4];
-    snprintf(at, sizeof path[0], "%s/%s", folder, name);
-    remove(at);
-    return at;
-}
 
 static struct plan *small_plan(const struct model *model, const struct cluster *cluster,
                                struct degrees degrees)

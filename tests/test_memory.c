@@ -1,14 +1,16 @@
-/* Memory of operators, against arithmetic by hand. */
+/* test_memory.c - memory of operators and of stages, against arithmetic by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "cost/cost.h"
+#include "plan_text.h"
 
 static struct model *open_model(const char *name)
 {
@@ -137,12 +139,69 @@ static void test_tied_weights_once(void **state)
     model_free(model);
 }
 
+/* ---- memory of a stage ----------------------------------------------------------------------- */
+
+/* Korthikanti et al., Table 2: bytes per layer over s b h, a = 40, s = 2048, h = 5120, t = 8. Layer
+ * norms also keep two fp32 numbers per row, hence the tolerance. */
+static void activations_are_those_of_the_literature(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *degrees;
+        double expected;
+    } ROWS[] = {
+        {"tp: 8", 10 + (24 + 5.0 * 40 * 2048 / 5120) / 8},
+        {"tp: 8, sp: true", (34 + 5.0 * 40 * 2048 / 5120) / 8},
+        {"tp: 8, sp: true, recompute: selective", 34.0 / 8},
+        {"tp: 8, recompute: selective", 10 + 24.0 / 8},
+        {"tp: 8, recompute: full", 2},
+        {"tp: 8, sp: true, recompute: full", 2.0 / 8},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        double bytes[2];
+        for (int more = 0; more < 2; more++) {
+            char text[256];
+            snprintf(text, sizeof text,
+                     "model: gpt3-13b\noptions: {layers: %d}\ncluster: dgx-v100\ndegrees: {%s}\n",
+                     10 + more, ROWS[i].degrees);
+            struct opened_plan opened = parsed(text);
+            bytes[more] = plan_stage_memory(opened.plan, 0, 1).activations;
+            plan_close(&opened);
+        }
+        double per_layer = (bytes[1] - bytes[0]) / (2048.0 * 5120);
+        if (per_layer < ROWS[i].expected || per_layer > ROWS[i].expected * 1.002)
+            fail_msg("%s: %f, expected %f", ROWS[i].degrees, per_layer, ROWS[i].expected);
+    }
+}
+
+/* 16 bytes per parameter in mixed precision; each level of sharding divides one more part by the 4
+ * replicas: 2 + 2 + 12 / 4 = 7, 2 + (2 + 12) / 4 = 5.5, 16 / 4 = 4. */
+static void sharding_divides_state(void **state)
+{
+    (void)state;
+    static const double BYTES[] = {16, 7, 5.5, 4};
+    for (int zero = 0; zero <= 3; zero++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "model: gpt3-1.3b\ncluster: dgx-v100\ndegrees: {tp: 2, zero: %d}\n", zero);
+        struct opened_plan opened = parsed(text);
+        struct stage_memory m = plan_stage_memory(opened.plan, 0, 1);
+        double each = (m.weights + m.gradients + m.optimizer) / m.parameters;
+        /* Norms and biases after a reduction are on all 8 devices, and divide by 8. */
+        if (each > BYTES[zero] || each < BYTES[zero] * 0.999)
+            fail_msg("zero %d: %f bytes per parameter, expected %f", zero, each, BYTES[zero]);
+        plan_close(&opened);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_policies),          cmocka_unit_test(test_handling),
         cmocka_unit_test(test_split_linear),      cmocka_unit_test(test_gpt_layer),
         cmocka_unit_test(test_tied_weights_once),
+        cmocka_unit_test(activations_are_those_of_the_literature),
+        cmocka_unit_test(sharding_divides_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

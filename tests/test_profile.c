@@ -13,34 +13,11 @@
 #include <cmocka.h>
 
 #include "cost/profile.h"
+#include "one_folder.h"
 
 static const char DEVICE[] = "V100-SXM2-32GB";
 
 /* ---- helpers ---------------------------------------------------------------------------------- */
-
-static char folder[] = "/tmp/weft-profile-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    remove(path);
-    return path;
-}
 
 static bool exists(const char *path)
 {

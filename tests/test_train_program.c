@@ -208,7 +208,7 @@ static void test_exit_codes(void **state)
          "does not read one sequence of tokens"},
         {arena_printf(scratch->arena, PLAN " --vocab '%s' --merges '%s'", vocab, merges),
          WEFT_BAD_INPUT, "vocab.json"},
-        {PLAN " --log /nowhere/log.tsv", WEFT_FAILURE, "/nowhere/log.tsv"},
+        {PLAN " --log /nowhere/log.tsv", WEFT_BAD_INPUT, "/nowhere/log.tsv"},
         {PLAN " --steps 1 --checkpoint /nowhere/saved", WEFT_FAILURE, "/nowhere/saved"},
         {PLAN " --steps 1 --trace /nowhere/trace.json", WEFT_BAD_INPUT, "/nowhere/trace.json"},
     };

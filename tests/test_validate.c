@@ -1,26 +1,10 @@
 /* test_validate.c - published measurements: every row either becomes a plan that passes the checks or
  * is refused with a reason; rows become the plans that their sources describe; damaged files are
  * errors with file and line. */
+#include "one_arena.h"
 #include "program.h"
 #include "report/report.h"
 #include "rounds.h"
-
-static struct arena *arena;
-
-static int make_arena(void **state)
-{
-    (void)state;
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
-    arena = arena_new();
-    return 0;
-}
-
-static int drop_arena(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static struct published_rows rows_of(const char *name)
 {

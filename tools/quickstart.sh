@@ -16,6 +16,7 @@ show "$weft" clusters dgx-v100:4 --model gpt3-13b
 cat <<TEXT
 
 Next:
+  $weft plan gpt3-13b dgx-a100:4 --global-batch 64    the fastest plan that fits, and why
   $weft models                      every model it knows by name
   $weft clusters                    every cluster
   $weft inspect YOUR/config.json    a Hugging Face config, an ONNX file, or a YAML file of yours

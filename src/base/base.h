@@ -149,6 +149,8 @@ weft_status file_read(struct arena *keep, const char *path, size_t limit, char *
 typedef void (*file_writer)(void *context, FILE *file);
 weft_status file_write(const char *path, file_writer put, void *context);
 weft_status file_write_text(const char *path, const char *text);
+/* Whether there is a place to write to: asked before long work whose answer goes there. NULL is one. */
+weft_status file_writable(const char *path);
 
 /* Splits one line of CSV in place at its commas; "quoted fields" may hold commas and "" quotes.
  * Returns the number of fields, at most `max`. */

@@ -65,6 +65,26 @@ static weft_status write_beside(struct arena *scratch, const char *path, file_wr
     return status;
 }
 
+weft_status file_writable(const char *path)
+{
+    struct stat info;
+    if (!path)
+        return WEFT_OK;
+    if (stat(path, &info) == 0) {
+        errno = EISDIR;
+        if (S_ISDIR(info.st_mode) || (!S_ISREG(info.st_mode) && access(path, W_OK) != 0))
+            return cannot_write(path);
+        return WEFT_OK; /* a link may lead to another folder: file_write will see */
+    }
+    struct arena *scratch = arena_new();
+    const char *name = strrchr(path, '/');
+    size_t len = name ? (size_t)(name - path) + 1 : 0;
+    const char *folder = len ? arena_copy_bytes(scratch, path, len) : ".";
+    weft_status status = access(folder, W_OK | X_OK) == 0 ? WEFT_OK : cannot_write(path);
+    arena_free(scratch);
+    return status;
+}
+
 weft_status file_write(const char *path, file_writer put, void *context)
 {
     if (is_special(path)) {

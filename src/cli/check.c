@@ -10,37 +10,16 @@ struct options {
     bool prove, json;
 };
 
-enum { OPTION_PROVE = 1, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"prove", OPTION_PROVE, NULL, 0,
-     "also compile the plan, and prove that its graph computes what the model does", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option OPTIONS[] = {
+    {"prove", NULL, "also compile the plan, and prove that its graph computes what the model does",
+     OPTION_FLAG, AT(prove)},
+    JSON_OPTION(AT(json)),
     {0},
 };
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    (void)arg;
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case OPTION_PROVE:
-        options->prove = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN\nMODEL CLUSTER",
     "Checks a plan: that degrees fit their dims and devices, that stages share out the model and "
     "the cluster, that the schedule can order the pipeline. Memory is not looked at.\n\n"
@@ -53,9 +32,7 @@ static const struct argp ARGP = {
     "  weft check data/plans/gpt3-13b.yaml\n"
     "  weft check data/plans/gpt3-13b.yaml --prove\n"
     "  weft check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --global-batch 64",
-    CHILDREN,
-    NULL,
-    NULL,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* Of the choices that a plan knows, those that some instance has. */
@@ -161,8 +138,9 @@ static int print_json(const struct plan *plan, const struct warnings *warnings,
     return cli_print_json(json);
 }
 
-static int check(const struct options *options, const struct plan *plan)
+static int check(const void *context, const struct plan *plan)
 {
+    const struct options *options = context;
     struct warnings warnings = {0};
     struct proofs proofs = {0};
     weft_status status = options->prove ? prove_both(plan, &proofs) : WEFT_OK;
@@ -180,12 +158,6 @@ static int check(const struct options *options, const struct plan *plan)
 int cmd_check(int argc, char **argv)
 {
     struct options options = {.plan.arena = arena_new()};
-    struct opened_plan opened;
-    cli_parse(&ARGP, argc, argv, &options);
-    weft_status status = plan_open(&options.plan, &opened);
-    int code = status ? cli_fail(status) : check(&options, opened.plan);
-    if (!status)
-        plan_close(&opened);
-    arena_free(options.plan.arena);
-    return code;
+    cli_read(&SYNTAX, argc, argv, &options);
+    return plan_command(&options.plan, check, &options);
 }

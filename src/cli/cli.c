@@ -5,9 +5,89 @@
 
 #include "cli/cli.h"
 
+/* ---- options that nobody knows --------------------------------------------------------------- */
+
+enum { MOST_NAMES = 128 };
+/* The options of a command, those of a plan first: they are the ones that are meant most often. */
+struct known {
+    const struct argp_option *option[MOST_NAMES];
+    size_t count;
+};
+
+static void list_options(const struct argp *argp, struct known *out)
+{
+    for (const struct argp_child *child = argp->children; child && child->argp; child++)
+        list_options(child->argp, out);
+    for (const struct argp_option *o = argp->options; o && (o->name || o->doc); o++)
+        if (o->name && out->count < MOST_NAMES)
+            out->option[out->count++] = o;
+}
+
+/* As getopt takes them: a name, or the beginning of one. */
+static const struct argp_option *find_long(const struct known *known, const char *word, size_t len)
+{
+    const struct argp_option *found = NULL;
+    for (size_t i = 0; i < known->count; i++)
+        if (strncmp(known->option[i]->name, word, len) == 0) {
+            found = known->option[i];
+            if (!found->name[len])
+                break;
+        }
+    return found;
+}
+
+static const struct argp_option *find_short(const struct known *known, char letter)
+{
+    for (size_t i = 0; i < known->count; i++)
+        if (known->option[i]->key == letter)
+            return known->option[i];
+    return NULL;
+}
+
+static void refuse_option(const struct known *known, const char *command, const char *word,
+                          size_t len)
+{
+    const char *names[MOST_NAMES];
+    char name[64];
+    for (size_t i = 0; i < known->count; i++)
+        names[i] = known->option[i]->name;
+    snprintf(name, sizeof name, "%.*s", (int)len, word);
+    const char *near = nearest_word(name, names, known->count);
+    fprintf(stderr, "%s: no option is called '--%s'\n", command, name);
+    if (near)
+        fprintf(stderr, "hint: did you mean '--%s'?\n", near);
+    else
+        fprintf(stderr, "hint: `%s --help` lists the options\n", command);
+    exit(WEFT_BAD_INPUT);
+}
+
+/* argp refuses them, too, but does not say which one was meant. */
+static void check_options(const struct argp *argp, int argc, char **argv)
+{
+    static const struct argp_option OWN[] = {{"help", '?', NULL, 0, "", 0},
+                                             {"usage", -1, NULL, 0, "", 0}};
+    struct known known = {.option = {&OWN[0], &OWN[1]}, .count = COUNT_OF(OWN)};
+    list_options(argp, &known);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *word = argv[i];
+        bool is_long = strncmp(word, "--", 2) == 0;
+        size_t len = is_long ? strcspn(word + 2, "=") : 0;
+        if (word[0] != '-' || !word[1])
+            continue;
+        const struct argp_option *option =
+            is_long ? find_long(&known, word + 2, len) : find_short(&known, word[1]);
+        if (is_long && !option)
+            refuse_option(&known, argv[0], word + 2, len);
+        bool alone = is_long ? word[2 + len] == '\0' : word[2] == '\0';
+        if (option && option->arg && alone && !(option->flags & OPTION_ARG_OPTIONAL))
+            i++; /* the next word is its value */
+    }
+}
+
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = WEFT_BAD_INPUT;
+    check_options(argp, argc, argv);
     setenv("ARGP_HELP_FMT", "rmargin=100,no-dup-args-note", 0); /* examples stay on one line */
     if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
         exit(WEFT_BAD_INPUT);

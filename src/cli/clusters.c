@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/model_collectives.h"
+#include "cli/options.h"
 
 enum { MAX_SIZES = 8, MAX_GROUPS = 8 };
 
@@ -18,18 +19,7 @@ struct options {
     const char *group_text; /* NULL: groups that make sense on the cluster */
 };
 
-enum { OPTION_THIS = 1, OPTION_MODEL, OPTION_NAMES, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"this", OPTION_THIS, NULL, 0, "describe the machine this runs on", 0},
-    {"model", OPTION_MODEL, "MODEL", 0, "cost what the training of this model sends", 0},
-    {"collective", 'c', "NAME", 0, "cost only this collective", 0},
-    {"bytes", 'b', "SIZE", 0, "at this size (such as 64MiB; may be repeated)", 0},
-    {"group", 'g', "FIRST:COUNT:STRIDE", 0,
-     "on these devices; COUNT:STRIDE may be repeated, innermost first", 0},
-    {"names", OPTION_NAMES, NULL, 0, "bare names of the clusters Weft knows, one per line", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
-    {0},
-};
+#define AT(field) offsetof(struct options, field)
 
 /* FIRST:COUNT:STRIDE[:COUNT:STRIDE...] */
 static bool parse_group(const char *text, struct group *group)
@@ -58,8 +48,17 @@ static bool parse_group(const char *text, struct group *group)
     return count >= 3 && count % 2 == 1;
 }
 
-static void parse_size(struct argp_state *state, struct options *options, const char *arg)
+static void take_group(struct argp_state *state, void *input, char *arg)
 {
+    struct options *options = input;
+    options->group_text = arg;
+    if (!parse_group(arg, &options->group))
+        argp_error(state, "--group takes FIRST:COUNT:STRIDE such as 0:8:1, not '%s'", arg);
+}
+
+static void take_size(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
     if (options->sizes == MAX_SIZES)
         argp_error(state, "--bytes can be given at most %d times", MAX_SIZES);
     else if (!parse_bytes(arg, &options->bytes[options->sizes]) ||
@@ -69,38 +68,32 @@ static void parse_size(struct argp_state *state, struct options *options, const 
         options->sizes++;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_one_collective(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    options->one_collective = true;
+    options->collective = take_collective(state, arg);
+}
+
+static const struct cli_option OPTIONS[] = {
+    {"this", NULL, "describe the machine this runs on", OPTION_FLAG, AT(this_machine)},
+    {"model", "MODEL", "cost what the training of this model sends", OPTION_TEXT, AT(model)},
+    {"collective", "NAME", "cost only this collective", OPTION_TAKE, .letter = 'c',
+     .take = take_one_collective},
+    {"bytes", "SIZE", "at this size (such as 64MiB; may be repeated)", OPTION_TAKE, .letter = 'b',
+     .take = take_size},
+    {"group", "FIRST:COUNT:STRIDE",
+     "on these devices; COUNT:STRIDE may be repeated, innermost first", OPTION_TAKE, .letter = 'g',
+     .take = take_group},
+    {"names", NULL, "bare names of the clusters Weft knows, one per line", OPTION_FLAG, AT(names)},
+    JSON_OPTION(AT(json)),
+    {0},
+};
+
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
     struct options *options = state->input;
     switch (key) {
-    case OPTION_THIS:
-        options->this_machine = true;
-        return 0;
-    case OPTION_MODEL:
-        options->model = arg;
-        return 0;
-    case OPTION_NAMES:
-        options->names = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case 'c':
-        options->one_collective = true;
-        if (!collective_from_name(arg, &options->collective))
-            argp_error(state,
-                       "'%s' is no collective: all_reduce, all_gather, reduce_scatter, "
-                       "all_to_all, broadcast, send",
-                       arg);
-        return 0;
-    case 'b':
-        parse_size(state, options, arg);
-        return 0;
-    case 'g':
-        options->group_text = arg;
-        if (!parse_group(arg, &options->group))
-            argp_error(state, "--group takes FIRST:COUNT:STRIDE such as 0:8:1, not '%s'", arg);
-        return 0;
     case ARGP_KEY_ARG:
         if (options->name)
             argp_error(state, "one cluster at a time: '%s' or '%s'?", options->name, arg);
@@ -118,9 +111,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "[CLUSTER]",
     "Lists the clusters Weft knows; or draws one, with what collectives cost on it.\v"
     "CLUSTER is a preset with a number of nodes, a cluster file (docs/cluster-file.md), or a "
@@ -130,9 +122,7 @@ static const struct argp ARGP = {
     "  weft clusters dgx-v100:4 --model gpt3-13b\n"
     "  weft clusters dgx-a100:16 --collective all_reduce --bytes 64MiB --group 0:16:8\n"
     "  weft clusters my-cluster.yaml --json",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* ---- the list ----------------------------------------------------------------------------------------------- */
@@ -490,7 +480,7 @@ int cmd_clusters(int argc, char **argv)
 {
     static const int64_t SIZES[] = {256 << 10, 4 << 20, 64 << 20, 1 << 30};
     struct options options = {0};
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     if (options.names)
         return print_names();
     if (options.sizes == 0) {

@@ -33,32 +33,11 @@ struct options {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-enum {
-    OPTION_OVER = 1,
-    OPTION_FORBID,
-    OPTION_MEASURED,
-    OPTION_FOLD_BACK,
-    OPTION_PROFILE,
-    OPTION_JSON
-};
-static const struct argp_option OPTIONS[] = {
-    {"over", OPTION_OVER, "KEY=V1,V2", 0,
-     "a row for each value of an option of the plan, or of model, cluster or planner; may be "
-     "repeated",
-     0},
-    {"forbid", OPTION_FORBID, "LIST", 0, "what planners must not do, such as sp,zero=3", 0},
-    {"measured", OPTION_MEASURED, "TRACE", 0,
-     "lay what `weft train --trace` recorded over the prediction of one plan", 0},
-    {"fold-back", OPTION_FOLD_BACK, "DB", 0,
-     "with --measured: store what the run's kernels took, for predictions with --profile DB", 0},
-    {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
-    {0},
-};
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+#define AT(field) offsetof(struct options, field)
 
-static void take_axis(struct argp_state *state, struct options *options, const char *arg)
+static void take_axis(struct argp_state *state, void *input, char *arg)
 {
+    struct options *options = input;
     size_t key = strcspn(arg, "=");
     if (options->axes == MOST_AXES)
         argp_error(state, "at most %d options can be compared at once", MOST_AXES);
@@ -72,44 +51,41 @@ static void take_axis(struct argp_state *state, struct options *options, const c
             array_push(options->arena, &axis->values, word);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static void take_forbid(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case ARGP_KEY_ARG:
-        array_push(options->arena, &options->names, arg);
-        return 0;
-    case OPTION_OVER:
-        take_axis(state, options, arg);
-        return 0;
-    case OPTION_FORBID:
-        if (forbid_parse(options->arena, arg, &options->forbids) != WEFT_OK)
-            argp_error(state, "--forbid: %s; %s", weft_last_error()->message,
-                       weft_last_error()->hint);
-        return 0;
-    case OPTION_MEASURED:
-        options->measured = arg;
-        return 0;
-    case OPTION_FOLD_BACK:
-        options->fold_back = arg;
-        return 0;
-    case OPTION_PROFILE:
-        options->profile = arg;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct options *options = input;
+    if (forbid_parse(options->arena, arg, &options->forbids) != WEFT_OK)
+        argp_error(state, "--forbid: %s; %s", weft_last_error()->message, weft_last_error()->hint);
 }
 
-static const struct argp ARGP = {
+static const struct cli_option OPTIONS[] = {
+    {"over", "KEY=V1,V2",
+     "a row for each value of an option of the plan, or of model, cluster or planner; may be "
+     "repeated",
+     OPTION_TAKE, .take = take_axis},
+    {"forbid", "LIST", "what planners must not do, such as sp,zero=3", OPTION_TAKE,
+     .take = take_forbid},
+    {"measured", "TRACE", "lay what `weft train --trace` recorded over the prediction of one plan",
+     OPTION_TEXT, AT(measured)},
+    {"fold-back", "DB",
+     "with --measured: store what the run's kernels took, for predictions with --profile DB",
+     OPTION_TEXT, AT(fold_back)},
+    PROFILE_OPTION(AT(profile)),
+    JSON_OPTION(AT(json)),
+    {0},
+};
+
+static error_t take_names(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    array_push(options->arena, &options->names, arg);
+    return 0;
+}
+
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN PLAN...\nMODEL CLUSTER --over KEY=V1,V2\nPLAN --measured TRACE",
     "Simulates plans and shows them side by side: time, throughput, memory, where time goes and, "
     "where the cluster has prices, what it costs. What cannot be planned is listed with its "
@@ -122,9 +98,8 @@ static const struct argp ARGP = {
     "  weft compare gpt3-13b dgx-a100:4 --global-batch 64 --over planner=megatron,galvatron\n"
     "  weft compare gpt3-13b dgx-a100:4 --tp 8 --global-batch 64 --over "
     "cluster=dgx-a100:4,dgx-h100:4",
-    CHILDREN,
-    NULL,
-    NULL,
+    .names = take_names,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -411,7 +386,7 @@ int cmd_compare(int argc, char **argv)
     struct arena *arena = arena_new();
     struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
     struct comparison comparison = {.arena = arena, .unit = "M tokens"};
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     if (options.fold_back && !options.measured) {
         arena_free(arena);
         return cli_fail(bad_argument("add --measured trace.json", "--fold-back of which run?"));

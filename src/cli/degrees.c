@@ -1,9 +1,9 @@
 /* degrees.c - a plan on the command line: a file, or a model, a cluster and degrees. */
 #include "cli/degrees.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     OPTION_DP = 256, /* above the characters: children share their parent's keys */
@@ -88,21 +88,13 @@ static const struct {
     {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch)},
 };
 
-static int64_t parse_count(struct argp_state *state, const char *option, const char *arg)
-{
-    int64_t value = 0;
-    if (!parse_int(arg, &value) || value < 1 || value > INT32_MAX)
-        argp_error(state, "--%s takes a whole number of at least 1, not '%s'", option, arg);
-    return value;
-}
-
-static bool take_count(struct argp_state *state, struct plan_arguments *in, int key,
-                       const char *arg)
+static bool take_degree(struct argp_state *state, struct plan_arguments *in, int key,
+                        const char *arg)
 {
     for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
         if (COUNTS[i].key != key)
             continue;
-        int64_t value = parse_count(state, COUNTS[i].name, arg);
+        int64_t value = take_count(state, COUNTS[i].name, arg, 1, INT32_MAX);
         memcpy((char *)&in->degrees + COUNTS[i].offset, &value, sizeof value);
         return true;
     }
@@ -111,32 +103,21 @@ static bool take_count(struct argp_state *state, struct plan_arguments *in, int 
 
 /* ---- options with words ---------------------------------------------------------------------- */
 
-static void add_override(struct plan_arguments *in, const char *key, const char *value)
-{
-    const char *before = in->overrides ? in->overrides : "";
-    in->overrides = arena_printf(in->arena, "%s%s%s: %s", before, *before ? ", " : "", key, value);
-}
-
 static void take_seq(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    parse_count(state, "seq", arg);
-    add_override(in, "seq", arg);
+    take_count(state, "seq", arg, 1, INT32_MAX);
+    add_override(in->arena, &in->overrides, "seq", arg);
 }
 
-static void take_set(struct argp_state *state, struct plan_arguments *in, const char *arg)
+static void take_model_set(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    size_t key = strcspn(arg, "=:");
-    if (key == 0 || arg[key] == '\0')
-        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
-    else
-        add_override(in, arena_copy_bytes(in->arena, arg, key), arg + key + 1);
+    take_set(state, in->arena, &in->overrides, arg);
 }
 
-static void take_dtype(struct argp_state *state, struct plan_arguments *in, const char *arg)
+static void take_plan_dtype(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    in->degrees.has_dtype = dtype_from_name(arg, &in->degrees.dtype);
-    if (!in->degrees.has_dtype)
-        argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
+    in->degrees.has_dtype = true;
+    in->degrees.dtype = take_dtype(state, arg);
 }
 
 static void take_policy(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -182,7 +163,8 @@ static void take_memory(struct argp_state *state, struct plan_arguments *in, con
     if (parse_real(arg, &gib) && gib > 0 && gib < 0x1p23)
         bytes = (int64_t)(gib * 0x1p30);
     else if (!parse_bytes(arg, &bytes) || bytes < 1)
-        argp_error(state, "--memory is '%s', expected a number of GiB", arg);
+        argp_error(state, "--memory is '%s', expected a number of GiB or a size such as 30GiB",
+                   arg);
     in->degrees.memory_limit_bytes = bytes;
 }
 
@@ -233,8 +215,8 @@ static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
-    {OPTION_SEQ, take_seq},           {OPTION_SET, take_set},
-    {OPTION_DTYPE, take_dtype},       {OPTION_POLICY, take_policy},
+    {OPTION_SEQ, take_seq},           {OPTION_SET, take_model_set},
+    {OPTION_DTYPE, take_plan_dtype},  {OPTION_POLICY, take_policy},
     {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
     {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
     {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
@@ -280,7 +262,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     if (key < OPTION_DP || key > OPTION_BUCKET)
         return ARGP_ERR_UNKNOWN;
     in->flag = option_name(key);
-    bool taken = take_count(state, in, key, arg) || take_switch(in, key, true) ||
+    bool taken = take_degree(state, in, key, arg) || take_switch(in, key, true) ||
                  take_word(state, in, key, arg);
     return taken ? 0 : ARGP_ERR_UNKNOWN;
 }
@@ -335,7 +317,7 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
     const struct argp_option *option = find_option(name);
     bool on = strcmp(value, "on") == 0;
     struct argp_state state = {.root_argp = &DEGREES_ARGP,
-                               .name = program_invocation_short_name,
+                               .name = "weft compare", /* which alone sets options by name */
                                .input = arguments,
                                .err_stream = stderr,
                                .out_stream = stdout};
@@ -354,11 +336,24 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool is_preset(const char *name)
+{
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
 {
     if (in->flag)
         return bad_argument("change the file, or name a model and a cluster",
                             "--%s makes a plan; %s is one already", in->flag, in->name[0]);
+    if (is_preset(in->name[0]) && access(in->name[0], F_OK) != 0)
+        return bad_argument("add one, such as dgx-a100:4", "%s is a model; on which cluster?",
+                            in->name[0]);
     weft_status status = plan_load(in->name[0], out);
     if (status && !weft_last_error()->hint)
         error_hint("name a plan file (docs/plan-file.md), or a model and a cluster");
@@ -393,4 +388,16 @@ weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan
     if (status)
         plan_close(out);
     return status;
+}
+
+int plan_command(struct plan_arguments *arguments,
+                 int (*run)(const void *options, const struct plan *plan), const void *options)
+{
+    struct opened_plan opened;
+    weft_status status = plan_open(arguments, &opened);
+    int code = status ? cli_fail(status) : run(options, opened.plan);
+    if (!status)
+        plan_close(&opened);
+    arena_free(arguments->arena);
+    return code;
 }

@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_DEGREES_H
 #define WEFT_CLI_DEGREES_H
 
-#include "cli/cli.h"
+#include "cli/options.h"
 #include "plan/plan.h"
 
 struct plan_arguments {
@@ -18,6 +18,8 @@ struct plan_arguments {
 
 /* The options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
+/* They, as the child of a command whose struct has these arguments there. */
+#define PLAN_CHILD(AT) {&DEGREES_ARGP, AT}
 /* One of its options by name, "tp"; those without a value take on or off, those that a planner
  * chooses also any: as if they had not been given. A wrong value ends the program, as on the command
  * line. */
@@ -28,5 +30,8 @@ weft_status degrees_open(struct plan_arguments *arguments);
 void plan_name(struct plan *plan, const struct plan_arguments *arguments);
 /* Opens and checks what was named. */
 weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);
+/* Opens it, runs a command on it, and frees it with its arguments; returns the exit code. */
+int plan_command(struct plan_arguments *arguments,
+                 int (*run)(const void *options, const struct plan *plan), const void *options);
 
 #endif

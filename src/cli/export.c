@@ -11,51 +11,31 @@ struct options {
     bool nearest, json;
 };
 
-enum { OPTION_TO = 1, OPTION_NEAREST, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"to", OPTION_TO, "TARGET", 0,
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option OPTIONS[] = {
+    {"to", "TARGET",
      "megatron, deepspeed, torchtitan, fsdp, galvatron or slurm (Megatron-LM in a batch script)",
-     0},
-    {"output", 'o', "FILE", 0, "write to this file instead of standard output", 0},
-    {"nearest", OPTION_NEAREST, NULL, 0,
-     "write the nearest plan that the target can express, and compare the predictions", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+     OPTION_TEXT, AT(to)},
+    OUTPUT_OPTION(AT(output), "write to this file instead of standard output"),
+    {"nearest", NULL,
+     "write the nearest plan that the target can express, and compare the predictions", OPTION_FLAG,
+     AT(nearest)},
+    JSON_OPTION(AT(json)),
     {0},
 };
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case OPTION_TO:
-        options->to = arg;
-        return 0;
-    case 'o':
-        options->output = arg;
-        return 0;
-    case OPTION_NEAREST:
-        options->nearest = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (!options->to)
-            argp_error(state, "--to is missing: megatron, deepspeed, torchtitan, fsdp, galvatron "
-                              "or slurm");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct options *options = state->input;
+    (void)arg;
+    if (key == ARGP_KEY_END && !options->to)
+        argp_error(state,
+                   "--to is missing: megatron, deepspeed, torchtitan, fsdp, galvatron or slurm");
+    return ARGP_ERR_UNKNOWN; /* the rest is the plan's */
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN\nMODEL CLUSTER",
     "Writes a plan for the framework that will run it. Degrees, layers per stage and recomputation "
     "are recognised in the plan; what the target cannot express is an error that names it, and "
@@ -64,9 +44,8 @@ static const struct argp ARGP = {
     "  weft export data/plans/gpt3-13b.yaml --to megatron -o args.sh\n"
     "  weft export llama3-8b dgx-h100 --zero 3 --global-batch 64 --to fsdp -o train.py\n"
     "  weft export data/plans/gpt3-13b-by-hand.yaml --to slurm --nearest -o job.sbatch",
-    CHILDREN,
-    NULL,
-    NULL,
+    .names = take_names,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -170,8 +149,9 @@ static int print(const struct options *options, const struct export_result *resu
     return WEFT_OK;
 }
 
-static int run(const struct options *options, const struct plan *plan)
+static int run(const void *context, const struct plan *plan)
 {
+    const struct options *options = context;
     struct export_result result = {0};
     struct both_predictions comparison;
     const struct target *target = target_find(options->to);
@@ -191,12 +171,6 @@ done:
 int cmd_export(int argc, char **argv)
 {
     struct options options = {.plan.arena = arena_new()};
-    struct opened_plan opened;
-    cli_parse(&ARGP, argc, argv, &options);
-    weft_status status = plan_open(&options.plan, &opened);
-    int code = status ? cli_fail(status) : run(&options, opened.plan);
-    if (!status)
-        plan_close(&opened);
-    arena_free(options.plan.arena);
-    return code;
+    cli_read(&SYNTAX, argc, argv, &options);
+    return plan_command(&options.plan, run, &options);
 }

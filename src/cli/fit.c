@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/options.h"
 
 enum { MAX_FILES = 256, MAX_DEVICE_COUNTS = 64, SHOWN_SIZES = 16 };
 
@@ -16,20 +16,18 @@ struct options {
     bool json;
 };
 
-enum { OPTION_JSON = 1 };
-static const struct argp_option OPTIONS[] = {
-    {"collective", 'c', "NAME", 0,
-     "take only this collective; what a file measures if it does not say", 0},
-    {"devices", 'd', "N", 0, "take only groups of N devices", 0},
-    {"where", 'w', "COLUMN=VALUE", 0, "take only the CSV rows with this value", 0},
-    {"cluster", 'k', "CLUSTER", 0, "fit the share of this cluster's links instead of a bandwidth",
-     0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
-    {0},
-};
+#define AT(field) offsetof(struct options, field)
 
-static void parse_where(struct argp_state *state, struct options *options, char *arg)
+static void take_only_collective(struct argp_state *state, void *input, char *arg)
 {
+    struct options *options = input;
+    options->collective = take_collective(state, arg);
+    options->filter.collective = &options->collective;
+}
+
+static void take_where(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
     char *equals = strchr(arg, '=');
     if (!equals)
         argp_error(state, "--where takes COLUMN=VALUE, not '%s'", arg);
@@ -39,31 +37,23 @@ static void parse_where(struct argp_state *state, struct options *options, char 
     options->filter.value = equals ? equals + 1 : "";
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static const struct cli_option OPTIONS[] = {
+    {"collective", "NAME", "take only this collective; what a file measures if it does not say",
+     OPTION_TAKE, .letter = 'c', .take = take_only_collective},
+    {"devices", "N", "take only groups of N devices", OPTION_COUNT, AT(filter.devices), .least = 2,
+     .letter = 'd'},
+    {"where", "COLUMN=VALUE", "take only the CSV rows with this value", OPTION_TAKE, .letter = 'w',
+     .take = take_where},
+    {"cluster", "CLUSTER", "fit the share of this cluster's links instead of a bandwidth",
+     OPTION_TEXT, AT(cluster), .letter = 'k'},
+    JSON_OPTION(AT(json)),
+    {0},
+};
+
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
     struct options *options = state->input;
     switch (key) {
-    case 'c':
-        if (!collective_from_name(arg, &options->collective))
-            argp_error(state,
-                       "'%s' is no collective: all_reduce, all_gather, reduce_scatter, "
-                       "all_to_all, broadcast, send",
-                       arg);
-        options->filter.collective = &options->collective;
-        return 0;
-    case 'd':
-        if (!parse_int(arg, &options->filter.devices) || options->filter.devices < 2)
-            argp_error(state, "--devices takes a number of at least 2, not '%s'", arg);
-        return 0;
-    case 'w':
-        parse_where(state, options, arg);
-        return 0;
-    case 'k':
-        options->cluster = arg;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
     case ARGP_KEY_ARG:
         if (options->file_count == MAX_FILES)
             argp_error(state, "at most %d files", MAX_FILES);
@@ -77,9 +67,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "FILE...",
     "Fits latency, bandwidth and half size of a collective to measurements, and prints them as a "
     "part "
@@ -91,9 +80,7 @@ static const struct argp ARGP = {
     "  all_reduce_perf -b 1K -e 1G -f 2 -g 8 > a100.txt\n"
     "  weft fit a100.txt\n"
     "  weft fit table.csv --collective all_gather --devices 8 --json",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* ---- fitting --------------------------------------------------------------------------------- */
@@ -298,7 +285,7 @@ int cmd_fit(int argc, char **argv)
     struct answer *answer = ARENA_NEW(arena, struct answer);
     weft_status status = WEFT_OK;
     int code;
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     if (options.cluster)
         TRY(cluster_open(options.cluster, &answer->cluster));
     TRY(read_files(arena, &options, &answer->samples));

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/options.h"
 #include "plan/plan.h"
 
 struct options {
@@ -15,27 +15,24 @@ struct options {
     int word_count;
 };
 
-enum { OPTION_FROM = 1, OPTION_MODEL, OPTION_SET, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"from", OPTION_FROM, "SOURCE", 0, "megatron (default) or galvatron", 0},
-    {"model", OPTION_MODEL, "MODEL", 0,
-     "the model, where the file does not describe it (Galvatron's does not)", 0},
-    {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of that model: seq=4096", 0},
-    {"output", 'o', "FILE", 0, "write the plan to a file that simulate, show and check take", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct options, field)
+
+static void take_model_set(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    take_set(state, options->arena, &options->set, arg);
+}
+
+static const struct cli_option OPTIONS[] = {
+    {"from", "SOURCE", "megatron (default) or galvatron", OPTION_TEXT, AT(from)},
+    {"model", "MODEL", "the model, where the file does not describe it (Galvatron's does not)",
+     OPTION_TEXT, AT(model)},
+    {"set", "KEY=VALUE", "change an option of that model: seq=4096", OPTION_TAKE,
+     .take = take_model_set},
+    OUTPUT_OPTION(AT(output), "write the plan to a file that simulate, show and check take"),
+    JSON_OPTION(AT(json)),
     {0},
 };
-
-static void take_set(struct argp_state *state, struct options *options, const char *arg)
-{
-    size_t key = strcspn(arg, "=:");
-    if (key == 0 || arg[key] == '\0')
-        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
-    else
-        options->set =
-            arena_printf(options->arena, "%s%s%.*s: %s", options->set ? options->set : "",
-                         options->set ? ", " : "", (int)key, arg, arg + key + 1);
-}
 
 static void take_name(struct argp_state *state, struct options *options, char *arg)
 {
@@ -45,25 +42,10 @@ static void take_name(struct argp_state *state, struct options *options, char *a
         options->name[options->names++] = arg;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
     struct options *options = state->input;
     switch (key) {
-    case OPTION_FROM:
-        options->from = arg;
-        return 0;
-    case OPTION_MODEL:
-        options->model = arg;
-        return 0;
-    case OPTION_SET:
-        take_set(state, options, arg);
-        return 0;
-    case 'o':
-        options->output = arg;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
     case ARGP_KEY_ARG:
         take_name(state, options, arg);
         return 0;
@@ -78,9 +60,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "FILE CLUSTER\nCLUSTER -- ARGUMENTS...",
     "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
     "Megatron-LM's arguments come as a script (nothing in it is run) or behind --; Galvatron's as "
@@ -89,9 +70,7 @@ static const struct argp ARGP = {
     "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"
     "  weft import dgx-a100:2 -o plan.json -- --num-layers 40 --hidden-size 5120 ...\n"
     "  weft import strategy.json titan-rtx --from galvatron --model bert-huge-32 -o plan.json",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -195,7 +174,7 @@ int cmd_import(int argc, char **argv)
         options.words = argv + own + 1;
         options.word_count = argc - own - 1;
     }
-    cli_parse(&ARGP, own, argv, &options);
+    cli_read(&SYNTAX, own, argv, &options);
     int code = run(&options);
     arena_free(options.arena);
     return code;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/options.h"
 
 struct options {
     struct arena *arena;
@@ -14,90 +15,52 @@ struct options {
     bool has_dtype, ops, json;
 };
 
-enum {
-    OPTION_DTYPE = 1,
-    OPTION_SEQ,
-    OPTION_SET,
-    OPTION_OPS,
-    OPTION_ON,
-    OPTION_PROFILE,
-    OPTION_MICROBATCH,
-    OPTION_JSON
-};
-static const struct argp_option OPTIONS[] = {
-    {"depth", 'd', "N", 0, "levels of the tree to show (default 2)", 0},
-    {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 0},
-    {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 0},
-    {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 0},
-    {"ops", OPTION_OPS, NULL, 0, "list every operator with its dims", 0},
-    {"on", OPTION_ON, "CLUSTER", 0, "list every operator with its time on this cluster's device",
-     0},
-    {"profile", OPTION_PROFILE, "FILE", 0, "with --on: a database of measured times to ask first",
-     0},
-    {"microbatch", OPTION_MICROBATCH, "N", 0, "with --on: samples at once (default 1)", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct options, field)
+
+static void take_own_dtype(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    options->has_dtype = true;
+    options->dtype = take_dtype(state, arg);
+}
+
+static void take_seq(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    take_count(state, "seq", arg, 1, INT32_MAX);
+    add_override(options->arena, &options->overrides, "seq", arg);
+}
+
+static void take_model_set(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    take_set(state, options->arena, &options->overrides, arg);
+}
+
+static const struct cli_option OPTIONS[] = {
+    {"depth", "N", "levels of the tree to show (default 2)", OPTION_COUNT, AT(depth), .least = 1,
+     .most = INT32_MAX, .letter = 'd'},
+    {"dtype", "D", "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", OPTION_TAKE,
+     .take = take_own_dtype},
+    {"seq", "N", "positions per sample, in place of the model's own", OPTION_TAKE,
+     .take = take_seq},
+    {"set", "KEY=VALUE", "change an option of the model; may be repeated", OPTION_TAKE,
+     .take = take_model_set},
+    {"ops", NULL, "list every operator with its dims", OPTION_FLAG, AT(ops)},
+    {"on", "CLUSTER", "list every operator with its time on this cluster's device", OPTION_TEXT,
+     AT(cluster)},
+    {"profile", "DB", "with --on: a database of measured times to ask first", OPTION_TEXT,
+     AT(profile)},
+    {"microbatch", "N", "with --on: samples at once (default 1)", OPTION_COUNT, AT(microbatch),
+     .least = 1, .most = INT32_MAX},
+    JSON_OPTION(AT(json)),
     {0},
 };
 
-static void add_override(struct options *options, const char *key, const char *value)
-{
-    const char *before = options->overrides ? options->overrides : "";
-    options->overrides =
-        arena_printf(options->arena, "%s%s%s: %s", before, *before ? ", " : "", key, value);
-}
-
-/* KEY=VALUE, or YAML's own "key: value". */
-static void parse_set(struct argp_state *state, struct options *options, char *arg)
-{
-    size_t key = strcspn(arg, "=:");
-    if (key == 0 || arg[key] == '\0')
-        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
-    else
-        add_override(options, arena_copy_bytes(options->arena, arg, key), arg + key + 1);
-}
-
-static int64_t parse_count(struct argp_state *state, const char *option, const char *arg)
-{
-    int64_t value = 0;
-    if (!parse_int(arg, &value) || value < 1 || value > INT32_MAX)
-        argp_error(state, "--%s takes a whole number of at least 1, not '%s'", option, arg);
-    return value;
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
     struct options *options = state->input;
     switch (key) {
-    case 'd':
-        options->depth = parse_count(state, "depth", arg);
-        return 0;
-    case OPTION_DTYPE:
-        options->has_dtype = dtype_from_name(arg, &options->dtype);
-        if (!options->has_dtype)
-            argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
-        return 0;
-    case OPTION_SEQ:
-        parse_count(state, "seq", arg);
-        add_override(options, "seq", arg);
-        return 0;
-    case OPTION_SET:
-        parse_set(state, options, arg);
-        return 0;
-    case OPTION_OPS:
-        options->ops = true;
-        return 0;
-    case OPTION_ON:
-        options->cluster = arg;
-        return 0;
-    case OPTION_PROFILE:
-        options->profile = arg;
-        return 0;
-    case OPTION_MICROBATCH:
-        options->microbatch = parse_count(state, "microbatch", arg);
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
     case ARGP_KEY_ARG:
         if (options->model)
             argp_error(state, "one model at a time: '%s' is too many", arg);
@@ -111,9 +74,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "MODEL",
     "Shows a model as a tree: parameters, forward FLOPs and activations kept for the backward "
     "pass, "
@@ -123,9 +85,7 @@ static const struct argp ARGP = {
     "  weft inspect gpt3-13b --depth 2\n"
     "  weft inspect gpt3-13b --set layers=80 --seq 4096 --json\n"
     "  weft inspect resnet-50 --on dgx-v100 --microbatch 32",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* ---- printing ---------------------------------------------------------------------------------- */
@@ -266,7 +226,7 @@ int cmd_inspect(int argc, char **argv)
 {
     struct options options = {.arena = arena_new(), .depth = 2, .microbatch = 1};
     struct subject subject = {0};
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     weft_status status = open_subject(&options, &subject);
     int code = status ? cli_fail(status) : show(&options, &subject);
     close_subject(&subject);

@@ -65,9 +65,16 @@ int main(int argc, char **argv)
         usage(stderr);
         return WEFT_BAD_INPUT;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    bool help = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (help && argc == 2)) {
         usage(stdout);
         return WEFT_OK;
+    }
+    if (help) { /* `weft help plan` is `weft plan --help` */
+        static char option[] = "--help";
+        argv[1] = argv[2];
+        argv[2] = option;
+        argc = 3;
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", weft_version());

@@ -18,35 +18,12 @@ struct options {
     bool collectives, mpi, json;
 };
 
-enum {
-    OPTION_DB = 1,
-    OPTION_PRECISION,
-    OPTION_BUDGET,
-    OPTION_COLLECTIVES,
-    OPTION_RANKS,
-    OPTION_MOST,
-    OPTION_TRANSPORT,
-    OPTION_JSON
-};
-static const struct argp_option OPTIONS[] = {
-    {"db", OPTION_DB, "DB", 0, "the database to write; what it has is not measured again", 0},
-    {"precision", OPTION_PRECISION, "P", 0, "standard error of a time to stop at (default 5%)", 0},
-    {"budget", OPTION_BUDGET, "TIME", 0, "stop after so long, such as 2min, and keep what is done",
-     0},
-    {"collectives", OPTION_COLLECTIVES, NULL, 0, "measure transfers between ranks, too", 0},
-    {"ranks", OPTION_RANKS, "N", 0, "so many ranks on this machine (default 2)", 0},
-    {"most", OPTION_MOST, "SIZE", 0, "the largest transfer (default 64MiB)", 0},
-    {"transport", OPTION_TRANSPORT, "T", 0,
-     "threads, or mpi under mpirun, where rank 0 answers (default threads)", 0},
-    {"output", 'o', "FILE", 0, "write this machine's ranks as a cluster file", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
-    {0},
-};
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
+#define AT(field) offsetof(struct options, field)
 
 /* "5%" or 0.05. */
-static void take_precision(struct argp_state *state, struct options *options, const char *arg)
+static void take_precision(struct argp_state *state, void *input, char *arg)
 {
+    struct options *options = input;
     char number[32];
     size_t len = strlen(arg);
     bool percent = len > 0 && arg[len - 1] == '%';
@@ -56,65 +33,48 @@ static void take_precision(struct argp_state *state, struct options *options, co
         argp_error(state, "--precision takes a share such as 5%%, not '%s'", arg);
 }
 
-static void take_transport(struct argp_state *state, struct options *options, const char *arg)
+static void take_transport(struct argp_state *state, void *input, char *arg)
 {
+    struct options *options = input;
     options->mpi = strcmp(arg, "mpi") == 0;
     if (!options->mpi && strcmp(arg, "threads") != 0)
         argp_error(state, "--transport is '%s', expected threads or mpi", arg);
 }
 
-static void take_number(struct argp_state *state, struct options *options, int key, const char *arg)
+static void take_budget(struct argp_state *state, void *input, char *arg)
 {
-    if (key == OPTION_BUDGET &&
-        (!parse_duration(arg, &options->budget_ns) || options->budget_ns < 1))
+    struct options *options = input;
+    if (!parse_duration(arg, &options->budget_ns) || options->budget_ns < 1)
         argp_error(state, "--budget takes a time such as 2min, not '%s'", arg);
-    if (key == OPTION_RANKS &&
-        (!parse_int(arg, &options->ranks) || options->ranks < 1 || options->ranks > INT16_MAX))
-        argp_error(state, "--ranks takes a whole number of at least 1, not '%s'", arg);
-    if (key == OPTION_MOST &&
-        (!parse_bytes(arg, &options->most_bytes) || options->most_bytes < 64 << 10 ||
-         options->most_bytes > (int64_t)4 << 30))
+}
+
+static void take_most(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    if (!parse_bytes(arg, &options->most_bytes) || options->most_bytes < 64 << 10 ||
+        options->most_bytes > (int64_t)4 << 30)
         argp_error(state, "--most takes a size of 64KiB to 4GiB, not '%s'", arg);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case OPTION_DB:
-        options->db = arg;
-        return 0;
-    case OPTION_PRECISION:
-        take_precision(state, options, arg);
-        return 0;
-    case OPTION_BUDGET:
-    case OPTION_RANKS:
-    case OPTION_MOST:
-        take_number(state, options, key, arg);
-        return 0;
-    case OPTION_COLLECTIVES:
-        options->collectives = true;
-        return 0;
-    case OPTION_TRANSPORT:
-        take_transport(state, options, arg);
-        return 0;
-    case 'o':
-        options->output = arg;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct cli_option OPTIONS[] = {
+    {"db", "DB", "the database to write; what it has is not measured again", OPTION_TEXT, AT(db)},
+    {"precision", "P", "standard error of a time to stop at (default 5%)", OPTION_TAKE,
+     .take = take_precision},
+    {"budget", "TIME", "stop after so long, such as 2min, and keep what is done", OPTION_TAKE,
+     .take = take_budget},
+    {"collectives", NULL, "measure transfers between ranks, too", OPTION_FLAG, AT(collectives)},
+    {"ranks", "N", "so many ranks on this machine (default 2)", OPTION_COUNT, AT(ranks), .least = 1,
+     .most = INT16_MAX},
+    {"most", "SIZE", "the largest transfer (default 64MiB)", OPTION_TAKE, .take = take_most},
+    {"transport", "T", "threads, or mpi under mpirun, where rank 0 answers (default threads)",
+     OPTION_TAKE, .take = take_transport},
+    OUTPUT_OPTION(AT(output), "write this machine's ranks as a cluster file"),
+    JSON_OPTION(AT(json)),
+    {0},
+};
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN --db DB\nMODEL [CLUSTER] --db DB\n--collectives [--db DB] [-o FILE]",
     "Measures this machine: every kernel that a plan asks for, run by itself on one core, and with "
     "--collectives the transfers between ranks. Times go into the database as they are measured; "
@@ -126,9 +86,7 @@ static const struct argp ARGP = {
     "  weft profile measure --collectives --ranks 2 --db here.sqlite -o here.yaml\n"
     "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite\n"
     "  weft simulate gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --profile here.sqlite",
-    CHILDREN,
-    NULL,
-    NULL,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* ---- while it measures ----------------------------------------------------------------------- */
@@ -439,7 +397,7 @@ int cmd_profile_measure(int argc, char **argv)
                               .precision = measure_defaults().precision,
                               .ranks = 2,
                               .most_bytes = 64 << 20};
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     struct job job = {.options = &options, .arena = options.plan.arena, .answers = true};
     weft_status status = run_job(&job);
     if (!status && job.answers)

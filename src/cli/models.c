@@ -2,53 +2,36 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/options.h"
 
 struct options {
     const char *family; /* NULL: all */
     bool names, json;
 };
 
-enum { OPTION_NAMES = 1, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"family", 'f', "FAMILY", 0, "only models of this family", 0},
-    {"names", OPTION_NAMES, NULL, 0, "bare names, one per line", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option OPTIONS[] = {
+    {"family", "FAMILY", "only models of this family", OPTION_TEXT, AT(family), .letter = 'f'},
+    {"names", NULL, "bare names, one per line", OPTION_FLAG, AT(names)},
+    JSON_OPTION(AT(json)),
     {0},
 };
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
-    switch (key) {
-    case 'f':
-        options->family = arg;
-        return 0;
-    case OPTION_NAMES:
-        options->names = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
+    if (key == ARGP_KEY_ARG)
         argp_error(state, "no argument expected: `weft inspect %s` shows one model", arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    return key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "",
     "Lists the models that Weft knows by name, with their layers and parameters.\v"
     "A model can also be a YAML file, a Hugging Face config.json or an ONNX file.\n\n"
     "Example:\n"
     "  weft models --family resnet",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* The presets of one family, or of all, opened one after the other. */
@@ -162,7 +145,7 @@ done:
 int cmd_models(int argc, char **argv)
 {
     struct options options = {0};
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     struct listing listing = {.family = options.family};
     listing.count = model_presets(&listing.presets);
     weft_status status = check_family(&listing);

@@ -70,6 +70,14 @@ static void parse_batch(const char *arg, struct argp_state *state, struct option
         argp_error(state, "--batch takes auto or a whole number of at least 1, not '%s'", arg);
 }
 
+static const char *option_name(int option)
+{
+    const struct argp_option *row = OPTIONS;
+    while (row->name && row->key != option + 1)
+        row++;
+    return row->name;
+}
+
 static error_t parse_search(int option, char *arg, struct argp_state *state,
                             struct options *options)
 {
@@ -89,8 +97,8 @@ static error_t parse_search(int option, char *arg, struct argp_state *state,
     }
     if (words[option])
         *words[option] = arg;
-    else if (numbers[option] && (!parse_int(arg, numbers[option]) || *numbers[option] < 0))
-        argp_error(state, "expected a whole number of at least 0, not '%s'", arg);
+    else if (numbers[option])
+        *numbers[option] = take_count(state, option_name(option), arg, 0, 0);
     else if (option == TAKES_BUDGET &&
              (!parse_duration(arg, &search->budget_ns) || search->budget_ns <= 0))
         argp_error(state, "--budget takes a time such as 2s or 500ms, not '%s'", arg);
@@ -192,7 +200,12 @@ static weft_status check_arguments(const struct options *options, const struct p
                             "plan needs a model and a cluster");
     if (!options->plan.degrees.global_batch && !options->search.batch_auto)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
-    return planner_named(options->planner, planner);
+    weft_status status;
+    TRY(file_writable(options->output));
+    TRY(file_writable(options->report.path));
+    TRY(planner_named(options->planner, planner));
+done:
+    return status;
 }
 
 static struct plan_request request_of(const struct options *options,
@@ -298,7 +311,8 @@ done:
 
 int cmd_plan(int argc, char **argv)
 {
-    struct options options = {.plan = {.arena = arena_new()}, .top = USUAL_TOP};
+    struct options options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
+                              .top = USUAL_TOP};
     struct opened_plan opened = {0};
     const struct planner *planner;
     struct planned *planned = NULL;

@@ -1,103 +1,52 @@
 /* profile.c - `weft profile`: measurements into a database, and out of it again. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/options.h"
 #include "cli/profile.h"
 
-enum { MAX_ARGUMENTS = 256 };
+static void take_format(struct argp_state *state, void *input, char *arg)
+{
+    struct profile_options *options = input;
+    if (!import_format_from_name(arg, &options->format))
+        argp_error(state,
+                   "'%s' is no format: auto, aceso, sailor, simumax, galvatron, weft-csv, nccl",
+                   arg);
+}
 
-struct options {
-    const char *arguments[MAX_ARGUMENTS]; /* the first is the action */
-    size_t count;
-    const char *db, *device, *kernel, *shape, *phase, *dtype;
-    const char *collective;
-    int64_t devices, nodes, bytes;
-    enum import_format format;
-    bool json;
-};
-
-enum {
-    OPTION_JSON = 1,
-    OPTION_DB,
-    OPTION_SHAPE,
-    OPTION_PHASE,
-    OPTION_DTYPE,
-    OPTION_NODES,
-    OPTION_DEVICES
-};
-static const struct argp_option OPTIONS[] = {
-    {"db", OPTION_DB, "DB", 0, "import: the database to write", 0},
-    {"device", 'd', "NAME", 0, "the device that was measured, or the only one to take", 0},
-    {"format", 'f', "FORMAT", 0,
-     "import: auto, aceso, sailor, simumax, galvatron, weft-csv or nccl (auto)", 0},
-    {"kernel", 'k', "NAME", 0, "show: the rows of one kernel", 0},
-    {"shape", OPTION_SHAPE, "SHAPE", 0, "show: how long this shape takes, and how that is known",
-     0},
-    {"phase", OPTION_PHASE, "PHASE", 0,
-     "show: forward, backward_input, backward_weight or backward (forward with --shape)", 0},
-    {"dtype", OPTION_DTYPE, "TYPE", 0, "show: fp32, tf32, fp16, bf16 or fp8 (fp16 with --shape)",
-     0},
-    {"collective", 'c', "NAME", 0, "show: how long this collective takes", 0},
-    {"devices", OPTION_DEVICES, "N", 0, "show: on so many devices, with --collective (2)", 0},
-    {"nodes", OPTION_NODES, "N", 0, "show: of so many nodes (1)", 0},
-    {"bytes", 'b', "SIZE", 0, "show: at this size, such as 64MiB (1MiB)", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct profile_options, field)
+static const struct cli_option OPTIONS[] = {
+    {"db", "DB", "import: the database to write", OPTION_TEXT, AT(db)},
+    {"device", "NAME", "the device that was measured, or the only one to take", OPTION_TEXT,
+     AT(device), .letter = 'd'},
+    {"format", "FORMAT", "import: auto, aceso, sailor, simumax, galvatron, weft-csv or nccl (auto)",
+     OPTION_TAKE, .letter = 'f', .take = take_format},
+    {"kernel", "NAME", "show: the rows of one kernel", OPTION_TEXT, AT(kernel), .letter = 'k'},
+    {"shape", "SHAPE", "show: how long this shape takes, and how that is known", OPTION_TEXT,
+     AT(shape)},
+    {"phase", "PHASE",
+     "show: forward, backward_input, backward_weight or backward (forward with --shape)",
+     OPTION_TEXT, AT(phase)},
+    {"dtype", "TYPE", "show: fp32, tf32, fp16, bf16 or fp8 (fp16 with --shape)", OPTION_TEXT,
+     AT(dtype)},
+    {"collective", "NAME", "show: how long this collective takes", OPTION_TEXT, AT(collective),
+     .letter = 'c'},
+    {"devices", "N", "show: on so many devices, with --collective (2)", OPTION_COUNT, AT(devices),
+     .least = 1},
+    {"nodes", "N", "show: of so many nodes (1)", OPTION_COUNT, AT(nodes), .least = 1},
+    {"bytes", "SIZE", "show: at this size, such as 64MiB (1MiB)", OPTION_SIZE, AT(bytes),
+     .letter = 'b'},
+    JSON_OPTION(AT(json)),
     {0},
 };
 
-static void parse_number(struct argp_state *state, const char *arg, int64_t *out)
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    if (!parse_int(arg, out) || *out < 1)
-        argp_error(state, "'%s' is no number of at least 1", arg);
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct options *options = state->input;
+    struct profile_options *options = state->input;
     switch (key) {
-    case OPTION_DB:
-        options->db = arg;
-        return 0;
-    case 'd':
-        options->device = arg;
-        return 0;
-    case 'f':
-        if (!import_format_from_name(arg, &options->format))
-            argp_error(state,
-                       "'%s' is no format: auto, aceso, sailor, simumax, galvatron, "
-                       "weft-csv, nccl",
-                       arg);
-        return 0;
-    case 'k':
-        options->kernel = arg;
-        return 0;
-    case OPTION_SHAPE:
-        options->shape = arg;
-        return 0;
-    case OPTION_PHASE:
-        options->phase = arg;
-        return 0;
-    case OPTION_DTYPE:
-        options->dtype = arg;
-        return 0;
-    case 'c':
-        options->collective = arg;
-        return 0;
-    case 'b':
-        if (!parse_bytes(arg, &options->bytes) || options->bytes < 1)
-            argp_error(state, "--bytes takes a size such as 64MiB, not '%s'", arg);
-        return 0;
-    case OPTION_DEVICES:
-    case OPTION_NODES:
-        parse_number(state, arg, key == OPTION_NODES ? &options->nodes : &options->devices);
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
     case ARGP_KEY_ARG:
-        if (options->count == MAX_ARGUMENTS)
-            argp_error(state, "at most %d files", MAX_ARGUMENTS - 1);
+        if (options->count == MAX_PROFILE_ARGUMENTS)
+            argp_error(state, "at most %d files", MAX_PROFILE_ARGUMENTS - 1);
         options->arguments[options->count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
@@ -108,9 +57,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "import FILE... --db DB\nshow DB\nmeasure PLAN --db DB",
     "Keeps measured times of kernels and collectives in a database, which costs are taken from "
     "before "
@@ -126,9 +74,7 @@ static const struct argp ARGP = {
     "  weft profile show my.sqlite --kernel matmul\n"
     "  weft profile show my.sqlite --collective all_reduce --devices 8 --bytes 64MiB\n"
     "  weft profile show my.sqlite --kernel matmul --shape batch=1,m=4096,n=4096,k=1024",
-    NULL,
-    NULL,
-    NULL,
+    .names = take_names,
 };
 
 /* ---- import ----------------------------------------------------------------------------------- */
@@ -159,7 +105,7 @@ static json_t *summary_json(const struct import_summary *summary)
                      (json_int_t)summary->replaced, "left_out", skipped);
 }
 
-static weft_status import_files(const struct options *options, struct arena *arena,
+static weft_status import_files(const struct profile_options *options, struct arena *arena,
                                 struct import_summary *summaries)
 {
     struct import_options import = {options->format, options->device};
@@ -174,7 +120,7 @@ done:
     return status;
 }
 
-static int run_import(const struct options *options, struct arena *arena)
+static int run_import(const struct profile_options *options, struct arena *arena)
 {
     if (!options->db || options->count < 2)
         return cli_fail(bad_argument("weft profile import measured.csv --db my.sqlite",
@@ -194,399 +140,20 @@ static int run_import(const struct options *options, struct arena *arena)
     return list ? cli_print_json(json_pack("{s:s, s:o}", "db", options->db, "files", list)) : 0;
 }
 
-/* ---- show: what is there ---------------------------------------------------------------------- */
-
-struct filter {
-    const char *device;       /* NULL: all */
-    int kernel, phase, dtype; /* -1: all */
-};
-
-static bool passes(const struct filter *filter, const struct profile_row *row)
-{
-    return (!filter->device || strcmp(filter->device, row->device) == 0) &&
-           (filter->kernel < 0 || filter->kernel == row->key.kernel) &&
-           (filter->phase < 0 || filter->phase == row->key.phase) &&
-           (filter->dtype < 0 || filter->dtype == row->key.dtype);
-}
-
-static weft_status read_filter(const struct options *options, struct filter *out)
-{
-    enum kernel kernel = KERNEL_COUNT;
-    enum dtype dtype = DTYPE_COUNT;
-    *out = (struct filter){options->device, -1, -1, -1};
-    if (options->kernel && !kernel_from_name(options->kernel, &kernel)) {
-        const char *names[KERNEL_COUNT];
-        for (int i = 0; i < KERNEL_COUNT; i++)
-            names[i] = kernel_name((enum kernel)i);
-        const char *near = nearest_word(options->kernel, names, KERNEL_COUNT);
-        weft_status status = bad_argument(NULL, "no kernel is called '%s'", options->kernel);
-        if (near)
-            error_hint("did you mean '%s'?", near);
-        return status;
-    }
-    if (options->dtype && !dtype_from_name(options->dtype, &dtype))
-        return bad_argument("fp32, tf32, fp16, bf16 or fp8", "no dtype is called '%s'",
-                            options->dtype);
-    if (options->phase && !profile_phase_from_name(options->phase, &out->phase))
-        return bad_argument("forward, backward_input, backward_weight or backward",
-                            "no phase is called '%s'", options->phase);
-    out->kernel = options->kernel ? (int)kernel : -1;
-    out->dtype = options->dtype ? (int)dtype : -1;
-    return WEFT_OK;
-}
-
-static const char *key_text(struct arena *arena, const struct profile_key *key)
-{
-    const char *names[WORK_MAX_SHAPE], *text = "";
-    size_t count = profile_shape_names((enum kernel)key->kernel, names);
-    for (size_t i = 0; i < count; i++)
-        text = arena_printf(arena, "%s%s%s=%lld", text, i ? " " : "", names[i],
-                            (long long)key->shape[i]);
-    return text;
-}
-
-static const char *shape_text(struct arena *arena, const struct profile_row *row)
-{
-    return key_text(arena, &row->key);
-}
-
-const char *work_shape_text(struct arena *arena, const struct work *work)
-{
-    struct profile_key key;
-    profile_key_of(work, 0, &key);
-    return key_text(arena, &key);
-}
-
-static json_t *key_json(const struct profile_key *key)
-{
-    const char *names[WORK_MAX_SHAPE];
-    size_t count = profile_shape_names((enum kernel)key->kernel, names);
-    json_t *shape = json_object();
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(shape, names[i], json_integer(key->shape[i]));
-    return shape;
-}
-
-json_t *work_shape_json(const struct work *work)
-{
-    struct profile_key key;
-    profile_key_of(work, 0, &key);
-    return key_json(&key);
-}
-
-static json_t *row_json(const struct profile_row *row)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:f, s:I, s:s}", "device", row->device, "kernel",
-                     kernel_name((enum kernel)row->key.kernel), "phase",
-                     profile_phase_name(row->key.phase), "dtype",
-                     dtype_name((enum dtype)row->key.dtype), "shape", key_json(&row->key), "ns",
-                     row->ns, "samples", (json_int_t)row->samples, "source", row->source);
-}
-
-static int print_rows(struct arena *arena, const struct profile_row *rows, size_t count,
-                      const struct filter *filter)
-{
-    static const char *const HEADERS[] = {"shape", "device", "phase", "dtype", "time", "samples"};
-    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT,  ALIGN_LEFT,
-                                        ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT};
-    struct table *table = table_new(arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < count; i++) {
-        if (!passes(filter, &rows[i]))
-            continue;
-        table_cell(table, "%s", shape_text(arena, &rows[i]));
-        table_cell(table, "%s", rows[i].device);
-        table_cell(table, "%s", profile_phase_name(rows[i].key.phase));
-        table_cell(table, "%s", dtype_name((enum dtype)rows[i].key.dtype));
-        table_cell(table, "%s", show_duration(rows[i].ns).s);
-        table_cell(table, "%lld", (long long)rows[i].samples);
-    }
-    table_print(table, stdout);
-    return WEFT_OK;
-}
-
-static int print_rows_json(const char *db, const struct profile_row *rows, size_t count,
-                           const struct filter *filter)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        if (passes(filter, &rows[i]))
-            json_array_append_new(list, row_json(&rows[i]));
-    return cli_print_json(json_pack("{s:s, s:o}", "db", db, "rows", list));
-}
-
-/* ---- show: an overview ------------------------------------------------------------------------ */
-
-/* Rows are sorted by device, kernel, phase, dtype: the end of the run that begins at `first`. */
-static size_t run_end(const struct profile_row *rows, size_t count, size_t first)
-{
-    size_t end = first;
-    while (end < count && rows[end].key.device == rows[first].key.device &&
-           rows[end].key.kernel == rows[first].key.kernel &&
-           rows[end].key.phase == rows[first].key.phase &&
-           rows[end].key.dtype == rows[first].key.dtype)
-        end++;
-    return end;
-}
-
-struct overview {
-    const struct profile_row *rows;
-    size_t count;
-    const struct source_row *sources;
-    size_t source_count;
-    int64_t tables[TABLE_COUNT];
-};
-
-static void print_overview(struct arena *arena, const char *db, const struct overview *all,
-                           const struct filter *filter)
-{
-    static const char *const HEADERS[] = {"device", "kernel", "phase", "dtype", "rows"};
-    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_LEFT, ALIGN_LEFT,
-                                        ALIGN_RIGHT};
-    struct table *table = table_new(arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    printf("%s\n", db);
-    for (int i = TABLE_SOURCE + 1; i < TABLE_COUNT; i++)
-        if (all->tables[i] > 0)
-            printf("  %-17s %8lld rows\n", table_name((enum profile_table)i),
-                   (long long)all->tables[i]);
-    for (size_t i = 0; i < all->source_count; i++)
-        printf("  source: %s%s%s\n", all->sources[i].name, *all->sources[i].origin ? ", " : "",
-               all->sources[i].origin);
-    if (all->count == 0)
-        return;
-    printf("\n");
-    for (size_t first = 0, end; first < all->count; first = end) {
-        const struct profile_row *row = &all->rows[first];
-        end = run_end(all->rows, all->count, first);
-        if (!passes(filter, row))
-            continue;
-        table_cell(table, "%s", row->device);
-        table_cell(table, "%s", kernel_name((enum kernel)row->key.kernel));
-        table_cell(table, "%s", profile_phase_name(row->key.phase));
-        table_cell(table, "%s", dtype_name((enum dtype)row->key.dtype));
-        table_cell(table, "%zu", end - first);
-    }
-    table_print(table, stdout);
-}
-
-static int print_overview_json(const char *db, const struct overview *all,
-                               const struct filter *filter)
-{
-    json_t *tables = json_object(), *sources = json_array(), *kernels = json_array();
-    for (int i = TABLE_SOURCE + 1; i < TABLE_COUNT; i++)
-        json_object_set_new(tables, table_name((enum profile_table)i),
-                            json_integer(all->tables[i]));
-    for (size_t i = 0; i < all->source_count; i++)
-        json_array_append_new(
-            sources, json_pack("{s:s, s:s, s:s, s:I}", "name", all->sources[i].name, "origin",
-                               all->sources[i].origin, "licence", all->sources[i].licence,
-                               "kernel_rows", (json_int_t)all->sources[i].kernel_rows));
-    for (size_t first = 0, end; first < all->count; first = end) {
-        const struct profile_row *row = &all->rows[first];
-        end = run_end(all->rows, all->count, first);
-        if (passes(filter, row))
-            json_array_append_new(kernels,
-                                  json_pack("{s:s, s:s, s:s, s:s, s:I}", "device", row->device,
-                                            "kernel", kernel_name((enum kernel)row->key.kernel),
-                                            "phase", profile_phase_name(row->key.phase), "dtype",
-                                            dtype_name((enum dtype)row->key.dtype), "rows",
-                                            (json_int_t)(end - first)));
-    }
-    return cli_print_json(json_pack("{s:s, s:o, s:o, s:o}", "db", db, "tables", tables, "sources",
-                                    sources, "kernels", kernels));
-}
-
-/* ---- show: one shape -------------------------------------------------------------------------- */
-
-/* The device asked for, or the only one there is. */
-static weft_status choose_device(const struct filter *filter, const struct profile_row *rows,
-                                 size_t count, const char **out)
-{
-    *out = filter->device;
-    for (size_t i = 0; i < count && !filter->device; i++) {
-        if (*out && strcmp(*out, rows[i].device) != 0)
-            return bad_argument("choose one with --device",
-                                "measured on several devices: %s, %s, ...", *out, rows[i].device);
-        *out = rows[i].device;
-    }
-    if (!*out)
-        return no_answer(NULL, "the database has no kernel times");
-    return WEFT_OK;
-}
-
-static weft_status question(const struct options *options, const struct filter *filter,
-                            struct arena *arena, struct work *out)
-{
-    if (filter->kernel < 0)
-        return bad_argument("add --kernel matmul", "a shape of which kernel?");
-    bool whole = filter->phase == PHASE_WHOLE_BACKWARD;
-    *out = (struct work){.kernel = (enum kernel)filter->kernel,
-                         .phase = PHASE_FORWARD,
-                         .dtype = filter->dtype < 0 ? DTYPE_FP16 : (enum dtype)filter->dtype};
-    if (filter->phase >= 0)
-        out->phase = whole ? PHASE_BACKWARD_INPUT : (enum phase)filter->phase;
-    const char *problem = shape_parse(arena, options->shape, out);
-    if (problem)
-        return bad_argument("docs/profile.md lists every kernel's shape numbers",
-                            "shape '%s' of a %s: %s", options->shape, options->kernel, problem);
-    if (whole)
-        out->flops *= 2; /* both gradients at once */
-    return WEFT_OK;
-}
-
-static void print_measurement(struct arena *arena, const struct profile_row *row)
-{
-    printf("  %s: %s %s %s, %s, median of %lld\n", show_duration(row->ns).s,
-           profile_phase_name(row->key.phase), dtype_name((enum dtype)row->key.dtype),
-           shape_text(arena, row), row->device, (long long)row->samples);
-}
-
-static int print_answer(struct arena *arena, const struct profile_answer *answer)
-{
-    printf("%s, %s from %s\n", show_duration(answer->ns).s, provenance_name(answer->provenance),
-           answer->low->source);
-    if (answer->share < 1)
-        printf("  %.0f %% of a time for both gradients, by FLOPs\n", answer->share * 100);
-    print_measurement(arena, answer->low);
-    if (answer->high != answer->low)
-        print_measurement(arena, answer->high);
-    return WEFT_OK;
-}
-
-static int print_answer_json(const struct profile_answer *answer)
-{
-    json_t *rests_on = json_array();
-    json_array_append_new(rests_on, row_json(answer->low));
-    if (answer->high != answer->low)
-        json_array_append_new(rests_on, row_json(answer->high));
-    return cli_print_json(
-        json_pack("{s:I, s:s, s:s, s:f, s:o}", "ns", (json_int_t)llround(answer->ns), "provenance",
-                  provenance_name(answer->provenance), "source", answer->low->source, "share",
-                  answer->share, "rests_on", rests_on));
-}
-
-static int show_answer(const struct options *options, const struct filter *filter,
-                       struct arena *arena, struct profile *profile)
-{
-    const struct profile_row *rows;
-    size_t count;
-    const char *device;
-    struct work work;
-    struct profile_answer answer = {0};
-    weft_status status;
-    TRY(profile_rows(profile, &rows, &count));
-    TRY(question(options, filter, arena, &work));
-    TRY(choose_device(filter, rows, count, &device));
-    TRY(profile_explain(profile, device, &work, &answer));
-    if (answer.provenance == FROM_NOTHING)
-        TRY(no_answer("`weft profile show DB --kernel NAME` lists what was measured",
-                      "neither measured nor between two measurements on %s", device));
-done:
-    if (status != WEFT_OK)
-        return cli_fail(status);
-    return options->json ? print_answer_json(&answer) : print_answer(arena, &answer);
-}
-
-/* ---- show: a collective ------------------------------------------------------------------------- */
-
-static weft_status ask_collective(const struct options *options, struct profile *profile,
-                                  struct kernel_cost *out)
-{
-    enum collective collective;
-    weft_status status;
-    if (!collective_from_name(options->collective, &collective))
-        return bad_argument("all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or send",
-                            "no collective is called '%s'", options->collective);
-    if (!options->device)
-        return bad_argument("add --device V100-SXM2-32GB", "a collective on which devices?");
-    TRY(profile_collective(profile, options->device, collective, options->devices, options->nodes,
-                           options->bytes, out));
-    if (out->provenance == FROM_NOTHING)
-        status = no_answer("measured sizes, devices and nodes are in the table `collective`",
-                           "neither measured nor between two measurements on %s", options->device);
-done:
-    return status;
-}
-
-static int show_collective(const struct options *options, struct profile *profile)
-{
-    struct kernel_cost cost;
-    weft_status status = ask_collective(options, profile, &cost);
-    if (status != WEFT_OK)
-        return cli_fail(status);
-    if (options->json)
-        return cli_print_json(json_pack("{s:I, s:s, s:s}", "ns", (json_int_t)cost.ns, "provenance",
-                                        provenance_name(cost.provenance), "source", cost.source));
-    printf("%s, %s from %s\n", show_duration((double)cost.ns).s, provenance_name(cost.provenance),
-           cost.source);
-    return WEFT_OK;
-}
-
-static int show_rows(const struct options *options, const struct filter *filter,
-                     struct arena *arena, struct profile *profile)
-{
-    const struct profile_row *rows;
-    size_t count;
-    weft_status status = profile_rows(profile, &rows, &count);
-    if (status != WEFT_OK)
-        return cli_fail(status);
-    return options->json ? print_rows_json(options->arguments[1], rows, count, filter)
-                         : print_rows(arena, rows, count, filter);
-}
-
-static int show_overview(const struct options *options, const struct filter *filter,
-                         struct arena *arena, struct profile *profile)
-{
-    struct overview all = {0};
-    struct source_row *sources;
-    weft_status status;
-    TRY(profile_rows(profile, &all.rows, &all.count));
-    TRY(profile_sources(profile, arena, &sources, &all.source_count));
-    all.sources = sources;
-    for (int i = 0; i < TABLE_COUNT; i++)
-        TRY(profile_count(profile, (enum profile_table)i, &all.tables[i]));
-done:
-    if (status != WEFT_OK)
-        return cli_fail(status);
-    if (options->json)
-        return print_overview_json(options->arguments[1], &all, filter);
-    print_overview(arena, options->arguments[1], &all, filter);
-    return WEFT_OK;
-}
-
-static int run_show(const struct options *options, struct arena *arena)
-{
-    struct profile *profile = NULL;
-    struct filter filter;
-    weft_status status;
-    int code;
-    if (options->count != 2)
-        return cli_fail(bad_argument("weft profile show my.sqlite", "show needs one database"));
-    TRY(read_filter(options, &filter));
-    TRY(profile_open(options->arguments[1], &profile));
-done:
-    code = status != WEFT_OK     ? cli_fail(status)
-           : options->collective ? show_collective(options, profile)
-           : options->shape      ? show_answer(options, &filter, arena, profile)
-           : filter.kernel >= 0  ? show_rows(options, &filter, arena, profile)
-                                 : show_overview(options, &filter, arena, profile);
-    profile_close(profile);
-    return code;
-}
-
 int cmd_profile(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        int (*run)(const struct options *options, struct arena *arena);
-    } ACTIONS[] = {{"import", run_import}, {"show", run_show}};
+        int (*run)(const struct profile_options *options, struct arena *arena);
+    } ACTIONS[] = {{"import", run_import}, {"show", profile_show}};
     static char measure[] = "weft profile measure";
-    struct options options = {.devices = 2, .nodes = 1, .bytes = 1 << 20};
+    struct profile_options options = {.devices = 2, .nodes = 1, .bytes = 1 << 20};
     if (argc > 1 && strcmp(argv[1], "measure") == 0) {
         argv[1] = measure;
         return cmd_profile_measure(argc - 1, argv + 1);
     }
     struct arena *arena = arena_new();
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     int code = -1;
     for (size_t i = 0; i < COUNT_OF(ACTIONS) && code < 0; i++)
         if (strcmp(options.arguments[0], ACTIONS[i].name) == 0)

@@ -4,6 +4,19 @@
 
 #include "cli/cli.h"
 
+enum { MAX_PROFILE_ARGUMENTS = 256 };
+struct profile_options {
+    const char *arguments[MAX_PROFILE_ARGUMENTS]; /* the first is the action */
+    size_t count;
+    const char *db, *device, *kernel, *shape, *phase, *dtype;
+    const char *collective;
+    int64_t devices, nodes, bytes;
+    enum import_format format;
+    bool json;
+};
+
+/* What a database knows (profile_show.c); returns the exit code. */
+int profile_show(const struct profile_options *options, struct arena *arena);
 /* argv[0] is "weft profile measure". */
 int cmd_profile_measure(int argc, char **argv);
 

@@ -12,40 +12,17 @@ struct options {
     bool layouts, json;
 };
 
-enum { OPTION_LAYOUTS = 1, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"layouts", OPTION_LAYOUTS, NULL, 0,
-     "how each tensor lies: S split, B the same everywhere, P partial sums", 0},
-    {"output", 'o', "FILE", 0, "write the plan to this file", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+#define AT(field) offsetof(struct options, field)
+static const struct cli_option OPTIONS[] = {
+    {"layouts", NULL, "how each tensor lies: S split, B the same everywhere, P partial sums",
+     OPTION_FLAG, AT(layouts)},
+    OUTPUT_OPTION(AT(output), "write the plan to this file"),
+    JSON_OPTION(AT(json)),
     {0},
 };
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case OPTION_LAYOUTS:
-        options->layouts = true;
-        return 0;
-    case 'o':
-        options->output = arg;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN\nMODEL CLUSTER",
     "Shows a plan: the stages with their devices, operators and memory, and how every operator is "
     "split. Equal choices of neighbouring layers are one line.\v"
@@ -54,9 +31,7 @@ static const struct argp ARGP = {
     "  weft show data/plans/gpt3-13b.yaml\n"
     "  weft show gpt3-13b dgx-v100:4 --tp 8 --pp 2 --sp --zero 1 -o plan.json\n"
     "  weft show gpt3-13b dgx-v100:4 --tp 8 --layouts",
-    CHILDREN,
-    NULL,
-    NULL,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -101,8 +76,9 @@ static int print_json(const struct showing *showing)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static int show(const struct options *options, const struct plan *plan)
+static int show(const void *context, const struct plan *plan)
 {
+    const struct options *options = context;
     struct arena *arena = options->plan.arena;
     struct showing showing = {.arena = arena,
                               .plan = plan,
@@ -122,12 +98,6 @@ static int show(const struct options *options, const struct plan *plan)
 int cmd_show(int argc, char **argv)
 {
     struct options options = {.plan.arena = arena_new()};
-    struct opened_plan opened;
-    cli_parse(&ARGP, argc, argv, &options);
-    weft_status status = plan_open(&options.plan, &opened);
-    int code = status ? cli_fail(status) : show(&options, opened.plan);
-    if (!status)
-        plan_close(&opened);
-    arena_free(options.plan.arena);
-    return code;
+    cli_read(&SYNTAX, argc, argv, &options);
+    return plan_command(&options.plan, show, &options);
 }

@@ -12,91 +12,40 @@ struct options {
     struct trace_options trace;
     struct page_options report;
     const char *trace_path;
-    bool timeline, json;
+    bool timeline, unfold, no_reserved, json;
 };
 
-enum {
-    OPTION_UNFOLD = 1,
-    OPTION_TRACE,
-    OPTION_TRACE_EVENTS,
-    OPTION_PROFILE,
-    OPTION_NO_RESERVED,
-    OPTION_TIMELINE,
-    OPTION_JSON,
-    OPTION_REPORT,
-    OPTION_FORMAT
-};
-static const struct argp_option OPTIONS[] = {
-    {"timeline", OPTION_TIMELINE, NULL, 0, "draw what each stage does when", 0},
-    {"trace", OPTION_TRACE, "FILE", 0,
-     "write every task and operator as a trace for Perfetto or chrome://tracing", 0},
-    {"trace-events", OPTION_TRACE_EVENTS, "N", 0,
+#define AT(field) offsetof(struct options, field)
+
+static void take_format(struct argp_state *state, void *input, char *arg)
+{
+    struct options *options = input;
+    take_page_format(state, &options->report, arg);
+}
+
+static const struct cli_option OPTIONS[] = {
+    {"timeline", NULL, "draw what each stage does when", OPTION_FLAG, AT(timeline)},
+    {"trace", "FILE", "write every task and operator as a trace for Perfetto or chrome://tracing",
+     OPTION_TEXT, AT(trace_path)},
+    {"trace-events", "N",
      "leave out what makes a trace longer (default 2000000): all but one device of a stage, then "
      "operators",
-     0},
-    {"report", OPTION_REPORT, "FILE", 0,
-     "write a page that shows it all: .html, .md, .txt or .json", 0},
-    {"format", OPTION_FORMAT, "F", 0, "of the report, whatever its name: html, md, text or json",
-     0},
-    {"unfold", OPTION_UNFOLD, NULL, 0, "simulate every device, also those that do the same", 0},
-    {"profile", OPTION_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
-    {"no-reserved", OPTION_NO_RESERVED, NULL, 0,
-     "leave out what a caching allocator reserves: faster by a fraction of a second", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
+     OPTION_COUNT, AT(trace.events), .least = 1},
+    {"report", "FILE", "write a page that shows it all: .html, .md, .txt or .json", OPTION_TEXT,
+     AT(report.path)},
+    {"format", "F", "of the report, whatever its name: html, md, text or json", OPTION_TAKE,
+     .take = take_format},
+    {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
+    PROFILE_OPTION(AT(simulate.profile)),
+    {"no-reserved", NULL,
+     "leave out what a caching allocator reserves: faster by a fraction of a second", OPTION_FLAG,
+     AT(no_reserved)},
+    JSON_OPTION(AT(json)),
     {0},
 };
-static const struct argp_child CHILDREN[] = {{&DEGREES_ARGP, 0, NULL, 0}, {0}};
 
-static void take_events(struct argp_state *state, struct options *options, const char *arg)
-{
-    if (!parse_int(arg, &options->trace.events) || options->trace.events < 1)
-        argp_error(state, "--trace-events takes a whole number of at least 1, not '%s'", arg);
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-    struct options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->plan;
-        return 0;
-    case OPTION_UNFOLD:
-        options->simulate.fold = FOLD_NEVER;
-        return 0;
-    case OPTION_TRACE:
-        options->trace_path = arg;
-        options->simulate.points = true;
-        return 0;
-    case OPTION_TRACE_EVENTS:
-        take_events(state, options, arg);
-        return 0;
-    case OPTION_PROFILE:
-        options->simulate.profile = arg;
-        return 0;
-    case OPTION_NO_RESERVED:
-        options->simulate.reserved = false;
-        return 0;
-    case OPTION_TIMELINE:
-        options->timeline = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case OPTION_REPORT:
-        options->report.path = arg;
-        options->simulate.points = true;
-        return 0;
-    case OPTION_FORMAT:
-        take_page_format(state, &options->report, arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "PLAN\nMODEL CLUSTER",
     "Simulates one iteration of a plan: how long it takes, where the time goes, what every stage "
     "waits for, and how full memory gets. A plan that does not fit in memory is simulated all the "
@@ -106,9 +55,7 @@ static const struct argp ARGP = {
     "  weft simulate data/plans/gpt3-13b.yaml\n"
     "  weft simulate gpt3-13b dgx-v100:4 --tp 8 --pp 2 --sp --zero 1 --global-batch 64\n"
     "  weft simulate data/plans/gpt3-13b.yaml --timeline --trace trace.json",
-    CHILDREN,
-    NULL,
-    NULL,
+    .child = PLAN_CHILD(AT(plan)),
 };
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -177,26 +124,26 @@ static int tell(const struct options *options, const struct prediction *predicti
     return code == WEFT_OK && status ? cli_fail(status) : code;
 }
 
-static int run(const struct options *options, const struct plan *plan)
+static int run(const void *context, const struct plan *plan)
 {
-    struct prediction *prediction;
-    weft_status status = simulate(plan, &options->simulate, &prediction);
-    if (status)
-        return cli_fail(status);
-    int code = tell(options, prediction);
+    const struct options *options = context;
+    struct prediction *prediction = NULL;
+    weft_status status;
+    TRY(file_writable(options->trace_path));
+    TRY(file_writable(options->report.path));
+    TRY(simulate(plan, &options->simulate, &prediction));
+done:;
+    int code = status ? cli_fail(status) : tell(options, prediction);
     prediction_free(prediction);
     return code;
 }
 
 int cmd_simulate(int argc, char **argv)
 {
-    struct options options = {.plan.arena = arena_new(), .simulate.reserved = true};
-    struct opened_plan opened;
-    cli_parse(&ARGP, argc, argv, &options);
-    weft_status status = plan_open(&options.plan, &opened);
-    int code = status ? cli_fail(status) : run(&options, opened.plan);
-    if (!status)
-        plan_close(&opened);
-    arena_free(options.plan.arena);
-    return code;
+    struct options options = {.plan.arena = arena_new()};
+    cli_read(&SYNTAX, argc, argv, &options);
+    options.simulate.fold = options.unfold ? FOLD_NEVER : FOLD_AUTO;
+    options.simulate.reserved = !options.no_reserved;
+    options.simulate.points = options.trace_path || options.report.path;
+    return plan_command(&options.plan, run, &options);
 }

@@ -38,7 +38,7 @@ static void parse(int argc, char **argv, struct train_arguments *arguments)
         silence = open("/dev/null", O_WRONLY | O_CLOEXEC);
         dup2(silence, STDERR_FILENO);
     }
-    cli_parse(&TRAIN_ARGP, argc, argv, arguments);
+    cli_read(&TRAIN_SYNTAX, argc, argv, arguments);
     if (spoken >= 0)
         dup2(spoken, STDERR_FILENO);
     close(spoken);
@@ -140,11 +140,11 @@ int cmd_train(int argc, char **argv)
     struct train_arguments arguments = {
         .plan.arena = arena_new(),
         .weight_decay = -1,
+        .clip = 1,
         .training = {.steps = 100,
                      .seed = -1,
                      .rate = {.peak = 1e-3},
                      .optimizer.kind = OPTIMIZER_ADAMW,
-                     .clip = 1,
                      .checkpoint = {.disk = &REAL_DISK, .keep = 3}}};
     struct opened_plan opened = {0};
     weft_status status;

@@ -10,9 +10,10 @@ struct train_arguments {
     struct training_options training; /* its plan is still to be opened */
     int64_t ranks;                    /* threads; 0: as many as the plan has devices */
     double weight_decay;              /* below 0: the optimizer's own */
+    double clip, dropout;             /* floats in the library */
     bool resumes, no_overlap, memory_report, json;
 };
-extern const struct argp TRAIN_ARGP; /* its input is a struct train_arguments */
+extern const struct syntax TRAIN_SYNTAX; /* of a struct train_arguments */
 /* What follows from several options at once. */
 weft_status train_complete(struct train_arguments *arguments);
 

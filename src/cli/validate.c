@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/validate.h"
+#include "cli/options.h"
 
 struct options {
     struct validation validation;
@@ -12,19 +13,11 @@ struct options {
     bool list_names, json;
 };
 
-enum { OPTION_ROWS = 1, OPTION_PLAN, OPTION_HALF, OPTION_NAMES, OPTION_JSON };
-static const struct argp_option OPTIONS[] = {
-    {"rows", OPTION_ROWS, NULL, 0, "list every row: measured, predicted, error", 0},
-    {"plan", OPTION_PLAN, NULL, 0,
-     "plan every run anew, on its model, cluster and batch, and list what is gained", 0},
-    {"half", OPTION_HALF, "HALF", 0, "fit, held-out or both (default both)", 0},
-    {"names", OPTION_NAMES, NULL, 0, "bare names of the datasets, one per line", 0},
-    {"json", OPTION_JSON, NULL, 0, "one JSON object on standard output", 0},
-    {0},
-};
+#define AT(field) offsetof(struct options, field)
 
-static void take_half(struct argp_state *state, struct validation *v, const char *arg)
+static void take_half(struct argp_state *state, void *input, char *arg)
 {
+    struct validation *v = &((struct options *)input)->validation;
     bool both = strcmp(arg, "both") == 0, any = both;
     for (int i = 0; i < HALF_COUNT; i++) {
         v->half[i] = both || strcmp(arg, half_name((enum half)i)) == 0;
@@ -34,34 +27,27 @@ static void take_half(struct argp_state *state, struct validation *v, const char
         argp_error(state, "--half is '%s', expected fit, held-out or both", arg);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static const struct cli_option OPTIONS[] = {
+    {"rows", NULL, "list every row: measured, predicted, error", OPTION_FLAG,
+     AT(validation.list_rows)},
+    {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
+     OPTION_FLAG, AT(validation.plan)},
+    {"half", "HALF", "fit, held-out or both (default both)", OPTION_TAKE, .take = take_half},
+    {"names", NULL, "bare names of the datasets, one per line", OPTION_FLAG, AT(list_names)},
+    JSON_OPTION(AT(json)),
+    {0},
+};
+
+static error_t take_names(int key, char *arg, struct argp_state *state)
 {
     struct options *options = state->input;
-    switch (key) {
-    case OPTION_ROWS:
-        options->validation.list_rows = true;
-        return 0;
-    case OPTION_PLAN:
-        options->validation.plan = true;
-        return 0;
-    case OPTION_HALF:
-        take_half(state, &options->validation, arg);
-        return 0;
-    case OPTION_NAMES:
-        options->list_names = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (options->names == MAX_DATASETS)
-            argp_error(state, "at most %d datasets", MAX_DATASETS);
-        else
-            options->name[options->names++] = arg;
-        return 0;
-    default:
+    if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
-    }
+    if (options->names == MAX_DATASETS)
+        argp_error(state, "at most %d datasets", MAX_DATASETS);
+    else
+        options->name[options->names++] = arg;
+    return 0;
 }
 
 /* The datasets below what the table of options says. */
@@ -87,9 +73,8 @@ static char *help_filter(int key, const char *text, void *input)
     return out;
 }
 
-static const struct argp ARGP = {
+static const struct syntax SYNTAX = {
     OPTIONS,
-    parse_option,
     "[DATASET...]",
     "Predicts published measurements of real training runs and says how far off the predictions "
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
@@ -103,9 +88,8 @@ static const struct argp ARGP = {
     "  weft validate vtrain_multi --rows --half held-out\n"
     "  weft validate --plan\n"
     "  weft validate galvatron_table2",
-    NULL,
-    help_filter,
-    NULL,
+    .names = take_names,
+    .help_filter = help_filter,
 };
 
 /* ---- counting -------------------------------------------------------------------------------- */
@@ -282,7 +266,7 @@ int cmd_validate(int argc, char **argv)
     struct options options = {.validation.half = {true, true}};
     struct validation *v = &options.validation;
     weft_status status;
-    cli_parse(&ARGP, argc, argv, &options);
+    cli_read(&SYNTAX, argc, argv, &options);
     if (options.list_names)
         return print_names();
     v->arena = arena_new();

@@ -57,7 +57,7 @@ static weft_status check_group(const struct cluster *cluster, const struct group
                 checked_add(*end, reach, end) && checked_mul(size, group->count[k], &size);
     }
     if (!valid || low < 0 || high >= cluster_devices(cluster))
-        return bad_argument(NULL, "a group that reaches beyond the %lld devices of %s",
+        return bad_argument(NULL, "the group reaches beyond the %lld devices of %s",
                             (long long)cluster_devices(cluster), cluster->name);
     return WEFT_OK;
 }

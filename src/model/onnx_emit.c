@@ -1,162 +1,15 @@
 /* onnx_emit.c - one ONNX node as operators of the model.
  *
- * Tensors of the builder are per sample (onnx.h, I4) and have at most five axes; a consumer asks for
- * the shape that its kind needs and gets a view. Reshapes therefore cost nothing here.
- *
  *   convolution   (N, C, d1 ... dk) is the image (C, d1 ... d(k-1), dk); leftovers of N join d1
  *   product       of two activations, (..., m, k) by (..., k, n), is OP_SCORE with one head per
  *                 matrix: 2 m n k FLOPs each
- *
- * A weight belongs to the first operator that uses it and is tied to later ones.
  */
 #include "model/blocks.h"
-#include "model/onnx.h"
+#include "model/onnx_tensors.h"
 
 #include <string.h>
 
 typedef weft_status emit_rule(const struct onnx_node *node, const char *name);
-
-struct axes {
-    int count;
-    int64_t size[MAX_AXES];
-};
-
-/* ---- shapes per sample --------------------------------------------------------------------------- */
-
-/* What is left of the leading dim per sample: 1 for a batch, seq for a merged batch * seq. */
-static int64_t lead_of(const struct onnx_graph *graph, const struct onnx_value *value)
-{
-    int64_t lead = value->rank ? value->dim[0] : 1;
-    return lead % graph->batch == 0 ? lead / graph->batch : lead;
-}
-
-static int64_t at_least_one(int64_t size)
-{
-    return size > 0 ? size : 1;
-}
-
-static void push_axis(struct axes *axes, int64_t size)
-{
-    if (axes->count == MAX_AXES) /* the middle axes merge: the last ones are features */
-        axes->size[1] *= axes->size[2], axes->count--,
-            memmove(axes->size + 2, axes->size + 3, sizeof axes->size[0] * (MAX_AXES - 3));
-    axes->size[axes->count++] = at_least_one(size);
-}
-
-static struct axes axes_of(const struct onnx_graph *graph, const struct onnx_value *value)
-{
-    struct axes axes = {1, {1}};
-    int64_t lead = lead_of(graph, value);
-    if (!value->known)
-        lead = 1;
-    if (lead > 1)
-        push_axis(&axes, lead);
-    for (int i = 1; value->known && i < value->rank; i++)
-        push_axis(&axes, value->dim[i]);
-    if (axes.count == 1)
-        push_axis(&axes, 1);
-    return axes;
-}
-
-static double count_of(const struct axes *axes)
-{
-    double count = 1;
-    for (int i = 0; i < axes->count; i++)
-        count *= (double)axes->size[i];
-    return count;
-}
-
-static struct axes image_axes(const struct onnx_graph *graph, const struct onnx_value *value)
-{
-    struct axes axes = {4, {1, 1, lead_of(graph, value), 1}};
-    axes.size[1] = value->rank > 1 ? at_least_one(value->dim[1]) : 1;
-    for (int i = 2; i < value->rank; i++) {
-        bool last = i + 1 == value->rank && value->rank > 3;
-        axes.size[last ? 3 : 2] *= at_least_one(value->dim[i]);
-    }
-    axes.size[2] = at_least_one(axes.size[2]);
-    return axes;
-}
-
-/* (batch, rows, cols), where the last `cols` elements belong together. */
-static struct axes row_axes(const struct onnx_graph *graph, const struct onnx_value *value,
-                            int64_t cols)
-{
-    struct axes all = axes_of(graph, value);
-    int64_t rows = (int64_t)(count_of(&all) / (double)at_least_one(cols));
-    return (struct axes){3, {1, at_least_one(rows), at_least_one(cols)}};
-}
-
-/* ---- tensors -------------------------------------------------------------------------------------- */
-
-static enum element element_of(int type)
-{
-    if (type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL)
-        return ELEMENT_BYTE;
-    return onnx_is_float(type) || type == 0 ? ELEMENT_COMPUTE : ELEMENT_INDEX;
-}
-
-static int tensor_of(const struct onnx_node *node, struct onnx_value *value)
-{
-    struct axes axes = axes_of(node->graph, value);
-    if (value->tensor < 0) {
-        if (!value->known)
-            node->graph->unknown_sizes++;
-        value->tensor = build_input(node->graph->b, axes.count, axes.size, element_of(value->type));
-    }
-    return value->tensor;
-}
-
-/* The value under another shape: as a view where the elements are the same, else as a copy. */
-static int tensor_as(const struct onnx_node *node, struct onnx_value *value,
-                     const struct axes *want, const char *name)
-{
-    struct builder *b = node->graph->b;
-    int x = tensor_of(node, value);
-    const struct tensor *t = build_tensor(b, x);
-    struct axes have = {t->axes, {0}};
-    memcpy(have.size, t->size, sizeof have.size);
-    if (have.count == want->count &&
-        memcmp(have.size, want->size, sizeof have.size[0] * (size_t)have.count) == 0)
-        return x;
-    if (count_of(&have) == count_of(want))
-        return build_view(b, x, want->count, want->size);
-    return build_reshape(b, name, x, want->count, want->size);
-}
-
-/* ---- weights --------------------------------------------------------------------------------------- */
-
-static struct onnx_value *source_of(const struct onnx_node *node, const struct onnx_value *value)
-{
-    return &node->graph->values.data[value->source];
-}
-
-/* What stands in a weight's place and is not computed. */
-static bool is_weight(const struct onnx_value *value)
-{
-    return value && value->known && value->origin != ORIGIN_NODE;
-}
-
-/* The operator appended last uses this as its first weight: it owns it, or is tied to the owner. */
-static void claim(const struct onnx_node *node, const struct onnx_value *value)
-{
-    struct onnx_value *source = source_of(node, value);
-    struct op *op = build_last(node->graph->b);
-    if (source->owner < 0)
-        source->owner = build_last_index(node->graph->b);
-    else if (op->weights)
-        op->weight[0].tied_op = source->owner;
-}
-
-static bool is_free_weight(const struct onnx_node *node, const struct onnx_value *value)
-{
-    return value && value->origin == ORIGIN_WEIGHT && source_of(node, value)->owner < 0;
-}
-
-static bool is_activation(const struct onnx_value *value)
-{
-    return value && (value->origin == ORIGIN_NODE || value->origin == ORIGIN_INPUT);
-}
 
 /* ---- opaque ------------------------------------------------------------------------------------------ */
 
@@ -186,15 +39,15 @@ static weft_status emit_opaque(const struct onnx_node *node, const char *name)
     const char *type = node->proto->op_type ? node->proto->op_type : "";
     for (int i = 0; i < node->inputs; i++) {
         struct onnx_value *value = onnx_in(node, i);
-        if (is_activation(value))
-            array_push(graph->scratch, &inputs, tensor_of(node, value));
-        if (!is_free_weight(node, value))
+        if (onnx_is_activation(value))
+            array_push(graph->scratch, &inputs, onnx_tensor(node, value));
+        if (!onnx_is_free_weight(node, value))
             continue;
-        array_push(graph->scratch, &weights, weight_shape(source_of(node, value)));
-        source_of(node, value)->owner = (int32_t)graph->b->ops.len;
+        array_push(graph->scratch, &weights, weight_shape(onnx_source(node, value)));
+        onnx_source(node, value)->owner = (int32_t)graph->b->ops.len;
     }
     struct onnx_value nothing = {0}, *out = onnx_out(node, 0);
-    struct axes axes = axes_of(graph, out ? out : &nothing);
+    struct onnx_axes axes = onnx_axes_of(graph, out ? out : &nothing);
     if (out && !out->known)
         graph->unknown_sizes++;
     count_opaque(graph, type);
@@ -217,20 +70,20 @@ static struct onnx_value *bias_behind(const struct onnx_node *node, int64_t feat
     if (!onnx_is(&next, "Add") || next.inputs != 2 || next.outputs != 1)
         return NULL;
     struct onnx_value *bias = onnx_in(&next, onnx_in(&next, 0) == out);
-    bool fits = is_free_weight(node, bias) && bias->rank == 1 && bias->dim[0] == features;
+    bool fits = onnx_is_free_weight(node, bias) && bias->rank == 1 && bias->dim[0] == features;
     return fits && onnx_out(&next, 0) ? bias : NULL;
 }
 
 static weft_status emit_linear(const struct onnx_node *node, const char *name, int64_t in,
                                int64_t features, struct onnx_value *bias)
 {
-    struct axes rows = row_axes(node->graph, onnx_in(node, 0), in);
-    int x = tensor_as(node, onnx_in(node, 0), &rows, name);
+    struct onnx_axes rows = onnx_row_axes(node->graph, onnx_in(node, 0), in);
+    int x = onnx_tensor_as(node, onnx_in(node, 0), &rows, name);
     int y = build_linear(node->graph->b, name, x, at_least_one(features), bias != NULL);
-    claim(node, onnx_in(node, 1));
+    onnx_claim(node, onnx_in(node, 1));
     onnx_out(node, 0)->tensor = y;
     if (bias)
-        source_of(node, bias)->owner = build_last_index(node->graph->b);
+        onnx_source(node, bias)->owner = build_last_index(node->graph->b);
     return WEFT_OK;
 }
 
@@ -238,11 +91,11 @@ static weft_status emit_gemm(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *a = onnx_in(node, 0), *out = onnx_out(node, 0);
     struct onnx_value *c = onnx_in(node, 2);
-    bool fits =
-        is_weight(onnx_in(node, 1)) && is_activation(a) && (!c || (is_weight(c) && c->rank <= 1));
+    bool fits = onnx_is_weight(onnx_in(node, 1)) && onnx_is_activation(a) &&
+                (!c || (onnx_is_weight(c) && c->rank <= 1));
     if (!fits)
         return emit_opaque(node, name);
-    bool bias = c && onnx_elements(c) > 1 && source_of(node, c)->owner < 0;
+    bool bias = c && onnx_elements(c) > 1 && onnx_source(node, c)->owner < 0;
     return emit_linear(node, name, a->dim[onnx_int(node, "transA", 0) ? 0 : 1], out->dim[1],
                        bias ? c : NULL);
 }
@@ -251,7 +104,7 @@ static weft_status emit_gemm(const struct onnx_node *node, const char *name)
 static weft_status emit_batched(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *a = onnx_in(node, 0), *b = onnx_in(node, 1), *out = onnx_out(node, 0);
-    struct axes all = axes_of(node->graph, out);
+    struct onnx_axes all = onnx_axes_of(node->graph, out);
     bool same = a->rank == b->rank && a->rank >= 2;
     for (int i = 0; same && i + 2 < a->rank; i++)
         same = a->dim[i] == b->dim[i];
@@ -259,10 +112,10 @@ static weft_status emit_batched(const struct onnx_node *node, const char *name)
         (a->rank == 2 && node->graph->batch > 1))
         return emit_opaque(node, name);
     int64_t m = a->dim[a->rank - 2], n = b->dim[b->rank - 1], k = a->dim[a->rank - 1];
-    int64_t heads = at_least_one((int64_t)(count_of(&all) / ((double)m * (double)n)));
+    int64_t heads = at_least_one((int64_t)(onnx_axes_count(&all) / ((double)m * (double)n)));
     struct attention attention = {.heads = heads, .kv_heads = heads, .depth = k};
-    struct axes q = {3, {1, m, heads * k}}, kv = {3, {1, n, heads * k}};
-    int left = tensor_as(node, a, &q, name), right = tensor_as(node, b, &kv, name);
+    struct onnx_axes q = {3, {1, m, heads * k}}, kv = {3, {1, n, heads * k}};
+    int left = onnx_tensor_as(node, a, &q, name), right = onnx_tensor_as(node, b, &kv, name);
     out->tensor = build_score(node->graph->b, name, left, right, &attention);
     return WEFT_OK;
 }
@@ -270,7 +123,7 @@ static weft_status emit_batched(const struct onnx_node *node, const char *name)
 static weft_status emit_matmul(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *a = onnx_in(node, 0), *b = onnx_in(node, 1);
-    if (is_activation(a) && is_weight(b) && b->rank == 2) {
+    if (onnx_is_activation(a) && onnx_is_weight(b) && b->rank == 2) {
         struct onnx_value *bias = bias_behind(node, b->dim[1]);
         weft_status status = emit_linear(node, name, b->dim[0], b->dim[1], bias);
         if (bias) {
@@ -280,15 +133,15 @@ static weft_status emit_matmul(const struct onnx_node *node, const char *name)
         }
         return status;
     }
-    return is_activation(a) && is_activation(b) ? emit_batched(node, name)
-                                                : emit_opaque(node, name);
+    return onnx_is_activation(a) && onnx_is_activation(b) ? emit_batched(node, name)
+                                                          : emit_opaque(node, name);
 }
 
 /* ---- windows ------------------------------------------------------------------------------------------- */
 
 /* ONNX pads each side apart, dilates and rounds up; the builder has one pad. So the window is swept
  * with room to spare, and its output then gets the inferred size. */
-static void fit_output(struct builder *b, int tensor, const struct axes *want)
+static void fit_output(struct builder *b, int tensor, const struct onnx_axes *want)
 {
     struct op *op = build_last(b);
     if (tensor < 0)
@@ -328,15 +181,17 @@ static weft_status emit_conv(const struct onnx_node *node, const char *name)
     struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0), *c = onnx_in(node, 2);
     struct builder *b = node->graph->b;
     struct window window;
-    if (!is_activation(x) || !is_weight(onnx_in(node, 1)) || !window_of(node, x->rank, &window))
+    if (!onnx_is_activation(x) || !onnx_is_weight(onnx_in(node, 1)) ||
+        !window_of(node, x->rank, &window))
         return emit_opaque(node, name);
-    struct axes image = image_axes(node->graph, x), result = image_axes(node->graph, out);
-    int tensor = tensor_as(node, x, &image, name);
+    struct onnx_axes image = onnx_image_axes(node->graph, x),
+                     result = onnx_image_axes(node->graph, out);
+    int tensor = onnx_tensor_as(node, x, &image, name);
     out->tensor =
         build_conv(b, name, tensor, result.size[1], &window, onnx_int(node, "group", 1), c != NULL);
-    claim(node, onnx_in(node, 1));
+    onnx_claim(node, onnx_in(node, 1));
     if (c)
-        source_of(node, c)->owner = build_last_index(b);
+        onnx_source(node, c)->owner = build_last_index(b);
     fit_output(b, out->tensor, &result);
     return WEFT_OK;
 }
@@ -345,10 +200,11 @@ static weft_status emit_pool(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
     struct window window;
-    if (!is_activation(x) || !window_of(node, x->rank, &window))
+    if (!onnx_is_activation(x) || !window_of(node, x->rank, &window))
         return emit_opaque(node, name);
-    struct axes image = image_axes(node->graph, x), result = image_axes(node->graph, out);
-    int tensor = tensor_as(node, x, &image, name);
+    struct onnx_axes image = onnx_image_axes(node->graph, x),
+                     result = onnx_image_axes(node->graph, out);
+    int tensor = onnx_tensor_as(node, x, &image, name);
     out->tensor = build_pool(node->graph->b, name, tensor, &window);
     fit_output(node->graph->b, out->tensor, &result);
     return WEFT_OK;
@@ -357,8 +213,8 @@ static weft_status emit_pool(const struct onnx_node *node, const char *name)
 static weft_status emit_global_pool(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0);
-    struct axes image = image_axes(node->graph, x);
-    int tensor = tensor_as(node, x, &image, name);
+    struct onnx_axes image = onnx_image_axes(node->graph, x);
+    int tensor = onnx_tensor_as(node, x, &image, name);
     onnx_out(node, 0)->tensor = build_global_pool(node->graph->b, name, tensor);
     return WEFT_OK;
 }
@@ -368,14 +224,14 @@ static weft_status emit_global_pool(const struct onnx_node *node, const char *na
 static weft_status emit_batch_norm(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0), *scale = onnx_in(node, 1), *shift = onnx_in(node, 2);
-    if (!is_activation(x) || !is_weight(scale) || x->rank < 2)
+    if (!onnx_is_activation(x) || !onnx_is_weight(scale) || x->rank < 2)
         return emit_opaque(node, name);
-    struct axes image = image_axes(node->graph, x);
-    int tensor = tensor_as(node, x, &image, name);
+    struct onnx_axes image = onnx_image_axes(node->graph, x);
+    int tensor = onnx_tensor_as(node, x, &image, name);
     onnx_out(node, 0)->tensor = build_batch_norm(node->graph->b, name, tensor);
-    claim(node, scale);
+    onnx_claim(node, scale);
     if (shift)
-        source_of(node, shift)->owner = build_last_index(node->graph->b);
+        onnx_source(node, shift)->owner = build_last_index(node->graph->b);
     return WEFT_OK;
 }
 
@@ -383,15 +239,15 @@ static weft_status emit_norm(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0), *scale = onnx_in(node, 1), *shift = onnx_in(node, 2);
     struct builder *b = node->graph->b;
-    if (!is_activation(x) || !is_weight(scale) || (shift && !is_weight(shift)))
+    if (!onnx_is_activation(x) || !onnx_is_weight(scale) || (shift && !onnx_is_weight(shift)))
         return emit_opaque(node, name);
-    struct axes rows = row_axes(node->graph, x, onnx_elements(scale));
-    int tensor = tensor_as(node, x, &rows, name);
+    struct onnx_axes rows = onnx_row_axes(node->graph, x, onnx_elements(scale));
+    int tensor = onnx_tensor_as(node, x, &rows, name);
     onnx_out(node, 0)->tensor =
         shift ? build_layer_norm(b, name, tensor) : build_rms_norm(b, name, tensor, true);
-    claim(node, scale);
+    onnx_claim(node, scale);
     if (shift)
-        source_of(node, shift)->owner = build_last_index(b);
+        onnx_source(node, shift)->owner = build_last_index(b);
     return WEFT_OK;
 }
 
@@ -401,14 +257,14 @@ static weft_status emit_softmax(const struct onnx_node *node, const char *name)
     bool flattens = node->graph->opset < 13;
     int64_t axis = onnx_int(node, "axis", flattens ? 1 : -1), cols = 1;
     axis += axis < 0 ? x->rank : 0;
-    if (!is_activation(x) || axis < 0 || axis >= x->rank)
+    if (!onnx_is_activation(x) || axis < 0 || axis >= x->rank)
         return emit_opaque(node, name);
     for (int i = (int)axis; i < (flattens ? x->rank : (int)axis + 1); i++)
         cols *= at_least_one(x->dim[i]);
-    struct axes all = axes_of(node->graph, x), rows = row_axes(node->graph, x, cols);
-    struct axes scores = {4, {1, 1, rows.size[1], cols}};
+    struct onnx_axes all = onnx_axes_of(node->graph, x), rows = onnx_row_axes(node->graph, x, cols);
+    struct onnx_axes scores = {4, {1, 1, rows.size[1], cols}};
     bool as_it_is = all.count == 4 && all.size[3] == cols;
-    int tensor = tensor_as(node, x, as_it_is ? &all : &scores, name);
+    int tensor = onnx_tensor_as(node, x, as_it_is ? &all : &scores, name);
     onnx_out(node, 0)->tensor = build_softmax(node->graph->b, name, tensor, false);
     return WEFT_OK;
 }
@@ -418,7 +274,7 @@ static weft_status emit_softmax(const struct onnx_node *node, const char *name)
 static bool has_free_weight(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++)
-        if (is_free_weight(node, onnx_in(node, i)))
+        if (onnx_is_free_weight(node, onnx_in(node, i)))
             return true;
     return false;
 }
@@ -429,9 +285,9 @@ static void add_free_weights(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++) {
         const struct onnx_value *value = onnx_in(node, i);
-        if (!is_free_weight(node, value))
+        if (!onnx_is_free_weight(node, value))
             continue;
-        struct onnx_value *source = source_of(node, value);
+        struct onnx_value *source = onnx_source(node, value);
         block_add_weight(node->graph->b, "weight", at_least_one(onnx_elements(source)));
         source->owner = build_last_index(node->graph->b);
     }
@@ -453,12 +309,12 @@ static weft_status emit_activation(const struct onnx_node *node, const char *nam
 {
     struct onnx_value *out = onnx_out(node, 0), *x = NULL;
     for (int i = node->inputs - 1; i >= 0; i--)
-        if (is_activation(onnx_in(node, i)))
+        if (onnx_is_activation(onnx_in(node, i)))
             x = onnx_in(node, i);
     if (!x)
         return emit_opaque(node, name);
-    struct axes axes = axes_of(node->graph, out);
-    out->tensor = build(node->graph->b, name, tensor_as(node, x, &axes, name));
+    struct onnx_axes axes = onnx_axes_of(node->graph, out);
+    out->tensor = build(node->graph->b, name, onnx_tensor_as(node, x, &axes, name));
     finish_elementwise(node, keep);
     return WEFT_OK;
 }
@@ -492,25 +348,25 @@ static weft_status emit_dropout(const struct onnx_node *node, const char *name)
 static weft_status emit_combination(const struct onnx_node *node, const char *name, unsigned keep)
 {
     struct onnx_value *out = onnx_out(node, 0), *first = NULL;
-    struct axes axes = axes_of(node->graph, out);
+    struct onnx_axes axes = onnx_axes_of(node->graph, out);
     int activations = 0;
     for (int i = 0; i < node->inputs; i++) {
         struct onnx_value *value = onnx_in(node, i);
-        activations += is_activation(value);
-        if (is_activation(value) && (!first || onnx_elements(value) > onnx_elements(first)))
+        activations += onnx_is_activation(value);
+        if (onnx_is_activation(value) && (!first || onnx_elements(value) > onnx_elements(first)))
             first = value;
     }
     if (activations < 2)
         return emit_activation(node, name, build_silu, keep & KEEP_INPUT_0);
-    int sum = tensor_as(node, first, &axes, name);
+    int sum = onnx_tensor_as(node, first, &axes, name);
     bool skipped = false;
     for (int i = 0; i < node->inputs; i++) {
         struct onnx_value *value = onnx_in(node, i);
-        if (!is_activation(value) || (value == first && !skipped)) {
+        if (!onnx_is_activation(value) || (value == first && !skipped)) {
             skipped |= value == first;
             continue;
         }
-        sum = build_add(node->graph->b, name, sum, tensor_of(node, value));
+        sum = build_add(node->graph->b, name, sum, onnx_tensor(node, value));
         finish_elementwise(node, keep);
     }
     out->tensor = sum;
@@ -534,10 +390,10 @@ static weft_status emit_product(const struct onnx_node *node, const char *name)
 static weft_status emit_view(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
-    struct axes axes = axes_of(node->graph, out);
-    if (!is_activation(x))
+    struct onnx_axes axes = onnx_axes_of(node->graph, out);
+    if (!onnx_is_activation(x))
         return emit_opaque(node, name);
-    int tensor = tensor_of(node, x);
+    int tensor = onnx_tensor(node, x);
     bool copied = out->result && x->origin != ORIGIN_NODE;
     out->tensor =
         copied ? build_reshape(node->graph->b, name, tensor, axes.count, axes.size) : tensor;
@@ -547,15 +403,15 @@ static weft_status emit_view(const struct onnx_node *node, const char *name)
 static weft_status emit_move(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0);
-    if (!is_activation(x) || has_free_weight(node))
+    if (!onnx_is_activation(x) || has_free_weight(node))
         return emit_opaque(node, name);
     for (int i = 0; i < node->outputs; i++) {
         struct onnx_value *out = onnx_out(node, i);
         if (!out)
             continue;
-        struct axes axes = axes_of(node->graph, out);
+        struct onnx_axes axes = onnx_axes_of(node->graph, out);
         out->tensor =
-            build_reshape(node->graph->b, name, tensor_of(node, x), axes.count, axes.size);
+            build_reshape(node->graph->b, name, onnx_tensor(node, x), axes.count, axes.size);
     }
     return WEFT_OK;
 }
@@ -580,16 +436,16 @@ static weft_status emit_transpose(const struct onnx_node *node, const char *name
 static weft_status emit_gather(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *table = onnx_in(node, 0), *ids = onnx_in(node, 1), *out = onnx_out(node, 0);
-    bool embedding = is_weight(table) && onnx_is_float(table->type) && table->rank == 2 &&
-                     onnx_int(node, "axis", 0) == 0 && is_activation(ids) && ids->rank >= 1;
+    bool embedding = onnx_is_weight(table) && onnx_is_float(table->type) && table->rank == 2 &&
+                     onnx_int(node, "axis", 0) == 0 && onnx_is_activation(ids) && ids->rank >= 1;
     if (!embedding)
         return emit_move(node, name);
-    struct axes all = axes_of(node->graph, ids);
-    struct axes flat = {2, {1, (int64_t)count_of(&all)}};
-    int tensor = tensor_as(node, ids, &flat, name);
+    struct onnx_axes all = onnx_axes_of(node->graph, ids);
+    struct onnx_axes flat = {2, {1, (int64_t)onnx_axes_count(&all)}};
+    int tensor = onnx_tensor_as(node, ids, &flat, name);
     out->tensor = build_embedding(node->graph->b, name, tensor, at_least_one(table->dim[0]),
                                   at_least_one(table->dim[1]), 0);
-    claim(node, table);
+    onnx_claim(node, table);
     return WEFT_OK;
 }
 
@@ -597,10 +453,10 @@ static weft_status emit_concat(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *out = onnx_out(node, 0);
     ARRAY(int) parts = {0};
-    struct axes axes = axes_of(node->graph, out);
+    struct onnx_axes axes = onnx_axes_of(node->graph, out);
     for (int i = 0; i < node->inputs; i++)
         if (onnx_in(node, i)->origin != ORIGIN_WEIGHT)
-            array_push(node->graph->scratch, &parts, tensor_of(node, onnx_in(node, i)));
+            array_push(node->graph->scratch, &parts, onnx_tensor(node, onnx_in(node, i)));
     if (parts.len == 0)
         return emit_opaque(node, name);
     out->tensor = build_concat(node->graph->b, name, parts.data, (int)parts.len, 0);
@@ -700,7 +556,7 @@ static void emit_others(const struct onnx_node *node, const char *name)
         struct onnx_value *out = onnx_out(node, i);
         if (!out || out->uses == 0 || out->tensor >= 0 || !first || first->tensor < 0)
             continue;
-        struct axes axes = axes_of(node->graph, out);
+        struct onnx_axes axes = onnx_axes_of(node->graph, out);
         out->tensor = build_reshape(node->graph->b, name, first->tensor, axes.count, axes.size);
     }
 }

@@ -10,6 +10,31 @@ struct fault {
     int64_t at; /* the stage or instance */
     const char *message, *hint;
 };
+/* ---- for those who look ------------------------------------------------------------------------ */
+
+struct finding {
+    struct arena *keep;
+    const struct plan *plan;
+    struct fault *out;
+};
+
+static inline bool fault(struct finding *f, enum fault_place place, int64_t at, const char *message)
+{
+    *f->out = (struct fault){.place = place, .at = at, .message = message};
+    return true;
+}
+
+static inline bool with_hint(struct finding *f, const char *hint)
+{
+    f->out->hint = hint;
+    return true;
+}
+
+/* Of the operators and their choices (check_op.c). */
+bool instances_fault(struct finding *f);
+
+/* ---- for those who ask ------------------------------------------------------------------------- */
+
 /* False: the plan is fine. */
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out);
 

@@ -18,13 +18,11 @@
 
 #include <ctype.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "plan/check.h"
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
-enum { MOST_BATCH = 1 << 24, MOST_PIECES = 1 << 16 };
 static const char FORMAT[] = "docs/plan-file.md describes the format";
 
 weft_status file_error_at(const struct doc *where, weft_status status)
@@ -33,253 +31,6 @@ weft_status file_error_at(const struct doc *where, weft_status status)
     if (status != WEFT_BAD_INPUT)
         return status;
     return doc_error(where, error->hint, "%s", error->message);
-}
-
-/* ---- the top of the file --------------------------------------------------------------------- */
-
-/* Names for a FIELD_CHOICE, from the functions that know them. */
-static const char *const *dtype_names(void)
-{
-    static const char *names[DTYPE_COUNT + 1];
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        names[i] = dtype_name((enum dtype)i);
-    return names;
-}
-
-static const char *const *policy_names(void)
-{
-    static const char *names[POLICY_COUNT + 1];
-    for (int i = 0; i < POLICY_COUNT; i++)
-        names[i] = policy_name((enum policy)i);
-    return names;
-}
-
-static const char *const *recompute_names(void)
-{
-    static const char *names[RECOMPUTE_COUNT + 1];
-    for (int i = 0; i < RECOMPUTE_COUNT; i++)
-        names[i] = recompute_name((enum recompute)i);
-    return names;
-}
-
-static weft_status read_root(struct plan_file *file)
-{
-    const struct field fields[] = {
-        {"model", FIELD_TEXT, offsetof(struct file_root, model), true,
-         .expected = "a model such as gpt3-13b"},
-        {"options", FIELD_DOC, offsetof(struct file_root, options)},
-        {"cluster", FIELD_TEXT, offsetof(struct file_root, cluster), true,
-         .expected = "a cluster such as dgx-v100:4"},
-        {"batch", FIELD_DOC, offsetof(struct file_root, batch)},
-        {"dtype", FIELD_CHOICE, offsetof(struct file_root, dtype), false, dtype_names()},
-        {"policy", FIELD_CHOICE, offsetof(struct file_root, policy), false, policy_names()},
-        {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes)},
-        {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
-        {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
-        {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
-        {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
-        {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
-        {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
-        {"segments", FIELD_COUNT, offsetof(struct file_root, segments), .min = 1,
-         .max = MOST_PIECES},
-        {"stages", FIELD_DOC, offsetof(struct file_root, stages)},
-        {"tree", FIELD_DOC, offsetof(struct file_root, tree)},
-        {"choices", FIELD_DOC, offsetof(struct file_root, choices)},
-    };
-    if (file->doc->kind != DOC_MAP)
-        return doc_error(file->doc, FORMAT,
-                         "the file holds %s, expected a mapping such as 'model: gpt3-13b'",
-                         doc_kind_name(file->doc->kind));
-    file->root = (struct file_root){.dtype = -1, .policy = -1};
-    return doc_read(file->doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &file->root);
-}
-
-static weft_status read_batch(struct plan_file *file)
-{
-    static const struct field FIELDS[] = {
-        {"global", FIELD_COUNT, offsetof(struct file_batch, global), .min = 1, .max = MOST_BATCH},
-        {"micro", FIELD_COUNT, offsetof(struct file_batch, micro), .min = 1, .max = MOST_BATCH},
-        {"step", FIELD_COUNT, offsetof(struct file_batch, step), .min = 1, .max = MOST_BATCH},
-    };
-    weft_status status = WEFT_OK;
-    if (!file->root.batch)
-        return WEFT_OK;
-    TRY(doc_read(file->root.batch, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &file->batch));
-    if (file->batch.micro && file->batch.step)
-        return doc_error(file->root.batch, "'step' is 'micro' times the data-parallel degree",
-                         "'batch' has a 'micro' and a 'step', expected one of them");
-    if (file->batch.micro && !file->root.degrees)
-        return doc_error(doc_get(file->root.batch, "micro"),
-                         "write 'step': the samples that pass a stage together",
-                         "'micro' is per replica, and without 'degrees' there are no replicas");
-done:
-    return status;
-}
-
-struct degree_fields {
-    struct degrees degrees;
-    int64_t zero;
-    int recompute;
-};
-
-static weft_status read_degrees(struct plan_file *file)
-{
-    const struct field fields[] = {
-        {"dp", FIELD_COUNT, offsetof(struct degree_fields, degrees.dp)},
-        {"tp", FIELD_COUNT, offsetof(struct degree_fields, degrees.tp)},
-        {"pp", FIELD_COUNT, offsetof(struct degree_fields, degrees.pp)},
-        {"cp", FIELD_COUNT, offsetof(struct degree_fields, degrees.cp)},
-        {"ep", FIELD_COUNT, offsetof(struct degree_fields, degrees.ep)},
-        {"sp", FIELD_BOOL, offsetof(struct degree_fields, degrees.sequence)},
-        {"pieces", FIELD_COUNT, offsetof(struct degree_fields, degrees.pieces), .min = 1,
-         .max = MOST_PIECES},
-        {"segments", FIELD_COUNT, offsetof(struct degree_fields, degrees.segments), .min = 1,
-         .max = MOST_PIECES},
-        {"zero", FIELD_INT, offsetof(struct degree_fields, zero), .min = 0, .max = 3},
-        {"recompute", FIELD_CHOICE, offsetof(struct degree_fields, recompute), false,
-         recompute_names()},
-        {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
-        {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
-    };
-    struct degree_fields read = {0};
-    weft_status status = WEFT_OK;
-    if (file->root.degrees)
-        TRY(doc_read(file->root.degrees, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &read));
-    file->degrees = read.degrees;
-    file->degrees.shard = (int)read.zero;
-    file->degrees.recompute = (enum recompute)read.recompute;
-done:
-    return status;
-}
-
-static weft_status read_overlap_word(const struct doc *word, unsigned *bits)
-{
-    if (word->kind != DOC_TEXT)
-        return doc_error(word, "such as [tensor, gradients]", "'overlap' has %s, expected %s",
-                         doc_kind_name(word->kind), OVERLAP_WORDS);
-    if (overlap_from_name(word->text, bits))
-        return WEFT_OK;
-    const char *near = overlap_near(word->text);
-    weft_status status = doc_error(word, "such as [tensor, gradients]",
-                                   "'overlap' has '%s', expected %s", word->text, OVERLAP_WORDS);
-    if (near)
-        error_hint("did you mean '%s'?", near);
-    return status;
-}
-
-/* `overlap`, a word or a list of words, and `bucket`. */
-static weft_status read_exchanges(struct plan_file *file)
-{
-    const struct doc *overlap = file->root.overlap, *bucket = file->root.bucket;
-    struct degrees *d = &file->degrees;
-    weft_status status = WEFT_OK;
-    d->whole_sends = file->root.whole_sends;
-    d->has_overlap = overlap != NULL;
-    d->has_bucket = bucket != NULL;
-    if (overlap && overlap->kind != DOC_LIST)
-        TRY(read_overlap_word(overlap, &d->overlap));
-    for (const struct doc *word = overlap ? overlap->first : NULL; word; word = word->next)
-        TRY(read_overlap_word(word, &d->overlap));
-    bool scalar = bucket && (bucket->kind == DOC_TEXT || bucket->kind == DOC_NUMBER);
-    if (bucket && !(scalar && bucket_from_text(bucket->text, &d->bucket_bytes)))
-        return doc_error(bucket, "0 is the same as whole: all gradients of a part at once",
-                         "'bucket' is %s%s%s, expected a size such as 25MiB, or whole",
-                         scalar ? "'" : "", scalar ? bucket->text : doc_kind_name(bucket->kind),
-                         scalar ? "'" : "");
-done:
-    return status;
-}
-
-/* ---- the model and the cluster --------------------------------------------------------------- */
-
-static bool is_word(const char *text)
-{
-    for (const char *at = text; *at; at++)
-        if (!isalnum((unsigned char)*at) && *at != '_')
-            return false;
-    return *text != '\0';
-}
-
-static const char *quoted(struct arena *scratch, const char *text)
-{
-    size_t len = strlen(text), used = 0;
-    char *out = ARENA_ARRAY(scratch, char, 2 * len + 3);
-    out[used++] = '"';
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '"' || text[i] == '\\')
-            out[used++] = '\\';
-        out[used++] = text[i];
-    }
-    out[used] = '"';
-    return out;
-}
-
-/* A document as YAML flow text, which model_open takes; the children of a collection without its
- * brackets. */
-static const char *flow_text(struct arena *scratch, const struct doc *doc)
-{
-    const char *text = "";
-    if (doc->kind != DOC_MAP && doc->kind != DOC_LIST)
-        return doc->kind == DOC_TEXT && !is_word(doc->text) ? quoted(scratch, doc->text)
-               : doc->kind == DOC_NULL                      ? "null"
-                                                            : doc->text;
-    for (const struct doc *d = doc->first; d; d = d->next) {
-        const char *inner = flow_text(scratch, d);
-        const char *open = d->kind == DOC_MAP ? "{" : d->kind == DOC_LIST ? "[" : "";
-        const char *close = d->kind == DOC_MAP ? "}" : d->kind == DOC_LIST ? "]" : "";
-        const char *key = !d->key ? "" : is_word(d->key) ? d->key : quoted(scratch, d->key);
-        text = arena_printf(scratch, "%s%s%s%s%s%s%s", text, d == doc->first ? "" : ", ", key,
-                            d->key ? ": " : "", open, inner, close);
-    }
-    return text;
-}
-
-static weft_status options_text(struct plan_file *file, const char **out)
-{
-    const struct doc *options = file->root.options;
-    *out = NULL;
-    if (!options)
-        return WEFT_OK;
-    if (options->kind != DOC_MAP && options->kind != DOC_TEXT)
-        return doc_error(options, "such as {layers: 80, seq: 4096}",
-                         "'options' is %s, expected a mapping", doc_kind_name(options->kind));
-    *out = options->kind == DOC_TEXT ? options->text : flow_text(file->scratch, options);
-    return WEFT_OK;
-}
-
-/* A file that a plan file names is looked for next to it first. */
-static const char *beside(const struct plan_file *file, const char *name)
-{
-    static const char *const ENDINGS[] = {".yaml", ".yml", ".json", ".onnx", ".xml"};
-    const char *slash = strrchr(file->name, '/');
-    char *bare = arena_copy_text(file->scratch, name);
-    char *colon = strrchr(bare, ':');
-    if (colon)
-        *colon = '\0';
-    size_t len = strlen(bare);
-    for (size_t i = 0; slash && name[0] != '/' && i < COUNT_OF(ENDINGS); i++) {
-        size_t end = strlen(ENDINGS[i]);
-        int folder = (int)(slash - file->name);
-        if (len > end && strcmp(bare + len - end, ENDINGS[i]) == 0 &&
-            access(arena_printf(file->scratch, "%.*s/%s", folder, file->name, bare), R_OK) == 0)
-            return arena_printf(file->scratch, "%.*s/%s", folder, file->name, name);
-    }
-    return name;
-}
-
-static weft_status open_both(struct plan_file *file, struct opened_plan *out)
-{
-    weft_status status;
-    struct file_root *root = &file->root;
-    const char *options;
-    TRY(options_text(file, &options));
-    root->model = beside(file, root->model);
-    root->cluster = beside(file, root->cluster);
-    TRY(file_error_at(root->options ? root->options : doc_get(file->doc, "model"),
-                      model_open(root->model, options, &out->model)));
-    TRY(file_error_at(doc_get(file->doc, "cluster"), cluster_open(root->cluster, &out->cluster)));
-done:
-    return status;
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -468,7 +219,7 @@ static void set_names_and_batch(struct plan_file *file)
 {
     struct plan *plan = file->plan;
     const char *options = NULL;
-    options_text(file, &options); /* read before, so it is fine */
+    file_options_text(file, &options); /* read before, so it is fine */
     plan->model_name = arena_copy_text(plan->arena, file->root.model);
     plan->model_options = options ? arena_copy_text(plan->arena, options) : NULL;
     plan->cluster_name = arena_copy_text(plan->arena, file->root.cluster);
@@ -506,11 +257,11 @@ static weft_status check(const struct plan_file *file)
 static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
 {
     weft_status status;
-    TRY(read_root(file));
-    TRY(read_batch(file));
-    TRY(read_degrees(file));
-    TRY(read_exchanges(file));
-    TRY(open_both(file, out));
+    TRY(file_read_root(file));
+    TRY(file_read_batch(file));
+    TRY(file_read_degrees(file));
+    TRY(file_read_exchanges(file));
+    TRY(file_open_both(file, out));
     TRY(file_read_stages(file, cluster_devices(out->cluster)));
     TRY(check_pp(file));
     TRY(make_plan(file, out));
@@ -563,19 +314,19 @@ weft_status plan_parse(struct arena *scratch, const char *name, const char *text
 static weft_status read_question(struct plan_file *file, struct plan_question *out)
 {
     weft_status status;
-    TRY(read_root(file));
+    TRY(file_read_root(file));
     const struct doc *const written[] = {file->root.stages, file->root.tree, file->root.choices};
     for (size_t i = 0; i < COUNT_OF(written); i++)
         if (written[i])
             return doc_error(written[i], "leave it out; 'degrees' says what stays as it is",
                              "a question has no '%s': that is for the planner to find",
                              written[i]->key);
-    TRY(read_batch(file));
-    TRY(read_degrees(file));
-    TRY(read_exchanges(file));
-    TRY(open_both(file, &out->opened));
+    TRY(file_read_batch(file));
+    TRY(file_read_degrees(file));
+    TRY(file_read_exchanges(file));
+    TRY(file_open_both(file, &out->opened));
     complete_degrees(file);
-    TRY(options_text(file, &out->model_options));
+    TRY(file_options_text(file, &out->model_options));
 done:
     out->pins = file->degrees;
     out->pins.has_shard = file->root.degrees && doc_get(file->root.degrees, "zero");

@@ -41,6 +41,14 @@ struct plan_file {
     const struct doc **split_at; /* per instance: the line that set its split, or NULL */
 };
 
+/* file_top.c: each reads a piece of the top; then the model and the cluster that it names. */
+weft_status file_read_root(struct plan_file *file);
+weft_status file_read_batch(struct plan_file *file);
+weft_status file_read_degrees(struct plan_file *file);
+weft_status file_read_exchanges(struct plan_file *file);
+weft_status file_open_both(struct plan_file *file, struct opened_plan *out);
+weft_status file_options_text(struct plan_file *file, const char **out); /* YAML flow; NULL: none */
+
 /* file_stages.c: reads `stages`; then, with a plan at hand, cuts it. */
 weft_status file_read_stages(struct plan_file *file, int64_t devices);
 bool file_stages_differ(const struct plan_file *file); /* in their number of devices */

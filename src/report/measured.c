@@ -1,6 +1,7 @@
 /* measured.c - see measured.h. */
 #include "report/report.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ static weft_status read_events(struct arena *scratch, const char *path,
     size_t i;
     weft_status status = WEFT_OK;
     if (!root && error.line <= 0)
-        TRY(bad_input(path, 0, HINT, "cannot be read: %s", error.text));
+        TRY(bad_input(path, 0, HINT, "cannot be opened: %s", strerror(errno)));
     if (!root)
         TRY(bad_input(path, error.line, HINT, "is no JSON: %s", error.text));
     json_array_foreach(list, i, json) TRY(read_event(scratch, path, json, prediction, out));

@@ -7,6 +7,7 @@
 #include "sim/heap.h"
 #include "sim/incidence.h"
 #include "sim/flow_pool.h"
+#include "sim/nodes.h"
 #include "sim/quiet.h"
 
 static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
@@ -25,30 +26,11 @@ struct actor {
     int64_t since_ns;          /* when `left` was left until it counts as done */
 };
 
-/* All that an event needs to know of a task, in one cache line: memory is what events wait for. */
-enum { FEW = 7 };
-struct node {
-    int64_t start_ns;
-    int64_t ns; /* work: how long; flow: latency; once it is over, its end */
-    int32_t stream, flow;
-    int32_t next;      /* on its stream, -1: none */
-    int32_t pending;   /* dependencies and stream order still ahead */
-    int32_t then[FEW]; /* tasks that depend on it, -1 behind the last */
-    int32_t more;      /* the others, -1: none */
-};
-_Static_assert(sizeof(struct node) == 64, "not a cache line");
-
-/* A list of tasks. */
-struct more {
-    int32_t task, more; /* -1: none */
-};
-
 struct engine {
     const struct engine_graph *graph;
     struct engine_result *result;
     struct arena *scratch;
-    struct node *node; /* per task */
-    ARRAY(struct more) more;
+    struct nodes nodes;
     int32_t *ready;
     int32_t ready_count, done;
     int64_t now, begins;
@@ -70,111 +52,16 @@ struct engine {
     ARRAY(int32_t) stirred_list;
 };
 
-/* ---- the graph, turned around ---------------------------------------------------------------- */
-
-/* Rows of `items` that name columns, turned into rows per column. */
-static void turn_around(struct arena *keep, int32_t rows, int32_t columns, const int64_t *first,
-                        const int32_t *item, int64_t **out_first, int32_t **out)
-{
-    int64_t *at = ARENA_ARRAY(keep, int64_t, (size_t)columns + 2);
-    for (int64_t i = 0; i < first[rows]; i++)
-        at[item[i] + 2]++;
-    for (int32_t c = 0; c < columns; c++)
-        at[c + 2] += at[c + 1];
-    *out = ARENA_ARRAY(keep, int32_t, (size_t)first[rows]);
-    for (int32_t row = 0; row < rows; row++)
-        for (int64_t i = first[row]; i < first[row + 1]; i++)
-            (*out)[at[item[i] + 1]++] = row;
-    *out_first = at;
-}
-
-static weft_status place_tasks(struct engine *engine)
-{
-    const struct engine_graph *graph = engine->graph;
-    int32_t *place = engine->result->place;
-    memset(place, -1, (size_t)graph->tasks * sizeof *place);
-    for (int32_t s = 0; s < graph->streams; s++)
-        for (int64_t i = graph->order_first[s]; i < graph->order_first[s + 1]; i++) {
-            int32_t task = graph->order[i];
-            if (graph->task_stream[task] != s || place[task] >= 0)
-                return failure("task %d is out of place in the order of stream %d", task, s);
-            place[task] = (int32_t)(i - graph->order_first[s]);
-        }
-    if (graph->order_first[graph->streams] != graph->tasks)
-        return failure("a task is missing in the order of its stream");
-    return WEFT_OK;
-}
-
-static weft_status check_links(const struct engine_graph *graph)
-{
-    for (int32_t i = 0; i < graph->links; i++)
-        if (!(graph->link_bytes_per_s[i] > 0 && isfinite(graph->link_bytes_per_s[i])))
-            return failure("link %d carries %g bytes per second", i, graph->link_bytes_per_s[i]);
-    return WEFT_OK;
-}
-
-static weft_status check_flows(const struct engine_graph *graph)
-{
-    for (int32_t f = 0; f < graph->flows; f++)
-        for (int64_t i = graph->flow_use_first[f]; i < graph->flow_use_first[f + 1]; i++)
-            if (!(graph->flow_use[i].times >= 1 && graph->flow_use[i].times <= MOST_TIMES))
-                return failure("flow %d stands for %g flows on link %d", f,
-                               graph->flow_use[i].times, graph->flow_use[i].link);
-    return WEFT_OK;
-}
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 static void make_ready(struct engine *engine, int32_t task)
 {
     engine->ready[engine->ready_count++] = task;
 }
 
-static void fill_node(const struct engine_graph *graph, int32_t task, int32_t place,
-                      struct node *node)
-{
-    int32_t stream = graph->task_stream[task];
-    int64_t next = graph->order_first[stream] + place + 1;
-    node->ns = graph->task_ns[task];
-    node->stream = stream;
-    node->flow = graph->task_flow ? graph->task_flow[task] : -1;
-    node->next = next < graph->order_first[stream + 1] ? graph->order[next] : -1;
-    node->pending = (int32_t)(graph->depends_first[task + 1] - graph->depends_first[task]);
-    node->pending += place > 0;
-    node->more = -1;
-    memset(node->then, -1, sizeof node->then);
-}
-
-static void add_then(struct engine *engine, struct node *node, int32_t task)
-{
-    int32_t i = 0;
-    while (i < FEW && node->then[i] >= 0)
-        i++;
-    if (i < FEW) {
-        node->then[i] = task;
-        return;
-    }
-    struct more more = {task, node->more};
-    node->more = (int32_t)engine->more.len;
-    array_push(engine->scratch, &engine->more, more);
-}
-
-static void make_nodes(struct engine *engine)
-{
-    const struct engine_graph *graph = engine->graph;
-    for (int32_t t = 0; t < graph->tasks; t++) {
-        fill_node(graph, t, engine->result->place[t], &engine->node[t]);
-        if (!engine->node[t].pending)
-            make_ready(engine, t);
-    }
-    for (int32_t t = 0; t < graph->tasks; t++)
-        for (int64_t i = graph->depends_first[t]; i < graph->depends_first[t + 1]; i++)
-            add_then(engine, &engine->node[graph->depends[i]], t);
-}
-
-/* ---- ends ------------------------------------------------------------------------------------ */
-
 static void release(struct engine *engine, int32_t task, int64_t end_ns)
 {
-    struct node *node = &engine->node[task];
+    struct node *node = &engine->nodes.node[task];
     if (node->start_ns < end_ns)
         node->start_ns = end_ns; /* (1) */
     if (!--node->pending)
@@ -183,13 +70,13 @@ static void release(struct engine *engine, int32_t task, int64_t end_ns)
 
 static void finish(struct engine *engine, int32_t task, int64_t end_ns)
 {
-    struct node *node = &engine->node[task];
+    struct node *node = &engine->nodes.node[task];
     node->ns = end_ns;
     engine->done++;
     for (int32_t i = 0; i < FEW && node->then[i] >= 0; i++)
         release(engine, node->then[i], end_ns);
-    for (int32_t i = node->more; i >= 0; i = engine->more.data[i].more)
-        release(engine, engine->more.data[i].task, end_ns);
+    for (int32_t i = node->more; i >= 0; i = engine->nodes.more.data[i].more)
+        release(engine, engine->nodes.more.data[i].task, end_ns);
     if (node->next >= 0)
         release(engine, node->next, end_ns);
 }
@@ -198,7 +85,7 @@ static void write_times(struct engine *engine)
 {
     struct engine_result *result = engine->result;
     for (int32_t t = 0; t < engine->graph->tasks; t++) {
-        const struct node *node = &engine->node[t];
+        const struct node *node = &engine->nodes.node[t];
         result->start_ns[t] = node->start_ns;
         result->end_ns[t] = node->ns;
         result->busy_ns[node->stream] += node->ns - node->start_ns;
@@ -268,7 +155,7 @@ int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task)
 static int64_t settled_ns(const struct engine *engine, int32_t task, struct extent extent)
 {
     const struct engine_graph *graph = engine->graph;
-    const struct node *node = &engine->node[task];
+    const struct node *node = &engine->nodes.node[task];
     if (node->flow < 0)
         return node->ns && stream_slows(graph, node->stream) && !engine->quiet[task] ? -1
                                                                                      : node->ns;
@@ -300,7 +187,7 @@ static void expect(struct engine *engine, int32_t id, int64_t due_ns)
 
 static void start(struct engine *engine, int32_t task)
 {
-    const struct node *node = &engine->node[task];
+    const struct node *node = &engine->nodes.node[task];
     struct extent extent = {0, 0};
     if (node->flow >= 0)
         extent = flow_extent(engine->graph, node->flow);
@@ -317,11 +204,11 @@ static void start(struct engine *engine, int32_t task)
 /* What its end will touch is on its way before that. */
 static void prefetch_end(const struct engine *engine, int32_t task)
 {
-    const struct node *node = &engine->node[task];
+    const struct node *node = &engine->nodes.node[task];
     if (node->then[0] >= 0)
-        __builtin_prefetch(&engine->node[node->then[0]], 1);
+        __builtin_prefetch(&engine->nodes.node[node->then[0]], 1);
     if (node->next >= 0)
-        __builtin_prefetch(&engine->node[node->next], 1);
+        __builtin_prefetch(&engine->nodes.node[node->next], 1);
 }
 
 enum { AHEAD = 3 }; /* tasks: about as long as memory takes */
@@ -548,6 +435,22 @@ static void allot_result(struct arena *keep, const struct engine_graph *graph,
     memset(out->held_by, -1, (size_t)graph->tasks * sizeof *out->held_by);
 }
 
+/* Rows of `items` that name columns, turned into rows per column. */
+static void turn_around(struct arena *keep, int32_t rows, int32_t columns, const int64_t *first,
+                        const int32_t *item, int64_t **out_first, int32_t **out)
+{
+    int64_t *at = ARENA_ARRAY(keep, int64_t, (size_t)columns + 2);
+    for (int64_t i = 0; i < first[rows]; i++)
+        at[item[i] + 2]++;
+    for (int32_t c = 0; c < columns; c++)
+        at[c + 2] += at[c + 1];
+    *out = ARENA_ARRAY(keep, int32_t, (size_t)first[rows]);
+    for (int32_t row = 0; row < rows; row++)
+        for (int64_t i = first[row]; i < first[row + 1]; i++)
+            (*out)[at[item[i] + 1]++] = row;
+    *out_first = at;
+}
+
 /* Streams of no device stand in a last row of their own. */
 static void gather_streams(struct engine *engine)
 {
@@ -580,7 +483,7 @@ static void allot(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
     struct arena *scratch = engine->scratch;
-    engine->node = ARENA_ARRAY(scratch, struct node, (size_t)graph->tasks);
+    engine->nodes = nodes_new(scratch, graph, engine->result->place);
     engine->ready = ARENA_ARRAY(scratch, int32_t, (size_t)graph->tasks);
     engine->queue = heap_new(scratch, graph->streams + graph->links);
     engine->due_ns = ARENA_ARRAY(scratch, int64_t, (size_t)graph->streams + (size_t)graph->links);
@@ -615,7 +518,8 @@ static void look_ahead(const struct engine *engine, size_t at)
         __builtin_prefetch(first, 1);
     }
     if (at + AHEAD < engine->due.len && engine->due.data[at + AHEAD] < streams)
-        __builtin_prefetch(&engine->node[engine->actor[engine->due.data[at + AHEAD]].task], 1);
+        __builtin_prefetch(&engine->nodes.node[engine->actor[engine->due.data[at + AHEAD]].task],
+                           1);
 }
 
 static bool is_due(const struct engine *engine)
@@ -637,6 +541,9 @@ static void handle_due(struct engine *engine)
 
 static void run(struct engine *engine)
 {
+    for (int32_t t = 0; t < engine->graph->tasks; t++)
+        if (!engine->nodes.node[t].pending)
+            make_ready(engine, t);
     start_ready(engine);
     while (engine->queue.slot.len) {
         engine->now = engine->queue.slot.data[0].key;
@@ -651,7 +558,7 @@ static const int32_t *pending_of(const struct engine *engine)
 {
     int32_t *pending = ARENA_ARRAY(engine->scratch, int32_t, (size_t)engine->graph->tasks);
     for (int32_t t = 0; t < engine->graph->tasks; t++)
-        pending[t] = engine->node[t].pending;
+        pending[t] = engine->nodes.node[t].pending;
     return pending;
 }
 
@@ -661,11 +568,8 @@ weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
     weft_status status;
     struct engine engine = {.graph = graph, .result = out, .scratch = arena_new()};
     allot_result(keep, graph, out);
-    TRY(check_links(graph));
-    TRY(check_flows(graph));
-    TRY(place_tasks(&engine));
+    TRY(nodes_check(graph, out->place));
     allot(&engine);
-    make_nodes(&engine);
     run(&engine);
     if (engine.done < graph->tasks)
         status = deadlock(graph, out, pending_of(&engine));

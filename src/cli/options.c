@@ -1,0 +1,153 @@
+/* options.c - tables of options, read with argp. */
+#include "cli/options.h"
+
+#include <string.h>
+
+enum {
+    MOST_OPTIONS = 64,
+    FIRST_KEY = 0x400, /* above the characters and the keys of children */
+};
+
+/* Of numbers without another limit: finite as floats, too. */
+static const double MOST_REAL = 1e30;
+
+struct reading {
+    const struct syntax *syntax;
+    void *options;
+};
+
+static int key_of(const struct syntax *syntax, size_t i)
+{
+    return syntax->options[i].letter ? syntax->options[i].letter : FIRST_KEY + (int)i;
+}
+
+static const struct cli_option *find_option(const struct syntax *syntax, int key)
+{
+    for (size_t i = 0; syntax->options[i].name; i++)
+        if (key_of(syntax, i) == key)
+            return &syntax->options[i];
+    return NULL;
+}
+
+static double take_real(struct argp_state *state, const struct cli_option *option, const char *arg)
+{
+    double value = 0, below = option->below > 0 ? option->below : MOST_REAL;
+    if (!parse_real(arg, &value) || !(value >= 0 && value < below))
+        argp_error(state, "--%s takes a number of at least 0%s, not '%s'", option->name,
+                   below <= 1 ? " and below 1" : "", arg);
+    return value;
+}
+
+static void take(struct argp_state *state, const struct cli_option *option, void *options,
+                 char *arg)
+{
+    char *field = (char *)options + option->at;
+    int64_t number = 0;
+    double real = 0;
+    switch (option->type) {
+    case OPTION_FLAG:
+        memcpy(field, &(bool){true}, sizeof(bool));
+        break;
+    case OPTION_TEXT:
+        memcpy(field, (const void *)&arg, sizeof arg);
+        break;
+    case OPTION_COUNT:
+        number = take_count(state, option->name, arg, option->least, option->most);
+        memcpy(field, &number, sizeof number);
+        break;
+    case OPTION_REAL:
+        real = take_real(state, option, arg);
+        memcpy(field, &real, sizeof real);
+        break;
+    case OPTION_SIZE:
+        if (!parse_bytes(arg, &number) || number < 1)
+            argp_error(state, "--%s takes a size such as 64MiB, not '%s'", option->name, arg);
+        memcpy(field, &number, sizeof number);
+        break;
+    case OPTION_TAKE:
+    case OPTION_TYPE_COUNT:
+        option->take(state, options, arg);
+        break;
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    const struct reading *reading = state->input;
+    const struct syntax *syntax = reading->syntax;
+    const struct cli_option *option = find_option(syntax, key);
+    state->input = reading->options; /* for this call: argp sets it anew for the next */
+    if (key == ARGP_KEY_INIT && syntax->child.argp)
+        state->child_inputs[0] = (char *)reading->options + syntax->child.at;
+    if (option)
+        take(state, option, reading->options, arg);
+    else if (syntax->names)
+        return syntax->names(key, arg, state);
+    return option ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
+{
+    struct argp_option rows[MOST_OPTIONS + 1] = {0};
+    const struct argp_child children[] = {{syntax->child.argp, 0, NULL, 0}, {0}};
+    struct reading reading = {syntax, options};
+    for (size_t i = 0; i < MOST_OPTIONS && syntax->options[i].name; i++) {
+        const struct cli_option *option = &syntax->options[i];
+        rows[i] = (struct argp_option){option->name,  key_of(syntax, i),
+                                       option->value, option->optional ? OPTION_ARG_OPTIONAL : 0,
+                                       option->help,  0};
+    }
+    const struct argp argp = {
+        rows, parse, syntax->arguments, syntax->text, children, syntax->help_filter, NULL};
+    cli_parse(&argp, argc, argv, &reading);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+int64_t take_count(struct argp_state *state, const char *option, const char *arg, int64_t least,
+                   int64_t most)
+{
+    int64_t value = 0;
+    bool whole = parse_int(arg, &value), digits = *arg && !arg[strspn(arg, "0123456789")];
+    if (most && digits && (!whole || value > most))
+        argp_error(state, "--%s is %s, expected at most %lld", option, arg, (long long)most);
+    else if (!whole || value < least)
+        argp_error(state, "--%s takes a whole number of at least %lld, not '%s'", option,
+                   (long long)least, arg);
+    return value;
+}
+
+void add_override(struct arena *arena, const char **overrides, const char *key, const char *value)
+{
+    const char *before = *overrides ? *overrides : "";
+    *overrides = arena_printf(arena, "%s%s%s: %s", before, *before ? ", " : "", key, value);
+}
+
+void take_set(struct argp_state *state, struct arena *arena, const char **overrides,
+              const char *arg)
+{
+    size_t key = strcspn(arg, "=:");
+    if (key == 0 || arg[key] == '\0')
+        argp_error(state, "--set takes KEY=VALUE, not '%s'", arg);
+    else
+        add_override(arena, overrides, arena_copy_bytes(arena, arg, key), arg + key + 1);
+}
+
+enum collective take_collective(struct argp_state *state, const char *arg)
+{
+    enum collective collective = COLLECTIVE_COUNT;
+    if (!collective_from_name(arg, &collective))
+        argp_error(state,
+                   "'%s' is no collective: all_reduce, all_gather, reduce_scatter, all_to_all, "
+                   "broadcast, send",
+                   arg);
+    return collective;
+}
+
+enum dtype take_dtype(struct argp_state *state, const char *arg)
+{
+    enum dtype dtype = DTYPE_COUNT;
+    if (!dtype_from_name(arg, &dtype))
+        argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
+    return dtype;
+}

@@ -1,0 +1,72 @@
+/* options.h - a command's options as one table: what each is called, what it means, and where its
+ * value goes. Private to the room.
+ *
+ *   static const struct cli_option OPTIONS[] = {
+ *       {"layouts", NULL, "how each tensor lies", OPTION_FLAG, AT(layouts)},
+ *       JSON_OPTION(AT(json)),
+ *       {0},
+ *   };
+ *   static const struct syntax SYNTAX = {
+ *       OPTIONS, .arguments = "PLAN", .text = "Shows a plan.", .child = PLAN_CHILD(AT(plan))};
+ *   cli_read(&SYNTAX, argc, argv, &options);
+ *
+ * A wrong option or value ends the program with exit code 2, --help with 0.
+ */
+#ifndef WEFT_CLI_OPTIONS_H
+#define WEFT_CLI_OPTIONS_H
+
+#include "cli/cli.h"
+
+enum option_type {
+    OPTION_FLAG,  /* a bool: true */
+    OPTION_TEXT,  /* a const char *; the argument itself */
+    OPTION_COUNT, /* an int64_t from `least` to `most` */
+    OPTION_REAL,  /* a double of at least 0 and below `below` */
+    OPTION_SIZE,  /* an int64_t of bytes, at least 1 */
+    OPTION_TAKE,  /* what `take` makes of it */
+    OPTION_TYPE_COUNT
+};
+struct cli_option {
+    const char *name;
+    const char *value; /* what --help calls it; NULL: takes none */
+    const char *help;
+    enum option_type type;
+    size_t at;           /* of the field in the command's struct */
+    int64_t least, most; /* of a count; no most: 0 */
+    double below;        /* of a real; none: 0 */
+    char letter;         /* of the short form; 0: none */
+    bool optional;       /* the value may be left out, and is NULL then */
+    void (*take)(struct argp_state *state, void *options, char *arg);
+};
+/* Rows that commands share. */
+#define JSON_OPTION(AT) {"json", NULL, "one JSON object on standard output", OPTION_FLAG, AT}
+#define PROFILE_OPTION(AT)                                                                         \
+    {"profile", "DB", "a database of measured times to ask first", OPTION_TEXT, AT}
+#define OUTPUT_OPTION(AT, HELP) {"output", "FILE", HELP, OPTION_TEXT, AT, .letter = 'o'}
+
+struct syntax {
+    const struct cli_option *options; /* the last one has no name */
+    const char *arguments, *text;     /* as argp has them */
+    /* Names and ends, by argp's keys; optional. */
+    error_t (*names)(int key, char *arg, struct argp_state *state);
+    struct {
+        const struct argp *argp; /* NULL: none */
+        size_t at;               /* of its input in the command's struct */
+    } child;
+    char *(*help_filter)(int key, const char *text, void *input); /* optional */
+};
+void cli_read(const struct syntax *syntax, int argc, char **argv, void *options);
+
+/* ---- values that several options take -------------------------------------------------------- */
+
+/* A whole number of at least `least` and at most `most`; 0 for no most. */
+int64_t take_count(struct argp_state *state, const char *option, const char *arg, int64_t least,
+                   int64_t most);
+/* Adds KEY=VALUE, or YAML's own "key: value", to options of a model in YAML's flow form. */
+void take_set(struct argp_state *state, struct arena *arena, const char **overrides,
+              const char *arg);
+void add_override(struct arena *arena, const char **overrides, const char *key, const char *value);
+enum collective take_collective(struct argp_state *state, const char *arg);
+enum dtype take_dtype(struct argp_state *state, const char *arg);
+
+#endif

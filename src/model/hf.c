@@ -1,0 +1,260 @@
+/* hf.c - the keys of Hugging Face's config.json, architecture by architecture. */
+#include "model/hf.h"
+
+#define DTYPE                                                                                      \
+    {"torch_dtype", "dtype", RULE_DTYPE, NULL},                                                    \
+    {                                                                                              \
+        "dtype", "dtype", RULE_DTYPE, NULL                                                         \
+    }
+/* What all of today's decoders call alike; their defaults differ. */
+#define DECODER(layers, hidden, heads, ffn, vocab, positions)                                      \
+    {"num_hidden_layers", "layers", RULE_COUNT, layers},                                           \
+        {"hidden_size", "hidden", RULE_COUNT, hidden},                                             \
+        {"num_attention_heads", "heads", RULE_COUNT, heads},                                       \
+        {"intermediate_size", "ffn", RULE_COUNT, ffn}, {"vocab_size", "vocab", RULE_COUNT, vocab}, \
+        {"max_position_embeddings", "seq", RULE_SEQ, positions}, DTYPE
+#define KV_HEADS(otherwise) {"num_key_value_heads", "kv_heads", RULE_COUNT, otherwise}
+#define HEAD_DIM(otherwise) {"head_dim", "head_dim", RULE_COUNT, otherwise}
+#define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
+
+static const struct hf_row GPT2[] = {
+    {"n_layer", "layers", RULE_COUNT, "12"},
+    {"n_embd", "hidden", RULE_COUNT, "768"},
+    {"n_head", "heads", RULE_COUNT, "12"},
+    {"n_inner", "ffn", RULE_COUNT, NULL},
+    {"n_positions", "seq", RULE_COUNT, "1024"},
+    {"vocab_size", "vocab", RULE_COUNT, "50257"},
+    {"resid_pdrop", "dropout", RULE_SHARE, "0.1"},
+    {"activation_function", "activation", RULE_ACT, "gelu_new"},
+    TIED("true"),
+    DTYPE,
+};
+
+static const struct hf_row GPT_NEOX[] = {
+    DECODER("44", "6144", "64", "24576", "50432", "2048"),
+    {"use_parallel_residual", "parallel", RULE_BOOL, "true"},
+    {"hidden_dropout", "dropout", RULE_SHARE, "0"},
+    {"attention_bias", "bias", RULE_BOOL, "true"},
+    {"hidden_act", "activation", RULE_ACT, "gelu"},
+    {NULL, "positions", RULE_FIXED, "rotary"},
+    TIED("false"),
+};
+
+static const struct hf_row OPT[] = {
+    {"num_hidden_layers", "layers", RULE_COUNT, "12"},
+    {"hidden_size", "hidden", RULE_COUNT, "768"},
+    {"num_attention_heads", "heads", RULE_COUNT, "12"},
+    {"ffn_dim", "ffn", RULE_COUNT, "3072"},
+    {"vocab_size", "vocab", RULE_COUNT, "50272"},
+    {"max_position_embeddings", "seq", RULE_COUNT, "2048"},
+    {"max_position_embeddings", "max_positions", RULE_PLUS_TWO, "2048"},
+    {"dropout", "dropout", RULE_SHARE, "0.1"},
+    {"enable_bias", "bias", RULE_BOOL, "true"},
+    {"activation_function", "activation", RULE_ACT, "relu"},
+    {"do_layer_norm_before", NULL, RULE_EXPECTED, "true"},
+    TIED("true"),
+    DTYPE,
+};
+
+static const struct hf_row LLAMA[] = {
+    DECODER("32", "4096", "32", "11008", "32000", "2048"),
+    KV_HEADS(NULL),
+    HEAD_DIM(NULL),
+    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    TIED("false"),
+};
+
+static const struct hf_row MISTRAL[] = {
+    DECODER("32", "4096", "32", "14336", "32000", "131072"),
+    KV_HEADS("8"),
+    HEAD_DIM(NULL),
+    TIED("false"),
+};
+
+static const struct hf_row MIXTRAL[] = {
+    DECODER("32", "4096", "32", "14336", "32000", "131072"),
+    KV_HEADS("8"),
+    HEAD_DIM(NULL),
+    {"num_local_experts", "experts", RULE_COUNT, "8"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
+    TIED("false"),
+};
+
+static const struct hf_row QWEN2[] = {
+    DECODER("32", "4096", "32", "22016", "151936", "32768"),
+    KV_HEADS("32"),
+    {NULL, "qkv_bias", RULE_FIXED, "true"},
+    TIED("false"),
+};
+
+static const struct hf_row QWEN3[] = {
+    DECODER("32", "4096", "32", "22016", "151936", "32768"),
+    KV_HEADS("32"),
+    HEAD_DIM("128"),
+    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    {NULL, "qk_norm", RULE_FIXED, "true"},
+    TIED("false"),
+};
+
+static const struct hf_row QWEN2_MOE[] = {
+    DECODER("24", "2048", "16", "5632", "151936", "32768"),
+    KV_HEADS("16"),
+    {"num_experts", "experts", RULE_COUNT, "60"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "4"},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1408"},
+    {"shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, "5632"},
+    {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},
+    {NULL, "shared_experts", RULE_FIXED, "1"},
+    {NULL, "qkv_bias", RULE_FIXED, "true"},
+    {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
+    TIED("false"),
+};
+
+static const struct hf_row QWEN3_MOE[] = {
+    DECODER("24", "2048", "32", "6144", "151936", "32768"),
+    KV_HEADS("4"),
+    HEAD_DIM(NULL),
+    {"num_experts", "experts", RULE_COUNT, "128"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "768"},
+    {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},
+    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    {NULL, "qk_norm", RULE_FIXED, "true"},
+    {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
+    TIED("false"),
+};
+
+#define LATENT                                                                                     \
+    {"kv_lora_rank", "kv_lora", RULE_COUNT, "512"}, {"q_lora_rank", "q_lora", RULE_COUNT, NULL},   \
+        {"qk_nope_head_dim", "nope_dim", RULE_COUNT, "128"},                                       \
+        {"qk_rope_head_dim", "rope_dim", RULE_COUNT, "64"},                                        \
+        {"v_head_dim", "value_dim", RULE_COUNT, "128"},                                            \
+        {"moe_layer_freq", "moe_every", RULE_COUNT, "1"}
+
+static const struct hf_row DEEPSEEK_V2[] = {
+    DECODER("30", "4096", "32", "11008", "102400", "2048"),
+    LATENT,
+    {"n_routed_experts", "experts", RULE_COUNT, "64"},
+    {"n_shared_experts", "shared_experts", RULE_NUMBER, "2"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "6"},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1407"},
+    {"first_k_dense_replace", "first_dense", RULE_NUMBER, "0"},
+    TIED("false"),
+};
+
+static const struct hf_row DEEPSEEK_V3[] = {
+    DECODER("61", "7168", "128", "18432", "129280", "4096"),
+    LATENT,
+    {"n_routed_experts", "experts", RULE_COUNT, "256"},
+    {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},
+    {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"},
+    TIED("false"),
+};
+
+static const struct hf_row GEMMA[] = {
+    DECODER("28", "3072", "16", "24576", "256000", "8192"), KV_HEADS("16"), HEAD_DIM("256"),
+    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},     TIED("true"),
+};
+
+static const struct hf_row PHI3[] = {
+    DECODER("32", "3072", "32", "8192", "32064", "4096"),
+    KV_HEADS(NULL),
+    TIED("false"),
+};
+
+static const struct hf_row BERT[] = {
+    {"num_hidden_layers", "layers", RULE_COUNT, "12"},
+    {"hidden_size", "hidden", RULE_COUNT, "768"},
+    {"num_attention_heads", "heads", RULE_COUNT, "12"},
+    {"intermediate_size", "ffn", RULE_COUNT, "3072"},
+    {"vocab_size", "vocab", RULE_COUNT, "30522"},
+    {"max_position_embeddings", "seq", RULE_COUNT, "512"},
+    {"hidden_dropout_prob", "dropout", RULE_SHARE, "0.1"},
+    {"architectures", "pooler", RULE_POOLER, "true"},
+    {"type_vocab_size", NULL, RULE_EXPECTED, "2"},
+    DTYPE,
+};
+
+static const struct hf_row T5[] = {
+    {"num_layers", "layers", RULE_COUNT, "6"},
+    {"num_decoder_layers", "decoder_layers", RULE_COUNT, NULL},
+    {"d_model", "hidden", RULE_COUNT, "512"},
+    {"num_heads", "heads", RULE_COUNT, "8"},
+    {"d_kv", "d_kv", RULE_COUNT, "64"},
+    {"d_ff", "ffn", RULE_COUNT, "2048"},
+    {"vocab_size", "vocab", RULE_COUNT, "32128"},
+    {"relative_attention_num_buckets", "buckets", RULE_COUNT, "32"},
+    {"dropout_rate", "dropout", RULE_SHARE, "0.1"},
+    {"feed_forward_proj", "activation", RULE_WORD, "relu"},
+    {"n_positions", "seq", RULE_COUNT, "512"},
+    {"n_positions", "decoder_seq", RULE_COUNT, "512"},
+    TIED("true"),
+    DTYPE,
+};
+
+static const struct hf_row VIT[] = {
+    {"num_hidden_layers", "layers", RULE_COUNT, "12"},
+    {"hidden_size", "hidden", RULE_COUNT, "768"},
+    {"num_attention_heads", "heads", RULE_COUNT, "12"},
+    {"intermediate_size", "ffn", RULE_COUNT, "3072"},
+    {"image_size", "image", RULE_COUNT, "224"},
+    {"patch_size", "patch", RULE_COUNT, "16"},
+    {"id2label", "classes", RULE_CLASSES, "2"},
+    {"num_channels", NULL, RULE_EXPECTED, "3"},
+    DTYPE,
+};
+
+/* Its learned bias of the scores rules flash attention out. */
+static const struct hf_row SWIN[] = {
+    {"depths", "depths", RULE_LIST, "[2, 2, 6, 2]"},
+    {"embed_dim", "hidden", RULE_COUNT, "96"},
+    {"num_heads", "heads", RULE_FIRST, "3"},
+    {"image_size", "image", RULE_COUNT, "224"},
+    {"patch_size", "patch", RULE_COUNT, "4"},
+    {"window_size", "window", RULE_COUNT, "7"},
+    {"id2label", "classes", RULE_CLASSES, "2"},
+    {NULL, "attention", RULE_FIXED, "fused"},
+    {"mlp_ratio", NULL, RULE_EXPECTED, "4"},
+    {"num_channels", NULL, RULE_EXPECTED, "3"},
+    DTYPE,
+};
+
+static const struct hf_row RESNET[] = {
+    {"depths", "blocks", RULE_LIST, "[3, 4, 6, 3]"},
+    {"layer_type", "block", RULE_WORD, "bottleneck"},
+    {"embedding_size", "channels", RULE_COUNT, "64"},
+    {"id2label", "classes", RULE_CLASSES, "2"},
+    {"num_channels", NULL, RULE_EXPECTED, "3"},
+    {"downsample_in_first_stage", NULL, RULE_EXPECTED, "false"},
+};
+
+static const struct hf_architecture ARCHITECTURES[] = {
+    {"gpt2", "gpt", GPT2, COUNT_OF(GPT2)},
+    {"gpt_neox", "gpt", GPT_NEOX, COUNT_OF(GPT_NEOX)},
+    {"opt", "gpt", OPT, COUNT_OF(OPT)},
+    {"llama", "llama", LLAMA, COUNT_OF(LLAMA)},
+    {"mistral", "llama", MISTRAL, COUNT_OF(MISTRAL)},
+    {"mixtral", "moe", MIXTRAL, COUNT_OF(MIXTRAL)},
+    {"qwen2", "llama", QWEN2, COUNT_OF(QWEN2)},
+    {"qwen3", "llama", QWEN3, COUNT_OF(QWEN3)},
+    {"qwen2_moe", "moe", QWEN2_MOE, COUNT_OF(QWEN2_MOE)},
+    {"qwen3_moe", "moe", QWEN3_MOE, COUNT_OF(QWEN3_MOE)},
+    {"deepseek_v2", "moe", DEEPSEEK_V2, COUNT_OF(DEEPSEEK_V2)},
+    {"deepseek_v3", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
+    {"gemma", "llama", GEMMA, COUNT_OF(GEMMA)},
+    {"phi3", "llama", PHI3, COUNT_OF(PHI3)},
+    {"bert", "bert", BERT, COUNT_OF(BERT)},
+    {"t5", "t5", T5, COUNT_OF(T5)},
+    {"vit", "vit", VIT, COUNT_OF(VIT)},
+    {"swin", "swin", SWIN, COUNT_OF(SWIN)},
+    {"resnet", "resnet", RESNET, COUNT_OF(RESNET)},
+};
+
+size_t hf_architectures(const struct hf_architecture **out)
+{
+    *out = ARCHITECTURES;
+    return COUNT_OF(ARCHITECTURES);
+}

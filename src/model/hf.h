@@ -1,0 +1,42 @@
+/* hf.h - what a Hugging Face config.json says, by architecture; private to the room.
+ *
+ * One table per model_type maps its keys to options of a family; what a config leaves out has the
+ * default of transformers' config class. Keys without a row say nothing about work or memory.
+ */
+#ifndef WEFT_MODEL_HF_H
+#define WEFT_MODEL_HF_H
+
+#include "base/base.h"
+
+enum hf_rule {
+    RULE_COUNT,    /* a whole number, at least 1 */
+    RULE_NUMBER,   /* a whole number, at least 0 */
+    RULE_SHARE,    /* a number: a probability */
+    RULE_BOOL,     /* true or false */
+    RULE_LIST,     /* a list, as it stands */
+    RULE_FIRST,    /* the first number of a list; each is twice the one before */
+    RULE_WORD,     /* a word, as the family has it */
+    RULE_FIXED,    /* always the default: what the architecture is */
+    RULE_SEQ,      /* at most so many as a training sample holds (import_hf.c, I2) */
+    RULE_PLUS_TWO, /* OPT's table of positions has two more rows than positions */
+    RULE_CLASSES,  /* the number of labels */
+    RULE_DTYPE,    /* torch's word for an element type */
+    RULE_ACT,      /* an activation function */
+    RULE_POOLER,   /* the architectures that have BERT's pooler */
+    RULE_EXPECTED  /* not an option: a warning if it is not the default */
+};
+
+struct hf_row {
+    const char *key, *option;
+    enum hf_rule rule;
+    const char *otherwise; /* the default; NULL leaves it to the family */
+};
+
+struct hf_architecture {
+    const char *type, *family;
+    const struct hf_row *rows;
+    size_t count;
+};
+size_t hf_architectures(const struct hf_architecture **out);
+
+#endif

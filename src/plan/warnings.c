@@ -1,0 +1,86 @@
+/* warnings.c - what is legal in a plan, and strange: something that changes nothing, or pads. */
+#include "plan/room.h"
+
+static const char *padding(struct arena *keep, const struct op *op, const struct choice *choice)
+{
+    for (int i = 0; i < op_dims(op->kind); i++) {
+        enum dim dim = OP_KINDS[op->kind].dims[i].dim;
+        int64_t degree = split_degree(&choice->split, (int)dim);
+        if (dim != DIM_BATCH && op->size[i] % degree != 0)
+            return arena_printf(keep, "%s:%lld pads its %s of %lld to %lld", dim_name(dim),
+                                (long long)degree, dim_name(dim), (long long)op->size[i],
+                                (long long)(ceil_div(op->size[i], degree) * degree));
+    }
+    return NULL;
+}
+
+static const char *useless_shard(struct arena *keep, const struct op *op,
+                                 const struct choice *choice)
+{
+    if (choice->shard == 0 || op->weights == 0 || split_replicas(op, &choice->split) > 1)
+        return NULL;
+    return arena_printf(keep, "shard: %d changes nothing, no other device holds the same weights",
+                        choice->shard);
+}
+
+static const char *useless_offload(struct arena *keep, const struct op *op,
+                                   const struct choice *choice)
+{
+    (void)op;
+    if (!choice->offload || choice->recompute)
+        return NULL;
+    return arena_printf(keep,
+                        "offload changes nothing, it is not recomputed and has no checkpoint");
+}
+
+/* Warnings in the same words become one line. */
+struct repeated {
+    const char *words, *first;
+    size_t more;
+};
+struct warning_groups {
+    struct arena *scratch;
+    struct map *by_words;
+    ARRAY(struct repeated) list;
+};
+
+static void add_warning(struct warning_groups *groups, const char *words, const char *path)
+{
+    int64_t at;
+    if (map_get(groups->by_words, words, &at)) {
+        groups->list.data[at].more++;
+        return;
+    }
+    map_put(groups->by_words, words, (int64_t)groups->list.len);
+    array_push(groups->scratch, &groups->list, ((struct repeated){words, path, 0}));
+}
+
+static void warn_of_run(struct warning_groups *groups, const struct plan *plan,
+                        const struct plan_run *run)
+{
+    static const char *(*const KINDS[])(struct arena *, const struct op *,
+                                        const struct choice *) = {padding, useless_shard,
+                                                                  useless_offload};
+    const struct op *op = &plan->model->op[plan->instance[run->first].op];
+    for (size_t kind = 0; kind < COUNT_OF(KINDS); kind++) {
+        const char *words = KINDS[kind](groups->scratch, op, &plan->choice[run->choice]);
+        if (words)
+            add_warning(groups, words, run->path);
+    }
+}
+
+void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings *out)
+{
+    struct arena *scratch = arena_new();
+    struct warning_groups groups = {.scratch = scratch, .by_words = map_new(scratch)};
+    struct plan_runs runs = {0};
+    plan_fold(scratch, plan, &runs);
+    for (size_t i = 0; i < runs.len; i++)
+        warn_of_run(&groups, plan, &runs.data[i]);
+    for (size_t i = 0; i < groups.list.len; i++) {
+        const struct repeated *group = &groups.list.data[i];
+        const char *more = group->more ? arena_printf(scratch, " and %zu more", group->more) : "";
+        array_push(keep, out, arena_printf(keep, "%s%s: %s", group->first, more, group->words));
+    }
+    arena_free(scratch);
+}

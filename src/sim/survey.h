@@ -1,0 +1,130 @@
+/* survey.h - what exchanges put on links, whatever they carry; private to the room.
+ *
+ * Traffic is linear in bytes (traffic.c), and rings of one kind differ in their volume only, so
+ * that what all exchanges of a pattern put on links is a few *loads*, per byte:
+ *
+ *   1. the row of each group: its share of a byte on each link; the links' sums            (tally)
+ *   2. its peak, and its time on links, alone and with all siblings                      (measure)
+ *
+ * and folded, where a link stands for its class and a group for those like it (flows.h, I3),
+ *
+ *   3. colour(l) = mix(capacity) + sum over loads of mix(load, sum of l); links of one colour are a
+ *      class                                                               (colour, list_classes)
+ *   4. class m *covers* class l when every load keeps m busy at least as long as l: whenever l is
+ *      full, so is m, and whoever uses l is held by m                                (find_covered)
+ *   5. signature(group) = mix(peak) + sum over its links that nothing covers of mix(colour)
+ *                                                                                       (classify)
+ *
+ *   I1  Time and space are linear in the rows' length; nothing is sorted.
+ *   I2  Sums are compared in multiples of 2^-32 bytes per byte, colours by 64-bit hashes.
+ *   I3  Steps 1 to 5 depend on patterns and kinds of traffic only, so that the distinct groups with
+ *       their rows by class serve every graph that has the same ones (survey_keep).
+ *   I4  Signatures count links: groups of equal signatures use the same classes equally often,
+ *       which is more than flows.h's I3 asks for.
+ */
+#ifndef WEFT_SIM_SURVEY_H
+#define WEFT_SIM_SURVEY_H
+
+#include "compile/compile.h"
+#include "sim/hashes.h"
+
+/* Noise of sums of doubles, relative. */
+static const double SURVEY_NOISE = 1e-11;
+
+enum traffic_kind {
+    TRAFFIC_RING,
+    TRAFFIC_PAIRS,
+    TRAFFIC_BROADCAST,
+    TRAFFIC_SEND,
+    TRAFFIC_TO_HOST,
+    TRAFFIC_FROM_HOST,
+    TRAFFIC_KIND_COUNT
+};
+/* How often an exchange sends its bytes in its kind of traffic. */
+double traffic_passes(const struct exchange *exchange);
+
+/* Per byte of the exchange. */
+struct row_use {
+    int32_t place; /* of the link in the span */
+    double share;  /* of this group */
+    double sum;    /* of all groups of the load */
+};
+
+/* Folded: what a group puts on a class of links, of which `place` is one. */
+struct class_use {
+    int32_t class, place;
+    double share, sum; /* where the group's share is largest */
+};
+
+/* A group of a load, or folded several with equal rows. */
+struct member {
+    int64_t group;
+    uint64_t place;            /* group_place */
+    double peak;               /* its busiest link's share */
+    double alone_s, sibling_s; /* on links per byte, by itself and with all groups */
+    uint64_t signature;
+    const struct class_use *use; /* folded, once survey_row was asked for it */
+    int32_t uses;
+};
+
+struct load {
+    int32_t pattern;
+    enum traffic_kind kind;
+    int64_t groups;
+    struct member *member; /* all groups in order; folded: the distinct ones */
+    int64_t members;
+    const int64_t *first; /* per group: its row in `use` */
+    struct row_use *use;
+    ARRAY(int32_t) classes; /* of links that it uses (folded) */
+};
+
+/* Links by number: node by node their places, then tier by tier the uplinks of the units. */
+struct span {
+    int64_t first_node, nodes;
+    int32_t per_node, node_links;
+    int64_t tier_first[MAX_TIERS + 1];
+    int64_t unit_first[MAX_TIERS + 1];
+    int64_t links;
+};
+
+struct survey {
+    const struct cluster *cluster;
+    const struct pattern *pattern;
+    int32_t patterns;
+    bool folded;
+    struct arena *scratch;
+    /* What is found. */
+    struct span span;
+    struct load *load;
+    int32_t loads;
+    int32_t *load_of; /* pattern * TRAFFIC_KIND_COUNT + kind: number + 1 */
+    size_t numbers;   /* of classes of links; unfolded, of links */
+    bool alike;       /* flows.h, I3 */
+    /* What steps 1 to 5 work on. */
+    struct ledger *ledger;
+    double *place_s;   /* per byte, by place within a node */
+    double *sum;       /* of the load at hand, by link */
+    uint64_t *colour;  /* by link (folded) */
+    int32_t *class_of; /* by link: class + 1 (folded) */
+    ARRAY(struct link_class) classes;
+    struct hash_table colours;
+};
+
+/* The loads of exchanges, without looking at links. `scratch` lives as long as the survey. */
+struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
+                         const struct pattern *patterns, int32_t pattern_count,
+                         const struct exchange *exchanges, int32_t exchange_count, bool folded);
+weft_status survey_links(struct survey *survey); /* steps 1 to 5 */
+struct load *survey_load(const struct survey *survey, const struct exchange *exchange);
+/* Folded: fills in a member's row, the links that nothing covers by class, and its busiest link, by
+ * which speeds go. */
+void survey_row(struct survey *survey, const struct load *load, struct member *member);
+struct link_id survey_link(const struct survey *survey, int64_t place);
+
+/* All that steps 1 to 5 look at. */
+uint64_t survey_key(const struct survey *survey);
+/* What they found, folded, without what they worked on; and a survey of the same key that knows it. */
+struct survey *survey_keep(struct survey *survey, struct arena *keep);
+void survey_recall(struct survey *survey, const struct survey *kept);
+
+#endif

@@ -1,0 +1,158 @@
+/* test_plan_errors.c - what a user is told about a plan: that it is strange, that it is wrong, or that
+ * its file is broken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_text.h"
+#include "refusals.h"
+
+/* ---- warnings -------------------------------------------------------------------------------- */
+
+static void strange_plans_are_warned_of(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tree, *warning;
+    } ROWS[] = {
+        {"head: {split: 'batch:32', shard: 2}", NULL},
+        {"layers.3.mlp.up: {split: 'out:32', shard: 1}",
+         "layers.3.mlp.up: shard: 1 changes nothing, no other device holds the same weights"},
+        {"layers: {offload: true}",
+         "layers.0-39.attn.norm and 12 more: offload changes nothing, it "
+         "is not recomputed and has no checkpoint"},
+        {"loss: {split: 'vocab:32'}", NULL},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct arena *scratch = arena_new();
+        struct warnings warnings = {0};
+        struct opened_plan opened =
+            parsed(arena_printf(scratch, HEAD "tree: {%s}\n", ROWS[i].tree));
+        plan_warnings(scratch, opened.plan, &warnings);
+        assert_int_equal(warnings.len, ROWS[i].warning ? 1 : 0);
+        if (ROWS[i].warning)
+            assert_string_equal(warnings.data[0], ROWS[i].warning);
+        plan_close(&opened);
+        arena_free(scratch);
+    }
+}
+
+/* ---- plans that the library made wrong ------------------------------------------------------- */
+
+struct wrong {
+    void (*spoil)(struct plan *plan);
+    const char *message, *hint;
+};
+
+static void overlap(struct plan *plan)
+{
+    plan->stage[1].first_device = 8;
+}
+static void gap(struct plan *plan)
+{
+    plan->stage[1].first_device = 20;
+}
+static void too_few(struct plan *plan)
+{
+    plan->stage[1].devices = 8;
+}
+static void no_devices(struct plan *plan)
+{
+    plan->stage[0].devices = 0;
+}
+static void empty_stage(struct plan *plan)
+{
+    plan->part[1].first = 0;
+    plan->part[1].count += plan->part[0].count;
+    plan->part[0].count = 0;
+}
+static void uncovered(struct plan *plan)
+{
+    plan->part[1].count -= 2;
+}
+static void no_batch(struct plan *plan)
+{
+    plan->global_batch = 0;
+}
+static void misfit(struct plan *plan)
+{
+    plan->choice[plan->choice_of[0]].split.part[0].degree = 4;
+}
+static void wrong_shard(struct plan *plan)
+{
+    plan->choice[plan->choice_of[0]].shard = 4;
+}
+static void wrong_schedule(struct plan *plan)
+{
+    plan->schedule = "gpip";
+}
+
+static const struct wrong WRONG[] = {
+    {overlap, "devices 8-23 of stage 1 overlap those of stage 0 (0-15)",
+     "start stage 1 at device 16"},
+    {gap, "devices 16-19, before those of stage 1, belong to no stage",
+     "start stage 1 at device 16"},
+    {too_few, "the stages have 24 devices, the cluster has 32", "16 devices in stage 1 would do"},
+    {no_devices, "stage 0 has no devices", "give it at least 1"},
+    {empty_stage, "stage 0 holds no operators", "gpt3-13b can be cut into at most 524 parts"},
+    {uncovered, "the operators from head on belong to no stage",
+     "stage 1, the last, holds all that is left"},
+    {no_batch, "a global batch of 0 in steps of 32 samples, expected at least one of each", NULL},
+    {misfit, "embedding: copy:4 is for 4 devices, stage 0 has 16", "copy:16 would do"},
+    {wrong_shard, "embedding: shard is 4, expected 0, 1, 2 or 3", NULL},
+    {wrong_schedule, NULL, "did you mean 'gpipe'?"},
+};
+
+static void wrong_plans_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        struct opened_plan opened = parsed(HEAD "stages: 2\n");
+        assert_int_equal(plan_check(opened.plan), WEFT_OK);
+        WRONG[i].spoil(opened.plan);
+        assert_int_equal(plan_check(opened.plan), WEFT_BAD_INPUT);
+        if (WRONG[i].message)
+            assert_string_equal(weft_last_error()->message, WRONG[i].message);
+        if (WRONG[i].hint)
+            assert_string_equal(weft_last_error()->hint, WRONG[i].hint);
+        else
+            assert_null(weft_last_error()->hint);
+        plan_close(&opened);
+    }
+}
+
+/* ---- broken files ---------------------------------------------------------------------------- */
+
+static weft_status read_plan(const struct refusal *refusal)
+{
+    struct opened_plan opened;
+    weft_status status = parse(refusal->text, &opened);
+    if (status == WEFT_OK)
+        plan_close(&opened);
+    else
+        assert_null(opened.plan);
+    return status;
+}
+
+static void broken_files_are_explained(void **state)
+{
+    (void)state;
+    expect_refusals("plan.txt", read_plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strange_plans_are_warned_of),
+        cmocka_unit_test(wrong_plans_are_refused),
+        cmocka_unit_test(broken_files_are_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

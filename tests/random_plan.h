@@ -238,8 +238,8 @@ done:
 }
 
 /* A plan that passes plan_check. */
-static struct plan *random_plan(struct rng *rng, const struct model *model,
-                                const struct cluster *cluster)
+static inline struct plan *random_plan(struct rng *rng, const struct model *model,
+                                       const struct cluster *cluster)
 {
     for (;;) {
         struct plan *plan = NULL;

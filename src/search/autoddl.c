@@ -7,200 +7,33 @@
  *           less memory to fill: limit * limit / peak                                          (1)
  *
  * How much of communication hides behind computation, a sum over operators cannot say; so each case is
- * solved with all of it left over and with less (EXPOSED), and the simulator says which was right.
+ * solved with all of it left over and with less (autoddl_case.c), and the simulator says which was right.
  *
- *   I1  For each S, steps are tried from the whole batch down, halved; what cannot fit is skipped, and
- *       after GIVE_UP sizes in a row that were no faster the rest is left.
- *   I2  Recomputation only where nothing fits without.
+ *   I1  Of each S, cases are tried by what they take at least (layout_floor.c), the lowest first. Those that
+ *       cannot be faster than the fastest trial of the S, or than a time that is known, are left out; after
+ *       GIVE_UP in a row that were no faster so is the rest.
+ *   I2  Where nothing fits, everything is tried, for the nearest miss; but not with a time known.
  *   I3  Cases of one S depend on each other, those of different S do not: threads share out the S, and
  *       the answer is the same for any number of them.
- *   I4  A case whose operators alone take longer than the fastest trial of its S is left out.
- *   I5  On many nodes of several devices, splits have one dim per level (splits.h, I6); what is fastest of
- *       an S is then solved again with any dims within nodes.
+ *   I4  On many nodes of several devices, splits have one dim per level at first (splits.h, I6). When all S
+ *       are done, every case is looked at again with all splits: those that may be in something faster
+ *       than the fastest trial of all are solved for, or where they are too many and no time is known,
+ *       those with one dim across nodes.
+ *   I5  Behind the search of a case, if nobody asked for another one, comes the exact one of those of its
+ *       options that may be in something faster: the two end elsewhere, and the simulator decides.
+ *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
  */
-#include <pthread.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "search/layout_problem.h"
-#include "search/planner.h"
+#include "search/autoddl_room.h"
 
-enum { GIVE_UP = 3, MOST_RETRIES = 4, MOST_THREADS = 64 };
-/* I5: on more nodes than these splits are narrow, on both levels and then on the outer. */
-enum { WIDE_NODES = 4, NARROW_BOTH = 2, NARROW_OUTER = 1 };
-/* Of the memory that (1) leaves: what is simulated varies from plan to plan. */
-static const double MARGIN = 0.99;
+enum { GIVE_UP = 3, MOST_THREADS = 64 };
+/* I4: on more nodes than these splits are narrow at first, on both levels. */
+enum { WIDE_NODES = 4 };
 
-struct autoddl {
-    const struct plan_request *request;
-    struct planned *out;
-    enum assign_search search;
-    double deadline_s; /* 0: none */
-    ARRAY(int32_t) stages;
-    size_t next_stage; /* to be taken by a thread */
-    struct progress progress;
-    weft_status status;   /* of whichever thread failed first */
-    pthread_mutex_t lock; /* of everything from `out` on that changes, and of simulations */
-};
-
-static bool over(const struct autoddl *a)
-{
-    return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
-}
-
-/* ---- words ----------------------------------------------------------------------------------- */
-
-static const char *case_text(struct arena *keep, const struct layout_problem *p)
-{
-    const struct layout_case *about = &p->about;
-    const char *text = arena_printf(keep, "steps of %lld", (long long)about->batch_per_step);
-    if (about->stages > 1)
-        text = arena_printf(keep, "pp %d, %s", about->stages, text);
-    if (about->shard)
-        text = arena_printf(keep, "%s, zero %d", text, about->shard);
-    return about->recompute ? arena_printf(keep, "%s, recompute full", text) : text;
-}
-
-/* Splits of what has weights: "qkv batch:4 out:8 in:2", once per name and split. */
-static const char *splits_text(struct arena *keep, const struct layout_problem *p,
-                               const int32_t *option)
-{
-    enum { FEW_PARAMETERS = 10000 }; /* norms and biases are not worth a word */
-    const struct model *model = p->about.model;
-    const char *text = "";
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        if (op_parameters(op) < FEW_PARAMETERS)
-            continue;
-        const char *one =
-            arena_printf(keep, "%s %s", op->name, split_text(keep, &p->splits[i].data[option[i]]));
-        if (!strstr(text, one))
-            text = arena_printf(keep, "%s%s%s", text, *text ? ", " : "", one);
-    }
-    return text;
-}
-
-static void give_reasons(struct autoddl *a, const struct layout_problem *p,
-                         const struct assigned *found)
-{
-    struct arena *keep = a->out->arena;
-    const char *name = case_text(keep, p);
-    array_push(keep, &a->out->reasons,
-               arena_printf(keep, "%s: %s", name, splits_text(keep, p, found->option)));
-    if (found->fits && found->bound > 0)
-        array_push(keep, &a->out->reasons,
-                   arena_printf(keep,
-                                "%s: without overlap %.4g s; no splits that fit take less than "
-                                "%.4g s",
-                                name, found->time / 1e9, found->bound / 1e9));
-}
-
-/* ---- one case -------------------------------------------------------------------------------- */
-
-/* Simulates and remembers a plan; *trial is a copy. */
-static weft_status try_found(struct autoddl *a, struct cost *cost, const struct layout_problem *p,
-                             const struct assigned *found, struct trial *trial)
-{
-    const struct trial *tried = NULL;
-    struct plan *plan = NULL;
-    weft_status status;
-    TRY(layout_plan(p, found->option, &plan));
-    plan->memory_limit_bytes = a->request->pins.memory_limit_bytes;
-    if (a->request->pins.has_overlap)
-        plan->overlap = a->request->pins.overlap;
-    if (a->request->pins.has_bucket)
-        plan->bucket_bytes = a->request->pins.bucket_bytes;
-    plan->whole_sends = a->request->pins.whole_sends;
-    pthread_mutex_lock(&a->lock);
-    status = try_plan(a->request, cost, plan, case_text(a->out->arena, p), a->out, &tried);
-    if (!status) {
-        struct progress *progress = &a->progress;
-        *trial = *tried;
-        progress->trials++;
-        progress->candidates = a->out->candidates += found->tried;
-        if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns)) {
-            progress->best_ns = trial->iteration_ns;
-            a->out->reasons.len = 0;
-            give_reasons(a, p, found);
-        }
-        if (a->request->progress)
-            a->request->progress(a->request->context, progress);
-    }
-    pthread_mutex_unlock(&a->lock);
-done:
-    return status;
-}
-
-static const struct layout_exposed EXPOSED[] = {{1, 1}, {0.5, 1}, {0.25, 0.5}, {0.25, 0.25}};
-
-/* What a case was answered with so far. */
-struct answers {
-    int32_t **data;
-    size_t len, cap;
-};
-
-static bool is_known(const struct layout_problem *p, const struct answers *before,
-                     const struct assigned *found)
-{
-    size_t bytes = sizeof *found->option * (size_t)p->assign->variables;
-    for (size_t i = 0; i < before->len; i++)
-        if (memcmp(before->data[i], found->option, bytes) == 0)
-            return true;
-    return false;
-}
-
-/* (1) for one guess of what overlaps. */
-static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
-                                 struct layout_exposed exposed, struct answers *before,
-                                 struct trial *best)
-{
-    struct assign_options options = {
-        .search = a->search, .seed = (uint64_t)a->request->options.seed, .stop = a->request->stop};
-    bool again = true;
-    weft_status status = WEFT_OK;
-    layout_expose(p, exposed);
-    p->assign->limit = p->about.limit_bytes;
-    for (int i = 0; again && i < MOST_RETRIES && !(i && over(a)); i++) {
-        struct assigned found;
-        struct trial trial = {0};
-        assign_solve(p->assign, &options, p->arena, &found);
-        TRY(layout_problem_status(p));
-        if (is_known(p, before, &found))
-            break;
-        array_push(p->arena, before, found.option);
-        TRY(try_found(a, p->about.cost, p, &found, &trial));
-        again = !trial.fits && found.fits;
-        p->assign->limit *= MARGIN * (double)trial.limit_bytes / (double)trial.peak_bytes;
-        if (trial.fits && (!best->iteration_ns || trial.iteration_ns < best->iteration_ns))
-            *best = trial;
-    }
-done:
-    return status;
-}
-
-/* *best is the fastest trial that fits, or iteration_ns 0. */
-static weft_status solve_case(struct autoddl *a, const struct layout_case *about,
-                              int64_t fastest_ns, struct trial *best)
-{
-    const struct degrees *pins = &a->request->pins;
-    bool hides = !pins->has_overlap || pins->overlap & (OVERLAP_GRADIENTS | OVERLAP_TENSOR);
-    struct layout_problem *p = NULL;
-    struct answers before = {0};
-    weft_status status;
-    *best = (struct trial){0};
-    TRY(layout_problem_new(about, &p));
-    if (fastest_ns && layout_least_time(p) >= (double)fastest_ns)
-        goto done; /* I4 */
-    for (size_t i = 0; i < (hides ? COUNT_OF(EXPOSED) : 1) && !(i && over(a)); i++) {
-        TRY(solve_exposed(a, p, EXPOSED[i], &before, best));
-        if (!best->iteration_ns)
-            break; /* what does not fit does not for any guess */
-    }
-done:
-    layout_problem_free(p);
-    return status;
-}
+/* ---- the cases of an S ----------------------------------------------------------------------- */
 
 /* Whether the state of all weights is more than all devices hold. */
 static bool hopeless(const struct layout_case *about)
@@ -216,48 +49,77 @@ static bool hopeless(const struct layout_case *about)
     return bytes > about->limit_bytes * (double)cluster_devices(about->cluster);
 }
 
-/* I2 */
-static weft_status try_step(struct autoddl *a, struct layout_case about, int64_t fastest_ns,
-                            struct trial *best)
+static int by_floor(const void *a, const void *b)
+{
+    const struct step_case *x = a, *y = b;
+    if (x->floor_ns != y->floor_ns)
+        return x->floor_ns < y->floor_ns ? -1 : 1;
+    if (x->batch_per_step != y->batch_per_step)
+        return x->batch_per_step > y->batch_per_step ? -1 : 1;
+    return x->recompute - y->recompute;
+}
+
+/* The whole batch a step, halves of it, and so on, with recomputation and without. */
+static weft_status list_cases(struct autoddl *a, struct layout_case about, struct stage_cases *out)
 {
     const struct degrees *pins = &a->request->pins;
     weft_status status = WEFT_OK;
-    bool both = !pins->has_recompute;
-    for (int r = 0; r < 2; r++) {
-        bool recompute = r == 1;
-        if (!both && recompute != (pins->recompute != RECOMPUTE_NONE))
+    for (int64_t steps = 1; steps <= about.global_batch; steps *= 2)
+        for (int r = 0; r < 2; r++) {
+            struct step_case c = {about.global_batch / steps, r == 1, 0};
+            if (about.global_batch % steps || steps < about.stages ||
+                (pins->has_recompute && c.recompute != (pins->recompute != RECOMPUTE_NONE)))
+                continue;
+            about.batch_per_step = c.batch_per_step;
+            about.recompute = c.recompute;
+            if (!(out->count && autoddl_over(a)))
+                TRY(layout_floor(&about, &c.floor_ns));
+            out->data[out->count++] = c;
+        }
+    qsort(out->data, out->count, sizeof *out->data, by_floor);
+done:
+    return status;
+}
+
+/* I1, I2 */
+static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
+                             struct stage_cases *cases)
+{
+    struct incumbent so_far = {a->fastest_ns, a->request->known_ns};
+    weft_status status;
+    int worse = 0;
+    TRY(list_cases(a, *about, cases));
+    for (size_t i = 0; i < cases->count && worse < GIVE_UP && !(i && autoddl_over(a)); i++) {
+        struct outcome outcome;
+        if (autoddl_is_slower(&cases->data[i], &so_far))
             continue;
-        about.recompute = recompute;
-        TRY(solve_case(a, &about, fastest_ns, best));
-        if (best->iteration_ns || over(a))
-            break;
+        TRY(autoddl_solve(a, about, &cases->data[i], &so_far, &outcome));
+        bool counts = outcome.solved && !outcome.faster && so_far.fastest_ns;
+        worse = outcome.faster ? 0 : worse + counts;
     }
 done:
     return status;
 }
 
-/* I1, I5 */
-static weft_status try_stages(struct autoddl *a, struct layout_case about)
+/* I4 */
+static weft_status try_all_splits(struct autoddl *a, const struct layout_case *about,
+                                  struct stage_cases *cases)
 {
-    int64_t fastest = 0, fastest_step = 0;
-    int worse = 0;
+    struct incumbent so_far = {a->fastest_ns, a->request->known_ns};
+    struct layout_case wide = *about;
     weft_status status = WEFT_OK;
-    for (int64_t steps = 1; steps <= about.global_batch && worse < GIVE_UP; steps *= 2) {
-        struct trial best;
-        if (about.global_batch % steps || steps < about.stages || (steps > 1 && over(a)))
+    int worse = 0;
+    for (size_t i = 0; about->narrow && i < cases->count && worse < GIVE_UP && !autoddl_over(a);
+         i++) {
+        struct outcome outcome;
+        if (autoddl_to_beat(&so_far) == 0 || autoddl_is_slower(&cases->data[i], &so_far))
             continue;
-        about.batch_per_step = about.global_batch / steps;
-        TRY(try_step(a, about, fastest, &best));
-        bool faster = best.iteration_ns && (!fastest || best.iteration_ns < fastest);
-        worse = faster || !fastest ? 0 : worse + 1;
-        fastest = faster ? best.iteration_ns : fastest;
-        fastest_step = faster ? about.batch_per_step : fastest_step;
-    }
-    if (fastest && about.narrow == NARROW_BOTH && !over(a)) {
-        struct trial best;
-        about.batch_per_step = fastest_step;
-        about.narrow = NARROW_OUTER;
-        TRY(try_step(a, about, fastest, &best));
+        wide.narrow = ALL_SPLITS;
+        TRY(autoddl_solve_rest(a, &wide, &cases->data[i], true, &so_far, &outcome));
+        wide.narrow = NARROW_OUTER;
+        if (!outcome.solved && !so_far.known_ns && !autoddl_is_slower(&cases->data[i], &so_far))
+            TRY(autoddl_solve_rest(a, &wide, &cases->data[i], true, &so_far, &outcome));
+        worse = outcome.faster ? 0 : worse + outcome.solved;
     }
 done:
     return status;
@@ -294,12 +156,12 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
     };
 }
 
-static bool take_stages(struct autoddl *a, int32_t *stages)
+static bool take_stages(struct autoddl *a, struct stage_cases **out)
 {
     pthread_mutex_lock(&a->lock);
-    bool some = a->next_stage < a->stages.len && !a->status && !(a->next_stage && over(a));
+    bool some = a->next_stage < a->stages.len && !a->status && !(a->next_stage && autoddl_over(a));
     if (some)
-        *stages = a->stages.data[a->next_stage++];
+        *out = a->stages.data[a->next_stage++];
     pthread_mutex_unlock(&a->lock);
     return some;
 }
@@ -309,13 +171,13 @@ static void *work(void *context)
     struct autoddl *a = context;
     struct cost *cost = NULL;
     struct reshards *reshards = reshards_new();
-    int32_t stages;
+    struct stage_cases *cases;
     weft_status status;
     TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
-    while (take_stages(a, &stages)) {
-        struct layout_case about = case_of(a, cost, reshards, stages);
-        if (stages == 1 || !hopeless(&about))
-            TRY(try_stages(a, about));
+    while (take_stages(a, &cases)) {
+        struct layout_case about = case_of(a, cost, reshards, cases->stages);
+        if (cases->stages == 1 || !hopeless(&about))
+            TRY(a->work(a, &about, cases));
         pthread_mutex_lock(&a->lock);
         a->progress.done++;
         pthread_mutex_unlock(&a->lock);
@@ -337,6 +199,7 @@ static void work_in_threads(struct autoddl *a)
     int64_t threads = asked ? asked : processors > 0 ? processors : 1;
     threads = threads < (int64_t)a->stages.len ? threads : (int64_t)a->stages.len;
     threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    a->next_stage = 0;
     while (started < threads - 1 && pthread_create(&thread[started], NULL, work, a) == 0)
         started++;
     work(a);
@@ -363,14 +226,80 @@ static weft_status check_request(const struct plan_request *request, enum assign
     return WEFT_OK;
 }
 
+/* I6: what cases below the best take at least with the best to beat. */
+static weft_status raise_floors(struct autoddl *a, double best, double *floor)
+{
+    struct cost *cost = NULL;
+    weft_status status;
+    *floor = best;
+    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    for (size_t s = 0; s < a->stages.len; s++) {
+        const struct stage_cases *cases = a->stages.data[s];
+        struct layout_case about = case_of(a, cost, NULL, cases->stages);
+        about.narrow = ALL_SPLITS;
+        for (size_t i = 0; i < cases->count && cases->data[i].floor_ns < *floor; i++) {
+            struct layout_problem *p;
+            about.batch_per_step = cases->data[i].batch_per_step;
+            about.recompute = cases->data[i].recompute;
+            about.below_ns = *floor;
+            TRY(layout_problem_new(&about, &p));
+            *floor = fmin(*floor, fmax(cases->data[i].floor_ns, p->floor_ns));
+            layout_problem_free(p);
+        }
+    }
+done:
+    cost_close(cost);
+    return status;
+}
+
+/* Whether all splits of all cases take as long as the time that is known. */
+static bool all_slower(const struct autoddl *a)
+{
+    for (size_t s = 0; s < a->stages.len; s++)
+        for (size_t i = 0; i < a->stages.data[s]->count; i++)
+            if (a->stages.data[s]->data[i].floor_ns < (double)a->request->known_ns)
+                return false;
+    return true;
+}
+
+/* I6, or with a time known that nothing was faster. */
+static weft_status say_floor(struct autoddl *a)
+{
+    struct arena *keep = a->out->arena;
+    double best = (double)a->progress.best_ns, floor = 0;
+    weft_status status = WEFT_OK;
+    if (!a->out->trials.len)
+        array_push(keep, &a->out->reasons,
+                   arena_printf(keep,
+                                all_slower(a)
+                                    ? "no splits of operators take less than %s, by bounds"
+                                    : "no splits that were looked at take less than %s, by "
+                                      "bounds",
+                                show_duration((double)a->request->known_ns).s));
+    if (!best || a->request->known_ns)
+        goto done;
+    TRY(raise_floors(a, best, &floor));
+    array_push(
+        keep, &a->out->reasons,
+        arena_printf(keep,
+                     "on equal stages, with steps of halves of the batch, no splits take less "
+                     "than %s, whatever overlaps: at most %.1f %% less than these",
+                     show_duration(floor).s, 100 * (1 - floor / best)));
+done:
+    return status;
+}
+
 /* Stages of equally many devices; more than one only of layers. */
 static void list_stages(struct autoddl *a)
 {
     int64_t devices = cluster_devices(a->request->cluster), pin = a->request->pins.pp;
     for (int64_t s = 1; s <= devices; s++)
-        if (devices % s == 0 && (pin ? s == pin : s == 1 || s <= a->request->model->layers))
-            array_push(a->out->arena, &a->stages, (int32_t)s);
-    a->progress.all = (int64_t)a->stages.len;
+        if (devices % s == 0 && (pin ? s == pin : s == 1 || s <= a->request->model->layers)) {
+            struct stage_cases *cases = ARENA_NEW(a->out->arena, struct stage_cases);
+            cases->stages = (int32_t)s;
+            array_push(a->out->arena, &a->stages, cases);
+        }
+    a->progress.all = 2 * (int64_t)a->stages.len;
 }
 
 weft_status autoddl_find(const struct plan_request *request, struct planned *out)
@@ -384,9 +313,16 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
     if (request->options.budget_ns)
         a.deadline_s = wall_seconds() + (double)request->options.budget_ns / 1e9;
     list_stages(&a);
+    a.work = try_cases;
     work_in_threads(&a);
+    a.fastest_ns = a.progress.best_ns;
+    a.work = try_all_splits;
+    if (!a.status && !autoddl_over(&a))
+        work_in_threads(&a);
     status = a.status;
     out->stopped = plan_stopped(request);
+    if (!status && !autoddl_over(&a))
+        status = say_floor(&a);
 done:
     return status;
 }

@@ -162,8 +162,7 @@ static double least_volume(const struct layout *from, const struct layout *to)
     return more > sums ? more : sums;
 }
 
-/* In ns, or elements where volume is the measure. */
-static double least_of_reshard(const struct layout_problem *p, const struct layout *from,
+double layout_least_of_reshard(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes)
 {
     double elements = (double)to->elements, volume = least_volume(from, to), into_node = 0;
@@ -187,15 +186,17 @@ double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j)
     const struct layout_uses *e = &p->work->edges.data[edge];
     const struct op *from = &p->about.model->op[e->a], *to = &p->about.model->op[e->b];
     const struct layout_laid *a = &p->work->laid[e->a], *b = &p->work->laid[e->b];
-    double shown = layout_is_product(to) ? p->work->exposed.reshards : 1, sum = 0;
+    double exposed = layout_is_product(to) ? p->work->exposed.reshards : 1, sum = 0;
     for (size_t u = 0; u < e->list.len; u++) {
         const struct layout_use *use = &e->list.data[u];
         int64_t bytes = element_bytes(to->input[use->operand].element, p->about.dtype);
-        double least = least_of_reshard(p, &a->output[i], &b->input[use->operand][j], bytes);
+        double least = layout_least_of_reshard(p, &a->output[i], &b->input[use->operand][j], bytes);
+        double back = 0;
         if (layout_wants_gradient(from) && to->input_grad)
-            least += shown * least_of_reshard(p, &b->input_grad[use->operand][j],
-                                              &a->output_grad[i], bytes);
-        sum += use->count * least;
+            back = layout_least_of_reshard(p, &b->input_grad[use->operand][j], &a->output_grad[i],
+                                           bytes);
+        double left = fmax(0, back - p->work->alone[e->b][j].weights);
+        sum += use->count * (least + (exposed == LAYOUT_BESIDE ? left : exposed * back));
     }
     return p->work->each * sum;
 }

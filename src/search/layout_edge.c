@@ -1,4 +1,6 @@
 /* layout_edge.c - what two operators' options take between them: (2) of layout_problem.h. */
+#include <math.h>
+
 #include "search/layout_room.h"
 
 static double cost_of_reshard(const struct layout_problem *p, const struct layout *from,
@@ -10,14 +12,14 @@ static double cost_of_reshard(const struct layout_problem *p, const struct layou
     return layout_by_volume(p) ? r->volume : reshard_time(p->work->times, r, element_bytes);
 }
 
-/* One use, as compile/uses.c joins them. */
-static struct layout_edge cost_of_use(const struct layout_problem *p, const struct layout_uses *e,
-                                      int32_t operand, int32_t i, int32_t j)
+/* As compile/uses.c joins them. */
+struct layout_edge layout_use_cost(const struct layout_problem *p, const struct layout_uses *uses,
+                                   int32_t operand, int32_t i, int32_t j)
 {
     const struct model *model = p->about.model;
-    const struct op *from = &model->op[e->a], *to = &model->op[e->b];
+    const struct op *from = &model->op[uses->a], *to = &model->op[uses->b];
     const struct operand *input = &to->input[operand];
-    const struct layout_laid *a = &p->work->laid[e->a], *b = &p->work->laid[e->b];
+    const struct layout_laid *a = &p->work->laid[uses->a], *b = &p->work->laid[uses->b];
     struct layout whole = a->output[i], gradient = a->output_grad[i];
     struct layout part = layout_part(model, to, input, &whole);
     struct layout part_gradient = layout_part(model, to, input, &gradient);
@@ -41,7 +43,7 @@ struct layout_edge layout_edge_cost(const struct layout_problem *p, int32_t edge
     const struct layout_uses *e = &p->work->edges.data[edge];
     struct layout_edge sum = {0};
     for (size_t u = 0; u < e->list.len; u++) {
-        struct layout_edge one = cost_of_use(p, e, e->list.data[u].operand, i, j);
+        struct layout_edge one = layout_use_cost(p, e, e->list.data[u].operand, i, j);
         sum.there += e->list.data[u].count * one.there;
         sum.back += e->list.data[u].count * one.back;
         sum.gathers |= one.gathers;
@@ -55,28 +57,34 @@ static bool reads_again(const struct op *op, int32_t operand)
     return operand < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[operand]);
 }
 
-/* (2) with f = 0, and what f is for. */
-struct uses_times {
-    double shown, hidden;
-};
-
-static struct uses_times uses_time(const struct layout_problem *p, const struct layout_uses *e,
-                                   int32_t i, int32_t j)
+static struct layout_uses_time uses_time(const struct layout_problem *p,
+                                         const struct layout_uses *e, int32_t i, int32_t j)
 {
     const struct op *to = &p->about.model->op[e->b];
+    const struct layout_alone *alone = &p->work->alone[e->b][j];
     bool recompute = p->about.recompute && op_in_layer(p->about.model, to);
-    struct uses_times sum = {0, 0};
+    struct layout_uses_time sum = {0};
     for (size_t u = 0; u < e->list.len; u++) {
         const struct layout_use *use = &e->list.data[u];
-        struct layout_edge one = cost_of_use(p, e, use->operand, i, j);
+        struct layout_edge one = layout_use_cost(p, e, use->operand, i, j);
         bool again = one.gathers && reads_again(to, use->operand) && !layout_by_volume(p);
-        double factor = p->work->each * use->count;
-        double beside = factor * (one.back + (again ? one.there : 0));
+        double factor = p->work->each * use->count, gathered = again ? one.there : 0;
+        double beside = factor * (one.back + gathered);
         sum.shown +=
             factor * one.there * (recompute ? 2 : 1) + (layout_is_product(to) ? 0 : beside);
-        sum.hidden += layout_is_product(to) ? beside : 0;
+        if (!layout_is_product(to))
+            continue;
+        sum.hidden += beside;
+        sum.left +=
+            factor * (fmax(0, gathered - alone->inputs) + fmax(0, one.back - alone->weights));
     }
     return sum;
+}
+
+double layout_shown_time(const struct layout_problem *p, const struct layout_uses_time *time)
+{
+    double exposed = p->work->exposed.reshards;
+    return time->shown + (exposed == LAYOUT_BESIDE ? time->left : exposed * time->hidden);
 }
 
 /* I3 */
@@ -123,13 +131,13 @@ void layout_find_pair(void *context, int32_t edge, int32_t i, int32_t j)
         fill_tie(p, e, i, j, &to->time[at], &to->memory[at]);
         return;
     }
-    struct uses_times times = uses_time(p, e, i, j);
-    to->time[at] = times.shown + p->work->exposed.reshards * times.hidden;
-    p->work->hidden[edge][at] = times.hidden;
+    struct layout_uses_time *time = &p->work->found[edge][at];
+    *time = uses_time(p, e, i, j);
+    to->time[at] = layout_shown_time(p, time);
 }
 
 double layout_own_time(const struct layout_problem *p, const struct layout_uses *uses, int32_t i)
 {
-    struct uses_times times = uses_time(p, uses, i, i);
-    return times.shown + times.hidden;
+    struct layout_uses_time time = uses_time(p, uses, i, i);
+    return time.shown + time.hidden;
 }

@@ -47,7 +47,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     const struct layout_case *about = &p->about;
     int64_t local[OP_MAX_DIMS];
     if (!op->weights)
-        return (struct layout_state_times){0, 0};
+        return (struct layout_state_times){0};
     split_local(op, &choice->split, about->batch_per_step, local);
     double parameters = parameters_of(op, local), members = 1;
     struct layout gradient =
@@ -56,7 +56,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     for (int64_t i = 0; i < groups.digits; i++)
         members *= (double)groups.degree[i];
     if (layout_by_volume(p))
-        return (struct layout_state_times){2 * (members - 1) / members * parameters, 0};
+        return (struct layout_state_times){.sync = 2 * (members - 1) / members * parameters};
     struct op own = *op;
     struct weight weight = op->weight[0];
     weight.tied_op = -1;
@@ -64,16 +64,19 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     struct op_memory memory = op_memory(about->model, &own, local, about->dtype, about->policy, 1);
     double updated = choice->shard ? ceil(parameters / members) : parameters;
     return (struct layout_state_times){sync_time(p, &groups, memory.gradients),
-                                       (double)optimizer_ns(&p->work->costs, (int64_t)updated)};
+                                       (double)optimizer_ns(&p->work->costs, (int64_t)updated),
+                                       updated};
 }
 
-static double compute_time(const struct layout_problem *p, int64_t instance, bool again)
+static struct layout_alone compute_time(const struct layout_problem *p, int64_t instance,
+                                        bool again)
 {
     struct item_costs *costs = &p->work->costs;
     double forward = (double)item_cost(costs, instance, PHASE_FORWARD)->device.ns;
-    double backward = (double)item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
-                      (double)item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns;
-    return forward * (again ? 2 : 1) + backward;
+    double inputs = (double)item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns;
+    double weights = (double)item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns;
+    return (struct layout_alone){
+        .pass = forward * (again ? 2 : 1) + inputs + weights, .inputs = inputs, .weights = weights};
 }
 
 double layout_partial_degree(const struct layout *layout)
@@ -138,16 +141,19 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
     TRY(plan_choose(w->plan, at, &choice));
     struct stage_memory state =
         apart ? plan_tied_state(w->plan, at) : plan_instance_state(w->plan, at);
-    double each = layout_by_volume(p) ? 0 : compute_time(p, at, choice.recompute);
-    struct layout_state_times once = {0, 0};
+    struct layout_alone alone = {0};
+    if (!layout_by_volume(p))
+        alone = compute_time(p, at, choice.recompute);
+    struct layout_state_times once = {0};
     if (!has_tie(p, number) || apart)
         once = layout_state_time(p, op, &choice);
-    w->sync[number][option] = w->copies[number] * w->once * once.sync;
-    p->assign->time[number][option] =
-        w->copies[number] * (w->each * each + w->once * (once.sync + once.update));
-    p->assign->memory[number][option] =
+    alone.least_update = once.updated * w->parameter_ns;
+    alone.sync = w->copies[number] * w->once * once.sync;
+    alone.time = w->copies[number] * (w->each * alone.pass + w->once * (once.sync + once.update));
+    alone.memory =
         w->copies[number] / p->about.stages *
         (layout_state_bytes(&state) + in_flight * kept_bytes(p, number, option, &choice));
+    w->alone[number][option] = alone;
 done:
     return status;
 }

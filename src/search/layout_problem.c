@@ -1,6 +1,9 @@
 /* layout_problem.c - operators' splits as an assignment (layout_problem.h has the equations). */
 #include "search/layout_room.h"
 
+/* Of all edges, where options were dropped: each entry takes 40 bytes. */
+static const double MOST_ENTRIES = 4e6;
+
 /* ---- the graph ------------------------------------------------------------------------------- */
 
 static struct layout_uses *uses_between(struct layout_problem *p, int32_t a, int32_t b, bool tie)
@@ -36,11 +39,17 @@ static weft_status find_graph(struct layout_problem *p)
         p->work->first[plan->instance[i].op] = i;
         p->work->copies[plan->instance[i].op]++;
     }
-    for (int64_t i = 0; i < plan->instances; i++)
+    p->work->follows = ARENA_ARRAY(p->arena, int32_t, (size_t)plan->instances);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        p->work->follows[i] = -1;
+        for (int64_t u = outline.use_first[i + 1] - 1; u >= outline.use_first[i]; u--)
+            if (i && outline.source[u] == i - 1)
+                p->work->follows[i] = (int32_t)(u - outline.use_first[i]);
         for (int64_t u = outline.use_first[i]; u < outline.use_first[i + 1]; u++)
             if (outline.source[u] >= 0)
                 add_use(p, plan->instance[outline.source[u]].op, plan->instance[i].op,
                         (int32_t)(u - outline.use_first[i]));
+    }
     for (int32_t op = 0; op < plan->model->ops; op++)
         if (layout_tied_to(&plan->model->op[op]) >= 0 && p->about.stages == 1)
             uses_between(p, layout_tied_to(&plan->model->op[op]), op, true); /* I3 */
@@ -84,6 +93,29 @@ struct choice layout_choice(const struct layout_problem *p, int32_t op, int32_t 
                            .recompute = p->about.recompute && op_in_layer(p->about.model, about)};
 }
 
+static void keep_layouts(struct layout *layout, const int32_t *option, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        layout[i] = layout[option[i]];
+}
+
+void layout_keep_options(struct layout_problem *p, int32_t number, const int32_t *option,
+                         int32_t count)
+{
+    struct layout_laid *laid = &p->work->laid[number];
+    keep_layouts(laid->output, option, count);
+    keep_layouts(laid->output_grad, option, count);
+    for (int32_t k = 0; k < p->about.model->op[number].inputs; k++) {
+        keep_layouts(laid->input[k], option, count);
+        keep_layouts(laid->input_grad[k], option, count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        p->splits[number].data[i] = p->splits[number].data[option[i]];
+        p->work->alone[number][i] = p->work->alone[number][option[i]];
+    }
+    p->splits[number].len = (size_t)count;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static weft_status carrier_new(struct layout_problem *p)
@@ -102,15 +134,13 @@ done:
     return status;
 }
 
-static void list_options(struct layout_problem *p)
+static void list_options(struct layout_problem *p, const struct split_mesh *mesh)
 {
     const struct model *model = p->about.model;
-    struct split_mesh mesh = split_mesh_of(p->about.cluster, p->work->devices);
-    mesh.narrow = p->about.narrow;
     p->splits = ARENA_ARRAY(p->arena, struct splits, (size_t)model->ops);
     p->work->laid = ARENA_ARRAY(p->arena, struct layout_laid, (size_t)model->ops);
     for (int32_t i = 0; i < model->ops; i++) {
-        splits_of(p->arena, model, &model->op[i], &mesh, p->about.batch_per_step, &p->splits[i]);
+        splits_of(p->arena, model, &model->op[i], mesh, p->about.batch_per_step, &p->splits[i]);
         lay_operator(p, i);
     }
 }
@@ -142,10 +172,15 @@ static void make_assign(struct layout_problem *p)
         ends[e][1] = p->work->edges.data[e].b;
     }
     p->assign = assign_new(p->arena, ops, options, edges, (const int32_t(*)[2])ends);
-    p->work->hidden = ARENA_ARRAY(p->arena, double *, (size_t)edges + 1);
+    p->work->found = ARENA_ARRAY(p->arena, struct layout_uses_time *, (size_t)edges + 1);
     for (int32_t e = 0; e < edges; e++)
-        p->work->hidden[e] = ARENA_ARRAY(p->arena, double,
-                                         (size_t)options[ends[e][0]] * (size_t)options[ends[e][1]]);
+        p->work->found[e] = ARENA_ARRAY(p->arena, struct layout_uses_time,
+                                        (size_t)options[ends[e][0]] * (size_t)options[ends[e][1]]);
+    for (int32_t op = 0; op < ops; op++)
+        for (int32_t i = 0; i < options[op]; i++) {
+            p->assign->time[op][i] = p->work->alone[op][i].time;
+            p->assign->memory[op][i] = p->work->alone[op][i].memory;
+        }
     p->assign->limit = p->about.limit_bytes;
     p->assign->find = layout_find_pair;
     p->assign->least = layout_least_of_pair;
@@ -161,7 +196,7 @@ static void add_own_edges(struct layout_problem *p)
     }
 }
 
-static void expose_edge(struct layout_problem *p, int32_t e, double more)
+static void expose_edge(struct layout_problem *p, int32_t e)
 {
     const struct assign_edge *edge = &p->assign->edge[e];
     int32_t entries = p->assign->options[edge->a] * p->assign->options[edge->b];
@@ -170,7 +205,7 @@ static void expose_edge(struct layout_problem *p, int32_t e, double more)
         if (p->work->edges.data[e].tie)
             edge->time[i] = NAN; /* found again */
         else if (!isnan(edge->time[i]))
-            edge->time[i] += more * p->work->hidden[e][i];
+            edge->time[i] = layout_shown_time(p, &p->work->found[e][i]);
     }
 }
 
@@ -179,29 +214,35 @@ void layout_expose(struct layout_problem *p, struct layout_exposed exposed)
     struct layout_work *w = p->work;
     for (int32_t op = 0; op < p->assign->variables; op++)
         for (int32_t i = 0; i < p->assign->options[op]; i++)
-            p->assign->time[op][i] += (exposed.gradients - w->exposed.gradients) * w->sync[op][i];
-    for (int32_t e = 0; e < p->assign->edges; e++)
-        expose_edge(p, e, exposed.reshards - w->exposed.reshards);
+            p->assign->time[op][i] +=
+                (exposed.gradients - w->exposed.gradients) * w->alone[op][i].sync;
     w->exposed = exposed;
+    for (int32_t e = 0; e < p->assign->edges; e++)
+        expose_edge(p, e);
 }
 
 /* All choices are there before costs are asked for: those are numbered by choice. */
 static weft_status fill_operators(struct layout_problem *p)
 {
+    static const int64_t MANY_PARAMETERS = INT64_C(1) << 32;
+    struct layout_work *w = p->work;
+    int32_t ops = p->about.model->ops;
     weft_status status = WEFT_OK;
-    for (int32_t op = 0; op < p->assign->variables; op++)
-        for (int32_t i = 0; i < p->assign->options[op]; i++) {
+    w->alone = ARENA_ARRAY(p->arena, struct layout_alone *, (size_t)ops);
+    for (int32_t op = 0; op < ops; op++) {
+        w->alone[op] = ARENA_ARRAY(p->arena, struct layout_alone, p->splits[op].len);
+        for (int32_t i = 0; i < (int32_t)p->splits[op].len; i++) {
             struct choice choice = layout_choice(p, op, i);
-            TRY(plan_choose(p->work->plan, p->work->first[op], &choice));
+            TRY(plan_choose(w->plan, w->first[op], &choice));
         }
-    p->work->costs = item_costs_of(p->arena, p->work->plan, p->about.cost);
-    p->work->sync = ARENA_ARRAY(p->arena, double *, (size_t)p->assign->variables);
-    for (int32_t op = 0; op < p->assign->variables; op++)
-        p->work->sync[op] = ARENA_ARRAY(p->arena, double, (size_t)p->assign->options[op]);
-    for (int32_t op = 0; op < p->assign->variables; op++)
-        for (int32_t i = 0; i < p->assign->options[op]; i++)
+    }
+    w->costs = item_costs_of(p->arena, w->plan, p->about.cost);
+    if (!layout_by_volume(p))
+        w->parameter_ns =
+            (double)optimizer_ns(&w->costs, MANY_PARAMETERS) / (double)MANY_PARAMETERS;
+    for (int32_t op = 0; op < ops; op++)
+        for (int32_t i = 0; i < (int32_t)p->splits[op].len; i++)
             TRY(layout_fill_option(p, op, i));
-    add_own_edges(p);
 done:
     return status;
 }
@@ -230,7 +271,8 @@ done:
     return status;
 }
 
-static weft_status build(struct layout_problem *p)
+/* Everything but options. */
+static weft_status begin(struct layout_problem *p)
 {
     struct layout_work *w = p->work;
     const struct layout_case *about = &p->about;
@@ -248,26 +290,91 @@ static weft_status build(struct layout_problem *p)
     TRY(find_byte_ns(p));
     TRY(carrier_new(p));
     TRY(find_graph(p));
-    list_options(p);
-    make_assign(p);
-    TRY(fill_operators(p));
 done:
     return status;
 }
 
-weft_status layout_problem_new(const struct layout_case *about, struct layout_problem **out)
+/* How many entries the edges of what is left have. */
+static double count_entries(const struct layout_problem *p)
+{
+    double sum = 0;
+    for (size_t e = 0; e < p->work->edges.len; e++) {
+        const struct layout_uses *uses = &p->work->edges.data[e];
+        sum += uses->a == uses->b ? 0
+                                  : (double)p->splits[uses->a].len * (double)p->splits[uses->b].len;
+    }
+    return sum;
+}
+
+static weft_status build(struct layout_problem *p)
+{
+    struct split_mesh mesh;
+    weft_status status;
+    TRY(begin(p));
+    mesh = split_mesh_of(p->about.cluster, p->work->devices);
+    mesh.narrow = p->about.narrow;
+    list_options(p, &mesh);
+    TRY(fill_operators(p));
+    if (p->about.below_ns > 0)
+        TRY(layout_find_floor(p));
+    bool wanted = p->about.below_ns <= 0 || p->floor_ns < p->about.below_ns;
+    if (p->about.drop)
+        wanted &= count_entries(p) <= MOST_ENTRIES;
+    if (wanted) {
+        make_assign(p);
+        add_own_edges(p);
+    }
+done:
+    return status;
+}
+
+/* Degrees without order and place: what an operator takes on its own depends on nothing else. */
+static weft_status build_by_degrees(struct layout_problem *p)
+{
+    struct split_mesh mesh;
+    weft_status status;
+    TRY(begin(p));
+    mesh = (struct split_mesh){.levels = 1, .devices = {p->work->devices}, .unordered = true};
+    list_options(p, &mesh);
+    TRY(fill_operators(p));
+    TRY(layout_find_floor(p));
+done:
+    return status;
+}
+
+static weft_status open_case(const struct layout_case *about,
+                             weft_status (*how)(struct layout_problem *p),
+                             struct layout_problem **out)
 {
     struct arena *arena = arena_new();
     struct layout_problem *p = ARENA_NEW(arena, struct layout_problem);
     *p = (struct layout_problem){.arena = arena, .about = *about};
     p->work = ARENA_NEW(arena, struct layout_work);
-    weft_status status = build(p);
+    weft_status status = how(p);
     if (status) {
         layout_problem_free(p);
         return status;
     }
     *out = p;
     return WEFT_OK;
+}
+
+weft_status layout_problem_new(const struct layout_case *about, struct layout_problem **out)
+{
+    return open_case(about, build, out);
+}
+
+weft_status layout_floor(const struct layout_case *about, double *floor_ns)
+{
+    struct layout_case whole = *about;
+    struct layout_problem *p;
+    weft_status status;
+    whole.below_ns = 0;
+    TRY(open_case(&whole, build_by_degrees, &p));
+    *floor_ns = p->floor_ns;
+    layout_problem_free(p);
+done:
+    return status;
 }
 
 void layout_problem_free(struct layout_problem *p)
@@ -282,22 +389,6 @@ void layout_problem_free(struct layout_problem *p)
 weft_status layout_problem_status(const struct layout_problem *p)
 {
     return step_times_status(p->work->times);
-}
-
-double layout_least_time(const struct layout_problem *p)
-{
-    double sum = 0;
-    if (p->work->edges.len > (size_t)p->assign->edges)
-        return 0; /* times of operators have reshards among them */
-    for (int32_t op = 0; op < p->assign->variables; op++) {
-        double least = INFINITY;
-        for (int32_t i = 0; i < p->assign->options[op]; i++) {
-            double sync = p->work->exposed.gradients * p->work->sync[op][i];
-            least = fmin(least, p->assign->time[op][i] - sync);
-        }
-        sum += least;
-    }
-    return sum;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

@@ -51,13 +51,19 @@ struct layout_case {
     bool recompute;     /* layers */
     int32_t narrow;     /* levels (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
+    double below_ns;    /* there is no assignment where no plan is faster; 0: nobody asks */
+    bool drop;          /* options that no faster plan has */
     enum layout_measure measure;
 };
 
 struct layout_problem {
     struct arena *arena; /* owns everything below, and itself */
     struct layout_case about;
-    struct assign *assign; /* per operator of the model a variable */
+    double
+        floor_ns; /* no plan that fits is simulated below it (layout_floor.c); 0: nobody looked */
+    struct assign
+        *assign; /* per operator of the model a variable; NULL: no plan is below the case's
+                              time, by the floor, or too many options may be in one */
     struct splits *splits; /* per operator: its options */
     struct layout_work *work;
 };
@@ -66,16 +72,20 @@ void layout_problem_free(struct layout_problem *problem);
 /* Whether everything that was asked for could be timed. */
 weft_status layout_problem_status(const struct layout_problem *problem);
 
-/* Shares that nothing hides, 1 at first: e of (1) and f of (2). */
+/* Shares that nothing hides, 1 at first: e of (1) and f of (2). LAYOUT_BESIDE as f is what the products
+ * leave over that a reshard goes on beside: of gathers those of input gradients, of reshards on their way
+ * back those of weight gradients. */
 struct layout_exposed {
     double gradients, reshards;
 };
+enum { LAYOUT_BESIDE = -1 };
 void layout_expose(struct layout_problem *problem, struct layout_exposed exposed);
 
 /* The choice of an operator with one of its options. */
 struct choice layout_choice(const struct layout_problem *problem, int32_t op, int32_t option);
-/* What no assignment takes less than, whatever of communication is hidden; 0: nobody knows. */
-double layout_least_time(const struct layout_problem *problem);
+/* The floor of a case by degrees alone, nothing sent, for all splits, narrow or not: quick. INFINITY:
+ * nothing fits. */
+weft_status layout_floor(const struct layout_case *about, double *floor_ns);
 /* What (2) is of one edge without its factor: there, and back; of the case's measure. */
 struct layout_edge {
     double there, back;

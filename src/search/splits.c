@@ -7,8 +7,8 @@ struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
 {
     int64_t within = cluster->node.devices;
     if (within == 1 || devices <= within || devices % within)
-        return (struct split_mesh){1, {devices}, 0};
-    return (struct split_mesh){2, {devices / within, within}, 0};
+        return (struct split_mesh){.levels = 1, .devices = {devices}};
+    return (struct split_mesh){.levels = 2, .devices = {devices / within, within}};
 }
 
 /* ---- dims ------------------------------------------------------------------------------------ */
@@ -120,8 +120,9 @@ static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned u
     for (int i = 0; i < l->count; i++)
         for (int64_t d = alone ? rest : 2; !(used >> i & 1) && d <= rest; d++) {
             struct split next = *so_far;
+            unsigned done = l->mesh->unordered ? (2U << i) - 1 : 1U << i;
             if (rest % d == 0 && split_add(&next, l->dims[i], d) && is_legal(l, &next))
-                fill_rest(l, level, rest / d, used | 1U << i, &next);
+                fill_rest(l, level, rest / d, used | done, &next);
         }
 }
 

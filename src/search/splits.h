@@ -14,7 +14,7 @@
  *   I5  Query heads of one key/value head are split where key/value heads are split as well, inside
  *       of them.
  *   I6  On a mesh's `narrow` outer levels one dim besides the batch is split, the same or another on
- *       each: on many nodes of several devices splits are too many otherwise.
+ *       each: on many nodes of several devices splits are many otherwise (autoddl.c, I4).
  */
 #ifndef WEFT_SEARCH_SPLITS_H
 #define WEFT_SEARCH_SPLITS_H
@@ -27,6 +27,7 @@ struct split_mesh {
     int32_t levels;
     int64_t devices[MAX_SPLIT_LEVELS];
     int32_t narrow; /* levels, from the outermost (I6); nothing on a mesh of one */
+    bool unordered; /* one order of dims for all: each choice of degrees once */
 };
 struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices);
 

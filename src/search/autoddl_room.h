@@ -1,0 +1,78 @@
+/* autoddl_room.h - inside the planner autoddl: its cases (autoddl.c has what they are). */
+#ifndef WEFT_SEARCH_AUTODDL_ROOM_H
+#define WEFT_SEARCH_AUTODDL_ROOM_H
+
+#include <pthread.h>
+
+#include "search/layout_problem.h"
+#include "search/planner.h"
+
+/* Levels on which splits are narrow (splits.h, I6). */
+enum { NARROW_BOTH = 2, NARROW_OUTER = 1, ALL_SPLITS = 0 };
+
+struct step_case {
+    int64_t batch_per_step;
+    bool recompute;
+    double floor_ns; /* with any splits */
+};
+/* Steps are halved, with recomputation and without. */
+enum { MOST_CASES = 2 * 63 };
+/* What one thread looks at. */
+struct stage_cases {
+    int32_t stages;
+    size_t count;
+    struct step_case data[MOST_CASES];
+};
+
+struct autoddl {
+    const struct plan_request *request;
+    struct planned *out;
+    enum assign_search search;
+    double deadline_s; /* 0: none */
+    ARRAY(struct stage_cases *) stages;
+    size_t next_stage; /* to be taken by a thread */
+    /* What threads do with the cases of an S, and what is the fastest before that (I4), 0: nothing. */
+    weft_status (*work)(struct autoddl *a, const struct layout_case *about,
+                        struct stage_cases *cases);
+    int64_t fastest_ns;
+    struct progress progress;
+    weft_status status;   /* of whichever thread failed first */
+    pthread_mutex_t lock; /* of everything from `out` on that changes, and of simulations */
+};
+
+static inline bool autoddl_over(const struct autoddl *a)
+{
+    return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
+}
+
+/* The fastest trial of one S that fits, and what is to be beaten. */
+struct incumbent {
+    int64_t fastest_ns, known_ns; /* 0: none */
+};
+
+static inline double autoddl_to_beat(const struct incumbent *so_far)
+{
+    int64_t fastest = so_far->fastest_ns, known = so_far->known_ns;
+    return (double)(!fastest || (known && known < fastest) ? known : fastest);
+}
+
+static inline bool autoddl_is_slower(const struct step_case *c, const struct incumbent *so_far)
+{
+    return autoddl_to_beat(so_far) > 0 && c->floor_ns >= autoddl_to_beat(so_far);
+}
+
+/* Whether it was solved, and was faster. */
+struct outcome {
+    bool solved, faster;
+};
+
+/* Solves a case, where it may be faster than what is to be beaten. */
+weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
+                          struct incumbent *so_far, struct outcome *out);
+/* I5: of its options those that may be in something faster, exactly where they are few; by descent, too,
+ * where nobody did so with all of them. */
+weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
+                               struct step_case *c, bool descend, struct incumbent *so_far,
+                               struct outcome *out);
+
+#endif

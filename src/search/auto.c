@@ -4,15 +4,18 @@
  *   1. the best of the grid by estimate (grid.h)
  *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
  *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
- *   3. every planner of the table that joins, each with an equal share of what is left of the budget;
- *      those that take seconds join only where there is one, or few devices
- *   4. their plans crossed (cross.c)
- *   5. where nothing fits, changes to the question, cheapest first, until one does
+ *   3. Aceso from the best plan so far, a counted effort (cross.c)
+ *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
+ *      those that take seconds join only where there is one, or on up to ALL_ASKED devices
+ *   5. their plans crossed (cross.c)
+ *   6. where nothing fits, changes to the question, cheapest first, until one does
  *
- *   I1  The answer has the trials of all planners: none of them beats it.
+ *   I1  The answer has all trials of the planners that join, as each of them makes them by itself: none
+ *       of them beats it.
  *   I2  What is forbidden is in no trial, whoever found it.
- *   I3  On many devices without a budget, planners leave out what cannot beat the grid by their
- *       bounds: none of them finds anything better if it does not.
+ *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
+ *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
+ *       for its own estimates, so that it is told on more than ALL_ASKED devices only.
  */
 #include <string.h>
 
@@ -20,10 +23,14 @@
 #include "search/grid.h"
 #include "search/would_fit.h"
 
+/* On no more devices, planners that take seconds elsewhere take less than one; and those that take
+ * minutes elsewhere, seconds. */
+enum { ONE_NODE = 8, ALL_ASKED = 512 };
 /* Points kept for the simulator: fewer where each takes long to simulate. */
-enum { FINALISTS = 12, FINALISTS_OF_FEW = 64, FEW_DEVICES = 64 };
-/* On no more, planners that take seconds elsewhere take less than one. */
-enum { ONE_NODE = 8 };
+static const struct {
+    int64_t devices; /* up to */
+    size_t points;
+} FINALISTS[] = {{64, 64}, {ALL_ASKED, 12}, {INT64_MAX, 6}};
 enum { LEAST_TRIALS = 4, MISSES = 8 }; /* simulated in any case; of what does not fit */
 /* With --batch auto: batches double until that brings less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
@@ -47,7 +54,16 @@ bool join_over(const struct join *join)
 
 bool join_has_time(const struct plan_request *request)
 {
-    return request->options.budget_ns > 0 || cluster_devices(request->cluster) <= ONE_NODE;
+    const struct plan_options *options = &request->options;
+    bool few = cluster_devices(request->cluster) <= ONE_NODE;
+    return options->budget_ns > 0 || (few && !options->quick);
+}
+
+static bool asks_all(const struct plan_request *request)
+{
+    const struct plan_options *options = &request->options;
+    bool few = cluster_devices(request->cluster) <= ALL_ASKED;
+    return options->budget_ns > 0 || (few && !options->quick);
 }
 
 void join_report(struct join *join, const struct trial *trial)
@@ -123,9 +139,11 @@ static weft_status try_grid(struct join *join, const struct plan_request *reques
 {
     struct arena *scratch = arena_new();
     struct grid grid;
-    size_t count = cluster_devices(request->cluster) <= FEW_DEVICES ? FINALISTS_OF_FEW : FINALISTS;
+    size_t row = 0;
     weft_status status;
-    TRY(grid_search(request, join->cost, count, scratch, &grid));
+    while (cluster_devices(request->cluster) > FINALISTS[row].devices)
+        row++;
+    TRY(grid_search(request, join->cost, FINALISTS[row].points, scratch, &grid));
     join->out->candidates += grid.estimates;
     size_t before = join->out->trials.len;
     TRY(try_points(join, request, &grid));
@@ -228,18 +246,18 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 static bool joins(const struct planner *planner, const struct plan_request *request)
 {
     unsigned needs = request->options.batch_auto ? 1U << TAKES_BATCH_AUTO : 0;
-    bool time = planner->joins == JOINS_ALWAYS ||
-                (planner->joins == JOINS_IN_TIME && join_has_time(request));
+    bool time =
+        planner->joins == JOINS_ALWAYS || (planner->joins == JOINS_IN_TIME && asks_all(request));
     return time && (needs & ~planner->takes) == 0;
 }
 
 /* I3 */
-static int64_t known_ns(const struct join *join)
+static int64_t known_ns(const struct join *join, const struct planner *planner)
 {
-    const struct plan_options *options = &join->request->options;
+    const struct plan_request *request = join->request;
     const struct trial *best = join_best(join->out, NULL);
-    bool many = cluster_devices(join->request->cluster) > FEW_DEVICES;
-    return best && many && !options->budget_ns && !options->batch_auto ? best->iteration_ns : 0;
+    bool told = planner->joins == JOINS_IN_TIME ? !join_has_time(request) : !asks_all(request);
+    return best && told && !request->options.batch_auto ? best->iteration_ns : 0;
 }
 
 static weft_status ask_others(struct join *join)
@@ -253,7 +271,7 @@ static weft_status ask_others(struct join *join)
     for (size_t i = 0; i < count && !join_over(join); i++) {
         if (!joins(&all[i], join->request))
             continue;
-        request.known_ns = known_ns(join);
+        request.known_ns = known_ns(join, &all[i]);
         if (request.options.budget_ns)
             request.options.budget_ns = join_left_ns(join) / (int64_t)left--;
         TRY(join_ask(join, &all[i], &request, all[i].name));
@@ -315,7 +333,9 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(try_batches(&join));
     else
         TRY(try_grid(&join, request));
+    TRY(refine_best(&join));
     TRY(ask_others(&join));
+    TRY(refine_best(&join));
     TRY(cross_plans(&join));
     say_who(&join);
     if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&

@@ -20,11 +20,12 @@ struct join {
     struct cost *cost;
     struct estimator *estimator; /* NULL: nobody needed it yet */
     double began_s;
+    int64_t refined; /* the number of the trial that Aceso went on from last; 0: none */
     struct progress progress;
 };
 bool join_over(const struct join *join);
 int64_t join_left_ns(const struct join *join); /* of the budget */
-/* Whether planners that take seconds are asked, too. */
+/* Whether planners that take seconds are also asked to go on from the plans of others. */
 bool join_has_time(const struct plan_request *request);
 void join_report(struct join *join, const struct trial *trial);
 /* The best that fits and was found by `found_by` (NULL: by anybody); NULL: none. */
@@ -37,6 +38,8 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 
+/* Aceso from the best plan so far, with a counted effort, unless that is Aceso's. */
+weft_status refine_best(struct join *join);
 weft_status cross_plans(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */

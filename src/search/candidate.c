@@ -114,7 +114,12 @@ done:
 /* The border behind a part that is not the last; tables are found. */
 static weft_status find_border_behind(struct estimator *e, const struct candidate *c, int32_t part)
 {
+    static const struct border NONE;
     int32_t next = c->first_run[part + 1];
+    if (c->bare) {
+        c->memo->seam[part] = (struct seam_memo){.border = &NONE};
+        return WEFT_OK;
+    }
     struct seam seam = {table_of(c, next - 1), table_of(c, next),
                         c->stage[part % c->stages].first_device,
                         c->stage[(part + 1) % c->stages].first_device, true};
@@ -278,7 +283,7 @@ static weft_status tie_stages(struct estimator *e, struct candidate *c)
 {
     struct tied_pair tied = tables_tied(e->tables);
     weft_status status = WEFT_OK;
-    if (tied.user < 0)
+    if (tied.user < 0 || c->bare)
         return WEFT_OK;
     int32_t owner = part_with(c, tied.owner), user = part_with(c, tied.user);
     if (owner % c->stages == user % c->stages)

@@ -138,6 +138,7 @@ struct candidate {
     int32_t *first_run;          /* per part, and one behind */
     struct candidate_run *run;   /* in order, without gaps; at least one per part */
     struct candidate_memo *memo; /* what the latest estimate found, part by part */
+    bool bare;                   /* borders between parts are left out: nothing is sent there */
 };
 /* Room for so many stages, pieces and runs, to be filled in. */
 struct candidate *candidate_new(struct arena *keep, int32_t stages, int32_t pieces, int32_t runs);

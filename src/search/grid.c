@@ -12,6 +12,8 @@ enum { COPIES = 3 };
 /* Passes of a part by itself may be up to one in so many faster than its share of the whole model's:
  * a collective between two of its operators is a send where they are cut. */
 enum { SEAMS = 32 };
+/* The same of an estimate whose parts are shares of the whole model's passes and send nothing. */
+enum { BORDERS = 16, BORDERS_SHARDED = 3 };
 enum { ROOMIER = 1 }; /* points kept of I5 */
 
 struct walk {
@@ -166,6 +168,28 @@ done:
     return status;
 }
 
+/* grid.h (2). */
+static weft_status look_without_borders(struct walk *walk, const struct grid_place *point,
+                                        int64_t *bound_ns)
+{
+    struct candidate *c = candidate_of(walk, point);
+    struct estimate estimate;
+    weft_status status;
+    int64_t less = point->shard > 1 ? BORDERS_SHARDED : BORDERS;
+    if (c->stages == 1)
+        return WEFT_OK;
+    c->bare = true;
+    TRY(estimate_candidate(walk->estimator, c, &estimate));
+    int64_t closer = estimate.iteration_ns - estimate.iteration_ns / less;
+    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+done:
+    c->bare = false;
+    return status;
+}
+
+static weft_status (*const LOOKS[])(struct walk *, const struct grid_place *,
+                                    int64_t *) = {look_closer, look_without_borders};
+
 /* ---- the best so far ------------------------------------------------------------------------- */
 
 /* By time or by memory, then by the other; the first of equals stays first. */
@@ -231,7 +255,7 @@ static const struct grid_point *last_of(const struct walk *walk)
 /* What a point cannot be faster than, closer the second time it is asked for. */
 struct front {
     struct heap heap; /* points by bound */
-    bool *closer;
+    uint8_t *looks;   /* per point: taken so far */
 };
 
 static struct front front_of(const struct grid_space *space)
@@ -239,7 +263,7 @@ static struct front front_of(const struct grid_space *space)
     int32_t points = (int32_t)space->points.len;
     double room = (double)(space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 + GRID_SLACK);
     struct front front = {heap_new(space->arena, points),
-                          ARENA_ARRAY(space->arena, bool, (size_t)points)};
+                          ARENA_ARRAY(space->arena, uint8_t, (size_t)points)};
     for (int32_t i = 0; i < points; i++)
         if ((double)space->points.data[i].bound_bytes <= room) /* I2, I5 */
             heap_set(&front.heap, i, space->points.data[i].bound_ns);
@@ -259,9 +283,8 @@ static weft_status walk_by_time(struct walk *walk)
             break;
         if (is_idle(walk, place, entry.key))
             continue;
-        if (!front.closer[entry.id]) {
-            front.closer[entry.id] = true;
-            TRY(look_closer(walk, place, &place->bound_ns));
+        if (front.looks[entry.id] < COUNT_OF(LOOKS)) {
+            TRY(LOOKS[front.looks[entry.id]++](walk, place, &place->bound_ns));
             heap_set(&front.heap, entry.id, place->bound_ns);
             continue;
         }
@@ -350,7 +373,8 @@ weft_status grid_estimate_all(const struct plan_request *request, struct cost *c
     for (size_t i = 0; i < walk.space->points.len; i++) {
         struct grid_place *place = &walk.space->points.data[i];
         struct grid_point point;
-        TRY(look_closer(&walk, place, &place->bound_ns));
+        for (size_t k = 0; k < COUNT_OF(LOOKS); k++)
+            TRY(LOOKS[k](&walk, place, &place->bound_ns));
         TRY(estimate_point(&walk, place, &point));
         array_push(keep, &out->best, point);
     }

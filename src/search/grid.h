@@ -1,11 +1,16 @@
 /* grid.h - every combination of degrees, by estimate: best first, with bounds, so that most points
  * are never looked at.
  *
- * Points come in the order of what they cannot be faster than (grid_space.h). The first time that a
+ * Points come in the order of what they cannot be faster than (grid_space.h). The first two times that a
  * point's turn comes it is looked at more closely, and waits for another turn:
  *
  *   (1) of grid_space.h with the passes of one replica by itself, where it is fastest, less what
- *   cuts may save, a thirty-second: an allowance that tests/test_auto.c holds                 (1)
+ *   cuts may save, a thirty-second                                                            (1)
+ *   with several stages, its estimate without the borders between parts, which take as long to find as
+ *   all the rest, less what they may save: a sixteenth, and with ZeRO-2 and 3, which gather and reduce in
+ *   every pass of every part, a third                                                         (2)
+ *
+ * What (1) and (2) allow for are allowances that tests/test_auto.c holds, not proofs.
  *
  * A point whose bound is above the K-th best estimate so far ends the search: no later one can be
  * among the K best.

@@ -76,9 +76,12 @@ struct plan_options {
     const char *space;   /* the strategies of a layer (space.h) */
     bool batch_auto;     /* the batch with the most samples per second; pins have no global_batch */
     int64_t budget_ns;   /* of wall-clock time */
+    bool quick;          /* auto asks nobody who takes seconds; it has many questions to answer */
     int64_t max_hops;    /* reconfigurations in a row before one must be better */
     const char *initial; /* where to begin: a name of the planner's own, or a plan file, */
     const struct plan *begin; /* or this plan of the same model, cluster and batch; NULL: none */
+    int64_t most_configs;     /* aceso judges no more by estimate, counted, not timed; 0: any */
+    int64_t most_trials;      /* aceso simulates no more; 0: any */
     const char *log;          /* a file for every step of the search, as JSON */
     const char *search;       /* an algorithm of the planner's own */
     int64_t seed;
@@ -117,7 +120,7 @@ struct planned {
 enum joins {
     JOINS_NEVER,  /* what it finds is in auto's own grid */
     JOINS_ALWAYS, /* it takes no longer than the grid */
-    JOINS_IN_TIME /* it takes seconds: where there is a budget, or few devices */
+    JOINS_IN_TIME /* it takes seconds, or minutes on many devices: not there without a budget */
 };
 struct planner {
     const char *name;

@@ -71,6 +71,7 @@ static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
     *does = false;
     TRY(request->open(request->context, nodes, &cluster));
     plan.cluster = cluster;
+    plan.options.quick = true; /* I3 */
     plan.pins.memory_limit_bytes =
         limit_with_margin(cluster, plan.pins.memory_limit_bytes, request->margin);
     status = plan_search(request->planner, &plan, &planned);
@@ -132,6 +133,33 @@ done:
     return status;
 }
 
+/* I3 */
+static weft_status answer_in_full(struct sizing *sizing)
+{
+    const struct size_request *request = sizing->request;
+    struct sized *out = sizing->out;
+    struct plan_request plan = request->plan;
+    struct planned *planned = NULL;
+    weft_status status = WEFT_OK;
+    if (request->planner != planner_find("auto") || plan.options.budget_ns || plan_stopped(&plan))
+        return WEFT_OK;
+    plan.cluster = out->cluster;
+    plan.pins.memory_limit_bytes =
+        limit_with_margin(out->cluster, plan.pins.memory_limit_bytes, request->margin);
+    TRY(plan_search(request->planner, &plan, &planned));
+    struct size size = judge(request, out->cluster, planned),
+                *quick = &out->sizes.data[out->chosen];
+    if (size.fits && (!quick->fits || size.iteration_s <= quick->iteration_s)) {
+        *quick = size;
+        struct planned *before = out->planned;
+        out->planned = planned;
+        planned = before;
+    }
+done:
+    planned_free(planned);
+    return status;
+}
+
 static int by_nodes(const void *a, const void *b)
 {
     const struct size *x = a, *y = b;
@@ -149,6 +177,7 @@ weft_status size_search(const struct size_request *request, struct sized **out)
     if (!sized->sizes.len)
         TRY(no_answer("try another global batch, or pin fewer dimensions",
                       "no cluster of up to %lld nodes has a plan", (long long)request->most_nodes));
+    TRY(answer_in_full(&sizing));
     int64_t chosen = sized->sizes.data[sized->chosen].nodes;
     qsort(sized->sizes.data, sized->sizes.len, sizeof *sized->sizes.data, by_nodes);
     for (size_t i = 0; i < sized->sizes.len; i++)

@@ -9,6 +9,7 @@
  *   I1  The smallest that fits, and with a deadline meets it by (1); or the cheapest by (2). Where
  *       none does, the one that comes nearest by (1), or the largest.
  *   I2  A search that is stopped ends with the sizes so far.
+ *   I3  Sizes are compared by quick searches (plan_options); the one that is chosen is searched in full.
  */
 #ifndef WEFT_SEARCH_SIZES_H
 #define WEFT_SEARCH_SIZES_H

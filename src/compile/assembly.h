@@ -77,7 +77,7 @@ struct assembly {
     int32_t *first_device;   /* per stage: its first device of the graph, and one behind */
     struct mark *mark;       /* per device of the graph */
     struct direction way[2]; /* forward, backward */
-    struct runs *runs[CUTS]; /* per block, cut so far */
+    struct block_runs *runs[CUTS]; /* per block, cut so far */
     struct ending *ending;   /* per device of the graph */
     int32_t *stored;   /* per piece and micro-batch: the first task that took it to the host */
     enum meeting *met; /* per block */

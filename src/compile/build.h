@@ -58,29 +58,6 @@ static inline int32_t stage_of_part(const struct build *b, int32_t part)
     return part % b->plan->stages;
 }
 
-/* ---- a block cut into tasks (runs.c) --------------------------------------------------------- */
-
-/* What cuts a block. */
-enum cut {
-    CUT_STEPS = 1,     /* every step is a task of its own */
-    CUT_READS = 2,     /* before the first item that reads a bucket */
-    CUT_COMPLETES = 4, /* after the item that completes one */
-    CUTS = 8
-};
-
-struct run {
-    int32_t first, items;
-    bool step;         /* a single step, as an exchange */
-    int32_t after;     /* of the other lane: the run that this one needs, -1: none */
-    int32_t reads;     /* the bucket that it is the first to read, -1: none */
-    int32_t completes; /* the bucket that it completes, -1: none */
-};
-struct runs {
-    struct run *run;
-    int32_t count;
-};
-struct runs cut_block(struct build *b, const struct block *block, unsigned cuts);
-
 struct life_list {
     struct lifetime *data;
     size_t len, cap;

@@ -29,13 +29,13 @@ static bool is_whole(const struct assembly *a, int32_t block, unsigned cuts)
     return !cuts && !a->synchronising && a->met[block] == MEETS_NOBODY;
 }
 
-static const struct runs *runs_of(struct assembly *a, int32_t block, unsigned cuts)
+static const struct block_runs *runs_of(struct assembly *a, int32_t block, unsigned cuts)
 {
     if (!a->runs[cuts])
-        a->runs[cuts] = ARENA_ARRAY(a->b->scratch, struct runs, a->b->blocks.len);
-    struct runs *runs = &a->runs[cuts][block];
+        a->runs[cuts] = ARENA_ARRAY(a->b->scratch, struct block_runs, a->b->blocks.len);
+    struct block_runs *runs = &a->runs[cuts][block];
     if (!runs->run)
-        *runs = cut_block(a->b, &a->b->blocks.data[block], cuts);
+        *runs = cut_block(a->b->scratch, &a->b->blocks.data[block], cuts);
     return runs;
 }
 
@@ -45,7 +45,7 @@ static const struct runs *runs_of(struct assembly *a, int32_t block, unsigned cu
 struct emission {
     const struct visit *place;
     const struct block *block;
-    const struct runs *runs;
+    const struct block_runs *runs;
     int32_t *task;          /* per run: the task of its first device or group */
     bool computed, stepped; /* a run of either lane has been emitted */
 };
@@ -53,7 +53,7 @@ struct emission {
 static int32_t task_of_run(const struct assembly *a, const struct emission *e, int32_t run,
                            int32_t device)
 {
-    const struct run *r = &e->runs->run[run];
+    const struct block_run *r = &e->runs->run[run];
     if (!r->step || a->graph->folded)
         return e->task[run] + (r->step ? 0 : device - a->first_device[a->stage]);
     const struct item *item = &e->block->item[r->first];
@@ -66,7 +66,7 @@ static int32_t task_of_run(const struct assembly *a, const struct emission *e, i
 
 /* A run is for what most of a slot is for: its own pass, before what is recomputed for it and what is
  * sent within it. */
-static enum purpose purpose_of(const struct emission *e, const struct run *run)
+static enum purpose purpose_of(const struct emission *e, const struct block_run *run)
 {
     static const enum purpose FIRST[] = {PURPOSE_BACKWARD, PURPOSE_FORWARD, PURPOSE_RECOMPUTE};
     const struct item *item = &e->block->item[run->first];
@@ -77,7 +77,7 @@ static enum purpose purpose_of(const struct emission *e, const struct run *run)
     return (enum purpose)item->purpose;
 }
 
-static struct task run_task(const struct emission *e, const struct run *run,
+static struct task run_task(const struct emission *e, const struct block_run *run,
                             enum stream_kind stream, enum purpose purpose)
 {
     struct task task = plain_task(stream, e->place->slot.micro_batch);
@@ -109,7 +109,7 @@ static void begin_block(struct assembly *a, const struct emission *e, int32_t ta
 
 static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
 {
-    const struct run *r = &e->runs->run[run];
+    const struct block_run *r = &e->runs->run[run];
     struct task like = run_task(e, r, STREAM_COMPUTE, purpose_of(e, r));
     e->task[run] = (int32_t)a->tasks.len;
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
@@ -138,7 +138,7 @@ static void emit_slice(struct assembly *a, const struct task *like)
 
 static void emit_step(struct assembly *a, struct emission *e, int32_t run)
 {
-    const struct run *r = &e->runs->run[run];
+    const struct block_run *r = &e->runs->run[run];
     const struct item *item = &e->block->item[r->first];
     struct task task = run_task(e, r, STREAM_FEATURE, PURPOSE_TENSOR);
     e->task[run] = (int32_t)a->tasks.len;
@@ -173,7 +173,7 @@ void emit_block(struct assembly *a, const struct visit *place)
         a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
     }
     for (int32_t i = 0; i < e.runs->count; i++) {
-        const struct run *r = &e.runs->run[i];
+        const struct block_run *r = &e.runs->run[i];
         if (r->reads >= 0 && gathered_for(a, place, bucket_at(a, r->reads)))
             gather_ahead(a, bucket_at(a, r->reads), place->slot.micro_batch);
         if (r->step)

@@ -92,6 +92,27 @@ struct block {
     int32_t *reads, *completes;
 };
 
+/* A block is cut into runs of items, each of which becomes a task (runs.c). What cuts it: */
+enum block_cut {
+    CUT_STEPS = 1,     /* every step is a task of its own */
+    CUT_READS = 2,     /* before the first item that reads a bucket */
+    CUT_COMPLETES = 4, /* after the item that completes one */
+    CUTS = 8
+};
+
+struct block_run {
+    int32_t first, items;
+    bool step;         /* a single step, as an exchange */
+    int32_t after;     /* of the other lane: the run that this one needs, -1: none */
+    int32_t reads;     /* the bucket that it is the first to read, -1: none */
+    int32_t completes; /* the bucket that it completes, -1: none */
+};
+struct block_runs {
+    struct block_run *run;
+    int32_t count;
+};
+struct block_runs cut_block(struct arena *keep, const struct block *block, unsigned cuts);
+
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* The groups that exchange at the same time: of a collective, all groups of a stage's devices that

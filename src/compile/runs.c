@@ -5,28 +5,28 @@
  *       else is waited for.
  *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
  */
-#include "compile/build.h"
+#include "compile/graph.h"
 
 #include <string.h>
 
 struct cutter {
-    struct build *b;
+    struct arena *keep;
     const struct block *block;
     unsigned cuts;
     int32_t *bucket_read, *bucket_completed; /* per item, -1: none */
     bool *needed;                            /* per item: by one of the other lane */
     int32_t *run_of;                         /* per item */
-    ARRAY(struct run) runs;
+    ARRAY(struct block_run) runs;
     bool open; /* the last run is one of operators that may grow */
 };
 
 static void mark(struct cutter *c)
 {
     size_t items = (size_t)c->block->items;
-    c->bucket_read = ARENA_ARRAY(c->b->scratch, int32_t, items);
-    c->bucket_completed = ARENA_ARRAY(c->b->scratch, int32_t, items);
-    c->run_of = ARENA_ARRAY(c->b->scratch, int32_t, items);
-    c->needed = ARENA_ARRAY(c->b->scratch, bool, items);
+    c->bucket_read = ARENA_ARRAY(c->keep, int32_t, items);
+    c->bucket_completed = ARENA_ARRAY(c->keep, int32_t, items);
+    c->run_of = ARENA_ARRAY(c->keep, int32_t, items);
+    c->needed = ARENA_ARRAY(c->keep, bool, items);
     for (int32_t i = 0; (c->cuts & CUT_STEPS) && i < c->block->items; i++) {
         int32_t needs = c->block->item[i].needs;
         if (needs >= 0 && c->block->item[needs].kind != c->block->item[i].kind)
@@ -42,10 +42,10 @@ static void mark(struct cutter *c)
     }
 }
 
-static struct run *start_run(struct cutter *c, int32_t item, bool step, int32_t after)
+static struct block_run *start_run(struct cutter *c, int32_t item, bool step, int32_t after)
 {
-    struct run run = {item, 0, step, after, -1, -1};
-    array_push(c->b->scratch, &c->runs, run);
+    struct block_run run = {item, 0, step, after, -1, -1};
+    array_push(c->keep, &c->runs, run);
     c->open = !step;
     return &c->runs.data[c->runs.len - 1];
 }
@@ -57,7 +57,7 @@ static void add_item(struct cutter *c, int32_t i)
     int32_t needed = item->needs >= 0 ? c->run_of[item->needs] : -1;
     int32_t last = (int32_t)c->runs.len - 1;
     bool foreign = needed >= 0 && c->runs.data[needed].step != step; /* in the other lane's run */
-    struct run *run = c->open ? &c->runs.data[last] : NULL;
+    struct block_run *run = c->open ? &c->runs.data[last] : NULL;
     if (step || !run || (foreign && needed != last) || c->bucket_read[i] >= 0)
         run = start_run(c, i, step, foreign ? needed : -1);
     run->items++;
@@ -72,11 +72,11 @@ static void add_item(struct cutter *c, int32_t i)
         c->open = false;
 }
 
-struct runs cut_block(struct build *b, const struct block *block, unsigned cuts)
+struct block_runs cut_block(struct arena *keep, const struct block *block, unsigned cuts)
 {
-    struct cutter c = {.b = b, .block = block, .cuts = cuts};
+    struct cutter c = {.keep = keep, .block = block, .cuts = cuts};
     mark(&c);
     for (int32_t i = 0; i < block->items; i++)
         add_item(&c, i);
-    return (struct runs){c.runs.data, (int32_t)c.runs.len};
+    return (struct block_runs){c.runs.data, (int32_t)c.runs.len};
 }

@@ -151,27 +151,35 @@ struct lanes {
     int64_t *ns, *depends_first, *order_first;
 };
 
-static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const struct block *block,
-                             const int64_t *ns)
+static struct lanes lanes_new(struct arena *scratch, size_t runs)
 {
-    size_t items = (size_t)block->items;
-    struct lanes l = {
-        ARENA_ARRAY(scratch, int32_t, items),         ARENA_ARRAY(scratch, int32_t, items),
-        ARENA_ARRAY(scratch, int32_t, items),         ARENA_ARRAY(scratch, int32_t, items),
-        ARENA_ARRAY(scratch, int64_t, items),         ARENA_ARRAY(scratch, int64_t, items + 1),
+    return (struct lanes){
+        ARENA_ARRAY(scratch, int32_t, runs),          ARENA_ARRAY(scratch, int32_t, runs),
+        ARENA_ARRAY(scratch, int32_t, runs),          ARENA_ARRAY(scratch, int32_t, runs),
+        ARENA_ARRAY(scratch, int64_t, runs),          ARENA_ARRAY(scratch, int64_t, runs + 1),
         ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
+}
+
+/* What is inside, as the tasks that it would be by itself: slowed down, they end with whole ns. */
+static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const struct block *block,
+                             const struct block_runs *runs, const int64_t *ns)
+{
+    struct lanes l = lanes_new(scratch, (size_t)runs->count);
     int64_t depends = 0, placed = 0;
-    for (int32_t i = 0; i < block->items; i++) {
-        const struct item *item = &block->item[i];
-        l.stream[i] = item->kind == ITEM_OP ? LANE_OPS : LANE_STEPS;
-        l.flow[i] = item->kind == ITEM_OP ? -1 : item->exchange;
-        l.ns[i] = l.flow[i] >= 0 ? s->flows.latency_ns[l.flow[i]] : ns[i];
-        if (item->needs >= 0)
-            l.depends[depends++] = item->needs;
+    for (int32_t i = 0; i < runs->count; i++) {
+        const struct block_run *run = &runs->run[i];
+        l.stream[i] = run->step ? LANE_STEPS : LANE_OPS;
+        l.flow[i] = run->step ? block->item[run->first].exchange : -1;
+        for (int32_t k = run->first; k < run->first + run->items; k++)
+            l.ns[i] += run->step || block->item[k].kind == ITEM_OP ? ns[k] : 0;
+        if (l.flow[i] >= 0)
+            l.ns[i] = s->flows.latency_ns[l.flow[i]];
+        if (run->after >= 0)
+            l.depends[depends++] = run->after;
         l.depends_first[i + 1] = depends;
     }
     for (int lane = 0; lane < LANE_COUNT; lane++) {
-        for (int32_t i = 0; i < block->items; i++)
+        for (int32_t i = 0; i < runs->count; i++)
             if (l.stream[i] == lane)
                 l.order[placed++] = i;
         l.order_first[lane + 1] = placed;
@@ -185,8 +193,9 @@ static weft_status run_block(struct simulation *s, int32_t number)
     const struct block *block = &s->graph->block[number];
     struct arena *scratch = arena_new();
     const int64_t *ns = s->item_ns + s->item_first[number];
-    struct lanes l = lanes_of(s, scratch, block, ns);
-    struct engine_graph g = {.tasks = block->items,
+    struct block_runs runs = cut_block(scratch, block, CUT_STEPS);
+    struct lanes l = lanes_of(s, scratch, block, &runs, ns);
+    struct engine_graph g = {.tasks = runs.count,
                              .streams = LANE_COUNT,
                              .devices = 1,
                              .task_stream = l.stream,

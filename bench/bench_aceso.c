@@ -3,7 +3,7 @@
  *   speed        configs judged in a second on one core; the authors' Python: 340 to 610
  *   convergence  the answer of a short budget over that of a long one, for 13B parameters on 32
  *                devices (theirs: 200 s) and 1,000 layers on 8 and on 1,024 (Exp#3); `bench_aceso
- *                long` gives the latter 60 s
+ *                long` gives the latter 60 s, other names above and below measure one part
  *   heuristics   hops, improving iterations that improved at the first bottleneck (Exp#5: 90 %), and
  *                that needed more than one hop (68 %); where a descent ends and how many configs it
  *                judges, with heuristic 2 and with primitives in random order
@@ -256,20 +256,39 @@ static void measure_beginnings(void)
     }
 }
 
-int main(int argc, char **argv)
+static void measure_speed(void)
 {
-    bool only_long = argc > 1 && strcmp(argv[1], "long") == 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (only_long) {
-        measure_convergence(60);
-        return 0;
-    }
     time_judge(4, false);
     time_judge(8, false);
     time_judge(16, false);
     time_judge(8, true);
+}
+
+static void measure_short_convergence(void)
+{
     measure_convergence(8);
-    measure_heuristics();
-    measure_beginnings();
+}
+
+static void measure_long_convergence(void)
+{
+    measure_convergence(60);
+}
+
+/* All but the last, or the one that is named. */
+static const struct {
+    const char *name;
+    void (*measure)(void);
+} PARTS[] = {{"speed", measure_speed},
+             {"convergence", measure_short_convergence},
+             {"heuristics", measure_heuristics},
+             {"beginnings", measure_beginnings},
+             {"long", measure_long_convergence}};
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++)
+        if (argc > 1 ? strcmp(argv[1], PARTS[i].name) == 0 : i + 1 < COUNT_OF(PARTS))
+            PARTS[i].measure();
     return 0;
 }

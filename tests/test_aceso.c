@@ -5,7 +5,8 @@
  *   P2  Recomputation is the fastest of all that fit.
  *   P3  The search is as good as trying everything, on problems small enough for that.
  *   P4  Where it begins, and with how many threads, makes no difference.
- *   P5  It answers when stopped, logs valid JSON, and is never worse than the plan it began with.
+ *   P5  It judges no more configs than it may, counted, and the same ones with any number of threads.
+ *   P6  It answers when stopped, logs valid JSON, and is never worse than the plan it began with.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -532,37 +533,100 @@ static void test_beginnings_make_no_difference(void **state)
     }
 }
 
+/* Everything that was answered, in one text, the caller's to free. */
+static char *answer_text(struct asked *a, const struct plan_options *options, int64_t *judged)
+{
+    struct planned *planned = plan_with(a, options);
+    struct arena *scratch = arena_new();
+    const char *text = "";
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        assert_int_equal(plan_check(trial->plan), WEFT_OK);
+        text = arena_printf(scratch, "%s%s %lld\n%s", text, trial->text,
+                            (long long)trial->iteration_ns, plan_write(scratch, trial->plan));
+    }
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        text = arena_printf(scratch, "%s%s\n", text, planned->reasons.data[i]);
+    char *copy = strdup(text);
+    *judged = planned->candidates;
+    planned_free(planned);
+    arena_free(scratch);
+    return copy;
+}
+
+enum { SLACK = 200 }; /* configs that are judged when searches begin and end */
+
+static void hold_threads(struct asked *a, struct plan_options options, int64_t most)
+{
+    char *expected = NULL;
+    int64_t first = 0, judged;
+    options.most_configs = most;
+    for (options.threads = 1; options.threads <= 4; options.threads *= 2) {
+        char *text = answer_text(a, &options, &judged);
+        assert_true(most == 0 || judged <= most + SLACK);
+        if (expected) {
+            assert_string_equal(text, expected);
+            assert_int_equal(judged, first);
+        }
+        first = judged;
+        free(expected);
+        expected = text;
+    }
+    free(expected);
+}
+
 static void test_threads_make_no_difference(void **state)
 {
     (void)state;
     struct asked a = open_asked("gpt3-1.3b", "layers: 8", "dgx-a100:1",
                                 (struct degrees){.global_batch = 16}, NULL);
-    char *expected = NULL;
-    for (int threads = 1; threads <= 4; threads *= 2) {
-        struct plan_options options = {.space = "paper", .threads = threads, .seed = 5};
-        struct planned *planned = plan_with(&a, &options);
-        struct arena *scratch = arena_new();
-        const char *text = "";
-        for (size_t i = 0; i < planned->trials.len; i++) {
-            const struct trial *trial = &planned->trials.data[i];
-            assert_int_equal(plan_check(trial->plan), WEFT_OK);
-            text = arena_printf(scratch, "%s%s %lld\n%s", text, trial->text,
-                                (long long)trial->iteration_ns, plan_write(scratch, trial->plan));
-        }
-        for (size_t i = 0; i < planned->reasons.len; i++)
-            text = arena_printf(scratch, "%s%s\n", text, planned->reasons.data[i]);
-        if (expected)
-            assert_string_equal(text, expected);
-        else
-            expected = strdup(text);
-        planned_free(planned);
-        arena_free(scratch);
-    }
-    free(expected);
+    hold_threads(&a, (struct plan_options){.space = "paper", .seed = 5}, 0);
     close_asked(&a);
 }
 
 /* ---- P5 -------------------------------------------------------------------------------------- */
+
+static void test_as_many_configs_as_allowed(void **state)
+{
+    (void)state;
+    static const int64_t MOST[] = {50, 1000, 20000};
+    struct asked a = open_asked("gpt3-1.3b", "layers: 8", "dgx-a100:1",
+                                (struct degrees){.global_batch = 16}, NULL);
+    for (size_t i = 0; i < COUNT_OF(MOST); i++)
+        hold_threads(&a, (struct plan_options){0}, MOST[i]);
+    close_asked(&a);
+}
+
+/* From a plan at hand, with few configs or with many: better than that one, with as many stages. */
+static void test_a_plan_at_hand_gets_better(void **state)
+{
+    (void)state;
+    static const int64_t MOST[] = {100, 3000, 30000};
+    struct asked a = open_asked("gpt3-2.6b", "layers: 8", "dgx-v100:1",
+                                (struct degrees){.global_batch = 64}, NULL);
+    struct degrees degrees = {.dp = 1, .tp = 4, .pp = 2, .global_batch = 64, .micro_batch = 1};
+    struct planned *megatron;
+    a.request.pins = degrees;
+    assert_int_equal(plan_search(planner_find("megatron"), &a.request, &megatron), WEFT_OK);
+    int64_t before = megatron->trials.data[0].iteration_ns;
+    struct plan *plan;
+    assert_int_equal(trial_take(&a.request, &megatron->trials.data[0], &plan), WEFT_OK);
+    a.request.pins = (struct degrees){.global_batch = 64};
+    for (size_t i = 0; i < COUNT_OF(MOST); i++) {
+        struct planned *planned =
+            plan_with(&a, &(struct plan_options){.begin = plan, .most_configs = MOST[i]});
+        const struct trial *best = &planned->trials.data[0];
+        assert_true(planned->candidates <= MOST[i] + SLACK);
+        assert_true(best->fits && best->iteration_ns < before);
+        assert_int_equal(best->plan->stages, 2);
+        planned_free(planned);
+    }
+    plan_free(plan);
+    planned_free(megatron);
+    close_asked(&a);
+}
+
+/* ---- P6 -------------------------------------------------------------------------------------- */
 
 static void test_stopped_searches_answer(void **state)
 {
@@ -706,6 +770,8 @@ int main(void)
         cmocka_unit_test(test_as_good_as_trying_everything),
         cmocka_unit_test(test_beginnings_make_no_difference),
         cmocka_unit_test(test_threads_make_no_difference),
+        cmocka_unit_test(test_as_many_configs_as_allowed),
+        cmocka_unit_test(test_a_plan_at_hand_gets_better),
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_pins_stay),
         cmocka_unit_test(test_any_number_of_devices),

@@ -8,8 +8,7 @@
  *
  *   P1  Where galvatron finds what fits, so does aceso.
  *   P2  It is faster on average. A few may be slower by more than SAME, and none by more than LOSS: both
- *       pick by estimates what they simulate, and galvatron may split an embedding otherwise than the
- *       head that shares its weight.
+ *       pick by estimates what they simulate.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,45 +1,28 @@
-/* aceso.c - the planner: a search per number of stages, in threads; the best of them operator by
- * operator; the simulator's word on the best of those; and what was traded for what.
+/* aceso.c - the planner: a search per number of stages, in threads, turn by turn; between turns the
+ * simulator's word on the best of them (aceso_simulate.c); and what was traded for what.
  *
  *   I1  Every search has its own beginning and its own random numbers, and learns nothing from the
- *       others; which ones are refined is decided when all are over. So the answer is the same with
- *       any number of threads.
- *   I2  The simulator decides. Where something was judged to fit that does not, and is faster than all
- *       that do, memory is taken for as much smaller and all is searched again, a few times.
+ *       others; which ones go on is decided when a turn is over. So the answer is the same with any
+ *       number of threads.
+ *   I2  The simulator decides. Where a finalist does not fit that was judged to, and is faster than all
+ *       that do, the last turns are made again, with less memory for that search, a few times.
  */
-#include "search/aceso.h"
+#include "search/aceso_team.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    SIMULATED = 5,
-    MOST_FINALISTS = 16,
-    ROUNDS = 3
-}; /* Aceso, section 5.1: the five best are run */
+/* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
+ * of two. */
+static const struct turn TURNS[] = {
+    {SKETCH, 0, INT32_MAX}, {FIT, 1.0, 1},      {TRIM, 1.0, 1},   {POLISH, 1.0, 1},
+    {SKETCH, 0, INT32_MAX}, {SPREAD, 1.5, 10},  {FIT, 2.0, 8},    {TRIM, 1.1, 8},
+    {POLISH, 1.0, 1},       {DESCEND, 1.04, 3}, {FIT, 1.1, 4},    {TRIM, 1.1, 4},
+    {WIDEN, 1.02, 2, true}, {TRIM, 1.1, 4},     {REFINE, 1.02, 2}};
+enum { ROUNDS = 3, LAST_TURNS = 13 }; /* I2: those made again begin there */
 
-/* Efforts in their order, good answers early. Of the searches so far, those go on that are as near to
- * the best, and so many; sketches come first of numbers of stages that are powers of two. */
-static const struct turn {
-    enum effort effort;
-    double within;
-    int32_t most;
-} TURNS[] = {{SKETCH, 0, INT32_MAX}, {POLISH, 1.0, 1}, {SKETCH, 0, INT32_MAX}, {FIT, 2.0, 8},
-             {TRIM, 1.1, 8},         {POLISH, 1.0, 1}, {DESCEND, 1.25, 16},    {FIT, 1.5, 8},
-             {TRIM, 1.1, 8},         {WIDEN, 1.15, 5}, {TRIM, 1.1, 8},         {REFINE, 1.03, 3}};
-
-struct team {
-    const struct problem *problem;
-    struct search_result *result; /* per search */
-    struct search_settings *settings;
-    bool *chosen; /* per search: to go on with this effort */
-    int32_t searches;
-    const struct turn *turn;
-    atomic_int next;
-};
 struct worker {
     struct team *team;
     struct judge *judge;
@@ -117,12 +100,14 @@ static void choose_searches(struct team *team)
             best = best_of(&team->result[i])->verdict;
     double most = team->turn->within * (double)best.iteration_ns;
     bool all = team->turn->effort == SKETCH;
+    bool budget = team->problem->deadline_s > 0 || team->problem->devices <= FEW_DEVICES;
+    int32_t left = team->turn->patient && !budget ? 0 : team->turn->most;
     for (int32_t i = 0; i < team->searches; i++) {
         int32_t stages = team->settings[i].stages;
         bool now = team->turn != TURNS || team->searches == 1 || (stages & (stages - 1)) == 0;
         team->chosen[i] = all && now;
     }
-    for (int32_t left = team->turn->most; !all && left > 0; left--) {
+    for (; !all && left > 0; left--) {
         int32_t at = -1;
         for (int32_t i = 0; i < team->searches; i++) {
             const struct found *found = best_of(&team->result[i]);
@@ -136,6 +121,24 @@ static void choose_searches(struct team *team)
             break;
         team->chosen[at] = true;
     }
+}
+
+/* What is left of plan_options.most_configs is shared out among those that go on, so that how many are
+ * judged depends on nothing but the problem; false: nothing is left. */
+static bool share_configs(struct team *team)
+{
+    int64_t left = team->problem->request->options.most_configs, chosen = 0;
+    if (!team->problem->request->options.most_configs)
+        return true;
+    for (int32_t i = 0; i < team->searches; i++) {
+        left -= team->result[i].configs;
+        chosen += team->chosen[i];
+    }
+    if (left <= 0 && team->turn != TURNS)
+        return false;
+    for (int32_t i = 0; chosen && i < team->searches; i++)
+        team->settings[i].most_configs = left > chosen ? left / chosen : 1;
+    return true;
 }
 
 static void report(const struct plan_request *request, const char *what, const struct team *team,
@@ -156,191 +159,38 @@ static void report(const struct plan_request *request, const char *what, const s
     request->progress(request->context, &progress);
 }
 
-static weft_status run_efforts(struct team *team, struct worker *worker, int32_t workers,
-                               const struct planned *out)
+static weft_status run_turns(struct team *team, struct worker *worker, int32_t workers,
+                             size_t first, struct outcome *out)
 {
     const struct plan_request *request = team->problem->request;
     weft_status status = WEFT_OK;
-    for (size_t t = 0; t < COUNT_OF(TURNS); t++) {
+    for (size_t t = first; t < COUNT_OF(TURNS); t++) {
         team->turn = &TURNS[t];
         choose_searches(team);
+        if (!share_configs(team))
+            break;
         TRY(run_team(team, worker, workers));
-        report(request, "numbers of stages", team, out);
+        if (!worker[0].judge)
+            TRY(judge_new(team->problem, &worker[0].judge));
+        TRY(team_ask(team, worker[0].judge, out));
+        report(request, "numbers of stages", team, out->planned);
     }
 done:
     return status;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-static const char *range_text(struct arena *keep, const char *name, int64_t low, int64_t high)
+/* I2 */
+static weft_status run_rounds(struct team *team, struct worker *worker, int32_t workers,
+                              struct outcome *out)
 {
-    if (low == high)
-        return arena_printf(keep, "%s %lld", name, (long long)low);
-    return arena_printf(keep, "%s %lld-%lld", name, (long long)low, (long long)high);
-}
-
-static int32_t recomputed_stages(const struct config *c)
-{
-    int32_t count = 0;
-    for (int32_t s = 0; s < c->stages; s++) {
-        bool any = false;
-        for (int32_t k = s; k < config_parts(c); k += c->stages)
-            any |= c->part[k].high > 0;
-        count += any;
-    }
-    return count;
-}
-
-static const char *config_text(struct arena *keep, const struct problem *p, const struct config *c)
-{
-    int64_t tp[2] = {INT64_MAX, 0}, dp[2] = {INT64_MAX, 0}, zero[2] = {INT64_MAX, 0};
-    int32_t recomputed = recomputed_stages(c);
-    bool sequence = false;
-    for (int32_t k = 0; k < config_parts(c); k++)
-        for (int i = 0; i < MOST_MANNERS; i++) {
-            const struct manner *m = &c->part[k].manner[i];
-            int64_t own = dp_of(p, c->devices[k % c->stages], m->tp);
-            tp[0] = m->tp < tp[0] ? m->tp : tp[0];
-            tp[1] = m->tp > tp[1] ? m->tp : tp[1];
-            dp[0] = own < dp[0] ? own : dp[0];
-            dp[1] = own > dp[1] ? own : dp[1];
-            zero[0] = m->shard < zero[0] ? m->shard : zero[0];
-            zero[1] = m->shard > zero[1] ? m->shard : zero[1];
-            sequence |= m->sequence;
-        }
-    const char *text = arena_printf(keep, "pp %d, %s, %s, step of %lld", (int)c->stages,
-                                    range_text(keep, "tp", tp[0], tp[1]),
-                                    range_text(keep, "dp", dp[0], dp[1]), (long long)c->batch);
-    if (c->pieces > 1)
-        text = arena_printf(keep, "%s, pieces %d", text, (int)c->pieces);
-    if (strcmp(config_schedule(c)->name, "1f1b") != 0)
-        text = arena_printf(keep, "%s, %s", text, config_schedule(c)->name);
-    if (zero[1])
-        text = arena_printf(keep, "%s, %s", text, range_text(keep, "zero", zero[0], zero[1]));
-    if (sequence)
-        text = arena_printf(keep, "%s, sp", text);
-    if (recomputed)
-        text = arena_printf(keep, "%s, recompute in %d stage%s", text, (int)recomputed,
-                            recomputed == 1 ? "" : "s");
-    return text;
-}
-
-static const char *verdict_text(struct arena *keep, struct verdict v)
-{
-    if (v.excess_bytes)
-        return arena_printf(keep, "%s too much", show_bytes((double)v.excess_bytes).s);
-    return arena_printf(keep, "%s", show_duration((double)v.iteration_ns).s);
-}
-
-/* The steps that led to the best, the last ones. */
-static void explain(struct planned *out, const struct search_result *result)
-{
-    enum { MOST_REASONS = 8 };
-    size_t best = 0, skip = 0, seen = 0;
-    for (size_t i = 0; i < result->steps.len; i++)
-        best += result->steps.data[i].best;
-    skip = best > MOST_REASONS ? best - MOST_REASONS : 0;
-    for (size_t i = 0; i < result->steps.len; i++) {
-        const struct step *step = &result->steps.data[i];
-        if (!step->best || seen++ < skip)
-            continue;
-        const char *text = arena_printf(
-            out->arena, "stage %d was the bottleneck (%s): %s: %s -> %s", (int)step->bottleneck,
-            resource_name(step->resource), step->text, verdict_text(out->arena, step->before),
-            verdict_text(out->arena, step->after));
-        array_push(out->arena, &out->reasons, text);
-    }
-}
-
-/* ---- the simulator's word -------------------------------------------------------------------- */
-
-struct finalist {
-    const struct found *found;
-    int32_t search;
-};
-
-static int by_verdict(const void *a, const void *b)
-{
-    const struct finalist *x = a, *y = b;
-    if (better(x->found->verdict, y->found->verdict))
-        return -1;
-    if (better(y->found->verdict, x->found->verdict))
-        return 1;
-    return x->search - y->search;
-}
-
-/* The best of all; then the best of other numbers of stages and other kinds. */
-static int32_t pick_finalists(struct arena *scratch, const struct team *team,
-                              struct finalist out[MOST_FINALISTS])
-{
-    size_t most = (size_t)team->searches * MOST_FOUND, count = 0;
-    struct finalist *all = ARENA_ARRAY(scratch, struct finalist, most);
-    int32_t picked = 0;
-    for (int32_t i = 0; i < team->searches; i++)
-        for (int32_t k = 0; k < team->result[i].count; k++)
-            all[count++] = (struct finalist){&team->result[i].found[k], i};
-    qsort(all, count, sizeof *all, by_verdict);
-    for (size_t i = 0; i < count && picked < MOST_FINALISTS; i++) {
-        bool alike = false;
-        for (int32_t k = 0; k < picked && picked >= SIMULATED; k++)
-            alike |= out[k].search == all[i].search && out[k].found->kind == all[i].found->kind;
-        if (!alike)
-            out[picked++] = all[i];
-    }
-    return picked;
-}
-
-/* Of all rounds of I2 so far. */
-struct outcome {
-    bool any, fits;       /* something was simulated, something fits */
-    int64_t iteration_ns; /* of the best */
-    int32_t search;       /* of this round that has the best; -1: one of an earlier round */
-    int32_t misses;       /* finalists of this round that were judged to fit and do not */
-    struct miss {
-        int64_t iteration_ns, peak_bytes;
-    } miss[MOST_FINALISTS];
-};
-
-/* The least that a finalist takes too much that is faster than all that fit (I2); 0: none is. */
-static int64_t least_miss(const struct outcome *outcome)
-{
-    int64_t least = 0;
-    for (int32_t i = 0; i < outcome->misses; i++) {
-        const struct miss *miss = &outcome->miss[i];
-        bool faster = !outcome->fits || miss->iteration_ns < outcome->iteration_ns;
-        if (faster && (!least || miss->peak_bytes < least))
-            least = miss->peak_bytes;
-    }
-    return least;
-}
-
-static weft_status try_finalists(struct team *team, struct judge *judge, struct planned *planned,
-                                 struct outcome *out)
-{
-    const struct problem *p = team->problem;
-    struct arena *scratch = arena_new();
-    struct finalist finalist[MOST_FINALISTS];
-    int32_t count = pick_finalists(scratch, team, finalist);
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < count; i++) {
-        const struct found *found = finalist[i].found;
-        const struct trial *trial;
-        struct plan *plan;
-        TRY(judge_plan(judge, &found->config, &plan));
-        TRY(try_plan(p->request, judge->estimator->cost, plan,
-                     config_text(planned->arena, p, &found->config), planned, &trial));
-        if (!trial->fits && !found->verdict.excess_bytes)
-            out->miss[out->misses++] = (struct miss){trial->iteration_ns, trial->peak_bytes};
-        if (out->any && (!trial->fits || (out->fits && trial->iteration_ns >= out->iteration_ns)))
-            continue;
-        out->any = true;
-        out->fits = trial->fits;
-        out->search = finalist[i].search;
-        out->iteration_ns = trial->iteration_ns;
+    for (int round = 0; round < ROUNDS; round++) {
+        TRY(run_turns(team, worker, workers, round ? LAST_TURNS : 0, out));
+        TRY(team_finish(team, worker[0].judge, out));
+        if (!out->missed || problem_over(team->problem))
+            break;
     }
 done:
-    arena_free(scratch);
     return status;
 }
 
@@ -416,6 +266,7 @@ static void set_up(struct arena *keep, const struct problem *p, const struct con
     }
     team->result = ARENA_ARRAY(keep, struct search_result, (size_t)team->searches);
     team->settings = ARENA_ARRAY(keep, struct search_settings, (size_t)team->searches);
+    team->told = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
     team->chosen = ARENA_ARRAY(keep, bool, (size_t)team->searches);
     for (int32_t i = 0; i < team->searches; i++) {
         team->result[i].arena = arena_new();
@@ -424,6 +275,7 @@ static void set_up(struct arena *keep, const struct problem *p, const struct con
                                                      .beginning = beginning,
                                                      .begin = begin,
                                                      .seed = (uint64_t)p->request->options.seed,
+                                                     .told = &team->told[i],
                                                      .begin_s = wall_seconds()};
     }
 }
@@ -434,13 +286,12 @@ static void tear_down(struct team *team)
         arena_free(team->result[i].arena);
 }
 
-/* One round of I2. */
-static weft_status search_round(struct problem *p, const struct config *begin,
-                                enum beginning beginning, struct planned *planned,
-                                struct outcome *out)
+static weft_status search_all(struct problem *p, const struct config *begin,
+                              enum beginning beginning, struct planned *planned)
 {
     struct arena *scratch = arena_new();
     struct team team;
+    struct outcome out = {.planned = planned, .arena = scratch, .search = -1};
     set_up(scratch, p, begin, beginning, &team);
     int32_t workers = workers_for(&p->request->options, team.searches);
     struct worker *worker = ARENA_ARRAY(scratch, struct worker, (size_t)workers + 1);
@@ -448,20 +299,13 @@ static weft_status search_round(struct problem *p, const struct config *begin,
     weft_status status;
     for (int32_t i = 0; i < workers; i++)
         worker[i].team = &team;
-    out->search = -1;
-    out->misses = 0;
-    TRY(run_efforts(&team, worker, workers, planned));
-    if (!worker[0].judge)
-        TRY(judge_new(p, &worker[0].judge));
-    TRY(try_finalists(&team, worker[0].judge, planned, out));
+    TRY(run_rounds(&team, worker, workers, &out));
     for (int32_t i = 0; i < team.searches; i++) {
         planned->candidates += team.result[i].configs;
         planned->stopped |= team.result[i].stopped;
     }
-    if (out->search < 0)
-        goto done;
-    planned->reasons.len = 0;
-    explain(planned, &team.result[out->search]);
+    if (out.search >= 0)
+        explain(planned, &team.result[out.search]);
     if (log)
         TRY(aceso_log_write(log, p, team.result, team.searches));
 done:
@@ -479,10 +323,8 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
     struct problem *p = NULL;
     struct config begin;
     const struct config *given = NULL;
-    struct outcome outcome = {0};
     weft_status status;
     TRY(problem_new(request, &p));
-    double limit = (double)p->limit_bytes;
     while (initial && beginning < BEGIN_COUNT && strcmp(initial, BEGINNINGS[beginning]) != 0)
         beginning++;
     if (beginning == BEGIN_COUNT || request->options.begin) {
@@ -490,13 +332,7 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
         given = &begin;
         beginning = BEGIN_BALANCED;
     }
-    for (int round = 0; round < ROUNDS; round++) {
-        TRY(search_round(p, given, beginning, out, &outcome));
-        int64_t peak = least_miss(&outcome);
-        if (!peak || problem_over(p))
-            break;
-        p->limit_bytes = (int64_t)((double)p->limit_bytes * limit / (double)peak); /* I2 */
-    }
+    TRY(search_all(p, given, beginning, out));
     out->stopped |= problem_over(p);
 done:
     problem_free(p);

@@ -19,7 +19,9 @@
  *   aceso_pool.c        proposals made complete; what a search keeps of them
  *   aceso_search.c      hops, bottlenecks, restarts
  *   aceso_log.c         every iteration as JSON
- *   aceso.c             the planner: threads, the simulator's last word, reasons
+ *   aceso_simulate.c    what the simulator says of the best, and what searches learn from it
+ *   aceso_words.c       configs and reasons in words
+ *   aceso.c             the planner: threads, turns, beginnings
  *
  *   I1  A config is legal when its plan passes plan_check: parts are not empty, devices of a stage
  *       lie in one node or are whole nodes, degrees divide.
@@ -27,8 +29,6 @@
  *       configs are hashed.
  *   I3  Same problem, same seed: same answer, whatever the number of threads and whatever a judge
  *       was asked before. But for a budget in wall-clock time.
- *   I4  Operators of one stage that share a weight have the same tp and sharding: what they exchange
- *       otherwise is not judged.
  */
 #ifndef WEFT_SEARCH_ACESO_H
 #define WEFT_SEARCH_ACESO_H
@@ -42,6 +42,7 @@
 
 /* Aceso, sections 5.1 (MaxHops) and its code: stage counts up to 16. */
 enum { USUAL_HOPS = 7, USUAL_STAGES = 16 };
+enum { FEW_DEVICES = 8 }; /* on no more, an iteration takes little time */
 enum { MOST_STAGES = 64, MOST_PARTS = 128, MOST_LEVELS = 4, MOST_PIECES = 4 };
 /* An embedding, layers of two kinds, and a head may each have a manner of their own. */
 enum { MOST_MANNERS = 4, MOST_CHANGES = MOST_MANNERS - 1 };
@@ -120,12 +121,18 @@ static inline int32_t part_first(const struct config *c, int32_t part)
 {
     return part ? c->part[part - 1].end : 0;
 }
-static inline int32_t part_with(const struct config *c, int64_t instance)
+/* Parts of the operators of a tied weight, the owner's near the beginning, the user's near the end. */
+struct tied_parts {
+    int32_t owner, user;
+};
+static inline struct tied_parts tied_parts_of(const struct config *c, struct tied_pair tied)
 {
-    int32_t part = 0;
-    while (c->part[part].end <= instance)
-        part++;
-    return part;
+    struct tied_parts at = {0, config_parts(c) - 1};
+    while (c->part[at.owner].end <= tied.owner)
+        at.owner++;
+    while (part_first(c, at.user) > tied.user)
+        at.user--;
+    return at;
 }
 static inline size_t config_bytes(const struct config *c)
 {
@@ -142,8 +149,9 @@ void set_tp(struct config *c, int32_t stage, int64_t tp); /* of all of a stage *
 bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner);
 void config_normalise(struct config *c); /* I2 */
 uint64_t config_hash(const struct config *c);
-/* Of its schedule, its batch, and the degrees with which the model begins and ends. */
-uint64_t config_kind(const struct config *c);
+/* Of its schedule, its batch, the degrees with which the model begins and ends, and whether they change
+ * only where its layers begin or end. */
+uint64_t config_kind(const struct problem *p, const struct config *c);
 bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m);
@@ -175,6 +183,14 @@ enum resource { RESOURCE_COMPUTE, RESOURCE_EXCHANGE, RESOURCE_MEMORY, RESOURCE_C
 struct stage_cost {
     int64_t busy_ns;             /* of the iteration, without waiting for other stages */
     double used[RESOURCE_COUNT]; /* ns, ns, bytes */
+};
+
+/* What the simulator said of the plans of one search, by schedule and pieces: times over estimates,
+ * and peaks judged over peaks, where it held more. Of pieces that were not asked for, the nearest. */
+enum { MOST_SCHEDULES = 32 };
+struct told {
+    bool known[MOST_SCHEDULES][MOST_PIECES + 1];
+    double time[MOST_SCHEDULES][MOST_PIECES + 1], memory[MOST_SCHEDULES][MOST_PIECES + 1];
 };
 
 /* Everything that a part's cost depends on beside its neighbours. */
@@ -211,6 +227,10 @@ weft_status judge_stage(struct judge *judge, const struct config *c, int32_t sta
                         struct stage_verdict *out);
 void judge_forget(struct judge *judge); /* costs of parts; the next ones are found anew */
 int64_t judge_count(const struct judge *judge);
+/* Bytes that a stage of this config may take, as judged. */
+int64_t judge_limit(const struct judge *judge, const struct config *c);
+/* Stopped, out of budget, or as many are judged as may be. */
+bool judge_over(const struct judge *judge);
 const struct problem *judge_problem(const struct judge *judge);
 /* The plan of a legal config, the caller's to free. */
 weft_status judge_plan(struct judge *judge, const struct config *c, struct plan **out);
@@ -235,7 +255,7 @@ struct chosen {
 struct border_key {
     struct manner manner[2];
     int32_t devices[2], place;
-    bool reversed, same_node, unused[2];
+    bool reversed, same_node, inside, unused; /* inside: of one stage */
     int64_t batch;
 };
 struct border_slot {
@@ -251,7 +271,8 @@ struct judge {
     struct part_cost *slot;           /* PART_SLOTS, by hash */
     struct chosen *chosen;            /* the same of levels of recomputation, */
     struct border_slot *border_slot;  /* and of borders */
-    int64_t count;
+    int64_t count, most_count;        /* judged so far, and as many as may be */
+    const struct told *told;          /* verdicts are corrected by it; NULL: by nothing */
     /* of the config at hand; what did not change stays from the one before (aceso_parts.c, I4) */
     int32_t stages, pieces, schedule;
     const struct part_cost *cost[MOST_PARTS];
@@ -290,9 +311,11 @@ enum order config_order(const struct config *c);
 weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t stage, uint64_t *out);
 /* Costs of parts and borders of one stage or (-1) all, into j->cost and j->border. */
 weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, bool *legal);
-/* Before instance `at`, from one part to another; NULL: illegal. */
-weft_status judge_border(struct judge *j, const struct config *c, int32_t before, int32_t behind,
-                         int32_t at, const struct border **out);
+/* One stage has both operators of a tied weight, which lies the same for both: it is there once. */
+bool tied_alike(const struct problem *p, const struct config *c, struct tied_parts at);
+/* From the owner of the tied weight to its user; NULL: illegal. */
+weft_status judge_tie(struct judge *j, const struct config *c, struct tied_parts at,
+                      const struct border **out);
 /* Keeps what was found of parts from, from + step, ... */
 void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t step);
 int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage);
@@ -394,6 +417,7 @@ enum { MOST_ALIKE = 2, MOST_OF_SCHEDULE = 12, MOST_FOUND = 4 * MOST_OF_SCHEDULE 
  * operators. */
 enum effort {
     SKETCH,  /* until no single hop makes it better */
+    SPREAD,  /* the same from all beginnings, with every degree of tensor parallelism */
     DESCEND, /* until no hops do */
     WIDEN,   /* with restarts */
     FIT,     /* from the best on layers: batches, manners of zones */
@@ -410,6 +434,7 @@ struct search_result {
     int32_t count;        /* of the best, the best first */
     struct found found[MOST_FOUND];
     struct found coarse;             /* the best on layers; its hash 0: none */
+    struct found other;              /* the best before the simulator preferred another schedule */
     uint64_t ended_at[EFFORT_COUNT]; /* its hash when that effort was over */
     int64_t configs;
     bool stopped;
@@ -420,12 +445,14 @@ struct search_settings {
     const struct config *begin; /* or this one */
     bool random_order;          /* heuristic 2 left out */
     uint64_t seed;
+    int64_t most_configs; /* judged in one effort; 0: any number */
+    const struct told *told;
     double begin_s; /* of wall_seconds, for the log */
 };
 weft_status aceso_search(struct judge *judge, const struct search_settings *settings,
                          enum effort effort, struct search_result *out);
-void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
-                uint64_t hash);
+void note_found(const struct problem *p, struct search_result *out, const struct config *c,
+                struct verdict verdict, uint64_t hash);
 /* Batches, and manners of what is before, in and behind the layers. */
 weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
 /* Cuts moved by single operators that make a config better, until there are none. */

@@ -76,18 +76,6 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
     return false;
 }
 
-/* I4 */
-static bool legal_tie(const struct problem *p, const struct config *c)
-{
-    if (p->tied.user < 0)
-        return true;
-    int32_t owner = part_with(c, p->tied.owner), user = part_with(c, p->tied.user);
-    const struct manner *a = manner_at(&c->part[owner], (int32_t)p->tied.owner);
-    const struct manner *b = manner_at(&c->part[user], (int32_t)p->tied.user);
-    bool alike = a->tp == b->tp && a->shard == b->shard;
-    return alike || owner % c->stages != user % c->stages;
-}
-
 bool config_legal(const struct problem *p, const struct config *c)
 {
     for (int32_t k = 0; k < config_parts(c); k++) {
@@ -100,7 +88,7 @@ bool config_legal(const struct problem *p, const struct config *c)
                 return false;
     }
     return c->part[config_parts(c) - 1].end == p->instances && legal_devices(p, c) &&
-           legal_schedule(p, c) && legal_tie(p, c);
+           legal_schedule(p, c);
 }
 
 /* ---- manners --------------------------------------------------------------------------------- */
@@ -232,12 +220,24 @@ uint64_t config_hash(const struct config *c)
     return hash_bytes(c->part, (size_t)config_parts(c) * sizeof c->part[0], hash) | 1;
 }
 
-uint64_t config_kind(const struct config *c)
+/* Degrees change only where the layers begin or end. */
+static bool changes_by_zones(const struct problem *p, const struct config *c)
+{
+    for (int32_t k = 0; k < config_parts(c); k++)
+        for (int i = 0; i < MOST_CHANGES; i++) {
+            int32_t at = c->part[k].change[i];
+            if (at < c->part[k].end && at != p->layers_first && at != p->layers_end)
+                return false;
+        }
+    return true;
+}
+
+uint64_t config_kind(const struct problem *p, const struct config *c)
 {
     const struct config_part *last = &c->part[config_parts(c) - 1];
     const struct manner *m[] = {manner_at(&c->part[0], 0), main_manner(c, 0),
                                 manner_at(last, last->end - 1)};
-    int64_t kind[] = {c->schedule, c->batch, 0};
+    int64_t kind[] = {c->schedule, c->batch, 0, changes_by_zones(p, c)};
     for (size_t i = 0; i < COUNT_OF(m); i++)
         kind[2] = kind[2] << 18 | m[i]->tp << 2 | m[i]->shard;
     return hash_bytes(kind, sizeof kind, 13);
@@ -428,17 +428,6 @@ static void manners_of_part(const struct problem *p, const struct plan *plan, in
     put_manners(&runs, out);
 }
 
-/* I4 of aceso.h: what is behind the layers goes with what is before them. */
-static void make_tied_alike(const struct problem *p, struct config *c)
-{
-    if (legal_tie(p, c))
-        return;
-    int32_t owner = part_with(c, p->tied.owner), user = part_with(c, p->tied.user);
-    struct manner manner = *manner_at(&c->part[owner], (int32_t)p->tied.owner);
-    int32_t from = part_first(c, user) > p->layers_end ? part_first(c, user) : p->layers_end;
-    paint_manner(c, user, from, c->part[user].end, manner);
-}
-
 weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out)
 {
     const struct schedule *all;
@@ -463,7 +452,6 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
         manners_of_part(p, plan, k, part);
     }
     config_normalise(out);
-    make_tied_alike(p, out);
     if (!config_legal(p, out))
         return bad_argument("begin with balanced instead, or pin less",
                             "the search cannot begin with this plan: its schedule or degrees are "

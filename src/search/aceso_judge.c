@@ -16,6 +16,7 @@ weft_status judge_new(const struct problem *problem, struct judge **out)
     weft_status status;
     j->problem = problem;
     j->arena = arena;
+    j->most_count = INT64_MAX;
     j->slot = ARENA_ARRAY(arena, struct part_cost, PART_SLOTS);
     j->chosen = ARENA_ARRAY(arena, struct chosen, PART_SLOTS);
     j->border_slot = ARENA_ARRAY(arena, struct border_slot, PART_SLOTS);
@@ -51,6 +52,25 @@ void judge_forget(struct judge *judge)
 int64_t judge_count(const struct judge *judge)
 {
     return judge->count;
+}
+
+/* 1 where nothing is told. */
+static double told_of(const struct config *c, const double of[MOST_SCHEDULES][MOST_PIECES + 1])
+{
+    double factor = c->pieces <= MOST_PIECES ? of[c->schedule][c->pieces] : 0;
+    return factor > 0 ? factor : 1;
+}
+
+int64_t judge_limit(const struct judge *judge, const struct config *c)
+{
+    double limit = (double)judge->problem->limit_bytes;
+    return judge->told ? (int64_t)(limit * told_of(c, judge->told->memory))
+                       : judge->problem->limit_bytes;
+}
+
+bool judge_over(const struct judge *judge)
+{
+    return judge->count >= judge->most_count || problem_over(judge->problem);
 }
 
 const struct problem *judge_problem(const struct judge *judge)
@@ -148,19 +168,19 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Both stages of a tied weight wait for each other's gradients. */
+/* Both sides of a tied weight that is there twice wait for each other's gradients. */
 static weft_status tie_stages(struct judge *j, const struct config *c)
 {
     struct tied_pair tied = j->problem->tied;
     weft_status status = WEFT_OK;
     if (tied.user < 0)
         return WEFT_OK;
-    int32_t owner = part_with(c, tied.owner), user = part_with(c, tied.user);
-    int32_t first = owner % c->stages, second = user % c->stages;
-    if (first == second)
+    struct tied_parts at = tied_parts_of(c, tied);
+    if (tied_alike(j->problem, c, at))
         return WEFT_OK;
+    int32_t first = at.owner % c->stages, second = at.user % c->stages;
     const struct border *border;
-    TRY(judge_border(j, c, owner, user, (int32_t)tied.user, &border));
+    TRY(judge_tie(j, c, at, &border));
     if (!border)
         goto done;
     int64_t *a = &j->end[first].synchronised_ns, *b = &j->end[second].synchronised_ns;
@@ -188,15 +208,19 @@ static void note_stage(struct judge *j, const struct config *c, int32_t stage, i
 static void sum_up(struct judge *j, const struct config *c, struct verdict *verdict,
                    struct stage_cost *stages)
 {
+    int64_t limit = judge_limit(j, c);
     *verdict = (struct verdict){0, 0};
     for (int32_t s = 0; s < c->stages; s++) {
         int64_t end = j->end[s].synchronised_ns + sums_of(j, c, s)->optimizer_ns;
-        int64_t peak = judge_peak(j, c, s), excess = peak - j->problem->limit_bytes;
+        int64_t peak = judge_peak(j, c, s), excess = peak - limit;
         verdict->iteration_ns = end > verdict->iteration_ns ? end : verdict->iteration_ns;
         verdict->excess_bytes += excess > 0 ? excess : 0;
         if (stages)
             note_stage(j, c, s, peak, &stages[s]);
     }
+    if (j->told)
+        verdict->iteration_ns =
+            (int64_t)((double)verdict->iteration_ns * told_of(c, j->told->time));
 }
 
 weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,

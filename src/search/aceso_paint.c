@@ -81,7 +81,6 @@ static bool next_combination(const int32_t end[ZONES], int32_t first, int32_t co
 
 static weft_status tune_zones_of(struct tuning *t, int32_t part)
 {
-    const struct problem *p = judge_problem(t->judge);
     struct degree list[MOST_DEGREES];
     int32_t count = list_degrees(t, part, list), end[ZONES], at[ZONES] = {0};
     int32_t first = part_first(t->config, part);
@@ -89,7 +88,7 @@ static weft_status tune_zones_of(struct tuning *t, int32_t part)
     bool more = count > 0;
     weft_status status = WEFT_OK;
     find_zones(t, part, end);
-    for (; more && !problem_over(p); more = next_combination(end, first, count, at)) {
+    for (; more && !judge_over(t->judge); more = next_combination(end, first, count, at)) {
         struct config c;
         config_copy(&c, t->config);
         for (int i = 0, from = first; i < ZONES; from = end[i++])
@@ -109,18 +108,21 @@ weft_status tune_zones(struct tuning *t)
 
 /* Where manners may change behind `at`: between layers, and anywhere before the first one ends and
  * behind the last one. */
-static int32_t next_change(const struct places_list *cuts, int32_t at)
+static int32_t next_change(const struct problem *p, int32_t at)
 {
+    const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];
     enum { PLACES = 64 };
     size_t step = cuts->len / PLACES + 1, i = 0;
     while (i < cuts->len && cuts->data[i] <= at)
         i++;
-    if (i == 0 || i == cuts->len)
+    size_t before = cuts->len && cuts->data[0] == p->layers_first; /* cuts before a layer ends */
+    if (i <= before || i == cuts->len)
         return at + 1;
     return cuts->data[i + step <= cuts->len ? i + step - 1 : cuts->len - 1];
 }
 
-/* Paints, and what shares a weight with what was painted, too (aceso.h, I4). */
+/* Paints, and what shares a weight with what was painted, too, so that it is not there twice; false: there
+ * is no such, or that were too many manners. */
 static bool paint_tied(const struct problem *p, struct config *c, int32_t part, int32_t from,
                        int32_t to, struct manner manner)
 {
@@ -129,7 +131,7 @@ static bool paint_tied(const struct problem *p, struct config *c, int32_t part, 
     bool both = tied.user >= 0 && tied.owner >= first && tied.user < end;
     bool owner = both && tied.owner >= from && tied.owner < to;
     bool user = both && tied.user >= from && tied.user < to;
-    bool painted = paint_manner(c, part, from, to, manner);
+    bool painted = owner != user && paint_manner(c, part, from, to, manner);
     if (owner && !user)
         painted &= paint_manner(c, part, p->layers_end > to ? p->layers_end : to, end, manner);
     if (user && !owner)
@@ -144,16 +146,18 @@ static weft_status tune_paint(struct tuning *t, int32_t part, int32_t place, str
     const struct problem *p = judge_problem(t->judge);
     int32_t at = part_first(t->config, part), end = t->config->part[part].end;
     weft_status status = WEFT_OK;
-    for (bool last = false; !last && !problem_over(p);
-         at = next_change(&p->cuts[GRAIN_LAYERS], at)) {
+    for (bool last = false; !last && !judge_over(t->judge); at = next_change(p, at)) {
         last = at >= end;
         at = last ? end : at;
         int32_t from = at < place ? at : place, to = at + place - from;
-        struct config c;
+        struct config c, tied;
         config_copy(&c, t->config);
+        config_copy(&tied, t->config);
         struct manner m = with_degree(manner_at(&c.part[part], from), degree);
-        if (from < to && paint_tied(p, &c, part, from, to, m))
+        if (from < to && paint_manner(&c, part, from, to, m))
             TRY(tune_consider(t, &c, UINT64_C(1) << part % c.stages));
+        if (from < to && paint_tied(p, &tied, part, from, to, m))
+            TRY(tune_consider(t, &tied, UINT64_C(1) << part % tied.stages));
     }
 done:
     return status;
@@ -214,7 +218,7 @@ static weft_status tune_variant(struct tuning *t, int32_t part)
 {
     const struct problem *p = judge_problem(t->judge);
     weft_status status = WEFT_OK;
-    for (int32_t op = 0; op < p->request->model->ops && !problem_over(p); op++) {
+    for (int32_t op = 0; op < p->request->model->ops && !judge_over(t->judge); op++) {
         struct config c;
         if (p->flip[op] < 0 || !has_op(p, t->config, part, op))
             continue;

@@ -8,7 +8,8 @@
  *       recomputation, other sharding, offload and the order of passes are left out. They lie
  *       where a pair of stages of these sizes lies first: in one node, or from the end of one to the
  *       next. Where tensors lie the same, on one stage, there is none.
- *   I3  A weight whose user is on another stage than its owner is there twice (candidate.c, I2).
+ *   I3  A weight whose user is on another stage than its owner, or has another tp or sharding, is there
+ *       twice (candidate.c, I2).
  *   I4  A judge keeps the parts and borders of the config before. Those whose keys are the same are not
  *       looked up again; parts are joined again, and their stages summed up, when they or one of their
  *       borders changed.
@@ -34,19 +35,18 @@ _Static_assert(sizeof(struct border_key) % sizeof(uint64_t) == 0, "a border's is
 
 /* ---- a part ---------------------------------------------------------------------------------- */
 
-static bool stage_has(const struct config *c, int32_t stage, int64_t instance)
+bool tied_alike(const struct problem *p, const struct config *c, struct tied_parts at)
 {
-    for (int32_t part = stage; part < config_parts(c); part += c->stages)
-        if (part_first(c, part) <= instance && instance < c->part[part].end)
-            return true;
-    return false;
+    const struct manner *a = manner_at(&c->part[at.owner], (int32_t)p->tied.owner);
+    const struct manner *b = manner_at(&c->part[at.user], (int32_t)p->tied.user);
+    return at.owner % c->stages == at.user % c->stages && a->tp == b->tp && a->shard == b->shard;
 }
 
 /* I3 */
 static bool has_copy(const struct problem *p, const struct config *c, int32_t part)
 {
     bool here = p->tied.user >= part_first(c, part) && p->tied.user < c->part[part].end;
-    return p->tied.user >= 0 && here && !stage_has(c, part % c->stages, p->tied.owner);
+    return p->tied.user >= 0 && here && !tied_alike(p, c, tied_parts_of(c, p->tied));
 }
 
 static struct part_key key_of(const struct judge *j, const struct config *c, int32_t part,
@@ -254,6 +254,8 @@ static weft_status find_seam(struct judge *j, const struct border_key *key, bool
     int64_t device[2] = {at - low, at};
     weft_status status;
     *out = (struct seam){NULL, NULL, device[reversed], device[!reversed], 0};
+    if (key->inside)
+        out->before_device = out->behind_device = 0;
     TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->batch,
                   &out->before));
     TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->batch,
@@ -302,13 +304,17 @@ done:
     return status;
 }
 
-weft_status judge_border(struct judge *j, const struct config *c, int32_t before, int32_t behind,
-                         int32_t at, const struct border **out)
+weft_status judge_tie(struct judge *j, const struct config *c, struct tied_parts at,
+                      const struct border **out)
 {
-    struct border_key key = border_key_of(j, c, before, behind, at);
+    const struct problem *p = j->problem;
+    struct border_key key = border_key_of(j, c, at.owner, at.user, (int32_t)p->tied.user);
     const struct border_slot *slot;
     weft_status status;
-    TRY(find_border_slot(j, &key, at, &slot));
+    key.manner[0] = plain_manner(manner_at(&c->part[at.owner], (int32_t)p->tied.owner));
+    key.manner[1] = plain_manner(manner_at(&c->part[at.user], (int32_t)p->tied.user));
+    key.inside = at.owner % c->stages == at.user % c->stages;
+    TRY(find_border_slot(j, &key, (int32_t)p->tied.user, &slot));
     *out = slot->border;
 done:
     return status;
@@ -427,7 +433,7 @@ done:
 
 weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t stage, uint64_t *out)
 {
-    int32_t head[] = {c->stages, c->pieces, c->schedule, stage};
+    int64_t head[] = {c->stages, c->pieces, c->schedule, stage, judge_limit(j, c)};
     bool legal = true;
     weft_status status = WEFT_OK;
     begin_config(j, c);

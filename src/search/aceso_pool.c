@@ -20,11 +20,11 @@ static void drop_found(struct search_result *out, int32_t at)
 }
 
 /* Of every schedule a few, and of every kind, so that the simulator hears of all. */
-void note_found(struct search_result *out, const struct config *c, struct verdict verdict,
-                uint64_t hash)
+void note_found(const struct problem *p, struct search_result *out, const struct config *c,
+                struct verdict verdict, uint64_t hash)
 {
     int32_t alike = 0, of_schedule = 0, worst_alike = -1, worst = -1, at;
-    uint64_t kind = config_kind(c);
+    uint64_t kind = config_kind(p, c);
     for (int32_t i = 0; i < out->count; i++) {
         const struct found *other = &out->found[i];
         if (other->hash == hash)
@@ -104,7 +104,7 @@ static weft_status complete(struct walk *w, const struct config *from, struct pr
     weft_status status = WEFT_OK;
     *fresh = false;
     config_normalise(c);
-    if (!config_legal(w->problem, c))
+    if (!config_legal(w->problem, c) || judge_over(w->judge))
         return WEFT_OK;
     uint64_t stages = changed_stages(from, c);
     bool again = made->primitive == INC_RECOMPUTE || made->primitive == DEC_RECOMPUTE;
@@ -134,7 +134,7 @@ weft_status walk_sift(struct walk *w, const struct config *from, struct proposal
         struct found found = {.verdict = made->verdict, .hash = made->hash};
         config_copy(&found.config, &made->config);
         wait_for(w, &found);
-        note_found(w->out, &made->config, made->verdict, made->hash);
+        note_found(w->problem, w->out, &made->config, made->verdict, made->hash);
         if (kept != i) {
             struct proposal *to = &list->data[kept];
             size_t head = sizeof *to - offsetof(struct proposal, verdict);

@@ -83,7 +83,7 @@ static weft_status pick_tp(const struct asking *a, struct config *c, int32_t sta
             continue;
         TRY(judge_recompute(a->judge, c, UINT64_C(1) << stage));
         TRY(judge_stage(a->judge, c, stage, &v));
-        int64_t excess = v.peak_bytes - p->limit_bytes;
+        int64_t excess = v.peak_bytes - judge_limit(a->judge, c);
         struct verdict own = {v.busy_ns, excess > 0 ? excess : 0};
         if (!v.legal || !better(own, least))
             continue;
@@ -326,18 +326,22 @@ static void lay_pieces(const struct asking *a, int32_t pieces, int32_t schedule)
     config_cut_evenly(problem_of(a), c);
 }
 
+/* Any larger number, or any smaller one: what is in between is often no better. */
 static weft_status change_pieces(const struct asking *a, int dir)
 {
     const struct problem *p = problem_of(a);
     const struct schedule *all;
     size_t count = schedule_all(&all);
-    int32_t pieces = a->from->pieces + dir, parts = a->from->stages * pieces;
-    if (pieces < 1 || pieces > MOST_PIECES || parts > MOST_PARTS || a->from->stages == 1 ||
-        (size_t)parts > p->cuts[GRAIN_LAYERS].len + 1)
-        return WEFT_OK;
-    for (size_t i = 0; i < count; i++)
-        if (p->schedules >> i & 1)
-            lay_pieces(a, pieces, (int32_t)i);
+    int32_t stages = a->from->stages;
+    for (int32_t pieces = a->from->pieces + dir; pieces >= 1 && pieces <= MOST_PIECES;
+         pieces += dir) {
+        int32_t parts = stages * pieces;
+        if (parts > MOST_PARTS || stages == 1 || (size_t)parts > p->cuts[GRAIN_LAYERS].len + 1)
+            break;
+        for (size_t i = 0; i < count; i++)
+            if (p->schedules >> i & 1)
+                lay_pieces(a, pieces, (int32_t)i);
+    }
     return WEFT_OK;
 }
 

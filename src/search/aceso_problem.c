@@ -218,16 +218,17 @@ static weft_status read_walk(struct problem *p)
         flops[i + 1] = flops[i] + flops_of(p, plan->instance[i].op) + 1; /* cuts differ */
         layers |= plan->ends_layer[i] && i + 1 < plan->instances;
     }
-    for (int64_t i = 1; i < plan->instances; i++) {
-        int32_t place = (int32_t)i;
-        array_push(p->arena, &p->cuts[GRAIN_OPERATORS], place);
-        if (!layers || plan->ends_layer[i - 1])
-            array_push(p->arena, &p->cuts[GRAIN_LAYERS], place);
-    }
     p->flops = flops;
     p->op = op;
     p->tied = find_tied(plan);
     TRY(find_layers(p));
+    for (int64_t i = 1; i < plan->instances; i++) {
+        int32_t place = (int32_t)i;
+        bool border = place == p->layers_first || place == p->layers_end;
+        array_push(p->arena, &p->cuts[GRAIN_OPERATORS], place);
+        if (!layers || plan->ends_layer[i - 1] || border)
+            array_push(p->arena, &p->cuts[GRAIN_LAYERS], place);
+    }
 done:
     plan_free(plan);
     return status;

@@ -55,7 +55,7 @@ static weft_status ask(struct choosing *ch, int32_t low, int32_t high, int32_t a
 {
     set_levels(ch, low, high, amount);
     weft_status status = judge_stage(ch->judge, ch->config, ch->stage, &ch->verdict);
-    *fits = ch->verdict.legal && ch->verdict.peak_bytes <= ch->judge->problem->limit_bytes;
+    *fits = ch->verdict.legal && ch->verdict.peak_bytes <= judge_limit(ch->judge, ch->config);
     return status;
 }
 

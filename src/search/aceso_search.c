@@ -9,13 +9,21 @@
  *   I2  An iteration looks at no more than NODES configs' primitives per bottleneck, and follows no
  *       more than WIDTH proposals of each.
  *   I3  What was judged and not gone into waits in the pool, the best first; a search ends when
- *       nothing is left there that is within reach of the best, or nothing better has come of STALE
- *       restarts, of beginning again with every degree of tensor parallelism, and of KICKS of the
- *       best by random primitives.
+ *       nothing is left there that is within reach of the best, or nothing better has come of so
+ *       many restarts as PATIENCE says, of beginning again in every manner,
+ *       and of so many kicks of the best by random primitives.
  */
 #include "search/aceso_walk.h"
 
-enum { WIDTH = 3, NODES = 24, BOTTLENECKS = 4, STALE = 8, KICKS = 3 };
+enum { WIDTH = 3, NODES = 24, BOTTLENECKS = 4 };
+
+/* I3: how much of each effort, on few devices and on more. */
+static const struct patience {
+    int32_t stale, kicks;
+} PATIENCE[2][EFFORT_COUNT] = {
+    {[WIDEN] = {8, 3}, [POLISH] = {8, 3}, [REFINE] = {8, 3}},
+    {[WIDEN] = {2, 1}, [REFINE] = {2, 1}},
+};
 
 /* ---- bottlenecks and resources --------------------------------------------------------------- */
 
@@ -179,7 +187,7 @@ static weft_status hop_from(struct walk *w, const struct config *from, int32_t s
     struct verdict verdict;
     bool legal;
     weft_status status = WEFT_OK;
-    if (depth >= w->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 || problem_over(w->problem))
+    if (depth >= w->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 || judge_over(w->judge))
         return WEFT_OK;
     TRY(judge_config(w->judge, from, &verdict, cost, &legal));
     struct asking asking = {.judge = w->judge,
@@ -247,7 +255,7 @@ static weft_status iterate(struct walk *w, const struct config *from, int32_t re
     weft_status status;
     *improved = false;
     TRY(judge_config(w->judge, from, &w->start, cost, &legal));
-    note_found(w->out, from, w->start, config_hash(from));
+    note_found(w->problem, w->out, from, w->start, config_hash(from));
     rank_stages(cost, from->stages, w->start.excess_bytes > 0, order);
     for (; tried < from->stages && tried < BOTTLENECKS && !*improved; tried++) {
         w->nodes = NODES;
@@ -292,14 +300,22 @@ done:
     return status;
 }
 
-/* An even config with the next smaller degree of tensor parallelism. */
-static weft_status begin_again(struct walk *w, int64_t *tp, struct config *out, bool *begun)
+/* The beginnings, each once: those that are not balanced with as much tensor parallelism as goes, then
+ * balanced ones with every degree of it, the largest first. False: that is not one. */
+static bool beginning_at(const struct walk *w, int64_t left, struct config *out)
+{
+    const struct problem *p = w->problem;
+    int64_t tp = left > p->node ? p->node : left;
+    enum beginning beginning = left > p->node ? (enum beginning)(left - p->node) : BEGIN_BALANCED;
+    return p->tp_goes[tp] && config_begin_with(p, w->out->stages, beginning, tp, out);
+}
+
+static weft_status begin_again(struct walk *w, int64_t *left, struct config *out, bool *begun)
 {
     weft_status status = WEFT_OK;
     *begun = false;
-    for (; *tp >= 1 && !*begun; --*tp)
-        if (w->problem->tp_goes[*tp])
-            *begun = config_begin_with(w->problem, w->out->stages, BEGIN_BALANCED, *tp, out);
+    for (; *left >= 1 && !*begun; --*left)
+        *begun = beginning_at(w, *left, out);
     if (*begun)
         TRY(judge_recompute(w->judge, out, UINT64_MAX));
     config_normalise(out);
@@ -308,47 +324,46 @@ done:
 }
 
 /* What refinements begin with. */
-static void keep_coarse(struct search_result *out, const struct config *c, struct verdict verdict)
+static void keep_coarse(struct found *coarse, const struct found *best)
 {
-    if (out->coarse.hash && !better(verdict, out->coarse.verdict))
+    if (coarse->hash && !better(best->verdict, coarse->verdict))
         return;
-    config_copy(&out->coarse.config, c);
-    out->coarse.verdict = verdict;
-    out->coarse.hash = config_hash(c);
+    config_copy(&coarse->config, &best->config);
+    coarse->verdict = best->verdict;
+    coarse->hash = best->hash;
 }
 
 static weft_status walk_on(struct walk *w, struct config *at)
 {
-    struct config best = {0};
-    struct verdict least;
+    struct found best = {0};
     int32_t restarts = 0, stale = 0, kicks = w->kicks;
-    int64_t again = w->begins_again ? w->problem->node : 0;
+    int64_t again = w->begins_again ? w->problem->node + BEGIN_COUNT - 1 : 0;
     bool legal, improved, begun;
     weft_status status;
-    TRY(judge_config(w->judge, at, &least, NULL, &legal));
+    TRY(judge_config(w->judge, at, &best.verdict, NULL, &legal));
     if (!legal)
         goto done;
-    config_copy(&best, at);
-    note_found(w->out, at, least, config_hash(at));
+    config_copy(&best.config, at);
+    note_found(w->problem, w->out, at, best.verdict, config_hash(at));
     index_put(w->arena, &w->visited, config_hash(at), 0);
-    while (!problem_over(w->problem)) {
+    while (!judge_over(w->judge)) {
         TRY(iterate(w, at, restarts, &improved));
-        if (better(w->start, least)) {
-            least = w->start;
-            config_copy(&best, at);
+        if (better(w->start, best.verdict)) {
+            best.verdict = w->start;
+            config_copy(&best.config, at);
         }
         if (improved) {
             walk_go_into(w, w->next.hash);
             config_copy(at, &w->next.config);
-            if (better(w->next.verdict, least)) {
-                least = w->next.verdict;
-                config_copy(&best, at);
+            if (better(w->next.verdict, best.verdict)) {
+                best.verdict = w->next.verdict;
+                config_copy(&best.config, at);
                 stale = 0;
             }
             continue;
         }
         restarts++;
-        if (++stale <= w->most_stale && walk_restart(w, least, at))
+        if (++stale <= w->most_stale && walk_restart(w, best.verdict, at))
             continue;
         stale = w->most_stale; /* each goes on until nothing is better, then the next comes */
         TRY(begin_again(w, &again, at, &begun));
@@ -356,11 +371,12 @@ static weft_status walk_on(struct walk *w, struct config *at)
             continue;
         if (kicks-- == 0)
             break;
-        TRY(kick(w, &best, at));
+        TRY(kick(w, &best.config, at));
     }
     w->out->stopped |= problem_over(w->problem);
+    best.hash = config_hash(&best.config);
     if (!w->refining)
-        keep_coarse(w->out, &best, least);
+        keep_coarse(&w->out->coarse, &best);
 done:
     return status;
 }
@@ -380,10 +396,11 @@ static weft_status search_at(struct judge *judge, const struct search_settings *
     w->out = out;
     w->arena = arena;
     w->grain = grain;
-    w->most_hops = effort == SKETCH && w->problem->most_hops > 1 ? 1 : w->problem->most_hops;
-    w->most_stale = effort < WIDEN ? 0 : STALE;
-    w->kicks = effort < WIDEN ? 0 : KICKS;
-    w->begins_again = effort == WIDEN;
+    w->most_hops = effort <= SPREAD && w->problem->most_hops > 1 ? 1 : w->problem->most_hops;
+    const struct patience *patience = &PATIENCE[w->problem->devices > FEW_DEVICES][effort];
+    w->most_stale = patience->stale;
+    w->kicks = patience->kicks;
+    w->begins_again = effort == SPREAD || effort == WIDEN;
     w->refining = effort > TRIM;
     rng_seed(&w->rng, settings->seed * MOST_STAGES + (uint64_t)begin->stages);
     TRY(judge_recompute(judge, begin, UINT64_MAX));
@@ -394,24 +411,40 @@ done:
     return status;
 }
 
+/* Makes the best of layers better without a search. */
 static weft_status tune_one(struct judge *judge, const struct config *from, enum effort effort,
-                            struct search_result *out)
+                            struct search_result *out, struct found *best)
 {
-    struct config best;
-    struct verdict verdict;
     bool legal;
     weft_status status;
-    config_copy(&best, from);
+    config_copy(&best->config, from);
     if (effort == FIT)
-        TRY(aceso_fit(judge, &best, out));
+        TRY(aceso_fit(judge, &best->config, out));
     else if (effort == TRIM)
-        TRY(aceso_trim(judge, &best, out));
+        TRY(aceso_trim(judge, &best->config, out));
     else
-        TRY(aceso_tune(judge, &best, out));
-    TRY(judge_config(judge, &best, &verdict, NULL, &legal));
-    note_found(out, &best, verdict, config_hash(&best));
+        TRY(aceso_tune(judge, &best->config, out));
+    TRY(judge_config(judge, &best->config, &best->verdict, NULL, &legal));
+    best->hash = config_hash(&best->config);
+    note_found(judge_problem(judge), out, &best->config, best->verdict, best->hash);
+done:
+    return status;
+}
+
+/* FIT and TRIM, of what the simulator did not prefer, too. */
+static weft_status tune_both(struct judge *judge, const struct config *begin, enum effort effort,
+                             struct search_result *out)
+{
+    struct found best = {0};
+    weft_status status;
+    TRY(tune_one(judge, begin, effort, out, &best));
     if (effort == FIT)
-        keep_coarse(out, &best, verdict);
+        keep_coarse(&out->coarse, &best);
+    if (!out->other.hash)
+        goto done;
+    TRY(tune_one(judge, &out->other.config, effort, out, &best));
+    if (effort == FIT)
+        keep_coarse(&out->other, &best);
 done:
     return status;
 }
@@ -422,12 +455,13 @@ static weft_status make_effort(struct judge *judge, const struct search_settings
     const struct problem *p = judge_problem(judge);
     bool layers = p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)config_parts(begin);
     enum grain grain = effort < TRIM && layers ? GRAIN_LAYERS : GRAIN_OPERATORS;
+    struct found best = {0};
     weft_status status;
     if (effort == FIT || effort == TRIM)
-        return tune_one(judge, begin, effort, out);
+        return tune_both(judge, begin, effort, out);
     TRY(search_at(judge, settings, effort, grain, begin, out));
-    if (effort > TRIM && out->count && !problem_over(p))
-        TRY(tune_one(judge, &out->found[0].config, effort, out));
+    if (effort > TRIM && out->count && !judge_over(judge))
+        TRY(tune_one(judge, &out->found[0].config, effort, out, &best));
 done:
     return status;
 }
@@ -440,6 +474,8 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     struct config begin;
     weft_status status;
     out->stages = settings->stages;
+    judge->told = settings->told;
+    judge->most_count = settings->most_configs ? count + settings->most_configs : INT64_MAX;
     if (out->coarse.hash ? out->ended_at[effort] == out->coarse.hash : effort >= WIDEN)
         return WEFT_OK; /* nothing new to begin with */
     if (effort == POLISH)

@@ -17,13 +17,13 @@ weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages)
     bool legal;
     weft_status status = WEFT_OK;
     config_normalise(c);
-    if (!config_legal(p, c))
+    if (!config_legal(p, c) || judge_over(t->judge))
         return WEFT_OK;
     TRY(judge_recompute(t->judge, c, stages));
     config_normalise(c);
     TRY(judge_config(t->judge, c, &verdict, NULL, &legal));
     if (legal)
-        note_found(t->out, c, verdict, config_hash(c));
+        note_found(p, t->out, c, verdict, config_hash(c));
     if (!legal || !better(verdict, t->verdict))
         goto done;
     t->verdict = verdict;
@@ -91,8 +91,7 @@ static weft_status trim(struct tuning *t)
     bool any = false;
     weft_status status = WEFT_OK;
     t->changed = true;
-    for (int round = 0; round < ROUNDS && t->changed && !problem_over(judge_problem(t->judge));
-         round++) {
+    for (int round = 0; round < ROUNDS && t->changed && !judge_over(t->judge); round++) {
         t->changed = false;
         for (int32_t k = 0; k + 1 < config_parts(c); k++)
             TRY(tune_cut(t, k));
@@ -127,7 +126,7 @@ static weft_status tune_leap(struct tuning *t, int32_t cut)
     struct config from;
     weft_status status = WEFT_OK;
     config_copy(&from, t->config);
-    for (int32_t k = 0; k < config_parts(&from) && !problem_over(judge_problem(t->judge)); k++) {
+    for (int32_t k = 0; k < config_parts(&from) && !judge_over(t->judge); k++) {
         int32_t first = part_first(&from, k), end = from.part[k].end;
         int32_t step = (end - first) / PLACES + 1;
         for (int32_t to = first + 1; k != cut && k != cut + 1 && to < end; to += step) {
@@ -295,7 +294,7 @@ weft_status aceso_tune(struct judge *judge, struct config *c, struct search_resu
     bool legal;
     weft_status status;
     TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
-    for (int round = 0; round < ROUNDS && !problem_over(judge_problem(judge)); round++) {
+    for (int round = 0; round < ROUNDS && !judge_over(judge); round++) {
         TRY(trim(&t));
         TRY(tune_leaps(&t));
         TRY(tune_batch(&t, 1, tune_to_batch));

@@ -80,7 +80,7 @@ struct plan_options {
     int64_t max_hops;    /* reconfigurations in a row before one must be better */
     const char *initial; /* where to begin: a name of the planner's own, or a plan file, */
     const struct plan *begin; /* or this plan of the same model, cluster and batch; NULL: none */
-    int64_t most_configs;     /* aceso judges no more by estimate, counted, not timed; 0: any */
+    int64_t most_configs;     /* aceso judges few more by estimate, counted, not timed; 0: any */
     int64_t most_trials;      /* aceso simulates no more; 0: any */
     const char *log;          /* a file for every step of the search, as JSON */
     const char *search;       /* an algorithm of the planner's own */

@@ -217,6 +217,24 @@ static int64_t played_of(int64_t m, int64_t p)
     return m <= most ? m : most - (p - m % p) % p;
 }
 
+/* A round of the slowest stage that never waits. */
+static int64_t slowest_round(const struct orders *orders, const struct score *score)
+{
+    const struct pipeline *p = &score->pipeline;
+    bool split = score->schedule->passes == ORDER_SPLIT;
+    int64_t most = 0;
+    for (int32_t s = 0; s < p->stages; s++) {
+        int64_t ns = 0;
+        for (int32_t k = s; k < p->stages * p->pieces; k += p->stages) {
+            const int64_t *slot_ns = &orders->slot_ns[k * SLOT_KIND_COUNT];
+            ns += slot_ns[SLOT_FORWARD] + slot_ns[SLOT_BACKWARD];
+            ns += split ? slot_ns[SLOT_BACKWARD_WEIGHT] : 0;
+        }
+        most = ns > most ? ns : most;
+    }
+    return most * p->stages;
+}
+
 const struct played_stage *play_slots(struct orders *orders, const struct pipeline_work *work)
 {
     int64_t p = work->stages, m = work->micro_batches, played = played_of(m, p);
@@ -226,6 +244,8 @@ const struct played_stage *play_slots(struct orders *orders, const struct pipeli
     read_work(orders, work);
     play_score(orders, score);
     int64_t round = orders->end_ns[score->round[1]] - orders->end_ns[score->round[0]];
+    int64_t least = slowest_round(orders, score);
+    round = round > least ? round : least; /* I1 */
     for (int32_t s = 0; s < p; s++) {
         orders->stage[s].first_backward_ns = orders->end_ns[score->first_backward[s]];
         orders->stage[s].end_ns += (m - played) / p * round;

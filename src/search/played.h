@@ -10,7 +10,9 @@
  *
  *   I1  Of more than ROUNDS_PLAYED rounds of p micro-batches so many are played, and what m is more
  *       than whole rounds; the others each take what the last forward pass of all and the one a round
- *       before it are apart on the last stage, which no warm-up is ahead of.
+ *       before it are apart on the last stage, which no warm-up is ahead of, but no less than the
+ *       slowest stage's slots: where that is another stage, the last one lives on what was sent ahead
+ *       for more rounds than are played.
  */
 #ifndef WEFT_SEARCH_PLAYED_H
 #define WEFT_SEARCH_PLAYED_H

@@ -137,7 +137,7 @@ static void test_fold3d_in_one_command(void **state)
         "--dtype fp16 --recompute full --zero 0 --bucket whole --sp "
         "--over model=gpt3-18b+dp=8+pp=2,gpt3-39b+dp=4+pp=4+set=vocab=51200+set=attention=fused "
         "--over schedule=interleaved+virtual=2+overlap=tensor,aiao+offload=on+planner=auto,"
-        "any+degrees=any+planner=auto --json");
+        "any+degrees=any+planner=auto --quick --json");
     for (size_t m = 0; m < COUNT_OF(PUBLISHED); m++) {
         double s[SCHEDULES];
         long pieces = 0;

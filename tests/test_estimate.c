@@ -545,8 +545,8 @@ static void pipelines_like_their_slots(void **state)
                    {"interleaved", 8000, 0.002, 0.03},
                    {"aiao", 8000, 0, 0},
                    {"zb-h1", 8000, 0.01, 0.1},
-                   {"interleaved", 200, 0.002, 0.02, 4},
-                   {"interleaved", 8000, 0.002, 0.03, 4}};
+                   {"interleaved", 200, 0.002, 0.02, 2},
+                   {"interleaved", 8000, 0.002, 0.03, 2}};
     struct arena *scratch = arena_new();
     struct orders *orders = orders_new(scratch);
     struct rng rng;

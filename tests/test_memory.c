@@ -197,8 +197,10 @@ static void sharding_divides_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policies),          cmocka_unit_test(test_handling),
-        cmocka_unit_test(test_split_linear),      cmocka_unit_test(test_gpt_layer),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_handling),
+        cmocka_unit_test(test_split_linear),
+        cmocka_unit_test(test_gpt_layer),
         cmocka_unit_test(test_tied_weights_once),
         cmocka_unit_test(activations_are_those_of_the_literature),
         cmocka_unit_test(sharding_divides_state),

@@ -28,7 +28,7 @@ struct options {
     ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
     struct forbids forbids;
     const char *profile, *measured, *fold_back;
-    bool json;
+    bool json, quick;
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -65,6 +65,8 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TAKE, .take = take_axis},
     {"forbid", "LIST", "what planners must not do, such as sp,zero=3", OPTION_TAKE,
      .take = take_forbid},
+    {"quick", NULL, "planners called auto ask only what answers in about a second", OPTION_FLAG,
+     AT(quick)},
     {"measured", "TRACE", "lay what `weft train --trace` recorded over the prediction of one plan",
      OPTION_TEXT, AT(measured)},
     {"fold-back", "DB",
@@ -168,7 +170,8 @@ static weft_status search_row(const struct options *options, const struct recipe
                                    .cluster = opened->cluster,
                                    .pins = recipe->plan.degrees,
                                    .forbids = recipe->forbids,
-                                   .profile = options->profile};
+                                   .profile = options->profile,
+                                   .options.quick = options->quick};
     if (request.forbids.len)
         request.options.given |= 1U << TAKES_FORBID;
     TRY(plan_search(recipe->planner, &request, &planned));

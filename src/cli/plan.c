@@ -41,6 +41,9 @@ static const struct argp_option OPTIONS[] = {
      "(default) or weft (galvatron); all (default), paper or bmw (aceso)",
      0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
+    {"quick", TAKES_QUICK + 1, NULL, 0,
+     "ask only what answers in about a second: the grid, galvatron, aceso for some steps (auto)",
+     0},
     {"search", TAKES_SEARCH + 1, "NAME", 0,
      "the algorithm of autoddl: cd (default), mh, random, exhaustive, exact", 0},
     {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0,
@@ -99,6 +102,8 @@ static error_t parse_search(int option, char *arg, struct argp_state *state,
         *words[option] = arg;
     else if (numbers[option])
         *numbers[option] = take_count(state, option_name(option), arg, 0, 0);
+    else if (option == TAKES_QUICK)
+        search->quick = true;
     else if (option == TAKES_BUDGET &&
              (!parse_duration(arg, &search->budget_ns) || search->budget_ns <= 0))
         argp_error(state, "--budget takes a time such as 2s or 500ms, not '%s'", arg);

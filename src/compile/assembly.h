@@ -74,11 +74,11 @@ struct assembly {
     ARRAY(struct task) tasks;
     ARRAY(struct wait) waits;
     ARRAY(struct gate) gates;
-    int32_t *first_device;   /* per stage: its first device of the graph, and one behind */
-    struct mark *mark;       /* per device of the graph */
-    struct direction way[2]; /* forward, backward */
+    int32_t *first_device;         /* per stage: its first device of the graph, and one behind */
+    struct mark *mark;             /* per device of the graph */
+    struct direction way[2];       /* forward, backward */
     struct block_runs *runs[CUTS]; /* per block, cut so far */
-    struct ending *ending;   /* per device of the graph */
+    struct ending *ending;         /* per device of the graph */
     int32_t *stored;   /* per piece and micro-batch: the first task that took it to the host */
     enum meeting *met; /* per block */
     int32_t stage;

@@ -21,6 +21,7 @@
  *       those with one dim across nodes.
  *   I5  Behind the search of a case, if nobody asked for another one, comes the exact one of those of its
  *       options that may be in something faster: the two end elsewhere, and the simulator decides.
+ *       With a time known, I4 and I5 are for what descent brings within NEAR of it.
  *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
  */
 #include <math.h>
@@ -317,7 +318,8 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
     work_in_threads(&a);
     a.fastest_ns = a.progress.best_ns;
     a.work = try_all_splits;
-    if (!a.status && !autoddl_over(&a))
+    if (!a.status && !autoddl_over(&a) &&
+        autoddl_is_near(&(struct incumbent){a.fastest_ns, request->known_ns}))
         work_in_threads(&a);
     status = a.status;
     out->stopped = plan_stopped(request);

@@ -220,7 +220,8 @@ weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, st
     *out = (struct outcome){p->assign, false};
     if (p->assign)
         TRY(solve_guesses(a, p, a->search, FIRST_GUESSES, so_far));
-    if (p->assign && autoddl_to_beat(so_far) > 0 && !a->request->options.search && !autoddl_over(a))
+    if (p->assign && autoddl_to_beat(so_far) > 0 && autoddl_is_near(so_far) &&
+        !a->request->options.search && !autoddl_over(a))
         TRY(autoddl_solve_rest(a, about, c, false, so_far, &rest));
     out->faster = so_far->fastest_ns != before_ns;
 done:

@@ -27,7 +27,7 @@ enum { MOST_PIECES = 8 };
 static const struct effort_row {
     int64_t devices; /* up to */
     int64_t configs, trials;
-} EFFORTS[] = {{512, 2000, 8}, {4096, 200, 4}, {INT64_MAX, 2000, 8}};
+} EFFORTS[] = {{512, 2000, 8}, {4096, 2000, 4}, {INT64_MAX, 2000, 8}};
 enum { QUICK = 1 };
 static const struct effort_row TO_ITS_END;
 /* Estimates of two variants of one plan are off alike, to about so much. */

@@ -6,7 +6,8 @@
 
 static const struct planner PLANNERS[] = {
     {"auto", "every combination of degrees by estimate, the best simulated, and what others find",
-     1U << TAKES_BUDGET | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID, JOINS_NEVER, auto_find},
+     1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID,
+     JOINS_NEVER, auto_find},
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      JOINS_NEVER, megatron_find},
     {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
@@ -247,11 +248,12 @@ const struct trial *next_best(const struct planned *planned, enum dimension dime
 static weft_status check_options(const struct planner *planner, const struct plan_options *options)
 {
     static const char *const FLAGS[] = {
-        [TAKES_SPACE] = "--space",     [TAKES_BATCH_AUTO] = "--batch auto",
-        [TAKES_BUDGET] = "--budget",   [TAKES_MAX_HOPS] = "--max-hops",
-        [TAKES_INITIAL] = "--initial", [TAKES_LOG] = "--log",
-        [TAKES_SEARCH] = "--search",   [TAKES_SEED] = "--seed",
-        [TAKES_THREADS] = "--threads", [TAKES_FORBID] = "--forbid",
+        [TAKES_SPACE] = "--space",       [TAKES_BATCH_AUTO] = "--batch auto",
+        [TAKES_BUDGET] = "--budget",     [TAKES_QUICK] = "--quick",
+        [TAKES_MAX_HOPS] = "--max-hops", [TAKES_INITIAL] = "--initial",
+        [TAKES_LOG] = "--log",           [TAKES_SEARCH] = "--search",
+        [TAKES_SEED] = "--seed",         [TAKES_THREADS] = "--threads",
+        [TAKES_FORBID] = "--forbid",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
     unsigned foreign = options->given & ~planner->takes;

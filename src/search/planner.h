@@ -62,6 +62,7 @@ enum planner_option {
     TAKES_SPACE,
     TAKES_BATCH_AUTO,
     TAKES_BUDGET,
+    TAKES_QUICK,
     TAKES_MAX_HOPS,
     TAKES_INITIAL,
     TAKES_LOG,

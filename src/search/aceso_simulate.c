@@ -14,6 +14,8 @@
  *   I2  A config that was simulated is as the simulator says. Of memory (1) says nothing before the
  *       finalists are simulated, and then what the one says that misses by least: what becomes of a
  *       config that does not fit by little may well fit.
+ *   I3  The best of all is simulated whenever a turn is over: what comes behind it is better by an
+ *       estimate, and may be worse.
  */
 #include "search/aceso_team.h"
 
@@ -215,6 +217,22 @@ static bool is_trusted(const struct told *told, const struct config *c)
     return told->known[c->schedule][c->pieces] && off < RIGHT && off > -RIGHT;
 }
 
+static bool found_fits(const struct search_result *result)
+{
+    return result->count && result->found[0].verdict.excess_bytes == 0;
+}
+
+/* The search with the best of all, if nobody simulated that; -1: somebody did. */
+static int32_t best_unasked(const struct team *team, const struct outcome *out)
+{
+    int32_t at = -1;
+    for (int32_t i = 0; i < team->searches; i++)
+        if (found_fits(&team->result[i]) &&
+            (at < 0 || better(team->result[i].found->verdict, team->result[at].found->verdict)))
+            at = i;
+    return at >= 0 && index_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
+}
+
 /* The search whose best is the best of those that nothing is known of, and near enough; -1: none. */
 static int32_t next_to_ask(const struct team *team, const struct outcome *out)
 {
@@ -223,9 +241,8 @@ static int32_t next_to_ask(const struct team *team, const struct outcome *out)
     int32_t at = -1;
     for (int32_t i = 0; i < team->searches; i++) {
         const struct found *found = team->result[i].found;
-        bool fits = team->result[i].count && found->verdict.excess_bytes == 0;
-        if (!fits || index_get(&out->tried, found->hash) >= 0 || !better(found->verdict, best) ||
-            is_trusted(&team->told[i], &found->config))
+        if (!found_fits(&team->result[i]) || index_get(&out->tried, found->hash) >= 0 ||
+            !better(found->verdict, best) || is_trusted(&team->told[i], &found->config))
             continue;
         best = found->verdict;
         at = i;
@@ -237,10 +254,12 @@ static int32_t next_to_ask(const struct team *team, const struct outcome *out)
 weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out)
 {
     enum { MOST_ASKED = 4 };
-    int most = team->problem->request->options.most_trials ? 1 : MOST_ASKED;
+    bool counted = team->problem->request->options.most_trials > 0;
     weft_status status = WEFT_OK;
-    for (int asked = 0; asked < most && !problem_over(team->problem); asked++) {
-        int32_t search = next_to_ask(team, out);
+    for (int asked = 0; asked < (counted ? 1 : MOST_ASKED) && !problem_over(team->problem);
+         asked++) {
+        int32_t search = counted ? -1 : best_unasked(team, out); /* I3 */
+        search = search < 0 ? next_to_ask(team, out) : search;
         if (search < 0 || has_enough(team, out))
             break;
         TRY(try_found(team, judge, search, team->result[search].found, out));

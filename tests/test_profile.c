@@ -629,6 +629,37 @@ static void test_types_that_run_alike(void **state)
     unsetenv("WEFT_PROFILES");
 }
 
+/* Shipped times of attention are of kernels by themselves, and take longer in training; the user's are
+ * as they are. Written for the H200, whose calibration has a row for that. */
+static void test_own_times_stay(void **state)
+{
+    (void)state;
+    static const char H200[] = "H200-SXM-141GB";
+    struct work work = attention(1, 16, 16);
+    struct measurement m = {H200, work, false, 10e3, 1, "mine"};
+    struct profile *profile;
+    struct cost *cost;
+    char shipped[4096];
+    snprintf(shipped, sizeof shipped, "%s", in_folder("shipped"));
+    assert_int_equal(mkdir(shipped, 0700), 0);
+    const char *path = in_folder("shipped/h200-sxm-141gb.sqlite");
+    assert_int_equal(profile_create(path, &profile), WEFT_OK);
+    assert_int_equal(profile_add(profile, &m), WEFT_OK);
+    assert_int_equal(profile_commit(profile), WEFT_OK);
+    profile_close(profile);
+    setenv("WEFT_PROFILES", shipped, 1);
+    assert_int_equal(cost_open(device_find(H200), NULL, &cost), WEFT_OK);
+    assert_true(cost_on_device(cost, &work).ns > 11000);
+    cost_close(cost);
+    setenv("WEFT_PROFILES", "none", 1);
+    assert_int_equal(cost_open(device_find(H200), path, &cost), WEFT_OK);
+    assert_int_equal(cost_on_device(cost, &work).ns, 10000);
+    cost_close(cost);
+    unsetenv("WEFT_PROFILES");
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(remove(shipped), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -654,6 +685,7 @@ int main(void)
         cmocka_unit_test(test_cannot_create),
         cmocka_unit_test(test_cost_asks_in_order),
         cmocka_unit_test(test_types_that_run_alike),
+        cmocka_unit_test(test_own_times_stay),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -19,6 +19,7 @@ enum { MAX_SOURCES = 3 };
 struct source {
     struct profile *profile;
     const char *device; /* the name to ask for */
+    bool own;           /* the user's: times as they are in training */
 };
 
 struct cost {
@@ -71,13 +72,14 @@ weft_status profile_open_shipped(const char *device, struct profile **out)
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
 
-static weft_status add_source(struct cost *cost, const char *path, const char *device)
+static weft_status add_source(struct cost *cost, const char *path, const char *device, bool own)
 {
     struct source *source = &cost->source[cost->sources];
     weft_status status = profile_open(path, &source->profile);
     if (status != WEFT_OK)
         return status;
     source->device = arena_copy_text(cost->arena, device);
+    source->own = own;
     cost->sources++;
     return WEFT_OK;
 }
@@ -85,7 +87,7 @@ static weft_status add_source(struct cost *cost, const char *path, const char *d
 static weft_status add_shipped(struct cost *cost, const char *device)
 {
     const char *path = device ? find_shipped(cost->arena, device) : NULL;
-    return path ? add_source(cost, path, device) : WEFT_OK;
+    return path ? add_source(cost, path, device, false) : WEFT_OK;
 }
 
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out)
@@ -101,7 +103,7 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
     cost->sustained.power_fraction = cost->calibration->sustained_fraction;
     cost->sustained.issue_ns = cost->calibration->training_issue_ns;
     if (profile_path)
-        TRY(add_source(cost, profile_path, device->name));
+        TRY(add_source(cost, profile_path, device->name, true));
     TRY(add_shipped(cost, device->name));
     TRY(add_shipped(cost, twin_of(device->name)));
     *out = cost;
@@ -137,18 +139,20 @@ static bool ask(const struct source *source, const struct work *work, struct ker
            out->provenance != FROM_NOTHING;
 }
 
-/* What a database says, or FROM_NOTHING. */
-static struct kernel_cost look_up(struct cost *cost, const struct work *work)
+/* What a database says, or FROM_NOTHING. *own: it is the user's. */
+static struct kernel_cost look_up(struct cost *cost, const struct work *work, bool *own)
 {
     struct kernel_cost found = {0};
     struct work alike = *work;
     alike.dtype = like(&cost->device, work->dtype);
     for (size_t i = 0; i < cost->sources; i++) {
+        *own = cost->source[i].own;
         if (ask(&cost->source[i], work, &found))
             return found;
         if (alike.dtype != work->dtype && ask(&cost->source[i], &alike, &found))
             return found;
     }
+    *own = false;
     return (struct kernel_cost){0};
 }
 
@@ -165,8 +169,9 @@ static struct kernel_cost formula(int64_t ns)
 struct kernel_cost cost_of(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
+    bool own;
     if (!no_work(work))
-        found = look_up(cost, work);
+        found = look_up(cost, work, &own);
     if (no_work(work) || found.provenance != FROM_NOTHING)
         return found;
     return formula(analytic_ns(&cost->device, cost->calibration, work));
@@ -181,12 +186,13 @@ static bool is_attention(enum kernel kernel)
 struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
+    bool own;
     if (no_work(work))
         return found;
-    found = look_up(cost, work);
+    found = look_up(cost, work, &own);
     if (found.provenance == FROM_NOTHING)
         found = formula(analytic_device_ns(&cost->device, &cost->sustained, work));
-    if (is_attention(work->kernel))
+    if (is_attention(work->kernel) && !own)
         found.ns = (int64_t)((double)found.ns / cost->sustained.attention_sustained);
     return found;
 }

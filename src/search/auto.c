@@ -16,6 +16,9 @@
  *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
  *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
  *       for its own estimates, so that it is told on more than ALL_ASKED devices only.
+ *   I4  Aceso goes on from a plan with as many stages as that has. On more than MANY devices, where
+ *       nobody looks at other numbers, it does so from the best of the grid with twice as many, too: what
+ *       fits there only with all recomputed may be the fastest with a part of it.
  */
 #include <string.h>
 
@@ -25,7 +28,7 @@
 
 /* On no more devices, planners that take seconds elsewhere take less than one; and those that take
  * minutes elsewhere, seconds. */
-enum { ONE_NODE = 8, ALL_ASKED = 512 };
+enum { ONE_NODE = 8, ALL_ASKED = 512, MANY = 1024 };
 /* Points kept for the simulator: fewer where each takes long to simulate. */
 static const struct {
     int64_t devices; /* up to */
@@ -155,6 +158,35 @@ static weft_status try_grid(struct join *join, const struct plan_request *reques
                             "others ruled out by bounds",
                             (long long)grid.points, (long long)grid.estimates,
                             join->out->trials.len - before));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* I4 */
+static weft_status try_deeper(struct join *join)
+{
+    const struct plan_request *request = join->request;
+    const struct trial *best = join_best(join->out, "auto"), *trial = NULL;
+    int64_t devices = cluster_devices(request->cluster);
+    struct plan_request pinned = *request;
+    struct arena *scratch = arena_new();
+    struct grid grid;
+    weft_status status = WEFT_OK;
+    pinned.pins.pp = best ? 2 * best->degrees.pp : 0;
+    if (devices <= MANY || request->options.quick || request->options.budget_ns ||
+        request->pins.pp || !best || pinned.pins.pp > request->model->layers ||
+        devices % pinned.pins.pp != 0)
+        goto done;
+    TRY(grid_search(&pinned, join->cost, 1, scratch, &grid));
+    join->out->candidates += grid.estimates;
+    if (grid.best.len && grid.best.data[0].fits)
+        TRY(try_degrees(&pinned, join->cost, &grid.best.data[0].degrees, join->out, &trial));
+    if (trial && trial->fits) {
+        struct trial begin = *trial; /* those that follow move it */
+        join_report(join, trial);
+        TRY(refine_trial(join, &begin));
+    }
 done:
     arena_free(scratch);
     return status;
@@ -334,6 +366,8 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     else
         TRY(try_grid(&join, request));
     TRY(refine_best(&join));
+    if (!request->options.batch_auto)
+        TRY(try_deeper(&join));
     TRY(ask_others(&join));
     TRY(refine_best(&join));
     TRY(cross_plans(&join));

@@ -38,7 +38,8 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 
-/* Aceso from the best plan so far, with a counted effort, unless that is Aceso's. */
+/* Aceso from a plan, with a counted effort; and from the best so far, unless that is Aceso's. */
+weft_status refine_trial(struct join *join, const struct trial *trial);
 weft_status refine_best(struct join *join);
 weft_status cross_plans(struct join *join);
 

@@ -27,7 +27,7 @@ enum { MOST_PIECES = 8 };
 static const struct effort_row {
     int64_t devices; /* up to */
     int64_t configs, trials;
-} EFFORTS[] = {{512, 2000, 8}, {4096, 2000, 4}, {INT64_MAX, 2000, 8}};
+} EFFORTS[] = {{512, 2000, 8}, {1024, 2000, 4}, {INT64_MAX, 20000, 8}};
 enum { QUICK = 1 };
 static const struct effort_row TO_ITS_END;
 /* Estimates of two variants of one plan are off alike, to about so much. */
@@ -458,26 +458,31 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* I4 */
-weft_status refine_best(struct join *join)
+weft_status refine_trial(struct join *join, const struct trial *trial)
 {
-    const struct trial *best = join_best(join->out, NULL);
     struct arena *scratch = arena_new();
     struct base base = {0};
     size_t row = join->request->options.quick ? QUICK : 0;
-    weft_status status = WEFT_OK;
-    if (!best || join_has_time(join->request) || join_over(join) || is_aceso(best) ||
-        best->number == join->refined)
-        goto done;
-    join->refined = best->number;
+    weft_status status;
+    join->refined = trial->number;
     while (cluster_devices(join->request->cluster) > EFFORTS[row].devices)
         row++;
-    TRY(base_open(join, best, scratch, &base));
+    TRY(base_open(join, trial, scratch, &base));
     TRY(go_on_with_aceso(join, &base, &EFFORTS[row]));
 done:
     base_close(&base);
     arena_free(scratch);
     return status;
+}
+
+/* I4 */
+weft_status refine_best(struct join *join)
+{
+    const struct trial *best = join_best(join->out, NULL);
+    if (!best || join_has_time(join->request) || join_over(join) || is_aceso(best) ||
+        best->number == join->refined)
+        return WEFT_OK;
+    return refine_trial(join, best);
 }
 
 weft_status cross_plans(struct join *join)

@@ -136,7 +136,7 @@ static weft_status take_answer(struct arena *keep, const struct published *row,
                               .peak_bytes = fullest_bytes(prediction),
                               .fits = prediction->fits,
                               .text = arena_copy_text(keep, best->text),
-                              .found_by = best->found_by,
+                              .found_by = arena_copy_text(keep, best->found_by),
                               .changes = changes_of(keep, &from, &to),
                               .search_s = planned->search_s};
 done:

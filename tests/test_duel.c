@@ -1,29 +1,14 @@
 /* test_duel.c - Aceso's Tables 3 to 5: what Megatron-LM ran is predicted as it was measured, FLOPs are counted
  * as the tables count them, memory as the authors counted it, split convolutions take what the authors
- * measured, and so do collectives of their machine. Searches of the tables take minutes: `weft validate aceso_tflops` makes them. */
+ * measured, and so do collectives of their machine. Searches of the tables take minutes: `weft validate
+ * aceso_tflops` makes them. */
 #include "program.h"
 
 #include <math.h>
 
+#include "one_arena.h"
 #include "report/report.h"
 #include "scratch_folder.h"
-
-static struct arena *arena;
-
-static int make_arena(void **state)
-{
-    (void)state;
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
-    arena = arena_new();
-    return 0;
-}
-
-static int drop_arena(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static void read_table(struct duels *out)
 {

@@ -15,7 +15,8 @@
  *   I2  What is forbidden is in no trial, whoever found it.
  *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
  *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
- *       for its own estimates, so that it is told on more than ALL_ASKED devices only.
+ *       for its own estimates, so that it is told on more than ALL_ASKED devices only. Nor does autoddl
+ *       go into what its descent leaves far behind that time (autoddl.c, I5): so much is measured only.
  *   I4  Aceso goes on from a plan with as many stages as that has. On more than MANY devices, where
  *       nobody looks at other numbers, it does so from the best of the grid with twice as many, too: what
  *       fits there only with all recomputed may be the fastest with a part of it.
@@ -175,7 +176,7 @@ static weft_status try_deeper(struct join *join)
     weft_status status = WEFT_OK;
     pinned.pins.pp = best ? 2 * best->degrees.pp : 0;
     if (devices <= MANY || request->options.quick || request->options.budget_ns ||
-        request->pins.pp || !best || pinned.pins.pp > request->model->layers ||
+        request->pins.pp || pinned.pins.pp < 1 || pinned.pins.pp > request->model->layers ||
         devices % pinned.pins.pp != 0)
         goto done;
     TRY(grid_search(&pinned, join->cost, 1, scratch, &grid));

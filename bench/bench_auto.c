@@ -1,6 +1,6 @@
 /* bench_auto.c - what the automatic planner takes for two large questions, on one core; or, with `duel
- * COUNT [SEED]`, how it compares with every other planner by itself on random problems of 16 to 512
- * devices (minutes; seconds are of all threads).
+ * COUNT [SEED [LEAST MOST]]`, how it compares with every other planner by itself on random problems of
+ * LEAST to MOST devices, 4 to 512 by default (minutes; seconds are of all threads).
  *
  * GPT-3 175B on 1,024 A100s and Llama 3.1 405B on 16,384 H100s: all of tp, pp, dp, pieces, segments,
  * micro-batch, ZeRO, sequence parallelism, recomputation and schedule. Seconds are of the processor.
@@ -83,29 +83,67 @@ static const struct {
     {"gpt3-175b", "layers: 4"},    {"llama3-8b", "layers: 8"},   {"llama2-70b", "layers: 8"},
     {"mixtral-8x7b", "layers: 4"}, {"t5-large-32", "layers: 4"}, {"bert-huge-32", "layers: 8"}};
 static const char *const CLUSTERS[] = {"dgx-a100", "dgx-h100", "dgx-v100"};
-enum { LEAST_NODES = 2, DOUBLINGS = 6, SAMPLES_DOUBLINGS = 4 };
+enum { PER_NODE = 8, SAMPLES_DOUBLINGS = 4, ONE_IN = 5, PINNED_DOUBLINGS = 4 };
 
 struct duel {
     struct model *model;
     struct cluster *cluster;
     struct plan_request request;
-    char text[96];
+    char text[160];
 };
 
-static struct duel draw_duel(struct rng *rng)
+/* Some dimensions pinned, some devices short of memory, as users have them. */
+static struct degrees draw_pins(struct rng *rng, const struct cluster *cluster)
+{
+    struct degrees pins = {.global_batch = cluster_devices(cluster)
+                                           << rng_below(rng, SAMPLES_DOUBLINGS)};
+    if (rng_below(rng, ONE_IN) == 0)
+        pins.tp = INT64_C(1) << rng_below(rng, PINNED_DOUBLINGS);
+    if (rng_below(rng, ONE_IN) == 0)
+        pins.pp = INT64_C(1) << rng_below(rng, PINNED_DOUBLINGS);
+    if (rng_below(rng, ONE_IN) == 0) {
+        pins.has_shard = true;
+        pins.shard = (int)rng_below(rng, 4);
+    }
+    if (rng_below(rng, ONE_IN) == 0)
+        pins.memory_limit_bytes = INT64_C(4) << (30 + rng_below(rng, 3));
+    return pins;
+}
+
+static void say_pin(struct duel *duel, const char *name, int64_t value)
+{
+    size_t len = strlen(duel->text);
+    snprintf(duel->text + len, sizeof duel->text - len, " %s %lld", name, (long long)value);
+}
+
+static struct duel draw_duel(struct rng *rng, int64_t least, int64_t most)
 {
     size_t model = (size_t)rng_below(rng, COUNT_OF(MODELS));
     const char *cluster = CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];
-    int64_t nodes = (int64_t)LEAST_NODES << rng_below(rng, DOUBLINGS);
+    int64_t sizes = 1;
+    while (least << sizes <= most)
+        sizes++;
+    int64_t devices = least << rng_below(rng, sizes);
+    int64_t nodes = devices > PER_NODE ? devices / PER_NODE : 1;
     struct duel duel = {0};
-    snprintf(duel.text, sizeof duel.text, "%s:%lld", cluster, (long long)nodes);
+    snprintf(duel.text, sizeof duel.text, "%s:%lldx%lld", cluster, (long long)nodes,
+             (long long)(devices / nodes));
     stop_on(model_open(MODELS[model].model, MODELS[model].options, &duel.model));
     stop_on(cluster_open(duel.text, &duel.cluster));
-    int64_t batch = cluster_devices(duel.cluster) << rng_below(rng, SAMPLES_DOUBLINGS);
-    snprintf(duel.text, sizeof duel.text, "%s {%s} %s:%lld batch %lld", MODELS[model].model,
-             MODELS[model].options, cluster, (long long)nodes, (long long)batch);
-    duel.request = (struct plan_request){
-        .model = duel.model, .cluster = duel.cluster, .pins = {.global_batch = batch}};
+    struct degrees pins = draw_pins(rng, duel.cluster);
+    snprintf(duel.text, sizeof duel.text, "%s {%s} %s, %lld devices", MODELS[model].model,
+             MODELS[model].options, cluster, (long long)devices);
+    say_pin(&duel, "batch", pins.global_batch);
+    if (pins.tp)
+        say_pin(&duel, "tp", pins.tp);
+    if (pins.pp)
+        say_pin(&duel, "pp", pins.pp);
+    if (pins.has_shard)
+        say_pin(&duel, "zero", pins.shard);
+    if (pins.memory_limit_bytes)
+        say_pin(&duel, "GiB", pins.memory_limit_bytes >> 30);
+    duel.request =
+        (struct plan_request){.model = duel.model, .cluster = duel.cluster, .pins = pins};
     return duel;
 }
 
@@ -138,7 +176,7 @@ static void run_duel(struct duel *duel, struct tally *tally)
     size_t count = planners(&all);
     double own_s;
     int64_t own = best_of(planner_find("auto"), &duel->request, &own_s);
-    printf("%-48s auto %9.4f s (%5.1f)", duel->text, (double)own * 1e-9, own_s);
+    printf("%-64s auto %9.4f s (%5.1f)", duel->text, (double)own * 1e-9, own_s);
     for (size_t i = 0; i < count; i++) {
         double cpu_s = own_s;
         int64_t best = own;
@@ -149,9 +187,13 @@ static void run_duel(struct duel *duel, struct tally *tally)
         tally[i].beaten += ahead > 0;
         tally[i].most = ahead > tally[i].most ? ahead : tally[i].most;
         tally[i].cpu_s += cpu_s;
-        if (strcmp(all[i].name, "auto") != 0)
-            printf(", %s %+.2f %% (%.1f)", all[i].name,
-                   best && own ? 100 * ((double)best / (double)own - 1) : 0, cpu_s);
+        if (strcmp(all[i].name, "auto") == 0)
+            continue;
+        if (best && own)
+            printf(", %s %+.2f %% (%.1f)", all[i].name, 100 * ((double)best / (double)own - 1),
+                   cpu_s);
+        else
+            printf(", %s %s (%.1f)", all[i].name, best ? "alone" : "none", cpu_s);
     }
     printf("\n");
     fflush(stdout);
@@ -159,7 +201,7 @@ static void run_duel(struct duel *duel, struct tally *tally)
     model_free(duel->model);
 }
 
-static void run_duels(int64_t count, uint64_t seed)
+static void run_duels(int64_t count, uint64_t seed, int64_t least, int64_t most)
 {
     enum { MOST_PLANNERS = 16 };
     struct tally tally[MOST_PLANNERS] = {0};
@@ -168,7 +210,7 @@ static void run_duels(int64_t count, uint64_t seed)
     struct rng rng;
     rng_seed(&rng, seed);
     for (int64_t i = 0; i < count; i++) {
-        struct duel duel = draw_duel(&rng);
+        struct duel duel = draw_duel(&rng, least, most);
         run_duel(&duel, tally);
     }
     for (size_t i = 0; i < planner_count; i++)
@@ -179,11 +221,15 @@ static void run_duels(int64_t count, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    int64_t count = 0, seed = 1;
-    if (argc > 2 && strcmp(argv[1], "duel") == 0 && parse_int(argv[2], &count)) {
-        if (argc > 3)
-            parse_int(argv[3], &seed);
-        run_duels(count, (uint64_t)seed);
+    int64_t numbers[] = {0, 1, 4, 512}; /* count, seed, least and most devices */
+    if (argc > 2 && strcmp(argv[1], "duel") == 0) {
+        for (size_t i = 0; i < COUNT_OF(numbers) && i + 2 < (size_t)argc; i++)
+            if (!parse_int(argv[i + 2], &numbers[i]) || numbers[i] < 1) {
+                fprintf(stderr, "bench_auto duel COUNT [SEED [LEAST MOST]], not '%s'\n",
+                        argv[i + 2]);
+                return 2;
+            }
+        run_duels(numbers[0], (uint64_t)numbers[1], numbers[2], numbers[3]);
         return 0;
     }
     bench("gpt3-175b", NULL, "dgx-a100:128", 1536);

@@ -54,7 +54,7 @@ static const struct argp_option OPTIONS[] = {
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
     {"recompute", OPTION_RECOMPUTE, "R", 0, "none, selective or full (default none)", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0,
-     "gpipe, 1f1b, interleaved or aiao (default 1f1b; interleaved with --virtual, aiao with "
+     "gpipe, 1f1b, interleaved, aiao or zb-h1 (default 1f1b; interleaved with --virtual, aiao with "
      "--segments)",
      1},
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},

@@ -128,7 +128,7 @@ static void control_characters_are_not_printed(void **state)
 }
 
 /* 2 columns, gap 2, the right one 10 wide: 100 - 2 - 10 = 88 columns are left for the name. */
-static void left_column_gives_way(void **state)
+static void text_gives_way_to_numbers(void **state)
 {
     struct table *table = table_new(*state, 2, TWO_HEADERS, TWO_ALIGNS);
     for (int len = 87; len <= 90; len++) {
@@ -145,8 +145,8 @@ static void left_column_gives_way(void **state)
     free(text);
 }
 
-/* Once the left column is at its minimum, the widest gives way: a long remark does not overflow. */
-static void widest_column_gives_way_next(void **state)
+/* Of two texts the wider gives way: a long remark does not cut the name beside it. */
+static void widest_text_gives_way(void **state)
 {
     static const char *const headers[] = {"name", "remark", "size"};
     static const enum align aligns[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT};
@@ -157,7 +157,7 @@ static void widest_column_gives_way_next(void **state)
     table_cell(table, "%s", remark);
     table_cell(table, "12 GiB");
     char *text = printed(table);
-    assert_non_null(strstr(text, "a-name-…  rrrr"));
+    assert_non_null(strstr(text, "a-name-of-some-length  rrrr"));
     assert_non_null(strstr(text, "rrr…  12 GiB\n"));
     assert_int_equal(widest_line(text), 100);
     free(text);
@@ -199,8 +199,8 @@ int main(void)
         cmocka_unit_test(text_is_measured_in_columns),
         cmocka_unit_test_setup_teardown(utf8_cells_align, setup, teardown),
         cmocka_unit_test_setup_teardown(control_characters_are_not_printed, setup, teardown),
-        cmocka_unit_test_setup_teardown(left_column_gives_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(widest_column_gives_way_next, setup, teardown),
+        cmocka_unit_test_setup_teardown(text_gives_way_to_numbers, setup, teardown),
+        cmocka_unit_test_setup_teardown(widest_text_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(wide_characters_are_cut_whole, setup, teardown),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);

@@ -20,8 +20,8 @@
 enum { REPORT_COLUMNS = 100 };
 
 /* A table of text cells with a header line. Columns are as wide as their widest cell, in terminal
- * columns rather than bytes. A table wider than REPORT_COLUMNS takes the excess from its left-most
- * column first, and from the widest one once the left-most is down to a readable minimum; a cell
+ * columns rather than bytes. A table wider than REPORT_COLUMNS takes the excess from its widest
+ * column of text, and from the widest of all once every text is down to a readable minimum; a cell
  * that is cut ends in an ellipsis. */
 enum align { ALIGN_LEFT, ALIGN_RIGHT };
 

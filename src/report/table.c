@@ -167,16 +167,17 @@ static size_t total_width(const size_t *widths, size_t columns)
     return total;
 }
 
-/* The column that gives way next: the left-most down to MIN_WIDTH, then the widest. */
-static size_t giving_column(const size_t *widths, size_t columns)
+/* The column that gives way next: the widest of text down to MIN_WIDTH, then the widest of all. */
+static size_t giving_column(const struct table *table, const size_t *widths)
 {
-    size_t widest = 0;
-    if (widths[0] > MIN_WIDTH)
-        return 0;
-    for (size_t c = 1; c < columns; c++)
-        if (widths[c] > widths[widest])
-            widest = c;
-    return widest;
+    size_t text = table->columns, widest = 0;
+    for (size_t c = 0; c < table->columns; c++) {
+        if (table->aligns[c] == ALIGN_LEFT && widths[c] > MIN_WIDTH &&
+            (text == table->columns || widths[c] > widths[text]))
+            text = c;
+        widest = widths[c] > widths[widest] ? c : widest;
+    }
+    return text < table->columns ? text : widest;
 }
 
 static void fit_widths(const struct table *table, size_t *widths)
@@ -188,7 +189,7 @@ static void fit_widths(const struct table *table, size_t *widths)
         *width = columns > *width ? columns : *width;
     }
     while (total_width(widths, table->columns) > REPORT_COLUMNS) {
-        size_t c = giving_column(widths, table->columns);
+        size_t c = giving_column(table, widths);
         if (widths[c] <= LEAST_WIDTH)
             break;
         widths[c]--;

@@ -2,6 +2,8 @@
 #ifndef WEFT_BASE_CSV_H
 #define WEFT_BASE_CSV_H
 
+#include "base/base.h"
+
 enum { CSV_MAX_FIELDS = 64 };
 struct csv {
     const char *file;

@@ -42,8 +42,9 @@ static struct op_time time_of(const struct inspection *in, const struct op *op)
     int64_t size[OP_MAX_DIMS];
     op_full_size(op, in->microbatch, size);
     double copies = (double)op_copies(in->model, op);
+    enum dtype dtype = op_dtype(in->model, (int32_t)(op - in->model->op), in->dtype);
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        struct work work = op_work(op, size, in->dtype, (enum phase)phase);
+        struct work work = op_work(op, size, dtype, (enum phase)phase);
         struct kernel_cost cost = cost_of(in->cost, &work);
         time.ns[phase] = (double)cost.ns * copies;
         if (phase == PHASE_FORWARD)

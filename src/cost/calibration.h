@@ -47,6 +47,7 @@ struct calibration {
     double ramp_ns;           /* from a kernel's start to its full rate and back */
     double issue_ns;          /* host time to issue one kernel from a training framework */
     bool adds_gradients;      /* see device_adds_gradients */
+    bool scales_blocks;       /* see device_scales_blocks */
     double training_issue_ns; /* the same within a training framework's layers and autograd */
     /* Of computation and collectives that run at once: Galvatron-BMW (V) measured 1.3 on RTX TITAN,
      * its later profiles 1.126 and 1.146 (data/profiles/galvatron). */

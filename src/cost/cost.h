@@ -269,6 +269,9 @@ int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
 /* Whether a weight gradient's kernel adds to what is there, a bias' sum included, so that no pass over
  * them comes behind it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
+/* Whether its fp8 products take a scale for every 32 elements (MXFP8), so that a cast needs no largest
+ * value of all. */
+bool device_scales_blocks(const struct device *device);
 /* Both computation and collectives on the device take so many times as long while they overlap. */
 double cost_slowdown(const struct cost *cost);
 

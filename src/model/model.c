@@ -155,6 +155,14 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
     return work;
 }
 
+enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype)
+{
+    enum op_kind kind = model->op[op].kind;
+    bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
+    bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
+    return dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : dtype;
+}
+
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype)
 {
     int64_t elements = batch;

@@ -282,6 +282,9 @@ struct model {
 
 void model_free(struct model *model);
 
+/* What an operator computes in when its model trains in `dtype`: in fp8 run the products of weights,
+ * except for what a loss reads, and all others in bf16. */
+enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 /* Copies of an operator in the whole model: the product of the repeats around it. */
 int64_t op_copies(const struct model *model, const struct op *op);
 /* Whether it is part of a layer: of an indexed module. */

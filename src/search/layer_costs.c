@@ -216,13 +216,6 @@ done:
 
 /* ---- bounds of them -------------------------------------------------------------------------- */
 
-/* In fp8 run products alone. */
-static enum dtype dtype_of(const struct layer_costs *c, const struct op *op)
-{
-    bool product = op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR;
-    return c->settings.dtype == DTYPE_FP8 && !product ? DTYPE_BF16 : c->settings.dtype;
-}
-
 /* Operators on the device, nothing sent. What stands around layers may have no
  * input whose gradient anybody wants. */
 static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
@@ -234,10 +227,11 @@ static int64_t operators_ns(const struct layer_costs *c, const struct layer_ques
     for (int64_t i = own->first; i < own->last; i++) {
         int32_t number = walk->instance[i].op;
         const struct op *op = &walk->model->op[number];
+        enum dtype dtype = op_dtype(walk->model, number, c->settings.dtype);
         int64_t local[OP_MAX_DIMS];
         split_local(op, &choice[number].split, q->batch_per_step, local);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            struct work work = op_work(op, local, dtype_of(c, op), (enum phase)phase);
+            struct work work = op_work(op, local, dtype, (enum phase)phase);
             bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
             bool again = phase == PHASE_FORWARD && choice[number].recompute;
             if (wanted && (work.flops > 0 || work.read_bytes + work.write_bytes > 0))

@@ -1,22 +1,13 @@
 /* item_cost.c - how long the items of a block take (item_cost.h has the equations). */
 #include "sim/item_cost.h"
 
-/* In fp8 run the products of weights, except for what a loss reads. */
-static enum dtype compute_dtype(const struct plan *plan, int32_t op)
-{
-    const struct model *model = plan->model;
-    enum op_kind kind = model->op[op].kind;
-    bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
-    bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
-    return plan->dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : plan->dtype;
-}
-
 static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int32_t number = plan->instance[instance].op;
+    const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    return op_work(op, local, compute_dtype(plan, plan->instance[instance].op), phase);
+    return op_work(op, local, op_dtype(plan->model, number, plan->dtype), phase);
 }
 
 /* An elementwise kernel that reads and writes so many bytes. */
@@ -30,23 +21,33 @@ static struct work pass_over(const struct plan *plan, double elements, double re
                          .write_bytes = write};
 }
 
-/* Bytes that casts to fp8 read and write per element: dynamic scaling looks for the largest value (2)
- * before it reads and writes (2 + 1); the transposed copies that fp8 products need take 1 + 1. The
- * forward pass casts its input and weight, the input's gradient casts the output's gradient and
- * turns the weight, the weight's turns the other two. */
+/* Bytes that casts to fp8 read and write per element, the first time and again: of input and weight
+ * forward, of the output's gradient, and of what a product wants transposed, which is the weight for the
+ * input's gradient and input and gradient for the weight's. */
+struct cast_bytes {
+    double read, write, read_again, write_again;
+};
+/* One scale for a tensor: its largest value is looked for (2) before it is read and written (2 + 1).
+ * Tensors are kept in 16 bits and cast again by the scale that is known (torchao; measured in
+ * data/profiles/weft/h200_fp8.csv). */
+static const struct cast_bytes BY_TENSOR = {4, 1, 2, 1};
+/* A scale for each block: both layouts in one pass (Transformer Engine's MXFP8). */
+static const struct cast_bytes BY_BLOCK = {2, 2, 0, 0};
+
 static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
-    enum { CAST_READ = 4, CAST_WRITE = 1, TURN = 1 };
+    const struct cast_bytes *bytes =
+        device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
     double in = operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
     double weight = operand_elements(op, &op->weight[0].operand, local);
-    const double casts[] = {in + weight, out, 0}, turns[] = {0, weight, in + out}; /* by phase */
-    double cast = casts[phase], turn = turns[phase];
-    return pass_over(plan, cast + turn, cast * CAST_READ + turn * TURN,
-                     cast * CAST_WRITE + turn * TURN);
+    const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
+    double first = firsts[phase], again = bytes->read_again > 0 ? agains[phase] : 0;
+    return pass_over(plan, first + again, first * bytes->read + again * bytes->read_again,
+                     first * bytes->write + again * bytes->write_again);
 }
 
 /* What the policy does to an operator's weights in a micro-batch. */
@@ -95,8 +96,10 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
         return 0;
     if (phase == PHASE_BACKWARD_WEIGHT && !device_adds_gradients(&plan->cluster->node.device))
         count += passes_of(plan, instance, out + count);
-    if (out[0].dtype == DTYPE_FP8)
-        out[count++] = casts_of(plan, instance, phase);
+    if (out[0].dtype == DTYPE_FP8) {
+        out[count] = casts_of(plan, instance, phase);
+        count += out[count].read_bytes > 0;
+    }
     return count;
 }
 

@@ -19,121 +19,7 @@
 #include <cmocka.h>
 
 #include "program.h"
-#include "search/aceso.h"
-
-/* ---- problems -------------------------------------------------------------------------------- */
-
-static bool chance(struct rng *rng, int64_t of)
-{
-    return rng_below(rng, of) == 0;
-}
-
-/* How many rounds of a test: more or fewer where WEFT_TEST_PERCENT says so. */
-static int rounds_of(int rounds)
-{
-    const char *text = getenv("WEFT_TEST_PERCENT");
-    int64_t percent = 100;
-    if (text)
-        parse_int(text, &percent);
-    rounds = (int)(rounds * percent / 100);
-    return rounds > 0 ? rounds : 1;
-}
-
-struct asked {
-    struct model *model;
-    struct cluster *cluster;
-    struct plan_request request;
-    struct problem *problem;
-    struct judge *judge;
-};
-
-static struct asked open_asked(const char *model, const char *options, const char *cluster,
-                               struct degrees pins, const char *space)
-{
-    struct asked a = {0};
-    assert_int_equal(model_open(model, options, &a.model), WEFT_OK);
-    assert_int_equal(cluster_open(cluster, &a.cluster), WEFT_OK);
-    a.request = (struct plan_request){.model = a.model, .cluster = a.cluster, .pins = pins};
-    a.request.options.space = space;
-    return a;
-}
-
-static void make_judge(struct asked *a)
-{
-    assert_int_equal(problem_new(&a->request, &a->problem), WEFT_OK);
-    assert_int_equal(judge_new(a->problem, &a->judge), WEFT_OK);
-}
-
-static void close_asked(struct asked *a)
-{
-    judge_free(a->judge);
-    problem_free(a->problem);
-    model_free(a->model);
-    cluster_free(a->cluster);
-}
-
-/* Some run of a part in some other manner, if that is legal. */
-static void paint_some(struct rng *rng, struct asked *a, struct config *c)
-{
-    struct config other;
-    int32_t part = (int32_t)rng_below(rng, config_parts(c)), first = part_first(c, part);
-    int32_t from = first + (int32_t)rng_below(rng, c->part[part].end - first);
-    int32_t to = from + 1 + (int32_t)rng_below(rng, c->part[part].end - from);
-    struct manner m = *manner_at(&c->part[part], from);
-    struct verdict verdict;
-    bool legal;
-    m.tp = (uint16_t)(1 << rng_below(rng, 4));
-    m.shard = (uint8_t)rng_below(rng, 4);
-    config_copy(&other, c);
-    if (m.tp > a->problem->node || !paint_manner(&other, part, from, to, m))
-        return;
-    config_normalise(&other);
-    if (!a->problem->tp_goes[m.tp] || !config_legal(a->problem, &other))
-        return;
-    assert_int_equal(judge_recompute(a->judge, &other, UINT64_MAX), WEFT_OK);
-    config_normalise(&other);
-    assert_int_equal(judge_config(a->judge, &other, &verdict, NULL, &legal), WEFT_OK);
-    if (legal)
-        config_copy(c, &other);
-}
-
-/* Random primitives from where a search begins. */
-static bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
-{
-    const struct problem *p = a->problem;
-    int32_t counts[MOST_STAGES], count = problem_stage_counts(p, counts);
-    struct proposals *list = malloc(sizeof *list);
-    bool legal = config_begin(p, counts[rng_below(rng, count)],
-                              (enum beginning)rng_below(rng, BEGIN_COUNT), c);
-    for (int i = 0; legal && i < hops; i++) {
-        struct stage_cost cost[MOST_STAGES];
-        struct asking asking = {.judge = a->judge,
-                                .from = c,
-                                .cost = cost,
-                                .primitive = (enum primitive)rng_below(rng, PRIMITIVE_COUNT),
-                                .stage = (int32_t)rng_below(rng, c->stages),
-                                .grain = chance(rng, 2) ? GRAIN_LAYERS : GRAIN_OPERATORS,
-                                .out = list};
-        assert_int_equal(judge_config(a->judge, c, &asking.verdict, cost, &legal), WEFT_OK);
-        list->count = 0;
-        if (legal && (p->primitives >> asking.primitive & 1))
-            assert_int_equal(PRIMITIVES[asking.primitive].propose(&asking), WEFT_OK);
-        if (!list->count)
-            continue;
-        struct config *other = &list->data[rng_below(rng, list->count)].config;
-        config_normalise(other);
-        if (!config_legal(p, other))
-            continue;
-        assert_int_equal(judge_recompute(a->judge, other, UINT64_MAX), WEFT_OK);
-        config_normalise(other);
-        assert_int_equal(judge_config(a->judge, other, &asking.verdict, NULL, &legal), WEFT_OK);
-        if (legal)
-            config_copy(c, other);
-        legal = true;
-    }
-    free(list);
-    return legal;
-}
+#include "wander.h"
 
 /* ---- P1 -------------------------------------------------------------------------------------- */
 
@@ -584,6 +470,35 @@ static void test_threads_make_no_difference(void **state)
     close_asked(&a);
 }
 
+static int64_t answer_ns(const struct asked *a, int64_t stages, bool every, int64_t *judged)
+{
+    struct plan_request request = a->request;
+    struct planned *planned;
+    request.pins.pp = stages;
+    request.options.every_stages = every;
+    assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
+    assert_true(planned->trials.data[0].fits);
+    int64_t ns = planned->trials.data[0].iteration_ns;
+    *judged = planned->candidates;
+    planned_free(planned);
+    return ns;
+}
+
+/* Where no number of stages is left out, none does better by itself; and more are judged than else. */
+static void test_every_number_of_stages(void **state)
+{
+    (void)state;
+    struct asked a = open_asked("gpt2", "layers: 6", "dgx-v100:1x4",
+                                (struct degrees){.global_batch = 16}, "paper");
+    int64_t judged, some;
+    int64_t every = answer_ns(&a, 0, true, &judged);
+    assert_true(every <= answer_ns(&a, 0, false, &some));
+    assert_true(judged > some);
+    for (int64_t stages = 1; stages <= 4; stages++)
+        assert_true((double)every <= 1.001 * (double)answer_ns(&a, stages, false, &some));
+    close_asked(&a);
+}
+
 /* ---- P5 -------------------------------------------------------------------------------------- */
 
 static void test_as_many_configs_as_allowed(void **state)
@@ -770,6 +685,7 @@ int main(void)
         cmocka_unit_test(test_as_good_as_trying_everything),
         cmocka_unit_test(test_beginnings_make_no_difference),
         cmocka_unit_test(test_threads_make_no_difference),
+        cmocka_unit_test(test_every_number_of_stages),
         cmocka_unit_test(test_as_many_configs_as_allowed),
         cmocka_unit_test(test_a_plan_at_hand_gets_better),
         cmocka_unit_test(test_stopped_searches_answer),

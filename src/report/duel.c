@@ -11,6 +11,8 @@
  *   I2  On one device all systems ran the same plan (section 5.1; single_gpu_configs/ of the artifact).
  *   I3  Both sides have 28,000 MB by the authors' count (duel_memory.c), which is 1.1 to 1.9 times what Weft
  *       counts.
+ *   I4  The search may recompute what the authors' plans do, and goes to its end with every number of stages
+ *       (section 5.1: one process for each).
  */
 #include "report/duel.h"
 
@@ -20,9 +22,8 @@
 #include "report/published_read.h"
 #include "report/searched.h"
 
-enum { MAX_FILE_BYTES = 1 << 20, DEVICES_PER_NODE = 8, MOST_ROUNDS = 6 };
+enum { MAX_FILE_BYTES = 1 << 20, DEVICES_PER_NODE = 8 };
 static const char MACHINE[] = "aceso-v100";
-static const double STEP_DOWN = 0.97; /* of the limit that the search is asked with, at least */
 static const int64_t LIMIT_BYTES = INT64_C(28000) << 20; /* scripts/: 28,000 MB */
 
 static const char *const RIVAL_NAMES[] = {
@@ -133,102 +134,30 @@ done:
 }
 
 static weft_status predict_grid(struct arena *keep, const struct contest *contest,
-                                const struct footprints *prints, const struct plan_request *request,
-                                struct duel *duel)
+                                const struct plan_request *request, struct duel *duel)
 {
     struct plan *plan;
     weft_status status;
-    TRY(contest_grid(keep, contest, prints, request, &plan, &duel->plan[RIVAL_GRID]));
+    TRY(contest_grid(keep, contest, request, &plan, &duel->plan[RIVAL_GRID]));
     TRY(predict_point(plan, &duel->predicted[RIVAL_GRID]));
 done:
     return status;
 }
 
-/* The fastest plan so far that the authors would have run. */
-struct winner {
-    struct plan *plan; /* NULL: none */
-    const char *text;
-    int64_t iteration_ns;
-};
-
-/* Whether a plan has room by the authors' count; *next is what its fullest stage may hold by Weft's, so that
- * it would. */
-static weft_status find_room(const struct footprints *prints, const struct plan *plan, bool *room,
-                             int64_t *next)
+static weft_status predict_search(struct arena *keep, const struct plan_request *request,
+                                  struct duel *duel)
 {
-    struct simulate_options options = {.fold = FOLD_ALWAYS};
-    struct prediction *prediction;
-    weft_status status = simulate(plan, &options, &prediction);
+    struct planned *planned;
+    weft_status status = plan_search(planner_find("aceso"), request, &planned);
     if (status)
         return status;
-    *room = true;
-    *next = LIMIT_BYTES;
-    for (int32_t s = 0; s < plan->stages; s++) {
-        double peak = (double)prediction->stage[s].memory.peak;
-        int64_t bytes;
-        *room &= footprint(prints, plan, s, &bytes) && bytes <= LIMIT_BYTES;
-        int64_t may = (int64_t)(peak * (double)LIMIT_BYTES / (double)(bytes > 0 ? bytes : 1));
-        if (bytes > LIMIT_BYTES && may < *next)
-            *next = may;
-    }
-    prediction_free(prediction);
+    const struct trial *best = planned->trials.data;
+    duel->plan[RIVAL_SEARCH] = best->fits ? arena_copy_text(keep, best->text) : "nothing fits";
+    duel->predicted[RIVAL_SEARCH] = best->fits ? tflops_of(best->plan, best->iteration_ns) : 0;
+    if (best->fits)
+        duel_describe(keep, best->plan, duel);
+    planned_free(planned);
     return WEFT_OK;
-}
-
-/* The fastest trial that has room, if it is faster than what is known. *limit becomes the memory to search
- * with next, 0: nothing faster was left out for want of room. */
-static weft_status take_trial(struct arena *keep, const struct plan_request *request,
-                              const struct footprints *prints, struct planned *planned,
-                              struct winner *winner, int64_t *limit)
-{
-    weft_status status = WEFT_OK;
-    int64_t lower = 0, next;
-    for (size_t t = 0; t < planned->trials.len; t++) {
-        struct trial *trial = &planned->trials.data[t];
-        bool room;
-        if (!trial->fits || trial->iteration_ns >= winner->iteration_ns)
-            break;
-        TRY(find_room(prints, trial->plan, &room, &next));
-        lower = !room && next > lower ? next : lower;
-        if (!room)
-            continue;
-        plan_free(winner->plan);
-        winner->plan = NULL;
-        winner->iteration_ns = trial->iteration_ns;
-        winner->text = arena_copy_text(keep, trial->text);
-        TRY(trial_take(request, trial, &winner->plan));
-        break;
-    }
-    next = (int64_t)((double)*limit * STEP_DOWN);
-    *limit = lower < next ? lower : lower ? next : 0;
-done:
-    return status;
-}
-
-/* The search knows one limit for all stages, and Weft's count only: it is asked with less memory until the
- * fastest that it tries has room by the authors'. */
-static weft_status predict_search(struct arena *keep, const struct footprints *prints,
-                                  const struct plan_request *asked, struct duel *duel)
-{
-    struct plan_request request = *asked;
-    struct winner winner = {.iteration_ns = INT64_MAX, .text = "nothing fits"};
-    weft_status status = WEFT_OK;
-    int64_t limit = LIMIT_BYTES;
-    for (int round = 0; round < MOST_ROUNDS && limit > 0; round++) {
-        struct planned *planned;
-        request.pins.memory_limit_bytes = limit;
-        TRY(plan_search(planner_find("aceso"), &request, &planned));
-        status = take_trial(keep, &request, prints, planned, &winner, &limit);
-        planned_free(planned);
-        TRY(status);
-    }
-    duel->plan[RIVAL_SEARCH] = winner.text;
-    duel->predicted[RIVAL_SEARCH] = winner.plan ? tflops_of(winner.plan, winner.iteration_ns) : 0;
-    if (winner.plan)
-        duel_describe(keep, winner.plan, duel);
-done:
-    plan_free(winner.plan);
-    return status;
 }
 
 static struct degrees pins_of(const struct contest *contest, int64_t devices)
@@ -257,10 +186,11 @@ static weft_status predict(struct arena *keep, struct duel *duel, bool all)
 {
     const struct contest *contest = contest_find(duel->family);
     struct plan_request request = {.pins = pins_of(contest, duel->devices),
-                                   .options = {.space = "paper"}};
+                                   .options = {.space = "artifact", .every_stages = true}}; /* I4 */
     struct model *model = NULL;
     struct cluster *cluster = NULL;
     struct footprints *prints;
+    struct memory_count count;
     weft_status status;
     TRY(model_open(duel->model, NULL, &model));
     TRY(cluster_open(cluster_text(keep, MACHINE, DEVICES_PER_NODE, duel->devices), &cluster));
@@ -274,9 +204,11 @@ static weft_status predict(struct arena *keep, struct duel *duel, bool all)
         duel->plan[rival] = duel->plan[RIVAL_RUN];
     }
     if (duel->devices > 1) {
-        TRY(footprints_new(keep, duel->model, &prints));
-        TRY(predict_search(keep, prints, &request, duel));
-        TRY(predict_grid(keep, contest, prints, &request, duel));
+        TRY(footprints_new(keep, model, cluster, &prints));
+        count = footprints_count(prints);
+        request.options.count = &count; /* I3 */
+        TRY(predict_search(keep, &request, duel));
+        TRY(predict_grid(keep, contest, &request, duel));
     }
 done:
     cluster_free(cluster);

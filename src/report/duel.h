@@ -83,22 +83,20 @@ int64_t contest_one_device(const struct contest *contest); /* the micro-batch th
 /* Micro-batches and steps that the authors measured operators for: nothing else was searched. */
 int64_t contest_least(const struct contest *contest);
 int64_t contest_most(const struct contest *contest);
-/* The point that was run, and the best of the grid by the estimate; the caller's to free, NULL: there is
- * none. Their words are in `keep`. */
-struct footprints;
+/* The point that was run, and the best of the grid by the estimate that has room by the request's count of
+ * memory; the caller's to free, NULL: there is none. Their words are in `keep`. */
 weft_status contest_run(struct arena *keep, const struct contest *contest,
                         const struct plan_request *request, struct plan **out, const char **text);
 weft_status contest_grid(struct arena *keep, const struct contest *contest,
-                         const struct footprints *prints, const struct plan_request *request,
-                         struct plan **out, const char **text);
+                         const struct plan_request *request, struct plan **out, const char **text);
 
 /* ---- memory as the authors counted it (duel_memory.c) ----------------------------------------- */
 
 /* What the operators of a model of the tables allocated when they were measured, in `keep`. */
-weft_status footprints_new(struct arena *keep, const char *model, struct footprints **out);
-/* What a device of a stage needs by the authors' count; false: one of its operators was not measured as the
- * plan has it. The plan has one part per stage. */
-bool footprint(const struct footprints *prints, const struct plan *plan, int32_t stage,
-               int64_t *bytes);
+struct footprints;
+weft_status footprints_new(struct arena *keep, const struct model *model,
+                           const struct cluster *cluster, struct footprints **out);
+/* The authors' count; an operator that was not measured as it lies cannot be. */
+struct memory_count footprints_count(const struct footprints *prints);
 
 #endif

@@ -143,7 +143,6 @@ struct megatron {
     const struct contest *contest;
     const struct plan_request *request;
     struct arena *keep;
-    const struct footprints *prints;
     struct estimator *estimator;
     struct plan *best; /* NULL: nothing fits */
     const char *text;  /* of it */
@@ -160,14 +159,13 @@ static const char *point_text(struct arena *keep, const struct degrees *d, int64
     return d->recompute == RECOMPUTE_FULL ? arena_printf(keep, "%s, recompute full", text) : text;
 }
 
-/* By the authors' count. */
 static bool has_room(const struct megatron *grid, const struct plan *plan)
 {
-    for (int32_t s = 0; s < plan->stages; s++) {
-        int64_t bytes;
-        if (!footprint(grid->prints, plan, s, &bytes) || bytes > plan_limit_bytes(plan))
+    int64_t bytes[MOST_PP];
+    count_plan(grid->request->options.count, plan, bytes);
+    for (int32_t s = 0; s < plan->stages; s++)
+        if (bytes[s] > plan_limit_bytes(plan))
             return false;
-    }
     return true;
 }
 
@@ -301,11 +299,13 @@ weft_status contest_run(struct arena *keep, const struct contest *contest,
 }
 
 weft_status contest_grid(struct arena *keep, const struct contest *contest,
-                         const struct footprints *prints, const struct plan_request *request,
-                         struct plan **out, const char **text)
+                         const struct plan_request *request, struct plan **out, const char **text)
 {
-    struct megatron grid = {
-        contest, request, keep, prints, .text = "nothing fits", .best_ns = INT64_MAX};
+    struct megatron grid = {.contest = contest,
+                            .request = request,
+                            .keep = keep,
+                            .text = "nothing fits",
+                            .best_ns = INT64_MAX};
     weft_status status = search_grid(&grid);
     if (status)
         plan_free(grid.best);

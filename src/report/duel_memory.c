@@ -14,7 +14,8 @@
  *   I2  Of neighbours that are made again the first saves what it allocates, but not before a layer.
  *   I3  What was not measured cannot be searched: every operator's micro-batch, tensor parallelism and
  *       split are those of a row.
- *   I4  Operators that the authors' models do not have, or have as parts of others, need nothing.
+ *   I4  Operators that the authors' models do not have, or have as parts of others, need nothing; the lists
+ *       below leave them out.
  */
 #include <math.h>
 #include <stdio.h>
@@ -46,33 +47,31 @@ static const struct table_model {
     {"t5-22b", "t5_11B", DTYPE_FP16},
 };
 
+/* One row, as (1) wants it: bytes. */
+struct needs {
+    double weights, allocates, input, forward, backward; /* the last two: R */
+    bool begins_layer;                                   /* I2 */
+};
+/* Rows of one name. */
+struct name_rows {
+    const char *name;
+    ARRAY(int64_t) rows;
+};
+/* An instance that the authors' model has. */
+struct listed {
+    int32_t op, name;
+    bool conv;
+};
 struct footprints {
     struct operator_profile *row;
+    struct needs *needs; /* per row */
     size_t rows;
-    const char *head;        /* the operator that has the head and the loss, NULL: none */
+    ARRAY(struct name_rows) names;
+    ARRAY(struct listed) list;
+    int64_t *before;  /* per instance and behind the last: of the list, how many come before it */
+    const char *head; /* the operator that has the head and the loss, NULL: none */
     double state_per_weight; /* bytes of state for each of a weight's */
 };
-
-weft_status footprints_new(struct arena *keep, const char *model, struct footprints **out)
-{
-    enum { STATE_BYTES = 16 };
-    struct footprints *prints = ARENA_NEW(keep, struct footprints);
-    struct profile *profile = NULL;
-    weft_status status;
-    TRY(profile_open_shipped(DEVICE, &profile));
-    for (size_t i = 0; i < COUNT_OF(TABLES); i++) {
-        if (strcmp(TABLES[i].model, model) != 0)
-            continue;
-        TRY(profile_operators(profile, DEVICE, TABLES[i].dtype, TABLES[i].table, keep, &prints->row,
-                              &prints->rows));
-        prints->state_per_weight = STATE_BYTES / dtype_bytes(TABLES[i].dtype);
-        prints->head = model[0] == 'g' ? "gpt-post-process" : "t5-post-process";
-    }
-    *out = prints;
-done:
-    profile_close(profile);
-    return status;
-}
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -159,54 +158,7 @@ static const char *name_of(struct arena *scratch, const struct footprints *print
     return strcmp(path, "head") == 0 ? prints->head : alias_of(OUTSIDE, COUNT_OF(OUTSIDE), path);
 }
 
-/* ---- a stage's operators --------------------------------------------------------------------- */
-
-struct needs {
-    const struct operator_profile *row;
-    bool again; /* recomputed */
-};
-struct all_needs {
-    struct needs *data;
-    size_t len, cap;
-};
-
-static const struct operator_profile *row_of(const struct footprints *prints,
-                                             const struct operator_profile *like)
-{
-    for (size_t i = 0; i < prints->rows; i++) {
-        const struct operator_profile *row = &prints->row[i];
-        if (row->microbatch == like->microbatch && row->tp == like->tp && row->algo == like->algo &&
-            strcmp(row->op, like->op) == 0)
-            return row;
-    }
-    return NULL;
-}
-
-/* False: an operator was not measured as it is (I3). */
-static bool collect(struct arena *scratch, const struct footprints *prints, const struct plan *plan,
-                    int32_t stage, struct all_needs *out)
-{
-    struct part part = plan->part[stage];
-    for (int64_t i = part.first; i < part.first + part.count; i++) {
-        const struct choice *choice = plan_choice(plan, i);
-        bool conv = plan->model->op[plan->instance[i].op].kind == OP_CONV;
-        int64_t dp = split_degree(&choice->split, DIM_BATCH);
-        struct operator_profile like = {.op = name_of(scratch, prints, plan_path(scratch, plan, i)),
-                                        .microbatch = plan->batch_per_step / dp,
-                                        .tp = plan->stage[stage].devices / dp,
-                                        .algo = conv && split_degree(&choice->split, DIM_IN) > 1};
-        struct needs needs = {.again = choice->recompute};
-        if (!like.op)
-            continue;
-        needs.row = row_of(prints, &like);
-        if (!needs.row)
-            return false;
-        array_push(scratch, out, needs);
-    }
-    return true;
-}
-
-/* ---- (1) ------------------------------------------------------------------------------------- */
+/* ---- what is read once ------------------------------------------------------------------------ */
 
 /* I1 */
 static double allocates(const struct operator_profile *row)
@@ -225,40 +177,175 @@ static bool begins_layer(const struct operator_profile *row)
     return strcmp(row->op, "enc-1st-layernorm") == 0 || strstr(row->op, "-conv1");
 }
 
-/* A, and what is made again at once at most. */
-static void activations(const struct all_needs *all, double *kept, double *again)
+static struct needs needs_of(const struct operator_profile *row)
 {
-    double segment = 0;
-    *kept = *again = 0;
-    for (size_t i = 0; i < all->len; i++) {
-        const struct needs *one = &all->data[i], *next = i + 1 < all->len ? one + 1 : NULL;
-        double bytes = allocates(one->row);
-        bool pair = next && one->again && next->again;
-        *kept += pair && !begins_layer(next->row) ? 0 : bytes;
-        segment += pair ? bytes : 0;
-        *again = segment > *again ? segment : *again;
-        if (!pair || begins_layer(next->row))
-            segment = 0;
+    return (struct needs){.weights = (double)row->weight_bytes,
+                          .allocates = allocates(row),
+                          .input = (double)row->input_bytes,
+                          .forward = (double)row->forward_reserved_bytes,
+                          .backward = (double)row->backward_reserved_bytes,
+                          .begins_layer = begins_layer(row)};
+}
+
+/* The number of a name; a name that is new has no rows. */
+static int32_t name_number(struct arena *keep, struct footprints *prints, const char *name)
+{
+    for (size_t i = 0; i < prints->names.len; i++)
+        if (strcmp(prints->names.data[i].name, name) == 0)
+            return (int32_t)i;
+    array_push(keep, &prints->names, (struct name_rows){.name = arena_copy_text(keep, name)});
+    return (int32_t)prints->names.len - 1;
+}
+
+static void index_rows(struct arena *keep, struct footprints *prints)
+{
+    prints->needs = ARENA_ARRAY(keep, struct needs, prints->rows + 1);
+    for (size_t i = 0; i < prints->rows; i++) {
+        int32_t name = name_number(keep, prints, prints->row[i].op);
+        array_push(keep, &prints->names.data[name].rows, (int64_t)i);
+        prints->needs[i] = needs_of(&prints->row[i]);
     }
 }
 
-bool footprint(const struct footprints *prints, const struct plan *plan, int32_t stage,
-               int64_t *bytes)
+static weft_status list_instances(struct arena *keep, const struct model *model,
+                                  const struct cluster *cluster, struct footprints *prints)
 {
     struct arena *scratch = arena_new();
-    struct all_needs all = {0};
-    bool measured = collect(scratch, prints, plan, stage, &all) && all.len;
-    double weights = 0, forward = 0, backward = 0, kept, again, behind = plan->stages - 1 - stage;
-    for (size_t i = 0; i < all.len && measured; i++) {
-        const struct operator_profile *row = all.data[i].row;
-        weights += (double)row->weight_bytes;
-        forward = fmax(forward, (double)row->forward_reserved_bytes);
-        backward = fmax(backward, (double)row->backward_reserved_bytes);
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_new(model, cluster, &plan));
+    prints->before = ARENA_ARRAY(keep, int64_t, (size_t)plan->instances + 1);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int32_t op = plan->instance[i].op;
+        const char *name = name_of(scratch, prints, plan_path(scratch, plan, i));
+        if (name) {
+            struct listed listed = {op, name_number(keep, prints, name),
+                                    model->op[op].kind == OP_CONV};
+            array_push(keep, &prints->list, listed);
+        }
+        prints->before[i + 1] = (int64_t)prints->list.len;
     }
-    activations(&all, &kept, &again);
-    double input = measured ? (double)all.data[0].row->input_bytes : 0;
-    *bytes = (int64_t)(weights * prints->state_per_weight + (behind + 1) * (input + kept) + again +
-                       fmax(forward + backward, weights));
+done:
+    plan_free(plan);
     arena_free(scratch);
-    return measured;
+    return status;
+}
+
+weft_status footprints_new(struct arena *keep, const struct model *model,
+                           const struct cluster *cluster, struct footprints **out)
+{
+    enum { STATE_BYTES = 16 };
+    struct footprints *prints = ARENA_NEW(keep, struct footprints);
+    struct profile *profile = NULL;
+    weft_status status;
+    TRY(profile_open_shipped(DEVICE, &profile));
+    for (size_t i = 0; i < COUNT_OF(TABLES); i++) {
+        if (strcmp(TABLES[i].model, model->name) != 0)
+            continue;
+        TRY(profile_operators(profile, DEVICE, TABLES[i].dtype, TABLES[i].table, keep, &prints->row,
+                              &prints->rows));
+        prints->state_per_weight = STATE_BYTES / dtype_bytes(TABLES[i].dtype);
+        prints->head = model->name[0] == 'g' ? "gpt-post-process" : "t5-post-process";
+    }
+    index_rows(keep, prints);
+    TRY(list_instances(keep, model, cluster, prints));
+    *out = prints;
+done:
+    profile_close(profile);
+    return status;
+}
+
+/* ---- operators as they lie -------------------------------------------------------------------- */
+
+/* One of the list. */
+struct laid_op {
+    const struct needs *needs; /* NULL: it was not measured so (I3) */
+    bool again;                /* recomputed */
+};
+
+static const struct needs *find_needs(const struct footprints *prints, int32_t name,
+                                      int64_t micro_batch, int64_t tp, int64_t algo)
+{
+    const struct name_rows *rows = &prints->names.data[name];
+    for (size_t i = 0; i < rows->rows.len; i++) {
+        const struct operator_profile *row = &prints->row[rows->rows.data[i]];
+        if (row->microbatch == micro_batch && row->tp == tp && row->algo == algo)
+            return &prints->needs[rows->rows.data[i]];
+    }
+    return NULL;
+}
+
+static const void *lay(const void *context, struct arena *keep, const struct choice *choice,
+                       int64_t devices, int64_t batch)
+{
+    const struct footprints *prints = context;
+    struct laid_op *out = ARENA_ARRAY(keep, struct laid_op, prints->list.len + 1);
+    for (size_t i = 0; i < prints->list.len; i++) {
+        const struct listed *listed = &prints->list.data[i];
+        const struct choice *own = &choice[listed->op];
+        int64_t dp = split_degree(&own->split, DIM_BATCH);
+        bool by_inputs = listed->conv && split_degree(&own->split, DIM_IN) > 1;
+        out[i] = (struct laid_op){
+            find_needs(prints, listed->name, batch / dp, devices / dp, by_inputs), own->recompute};
+    }
+    return out;
+}
+
+/* ---- (1) ------------------------------------------------------------------------------------- */
+
+/* Sums over operators that come one behind the other. */
+struct sums {
+    double weights, forward, backward, input;
+    double kept, again, segment; /* A, `again`, and what of it is made again with the last one */
+    const struct laid_op *last;
+};
+
+/* The last one's activations, now that it is known what comes behind it; NULL: nothing. */
+static void settle(struct sums *sums, const struct laid_op *next)
+{
+    const struct laid_op *one = sums->last;
+    bool pair = next && one->again && next->again, ends = !pair || next->needs->begins_layer;
+    sums->kept += ends ? one->needs->allocates : 0; /* I2 */
+    sums->segment += pair ? one->needs->allocates : 0;
+    sums->again = fmax(sums->again, sums->segment);
+    sums->segment = ends ? 0 : sums->segment;
+}
+
+static void add(struct sums *sums, const struct laid_op *one)
+{
+    if (sums->last)
+        settle(sums, one);
+    else
+        sums->input = one->needs->input;
+    sums->last = one;
+    sums->weights += one->needs->weights;
+    sums->forward = fmax(sums->forward, one->needs->forward);
+    sums->backward = fmax(sums->backward, one->needs->backward);
+}
+
+static struct counted count_part(const void *context, const struct counted_run *run, int32_t runs)
+{
+    static const struct counted NEVER = {COUNTED_NEVER, 0};
+    const struct footprints *prints = context;
+    struct sums sums = {0};
+    for (int32_t r = 0; r < runs; r++) {
+        const struct laid_op *laid = run[r].laid;
+        for (int64_t i = prints->before[run[r].first]; i < prints->before[run[r].last]; i++) {
+            if (!laid[i].needs)
+                return NEVER; /* I3 */
+            add(&sums, &laid[i]);
+        }
+    }
+    if (!sums.last)
+        return NEVER;
+    settle(&sums, NULL);
+    double reserved = fmax(sums.forward + sums.backward, sums.weights);
+    return (struct counted){
+        .always = (int64_t)(sums.weights * prints->state_per_weight + sums.again + reserved),
+        .each = (int64_t)(sums.input + sums.kept)};
+}
+
+struct memory_count footprints_count(const struct footprints *prints)
+{
+    return (struct memory_count){prints, lay, count_part};
 }

@@ -99,12 +99,14 @@ static void choose_searches(struct team *team)
         if (best_of(&team->result[i]) && better(best_of(&team->result[i])->verdict, best))
             best = best_of(&team->result[i])->verdict;
     double most = team->turn->within * (double)best.iteration_ns;
-    bool all = team->turn->effort == SKETCH;
+    bool every = team->problem->request->options.every_stages;
     bool budget = team->problem->deadline_s > 0 || team->problem->devices <= FEW_DEVICES;
     int32_t left = team->turn->patient && !budget ? 0 : team->turn->most;
+    bool all = team->turn->effort == SKETCH || (every && left);
     for (int32_t i = 0; i < team->searches; i++) {
         int32_t stages = team->settings[i].stages;
-        bool now = team->turn != TURNS || team->searches == 1 || (stages & (stages - 1)) == 0;
+        bool now =
+            team->turn != TURNS || every || team->searches == 1 || (stages & (stages - 1)) == 0;
         team->chosen[i] = all && now;
     }
     for (; !all && left > 0; left--) {

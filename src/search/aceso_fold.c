@@ -114,8 +114,10 @@ struct whole_table *whole_table_new(struct arena *keep, const struct folding *fo
                                     const struct table *table)
 {
     struct whole_table *out = ARENA_NEW(keep, struct whole_table);
-    *out = (struct whole_table){table, fold,
-                                ARENA_ARRAY(keep, struct sums, (size_t)fold->repeats + 1)};
+    *out =
+        (struct whole_table){.table = table,
+                             .fold = fold,
+                             .middle = ARENA_ARRAY(keep, struct sums, (size_t)fold->repeats + 1)};
     for (int32_t r = 0; r < fold->repeats; r++) {
         const struct fold_repeat *repeat = &fold->repeat[r];
         const int64_t *from = table->at[repeat->short_first].of;

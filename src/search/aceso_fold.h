@@ -45,6 +45,7 @@ struct whole_table {
     const struct table *table;
     const struct folding *fold;
     struct sums *middle; /* per repeat: what the middle takes once */
+    const void *laid; /* what somebody else's count knows of it (counted.h); NULL: nobody counts */
 };
 struct whole_table *whole_table_new(struct arena *keep, const struct folding *fold,
                                     const struct table *table);

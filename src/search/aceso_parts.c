@@ -13,6 +13,8 @@
  *   I4  A judge keeps the parts and borders of the config before. Those whose keys are the same are not
  *       looked up again; parts are joined again, and their stages summed up, when they or one of their
  *       borders changed.
+ *   I5  Where somebody else counts memory (counted.h), what a part holds is what that count says, and
+ *       borders add nothing to it.
  */
 #include "search/aceso.h"
 
@@ -176,6 +178,19 @@ static void close_cost(struct judge *j, const struct part_sums *sums, struct par
     out->operators_ns = of[SUM_STRETCHED] + of[SUM_STRETCHED + 1] + of[SUM_STRETCHED + 2];
 }
 
+/* I5 */
+static void count_memory(const struct judge *j, const struct counted_run *run, int32_t runs,
+                         struct part_cost *out)
+{
+    const struct memory_count *count = j->problem->request->options.count;
+    if (!count)
+        return;
+    struct counted counted = count->part(count->context, run, runs);
+    counted_hold(counted, &out->memory);
+    out->state = counted.always;
+    out->stand_in = 0;
+}
+
 static bool lies_alike(const struct manner *a, const struct manner *b)
 {
     struct manner x = plain_manner(a), y = plain_manner(b);
@@ -203,6 +218,7 @@ done:
 static weft_status cost_part(struct judge *j, const struct part_key *key, struct part_cost *out)
 {
     struct part_run run[MOST_RUNS];
+    struct counted_run counted[MOST_RUNS];
     int32_t runs = part_runs(key->first, &key->part, run);
     int64_t user = j->problem->tied.user;
     struct part_sums sums = {0};
@@ -214,6 +230,7 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
         if (!table)
             goto done;
         add_whole_run(&sums, table, run[r].first, run[r].last);
+        counted[r] = (struct counted_run){run[r].first, run[r].last, table->laid};
         if (key->tied && run[r].first <= user && user < run[r].last)
             add_copy(j->problem, table, &sums);
         if (r > 0)
@@ -223,6 +240,7 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
         goto done;
     out->table = table->table;
     close_cost(j, &sums, out);
+    count_memory(j, counted, runs, out);
     out->legal = true;
 done:
     return status;
@@ -365,6 +383,8 @@ static void join_borders(struct judge *j, const struct config *c, int32_t k)
         add_side(&behind->before, &j->work[k], &j->memory[k]);
         j->work[k].send = behind->send;
     }
+    if (j->problem->request->options.count)
+        j->memory[k] = j->cost[k]->memory; /* I5 */
 }
 
 static void lay_devices(struct judge *j, const struct config *c)

@@ -49,11 +49,13 @@ struct scope {
     unsigned shards;   /* 1 << ZeRO stage */
     bool schedules;    /* others than 1f1b */
     bool whole_layers; /* recomputed, or nothing */
+    bool behind;       /* a level of recomputation for what comes behind a softmax */
 };
 static const struct scope SCOPES[] = {
-    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false},
-    {"paper", 0, 1U << 0, false, false},
-    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true},
+    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false},
+    {"paper", 0, 1U << 0, false, false, false},
+    {"artifact", 0, 1U << 0, false, false, true},
+    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true, false},
 };
 
 static weft_status scope_of(const struct plan_request *request, const struct scope **out)
@@ -64,9 +66,11 @@ static weft_status scope_of(const struct plan_request *request, const struct sco
             *out = &SCOPES[i];
             return WEFT_OK;
         }
-    return bad_argument("paper: the primitives of Aceso's Table 1; bmw: what the planner galvatron "
+    return bad_argument("paper: the primitives of Aceso's Table 1; artifact: the same, with the "
+                        "recomputation of the authors' plans; bmw: what the planner galvatron "
                         "chooses from, too; all: Weft's, too",
-                        "the planner aceso has no space '%s', expected all, paper or bmw", space);
+                        "the planner aceso has no space '%s', expected all, paper, artifact or bmw",
+                        space);
 }
 
 static unsigned primitives_of(const struct scope *scope)
@@ -115,29 +119,48 @@ static void add_level(struct problem *p, const bool *mask)
         p->recomputed[p->levels++] = mask;
 }
 
-static weft_status find_levels(struct problem *p, bool whole_layers)
+/* Of what selective recomputation names, what comes behind a softmax and drops out: of all operators those
+ * that give back most bytes for their time. */
+static void find_behind(const struct model *model, const bool *selective, bool *out)
 {
+    bool behind = false, drops = false;
+    for (int32_t i = 0; i < model->ops; i++) {
+        behind &= selective[i];
+        out[i] = behind;
+        drops |= behind && model->op[i].kind == OP_DROPOUT;
+        behind |= selective[i] && model->op[i].kind == OP_SOFTMAX;
+    }
+    for (int32_t i = 0; i < model->ops && !drops; i++)
+        out[i] = false;
+}
+
+/* aceso_rows.c, I1 */
+static weft_status find_levels(struct problem *p, const struct scope *scope)
+{
+    enum { NONE, BEHIND, SELECTIVE, NO_PRODUCTS, FULL };
     const struct degrees *pins = &p->request->pins;
-    int32_t ops = p->request->model->ops;
+    const struct model *model = p->request->model;
     bool *mask[MOST_LEVELS], any = false;
     weft_status status;
     for (int i = 0; i < MOST_LEVELS; i++)
-        mask[i] = ARENA_ARRAY(p->arena, bool, (size_t)ops);
+        mask[i] = ARENA_ARRAY(p->arena, bool, (size_t)model->ops);
     if (pins->has_recompute) {
-        TRY(named_by(p, pins->recompute, mask[0]));
-        add_level(p, mask[0]);
+        TRY(named_by(p, pins->recompute, mask[NONE]));
+        add_level(p, mask[NONE]);
         goto done;
     }
-    TRY(named_by(p, RECOMPUTE_SELECTIVE, mask[1]));
-    TRY(named_by(p, RECOMPUTE_FULL, mask[3]));
-    for (int32_t i = 0; i < ops; i++)
-        any |= mask[3][i];
-    for (int32_t i = 0; i < ops; i++) {
-        mask[3][i] |= !any && p->request->model->op[i].kind != OP_LOSS; /* without layers: all */
-        mask[1][i] &= mask[3][i];
-        mask[2][i] = mask[1][i] || (mask[3][i] && flops_of(p, i) == 0);
+    TRY(named_by(p, RECOMPUTE_SELECTIVE, mask[SELECTIVE]));
+    TRY(named_by(p, RECOMPUTE_FULL, mask[FULL]));
+    for (int32_t i = 0; i < model->ops; i++)
+        any |= mask[FULL][i];
+    for (int32_t i = 0; i < model->ops; i++) {
+        mask[FULL][i] |= !any && model->op[i].kind != OP_LOSS; /* without layers: all */
+        mask[SELECTIVE][i] &= mask[FULL][i];
+        mask[NO_PRODUCTS][i] = mask[SELECTIVE][i] || (mask[FULL][i] && flops_of(p, i) == 0);
     }
-    for (int i = 0; i < MOST_LEVELS; i += whole_layers ? MOST_LEVELS - 1 : 1)
+    if (scope->behind)
+        find_behind(model, mask[SELECTIVE], mask[BEHIND]);
+    for (int i = 0; i < MOST_LEVELS; i += scope->whole_layers ? MOST_LEVELS - 1 : 1)
         add_level(p, mask[i]);
 done:
     return status;
@@ -284,7 +307,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
         p->deadline_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
     TRY(folding_new(arena, request->model, request->cluster, &p->fold));
     p->settings.model = &p->fold.model;
-    TRY(find_levels(p, scope->whole_layers));
+    TRY(find_levels(p, scope));
     TRY(read_walk(p));
     find_tp(p);
     find_flips(p);

@@ -1,7 +1,8 @@
 /* aceso_rows.c - manners as rows of choices, their tables, and plans.
  *
- *   I1  A level of recomputation adds operators to the one before it: none; those that selective
- *       recomputation names; those that compute no products, too; all of every layer.
+ *   I1  A level of recomputation adds operators to the one before it: none; of those that selective
+ *       recomputation names, what comes behind the softmax (in the space artifact); all of those; those that
+ *       compute no products, too; all of every layer.
  *   I2  Tables of one device do not depend on which device it is.
  */
 #include "search/aceso.h"
@@ -72,6 +73,7 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
 static weft_status make_run(struct judge *j, const struct run_key *key, struct whole_table **out)
 {
     struct arena *scratch = arena_new();
+    const struct memory_count *count = j->problem->request->options.count;
     struct choice *choice;
     const struct table *table;
     weft_status status;
@@ -87,6 +89,8 @@ static weft_status make_run(struct judge *j, const struct run_key *key, struct w
                           .many = j->problem->global_batch > key->batch};
     TRY(table_find(j->estimator->tables, &k, &table));
     *out = whole_table_new(j->arena, &j->problem->fold, table);
+    if (count)
+        (*out)->laid = count->lay(count->context, j->arena, choice, key->devices, key->batch);
 done:
     arena_free(scratch);
     return status;

@@ -14,7 +14,7 @@ static const struct planner PLANNERS[] = {
      1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, JOINS_ALWAYS, galvatron_find},
     {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
-         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE,
+         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_MEMORY_COUNT,
      JOINS_IN_TIME, aceso_find},
     {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
      1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
@@ -124,7 +124,25 @@ static void judge(const struct prediction *p, struct trial *trial)
     }
 }
 
-static weft_status run_trial(struct cost *cost, const struct plan *plan, const struct trial *begun,
+/* The same by somebody else's count of memory. */
+static void recount(const struct memory_count *count, const struct plan *plan, struct trial *trial)
+{
+    struct arena *scratch = arena_new();
+    int64_t *bytes = ARENA_ARRAY(scratch, int64_t, (size_t)plan->stages);
+    count_plan(count, plan, bytes);
+    trial->peak_bytes = 0;
+    for (int32_t s = 0; s < plan->stages; s++)
+        if (bytes[s] > trial->peak_bytes) {
+            trial->peak_bytes = bytes[s];
+            trial->stage = s;
+        }
+    trial->limit_bytes = plan_limit_bytes(plan);
+    trial->fits = trial->peak_bytes <= trial->limit_bytes;
+    arena_free(scratch);
+}
+
+static weft_status run_trial(const struct plan_request *request, struct cost *cost,
+                             const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
 {
     struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = cost};
@@ -133,6 +151,8 @@ static weft_status run_trial(struct cost *cost, const struct plan *plan, const s
     weft_status status;
     TRY(simulate(plan, &options, &prediction));
     judge(prediction, &trial);
+    if (request->options.count)
+        recount(request->options.count, plan, &trial);
     trial.number = (int64_t)planned->trials.len + 1;
     trial.found_by = planned->planner;
     if (!trial.text)
@@ -165,7 +185,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
         error_clear();
     else
-        status = run_trial(cost, plan, &begun, planned, trial);
+        status = run_trial(request, cost, plan, &begun, planned, trial);
     plan_free(plan);
     return status;
 }
@@ -196,7 +216,7 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
 {
     struct trial begun = {.degrees = request->pins, .plan = plan, .text = text};
     values_of_plan(plan, begun.value);
-    weft_status status = run_trial(cost, plan, &begun, planned, trial);
+    weft_status status = run_trial(request, cost, plan, &begun, planned, trial);
     if (status)
         plan_free(plan);
     return status;
@@ -253,10 +273,11 @@ static weft_status check_options(const struct planner *planner, const struct pla
         [TAKES_MAX_HOPS] = "--max-hops", [TAKES_INITIAL] = "--initial",
         [TAKES_LOG] = "--log",           [TAKES_SEARCH] = "--search",
         [TAKES_SEED] = "--seed",         [TAKES_THREADS] = "--threads",
-        [TAKES_FORBID] = "--forbid",
+        [TAKES_FORBID] = "--forbid",     [TAKES_MEMORY_COUNT] = "a count of memory",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
-    unsigned foreign = options->given & ~planner->takes;
+    unsigned given = options->given | (options->count ? 1U << TAKES_MEMORY_COUNT : 0);
+    unsigned foreign = given & ~planner->takes;
     if (!foreign)
         return WEFT_OK;
     return bad_argument("weft plan --help says which planner takes what",

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "search/counted.h"
 #include "search/forbid.h"
 #include "sim/sim.h"
 
@@ -70,6 +71,7 @@ enum planner_option {
     TAKES_SEED,
     TAKES_THREADS,
     TAKES_FORBID,
+    TAKES_MEMORY_COUNT,
     TAKES_COUNT
 };
 struct plan_options {
@@ -83,10 +85,12 @@ struct plan_options {
     const struct plan *begin; /* or this plan of the same model, cluster and batch; NULL: none */
     int64_t most_configs;     /* aceso judges few more by estimate, counted, not timed; 0: any */
     int64_t most_trials;      /* aceso simulates no more; 0: any */
+    bool every_stages;        /* aceso leaves out no number of stages that falls behind */
     const char *log;          /* a file for every step of the search, as JSON */
     const char *search;       /* an algorithm of the planner's own */
     int64_t seed;
-    int64_t threads; /* 0: as many as there are processors */
+    int64_t threads;                  /* 0: as many as there are processors */
+    const struct memory_count *count; /* of what stages hold, instead of Weft's; NULL: Weft's */
 };
 
 struct plan_request {

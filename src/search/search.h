@@ -7,6 +7,7 @@
  *   planner    what every planner is asked and answers, and the planners there are
  *   grid       every combination of degrees, by estimate and bounds
  *   forbid     what a plan must not do
+ *   counted    memory by somebody else's count
  *   sizes      how many nodes a training needs
  *   estimate   how long a plan or candidate takes and what it holds, without simulating it
  *   what_if    what limits a plan: what would change if the hardware did

@@ -237,6 +237,18 @@ static int32_t number_of(const struct strategies *all, const struct strategy *st
     return -1;
 }
 
+/* What a plan's only stage has that no layer has by itself. */
+static int64_t bytes_together(const struct layer_problem *problem, const struct layer_plan *plan)
+{
+    const struct layer_source *source = problem->source;
+    int64_t m = plan->micro_batches, bytes = 0;
+    struct layer_question question = {problem->devices, 1, 0, plan->global_batch / m, m};
+    if (plan->stages == 1 && source->together)
+        assert_int_equal(source->together(source->context, &question, plan->strategy, &bytes),
+                         WEFT_OK);
+    return bytes;
+}
+
 /* What a plan says of itself must be true. */
 static void check_plan(const struct layer_problem *problem, const struct layer_plan *plan)
 {
@@ -253,7 +265,8 @@ static void check_plan(const struct layer_problem *problem, const struct layer_p
         assert_true(cost_stage(&all, stage, run, choice, &cost));
         assert_int_equal(cost.time_ns, plan->cost[stage].time_ns);
         assert_int_equal(cost.steady_ns, plan->cost[stage].steady_ns);
-        assert_int_equal(cost.memory_bytes, plan->cost[stage].memory_bytes);
+        assert_int_equal(cost.memory_bytes + bytes_together(problem, plan),
+                         plan->cost[stage].memory_bytes);
         slowest = cost.steady_ns > slowest ? cost.steady_ns : slowest;
         sum += cost.time_ns;
     }

@@ -2,7 +2,8 @@
  *
  *   P1  The grid's answer is that of estimating every point; no bound is above its estimate.
  *   P2  Few copies of a layer stand for all: tables of either say the same.
- *   P3  Pins and forbids hold; same question, same answer; stopped, it answers with what it has.
+ *   P3  Pins and forbids hold; a plan is one trial; same question, same answer, with any number of
+ *       threads; stopped, it answers with what it has.
  *   P4  Sizes, deadlines and money by hand.
  */
 #include <math.h>
@@ -17,6 +18,7 @@
 
 #include "program.h"
 #include "random_problem.h"
+#include "search/auto_room.h"
 
 /* ---- P1 -------------------------------------------------------------------------------------- */
 
@@ -221,12 +223,39 @@ static void open_gpt(struct problem *p, const char *cluster, struct degrees pins
     p->request = (struct plan_request){.model = p->model, .cluster = p->cluster, .pins = pins};
 }
 
-static void test_same_question_same_answer(void **state)
+static struct plan *plan_of(const struct problem *p, const struct trial *trial)
 {
-    (void)state;
-    struct problem p;
-    open_gpt(&p, "dgx-a100:1x4", (struct degrees){.global_batch = 8});
-    struct planned *one = plan_with("auto", &p.request), *two = plan_with("auto", &p.request);
+    struct plan *plan = NULL;
+    struct trial copy = *trial; /* whose plan stays the answer's */
+    assert_int_equal(trial_take(&p->request, &copy, &plan), WEFT_OK);
+    return plan;
+}
+
+/* What the grid lays out by degrees, others find as plans. */
+static void hold_different(const struct problem *p, const struct planned *planned)
+{
+    bool grid = false, others = false;
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = planned->trials.data;
+        struct plan *plan = plan_of(p, &trial[i]);
+        grid |= !trial[i].plan;
+        others |= trial[i].plan != NULL;
+        for (size_t k = 0; k < i; k++) {
+            struct plan *other = plan_of(p, &trial[k]);
+            if (same_plan(plan, other))
+                fail_msg("%s, found by %s, and %s, found by %s, are one plan", trial[i].text,
+                         trial[i].found_by, trial[k].text, trial[k].found_by);
+            if (!trial[k].plan)
+                plan_free(other);
+        }
+        if (!trial[i].plan)
+            plan_free(plan);
+    }
+    assert_true(grid && others);
+}
+
+static void hold_same(const struct planned *one, const struct planned *two)
+{
     assert_true(one && two);
     assert_int_equal(one->trials.len, two->trials.len);
     assert_int_equal(one->candidates, two->candidates);
@@ -236,8 +265,28 @@ static void test_same_question_same_answer(void **state)
         assert_int_equal(one->trials.data[i].iteration_ns, two->trials.data[i].iteration_ns);
     }
     assert_int_equal(one->reasons.len, two->reasons.len);
+    for (size_t i = 0; i < one->reasons.len; i++)
+        assert_string_equal(one->reasons.data[i], two->reasons.data[i]);
+}
+
+/* With any number of threads, too; and each plan once. */
+static void test_same_question_same_answer(void **state)
+{
+    (void)state;
+    static const int64_t THREADS[] = {1, 3};
+    struct problem p;
+    open_gpt(&p, "dgx-a100:1x4", (struct degrees){.global_batch = 8});
+    struct planned *one = plan_with("auto", &p.request);
+    assert_non_null(one);
+    hold_different(&p, one);
+    for (size_t i = 0; i < COUNT_OF(THREADS); i++) {
+        p.request.options.threads = THREADS[i];
+        p.request.options.given = 1U << TAKES_THREADS;
+        struct planned *two = plan_with("auto", &p.request);
+        hold_same(one, two);
+        planned_free(two);
+    }
     planned_free(one);
-    planned_free(two);
     close_problem(&p);
 }
 

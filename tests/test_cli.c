@@ -321,6 +321,36 @@ static void misspelt_names_are_suggested(void **state)
 
 /* An answer that could not be written is a failure, whether the stream is closed or the disk is
  * full. */
+/* Predictions without the shipped databases are other ones: that is said once, and only then. */
+static void missing_profiles_are_warned_of(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profiles; /* NULL: those that were built */
+        bool warns;
+    } CASES[] = {{"/nowhere/profiles", true}, {"none", false}, {NULL, false}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        if (CASES[i].profiles)
+            setenv("WEFT_PROFILES", CASES[i].profiles, 1);
+        else
+            unsetenv("WEFT_PROFILES");
+        struct outcome predicts =
+            RUN("simulate", WEFT_SOURCE_DIR "/data/plans/tiny.yaml", "--json");
+        struct outcome others = RUN("check", WEFT_SOURCE_DIR "/data/plans/tiny.yaml");
+        assert_int_equal(predicts.code, WEFT_OK);
+        assert_string_equal(others.err, "");
+        if (CASES[i].warns) {
+            assert_non_null(strstr(predicts.err, "/nowhere/profiles is missing"));
+            assert_non_null(strstr(predicts.err, "`make`"));
+            assert_ptr_equal(strchr(predicts.err, '\n') + 1, predicts.err + strlen(predicts.err));
+        } else {
+            assert_string_equal(predicts.err, "");
+        }
+        forget(predicts);
+        forget(others);
+    }
+}
+
 static void unwritable_output_is_a_failure(void **state)
 {
     (void)state;
@@ -354,6 +384,7 @@ int main(void)
         cmocka_unit_test(errors_go_to_stderr_with_a_hint),
         cmocka_unit_test(wrong_command_lines_are_explained),
         cmocka_unit_test(misspelt_names_are_suggested),
+        cmocka_unit_test(missing_profiles_are_warned_of),
         cmocka_unit_test(unwritable_output_is_a_failure),
     };
     return cmocka_run_group_tests_name("cli", tests, NULL, NULL);

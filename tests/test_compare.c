@@ -12,7 +12,8 @@
 
 #include "program.h"
 
-#define GPT "gpt3-1.3b dgx-a100:1 --set layers=4 --seq 512 --global-batch 16 "
+#define GPT  "gpt3-1.3b dgx-a100:1 --set layers=4 --seq 512 --global-batch 16 "
+#define TINY WEFT_SOURCE_DIR "/data/plans/tiny.yaml"
 
 static double number(const json_t *object, const char *key)
 {
@@ -181,7 +182,13 @@ static void test_exit_codes(void **state)
         {"compare " GPT "--over schedule=1f1b+virtual", 2, "'virtual' in '1f1b+virtual'"},
         {"compare " GPT "--over planner=nobody", 2, "no planner is called 'nobody'"},
         {"compare nowhere.json --fold-back db", 2, "--fold-back of which run?"},
-        {"compare nowhere.json nor-here.json", 2, "none of 2 rows makes a plan"},
+        {"compare nowhere.json nor-here.json", 2, "nowhere.json: cannot be opened"},
+        {"compare " TINY " nowhere.json", 2, "nowhere.json: cannot be opened"},
+        {"compare nowhere.json " TINY, 2, "nowhere.json: cannot be opened"},
+        {"compare " TINY " " WEFT_SOURCE_DIR "/README.md", 2, "README.md"},
+        {"compare " GPT "--over model=gpt3-1.3b,nobody", 2, "nobody"},
+        {"compare " GPT "--over cluster=dgx-a100:1,nowhere:2", 2, "nowhere"},
+        {"compare " GPT "--over tp=1,2+model=nobody", 2, "nobody"},
         {"compare " GPT "--over tp=3,5", 2, "none of 2 rows makes a plan"},
         {"compare " GPT "--memory 1 --over tp=1,2", 1, "none of 2 plans fits"},
     };

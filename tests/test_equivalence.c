@@ -1,4 +1,5 @@
 /* test_equivalence.c - compiled graphs compute what their models say. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,10 +53,46 @@ static struct graph *compile(const struct plan *plan, enum fold fold)
 
 /* ---- what is compiled is right --------------------------------------------------------------- */
 
+/* A stage holds the weights whose gradients it synchronises: once each, and copies of tied ones. Whole
+ * gradients have the bytes of their buckets, but for a fraction of each. Counts copies beside their
+ * owner. */
+static int64_t check_held(const struct graph *graph)
+{
+    const struct plan *plan = graph->plan;
+    int64_t copies = 0;
+    for (int32_t stage = 0; stage < plan->stages; stage++) {
+        struct stage_memory memory = plan_stage_memory(plan, stage, 1);
+        double parameters = 0, gradients = 0;
+        bool whole = true;
+        for (int32_t i = 0; i < graph->buckets; i++) {
+            const struct bucket *bucket = &graph->bucket[i];
+            if (bucket->part % plan->stages != stage)
+                continue;
+            parameters += (double)bucket->parameters;
+            gradients += (double)bucket->bytes;
+        }
+        for (int64_t i = 0; i < plan->instances; i++) {
+            int64_t owner = plan_weight_owner(plan, i);
+            bool here = graph->uses->part_of[i] % plan->stages == stage;
+            whole &= !here || plan_choice(plan, i)->shard < 2;
+            copies += here && owner != i && plan_holds_weights(plan, i) &&
+                      graph->uses->part_of[owner] == graph->uses->part_of[i];
+        }
+        if (parameters != memory.parameters ||
+            (whole && fabs(gradients - memory.gradients) > (double)plan->instances))
+            fail_msg("%s, stage %d: buckets of %.0f parameters and %.0f bytes, memory of %.0f and "
+                     "%.0f",
+                     plan->model->name, stage, parameters, gradients, memory.parameters,
+                     memory.gradients);
+    }
+    return copies;
+}
+
 static void test_random_plans_are_equivalent(void **state)
 {
     (void)state;
     int rounds = rounds_of(2000);
+    int64_t copies = 0;
     for (int round = 0; round < rounds; round++) {
         struct rng rng;
         rng_seed(&rng, (uint64_t)round);
@@ -65,9 +102,11 @@ static void test_random_plans_are_equivalent(void **state)
         if (graph_verify(graph) != WEFT_OK)
             fail_msg("round %d, %s, %s, %s: %s", round, plan->model->name, plan->schedule,
                      fold == FOLD_NEVER ? "unfolded" : "folded", weft_last_error()->message);
+        copies += check_held(graph);
         graph_free(graph);
         plan_free(plan);
     }
+    assert_true(copies > rounds / 100);
 }
 
 /* ---- what is wrong is found ------------------------------------------------------------------ */

@@ -163,6 +163,8 @@ struct shipped {
     const char *variable, *folder, *installed;
 };
 char *shipped_file(struct arena *keep, const struct shipped *where, const char *name);
+/* The folder that is looked for first, where none of them is there; NULL: one is, or none is wanted. */
+const char *shipped_missing(struct arena *keep, const struct shipped *where);
 
 #include "base/csv.h"
 #include "base/doc.h"

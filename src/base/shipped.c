@@ -12,8 +12,17 @@ static bool is_file(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Without a name, the folder itself. */
 static char *file_in(struct arena *keep, const char *folder, const char *name)
 {
+    if (!name)
+        return is_folder(folder) ? arena_copy_text(keep, folder) : NULL;
     char *path = arena_printf(keep, "%s/%s", folder, name);
     return is_file(path) ? path : NULL;
 }
@@ -51,4 +60,18 @@ char *shipped_file(struct arena *keep, const struct shipped *where, const char *
     if (!path)
         path = beside(keep, own_library(), where->folder, name);
     return path ? path : file_in(keep, where->installed, name);
+}
+
+const char *shipped_missing(struct arena *keep, const struct shipped *where)
+{
+    const char *folder = getenv(where->variable);
+    if ((folder && strcmp(folder, "none") == 0) || shipped_file(keep, where, NULL))
+        return NULL;
+    char *program = folder ? NULL : realpath("/proc/self/exe", NULL);
+    const char *slash = program ? strrchr(program, '/') : NULL;
+    const char *out =
+        slash ? arena_printf(keep, "%.*s/%s", (int)(slash - program), program, where->folder)
+              : arena_copy_text(keep, folder ? folder : where->installed);
+    free(program);
+    return out;
 }

@@ -102,6 +102,18 @@ int cli_fail(weft_status status)
     return (int)status;
 }
 
+void cli_warn_missing(void)
+{
+    struct arena *arena = arena_new();
+    const char *folder = cost_missing(arena);
+    if (folder)
+        fprintf(stderr,
+                "weft: warning: no measured times, %s is missing: operators are timed by formula; "
+                "`make` builds it\n",
+                folder);
+    arena_free(arena);
+}
+
 int cli_print_json(json_t *answer)
 {
     int failed = json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));

@@ -52,6 +52,10 @@ weft_status report_write(const struct page_options *options, struct page *page);
 /* Prints the last error and its hint to standard error; returns the exit code for it. */
 int cli_fail(weft_status status);
 
+/* A line on standard error where the databases that ship with the program are not there: predictions
+ * are other ones without them. Of commands that predict. */
+void cli_warn_missing(void);
+
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
 #endif

@@ -199,12 +199,13 @@ static weft_status predict(const struct options *options, const struct recipe *r
     return status;
 }
 
-/* I1: a row's own failure is part of the answer; the machine's ends it. */
+/* That values do not go together is part of the answer; the machine's failure ends it, and so does a
+ * plan file that is none. */
 static weft_status add_row(const struct options *options, const struct recipe *recipe,
                            struct compared row, struct comparison *out)
 {
     weft_status status = predict(options, recipe, &row);
-    if (status == WEFT_FAILURE)
+    if (status == WEFT_FAILURE || (status == WEFT_BAD_INPUT && !options->axes))
         return status;
     if (status)
         row.error = arena_copy_text(out->arena, weft_last_error()->message);
@@ -227,6 +228,20 @@ static weft_status compare_files(const struct options *options, struct compariso
         TRY(add_row(options, &recipe, row, out));
     }
 done:
+    return status;
+}
+
+/* That there are such a model and such a cluster, whether or not they go with the other values. */
+static weft_status check_names(const struct plan_arguments *plan)
+{
+    struct model *model = NULL;
+    struct cluster *cluster = NULL;
+    weft_status status;
+    TRY(model_open(plan->name[0], NULL, &model));
+    TRY(cluster_open(plan->name[1], &cluster));
+done:
+    model_free(model);
+    cluster_free(cluster);
     return status;
 }
 
@@ -254,6 +269,7 @@ static weft_status compare_axes(const struct options *options, struct comparison
         }
         for (int a = 0; a < options->axes; a++) /* of two that say the same the last one counts */
             TRY(apply_label(out->arena, options->axis[a].key, row.label[a], &recipe));
+        TRY(check_names(&recipe.plan));
         TRY(add_row(options, &recipe, row, out));
     }
 done:
@@ -390,6 +406,7 @@ int cmd_compare(int argc, char **argv)
     struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
     struct comparison comparison = {.arena = arena, .unit = "M tokens"};
     cli_read(&SYNTAX, argc, argv, &options);
+    cli_warn_missing();
     if (options.fold_back && !options.measured) {
         arena_free(arena);
         return cli_fail(bad_argument("add --measured trace.json", "--fold-back of which run?"));

@@ -61,6 +61,7 @@ static weft_status predict(const struct plan *plan, struct predicted *out)
 {
     struct prediction *prediction;
     struct simulate_options options = {.fold = FOLD_AUTO};
+    cli_warn_missing();
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
         return status;

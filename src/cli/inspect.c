@@ -194,6 +194,7 @@ static weft_status open_subject(const struct options *options, struct subject *s
     if (!options->cluster)
         return WEFT_OK;
     TRY(cluster_open(options->cluster, &subject->cluster));
+    cli_warn_missing();
     TRY(cost_open(&subject->cluster->node.device, options->profile, &subject->cost));
 done:
     return status;

@@ -325,6 +325,7 @@ int cmd_plan(int argc, char **argv)
     weft_status status;
     options.goals.arena = options.plan.arena;
     cli_parse(&ARGP, argc, argv, &options);
+    cli_warn_missing();
     settle_batch(&options);
     TRY(check_arguments(&options, &planner));
     TRY(model_open(options.plan.name[0], options.plan.overrides, &opened.model));

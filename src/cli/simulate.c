@@ -142,6 +142,7 @@ int cmd_simulate(int argc, char **argv)
 {
     struct options options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
+    cli_warn_missing();
     options.simulate.fold = options.unfold ? FOLD_NEVER : FOLD_AUTO;
     options.simulate.reserved = !options.no_reserved;
     options.simulate.points = options.trace_path || options.report.path;

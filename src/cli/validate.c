@@ -269,6 +269,7 @@ int cmd_validate(int argc, char **argv)
     cli_read(&SYNTAX, argc, argv, &options);
     if (options.list_names)
         return print_names();
+    cli_warn_missing();
     v->arena = arena_new();
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));

@@ -1,43 +1,14 @@
-/* presets.c - the clusters Weft knows by name: one row per machine, one builder for all of them.
+/* presets.c - the clusters Weft knows by name: one row per machine, which machine.c builds.
  *
  *   I1  A row says what its source says; what the source leaves open follows the machine of the same
  *       class whose documentation is public, and `notes` says so.
- *   I2  Devices stand on PCI switches in order, PCI switches on sockets in order, NICs likewise.
  */
-#include "cluster/topology.h"
+#include "cluster/machine.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define GB_PER_S 1e9
 #define GBIT     (1e9 / 8) /* bytes per second in one Gb/s */
-
-struct nvlink_pair {
-    int8_t a, b, count;
-};
-
-struct machine {
-    const char *notes; /* the long form of the preset's source */
-    const char *device;
-    int32_t devices;
-    int32_t sockets, sockets_per_board; /* sockets of one board are linked to each other */
-    enum cpu_kind cpu;
-    double pci_gt_per_s;            /* x16 */
-    int32_t pci_switches;           /* 0: devices hang on the sockets */
-    double socket_link_bytes_per_s; /* device to socket where that is not PCIe */
-    int32_t nvswitch_links;         /* of each device to the switch plane */
-    double nvlink_bytes_per_s;      /* of one link */
-    const struct nvlink_pair *pairs;
-    int32_t pair_count;
-    int32_t nics, nics_from; /* on the PCI switches (or sockets) from number nics_from on */
-    bool nics_on_sockets;
-    double nic_bytes_per_s; /* each */
-    enum fabric_kind fabric;
-    const char *fabric_source;
-    const struct tier_plan *tiers; /* up to the one without a name */
-    double efficiency_between;     /* measured share of the NICs' bandwidth; 0: not measured */
-    const struct collective_fit *inside, *between; /* measured, by collective; NULL: not */
-};
 
 /* The hybrid cube mesh of DGX-1 with V100, as nvidia-smi numbers it: six links a device (NVIDIA DGX-1
  * whitepaper). The captured data/topologies/dgx1_v100_1ib.xml is the same graph, numbered otherwise. */
@@ -421,125 +392,4 @@ weft_status unknown_preset(const char *name)
     if (near)
         error_hint("did you mean '%s'?", near);
     return status;
-}
-
-/* ---- the builder ----------------------------------------------------------------------------------- */
-
-/* `count` vertices called stem0, stem1, ...; returns the first. */
-static int32_t add_vertices(struct topology *graph, enum vertex_kind kind, const char *stem,
-                            int32_t count)
-{
-    int32_t first = (int32_t)graph->vertices.len;
-    for (int32_t i = 0; i < count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s%d", stem, i);
-        add_vertex(graph, kind, name);
-    }
-    return first;
-}
-
-/* `children` vertices in order under `parents`, x16 each (I2). */
-static void add_pci(struct topology *graph, int32_t child, int32_t children, int32_t parent,
-                    int32_t parents, double gt_per_s)
-{
-    for (int32_t i = 0; i < children; i++)
-        add_link(graph, LINK_PCI, child + i, parent + (int32_t)((int64_t)i * parents / children), 1,
-                 pci_bytes_per_s(gt_per_s, 16), PCI_NS);
-}
-
-static void add_nvlinks(struct topology *graph, const struct machine *machine)
-{
-    for (int32_t i = 0; i < machine->pair_count; i++) {
-        const struct nvlink_pair *pair = &machine->pairs[i];
-        add_link(graph, LINK_NVLINK, pair->a, pair->b, pair->count, machine->nvlink_bytes_per_s,
-                 NVLINK_NS);
-    }
-    if (machine->nvswitch_links == 0)
-        return;
-    int32_t plane = add_vertex(graph, VERTEX_NVSWITCH, "nvswitch");
-    for (int32_t d = 0; d < machine->devices; d++)
-        add_link(graph, LINK_NVLINK, d, plane, machine->nvswitch_links, machine->nvlink_bytes_per_s,
-                 NVLINK_SWITCH_NS);
-}
-
-static void add_devices_to_sockets(struct topology *graph, const struct machine *machine,
-                                   int32_t socket)
-{
-    if (machine->socket_link_bytes_per_s == 0) {
-        add_pci(graph, 0, machine->devices, socket, machine->sockets, machine->pci_gt_per_s);
-        return;
-    }
-    for (int32_t d = 0; d < machine->devices; d++)
-        add_link(graph, LINK_SOCKET, d, socket + d * machine->sockets / machine->devices, 1,
-                 machine->socket_link_bytes_per_s, SOCKET_NS);
-}
-
-static void build_node(struct arena *keep, const struct machine *machine, struct node_type *node)
-{
-    struct topology graph = {.keep = keep};
-    double gt = machine->pci_gt_per_s;
-    add_vertices(&graph, VERTEX_DEVICE, "dev", machine->devices);
-    add_nvlinks(&graph, machine);
-    int32_t socket = add_vertices(&graph, VERTEX_SOCKET, "socket", machine->sockets);
-    int32_t board = machine->sockets_per_board ? machine->sockets_per_board : machine->sockets;
-    for (int32_t s = 0; s < machine->sockets; s += board)
-        link_sockets(&graph, socket + s, board, machine->cpu);
-
-    int32_t pci = add_vertices(&graph, VERTEX_PCI_SWITCH, "pci", machine->pci_switches);
-    add_pci(&graph, pci, machine->pci_switches, socket, machine->sockets, gt);
-    if (machine->pci_switches)
-        add_pci(&graph, 0, machine->devices, pci, machine->pci_switches, gt);
-    else
-        add_devices_to_sockets(&graph, machine, socket);
-
-    int32_t nic = add_vertices(&graph, VERTEX_NIC, "nic", machine->nics);
-    int32_t hosts = machine->nics_on_sockets ? machine->sockets : machine->pci_switches;
-    int32_t host = (machine->nics_on_sockets ? socket : pci) + machine->nics_from;
-    add_pci(&graph, nic, machine->nics, host, hosts - machine->nics_from, gt);
-    topology_finish(&graph, machine->nic_bytes_per_s, node);
-}
-
-static int32_t count_tiers(const struct machine *machine)
-{
-    int32_t count = 0;
-    while (machine->tiers && machine->tiers[count].name)
-        count++;
-    return count;
-}
-
-weft_status check_nodes(const char *name, int64_t nodes)
-{
-    if (nodes >= 1 && nodes <= MAX_CLUSTER_NODES)
-        return WEFT_OK;
-    return bad_argument("name and count are written like dgx-a100:16",
-                        "%.100s has %lld nodes, expected 1 to %d", name, (long long)nodes,
-                        MAX_CLUSTER_NODES);
-}
-
-weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_preset *preset,
-                                 int64_t nodes)
-{
-    const struct machine *machine = preset->machine;
-    cluster->nodes = nodes ? nodes : 1;
-    weft_status status = check_nodes(preset->name, cluster->nodes);
-    if (status)
-        return status;
-    if (cluster->nodes > 1 && machine->fabric == FABRIC_NONE)
-        return bad_argument("describe its network in a cluster file (docs/cluster-file.md)",
-                            "%s is a single machine: its source names no network", preset->name);
-    cluster->source = machine->notes;
-    cluster->node.name = preset->name;
-    cluster->node.device = *device_find(machine->device);
-    build_node(cluster->arena, machine, &cluster->node);
-    cluster->fabric = (struct fabric){.kind = machine->fabric,
-                                      .rails = machine->fabric == FABRIC_RAIL,
-                                      .source = machine->fabric_source};
-    fabric_build(cluster, machine->tiers, count_tiers(machine));
-    for (int i = 0; i < COLLECTIVE_SEND; i++)
-        cluster->fit_between[i].efficiency = machine->efficiency_between;
-    if (machine->inside)
-        memcpy(cluster->fit_inside, machine->inside, sizeof cluster->fit_inside);
-    if (machine->between)
-        memcpy(cluster->fit_between, machine->between, sizeof cluster->fit_between);
-    return WEFT_OK;
 }

@@ -64,8 +64,9 @@ struct direction {
     int32_t *exchange; /* per crossing: the first of its receivers', NONE: not known yet */
 };
 
-/* Whether a block has steps, and whether their links are also those of sends (meetings.c). */
-enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_SENDS };
+/* Whether a block has steps, and whether their links are also those of sends or of copies to and from
+ * the host (meetings.c). */
+enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_OTHERS };
 
 struct assembly {
     struct build *b;

@@ -62,24 +62,13 @@ struct layout weight_layout(const struct build *b, int64_t instance, enum flow f
                      b->plan->batch_per_step, flow);
 }
 
-static bool lie_alike(const struct build *b, int64_t one, int64_t other)
-{
-    for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
-        struct layout x = weight_layout(b, one, (enum flow)flow);
-        struct layout y = weight_layout(b, other, (enum flow)flow);
-        if (!layout_equal(&x, &y))
-            return false;
-    }
-    return laid_of(b, one)->choice->shard == laid_of(b, other)->choice->shard;
-}
-
 bool holds_weights(const struct build *b, int64_t instance)
 {
     int64_t owner = owner_of(b, instance);
     if (laid_of(b, instance)->op->weights == 0)
         return false;
     return owner == instance || b->part_of[owner] != b->part_of[instance] ||
-           !lie_alike(b, owner, instance);
+           !plan_weights_alike(b->plan, owner, instance);
 }
 
 static double parameters_of(const struct build *b, int64_t instance)

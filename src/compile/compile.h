@@ -1,80 +1,10 @@
-/* compile.h - from a plan to the work of each device. So far: how a tensor lies over the devices of
- * a stage (its layout), and what brings it from its producer's layout to its consumer's (a
- * reshard).
- *
- * A layout sees a tensor as its elements 0 .. N-1 in storage order, and the devices of a stage as a
- * mesh: device = mixed-radix number of the layout's digits, outermost first, as in a split. A digit
- * of degree d with the value v
- *
- *   split    holds the elements f with  (f / stride) % d = v                                    (1)
- *   copy     holds what the digit's other values hold
- *   partial  holds one addend of what the digit's values sum to
- *
- * By (1) an axis, an inner dim of an axis (`group` of head * group * depth) and the same tensor
- * seen under another shape are all the same thing: a stride.
- *
- *   I1  The splits of one layout are independent: of any two, one's stride is a multiple of the
- *       other's stride * degree; so every device holds equally many elements.
- *   I2  Layouts are canonical: no degree below 2, neighbours that make one digit are one digit. Two
- *       layouts put the same on every device exactly when they are equal, byte for byte.
- *   I3  A dim that its degree does not divide (a vocabulary) is padded; N counts the padding.
- *   I4  What an operator takes is never a partial sum: neither an input or weight in the forward
- *       pass nor the gradient of an output. Partial are outputs and gradients of inputs.
+/* compile.h - from a plan to the work of each device: what brings a tensor from its producer's layout
+ * (plan/layout.h) to its consumer's, a reshard; and the graph of all that is done.
  */
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
 #include "plan/plan.h"
-
-/* ---- layouts --------------------------------------------------------------------------------- */
-
-/* What a digit does: one of these, or the stride of a split (> 0). */
-enum { HOLD_COPY = 0, HOLD_PARTIAL = -1 };
-
-/* A split's digits, and those that a pipeline boundary adds. */
-enum { MAX_LAYOUT_DIGITS = MAX_SPLIT_PARTS + 2 };
-struct layout_digit {
-    int64_t degree, hold;
-};
-struct layout {
-    int64_t elements; /* N */
-    int64_t digits;
-    struct layout_digit digit[MAX_LAYOUT_DIGITS]; /* outermost first; zero behind the last */
-};
-
-struct layout layout_none(int64_t elements); /* all on one device */
-/* Appends a digit inside what is there and keeps I2. False: too many digits. */
-bool layout_add(struct layout *layout, int64_t degree, int64_t hold);
-bool layout_equal(const struct layout *a, const struct layout *b);
-uint64_t layout_hash(const struct layout *layout, uint64_t seed);
-int64_t layout_devices(const struct layout *layout);
-int64_t layout_local(const struct layout *layout); /* elements on each device */
-
-enum flow { FLOW_FORWARD, FLOW_GRADIENT };
-
-/* What one part of a split makes of an operand (model.h, I2): S, B and P of design and reports. */
-enum place { PLACE_SPLIT, PLACE_COPY, PLACE_PARTIAL };
-enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
-                         enum flow flow);
-
-/* The layout of one of op's operands (or of its gradient) under a split, with `batch` samples on
- * the stage together (layout.c has the rules). */
-struct layout layout_of(const struct op *op, const struct operand *operand,
-                        const struct split *split, int64_t batch, enum flow flow);
-/* An operand may be part of a fused tensor (queries within qkv), of which every index of the axis'
- * outermost dim has an equal share of the axis. Given how the whole tensor lies, how the part lies;
- * where a split goes through shares, `whole` becomes what it must be brought to first. The same
- * holds for their gradients. */
-struct layout layout_part(const struct model *model, const struct op *op,
-                          const struct operand *operand, struct layout *whole);
-/* Experts take equal numbers of tokens, rounded up: between two operators that count a tensor
- * differently for that reason, both count the larger number. Makes `layout` that of so many elements
- * where every split stays whole; what has a vocabulary is padded at its end and left alone (I3). */
-void layout_pad(const struct op *from, const struct op *to, const struct operand *operand,
-                int64_t elements, struct layout *layout);
-/* "S(seq):4 B:2 P:2" in the operand's dims, "whole" on one device. */
-const char *layout_text(struct arena *keep, const struct op *op, const struct operand *operand,
-                        int64_t batch, const struct layout *layout);
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 

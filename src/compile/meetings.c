@@ -73,32 +73,79 @@ static void name_sends(struct build *b)
     }
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static bool offloads(const struct assembly *a, int32_t stage)
+{
+    const struct part_lifetimes *part = a->graph->lifetimes->part;
+    for (int32_t k = stage; k < a->b->plan->parts; k += a->b->plan->stages)
+        if (offloaded_bytes(&part[k]) > 0)
+            return true;
+    return false;
+}
+
+/* Links of a stage's checkpoints to the host and back, in as many nodes as patterns are looked at. */
+static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t number,
+                              struct link_set *set)
+{
+    const struct stage *stage = &a->b->plan->stage[number];
+    int64_t near = 2 * a->b->plan->cluster->node.devices;
+    int64_t devices = stage->devices < near ? stage->devices : near;
+    struct traffic_list links = {0};
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < 2 * devices; i++)
+        TRY(ledger_copy(ledger, stage->first_device + i / 2, i % 2, 1 << 20, a->b->scratch,
+                        &links));
+    for (size_t i = 0; i < links.len; i++)
+        set_add(a->b->scratch, set, link_key(links.data[i].link));
+done:
+    return status;
+}
+
+static weft_status add_all_copies(struct assembly *a, struct link_set *set)
+{
+    struct ledger *ledger = NULL;
+    weft_status status = WEFT_OK;
+    for (int32_t s = 0; s < a->b->plan->stages; s++) {
+        if (!offloads(a, s))
+            continue;
+        if (!ledger)
+            ledger = ledger_new(a->b->plan->cluster, a->b->scratch);
+        TRY(add_copies(a, ledger, s, set));
+    }
+done:
+    return status;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
 static enum meeting meeting_of(const struct block *block, const bool *meets)
 {
     enum meeting met = WITHOUT_STEPS;
-    for (int32_t i = 0; i < block->items && met != MEETS_SENDS; i++)
+    for (int32_t i = 0; i < block->items && met != MEETS_OTHERS; i++)
         if (block->item[i].pattern >= 0)
-            met = meets[block->item[i].pattern] ? MEETS_SENDS : MEETS_NOBODY;
+            met = meets[block->item[i].pattern] ? MEETS_OTHERS : MEETS_NOBODY;
     return met;
 }
 
 weft_status find_meetings(struct assembly *a)
 {
     struct build *b = a->b;
-    struct link_set sends = {0};
+    struct link_set others = {0};
     weft_status status = WEFT_OK;
     name_sends(b);
     struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
-    bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len); /* sends, per pattern */
+    bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len); /* per pattern: sends, copies */
+    TRY(add_all_copies(a, &others));
     for (size_t p = 0; p < b->patterns.len; p++) {
         bool sent = b->patterns.data[p].collective == COLLECTIVE_SEND;
         TRY(links_of(a, &b->patterns.data[p], &links[p]));
         for (size_t i = 0; sent && i < links[p].len; i++)
-            set_add(b->scratch, &sends, link_key(links[p].data[i].link));
+            set_add(b->scratch, &others, link_key(links[p].data[i].link));
     }
     for (size_t p = 0; p < b->patterns.len; p++)
         for (size_t i = 0; i < links[p].len && !meets[p]; i++)
-            meets[p] = set_has(&sends, link_key(links[p].data[i].link));
+            meets[p] = set_has(&others, link_key(links[p].data[i].link));
     a->met = ARENA_ARRAY(b->scratch, enum meeting, b->blocks.len);
     for (size_t i = 0; i < b->blocks.len; i++)
         a->met[i] = meeting_of(&b->blocks.data[i], meets);

@@ -49,9 +49,15 @@ static const char *twin_of(const char *device)
 
 /* ---- where the shipped databases are ------------------------------------------------------------------ */
 
+static const struct shipped PROFILES = {"WEFT_PROFILES", "profiles", WEFT_PROFILE_DIR};
+
+const char *cost_missing(struct arena *keep)
+{
+    return shipped_missing(keep, &PROFILES);
+}
+
 static char *find_shipped(struct arena *keep, const char *device)
 {
-    static const struct shipped PROFILES = {"WEFT_PROFILES", "profiles", WEFT_PROFILE_DIR};
     char *name = arena_printf(keep, "%s.sqlite", device);
     for (char *c = name; *c; c++)
         *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);

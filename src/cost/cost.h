@@ -259,6 +259,8 @@ struct cost;
  * are looked for in the folder that the environment variable WEFT_PROFILES names, then where they
  * were built, then where they are installed; WEFT_PROFILES=none leaves them out. */
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
+/* The folder of shipped databases where it is missing, so that times are other ones; else NULL. */
+const char *cost_missing(struct arena *keep);
 void cost_close(struct cost *cost);
 struct kernel_cost cost_of(struct cost *cost, const struct work *work);
 /* The same in training: the host has run ahead, and the device is at its power limit. */

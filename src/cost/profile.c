@@ -12,192 +12,13 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cost/profile.h"
+#include "cost/profile_room.h"
 
 enum { PROFILE_ID = 0x57656674 /* "Weft" */, PROFILE_VERSION = 2, BUSY_MS = 2000 };
-
-static const char SCHEMA[] =
-    "CREATE TABLE source(\n"
-    "  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, origin TEXT NOT NULL,\n"
-    "  licence TEXT NOT NULL);\n"
-    "CREATE TABLE kernel(\n"
-    "  device TEXT NOT NULL, kernel TEXT NOT NULL, phase TEXT NOT NULL, dtype TEXT NOT NULL,\n"
-    "  s0 INTEGER NOT NULL, s1 INTEGER NOT NULL, s2 INTEGER NOT NULL, s3 INTEGER NOT NULL,\n"
-    "  s4 INTEGER NOT NULL, s5 INTEGER NOT NULL, s6 INTEGER NOT NULL, s7 INTEGER NOT NULL,\n"
-    "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id), error REAL,\n"
-    "  PRIMARY KEY(device, kernel, phase, dtype, s0, s1, s2, s3, s4, s5, s6, s7, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE operator(\n"
-    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, operator TEXT NOT NULL,\n"
-    "  microbatch INTEGER NOT NULL, tp INTEGER NOT NULL, algo INTEGER NOT NULL,\n"
-    "  forward_ns REAL, backward_ns REAL,\n"
-    "  forward_collective TEXT NOT NULL, backward_collective TEXT NOT NULL,\n"
-    "  input_bytes INTEGER NOT NULL, output_bytes INTEGER NOT NULL, weight_bytes INTEGER NOT "
-    "NULL,\n"
-    "  activation_bytes INTEGER NOT NULL, forward_reserved_bytes INTEGER NOT NULL,\n"
-    "  backward_reserved_bytes INTEGER NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, dtype, model, operator, microbatch, tp, algo, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE collective(\n"
-    "  device TEXT NOT NULL, machine TEXT NOT NULL, collective TEXT NOT NULL,\n"
-    "  devices INTEGER NOT NULL, nodes INTEGER NOT NULL, bytes INTEGER NOT NULL,\n"
-    "  ns REAL NOT NULL CHECK(ns > 0), samples INTEGER NOT NULL CHECK(samples > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id), error REAL,\n"
-    "  PRIMARY KEY(device, machine, collective, devices, nodes, bytes, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE collective_rate(\n"
-    "  device TEXT NOT NULL, machine TEXT NOT NULL, collective TEXT NOT NULL,\n"
-    "  devices INTEGER NOT NULL, nodes INTEGER NOT NULL, stages INTEGER NOT NULL,\n"
-    "  consecutive INTEGER NOT NULL, bus_bytes_per_s REAL NOT NULL CHECK(bus_bytes_per_s > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, machine, collective, devices, nodes, stages, consecutive, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE collective_share(\n"
-    "  table_name TEXT NOT NULL, column_name TEXT NOT NULL, devices INTEGER, nodes INTEGER,\n"
-    "  bytes INTEGER NOT NULL, share REAL NOT NULL CHECK(share > 0),\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(table_name, column_name, bytes, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE layer(\n"
-    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, layer INTEGER NOT NULL,\n"
-    "  kind TEXT NOT NULL, seq INTEGER NOT NULL, hidden INTEGER NOT NULL,\n"
-    "  weight_bytes INTEGER NOT NULL, forward_ns REAL NOT NULL CHECK(forward_ns > 0),\n"
-    "  tp_all_reduces INTEGER NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, dtype, model, layer, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE layer_activation(\n"
-    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, layer INTEGER NOT NULL,\n"
-    "  tp INTEGER NOT NULL, bytes INTEGER NOT NULL,\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, dtype, model, layer, tp, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE model_ends(\n"
-    "  device TEXT NOT NULL, dtype TEXT NOT NULL, model TEXT NOT NULL, devices INTEGER NOT NULL,\n"
-    "  part TEXT NOT NULL, state_bytes INTEGER NOT NULL, activation_bytes INTEGER NOT NULL,\n"
-    "  source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, dtype, model, devices, part, source)\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE constant(\n"
-    "  device TEXT NOT NULL, machine TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,\n"
-    "  unit TEXT NOT NULL, source INTEGER NOT NULL REFERENCES source(id),\n"
-    "  PRIMARY KEY(device, machine, name, source)\n"
-    ") WITHOUT ROWID;\n";
-
-/* I4 */
-static const char UPGRADE[] = "ALTER TABLE kernel ADD COLUMN error REAL;\n"
-                              "ALTER TABLE collective ADD COLUMN error REAL;\n";
-
-static const struct {
-    const char *name;
-    size_t columns;
-} TABLES[] = {
-    [TABLE_SOURCE] = {"source", 4},
-    [TABLE_KERNEL] = {"kernel", 16},
-    [TABLE_OPERATOR] = {"operator", 18},
-    [TABLE_COLLECTIVE] = {"collective", 10},
-    [TABLE_COLLECTIVE_RATE] = {"collective_rate", 9},
-    [TABLE_COLLECTIVE_SHARE] = {"collective_share", 7},
-    [TABLE_LAYER] = {"layer", 11},
-    [TABLE_LAYER_ACTIVATION] = {"layer_activation", 7},
-    [TABLE_MODEL_ENDS] = {"model_ends", 8},
-    [TABLE_CONSTANT] = {"constant", 6},
-};
-_Static_assert(COUNT_OF(TABLES) == TABLE_COUNT, "a table without a row");
-
-struct profile {
-    sqlite3 *db;
-    struct arena *arena;       /* of the handle */
-    struct arena *index_arena; /* of the index, which a writer throws away and builds anew */
-    struct index *index;
-    const char *path;
-    int64_t version;           /* of the schema in the file */
-    ARRAY(const char *) names; /* of sources, each once */
-    sqlite3_stmt *insert[TABLE_COUNT];
-    bool writing;   /* I2 */
-    bool created;   /* the file was not there before */
-    bool committed; /* it holds something to keep */
-    bool stale;     /* rows were added since the index was built */
-};
-
-const char *table_name(enum profile_table table)
-{
-    return TABLES[table].name;
-}
-
-const char *profile_phase_name(int phase)
-{
-    return phase == PHASE_WHOLE_BACKWARD ? "backward" : phase_name((enum phase)phase);
-}
-
-bool profile_phase_from_name(const char *name, int *out)
-{
-    for (int phase = 0; phase < PROFILE_PHASES; phase++) {
-        if (strcmp(name, profile_phase_name(phase)) == 0) {
-            *out = phase;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* ---- SQLite's errors in our words ------------------------------------------------------------ */
-
-static weft_status sql_error(const struct profile *profile)
-{
-    switch (sqlite3_errcode(profile->db) & 0xff) {
-    case SQLITE_NOTADB:
-        return bad_input(profile->path, 0, "`weft profile import` makes one",
-                         "is not a profile database");
-    case SQLITE_CORRUPT:
-        return bad_input(profile->path, 0, "import the measurements again into a new file",
-                         "is damaged: %s", sqlite3_errmsg(profile->db));
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return failure("%s: is locked by another program", profile->path);
-    case SQLITE_READONLY:
-        return failure("%s: cannot be written: the file or its folder is read-only", profile->path);
-    case SQLITE_FULL:
-        return failure("%s: cannot be written: the disk is full", profile->path);
-    default:
-        return failure("%s: %s", profile->path, sqlite3_errmsg(profile->db));
-    }
-}
-
-static weft_status execute(struct profile *profile, const char *sql)
-{
-    if (sqlite3_exec(profile->db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        return sql_error(profile);
-    return WEFT_OK;
-}
-
-static weft_status prepare(struct profile *profile, const char *sql, sqlite3_stmt **out)
-{
-    if (sqlite3_prepare_v2(profile->db, sql, -1, out, NULL) != SQLITE_OK)
-        return sql_error(profile);
-    return WEFT_OK;
-}
-
-static weft_status query_int(struct profile *profile, const char *sql, int64_t *out)
-{
-    sqlite3_stmt *statement = NULL;
-    weft_status status = prepare(profile, sql, &statement);
-    if (status == WEFT_OK) {
-        *out = 0;
-        int step = sqlite3_step(statement);
-        if (step == SQLITE_ROW)
-            *out = sqlite3_column_int64(statement, 0);
-        else if (step != SQLITE_DONE)
-            status = sql_error(profile);
-    }
-    sqlite3_finalize(statement);
-    return status;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -236,9 +57,9 @@ static weft_status check_identity(struct profile *profile, bool *empty)
 {
     weft_status status;
     int64_t id, objects, tables;
-    TRY(query_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
-    TRY(query_int(profile, "PRAGMA application_id", &id));
-    TRY(query_int(profile, "PRAGMA user_version", &profile->version));
+    TRY(sql_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
+    TRY(sql_int(profile, "PRAGMA application_id", &id));
+    TRY(sql_int(profile, "PRAGMA user_version", &profile->version));
     *empty = objects == 0 && id == 0;
     if (*empty)
         return WEFT_OK;
@@ -249,11 +70,11 @@ static weft_status check_identity(struct profile *profile, bool *empty)
         return bad_input(profile->path, 0, "use the Weft that made it, or import again",
                          "has schema version %lld, and this Weft reads version %d",
                          (long long)profile->version, PROFILE_VERSION);
-    TRY(query_int(profile,
-                  "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('source',"
-                  "'kernel','operator','collective','collective_rate','collective_share','layer',"
-                  "'layer_activation','model_ends','constant')",
-                  &tables));
+    TRY(sql_int(profile,
+                "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('source',"
+                "'kernel','operator','collective','collective_rate','collective_share','layer',"
+                "'layer_activation','model_ends','constant')",
+                &tables));
     if (profile->version < 1 || tables != TABLE_COUNT)
         return bad_input(profile->path, 0, "import the measurements again into a new file",
                          "is damaged: tables are missing");
@@ -268,8 +89,8 @@ static weft_status make_schema(struct profile *profile, const char *schema)
     char *pragmas =
         arena_printf(profile->arena, "PRAGMA application_id = %d; PRAGMA user_version = %d",
                      PROFILE_ID, PROFILE_VERSION);
-    TRY(execute(profile, schema));
-    TRY(execute(profile, pragmas));
+    TRY(sql_execute(profile, schema));
+    TRY(sql_execute(profile, pragmas));
     profile->version = PROFILE_VERSION;
 done:
     return status;
@@ -281,12 +102,6 @@ static weft_status damaged_row(const struct profile *profile, const char *column
 {
     return bad_input(profile->path, 0, "import the measurements again into a new file",
                      "is damaged: a row of table kernel has %s '%s'", column, found);
-}
-
-static const char *column_text(sqlite3_stmt *statement, int column)
-{
-    const unsigned char *text = sqlite3_column_text(statement, column);
-    return text ? (const char *)text : "";
 }
 
 /* A positive time that fits in an int64_t of nanoseconds, with room for sums: 10^15 ns are 11 days. */
@@ -310,28 +125,28 @@ static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, st
     enum kernel kernel;
     enum dtype dtype;
     int phase;
-    if (!kernel_from_name(column_text(statement, 1), &kernel))
-        return damaged_row(profile, "kernel", column_text(statement, 1));
-    if (!profile_phase_from_name(column_text(statement, 2), &phase))
-        return damaged_row(profile, "phase", column_text(statement, 2));
-    if (!dtype_from_name(column_text(statement, 3), &dtype))
-        return damaged_row(profile, "dtype", column_text(statement, 3));
+    if (!kernel_from_name(sql_text(statement, 1), &kernel))
+        return damaged_row(profile, "kernel", sql_text(statement, 1));
+    if (!profile_phase_from_name(sql_text(statement, 2), &phase))
+        return damaged_row(profile, "phase", sql_text(statement, 2));
+    if (!dtype_from_name(sql_text(statement, 3), &dtype))
+        return damaged_row(profile, "dtype", sql_text(statement, 3));
     memset(row, 0, sizeof *row);
-    row->key.device = index_device(index, column_text(statement, 0));
+    row->key.device = index_device(index, sql_text(statement, 0));
     row->key.kernel = (uint8_t)kernel;
     row->key.phase = (uint8_t)phase;
     row->key.dtype = (uint8_t)dtype;
     for (int i = 0; i < WORK_MAX_SHAPE; i++) {
         row->key.shape[i] = sqlite3_column_int64(statement, 4 + i);
         if (row->key.shape[i] < 0)
-            return damaged_row(profile, "shape", column_text(statement, 4 + i));
+            return damaged_row(profile, "shape", sql_text(statement, 4 + i));
     }
     row->ns = sqlite3_column_double(statement, 12);
     row->samples = sqlite3_column_int64(statement, 13);
-    row->source = intern(profile, column_text(statement, 14));
+    row->source = intern(profile, sql_text(statement, 14));
     row->error = sqlite3_column_double(statement, 15);
     if (!is_time(row->ns))
-        return damaged_row(profile, "ns", column_text(statement, 12));
+        return damaged_row(profile, "ns", sql_text(statement, 12));
     return WEFT_OK;
 }
 
@@ -350,7 +165,7 @@ static weft_status load_index(struct profile *profile)
     arena_free(profile->index_arena);
     profile->index_arena = arena_new();
     profile->index = index_new(profile->index_arena);
-    TRY(prepare(profile, select, &statement));
+    TRY(sql_prepare(profile, select, &statement));
     while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct profile_row row;
         TRY(read_row(profile, statement, profile->index, &row));
@@ -396,10 +211,10 @@ weft_status profile_create(const char *path, struct profile **out)
     TRY(open_database(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &profile));
     profile->created = !existed;
     TRY(check_identity(profile, &empty));
-    TRY(execute(profile, "BEGIN IMMEDIATE"));
+    TRY(sql_execute(profile, "BEGIN IMMEDIATE"));
     profile->writing = true;
     if (empty || profile->version < PROFILE_VERSION)
-        TRY(make_schema(profile, empty ? SCHEMA : UPGRADE));
+        TRY(make_schema(profile, empty ? PROFILE_SCHEMA : PROFILE_UPGRADE));
     profile->stale = true;
     *out = profile;
     profile = NULL;
@@ -410,7 +225,7 @@ done:
 
 weft_status profile_commit(struct profile *profile)
 {
-    weft_status status = execute(profile, "COMMIT");
+    weft_status status = sql_execute(profile, "COMMIT");
     if (status != WEFT_OK)
         return status;
     profile->writing = false;
@@ -433,107 +248,13 @@ void profile_close(struct profile *profile)
     arena_free(profile->arena);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static weft_status prepare_insert(struct profile *profile, enum profile_table table)
-{
-    char marks[64], *at = marks;
-    for (size_t i = 0; i < TABLES[table].columns; i++) {
-        *at++ = '?';
-        *at++ = ',';
-    }
-    at[-1] = '\0';
-    char *sql = arena_printf(profile->arena, "INSERT OR REPLACE INTO %s VALUES(%s)",
-                             TABLES[table].name, marks);
-    return prepare(profile, sql, &profile->insert[table]);
-}
-
-static void bind(sqlite3_stmt *statement, int at, const struct value *value)
-{
-    switch (value->type) {
-    case VALUE_NULL:
-        sqlite3_bind_null(statement, at);
-        break;
-    case VALUE_INT:
-        sqlite3_bind_int64(statement, at, value->integer);
-        break;
-    case VALUE_REAL:
-        sqlite3_bind_double(statement, at, value->real);
-        break;
-    case VALUE_TEXT:
-        sqlite3_bind_text(statement, at, value->text, -1, SQLITE_STATIC);
-        break;
-    }
-}
-
-weft_status profile_insert(struct profile *profile, enum profile_table table,
-                           const struct value *values, size_t count)
-{
-    if (count > TABLES[table].columns)
-        return failure("%s: table %s has %zu columns, not %zu", profile->path, TABLES[table].name,
-                       TABLES[table].columns, count);
-    if (!profile->insert[table]) {
-        weft_status status = prepare_insert(profile, table);
-        if (status != WEFT_OK)
-            return status;
-    }
-    sqlite3_stmt *statement = profile->insert[table];
-    sqlite3_clear_bindings(statement);
-    for (size_t i = 0; i < count; i++)
-        bind(statement, (int)i + 1, &values[i]);
-    weft_status status = WEFT_OK;
-    if (sqlite3_step(statement) != SQLITE_DONE)
-        status = sql_error(profile);
-    sqlite3_reset(statement);
-    profile->stale = true;
-    return status;
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-static struct value value_at(sqlite3_stmt *statement, int column)
-{
-    return (struct value){.type = VALUE_TEXT,
-                          .integer = sqlite3_column_int64(statement, column),
-                          .real = sqlite3_column_double(statement, column),
-                          .text = column_text(statement, column)};
-}
-
-weft_status profile_query(struct profile *profile, const char *sql, const struct value *parameters,
-                          size_t count, query_row *row, void *context)
-{
-    sqlite3_stmt *statement = NULL;
-    struct value values[QUERY_MAX_COLUMNS];
-    weft_status status;
-    int step;
-    TRY(prepare(profile, sql, &statement));
-    for (size_t i = 0; i < count; i++)
-        bind(statement, (int)i + 1, &parameters[i]);
-    while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
-        for (int i = 0; i < sqlite3_column_count(statement); i++)
-            values[i] = value_at(statement, i);
-        row(context, values);
-    }
-    if (step != SQLITE_DONE)
-        TRY(sql_error(profile));
-done:
-    sqlite3_finalize(statement);
-    return status;
-}
-
-weft_status profile_count(struct profile *profile, enum profile_table table, int64_t *out)
-{
-    char *sql = arena_printf(profile->arena, "SELECT count(*) FROM %s", TABLES[table].name);
-    return query_int(profile, sql, out);
-}
-
 static weft_status find_source(struct profile *profile, const char *name, int64_t *out)
 {
     sqlite3_stmt *statement = NULL;
-    weft_status status = prepare(profile,
-                                 "SELECT coalesce((SELECT id FROM source WHERE name = ?1),"
-                                 " (SELECT 1 + coalesce(max(id), 0) FROM source))",
-                                 &statement);
+    weft_status status = sql_prepare(profile,
+                                     "SELECT coalesce((SELECT id FROM source WHERE name = ?1),"
+                                     " (SELECT 1 + coalesce(max(id), 0) FROM source))",
+                                     &statement);
     if (status == WEFT_OK) {
         sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
         if (sqlite3_step(statement) == SQLITE_ROW)
@@ -609,7 +330,7 @@ weft_status profile_add(struct profile *profile, const struct measurement *measu
     int64_t source, known;
     weft_status status;
     TRY(find_source(profile, measurement->source, &source));
-    TRY(query_int(profile, "SELECT coalesce(max(id), 0) FROM source", &known));
+    TRY(sql_int(profile, "SELECT coalesce(max(id), 0) FROM source", &known));
     if (source > known)
         TRY(profile_source(profile, measurement->source, "", "", &source));
     TRY(profile_add_from(profile, measurement, source));
@@ -676,7 +397,7 @@ static weft_status nearest_size(struct profile *profile, const struct collective
                                 const char *sql, struct size_time *out)
 {
     sqlite3_stmt *statement = NULL;
-    weft_status status = prepare(profile, sql, &statement);
+    weft_status status = sql_prepare(profile, sql, &statement);
     *out = (struct size_time){0};
     if (status == WEFT_OK) {
         sqlite3_bind_text(statement, 1, q->device, -1, SQLITE_STATIC);
@@ -688,7 +409,7 @@ static weft_status nearest_size(struct profile *profile, const struct collective
         if (step == SQLITE_ROW)
             *out = (struct size_time){sqlite3_column_int64(statement, 0),
                                       sqlite3_column_double(statement, 1),
-                                      intern(profile, column_text(statement, 2))};
+                                      intern(profile, sql_text(statement, 2))};
         else if (step != SQLITE_DONE)
             status = sql_error(profile);
     }

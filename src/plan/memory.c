@@ -9,8 +9,8 @@
  *       and an output that an instance without recomputation reads again. Each tensor counts once.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
- *   I4  A tied weight that is used on another stage than its owner's is a second copy there, with
- *       gradients and optimizer state (Megatron-LM's head on the last stage).
+ *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and optimizer
+ *       state.
  */
 #include "plan/plan.h"
 
@@ -51,23 +51,6 @@ static void add_state(const struct op *op, const struct choice *choice, const in
             sum->parameters += operand_elements(op, &op->weight[i].operand, local);
     if (memory->workspace > sum->workspace)
         sum->workspace = memory->workspace;
-}
-
-/* The operator that owns what this one uses, -1: it has its own. */
-static int32_t owner_of(const struct op *op)
-{
-    return op->weights ? op->weight[0].tied_op : -1;
-}
-
-static bool stage_has(const struct plan *plan, int32_t stage, int32_t op, int64_t before)
-{
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
-        for (int64_t i = plan->part[part].first;
-             i < plan->part[part].first + plan->part[part].count && i < before; i++)
-            if (plan->instance[i].op == op ||
-                owner_of(&plan->model->op[plan->instance[i].op]) == op)
-                return true;
-    return false;
 }
 
 /* As if the operator owned its weight. */
@@ -114,8 +97,9 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
     for (int32_t part = stage; part < plan->parts; part += plan->stages) {
         int64_t first = plan->part[part].first;
         for (int64_t i = first; i < first + plan->part[part].count; i++) {
-            int32_t owner = owner_of(&plan->model->op[plan->instance[i].op]);
-            if (owner >= 0 && !stage_has(plan, stage, owner, i))
+            const struct op *op = &plan->model->op[plan->instance[i].op];
+            bool tied = op->weights && op->weight[0].tied_op >= 0;
+            if (tied && plan_holds_weights(plan, i))
                 add_tied(plan, i, sum);
         }
     }

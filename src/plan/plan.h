@@ -271,4 +271,18 @@ int64_t plan_limit_bytes(const struct plan *plan);
 /* Devices that hold the same weights under this split: what shard 1-3 divides by. */
 int64_t split_replicas(const struct op *op, const struct split *split);
 
+/* ---- tied weights (tied.c) ------------------------------------------------------------------- */
+
+/* The instance whose weight this one uses: itself, or the first copy of the operator it is tied to. */
+int64_t plan_weight_owner(const struct plan *plan, int64_t instance);
+/* Whether the first weights of both lie alike, and so do their gradients and state; of operators under
+ * choices, with so many samples of a step. */
+bool weights_alike(const struct op *one, const struct choice *with, const struct op *other,
+                   const struct choice *other_with, int64_t batch);
+bool plan_weights_alike(const struct plan *plan, int64_t one, int64_t other);
+/* Whether an instance has weights on its devices that are no other's: its own, or a copy. */
+bool plan_holds_weights(const struct plan *plan, int64_t instance);
+
+#include "plan/layout.h"
+
 #endif

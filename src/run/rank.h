@@ -374,10 +374,6 @@ weft_status find_weights(struct rank *r);
 /* Of devices that have the same of a weight the first one shows it; those that share its state each
  * show their part. */
 bool shows_weight(const struct rank *r, const struct held_weight *held);
-/* The instance whose weight this one uses, and whether it has a copy of its own all the same. */
-int64_t weight_owner(const struct rank *r, int64_t instance);
-bool holds_own(const struct rank *r, int64_t instance);
-bool lie_alike(const struct rank *r, int64_t one, int64_t other);
 void make_stores(struct rank *r);
 void fill_weights(struct rank *r);
 void free_stores(struct rank *r);

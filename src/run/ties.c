@@ -38,9 +38,9 @@ static struct tie tie_of(struct rank *r, int64_t owner)
     tie.copy = ARENA_ARRAY(r->arena, int64_t, (size_t)r->instances);
     tie.copy[tie.copies++] = owner;
     for (int64_t i = 0; i < r->instances; i++)
-        if (i != owner && weight_owner(r, i) == owner && holds_own(r, i))
+        if (i != owner && plan_weight_owner(r->plan, i) == owner && plan_holds_weights(r->plan, i))
             tie.copy[tie.copies++] = i;
-    bool two = tie.copies == 2 && lie_alike(r, owner, tie.copy[1]);
+    bool two = tie.copies == 2 && plan_weights_alike(r->plan, owner, tie.copy[1]);
     if (!two)
         tie.kind = TIE_WHOLE;
     else
@@ -72,7 +72,7 @@ weft_status find_ties(struct rank *r)
     weft_status status = WEFT_OK;
     r->tie = ARENA_ARRAY(r->arena, struct tie, (size_t)r->instances);
     for (int64_t i = 0; i < r->instances; i++) {
-        if (r->seat[i].laid->op->weights == 0 || weight_owner(r, i) != i)
+        if (r->seat[i].laid->op->weights == 0 || plan_weight_owner(r->plan, i) != i)
             continue;
         struct tie tie = tie_of(r, i);
         if (tie.copies == 1 || !takes_part(r, &tie, r->stage))

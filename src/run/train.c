@@ -156,7 +156,7 @@ bool shows_weight(const struct rank *r, const struct held_weight *held)
             return false;
         mesh *= degree;
     }
-    return held->weight > 0 || weight_owner(r, held->instance) == held->instance;
+    return held->weight > 0 || plan_weight_owner(r->plan, held->instance) == held->instance;
 }
 
 /* Elements first .. first + count of those that lie here, without what is behind the end. */

@@ -8,8 +8,7 @@
  * 0.02 (GPT-2), a product's sqrt(1 / inputs), before a ReLU of an image sqrt(2 / inputs) (He et al.,
  * 2015, Eq. 10).
  *
- *   I1  A tied weight that lies as its owner's in the same part is the owner's; else it is a copy, with
- *       the owner's name and so its numbers (buckets.c, I4).
+ *   I1  A copy of a tied weight (plan/tied.c) has the owner's name and so its numbers.
  *   I2  With state sharding each weight is cut into equal shares by its elements here, so that copies of a tied
  *       weight that lie alike are cut alike; a member's part of a bucket is its shares of all.
  */
@@ -17,50 +16,6 @@
 
 #include <math.h>
 #include <string.h>
-
-/* ---- which ----------------------------------------------------------------------------------- */
-
-int64_t weight_owner(const struct rank *r, int64_t instance)
-{
-    const struct op *op = r->seat[instance].laid->op;
-    int32_t tied = op->weights ? op->weight[0].tied_op : -1;
-    int64_t owner = instance;
-    for (int64_t i = 0; tied >= 0 && i < r->instances; i++)
-        if (r->plan->instance[i].op == tied) {
-            owner = i;
-            break;
-        }
-    return owner;
-}
-
-static struct layout first_weight(const struct rank *r, int64_t instance, enum flow flow)
-{
-    const struct laid *laid = r->seat[instance].laid;
-    return layout_of(laid->op, &laid->op->weight[0].operand, &laid->choice->split,
-                     r->plan->batch_per_step, flow);
-}
-
-bool lie_alike(const struct rank *r, int64_t one, int64_t other)
-{
-    bool alike = r->seat[one].laid->choice->shard == r->seat[other].laid->choice->shard;
-    for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
-        struct layout a = first_weight(r, one, (enum flow)flow);
-        struct layout b = first_weight(r, other, (enum flow)flow);
-        alike &= layout_equal(&a, &b);
-    }
-    return alike;
-}
-
-/* I1 */
-bool holds_own(const struct rank *r, int64_t instance)
-{
-    const int32_t *part_of = r->graph->uses->part_of;
-    int64_t owner = weight_owner(r, instance);
-    if (r->seat[instance].laid->op->weights == 0)
-        return false;
-    return owner == instance || part_of[owner] != part_of[instance] ||
-           !lie_alike(r, owner, instance);
-}
 
 /* ---- how they lie ---------------------------------------------------------------------------- */
 
@@ -100,7 +55,7 @@ static void add_weight(struct rank *r, struct store *store, int64_t instance, in
     int32_t pattern = r->graph->bucket[store->bucket].pattern;
     struct held_weight *held = &r->weight[r->weights];
     struct arena *scratch = arena_new();
-    int64_t named = weight == 0 ? weight_owner(r, instance) : instance;
+    int64_t named = weight == 0 ? plan_weight_owner(r->plan, instance) : instance;
     const char *name = weight == 0 ? r->seat[named].laid->op->weight[0].name : w->name;
     *held = (struct held_weight){.instance = instance,
                                  .weight = weight,
@@ -145,7 +100,7 @@ static void fill_store(struct rank *r, struct store *store)
     find_members(r, store);
     store->first_weight = r->weights;
     for (int64_t i = bucket->first; i <= bucket->last; i++)
-        if (r->graph->uses->bucket_of[i] == store->bucket && holds_own(r, i))
+        if (r->graph->uses->bucket_of[i] == store->bucket && plan_holds_weights(r->plan, i))
             for (int32_t w = 0; w < r->seat[i].laid->op->weights; w++)
                 add_weight(r, store, i, w);
     store->kept = store->part;
@@ -183,8 +138,8 @@ weft_status find_weights(struct rank *r)
         fill_store(r, store);
     }
     for (int64_t i = 0; i < r->instances; i++) { /* I1 */
-        int64_t owner = weight_owner(r, i);
-        if (owner != i && !holds_own(r, i))
+        int64_t owner = plan_weight_owner(r->plan, i);
+        if (owner != i && !plan_holds_weights(r->plan, i))
             r->weight_of[i * MAX_KIND_WEIGHTS] = r->weight_of[owner * MAX_KIND_WEIGHTS];
     }
 done:
@@ -245,7 +200,8 @@ void fill_weights(struct rank *r)
     for (int32_t i = 0; i < r->weights; i++) {
         const struct held_weight *held = &r->weight[i];
         const struct store *store = &r->store[held->store];
-        int64_t owner = held->weight == 0 ? weight_owner(r, held->instance) : held->instance;
+        int64_t owner =
+            held->weight == 0 ? plan_weight_owner(r->plan, held->instance) : held->instance;
         const struct op *op = r->seat[owner].laid->op;
         uint64_t seed = hash_bytes(held->name, strlen(held->name), r->options->seed);
         double deviation = deviation_of(op, &op->weight[held->weight]);

@@ -2,7 +2,7 @@
  *
  *   I1  A part's work and memory depend on its own runs and on the tables of the runs next to it:
  *       when a cut moves, those of two parts change.
- *   I2  A weight whose user is on another stage than its owner is there twice: the user's part has
+ *   I2  A tied weight whose user has a copy of it (plan/tied.c) is there twice: the user's part has
  *       the owner's state, gradients and optimizer's step, too.
  */
 #include "search/estimator.h"
@@ -144,30 +144,30 @@ static void add_side(const struct side *side, struct beside *out)
     out->memory.offloaded += side->memory.offloaded;
 }
 
-static bool stage_has(const struct candidate *c, int32_t stage, int64_t instance)
+/* Of the run that has an instance; NULL: no run of the part. */
+static const struct table *table_with(const struct candidate *c, int32_t part, int64_t instance)
 {
-    for (int32_t part = stage; part < c->stages * c->pieces; part += c->stages)
-        if (c->run[c->first_run[part]].first <= instance &&
-            instance < c->run[c->first_run[part + 1] - 1].last)
-            return true;
-    return false;
+    for (int32_t r = c->first_run[part]; r < c->first_run[part + 1]; r++)
+        if (c->run[r].first <= instance && instance < c->run[r].last)
+            return table_of(c, r);
+    return NULL;
 }
 
 /* I2. */
 static void add_tied(const struct estimator *e, const struct candidate *c, int32_t part,
-                     const struct table *table, struct part_sums *sums)
+                     struct part_sums *sums)
 {
     static const enum tally OWN[] = {SUM_SYNC,         SUM_SYNC_EACH,  SUM_SYNC_BYTES,
                                      SUM_GATHER_AFTER, SUM_PARAMETERS, SUM_STATE};
     struct tied_pair tied = tables_tied(e->tables);
-    bool here = tied.user >= c->run[c->first_run[part]].first &&
-                tied.user < c->run[c->first_run[part + 1] - 1].last;
-    if (tied.user < 0 || !here || stage_has(c, part % c->stages, tied.owner))
+    const struct table *user = tied.user < 0 ? NULL : table_with(c, part, tied.user);
+    const struct table *owner = user ? table_with(c, part, tied.owner) : NULL;
+    if (!user || (owner && owner->tied_owner == user->tied_user))
         return;
-    struct sums owner;
-    instance_sums(table, tied.owner, &owner);
+    struct sums own;
+    instance_sums(user, tied.owner, &own);
     for (size_t k = 0; k < COUNT_OF(OWN); k++)
-        sums->sums.of[OWN[k]] += (int64_t)((double)owner.of[OWN[k]] * table->tied_share);
+        sums->sums.of[OWN[k]] += (int64_t)((double)own.of[OWN[k]] * user->tied_share);
 }
 
 /* The borders to the parts before and behind. */
@@ -202,7 +202,7 @@ static weft_status sum_part(struct estimator *e, const struct candidate *c, int3
         TRY(find_border(e, &seam, run->first, &inner));
         add_side(&inner.border->before, beside);
     }
-    add_tied(e, c, part, table_of(c, last), sums);
+    add_tied(e, c, part, sums);
     add_neighbours(c, part, beside);
 done:
     return status;

@@ -155,8 +155,28 @@ done:
 
 /* ---- one setting ----------------------------------------------------------------------------- */
 
-static void note_plan(struct driver *d, const struct layer_table *table, const struct cuts *cuts)
+/* What only the whole of a stage's strategies says. */
+static weft_status add_together(const struct driver *d, struct layer_plan *plan)
 {
+    const struct layer_source *source = d->problem->source;
+    struct layer_question question = {.devices = d->problem->devices,
+                                      .stages = 1,
+                                      .batch_per_step = plan->global_batch / plan->micro_batches,
+                                      .micro_batches = plan->micro_batches};
+    int64_t bytes = 0;
+    weft_status status = WEFT_OK;
+    if (plan->stages > 1 || !source->together)
+        return WEFT_OK;
+    TRY(source->together(source->context, &question, plan->strategy, &bytes));
+    plan->cost[0].memory_bytes += bytes;
+done:
+    return status;
+}
+
+static weft_status note_plan(struct driver *d, const struct layer_table *table,
+                             const struct cuts *cuts)
+{
+    weft_status status;
     size_t layers = (size_t)d->problem->source->layers, stages = (size_t)table->stages;
     struct layer_plan plan = {.global_batch = table->batch,
                               .micro_batches = table->micro_batches,
@@ -171,10 +191,13 @@ static void note_plan(struct driver *d, const struct layer_table *table, const s
         for (int32_t l = 0; l < plan.count[stage]; l++)
             plan.strategy[layer++] = table->strategies->data[cuts->option[stage].strategy[l]];
     }
+    TRY(add_together(d, &plan));
     array_push(d->keep, d->out, plan);
     double each = (double)plan.iteration_ns / (double)plan.global_batch;
     if (each < d->best_ns_per_sample)
         d->best_ns_per_sample = each;
+done:
+    return status;
 }
 
 /* I1, I3 */
@@ -218,7 +241,7 @@ static weft_status search_setting(struct driver *d, struct setting *setting)
                       &cuts));
     d->out->searched += cutter.fronts.searched;
     if (cuts.iteration_ns != INT64_MAX)
-        note_plan(d, table, &cuts);
+        TRY(note_plan(d, table, &cuts));
 done:
     arena_free(scratch);
     return status;

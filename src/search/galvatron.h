@@ -62,6 +62,10 @@ struct layer_source {
     /* What a stage takes beside its layers: sends to its neighbours, what every device holds. */
     weft_status (*beside)(void *context, const struct layer_question *question,
                           struct layer_cost *out);
+    /* State of a pipeline's only stage that no layer has by itself, given all strategies: what a weight
+     * takes that two layers use and lay differently. Counted when a plan is known. NULL: none. */
+    weft_status (*together)(void *context, const struct layer_question *question,
+                            const struct strategy *strategy, int64_t *bytes);
 };
 
 struct layer_problem {

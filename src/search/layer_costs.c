@@ -193,6 +193,45 @@ done:
     return status;
 }
 
+/* The layer of the whole model that has an instance of the short one, which is the only one of its
+ * operator. */
+static int32_t layer_with(const struct layer_costs *c, int64_t instance)
+{
+    int32_t layer = 0;
+    while (c->shortened.first[layer + 1] <= instance)
+        layer++;
+    int32_t kind = c->shortened.kind[layer];
+    for (layer = 0; c->whole.kind[layer] != kind;)
+        layer++;
+    return layer;
+}
+
+/* I2 */
+static weft_status together(void *context, const struct layer_question *q,
+                            const struct strategy *strategy, int64_t *bytes)
+{
+    struct layer_costs *c = context;
+    const struct plan *walk = tables_walk(c->estimator->tables);
+    struct tied_pair tied = tables_tied(c->estimator->tables);
+    const struct strategy_row *owner, *user;
+    struct run_estimate copy = {0};
+    weft_status status = WEFT_OK;
+    *bytes = 0;
+    if (tied.user < 0)
+        return WEFT_OK;
+    int32_t from = walk->instance[tied.owner].op, to = walk->instance[tied.user].op;
+    TRY(strategy_row_find(c->rows, &strategy[layer_with(c, tied.owner)], &owner));
+    TRY(strategy_row_find(c->rows, &strategy[layer_with(c, tied.user)], &user));
+    const struct op *op = walk->model->op;
+    if (weights_alike(&op[from], &owner->choice[from], &op[to], &user->choice[to],
+                      q->batch_per_step))
+        goto done;
+    TRY(add_tied(c, q, user, &copy));
+    *bytes = copy.state_bytes;
+done:
+    return status;
+}
+
 static weft_status layer(void *context, const struct layer_question *q, int32_t kind,
                          const struct strategy *strategy, struct layer_cost *out)
 {
@@ -457,7 +496,8 @@ static void open_source(struct layer_costs *c)
                                       .least = least,
                                       .layout = layout,
                                       .reshard = reshard,
-                                      .beside = beside};
+                                      .beside = beside,
+                                      .together = together};
     c->source.boundaries = (int32_t)c->boundaries.len;
 }
 

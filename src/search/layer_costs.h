@@ -17,7 +17,8 @@
  *   I1  Costs are found on the model with at most COPIES copies of each repeat: more would cost the
  *       same, and take longer to compile.
  *   I2  A weight that is tied to one on another stage is there twice: with more than one stage the
- *       user's layer has the owner's state, gradients and step, too.
+ *       user's layer has the owner's state, gradients and step, too; with one, a plan has the state
+ *       where both layers lay it differently, which no layer knows by itself.
  *   I3  A layer takes at least what its operators do on a device, which depends on degrees and samples
  *       of a replica only: found once for each, without compiling anything.
  *   I4  Closer than that, what the usual layer takes is found as for a table where nothing is

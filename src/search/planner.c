@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/auto_room.h"
+
 static const struct planner PLANNERS[] = {
     {"auto", "every combination of degrees by estimate, the best simulated, and what others find",
-     1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID,
+     1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
+         1U << TAKES_THREADS,
      JOINS_NEVER, auto_find},
     {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
      JOINS_NEVER, megatron_find},
@@ -238,18 +241,24 @@ static int64_t excess(const struct trial *trial)
     return trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes;
 }
 
-/* I2; of what does not fit, the nearest miss. */
-static int compare(const void *a, const void *b)
+/* What it does: I2; of what does not fit, the nearest miss. */
+static int compare_worth(const struct trial *x, const struct trial *y)
 {
-    const struct trial *x = a, *y = b;
     double left = (double)x->iteration_ns / (double)x->global_batch;
     double right = (double)y->iteration_ns / (double)y->global_batch;
     if (excess(x) != excess(y))
         return excess(x) < excess(y) ? -1 : 1;
     if (left != right)
         return left < right ? -1 : 1;
-    if (x->peak_bytes != y->peak_bytes)
-        return x->peak_bytes < y->peak_bytes ? -1 : 1;
+    return x->peak_bytes == y->peak_bytes ? 0 : x->peak_bytes < y->peak_bytes ? -1 : 1;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct trial *x = a, *y = b;
+    int worth = compare_worth(x, y);
+    if (worth)
+        return worth;
     for (int i = 0; i < DIMENSION_COUNT; i++)
         if (x->value[i] != y->value[i])
             return x->value[i] < y->value[i] ? -1 : 1;
@@ -263,6 +272,55 @@ const struct trial *next_best(const struct planned *planned, enum dimension dime
         if (trial[i].value[dimension] != trial[0].value[dimension])
             return &trial[i];
     return NULL;
+}
+
+/* Of `count` trials of one worth those stay, in front, whose plan was not tried before; so many are
+ * *kept. */
+static weft_status keep_different(const struct plan_request *request, struct trial *trial,
+                                  size_t count, size_t *kept)
+{
+    struct arena *scratch = arena_new();
+    struct plan **plan = ARENA_ARRAY(scratch, struct plan *, count);
+    bool *twin = ARENA_ARRAY(scratch, bool, count);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count; i++) {
+        plan[i] = trial[i].plan;
+        if (!plan[i])
+            TRY(plan_from_degrees(request->model, request->cluster, &trial[i].degrees, &plan[i]));
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count && !twin[i]; k++)
+            twin[i] = trial[k].number < trial[i].number &&
+                      plan[k]->global_batch == plan[i]->global_batch && same_plan(plan[k], plan[i]);
+done:
+    for (size_t i = 0; i < count; i++)
+        if (twin[i] || !trial[i].plan)
+            plan_free(plan[i]);
+    *kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!twin[i])
+            trial[(*kept)++] = trial[i];
+    arena_free(scratch);
+    return status;
+}
+
+/* I5: in the order of I2, where what has the same worth stands together. */
+static weft_status merge_same(const struct plan_request *request, struct planned *planned)
+{
+    struct trial *trial = planned->trials.data;
+    size_t len = planned->trials.len, all = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0, count; i < len; i += count) {
+        for (count = 1; i + count < len && compare_worth(&trial[i], &trial[i + count]) == 0;)
+            count++;
+        size_t kept = count;
+        if (count > 1 && !status)
+            status = keep_different(request, &trial[i], count, &kept);
+        memmove(&trial[all], &trial[i], kept * sizeof *trial);
+        all += kept;
+    }
+    planned->trials.len = all;
+    return status;
 }
 
 static weft_status check_options(const struct planner *planner, const struct plan_options *options)
@@ -299,11 +357,14 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         status = no_answer("try another global batch, or pin fewer dimensions",
                            "no combination of degrees makes a plan of %s on %lld devices",
                            request->model->name, (long long)cluster_devices(request->cluster));
+    if (!status) {
+        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
+        status = merge_same(request, planned);
+    }
     if (status) {
         planned_free(planned);
         return status;
     }
-    qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
     planned->search_s = wall_seconds() - begin;
     *out = planned;
     return WEFT_OK;

@@ -6,6 +6,7 @@
  *       smaller values in the order of the dimensions.
  *   I3  A planner that is stopped, or whose budget is spent, answers with the best so far.
  *   I4  Same request, same answer, whatever the number of threads; but for I3.
+ *   I5  A plan is one trial of an answer, however many found it: that of who tried it first.
  */
 #ifndef WEFT_SEARCH_PLANNER_H
 #define WEFT_SEARCH_PLANNER_H

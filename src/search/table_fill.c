@@ -187,6 +187,32 @@ static void fit_optimizer(const struct timed *timed, struct table *t, int64_t in
     t->optimizer_least_ns = whole - (int64_t)(t->optimizer_each_ns * (double)all);
 }
 
+/* Copies of tied weights in the table's own plan, where users do not lie as their owners. */
+static int64_t copies_bytes(const struct plan *plan)
+{
+    double bytes = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        if (plan_weight_owner(plan, i) == i || !plan_holds_weights(plan, i))
+            continue;
+        struct stage_memory copy = plan_tied_state(plan, i);
+        bytes += state_bytes(&copy);
+    }
+    return (int64_t)bytes;
+}
+
+static uint64_t lies_as(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    const struct choice *choice = plan_choice(plan, instance);
+    uint64_t hash = choice->shard;
+    for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
+        struct layout layout = layout_of(op, &op->weight[0].operand, &choice->split,
+                                         plan->batch_per_step, (enum flow)flow);
+        hash = layout_hash(&layout, hash);
+    }
+    return hash;
+}
+
 static double tied_share(const struct filling *f)
 {
     if (f->tied.user < 0)
@@ -212,7 +238,12 @@ static void fill_rest(const struct filling *f)
             t->at[i + 1].of[SUMMED[k]] += t->at[i].of[SUMMED[k]];
     fit_optimizer(f->timed, t, f->instances);
     t->tied_share = tied_share(f);
-    t->stand_in_bytes = stage_state_bytes(f->timed->plan, 0) - t->at[f->instances].of[SUM_STATE];
+    if (f->tied.user >= 0) {
+        t->tied_owner = lies_as(f->timed->plan, f->tied.owner);
+        t->tied_user = lies_as(f->timed->plan, f->tied.user);
+    }
+    t->stand_in_bytes = stage_state_bytes(f->timed->plan, 0) - t->at[f->instances].of[SUM_STATE] -
+                        copies_bytes(f->timed->plan);
     if (o->host_bytes[0])
         t->offload_each_ns =
             (double)exchange_ns(f->timed, o->from_host[0]) / (double)o->host_bytes[0];

@@ -81,9 +81,10 @@ struct table {
     double optimizer_each_ns, offload_each_ns;              /* per parameter, per byte */
     int64_t optimizer_least_ns;
     int64_t stand_in_bytes;
-    double tied_share;  /* of the tied weight's owner: what is tied */
-    int64_t step_bytes; /* what a bucket of gradients holds */
-    bool layers;        /* buckets are layers' */
+    double tied_share;              /* of the tied weight's owner: what is tied */
+    uint64_t tied_owner, tied_user; /* how it lies with either: equal where both lie alike */
+    int64_t step_bytes;             /* what a bucket of gradients holds */
+    bool layers;                    /* buckets are layers' */
 };
 
 /* On either side of a border, beside what (1) says. */

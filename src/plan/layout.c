@@ -26,7 +26,7 @@
  */
 #include <string.h>
 
-#include "compile/compile.h"
+#include "plan/layout.h"
 
 /* ---- canonical digits ------------------------------------------------------------------------ */
 

@@ -183,6 +183,49 @@ static void searches_find_what_there_is(void **state)
     assert_true(best[SEARCH_CD] >= rounds * 8 / 10);
 }
 
+/* Whether no other option of one variable alone is faster, and fits. */
+static bool no_change_is_better(const struct assign *p, const struct assigned *found)
+{
+    bool none = true;
+    for (int32_t v = 0; v < p->variables; v++) {
+        int32_t own = found->option[v];
+        for (int32_t i = 0; i < p->options[v]; i++) {
+            struct assigned with = {0};
+            found->option[v] = i;
+            assign_evaluate(p, found->option, &with);
+            none &= !(with.fits && with.time < found->time * (1 - 1e-9));
+        }
+        found->option[v] = own;
+    }
+    return none;
+}
+
+/* A descent does not look again at what nothing near has changed for, and ends all the same where no single
+ * change is better; where edges are known to hold no memory it looks less, with the same answer. */
+static void settled_variables_are_at_their_best(void **state)
+{
+    struct assign_options one = {.search = SEARCH_CD, .rounds = 1};
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 5);
+    for (int i = 0; i < rounds_of(300); i++) {
+        struct arena *keep = arena_new();
+        struct shape shape = tangle(&rng, 2 + (int32_t)rng_below(&rng, MOST_VARIABLES - 1));
+        struct assign *p = draw_problem(keep, &rng, &shape);
+        for (int32_t e = 0; e < p->edges; e++)
+            for (int32_t k = 0; k < p->options[p->edge[e].a] * p->options[p->edge[e].b]; k++)
+                p->edge[e].memory[k] = 0;
+        struct assigned more, less;
+        assign_solve(p, &one, keep, &more);
+        for (int32_t e = 0; e < p->edges; e++)
+            p->edge[e].most_memory = 0;
+        assign_solve(p, &one, keep, &less);
+        assert_memory_equal(less.option, more.option, sizeof *more.option * (size_t)p->variables);
+        assert_true(!less.fits || no_change_is_better(p, &less));
+        arena_free(keep);
+    }
+}
+
 /* ---- P2: splits ------------------------------------------------------------------------------ */
 
 /* All ordered lists of parts for the devices, one dim at most once: by brute force, one level. */
@@ -599,6 +642,7 @@ int main(void)
         cmocka_unit_test(exact_is_exhaustive_on_series_parallel_graphs),
         cmocka_unit_test(exact_is_exhaustive_on_any_graph),
         cmocka_unit_test(searches_find_what_there_is),
+        cmocka_unit_test(settled_variables_are_at_their_best),
         cmocka_unit_test(splits_are_all_factorisations),
         cmocka_unit_test(two_levels_are_pairs),
         cmocka_unit_test(narrow_splits_are_some_of_all),

@@ -429,45 +429,64 @@ static void relax(struct search *s, const struct leaving *from, const struct mot
     }
 }
 
+/* What every set of the digits in `set` does that goes where `to` says. Returns how many there are, the
+ * empty one first. */
+static unsigned join_sets(const struct motion *to, unsigned set, struct motion *joint)
+{
+    unsigned count = 1;
+    joint[0] = (struct motion){.members = 1, .joined = 1, .cut = 1};
+    for (unsigned left = set; left; left &= left - 1, count *= 2)
+        for (unsigned i = 0; i < count; i++)
+            joint[count + i] = join(&joint[i], &to[__builtin_ctz(left)]);
+    return count;
+}
+
+static void move_sets(struct search *s, const struct leaving *from, const struct motion *to,
+                      unsigned set)
+{
+    struct motion joint[1 << MAX_STEP_DIGITS];
+    unsigned count = join_sets(to, set, joint);
+    for (unsigned i = 1; i < count; i++)
+        relax(s, from, &joint[i]);
+}
+
 /* The digits of a set go to where they end, but for the one that ends as a copy: that one takes what
  * they leave, and is gathered later. */
-static void move_around(struct search *s, const struct leaving *from, const struct motion *end,
-                        unsigned set)
+static void move_around(struct search *s, const struct leaving *from, const struct motion *joint,
+                        unsigned count, int32_t last)
 {
-    unsigned copies = 0;
-    for (unsigned left = set; left; left &= left - 1)
-        if (s->move[__builtin_ctz(left)].digit->after == HOLD_COPY)
-            copies |= left & -left;
-    if (!copies || copies & (copies - 1))
-        return;
-    int32_t last = __builtin_ctz(copies);
     for (int32_t k = 0; k < s->move[last].options; k++) {
-        struct motion one = motion_of(s, from, last, k), all = join(&one, &end[set & ~copies]);
-        relax(s, from, &all);
+        struct motion one = motion_of(s, from, last, k);
+        for (unsigned i = 0; one.was && i < count; i++) {
+            struct motion all = join(&one, &joint[i]);
+            relax(s, from, &all);
+        }
     }
 }
 
-/* I2 */
+/* I2; partial sums and others never together, which no rule has. */
 static void move_together(struct search *s, const struct leaving *from)
 {
-    static const struct motion NONE = {.members = 1, .joined = 1, .cut = 1};
-    struct motion end[1 << MAX_STEP_DIGITS], copy[1 << MAX_STEP_DIGITS];
+    struct motion joint[1 << MAX_STEP_DIGITS];
     struct motion to_end[MAX_STEP_DIGITS], to_copy[MAX_STEP_DIGITS];
+    unsigned ends = 0, copies = 0, become_copies = 0, half[2] = {0, 0};
     for (int32_t i = 0; i < s->moving; i++) {
         int32_t k = 0;
         while (s->move[i].option[k] != HOLD_COPY)
             k++;
         to_end[i] = motion_of(s, from, i, 1); /* the second option */
         to_copy[i] = motion_of(s, from, i, k);
+        ends |= to_end[i].was ? 1U << i : 0;
+        copies |= to_copy[i].was ? 1U << i : 0;
+        become_copies |= s->move[i].digit->after == HOLD_COPY ? 1U << i : 0;
+        half[from->hold[i] == HOLD_PARTIAL] |= 1U << i;
     }
-    end[0] = copy[0] = NONE;
-    for (unsigned set = 1; set < 1U << s->moving; set++) {
-        unsigned rest = set & (set - 1), first = (unsigned)__builtin_ctz(set);
-        end[set] = join(&end[rest], &to_end[first]);
-        copy[set] = join(&copy[rest], &to_copy[first]);
-        relax(s, from, &end[set]);
-        relax(s, from, &copy[set]);
-        move_around(s, from, end, set);
+    for (int h = 0; h < 2; h++) {
+        move_sets(s, from, to_end, ends & half[h]);
+        move_sets(s, from, to_copy, copies & half[h]);
+        unsigned count = join_sets(to_end, ends & half[h] & ~become_copies, joint);
+        for (unsigned left = become_copies & half[h]; left; left &= left - 1)
+            move_around(s, from, joint, count, __builtin_ctz(left));
     }
 }
 

@@ -17,9 +17,12 @@ struct assign *assign_new(struct arena *keep, int32_t variables, const int32_t *
     }
     for (int32_t e = 0; e < edges; e++) {
         size_t entries = (size_t)options[ends[e][0]] * (size_t)options[ends[e][1]];
-        p->edge[e] = (struct assign_edge){
-            ends[e][0], ends[e][1], ARENA_ARRAY(keep, double, entries),
-            ARENA_ARRAY(keep, double, entries), ARENA_ARRAY(keep, double, entries)};
+        p->edge[e] = (struct assign_edge){ends[e][0],
+                                          ends[e][1],
+                                          ARENA_ARRAY(keep, double, entries),
+                                          ARENA_ARRAY(keep, double, entries),
+                                          ARENA_ARRAY(keep, double, entries),
+                                          INFINITY};
         for (size_t i = 0; i < entries; i++)
             p->edge[e].time[i] = p->edge[e].least[i] = NAN;
     }
@@ -34,19 +37,22 @@ static size_t entry_of(const struct assign *p, int32_t edge, int32_t a, int32_t 
 double assign_pair_time(const struct assign *p, int32_t edge, int32_t a, int32_t b)
 {
     size_t at = entry_of(p, edge, a, b);
-    if (isnan(p->edge[edge].time[at]))
+    if (isnan(p->edge[edge].time[at])) {
         p->find(p->context, edge, a, b); /* I2 */
+        p->edge[edge].least[at] = p->edge[edge].time[at];
+    }
     return p->edge[edge].time[at];
 }
 
 double assign_pair_least(const struct assign *p, int32_t edge, int32_t a, int32_t b)
 {
     size_t at = entry_of(p, edge, a, b);
-    if (!isnan(p->edge[edge].time[at]))
-        return p->edge[edge].time[at];
-    if (isnan(p->edge[edge].least[at]))
-        p->edge[edge].least[at] = p->least ? p->least(p->context, edge, a, b) : 0;
-    return p->edge[edge].least[at];
+    double *least = &p->edge[edge].least[at], time;
+    if (isnan(*least)) {
+        time = p->edge[edge].time[at];
+        *least = !isnan(time) ? time : p->least ? p->least(p->context, edge, a, b) : 0;
+    }
+    return *least;
 }
 
 double assign_pair_memory(const struct assign *p, int32_t edge, int32_t a, int32_t b)

@@ -24,7 +24,10 @@
 struct assign_edge {
     int32_t a, b;          /* variables, different ones */
     double *time, *memory; /* per option of a, then of b */
-    double *least;         /* at most the time, as far as anyone asked; NAN: nobody did */
+    double
+        *least; /* at most the time, and the time where that is found, as far as anyone asked; NAN:
+                      nobody did */
+    double most_memory; /* of its entries, at least; INFINITY: nobody knows */
 };
 
 struct assign {

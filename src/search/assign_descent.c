@@ -16,11 +16,17 @@
  * descent begins at the best so far with one variable drawn again, and those around it, up to some
  * distance, giving it what goes with it best.
  *
+ * A variable that was looked at is not again before a neighbour moves, or memory matters to it:
+ *
+ *   I1  Without an excess (4) differs between options of v by (3) and their own memory alone, whatever others
+ *       have that are no neighbours. No option has one where all memory and v's largest are below the limit.
+ *
  * Metropolis-Hastings accepts a change of one variable with min(1, exp(-beta * (new - old))), in
  * multiples of what it began with.
  */
 #include "search/assign.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const int64_t ASSIGN_ROUNDS[] = {
@@ -58,6 +64,9 @@ struct descent {
     int32_t *option;
     struct queued *queue; /* scratch: a variable's options */
     bool *open;           /* per variable: it has no option yet, and its edges do not count */
+    bool *settled;        /* per variable: it was looked at since its neighbours moved, */
+    double *settled_at;   /* with so much memory in all */
+    double *most_memory;  /* per variable: at least that of any of its options, with its edges */
     int32_t *region;      /* scratch: variables */
     double price;         /* of a byte too much (4) */
     double memory_price;  /* of any byte: w */
@@ -73,9 +82,13 @@ static void index_edges(struct arena *scratch, struct descent *d)
     d->first_edge = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables + 1);
     d->edge_of = ARENA_ARRAY(scratch, int32_t, 2 * (size_t)p->edges + 1);
     for (int32_t v = 0; v < p->variables; v++) {
+        for (int32_t i = 0; i < p->options[v]; i++)
+            d->most_memory[v] = fmax(d->most_memory[v], p->memory[v][i]);
         for (int32_t e = 0; e < p->edges; e++)
-            if (p->edge[e].a == v || p->edge[e].b == v)
+            if (p->edge[e].a == v || p->edge[e].b == v) {
                 d->edge_of[at++] = e;
+                d->most_memory[v] += p->edge[e].most_memory;
+            }
         d->first_edge[v + 1] = at;
         most = p->options[v] > most ? p->options[v] : most;
     }
@@ -180,8 +193,15 @@ static bool stopped(const struct descent *d)
 
 /* ---- coordinate descent ---------------------------------------------------------------------- */
 
-/* Options in the order of what (4) is at least with them, others' time left out, when others have so
- * much memory: edges that nobody needs are not found. */
+static int by_least(const void *a, const void *b)
+{
+    const struct queued *x = a, *y = b;
+    return x->least != y->least ? (x->least > y->least) - (x->least < y->least)
+                                : x->option - y->option;
+}
+
+/* What (4) is at least with each option, others' time left out, when others have so much memory: edges
+ * that nobody needs are not found. Not the one that it has. */
 static int32_t list_options(struct descent *d, int32_t v, double other_memory)
 {
     int32_t count = 0;
@@ -189,24 +209,48 @@ static int32_t list_options(struct descent *d, int32_t v, double other_memory)
         double least = i == d->option[v] && !d->open[v] ? INFINITY : least_of(d, v, i);
         double excess = other_memory + d->problem->memory[v][i] - d->problem->limit;
         least += d->memory_price * d->problem->memory[v][i] + (excess > 0 ? d->price * excess : 0);
-        int32_t at = count;
-        if (!isfinite(least))
-            continue;
-        for (; at > 0 && d->queue[at - 1].least > least; at--)
-            d->queue[at] = d->queue[at - 1];
-        d->queue[at] = (struct queued){least, i};
-        count++;
+        if (isfinite(least))
+            d->queue[count++] = (struct queued){least, i};
     }
     return count;
 }
 
+/* Of those listed, the ones that are below something even with `others` added, in order. */
+static int32_t sort_below(struct descent *d, int32_t count, double others, double below)
+{
+    int32_t kept = 0;
+    for (int32_t k = 0; k < count; k++)
+        if (d->queue[k].least + others < below)
+            d->queue[kept++] = d->queue[k];
+    qsort(d->queue, (size_t)kept, sizeof *d->queue, by_least);
+    return kept;
+}
+
+/* I1, or nothing moved at all. */
+static bool is_settled(const struct descent *d, int32_t v, double memory)
+{
+    double before = d->settled_at[v], most = memory > before ? memory : before;
+    return d->settled[v] && (memory == before || most + d->most_memory[v] <= d->problem->limit);
+}
+
+static void unsettle_neighbours(struct descent *d, int32_t v)
+{
+    for (int32_t k = d->first_edge[v]; k < d->first_edge[v + 1]; k++) {
+        const struct assign_edge *e = &d->problem->edge[d->edge_of[k]];
+        d->settled[e->a == v ? e->b : e->a] = false;
+    }
+}
+
 static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
 {
+    if (is_settled(d, v, now->memory))
+        return false;
     struct share old = share_of(d, v, d->option[v]), taken = old;
     double best = judged(d, now->time, now->memory);
     double other_memory = now->memory - old.memory;
     double others = now->time - old.time + d->memory_price * other_memory;
-    int32_t at = d->option[v], count = list_options(d, v, other_memory);
+    int32_t at = d->option[v];
+    int32_t count = sort_below(d, list_options(d, v, other_memory), others, best);
     for (int32_t k = 0; k < count && d->queue[k].least + others < best; k++) {
         struct share s = share_of(d, v, d->queue[k].option);
         double would =
@@ -219,33 +263,55 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
         }
     }
     bool moved = at != d->option[v];
+    if (moved)
+        unsettle_neighbours(d, v);
     d->option[v] = at;
     now->time += taken.time - old.time;
     now->memory += taken.memory - old.memory;
+    d->settled[v] = true;
+    d->settled_at[v] = now->memory;
     return moved;
 }
 
 /* ---- where descents begin -------------------------------------------------------------------- */
 
-/* What goes best with those neighbours that have an option; a `devoted` one looks at them more than
- * at itself. */
+/* Of its own time, what a variable forgets that looks at its neighbours more than at itself. */
+static double forgotten(const struct descent *d, int32_t v, int32_t i, bool devoted)
+{
+    static const double DEVOTION = 0.99;
+    return devoted ? DEVOTION * d->problem->time[v][i] : 0;
+}
+
+static void consider(struct descent *d, int32_t v, const struct queued *at, bool devoted,
+                     double *best)
+{
+    double forgets = forgotten(d, v, at->option, devoted);
+    if (at->least - forgets >= *best)
+        return;
+    struct share s = share_of(d, v, at->option);
+    double sum = s.time + d->memory_price * s.memory - forgets;
+    if (sum < *best) {
+        *best = sum;
+        d->option[v] = at->option;
+    }
+}
+
+/* What goes best with those neighbours that have an option. The least is looked at before others are
+ * sorted, as it leaves few. */
 static void follow_neighbours(struct descent *d, int32_t v, bool devoted)
 {
-    static const double DEVOTION = 0.99; /* of its own time that it forgets */
-    int32_t count = list_options(d, v, 0);
+    int32_t count = list_options(d, v, 0), least = 0, kept = 0;
     double best = INFINITY;
-    for (int32_t k = 0; k < count; k++) {
-        int32_t i = d->queue[k].option;
-        double forgets = devoted ? DEVOTION * d->problem->time[v][i] : 0;
-        if (d->queue[k].least - forgets >= best)
-            continue;
-        struct share s = share_of(d, v, i);
-        double sum = s.time + d->memory_price * s.memory - forgets;
-        if (sum < best) {
-            best = sum;
-            d->option[v] = i;
-        }
-    }
+    for (int32_t k = 1; k < count; k++)
+        least = d->queue[k].least < d->queue[least].least ? k : least;
+    if (count)
+        consider(d, v, &d->queue[least], devoted, &best);
+    for (int32_t k = 0; k < count; k++)
+        if (d->queue[k].least - forgotten(d, v, d->queue[k].option, devoted) < best)
+            d->queue[kept++] = d->queue[k];
+    qsort(d->queue, (size_t)kept, sizeof *d->queue, by_least);
+    for (int32_t k = 0; k < kept; k++)
+        consider(d, v, &d->queue[k], devoted, &best);
     d->open[v] = false;
 }
 
@@ -347,6 +413,7 @@ static void begin(struct descent *d, int64_t round)
 static void descend(struct descent *d, struct assigned *now)
 {
     bool moved = true;
+    memset(d->settled, 0, sizeof *d->settled * (size_t)d->problem->variables);
     while (moved) {
         moved = false;
         for (int32_t v = 0; v < d->problem->variables; v++)
@@ -442,6 +509,9 @@ void assign_solve(const struct assign *problem, const struct assign_options *opt
     struct arena *scratch = arena_new();
     struct descent d = {.problem = problem, .options = options};
     int64_t rounds = options->rounds ? options->rounds : ASSIGN_ROUNDS[options->search];
+    d.settled = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);
+    d.settled_at = ARENA_ARRAY(scratch, double, (size_t)problem->variables);
+    d.most_memory = ARENA_ARRAY(scratch, double, (size_t)problem->variables);
     index_edges(scratch, &d);
     d.option = ARENA_ARRAY(scratch, int32_t, (size_t)problem->variables);
     d.open = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);

@@ -92,8 +92,8 @@ done:
 
 static const struct layout_exposed EXPOSED[] = {
     {1, 1}, {0.5, 1}, {0.25, 0.5}, {0.25, 0.25}, {0.5, LAYOUT_BESIDE}, {0.25, LAYOUT_BESIDE}};
-/* Of those, without a floor. */
-enum { FIRST_GUESSES = 4 };
+/* Of those, without a floor; and descents of a scout. */
+enum { FIRST_GUESSES = 4, FEW_ROUNDS = 30 };
 /* Entries of edges for which the exact search takes no longer than descents. */
 static const double FEW_ENTRIES = 5e4;
 
@@ -121,13 +121,28 @@ static bool is_known(const struct layout_problem *p, const struct answers *befor
     return false;
 }
 
+/* How a case is searched, and for how many of the guesses. */
+struct effort {
+    enum assign_search search;
+    int64_t rounds; /* as assign.h has them */
+    size_t guesses;
+};
+
+static void keep_least(int64_t *least_ns, int64_t ns)
+{
+    if (ns && (!*least_ns || ns < *least_ns))
+        *least_ns = ns;
+}
+
 /* (1) for one guess of what overlaps. */
 static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
-                                 struct layout_exposed exposed, enum assign_search search,
-                                 struct answers *before, struct trial *best)
+                                 struct layout_exposed exposed, struct effort effort,
+                                 struct answers *before, int64_t *best_ns)
 {
-    struct assign_options options = {
-        .search = search, .seed = (uint64_t)a->request->options.seed, .stop = a->request->stop};
+    struct assign_options options = {.search = effort.search,
+                                     .seed = (uint64_t)a->request->options.seed,
+                                     .rounds = effort.rounds,
+                                     .stop = a->request->stop};
     bool again = true;
     weft_status status = WEFT_OK;
     layout_expose(p, exposed);
@@ -143,8 +158,8 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
         TRY(try_found(a, p->about.cost, p, &found, &trial));
         again = !trial.fits && found.fits;
         p->assign->limit *= MARGIN * (double)trial.limit_bytes / (double)trial.peak_bytes;
-        if (trial.fits && (!best->iteration_ns || trial.iteration_ns < best->iteration_ns))
-            *best = trial;
+        if (trial.fits)
+            keep_least(best_ns, trial.iteration_ns);
     }
 done:
     return status;
@@ -155,20 +170,21 @@ static bool hides(const struct degrees *pins)
     return !pins->has_overlap || pins->overlap & (OVERLAP_GRADIENTS | OVERLAP_TENSOR);
 }
 
-/* The first so many guesses, or one where nothing overlaps. */
-static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p,
-                                 enum assign_search search, size_t count, struct incumbent *so_far)
+/* The first guesses; one where nothing overlaps, or where it is far off (I5). */
+static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p, struct effort effort,
+                                 struct step_case *c, struct incumbent *so_far)
 {
     struct answers before = {0};
-    struct trial best = {0};
+    int64_t best_ns = 0;
+    size_t guesses = hides(&a->request->pins) ? effort.guesses : 1;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < (hides(&a->request->pins) ? count : 1) && !(i && autoddl_over(a)); i++) {
-        TRY(solve_exposed(a, p, EXPOSED[i], search, &before, &best));
-        if (!best.iteration_ns)
+    for (size_t i = 0; i < guesses && !(i && autoddl_over(a)); i++) {
+        TRY(solve_exposed(a, p, EXPOSED[i], effort, &before, &best_ns));
+        keep_least(&c->tried_ns, best_ns);
+        if (!best_ns || !autoddl_is_near(c, so_far, AUTODDL_FAR))
             break; /* what does not fit does not for any guess */
     }
-    if (best.iteration_ns && (!so_far->fastest_ns || best.iteration_ns < so_far->fastest_ns))
-        so_far->fastest_ns = best.iteration_ns;
+    keep_least(&so_far->fastest_ns, best_ns);
 done:
     return status;
 }
@@ -189,20 +205,35 @@ done:
     return status;
 }
 
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c)
+{
+    struct effort little = {SEARCH_CD, FEW_ROUNDS, 1};
+    struct incumbent none = {0};
+    struct layout_problem *p = NULL;
+    weft_status status;
+    TRY(open_case(*about, c, &none, false, &p));
+    TRY(solve_guesses(a, p, little, c, &none));
+done:
+    layout_problem_free(p);
+    return status;
+}
+
 weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct outcome *out)
 {
+    struct effort asked = {a->search, 0, COUNT_OF(EXPOSED)};
+    struct effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED)};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
-    bool asked = a->request->options.search;
     weft_status status;
     TRY(open_case(*about, c, so_far, true, &p));
     *out = (struct outcome){p->assign, false};
     if (p->assign && descend)
-        TRY(solve_guesses(a, p, a->search, COUNT_OF(EXPOSED), so_far));
-    if (p->assign && !asked && entries_of(p->assign) <= FEW_ENTRIES && !autoddl_over(a))
-        TRY(solve_guesses(a, p, SEARCH_EXACT, COUNT_OF(EXPOSED), so_far));
+        TRY(solve_guesses(a, p, asked, c, so_far));
+    if (p->assign && !a->request->options.search && entries_of(p->assign) <= FEW_ENTRIES &&
+        !autoddl_over(a))
+        TRY(solve_guesses(a, p, exact, c, so_far));
     out->faster = so_far->fastest_ns != before_ns;
 done:
     layout_problem_free(p);
@@ -212,6 +243,7 @@ done:
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct outcome *out)
 {
+    struct effort asked = {a->search, 0, FIRST_GUESSES};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     struct outcome rest;
@@ -219,8 +251,8 @@ weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, st
     TRY(open_case(*about, c, so_far, false, &p));
     *out = (struct outcome){p->assign, false};
     if (p->assign)
-        TRY(solve_guesses(a, p, a->search, FIRST_GUESSES, so_far));
-    if (p->assign && autoddl_to_beat(so_far) > 0 && autoddl_is_near(so_far) &&
+        TRY(solve_guesses(a, p, asked, c, so_far));
+    if (p->assign && autoddl_to_beat(so_far) > 0 && autoddl_is_near(c, so_far, AUTODDL_NEAR) &&
         !a->request->options.search && !autoddl_over(a))
         TRY(autoddl_solve_rest(a, about, c, false, so_far, &rest));
     out->faster = so_far->fastest_ns != before_ns;

@@ -13,7 +13,8 @@ enum { NARROW_BOTH = 2, NARROW_OUTER = 1, ALL_SPLITS = 0 };
 struct step_case {
     int64_t batch_per_step;
     bool recompute;
-    double floor_ns; /* with any splits */
+    double floor_ns;  /* with any splits */
+    int64_t tried_ns; /* the fastest of its trials that fits; 0: none */
 };
 /* Steps are halved, with recomputation and without. */
 enum { MOST_CASES = 2 * 63 };
@@ -45,7 +46,7 @@ static inline bool autoddl_over(const struct autoddl *a)
     return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
 }
 
-/* The fastest trial of one S that fits, and what is to be beaten. */
+/* The fastest trial of one S that fits, and what is to be beaten: a time that is known, or another S's. */
 struct incumbent {
     int64_t fastest_ns, known_ns; /* 0: none */
 };
@@ -56,14 +57,14 @@ static inline double autoddl_to_beat(const struct incumbent *so_far)
     return (double)(!fastest || (known && known < fastest) ? known : fastest);
 }
 
-/* autoddl.c, I5: descent is within 3 % of the exact search, narrow splits were within 1.1 % of all. */
-static const double AUTODDL_NEAR = 1.05;
-static inline bool autoddl_is_near(const struct incumbent *so_far)
+static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
+/* Whether a trial of a case is so near to what is to be beaten that others may beat it (autoddl.c, I5). */
+static inline bool autoddl_is_near(const struct step_case *c, const struct incumbent *so_far,
+                                   double near)
 {
-    return !so_far->known_ns || (so_far->fastest_ns && (double)so_far->fastest_ns <
-                                                           AUTODDL_NEAR * (double)so_far->known_ns);
+    double to_beat = autoddl_to_beat(so_far);
+    return to_beat <= 0 || (c->tried_ns > 0 && (double)c->tried_ns < near * to_beat);
 }
-
 static inline bool autoddl_is_slower(const struct step_case *c, const struct incumbent *so_far)
 {
     return autoddl_to_beat(so_far) > 0 && c->floor_ns >= autoddl_to_beat(so_far);
@@ -74,6 +75,8 @@ struct outcome {
     bool solved, faster;
 };
 
+/* A case's first guess, by a few descents: a time to beat. */
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
 /* Solves a case, where it may be faster than what is to be beaten. */
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct outcome *out);

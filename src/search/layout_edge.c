@@ -6,6 +6,8 @@
 static double cost_of_reshard(const struct layout_problem *p, const struct layout *from,
                               const struct layout *to, int64_t element_bytes, bool *gathers)
 {
+    if (layout_equal(from, to))
+        return 0;
     const struct reshard *r = reshard_within(p->work->reshards, from, to);
     for (int32_t i = 0; gathers && i < r->steps; i++)
         *gathers |= r->step[i].kind == COLLECTIVE_ALL_GATHER;

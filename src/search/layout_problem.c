@@ -173,9 +173,11 @@ static void make_assign(struct layout_problem *p)
     }
     p->assign = assign_new(p->arena, ops, options, edges, (const int32_t(*)[2])ends);
     p->work->found = ARENA_ARRAY(p->arena, struct layout_uses_time *, (size_t)edges + 1);
-    for (int32_t e = 0; e < edges; e++)
+    for (int32_t e = 0; e < edges; e++) {
+        p->assign->edge[e].most_memory = p->work->edges.data[e].tie ? INFINITY : 0;
         p->work->found[e] = ARENA_ARRAY(p->arena, struct layout_uses_time,
                                         (size_t)options[ends[e][0]] * (size_t)options[ends[e][1]]);
+    }
     for (int32_t op = 0; op < ops; op++)
         for (int32_t i = 0; i < options[op]; i++) {
             p->assign->time[op][i] = p->work->alone[op][i].time;

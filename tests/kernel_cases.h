@@ -164,6 +164,13 @@ static void make_gated(struct builder *b, struct rng *rng)
     build_gated(b, "op", sequence(b, from_to(rng, 1, 9), 2 * from_to(rng, 1, 300)));
 }
 
+static void make_gated_pair(struct builder *b, struct rng *rng)
+{
+    int64_t seq = from_to(rng, 1, 9), width = from_to(rng, 1, 300);
+    int gate = sequence(b, seq, width);
+    build_gated_pair(b, "op", gate, sequence(b, seq, width));
+}
+
 static void make_dropout(struct builder *b, struct rng *rng)
 {
     build_dropout(b, "op", any_shape(b, rng, from_to(rng, 1, 300)));
@@ -333,6 +340,7 @@ static const struct {
     {OP_RELU, make_relu, 20},
     {OP_SILU, make_silu, 20},
     {OP_GATED, make_gated, 20},
+    {OP_GATED, make_gated_pair, 20},
     {OP_DROPOUT, make_dropout, 20},
     {OP_DROPOUT_ADD, make_dropout_add, 20},
     {OP_ADD, make_add, 20},

@@ -240,7 +240,8 @@ static void ref_pointwise(struct reference *r)
             *y = ref_silu(x);
             break;
         case OP_GATED:
-            *y = ref_silu(r->input[0][2 * i]) * r->input[0][2 * i + 1];
+            *y = r->op->inputs == 2 ? ref_silu(x) * r->input[1][i]
+                                    : ref_silu(r->input[0][2 * i]) * r->input[0][2 * i + 1];
             break;
         case OP_DROPOUT:
             *y = x * kept;

@@ -67,7 +67,8 @@ static inline void expect_equal_plans(const struct plan *a, const struct plan *b
     for (int64_t i = 0; i < a->instances; i++) {
         const struct choice *x = plan_choice(a, i), *y = plan_choice(b, i);
         assert_true(split_equal(&x->split, &y->split) && x->shard == y->shard &&
-                    x->recompute == y->recompute && x->offload == y->offload);
+                    x->recompute == y->recompute && x->saved == y->saved &&
+                    x->offload == y->offload);
     }
 }
 

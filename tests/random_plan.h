@@ -25,7 +25,8 @@ static const struct small_model {
     {"llama", "{layers: 4, hidden: 32, heads: 8, kv_heads: 2, ffn: 64, seq: 16, vocab: 96}"},
     {"llama", "{layers: 3, hidden: 48, heads: 6, kv_heads: 3, ffn: 96, seq: 12, vocab: 99, tied: "
               "true, attention: fused}"},
-    {"llama", "{layers: 2, hidden: 32, heads: 4, qk_norm: true, ffn: 64, seq: 16, vocab: 64}"},
+    {"llama", "{layers: 2, hidden: 32, heads: 4, qk_norm: true, apart: true, ffn: 64, seq: 16, "
+              "vocab: 64}"},
     {"moe", "{layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, experts: "
             "4, top_k: 2, expert_ffn: 32}"},
     {"moe", "{layers: 4, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, experts: 8, top_k: 2, "
@@ -143,7 +144,7 @@ static void choose_splits(struct rng *rng, struct plan *plan, int64_t one_in)
 static void choose_rest(struct rng *rng, struct plan *plan)
 {
     int shard = (int)rng_below(rng, 5), recompute = (int)rng_below(rng, 4);
-    bool offload = chance(rng, 3);
+    bool offload = chance(rng, 3), saved = chance(rng, 2);
     for (int64_t i = 0; i < plan->instances; i++) {
         struct choice choice = *plan_choice(plan, i);
         choice.shard = (uint8_t)(shard < 4 ? shard : rng_below(rng, 4));
@@ -152,6 +153,7 @@ static void choose_rest(struct rng *rng, struct plan *plan)
                            : recompute == 2 ? chance(rng, 2)
                                             : choice.recompute;
         choice.offload = offload && chance(rng, 2);
+        choice.saved = saved && choice.recompute && chance(rng, 3);
         assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
     }
 }

@@ -202,6 +202,66 @@ static void recomputed_layer(void **state)
     drop(&s);
 }
 
+/* The layer with its products apart, of which the outputs of q, v, gate and down and that of attention
+ * are saved. What stays of it is its input 64, q 64, v 64, attention 64 + 32 of statistics and gate 128:
+ * nobody reads down's output. Made again are
+ *   norm 64 + 16, rotated q 64, k 64, rotated k 64, proj 64, add 64, norm 64 + 16, up 128, gated 128
+ * and not the last add, which nobody reads either. Outside of the layer: ids 32, its output 64, the last
+ * norm 64 + 16, probabilities 512. */
+static void saved_outputs(void **state)
+{
+    (void)state;
+    struct subject s;
+    char options[128];
+    struct degrees degrees = {
+        .dp = 1, .has_policy = true, .policy = POLICY_MIXED, .recompute = RECOMPUTE_FULL};
+    static const char *const SAVED[] = {"attn.q", "attn.v", "attn.attention", "mlp.gate",
+                                        "mlp.down"};
+    snprintf(options, sizeof options, "%s, apart: true", SMALL);
+    assert_true(predict(family("llama", options), "piz-daint", &degrees,
+                        &(struct simulate_options){0}, &s));
+    struct arena *scratch = arena_new();
+    for (int64_t i = 0; i < s.plan->instances; i++) {
+        struct choice choice = *plan_choice(s.plan, i);
+        const char *path = plan_path(scratch, s.plan, i);
+        for (size_t k = 0; k < COUNT_OF(SAVED); k++)
+            choice.saved |= strncmp(path, "layers.0.", 9) == 0 && strcmp(path + 9, SAVED[k]) == 0;
+        assert_int_equal(plan_choose(s.plan, i, &choice), WEFT_OK);
+    }
+    prediction_free(s.prediction);
+    assert_int_equal(simulate(s.plan, &(struct simulate_options){0}, &s.prediction), WEFT_OK);
+    int64_t stays = 64 + 64 + 64 + 64 + 32 + 128, outside = 32 + 64 + 64 + 16 + 512;
+    assert_int_equal(kept(&s, 0, false), stays + outside);
+    assert_int_equal((int64_t)plan_stage_memory(s.plan, 0, 1).activations, stays + outside);
+    const struct part_lifetimes *l = part_of(&s, 0);
+    int64_t again[HELD_COUNT] = {0};
+    for (int32_t i = 0; i < l->lives; i++)
+        if (l->life[i].born_in == SLOT_BACKWARD)
+            again[l->life[i].held] += l->life[i].bytes;
+    assert_int_equal(again[HELD_OUTPUT], 7 * 64 + 2 * 128);
+    assert_int_equal(again[HELD_EXTRA], 32);
+    arena_free(scratch);
+    drop(&s);
+}
+
+/* An eager loss: log-probabilities stay, 4 * 32 * 4 = 512. Forward, logits 256, their copy 512 and the
+ * output 16 are there beside what is kept, 1648 as of a plain loss. Backward, two gradients in fp32, of
+ * which the one of the logits, 256, takes a part when they are gone, and that of the output, 16. */
+static void eager_loss(void **state)
+{
+    (void)state;
+    struct subject s;
+    char options[128];
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    snprintf(options, sizeof options, "%s, loss: eager", SMALL);
+    assert_true(predict(family("llama", options), "piz-daint", &degrees,
+                        &(struct simulate_options){0}, &s));
+    assert_int_equal(kept(&s, 0, false), 1648);
+    assert_int_equal(s.prediction->stage[0].memory.peak, state_of(&s, 0) + 1648 + 2 * 512 + 16);
+    assert_int_equal(s.prediction->stage[0].memory.slot, 1);
+    drop(&s);
+}
+
 /* Tensor parallel by 2 with sequence parallelism: the norm's output stays as a half of the sequence
  * on each device, 32, and is gathered again, 64, where its weight gradient is made. */
 static void gathered_again(void **state)
@@ -671,6 +731,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
         cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
+        cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
         cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
         cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
         cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),

@@ -257,6 +257,19 @@ static void some_recomputed(struct plan *plan)
     }
 }
 
+/* Every second product's output and attention's are saved, as PyTorch's selective checkpointing has it. */
+static void some_saved(struct plan *plan)
+{
+    int64_t products = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        enum op_kind kind = plan->model->op[plan->instance[i].op].kind;
+        choice.saved = choice.recompute &&
+                       (kind == OP_ATTENTION || (kind == OP_LINEAR && products++ % 2 == 0));
+        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+    }
+}
+
 /* Keys and values in blocks: each device attends to its own, and they meet in the middle. */
 static void split_keys(struct plan *plan)
 {
@@ -399,6 +412,21 @@ static const struct row {
      {.dp = 4, .micro_batch = 1, .global_batch = 8},
      mixed_layers},
     {"some recomputed, zero 0-3", GPT, 4, {.dp = 4, .global_batch = 8}, some_recomputed},
+    {"some saved, zero 3",
+     LLAMA_NORMS,
+     2,
+     {.dp = 2, .shard = 3, .global_batch = 4, RECOMPUTE(FULL)},
+     some_saved},
+    {"some saved, tp 2, sp",
+     LLAMA_NORMS,
+     2,
+     {.tp = 2, .sequence = true, .global_batch = 2, RECOMPUTE(FULL)},
+     some_saved},
+    {"some saved, tp 2, dp 2",
+     LLAMA_NORMS,
+     4,
+     {.tp = 2, .dp = 2, .global_batch = 4, RECOMPUTE(FULL)},
+     some_saved},
     {"vit, dp 2, tp 2", VIT, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet, dp 2", RESNET, 2, {.dp = 2, .micro_batch = 2, .global_batch = 4}},
     {"resnet, dp 2, zero 3",

@@ -14,10 +14,13 @@
  *       first: the reshard comes once, behind the last of them to run.
  *   I2  An input that a reshard gathered is kept as its producer holds it (plan/memory.c counts so),
  *       and gathered again where the backward pass reads it: by weight gradients alone in matrix
- *       products, where it goes on beside the input gradients.
+ *       products, where it goes on beside the input gradients. What several operators of a layer
+ *       read comes once.
  *   I4  A recomputed operator finds what came from outside its run as its reader had it, unless that
  *       was gathered (I2): a checkpoint is no partial sum.
  *   I3  Without OVERLAP_TENSOR every item waits for the one before it.
+ *   I5  Of a run, what is saved or left out (plan/again.c) does not run, but what its backward pass reads
+ *       of the run is brought to it again.
  */
 #include "compile/build.h"
 
@@ -33,7 +36,10 @@ struct writer {
     int32_t *gradient_of; /* per instance: the step that brought its output's gradient, or -1 */
     int64_t first_use;
     int32_t floor; /* items before this one are of another run: what they resharded is gone */
-    bool again;    /* recomputing */
+    int32_t layer; /* the first item of the layer's backward pass */
+    int32_t
+        brought; /* the last step for what does not run again (I5): the next operator waits, or -1 */
+    bool again;  /* recomputing */
 };
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -42,8 +48,12 @@ static int32_t push(struct writer *w, struct item item)
 {
     bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR;
     int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
+    if (item.kind == ITEM_OP && w->brought > item.needs) /* I5 */
+        item.needs = w->brought;
     if (!overlaps) /* I3 */
         item.needs = other;
+    if (item.kind == ITEM_OP)
+        w->brought = -1;
     array_push(w->b->scratch, &w->items, item);
     *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
     return at;
@@ -192,12 +202,32 @@ static int64_t run_start(const struct writer *w, int64_t last)
     return i;
 }
 
+/* I5; what was gathered is gathered later (I2). */
+static void bring_kept(struct writer *w, int64_t instance)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = laid_of(w->b, instance)->op;
+    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++) {
+        int64_t u = w->b->use_first[instance] + k;
+        const struct joint *joint = w->b->use[u].joint;
+        if (!(op->keep & INPUTS[k]) || !joint || gathers(joint))
+            continue;
+        int32_t there = bring(w, u);
+        if (there >= 0 && w->items.data[there].kind == ITEM_STEP)
+            w->brought = there > w->brought ? there : w->brought;
+    }
+}
+
 static void recompute(struct writer *w, int64_t last)
 {
     w->floor = (int32_t)w->items.len;
     w->again = true;
-    for (int64_t i = run_start(w, last); i <= last; i++)
-        forward_op(w, i, PURPOSE_RECOMPUTE);
+    for (int64_t i = run_start(w, last); i <= last; i++) {
+        if (w->b->again[i] == AGAIN_MADE)
+            forward_op(w, i, PURPOSE_RECOMPUTE);
+        else
+            bring_kept(w, i);
+    }
     w->again = false;
     w->floor = (int32_t)w->items.len;
 }
@@ -253,8 +283,12 @@ static int32_t gather_again(struct writer *w, int64_t instance)
         const struct use *use = &b->use[b->use_first[instance] + k];
         if (!use->joint || use->joint->across || !(op->keep & INPUTS[k]) || !gathers(use->joint))
             continue;
-        int32_t after = all_steps(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
-        needs = all_steps(w, use, use->joint->forward[1], FLOW_FORWARD, after);
+        int32_t *done = &w->step_of[use->same_forward - w->first_use];
+        if (*done < w->floor || *done < w->layer) {
+            int32_t after = all_steps(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
+            *done = all_steps(w, use, use->joint->forward[1], FLOW_FORWARD, after);
+        }
+        needs = *done > needs ? *done : needs;
     }
     return needs;
 }
@@ -295,6 +329,8 @@ static void write_backward(struct writer *w, bool inputs, bool weights)
     const struct part *part = &plan->part[w->part];
     int64_t done = part->first + part->count; /* instances from here on are there again */
     for (int64_t i = part->first + part->count - 1; i >= part->first; i--) {
+        if (plan->ends_layer[i])
+            w->layer = (int32_t)w->items.len;
         if (inputs && plan_choice(plan, i)->recompute && i < done) {
             done = run_start(w, i);
             recompute(w, i);
@@ -315,6 +351,7 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
                        .stage = stage_of_part(b, part),
                        .last_op = -1,
                        .last_step = -1,
+                       .brought = -1,
                        .first_use = first_use};
     w.item_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     w.step_of = ARENA_ARRAY(b->scratch, int32_t, uses);
@@ -342,6 +379,7 @@ void build_blocks(struct build *b)
                                 (int32_t)plan_micro_batches(b->plan)};
     const struct schedule *schedule = schedule_find(b->plan->schedule);
     bool used[SLOT_KIND_COUNT] = {false};
+    b->again = plan_again(b->scratch, b->plan);
     schedule->order(&pipeline, 0, b->scratch, &slots);
     for (size_t i = 0; i < slots.len; i++)
         used[slots.data[i].kind] = true;

@@ -33,7 +33,8 @@ struct build {
     int64_t *use_first; /* per instance */
     struct use *use;
     int32_t uses;
-    int32_t *part_of; /* per instance */
+    int32_t *part_of;     /* per instance */
+    const uint8_t *again; /* per instance: of enum again */
     ARRAY(struct crossing) crossings;
     int32_t *crossing_of; /* per instance: the latest of its crossings + 1, 0: none */
     ARRAY(struct block) blocks;

@@ -357,8 +357,10 @@ static weft_status all_have_run(struct machine *m)
         for (int32_t b = 0; b < m->micro_batches; b++)
             for (int64_t i = 0; i < p->plan->instances; i++) {
                 const struct fact *fact = &p->fact[i];
-                uint8_t made = *made_at(m, d, b, i) & (uint8_t)~SUMMED;
-                uint8_t all = (uint8_t)(MADE | (fact->choice->recompute ? MADE_AGAIN : 0) |
+                uint8_t made =
+                    *made_at(m, d, b, i) & (uint8_t)~(fact->spared ? SUMMED | MADE_AGAIN : SUMMED);
+                bool again = fact->choice->recompute && !fact->spared;
+                uint8_t all = (uint8_t)(MADE | (again ? MADE_AGAIN : 0) |
                                         (fact->op->input_grad ? BACK_INPUT : 0) |
                                         (fact->op->weights ? BACK_WEIGHT : 0));
                 if (fact->stage == p->graph->device[d].stage && made != all)

@@ -196,10 +196,24 @@ static void receive_inputs(struct trace *t, const struct part *part)
     }
 }
 
+/* I9. */
+static void take_steps(struct trace *t, const struct laid *laid, bool forward)
+{
+    const struct op *op = laid->op;
+    if (!(op->keep & KEEP_STEPS))
+        return;
+    double elements = operand_elements(op, &op->input[0], laid->local);
+    double gradient = operand_bytes(op, &op->input[0], laid->local, t->b->plan->dtype);
+    take(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
+    if (!forward)
+        take(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
+}
+
 static void forward_op(struct trace *t, int64_t instance)
 {
     const struct build *b = t->b;
     const struct laid *laid = laid_of(b, instance);
+    take_steps(t, laid, true);
     for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
         read_life(t, input_of(t, &b->use[u]));
     t->output[place(t, instance)] = take(t, HELD_OUTPUT, instance, output_bytes(t, instance));
@@ -378,6 +392,8 @@ static void backward_op(struct trace *t, int64_t instance, enum phase phase)
         read_kept(t, instance);
     if (phase == PHASE_BACKWARD_WEIGHT)
         weight_gradients(t, laid);
+    else
+        take_steps(t, laid, false);
     for (int64_t u = b->use_first[instance];
          phase == PHASE_BACKWARD_INPUT && u < b->use_first[instance + 1]; u++)
         make_gradient(t, &b->use[u]);

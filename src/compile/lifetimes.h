@@ -27,6 +27,9 @@
  *       before it starts the next); without overlap, while they are made.
  *   I8  With shard 3 a bucket's weights are whole from when the bucket before it is first used
  *       (without overlap: from its own first use) to its last use in the block.
+ *   I9  A loss of single steps (KEEP_STEPS: eager PyTorch) copies the logits to fp32 for its
+ *       log-softmax, which stays. Backward, the gradients of that and of the copy are there beside it;
+ *       then they make room for the one of the logits, which is therefore taken off.
  */
 #ifndef WEFT_COMPILE_LIFETIMES_H
 #define WEFT_COMPILE_LIFETIMES_H

@@ -29,6 +29,7 @@ struct fact {
     const struct choice *choice;
     int32_t part, stage;
     int32_t run; /* of recomputed instances that are made again together, -1: none */
+    bool spared; /* its run has saved instances: what nobody needs is not made again */
     int32_t output, output_grad; /* layouts (numbers) */
     int64_t first_reading;       /* of its inputs; the next instance's is one behind them */
     int32_t readers;             /* the first of a list of readings of its output, -1: none */

@@ -136,6 +136,12 @@ static void number_runs(struct proof *p)
         if (at->choice->recompute)
             at->run = goes_on ? run : ++run;
     }
+    bool *saves = ARENA_ARRAY(p->arena, bool, (size_t)run + 1);
+    for (int64_t i = 0; i < p->plan->instances; i++)
+        if (p->fact[i].run >= 0)
+            saves[p->fact[i].run] |= p->fact[i].choice->saved;
+    for (int64_t i = 0; i < p->plan->instances; i++)
+        p->fact[i].spared = p->fact[i].run >= 0 && saves[p->fact[i].run];
 }
 
 /* A tied weight belongs to the first copy of its owner. */

@@ -80,7 +80,8 @@ void find_floors(struct machine *m)
 static bool same_run(const struct machine *m, const struct reading *r)
 {
     const struct fact *fact = m->p->fact;
-    return fact[r->reader].run >= 0 && fact[r->reader].run == fact[r->source].run;
+    return fact[r->reader].run >= 0 && fact[r->reader].run == fact[r->source].run &&
+           !fact[r->source].choice->saved;
 }
 
 /* Whether the source's output is there as the source left it. */
@@ -251,7 +252,8 @@ static weft_status do_forward(struct machine *m, int64_t instance, struct at at,
     const struct fact *fact = &p->fact[instance];
     bool again = item_at(m, at)->purpose == PURPOSE_RECOMPUTE;
     weft_status status = WEFT_OK;
-    if (again != !forward_block(m, at.block) || (again && !fact->choice->recompute))
+    if (again != !forward_block(m, at.block) ||
+        (again && (!fact->choice->recompute || fact->choice->saved)))
         TRY(wrong(m, instance, "runs forward in a pass that is none of its own"));
     for (int64_t i = fact->first_reading; i < fact[1].first_reading; i++)
         TRY(need_input(m, &p->reading[i], at));
@@ -262,6 +264,15 @@ static weft_status do_forward(struct machine *m, int64_t instance, struct at at,
     *made |= again ? MADE_AGAIN : MADE;
 done:
     return status;
+}
+
+/* When an instance has run as its backward pass wants it: forward, or again. */
+static uint8_t wanted_run(const struct fact *fact)
+{
+    const struct op *op = fact->op;
+    bool keeps = (op->keep & (KEEP_OUTPUT | KEEP_MASK)) || op->kept_elements || op->kept_fp32;
+    bool again = fact->choice->recompute && !fact->choice->saved;
+    return again && (keeps || !fact->spared) ? MADE_AGAIN : MADE;
 }
 
 static weft_status need_kept(const struct machine *m, int64_t instance, struct at at, uint8_t made)
@@ -276,7 +287,7 @@ static weft_status need_kept(const struct machine *m, int64_t instance, struct a
         if (p->reading[i].operand < (int32_t)COUNT_OF(INPUTS) &&
             (fact->op->keep & INPUTS[p->reading[i].operand]))
             TRY(need_input(m, &p->reading[i], at));
-    if (!(made & (fact->choice->recompute ? MADE_AGAIN : MADE)))
+    if (!(made & wanted_run(fact)))
         TRY(wrong(m, instance, "runs backward before it has run forward"));
 done:
     return status;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", "flash-v2", NULL};
-const char *const LOSS_WORDS[] = {"plain", "fused", "compiled", NULL};
+const char *const LOSS_WORDS[] = {"plain", "fused", "compiled", "eager", NULL};
 const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
 _Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
 
@@ -138,8 +138,12 @@ static int apart_core(struct builder *b, int x, const struct block_style *style,
     int q = build_linear(b, "q", x, a->shape.heads * depth, a->qkv_bias);
     int k = build_linear(b, "k", x, kv, a->qkv_bias);
     int v = build_linear(b, "v", x, kv, a->qkv_bias);
-    q = rotated(b, "q_rotary", head_norm(b, "q_norm", q, depth), a, 1, 1);
-    k = rotated(b, "k_rotary", head_norm(b, "k_norm", k, depth), a, 1, 1);
+    if (a->qk_norm) {
+        q = head_norm(b, "q_norm", q, depth);
+        k = head_norm(b, "k_norm", k, depth);
+    }
+    q = rotated(b, "q_rotary", q, a, 1, 1);
+    k = rotated(b, "k_rotary", k, a, 1, 1);
     return block_core(b, q, k, v, style, a);
 }
 
@@ -165,7 +169,7 @@ int block_attention(struct builder *b, int x, const struct block_style *style,
 {
     int64_t hidden = build_features(b, x);
     int y = reordered(b, "partition", block_open(b, "attn", x, style), a);
-    y = a->qk_norm ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
+    y = a->qk_norm || a->apart ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
     y = build_linear(b, "proj", y, hidden, style->bias);
     return block_close(b, reordered(b, "reverse", y, a), x, style);
 }
@@ -193,12 +197,23 @@ static const struct {
     [ACTIVATION_GATED] = {"gate_up", "gated", build_gated, 2},
 };
 
+static int activated(struct builder *b, int x, bool bias, const struct mlp_block *m)
+{
+    int y = build_linear(b, ACTIVATIONS[m->activation].up, x,
+                         m->ffn * ACTIVATIONS[m->activation].width, bias);
+    return ACTIVATIONS[m->activation].build(b, ACTIVATIONS[m->activation].name, y);
+}
+
+static int gate_and_up(struct builder *b, int x, bool bias, const struct mlp_block *m)
+{
+    int gate = build_linear(b, "gate", x, m->ffn, bias);
+    return build_gated_pair(b, "gated", gate, build_linear(b, "up", x, m->ffn, bias));
+}
+
 int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m)
 {
     int64_t hidden = build_features(b, x);
-    int y = build_linear(b, ACTIVATIONS[m->activation].up, x,
-                         m->ffn * ACTIVATIONS[m->activation].width, bias);
-    y = ACTIVATIONS[m->activation].build(b, ACTIVATIONS[m->activation].name, y);
+    int y = m->apart ? gate_and_up(b, x, bias, m) : activated(b, x, bias, m);
     if (m->dropout)
         y = build_dropout(b, "dropout", y);
     return build_linear(b, "down", y, hidden, bias);
@@ -214,8 +229,12 @@ int block_mlp(struct builder *b, int x, const struct block_style *style, const s
 
 int block_loss(struct builder *b, int logits, int loss)
 {
-    return loss == LOSS_PLAIN ? build_loss(b, "loss", logits)
-                              : build_fused_loss(b, "loss", logits, loss == LOSS_COMPILED);
+    if (loss == LOSS_FUSED || loss == LOSS_COMPILED)
+        return build_fused_loss(b, "loss", logits, loss == LOSS_COMPILED);
+    int y = build_loss(b, "loss", logits);
+    if (y >= 0 && loss == LOSS_EAGER)
+        build_last(b)->keep |= KEEP_STEPS;
+    return y;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ int flash_version(enum attention_kernel kernel);
 extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, -v2 */
 extern const char *const LOSS_WORDS[];      /* of enum loss */
 extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
-enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED };
+enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED, LOSS_EAGER };
 int block_loss(struct builder *b, int logits, int loss);
 
 struct block_style {
@@ -46,6 +46,7 @@ struct attention_block {
     bool qkv_bias; /* even where style.bias is not set */
     bool rotary;
     bool qk_norm;       /* RMS norm of each head's query and key: q, k and v apart */
+    bool apart;         /* products for q, k and v, also without norms */
     int64_t score_bias; /* learned values added to the scores, or 0 */
     int64_t window;     /* positions in one window of local attention, or 0 */
 };
@@ -54,6 +55,7 @@ struct mlp_block {
     int64_t ffn;
     enum activation activation;
     bool dropout; /* inside, behind the activation (T5) */
+    bool apart;   /* gated: products for gate and up */
 };
 
 int block_norm(struct builder *b, const char *name, int x, enum norm norm);

@@ -158,7 +158,9 @@ static int elementwise(struct builder *b, enum op_kind kind, const char *name, i
 {
     struct op op = draft_op(b, kind, name);
     draft_inputs(b, &op, (int[]){x, y}, y >= 0 ? 2 : 1);
-    if (kind == OP_GATED)
+    if (kind == OP_GATED && y >= 0)
+        op.keep |= KEEP_INPUT_1;
+    else if (kind == OP_GATED)
         draft_dim(&op, DIM_HIDDEN, features); /* the input's axis is twice as long */
     return draft_append_like(b, &op, x, features);
 }
@@ -181,6 +183,11 @@ int build_silu(struct builder *b, const char *name, int x)
 int build_gated(struct builder *b, const char *name, int gate_up)
 {
     return elementwise(b, OP_GATED, name, gate_up, -1, build_features(b, gate_up) / 2);
+}
+
+int build_gated_pair(struct builder *b, const char *name, int gate, int up)
+{
+    return elementwise(b, OP_GATED, name, gate, up, build_features(b, gate));
 }
 
 int build_dropout(struct builder *b, const char *name, int x)

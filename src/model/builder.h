@@ -82,6 +82,7 @@ int build_gelu(struct builder *b, const char *name, int x);
 int build_relu(struct builder *b, const char *name, int x);
 int build_silu(struct builder *b, const char *name, int x);
 int build_gated(struct builder *b, const char *name, int gate_up); /* halves the features */
+int build_gated_pair(struct builder *b, const char *name, int gate, int up);
 int build_dropout(struct builder *b, const char *name, int x);
 int build_dropout_add(struct builder *b, const char *name, int x, int residual);
 int build_add(struct builder *b, const char *name, int x, int y);

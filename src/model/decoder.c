@@ -27,6 +27,7 @@ struct attention_block decoder_attention(const struct decoder *d)
         .kernel = (enum attention_kernel)d->attention,
         .qkv_bias = d->qkv_bias,
         .qk_norm = d->qk_norm,
+        .apart = d->apart,
         .rotary = true,
     };
 }
@@ -35,7 +36,7 @@ struct attention_block decoder_attention(const struct decoder *d)
 struct mlp_block decoder_mlp(const struct decoder *d)
 {
     int64_t ffn = d->ffn ? d->ffn : ceil_div(8 * d->hidden, 3 * 256) * 256;
-    return (struct mlp_block){.ffn = ffn, .activation = ACTIVATION_GATED};
+    return (struct mlp_block){.ffn = ffn, .activation = ACTIVATION_GATED, .apart = d->apart};
 }
 
 int decoder_start(struct builder *b, const struct decoder *d, int32_t *table)

@@ -8,7 +8,7 @@
 
 struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
-    bool tied, qkv_bias, qk_norm;
+    bool tied, qkv_bias, qk_norm, apart;
     int attention, loss, dtype;
 };
 
@@ -25,6 +25,7 @@ struct decoder {
         OPTION_COUNT(struct decoder, seq, MOST_SEQ),                                               \
         OPTION_COUNT(struct decoder, vocab, MOST_VOCAB), OPTION_BOOL(struct decoder, tied),        \
         OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, qk_norm),               \
+        OPTION_BOOL(struct decoder, apart),                                                        \
         OPTION_CHOICE(struct decoder, attention, ATTENTION_WORDS),                                 \
         OPTION_CHOICE(struct decoder, loss, LOSS_WORDS),                                           \
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS)

@@ -361,7 +361,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
     [OP_GATED] =
         {
             .name = "gated",
-            .summary = "activation of one half times the other half",
+            .summary = "activation of one half, or input, times the other",
             .dims = {ANY_ELEMENT},
             .keep = KEEP_INPUT_0,
             .work = elementwise_work,

@@ -119,7 +119,7 @@ enum op_kind {
     OP_GELU,
     OP_RELU,
     OP_SILU,
-    OP_GATED, /* act(gate) * up: SwiGLU and friends, on the fused gate-up output */
+    OP_GATED, /* act(gate) * up: SwiGLU and friends, on the fused gate-up output or on two inputs */
     OP_DROPOUT,
     OP_DROPOUT_ADD, /* residual + dropout(x) */
     OP_ADD,
@@ -144,8 +144,9 @@ enum keep {
     KEEP_INPUT_1 = 2,
     KEEP_INPUT_2 = 4,
     KEEP_OUTPUT = 8,
-    KEEP_MASK = 16, /* one byte per output element */
-    KEEP_APART = 32 /* of a loss: the gradient is written beside the logits, not over them */
+    KEEP_MASK = 16,  /* one byte per output element */
+    KEEP_APART = 32, /* of a loss: the gradient is written beside the logits, not over them */
+    KEEP_STEPS = 64  /* of a loss: each step of it, either way, writes a whole tensor in fp32 */
 };
 
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };

@@ -27,6 +27,7 @@ struct line {
     bool has[SETTINGS];
     struct split split;
     enum recompute recompute;
+    bool saved; /* of what is recomputed */
     int64_t shard;
     bool offload;
     bool matched, won; /* names some instance; sets the split of one */
@@ -58,8 +59,13 @@ static const struct field FIELDS[] = {
 };
 enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
 
-static weft_status read_recompute(const struct doc *node, enum recompute *out)
+static weft_status read_recompute(const struct doc *node, enum recompute *out, bool *saved)
 {
+    *saved = node->kind == DOC_TEXT && strcmp(node->text, "saved") == 0;
+    if (*saved) {
+        *out = RECOMPUTE_FULL;
+        return WEFT_OK;
+    }
     if (node->kind == DOC_BOOL) {
         *out = strcmp(node->text, "true") == 0 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
         return WEFT_OK;
@@ -70,8 +76,8 @@ static weft_status read_recompute(const struct doc *node, enum recompute *out)
             return WEFT_OK;
     }
     return doc_error(node, NULL,
-                     "'recompute' is '%.40s', expected none, selective, full, true or "
-                     "false",
+                     "'recompute' is '%.40s', expected none, selective, full, saved, true "
+                     "or false",
                      node->text);
 }
 
@@ -86,7 +92,7 @@ static weft_status read_settings(const struct doc *node, size_t fields, struct l
     if (s->split)
         TRY(split_parse(doc_get(node, "split"), s->split, &line->split));
     if (s->recompute)
-        TRY(read_recompute(s->recompute, &line->recompute));
+        TRY(read_recompute(s->recompute, &line->recompute, &line->saved));
     if (s->shard < 0 || s->shard > 3)
         return doc_error(doc_get(node, "shard"), NULL, "'shard' is %lld, expected 0, 1, 2 or 3",
                          (long long)s->shard);
@@ -281,6 +287,8 @@ static weft_status apply(struct tree *tree, int64_t instance)
         choice.recompute = tree->selective[plan->instance[instance].op].recompute;
     else if (recompute)
         choice.recompute = recompute->recompute == RECOMPUTE_FULL;
+    if (recompute)
+        choice.saved = recompute->saved;
     if (w.line[SET_SHARD])
         choice.shard = (uint8_t)w.line[SET_SHARD]->shard;
     if (w.line[SET_OFFLOAD])

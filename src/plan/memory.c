@@ -7,12 +7,13 @@
  *   I1  A recomputed instance keeps none of its own. What its neighbours need stays: an input that
  *       is a layer's carry or comes from an instance that is not recomputed and does not keep it,
  *       and an output that an instance without recomputation reads again. Each tensor counts once.
+ *       One whose output is saved (again.c) keeps that, its mask and its statistics.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
  *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and optimizer
  *       state.
  */
-#include "plan/plan.h"
+#include "plan/room.h"
 
 #include <string.h>
 
@@ -107,39 +108,16 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
 
 /* ---- checkpoints (I1) ------------------------------------------------------------------------ */
 
-enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN }; /* elsewhere: in another part */
+/* Elsewhere: in another part. */
+enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED };
 
 struct walk {
     const struct plan *plan;
-    int64_t *counted; /* per tensor: copy + 1 of the instance that counted it last */
-    uint8_t *fate;    /* of enum fate, per operator: of its latest copy in this part */
+    int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
+    uint8_t *fate;        /* of enum fate, per operator: of its latest copy in this part */
+    const uint8_t *again; /* of enum again, per instance */
     double kept, host;
 };
-
-/* Which copy of module `above` the operator's copy lies in. */
-static int64_t copy_within(const struct model *model, const struct instance *instance,
-                           int32_t above)
-{
-    int64_t copy = instance->copy;
-    int32_t at = model->op[instance->op].module;
-    for (; at >= 0 && at != above; at = model->module[at].parent)
-        copy /= model->module[at].repeat;
-    return copy % model->module[above].repeat;
-}
-
-/* The tensor behind views and, where it is a layer's carry, the one of the layer before. */
-static int32_t origin_of(const struct model *model, const struct instance *reader, int32_t tensor,
-                         bool *carried)
-{
-    tensor = tensor_storage(model, tensor);
-    const struct tensor *t = &model->tensor[tensor];
-    *carried = t->carry_module >= 0;
-    if (!*carried)
-        return tensor;
-    const struct module *m = &model->module[t->carry_module];
-    bool first = copy_within(model, reader, t->carry_module) == 0;
-    return tensor_storage(model, first ? m->carry_init : m->carry_out);
-}
 
 /* Whether a tensor stays for this reader and nobody has counted it. */
 static bool stays_for(struct walk *w, const struct instance *reader, int32_t input, bool recompute)
@@ -148,7 +126,7 @@ static bool stays_for(struct walk *w, const struct instance *reader, int32_t inp
     const struct model *model = w->plan->model;
     const struct op *op = &model->op[reader->op];
     bool reads_again = input < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[input]), carried;
-    int32_t tensor = origin_of(model, reader, op->input[input].tensor, &carried);
+    int32_t tensor = plan_origin(model, reader, op->input[input].tensor, &carried);
     const struct tensor *t = &model->tensor[tensor];
     bool stays = recompute || reads_again;
     if (t->producer < 0)
@@ -157,6 +135,8 @@ static bool stays_for(struct walk *w, const struct instance *reader, int32_t inp
         stays = recompute && !t->kept;
     else if (w->fate[t->producer] == FATE_MADE_AGAIN)
         stays = recompute ? carried : reads_again;
+    else if (w->fate[t->producer] == FATE_SAVED)
+        stays = false; /* counted there */
     if (!stays || w->counted[tensor] == reader->copy + 1)
         return false;
     w->counted[tensor] = reader->copy + 1;
@@ -188,7 +168,11 @@ static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
     add_state(op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
     kept += choice->recompute ? 0 : memory.kept;
-    w->fate[instance->op] = choice->recompute ? FATE_MADE_AGAIN : FATE_KEPT;
+    bool saved = w->again[i] == AGAIN_SAVED;
+    if (saved)
+        kept += operand_bytes(op, &op->output, local, plan->dtype) +
+                op_extra_bytes(op, local, plan->dtype);
+    w->fate[instance->op] = saved ? FATE_SAVED : choice->recompute ? FATE_MADE_AGAIN : FATE_KEPT;
     if (choice->offload && choice->recompute) /* I2 */
         w->host += kept;
     else
@@ -208,7 +192,8 @@ static struct walk start_walk(struct arena *scratch, const struct plan *plan)
 {
     return (struct walk){.plan = plan,
                          .counted = ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
-                         .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops)};
+                         .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
+                         .again = plan_again(scratch, plan)};
 }
 
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)

@@ -81,8 +81,9 @@ static weft_status unroll(struct plan *plan)
 
 static uint64_t choice_hash(const struct choice *choice)
 {
-    int32_t words[2 * MAX_SPLIT_PARTS + 3] = {choice->shard, choice->recompute, choice->offload};
-    size_t used = 3;
+    int32_t words[2 * MAX_SPLIT_PARTS + 4] = {choice->shard, choice->recompute, choice->saved,
+                                              choice->offload};
+    size_t used = 4;
     for (int32_t i = 0; i < choice->split.parts; i++) {
         words[used++] = choice->split.part[i].dim;
         words[used++] = choice->split.part[i].degree;
@@ -92,8 +93,8 @@ static uint64_t choice_hash(const struct choice *choice)
 
 static bool choice_equal(const struct choice *a, const struct choice *b)
 {
-    return a->shard == b->shard && a->recompute == b->recompute && a->offload == b->offload &&
-           split_equal(&a->split, &b->split);
+    return a->shard == b->shard && a->recompute == b->recompute && a->saved == b->saved &&
+           a->offload == b->offload && split_equal(&a->split, &b->split);
 }
 
 /* The slot of an equal choice, or the empty one where it belongs. */

@@ -62,6 +62,7 @@ struct choice {
     struct split split;
     uint8_t shard;  /* state sharding over the devices that hold the same weights: 0, 1, 2, 3 */
     bool recompute; /* forward again before its backward pass */
+    bool saved;     /* of what is recomputed: its output stays, and it need not run again */
     bool offload;   /* its checkpoint waits in host memory */
 };
 
@@ -143,6 +144,11 @@ int32_t plan_part_of(const struct plan *plan, int64_t instance);
 const struct choice *plan_choice(const struct plan *plan, int64_t instance);
 /* "layers.7.attn.qkv" */
 const char *plan_path(struct arena *keep, const struct plan *plan, int64_t instance);
+
+enum again { AGAIN_NONE, AGAIN_MADE, AGAIN_SAVED, AGAIN_LEFT_OUT };
+/* Per instance, of enum again: not recomputed; runs forward again; is recomputed by name, but its output
+ * stays, or is not needed (again.c). */
+const uint8_t *plan_again(struct arena *keep, const struct plan *plan);
 
 /* ---- primitives: how the library and the plan file change a plan ----------------------------- */
 

@@ -7,6 +7,10 @@
 /* By operator: forward FLOPs of one copy and one sample. */
 double *forward_flops(const struct model *model, struct arena *keep);
 
+/* The tensor behind views and, where it is a layer's carry, the one of the layer before. */
+int32_t plan_origin(const struct model *model, const struct instance *reader, int32_t tensor,
+                    bool *carried);
+
 /* Restores plan.h's I3 behind a new map: what does not cover its stage's devices is copied. */
 weft_status copy_misfits(struct plan *plan);
 

@@ -26,6 +26,7 @@ static const struct target TARGETS[] = {
     {"torchtitan", "torchtitan's job configuration in TOML",
      {.tp = true, .pp = true, .cp = true, .ep = true, .pieces = true, .uneven = true,
       .sequence = true, .products = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,
+      .pipeline_shards = SHARD_1, /* gradients stay whole until the last micro-batch */
       .schedules = TITAN_SCHEDULES},
      false, write_torchtitan},
     {"fsdp", "a training script for PyTorch's FSDP2",

@@ -196,7 +196,8 @@ static int64_t equal_recompute(const struct plan *plan, const struct plan *other
 {
     int64_t equal = 0;
     for (int64_t i = 0; i < plan->instances; i++)
-        equal += plan_choice(plan, i)->recompute == plan_choice(other, i)->recompute;
+        equal += plan_choice(plan, i)->recompute == plan_choice(other, i)->recompute &&
+                 plan_choice(plan, i)->saved == plan_choice(other, i)->saved;
     return equal;
 }
 

@@ -21,7 +21,7 @@ static bool same_shard(const struct choice *a, const struct choice *b)
 }
 static bool same_recompute(const struct choice *a, const struct choice *b)
 {
-    return a->recompute == b->recompute;
+    return a->recompute == b->recompute && a->saved == b->saved;
 }
 static bool same_offload(const struct choice *a, const struct choice *b)
 {
@@ -38,7 +38,7 @@ static const char *text_of_shard(struct arena *keep, const struct choice *choice
 static const char *text_of_recompute(struct arena *keep, const struct choice *choice)
 {
     (void)keep;
-    return choice->recompute ? "true" : "false";
+    return choice->saved ? "saved" : choice->recompute ? "true" : "false";
 }
 static const char *text_of_offload(struct arena *keep, const struct choice *choice)
 {

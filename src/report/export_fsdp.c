@@ -74,6 +74,7 @@ static const char *missing(const struct shape *s)
 {
     return s->family == SHAPE_MOE || s->family == SHAPE_BERT ? "experts or an encoder"
            : s->qk_norm                                      ? "norms of queries and keys"
+           : s->apart                                        ? "products for gate and up apart"
            : s->relu                                         ? "ReLU"
            : s->parallel                                     ? "attention and MLP side by side"
                                                              : NULL;

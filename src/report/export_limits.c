@@ -72,9 +72,10 @@ static void limit_rest(struct limiting *l, const struct abilities *can)
 {
     struct recognised *r = l->r;
     struct degrees *d = &r->degrees;
-    if (!(can->shards & 1U << d->shard)) {
+    unsigned shards = can->shards | (d->pp > 1 ? can->pipeline_shards : 0);
+    if (!(shards & 1U << d->shard)) {
         refuse_ability(l, "state sharding %d: %s has no such level", d->shard, l->target);
-        d->shard = nearest_shard(can->shards, d->shard);
+        d->shard = nearest_shard(shards, d->shard);
     }
     if (r->block == BLOCK_PRODUCTS && !can->products) {
         refuse_ability(l, "recomputation of all but products: %s recomputes whole layers",

@@ -393,16 +393,21 @@ static const char *join(struct arena *keep, const struct texts *lines)
 static const char *implementation_comment(struct export_job *job, const struct shape *shape)
 {
     bool version = strncmp(shape->attention, "flash-", 6) == 0;
-    bool compiled = strcmp(shape->loss, "compiled") == 0;
+    bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
     if (version)
         note(job, "attention %s: Megatron-LM takes the version that is installed",
              shape->attention);
     if (compiled)
         note(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
-    if (!version && !compiled)
+    if (eager)
+        note(job, "an eager loss: Megatron-LM's writes fewer tensors");
+    if (shape->apart)
+        note(job, "query, key, value, gate and up apart: Megatron-LM joins them");
+    if (!version && !compiled && !eager && !shape->apart)
         return "";
-    return arena_printf(job->keep, "    # weft-model:%s%s%s\n", version ? " " : "",
-                        version ? shape->attention : "", compiled ? " compiled-loss" : "");
+    return arena_printf(job->keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
+                        version ? shape->attention : "", compiled ? " compiled-loss" : "",
+                        eager ? " eager-loss" : "", shape->apart ? " apart" : "");
 }
 
 weft_status megatron_lines(struct export_job *job, const char **out)

@@ -13,9 +13,9 @@ struct shape {
     enum shape_family family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t positions; /* rows of a table of learned ones */
-    bool tied, bias, qkv_bias, qk_norm, dropout, rotary, parallel, relu, pooler;
+    bool tied, bias, qkv_bias, qk_norm, apart, dropout, rotary, parallel, relu, pooler;
     const char *attention; /* flash, fused, eager, flash-v1, flash-v2 */
-    const char *loss;      /* plain, fused, compiled */
+    const char *loss;      /* plain, fused, compiled, eager */
     int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
 };
@@ -50,6 +50,7 @@ struct abilities {
     bool products;                /* recomputation of all but products (BLOCK_PRODUCTS) */
     bool folds;                   /* several pieces on one stage alone */
     unsigned shards;              /* a bit for each of 0 to 3 */
+    unsigned pipeline_shards;     /* and in a pipeline */
     const char *const *schedules; /* NULL-terminated, the usual one first */
 };
 

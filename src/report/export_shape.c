@@ -77,6 +77,8 @@ static void read_attention(const struct model *model, struct shape *s)
     const struct op *qkv = op_named(model, "attn", "qkv");
     s->qkv_bias = has_bias(qkv ? qkv : op_named(model, "attn", "q"));
     s->qk_norm = op_named(model, "attn", "k_norm") != NULL;
+    s->apart = op_named(model, "mlp", "gate") || op_named(model, "shared", "gate") ||
+               (!s->qk_norm && op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
 }
 
 static void read_latent(const struct model *model, struct shape *s)
@@ -142,6 +144,8 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     s->top_k = router->top_k;
     s->expert_ffn = size_of(up, DIM_OUT) / 2;
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
+    if (!s->shared_ffn)
+        s->shared_ffn = size_of(op_named(model, "shared", "gate"), DIM_OUT);
     read_period(scratch, model, s);
 }
 
@@ -167,9 +171,11 @@ static void read_ends(const struct model *model, struct shape *s)
     if (s->family == SHAPE_BERT)
         s->positions -= 2; /* the segments of a pair */
     s->tied = head && head->weights && head->weight[0].tied_op >= 0;
-    s->loss = !loss || !(loss->keep & KEEP_INPUT_0) ? "plain"
-              : loss->keep & KEEP_APART             ? "compiled"
-                                                    : "fused";
+    s->loss = !loss                          ? "plain"
+              : loss->keep & KEEP_STEPS      ? "eager"
+              : !(loss->keep & KEEP_INPUT_0) ? "plain"
+              : loss->keep & KEEP_APART      ? "compiled"
+                                             : "fused";
     s->dropout = op_of_kind(model, OP_DROPOUT_ADD) != NULL;
     s->pooler = op_named(model, "next", "pooler") != NULL;
 }
@@ -207,8 +213,8 @@ static const char *decoder_options(struct arena *keep, const struct shape *s)
         s->kv_lora ? "" : arena_printf(keep, ", kv_heads: %lld", (long long)s->kv_heads);
     if (s->head_dim)
         heads = arena_printf(keep, "%s, head_dim: %lld", heads, (long long)s->head_dim);
-    return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s", heads, word(s->qkv_bias),
-                        word(s->qk_norm && !s->kv_lora), s->loss);
+    return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s%s", heads, word(s->qkv_bias),
+                        word(s->qk_norm && !s->kv_lora), s->loss, s->apart ? ", apart: true" : "");
 }
 
 static const char *moe_options(struct arena *keep, const struct shape *s)

@@ -165,6 +165,8 @@ static const char *loss_of(const struct reading *r)
 {
     if (r->a->model && strstr(r->a->model, "compiled-loss"))
         return "compiled";
+    if (r->a->model && strstr(r->a->model, "eager-loss"))
+        return "eager";
     return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
 }
 
@@ -212,6 +214,7 @@ static void read_blocks(struct reading *r)
     s->bias = !has(r, "disable-bias-linear");
     s->qkv_bias = has(r, "add-qkv-bias");
     s->qk_norm = has(r, "qk-layernorm");
+    s->apart = r->a->model && strstr(r->a->model, "apart");
     s->tied = !has(r, "untie-embeddings-and-output-weights");
     s->dropout = drops(r, "hidden-dropout");
     s->loss = s->family == SHAPE_BERT ? "plain" : loss_of(r);

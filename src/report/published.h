@@ -41,6 +41,9 @@ struct run_outcome {
     bool fits; /* predicted: every device has the memory that it needs */
 };
 
+/* What a source leaves open of a run that was tuned for speed: taken as Weft finds it fastest. */
+enum open_degree { OPEN_MICRO_BATCH = 1, OPEN_PIECES = 2 };
+
 struct published {
     const struct dataset *dataset;
     int line;           /* of the dataset's file */
@@ -55,10 +58,12 @@ struct published {
     /* How it ran, as model_open, cluster_open and plan_from_degrees take it. */
     const char *model, *options, *cluster;
     struct degrees degrees;
+    unsigned open;       /* of enum open_degree: not settled yet; until then 1 */
     bool keeps_products; /* of what is recomputed, attention and every other product are kept */
     enum memory_place memory_place;
-    const char *assumes; /* what its source leaves open, and what is taken for it; or NULL */
-    const char *reason;  /* why it cannot be expressed; or NULL */
+    bool memory_reserved; /* its memory is what the allocator had reserved, not what was in use */
+    const char *assumes;  /* what its source leaves open, and what is taken for it; or NULL */
+    const char *reason;   /* why it cannot be expressed; or NULL */
 };
 
 struct published_rows {
@@ -94,7 +99,10 @@ weft_status published_plan(struct arena *keep, struct published *row, struct ope
 /* torchtitan's "selective" recomputation: of what a plan recomputes, attention and every second
  * matrix product are kept. */
 weft_status keep_products(struct plan *plan);
-/* Plans it and simulates the plan. */
+/* Settles what is open: of the micro-batches and pieces that its batch, stages and layers allow, those
+ * that are predicted to be fastest and to fit. Said in `assumes`. */
+weft_status published_settle(struct arena *keep, struct published *row);
+/* Settles and plans it and simulates the plan. */
 weft_status published_predict(struct arena *keep, struct published *row);
 
 /* ---- what comes of it ------------------------------------------------------------------------ */

@@ -3,16 +3,19 @@
 
 #include <string.h>
 
-/* models/llama3/parallelize.py: of two products the first is saved. */
+/* models/llama3/parallelize.py: outputs of attention and of the first of every two products are saved,
+ * counted anew in every layer. */
 weft_status keep_products(struct plan *plan)
 {
     int64_t products = 0;
     for (int64_t i = 0; i < plan->instances; i++) {
         struct choice choice = *plan_choice(plan, i);
         enum op_kind kind = plan->model->op[plan->instance[i].op].kind;
+        if (i && plan->ends_layer[i - 1])
+            products = 0;
         if (!choice.recompute || (kind != OP_LINEAR && kind != OP_ATTENTION))
             continue;
-        choice.recompute = kind == OP_LINEAR && products++ % 2 == 1;
+        choice.saved = kind == OP_ATTENTION || products++ % 2 == 0;
         weft_status status = plan_choose(plan, i, &choice);
         if (status)
             return status;

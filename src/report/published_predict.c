@@ -32,10 +32,11 @@ static void take_portions(const struct prediction *prediction, struct run_outcom
 static void take_outcome(const struct prediction *prediction, struct published *row)
 {
     const struct stage_peak *peak = measured_stage(row, prediction);
-    row->predicted = (struct run_outcome){.time_s = SECONDS(prediction->iteration_ns),
-                                          .memory_bytes = (double)peak->peak,
-                                          .reserved_bytes = (double)peak->reserved,
-                                          .fits = prediction->fits};
+    row->predicted = (struct run_outcome){
+        .time_s = SECONDS(prediction->iteration_ns),
+        .memory_bytes = (double)(row->memory_reserved ? peak->reserved : peak->peak),
+        .reserved_bytes = (double)peak->reserved,
+        .fits = prediction->fits};
     take_portions(prediction, &row->predicted);
     row->done = true;
 }
@@ -44,9 +45,13 @@ weft_status published_predict(struct arena *keep, struct published *row)
 {
     struct opened_plan opened;
     struct prediction *prediction = NULL;
-    struct simulate_options options = {.fold = FOLD_AUTO,
-                                       .reserved = row->measured.reserved_bytes > 0};
-    weft_status status = published_plan(keep, row, &opened);
+    struct simulate_options options = {
+        .fold = FOLD_AUTO,
+        .reserved = row->measured.reserved_bytes > 0 ||
+                    (row->memory_reserved && row->measured.memory_bytes > 0)};
+    weft_status status = published_settle(keep, row);
+    if (!status)
+        status = published_plan(keep, row, &opened);
     if (status || row->reason)
         return status;
     status = simulate(opened.plan, &options, &prediction);

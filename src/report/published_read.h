@@ -6,7 +6,8 @@
 
 /* A row of the common columns; 0 and "": not published. */
 struct run {
-    const char *name, *model, *gpu, *schedule, *recompute, *zero, *precision, *overlap, *notes;
+    const char *name, *model, *gpu, *schedule, *recompute, *zero, *precision, *overlap, *notes,
+        *source;
     int64_t layers, hidden, ffn, heads, kv_heads, seq, vocab, experts, top_k;
     int64_t devices, sequence;
     int64_t tp, cp, ep, pp, pieces, dp, micro_batch, global_batch;

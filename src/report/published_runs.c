@@ -115,6 +115,7 @@ static const struct {
         {COLUMN_PRECISION, offsetof(struct run, precision)},
         {COLUMN_OVERLAP, offsetof(struct run, overlap)},
         {COLUMN_NOTES, offsetof(struct run, notes)},
+        {COLUMN_SOURCE, offsetof(struct run, source)},
 },
   COUNTS[] =
       {
@@ -314,9 +315,10 @@ static void check_sizes(struct arena *keep, const struct run *run, struct publis
 {
     if (!row->degrees.global_batch)
         refuse(keep, row, "global batch not published");
-    if (!row->degrees.micro_batch)
+    if (!row->degrees.micro_batch && !(row->open & OPEN_MICRO_BATCH))
         refuse(keep, row, "micro-batch not published");
-    if (strncmp(run->schedule, "interleaved", 11) == 0 && row->degrees.pieces < 2)
+    if (strncmp(run->schedule, "interleaved", 11) == 0 && row->degrees.pieces < 2 &&
+        !(row->open & OPEN_PIECES))
         refuse(keep, row, "pieces per stage not published");
 }
 

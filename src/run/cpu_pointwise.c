@@ -4,7 +4,8 @@
  *           (Hendrycks and Gimpel, 2016)
  *   silu    x s(x)
  *   gated   silu(a) b of a pair (a, b): the gate and the up projection of a feature stand side by
- *           side, so that every split of the features holds whole pairs (compile's layouts)
+ *           side, so that every split of the features holds whole pairs (compile's layouts); or a
+ *           and b are two inputs
  *   dropout x m / (1 - p), m = 0 with probability p; dropout_add the same plus a residual
  *   add     x + y, or x + w where w is a weight with a number for each place of a sample
  *
@@ -139,12 +140,74 @@ static void activation_input(const struct kernel_call *call)
     }
 }
 
+/* ---- gates of two inputs --------------------------------------------------------------------- */
+
+VECTOR static void gated_pair(const float *restrict gate, const float *restrict up, int64_t count,
+                              float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = gate[i] * sigmoid_of(gate[i]) * up[i];
+}
+
+VECTOR static void gate_gradient(const float *restrict gate, const float *restrict up,
+                                 const float *restrict dy, int64_t count, float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float s = sigmoid_of(gate[i]);
+        dx[i] = dy[i] * up[i] * s * (1 + gate[i] * (1 - s));
+    }
+}
+
+static void gated_forward(const struct kernel_call *call)
+{
+    int64_t all = elements_of(call);
+    float gate_tile[TILE], up_tile[TILE], out[TILE];
+    if (call->op->inputs == 1) {
+        activation_forward(call);
+        return;
+    }
+    for (int64_t first = 0; first < all; first += TILE) {
+        int64_t count = tile_from(first, all);
+        const float *gate = tile_read(call->dtype, call->input[0], first, count, gate_tile);
+        const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
+        float *y = tile_write(call->dtype, call->output, first, out);
+        gated_pair(gate, up, count, y);
+        tile_done(call->dtype, call->output, first, count, y);
+    }
+}
+
+static void gated_input(const struct kernel_call *call)
+{
+    int64_t all = elements_of(call);
+    float gate_tile[TILE], up_tile[TILE], dy_tile[TILE], dx_tile[TILE];
+    if (call->op->inputs == 1) {
+        activation_input(call);
+        return;
+    }
+    for (int64_t first = 0; first < all; first += TILE) {
+        int64_t count = tile_from(first, all);
+        const float *gate = tile_read(call->dtype, call->input[0], first, count, gate_tile);
+        const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
+        const float *dy = tile_read(call->dtype, call->output_gradient, first, count, dy_tile);
+        for (int k = 0; k < 2; k++) {
+            if (!call->input_gradient[k])
+                continue;
+            float *dx = tile_write(call->dtype, call->input_gradient[k], first, dx_tile);
+            if (k == 0)
+                gate_gradient(gate, up, dy, count, dx);
+            else
+                gated_pair(gate, dy, count, dx);
+            tile_done(call->dtype, call->input_gradient[k], first, count, dx);
+        }
+    }
+}
+
 #define ACTIVATION                                                                                 \
     {                                                                                              \
         .phase = {activation_forward, activation_input},                                           \
     }
-const struct cpu_kernel CPU_GELU = ACTIVATION, CPU_RELU = ACTIVATION, CPU_SILU = ACTIVATION,
-                        CPU_GATED = ACTIVATION;
+const struct cpu_kernel CPU_GELU = ACTIVATION, CPU_RELU = ACTIVATION, CPU_SILU = ACTIVATION;
+const struct cpu_kernel CPU_GATED = {.phase = {gated_forward, gated_input}};
 
 /* ---- where elements are ---------------------------------------------------------------------- */
 

@@ -39,7 +39,7 @@ static void start_row(struct rows *rows, int64_t devices)
 static bool same_choice(const struct choice *a, const struct choice *b)
 {
     return split_equal(&a->split, &b->split) && a->shard == b->shard &&
-           a->recompute == b->recompute && a->offload == b->offload;
+           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
 }
 
 static bool takes(struct rows *rows, int64_t instance)

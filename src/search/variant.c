@@ -77,7 +77,7 @@ weft_status variant_of(const struct plan *from, const struct variant *variant, s
 static bool same_choice(const struct choice *a, const struct choice *b)
 {
     return split_equal(&a->split, &b->split) && a->shard == b->shard &&
-           a->recompute == b->recompute && a->offload == b->offload;
+           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
 }
 
 bool same_plan(const struct plan *a, const struct plan *b)

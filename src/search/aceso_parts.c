@@ -9,7 +9,8 @@
  *       where a pair of stages of these sizes lies first: in one node, or from the end of one to the
  *       next. Where tensors lie the same, on one stage, there is none.
  *   I3  A weight whose user is on another stage than its owner, or has another tp or sharding, is there
- *       twice (candidate.c, I2).
+ *       twice (candidate.c, I2). On one stage its state counts once, as the simulator has it
+ *       (plan/memory.c, I4).
  *   I4  A judge keeps the parts and borders of the config before. Those whose keys are the same are not
  *       looked up again; parts are joined again, and their stages summed up, when they or one of their
  *       borders changed.
@@ -43,10 +44,16 @@ bool tied_alike(const struct problem *p, const struct config *c, struct tied_par
 }
 
 /* I3 */
-static bool has_copy(const struct problem *p, const struct config *c, int32_t part)
+enum copy { COPY_NONE, COPY_HERE, COPY_ELSEWHERE }; /* its owner is on this stage, or on another */
+static enum copy copy_of(const struct problem *p, const struct config *c, int32_t part)
 {
     bool here = p->tied.user >= part_first(c, part) && p->tied.user < c->part[part].end;
-    return p->tied.user >= 0 && here && !tied_alike(p, c, tied_parts_of(c, p->tied));
+    if (p->tied.user < 0 || !here)
+        return COPY_NONE;
+    struct tied_parts at = tied_parts_of(c, p->tied);
+    if (at.owner % c->stages != at.user % c->stages)
+        return COPY_ELSEWHERE;
+    return tied_alike(p, c, at) ? COPY_NONE : COPY_HERE;
 }
 
 static struct part_key key_of(const struct judge *j, const struct config *c, int32_t part,
@@ -61,7 +68,7 @@ static struct part_key key_of(const struct judge *j, const struct config *c, int
                              .part = c->part[part],
                              .batch = c->batch,
                              .order = (uint8_t)order,
-                             .tied = has_copy(p, c, part)};
+                             .tied = (uint8_t)copy_of(p, c, part)};
 }
 
 int32_t part_runs(int32_t first, const struct config_part *part, struct part_run out[MOST_RUNS])
@@ -144,13 +151,13 @@ static void add_side(const struct side *side, struct part_work *work, struct par
 }
 
 /* I3 */
-static void add_copy(const struct problem *p, const struct whole_table *table,
+static void add_copy(const struct problem *p, const struct whole_table *table, enum copy copy,
                      struct part_sums *sums)
 {
     static const enum tally OWN[] = {SUM_SYNC,         SUM_SYNC_EACH,  SUM_SYNC_BYTES,
                                      SUM_GATHER_AFTER, SUM_PARAMETERS, SUM_STATE};
     int64_t owner = p->tied.owner;
-    for (size_t k = 0; k < COUNT_OF(OWN); k++)
+    for (size_t k = 0; k < COUNT_OF(OWN) - (copy == COPY_HERE); k++) /* SUM_STATE is the last */
         sums->sums.of[OWN[k]] += (int64_t)((double)whole_sum(table, OWN[k], owner, owner + 1) *
                                            table->table->tied_share);
 }
@@ -183,7 +190,7 @@ static bool lies_alike(const struct manner *a, const struct manner *b)
 }
 
 /* Between two runs of a part. */
-static weft_status add_inner(struct judge *j, const struct part_run *before,
+static weft_status add_inner(struct judge *j, struct part_sums *sums, const struct part_run *before,
                              const struct part_run *behind, struct part_cost *out)
 {
     const struct part_key *key = &out->key;
@@ -195,7 +202,8 @@ static weft_status add_inner(struct judge *j, const struct part_run *before,
     TRY(plain_run(j, &before->manner, key->devices, key->first_device, key->batch, &seam.before));
     TRY(plain_run(j, &behind->manner, key->devices, key->first_device, key->batch, &seam.behind));
     TRY(find_border(j, &seam, behind->first, &border));
-    add_side(&border->before, &out->work, &out->memory);
+    struct side side = inner_side(sums, &border->before);
+    add_side(&side, &out->work, &out->memory);
 done:
     return status;
 }
@@ -215,9 +223,9 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
             goto done;
         add_whole_run(&sums, table, run[r].first, run[r].last);
         if (key->tied && run[r].first <= user && user < run[r].last)
-            add_copy(j->problem, table, &sums);
+            add_copy(j->problem, table, (enum copy)key->tied, &sums);
         if (r > 0)
-            TRY(add_inner(j, &run[r - 1], &run[r], out));
+            TRY(add_inner(j, &sums, &run[r - 1], &run[r], out));
     }
     if (!table)
         goto done;

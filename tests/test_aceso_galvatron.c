@@ -7,8 +7,8 @@
  * different numbers of devices. Times are the simulator's.
  *
  *   P1  Where galvatron finds what fits, so does aceso.
- *   P2  It is faster on average. A few may be slower by more than SAME, and none by more than LOSS: both
- *       pick by estimates what they simulate.
+ *   P2  It is faster on average. One in 50 may be slower by more than SAME, and none by more than LOSS:
+ *       both pick by estimates what they simulate.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,7 +142,7 @@ static void test_not_worse_than_galvatron(void **state)
     print_message("of %d problems %d faster, %d slower by more than %.1f %%; on average %.4f of "
                   "galvatron's time, at worst %.4f\n",
                   compared, faster, slower, 100 * SAME, sum / compared, worst);
-    assert_true(slower <= (compared + 19) / 20);
+    assert_true(slower <= compared / 50);
     assert_true(worst <= 1 + LOSS);
     assert_true(sum < compared);
 }

@@ -17,10 +17,15 @@
 /* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
  * of two. */
 static const struct turn TURNS[] = {
-    {SKETCH, 0, INT32_MAX}, {FIT, 1.0, 1},      {TRIM, 1.0, 1},   {POLISH, 1.0, 1},
-    {SKETCH, 0, INT32_MAX}, {SPREAD, 1.5, 10},  {FIT, 2.0, 8},    {TRIM, 1.1, 8},
-    {POLISH, 1.0, 1},       {DESCEND, 1.04, 3}, {FIT, 1.1, 4},    {TRIM, 1.1, 4},
-    {WIDEN, 1.02, 2, true}, {TRIM, 1.1, 4},     {REFINE, 1.02, 2}};
+    {SKETCH, 0, INT32_MAX, ALWAYS}, {FIT, 1.0, 1, ALWAYS},
+    {TRIM, 1.0, 1, ALWAYS},         {POLISH, 1.0, 1, ALWAYS},
+    {SKETCH, 0, INT32_MAX, ALWAYS}, {SPREAD, 1.5, 10, ALWAYS},
+    {FIT, 2.0, 8, ALWAYS},          {TRIM, 1.1, 8, ALWAYS},
+    {POLISH, 1.0, 1, ALWAYS},       {DESCEND, 1.04, 3, ALWAYS},
+    {FIT, 1.1, 4, ALWAYS},          {TRIM, 1.1, 4, ALWAYS},
+    {WIDEN, 1.02, 2, FOR_FEW},      {TRIM, 1.1, 4, ALWAYS},
+    {REFINE, 1.02, 2, ALWAYS},      {WIDEN, 1.02, 2, WITH_A_BUDGET},
+    {TRIM, 1.1, 4, WITH_A_BUDGET},  {REFINE, 1.02, 2, WITH_A_BUDGET}};
 enum { ROUNDS = 3, LAST_TURNS = 13 }; /* I2: those made again begin there */
 
 struct worker {
@@ -92,6 +97,15 @@ static const struct found *best_of(const struct search_result *result)
     return result->count ? &result->found[0] : NULL;
 }
 
+static bool comes(const struct team *team)
+{
+    bool few = team->problem->devices <= FEW_DEVICES;
+    enum occasion when = team->turn->when;
+    return when == FOR_FEW         ? few
+           : when == WITH_A_BUDGET ? !few && team->problem->deadline_s > 0
+                                   : true;
+}
+
 static void choose_searches(struct team *team)
 {
     struct verdict best = {INT64_MAX, INT64_MAX};
@@ -100,8 +114,7 @@ static void choose_searches(struct team *team)
             best = best_of(&team->result[i])->verdict;
     double most = team->turn->within * (double)best.iteration_ns;
     bool every = team->problem->request->options.every_stages;
-    bool budget = team->problem->deadline_s > 0 || team->problem->devices <= FEW_DEVICES;
-    int32_t left = team->turn->patient && !budget ? 0 : team->turn->most;
+    int32_t left = comes(team) ? team->turn->most : 0;
     bool all = team->turn->effort == SKETCH || (every && left);
     for (int32_t i = 0; i < team->searches; i++) {
         int32_t stages = team->settings[i].stages;
@@ -269,6 +282,7 @@ static void set_up(struct arena *keep, const struct problem *p, const struct con
     team->result = ARENA_ARRAY(keep, struct search_result, (size_t)team->searches);
     team->settings = ARENA_ARRAY(keep, struct search_settings, (size_t)team->searches);
     team->told = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
+    team->missed = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
     team->chosen = ARENA_ARRAY(keep, bool, (size_t)team->searches);
     for (int32_t i = 0; i < team->searches; i++) {
         team->result[i].arena = arena_new();
@@ -293,7 +307,8 @@ static weft_status search_all(struct problem *p, const struct config *begin,
 {
     struct arena *scratch = arena_new();
     struct team team;
-    struct outcome out = {.planned = planned, .arena = scratch, .search = -1};
+    struct outcome out = {
+        .planned = planned, .arena = scratch, .search = -1, .missed_ns = INT64_MAX};
     set_up(scratch, p, begin, beginning, &team);
     int32_t workers = workers_for(&p->request->options, team.searches);
     struct worker *worker = ARENA_ARRAY(scratch, struct worker, (size_t)workers + 1);

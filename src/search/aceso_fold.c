@@ -232,10 +232,22 @@ static int64_t raise_back(int64_t rise, int64_t net, int64_t so_far)
     return rise > so_far + net ? rise : so_far + net;
 }
 
+/* Of the first weight of a run that has any to synchronise. */
+static int64_t first_sync(const struct whole_table *w, int64_t first, int64_t last)
+{
+    int64_t ns = 0;
+    for (int64_t i = first; i < last && ns == 0; i++) {
+        int64_t place = w->fold->place[i];
+        ns = w->table->at[place + 1].of[SUM_SYNC] - w->table->at[place].of[SUM_SYNC];
+    }
+    return ns;
+}
+
 void add_whole_run(struct part_sums *part, const struct whole_table *table, int64_t first,
                    int64_t last)
 {
     struct high high = high_of(table, first, last);
+    struct sums before = part->sums;
     int64_t forward = high.forward + part->sums.of[SUM_KEPT];
     part->forward_rise = forward > part->forward_rise ? forward : part->forward_rise;
     part->backward_rise =
@@ -245,4 +257,6 @@ void add_whole_run(struct part_sums *part, const struct whole_table *table, int6
                                        part->weight_rise);
     add_stand_in(part, table->table, whole_sum(table, SUM_LAYERS, first, last));
     add_sums(table, first, last, part->sums.of);
+    bool any = part->sums.of[SUM_SYNC] > before.of[SUM_SYNC];
+    close_run(part, table->table, &before, any ? first_sync(table, first, last) : 0);
 }

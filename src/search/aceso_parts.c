@@ -198,7 +198,7 @@ static bool lies_alike(const struct manner *a, const struct manner *b)
 }
 
 /* Between two runs of a part. */
-static weft_status add_inner(struct judge *j, const struct part_run *before,
+static weft_status add_inner(struct judge *j, struct part_sums *sums, const struct part_run *before,
                              const struct part_run *behind, struct part_cost *out)
 {
     const struct part_key *key = &out->key;
@@ -210,7 +210,8 @@ static weft_status add_inner(struct judge *j, const struct part_run *before,
     TRY(plain_run(j, &before->manner, key->devices, key->first_device, key->batch, &seam.before));
     TRY(plain_run(j, &behind->manner, key->devices, key->first_device, key->batch, &seam.behind));
     TRY(find_border(j, &seam, behind->first, &border));
-    add_side(&border->before, &out->work, &out->memory);
+    struct side side = inner_side(sums, &border->before);
+    add_side(&side, &out->work, &out->memory);
 done:
     return status;
 }
@@ -234,7 +235,7 @@ static weft_status cost_part(struct judge *j, const struct part_key *key, struct
         if (key->tied && run[r].first <= user && user < run[r].last)
             add_copy(j->problem, table, &sums);
         if (r > 0)
-            TRY(add_inner(j, &run[r - 1], &run[r], out));
+            TRY(add_inner(j, &sums, &run[r - 1], &run[r], out));
     }
     if (!table)
         goto done;

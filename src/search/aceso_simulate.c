@@ -12,8 +12,8 @@
  *   I1  Searches are corrected between turns, one after the other: with any number of threads the
  *       same.
  *   I2  A config that was simulated is as the simulator says. Of memory (1) says nothing before the
- *       finalists are simulated, and then what the one says that misses by least: what becomes of a
- *       config that does not fit by little may well fit.
+ *       finalists are simulated, and then what the one says that missed by least of all since searches
+ *       began or began again: what becomes of a config that does not fit by little may well fit.
  *   I3  The best of all is simulated whenever a turn is over: what comes behind it is better by an
  *       estimate, and may be worse.
  */
@@ -55,13 +55,11 @@ static double told_memory(const struct told *told, const struct config *c)
     return memory > 0 ? memory : 1;
 }
 
-/* Of several finalists that do not fit, the one that misses by least (I2). */
-static void tell_memory(struct told *told, const struct told *before, const struct config *c,
-                        double memory)
+/* I2 */
+static void note_miss(struct told *missed, const struct config *c, double memory)
 {
-    bool first = told_memory(told, c) >= told_memory(before, c);
-    if (c->pieces <= MOST_PIECES && (first || memory > told_memory(told, c)))
-        told->memory[c->schedule][c->pieces] = memory;
+    double *least = &missed->memory[c->schedule][c->pieces <= MOST_PIECES ? c->pieces : 0];
+    *least = memory > *least ? memory : *least;
 }
 
 /* By what is told now, and what was simulated by that; *legal is false where nothing is left of a
@@ -159,7 +157,8 @@ static void note_trial(const struct trial *trial, int32_t search, bool judged_to
 {
     bool first = !out->any || (trial->fits && !out->fits);
     bool faster = !out->fits || trial->iteration_ns < out->iteration_ns;
-    out->missed |= judged_to_fit && !trial->fits && faster;
+    if (judged_to_fit && !trial->fits && trial->iteration_ns < out->missed_ns)
+        out->missed_ns = trial->iteration_ns;
     if (!first && (!trial->fits || !faster))
         return;
     out->any = true;
@@ -190,8 +189,8 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     note_trial(trial, search, fits, out);
     tell(told, &c, (double)trial->iteration_ns / (double)verdict.iteration_ns,
          told_memory(told, &c));
-    if (team->before && fits && !trial->fits)
-        tell_memory(told, &team->before[search], &c, peak / (double)trial->peak_bytes);
+    if (fits && !trial->fits)
+        note_miss(&team->missed[search], &c, peak / (double)trial->peak_bytes);
     judge->told = told;
     TRY(correct(judge, out, &team->result[search]));
 done:
@@ -306,6 +305,29 @@ static int32_t pick_finalists(struct arena *scratch, const struct team *team,
     return picked;
 }
 
+/* I2: every search may take less from now on, where it missed. */
+static weft_status tell_misses(struct team *team, struct judge *judge, struct outcome *out)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < team->searches; i++) {
+        bool any = false;
+        for (int s = 0; s < MOST_SCHEDULES; s++)
+            for (int pieces = 1; pieces <= MOST_PIECES; pieces++) {
+                double memory = team->missed[i].memory[s][pieces];
+                if (memory <= 0)
+                    continue;
+                team->told[i].memory[s][pieces] = memory;
+                any = true;
+            }
+        team->missed[i] = (struct told){0};
+        judge->told = &team->told[i];
+        if (any)
+            TRY(correct(judge, out, &team->result[i]));
+    }
+done:
+    return status;
+}
+
 weft_status team_finish(struct team *team, struct judge *judge, struct outcome *out)
 {
     struct arena *scratch = arena_new();
@@ -313,17 +335,16 @@ weft_status team_finish(struct team *team, struct judge *judge, struct outcome *
     int32_t count = pick_finalists(scratch, team, finalist);
     struct found *found = ARENA_ARRAY(scratch, struct found, MOST_FINALISTS);
     weft_status status = WEFT_OK;
-    team->before = ARENA_ARRAY(scratch, struct told, (size_t)team->searches);
-    for (int32_t i = 0; i < team->searches; i++)
-        team->before[i] = team->told[i];
-    out->missed = false;
     for (int32_t i = 0; i < count; i++)
         found[i] = *finalist[i].found; /* searches are corrected one by one */
     for (int32_t i = 0; i < count; i++)
         if (index_get(&out->tried, found[i].hash) < 0 && !has_enough(team, out))
             TRY(try_found(team, judge, finalist[i].search, &found[i], out));
+    out->missed = out->missed_ns < (out->fits ? out->iteration_ns : INT64_MAX);
+    out->missed_ns = INT64_MAX;
+    if (out->missed)
+        TRY(tell_misses(team, judge, out));
 done:
-    team->before = NULL;
     arena_free(scratch);
     return status;
 }

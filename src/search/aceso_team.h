@@ -5,19 +5,23 @@
 
 #include "search/aceso.h"
 
+/* Some turns take long and rarely help: those come on few devices, or behind all others where there is
+ * a budget, which so ends no worse than what takes as long without one. */
+enum occasion { ALWAYS, FOR_FEW, WITH_A_BUDGET };
 /* An effort: of the searches so far those go on that are as near to the best, and so many. */
 struct turn {
     enum effort effort;
     double within;
     int32_t most;
-    bool patient; /* it takes long and rarely helps: on few devices, or where there is a budget */
+    enum occasion when;
 };
 struct team {
     const struct problem *problem;
     struct search_result *result; /* per search */
     struct search_settings *settings;
-    struct told *told, *before; /* now, and before finalists are simulated; NULL: they are not */
-    bool *chosen;               /* to go on with this effort */
+    struct told *told;
+    struct told *missed; /* per search: memory, of those that missed by least */
+    bool *chosen;        /* to go on with this effort */
     int32_t searches;
     const struct turn *turn;
     atomic_int next;
@@ -31,7 +35,8 @@ struct outcome {
     bool any, fits;       /* something was simulated, something fits */
     int64_t iteration_ns; /* of the best */
     int32_t search;       /* that has the best; -1: none */
-    bool missed;          /* something faster than that was judged to fit and does not */
+    int64_t missed_ns;    /* of the fastest that was judged to fit and does not; INT64_MAX: none */
+    bool missed;          /* that is faster than the best when finalists are through */
 };
 /* Simulates the best of every search that is near the best of all, and corrects the searches. */
 weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out);

@@ -200,7 +200,8 @@ static weft_status sum_part(struct estimator *e, const struct candidate *c, int3
         struct seam seam = {table_of(c, r - 1), table_of(c, r), device, device, false};
         struct seam_memo inner = {0};
         TRY(find_border(e, &seam, run->first, &inner));
-        add_side(&inner.border->before, beside);
+        struct side side = inner_side(sums, &inner.border->before);
+        add_side(&side, beside);
     }
     add_tied(e, c, part, sums);
     add_neighbours(c, part, beside);

@@ -183,6 +183,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
                             .many = k.many,
                             .order = (enum order)k.order,
                             .few = &t->few,
+                            .pace = t->pace,
                             .step_bytes = t->settings->bucket_bytes};
     weft_status status;
     TRY(fill_table(t, table));

@@ -83,6 +83,7 @@ struct table {
     int64_t stand_in_bytes;
     double tied_share;              /* of the tied weight's owner: what is tied */
     uint64_t tied_owner, tied_user; /* how it lies with either: equal where both lie alike */
+    double pace;                    /* of what overlaps: 1 / slowdown */
     int64_t step_bytes;             /* what a bucket of gradients holds */
     bool layers;                    /* buckets are layers' */
 };
@@ -126,11 +127,19 @@ weft_status border_find(struct tables *tables, struct borders *borders, int64_t 
                         const struct border **out);
 
 /* What a part takes so far: sums of its runs, and the most that is held. */
+enum { WAIT_FORWARD, WAIT_BACKWARD, WAIT_WEIGHT, WAIT_COUNT };
 struct part_sums {
     struct sums sums;
     int64_t forward_rise, backward_rise,
         weight_rise;        /* bytes above those at the starts of passes */
     int64_t stand_in_bytes; /* the most of its tables that have layers here */
+    struct sync_sums {      /* gradients beside the last pass, run by run (part_sums.c, 1) */
+        double least, more; /* ns: max(least, q + more) are left where q were before it */
+        double last_bucket; /* ns: of the first run, the last to complete any */
+        double known;       /* ns: of all runs */
+    } sync;
+    /* ns that passes take beyond operators: of the latest run, and of the one before */
+    int64_t waits[2][WAIT_COUNT];
 };
 /* Once a run of a table is added to the sums: what stands in for weights that are elsewhere. */
 static inline void add_stand_in(struct part_sums *part, const struct table *table, int64_t layers)
@@ -139,6 +148,14 @@ static inline void add_stand_in(struct part_sums *part, const struct table *tabl
         part->stand_in_bytes = table->stand_in_bytes;
 }
 void add_run(struct part_sums *part, const struct table *table, int64_t first, int64_t last);
+/* Once a run is added to the sums: what those were before, and how long the gradients go of its first
+ * weight that has any to synchronise. */
+void close_run(struct part_sums *part, const struct table *table, const struct sums *before,
+               int64_t first_ns);
+/* A border between the latest two runs of a part, as far as it is true of them: it was found on the whole
+ * model. It saves no more time than both wait, and what is held at most is not less for it: that may be
+ * where this part is not. */
+struct side inner_side(struct part_sums *part, const struct side *border);
 /* The sums as the work of a part: host-bound passes, gradients beside the last one. */
 struct part_work close_part(const struct tables *tables, const struct part_sums *part,
                             const struct table *table, int64_t micro_batches);

@@ -472,6 +472,7 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     const struct problem *p = judge_problem(judge);
     int64_t count = judge_count(judge);
     struct config begin;
+    bool first = !out->coarse.hash && !settings->begin;
     weft_status status;
     out->stages = settings->stages;
     judge->told = settings->told;
@@ -487,6 +488,10 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     else if (!config_begin(p, settings->stages, settings->beginning, &begin))
         return WEFT_OK;
     TRY(make_effort(judge, settings, effort, &begin, out));
+    if (first && settings->beginning != BEGIN_BALANCED && !judge_over(judge) &&
+        config_begin(p, settings->stages, BEGIN_BALANCED,
+                     &begin)) /* where it begins decides less */
+        TRY(make_effort(judge, settings, effort, &begin, out));
     out->ended_at[effort] = out->coarse.hash;
     out->configs += judge_count(judge) - count;
 done:

@@ -11,22 +11,23 @@
  *
  *   I1  Of each S, cases are tried by what they take at least (layout_floor.c), the lowest first. Those that
  *       cannot be faster than the fastest trial of the S, or than a time that is known, are left out; after
- *       GIVE_UP in a row that were no faster so is the rest. If nobody asked for a search or has a time, the
- *       first case of each S is solved before by a few descents: the fastest of those trials is known to
- *       all S.
+ *       GIVE_UP in a row that were no faster so is the rest. If nobody asked for a search, the first case
+ *       of each S is solved before by a few descents: the fastest of those trials is known to all S.
  *   I2  Where nothing fits, everything is tried, for the nearest miss; but not with a time known.
  *   I3  Cases of one S depend on each other, those of different S on what was known when a round began:
  *       threads share out the S, and the answer is the same for any number of them.
  *   I4  On many nodes of several devices, splits have one dim per level at first (splits.h, I6). When all S
  *       are done, cases are looked at again with all splits: those that may be in something faster
- *       than the fastest trial of all are solved for, or where they are too many and no time is known,
- *       those with one dim across nodes.
+ *       than the fastest trial of all are solved for, or where they are too many, those with one
+ *       dim across nodes.
  *   I5  Behind the search of a case, if nobody asked for another one, comes the exact one of those of its
  *       options that may be in something faster: the two end elsewhere, and the simulator decides.
  *       A case whose first trial is FAR from what is to be beaten has no other guesses, and I4 and this
  *       are for cases NEAR it: other guesses brought at most 6 % where that mattered, the exact search 3 %
  *       over descent, all splits 1.1 % over narrow ones.
  *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
+ *   I7  A time that whoever asks knows leaves out only what by its floor is no faster: what is found
+ *       otherwise, and is faster, is found with it, too.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -89,27 +90,21 @@ done:
 static weft_status scout_cases(struct autoddl *a, const struct layout_case *about,
                                struct stage_cases *cases)
 {
-    bool asked = a->request->options.search || a->request->known_ns;
+    struct incumbent known = {.known_ns = a->request->known_ns};
     weft_status status;
     TRY(list_cases(a, *about, cases));
-    if (!asked && cases->count && isfinite(cases->data[0].floor_ns))
+    if (!a->request->options.search && cases->count && isfinite(cases->data[0].floor_ns) &&
+        !autoddl_is_slower(&cases->data[0], &known))
         TRY(autoddl_scout(a, about, &cases->data[0]));
 done:
     return status;
-}
-
-/* What is fastest of everything so far, of other S or known. */
-static int64_t known_ns(const struct autoddl *a)
-{
-    struct incumbent all = {a->fastest_ns, a->request->known_ns};
-    return (int64_t)autoddl_to_beat(&all);
 }
 
 /* I1, I2 */
 static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
                              struct stage_cases *cases)
 {
-    struct incumbent so_far = {0, known_ns(a)};
+    struct incumbent so_far = {0, a->fastest_ns, a->request->known_ns};
     weft_status status = WEFT_OK;
     int worse = 0;
     for (size_t i = 0; i < cases->count && worse < GIVE_UP && !(i && autoddl_over(a)); i++) {
@@ -128,7 +123,7 @@ done:
 static weft_status try_all_splits(struct autoddl *a, const struct layout_case *about,
                                   struct stage_cases *cases)
 {
-    struct incumbent so_far = {a->fastest_ns, a->request->known_ns};
+    struct incumbent so_far = {a->fastest_ns, 0, a->request->known_ns};
     struct layout_case wide = *about;
     weft_status status = WEFT_OK;
     int worse = 0;
@@ -142,7 +137,7 @@ static weft_status try_all_splits(struct autoddl *a, const struct layout_case *a
         wide.narrow = ALL_SPLITS;
         TRY(autoddl_solve_rest(a, &wide, c, true, &so_far, &outcome));
         wide.narrow = NARROW_OUTER;
-        if (!outcome.solved && !so_far.known_ns && !autoddl_is_slower(c, &so_far))
+        if (!outcome.solved && !autoddl_is_slower(c, &so_far))
             TRY(autoddl_solve_rest(a, &wide, c, true, &so_far, &outcome));
         worse = outcome.faster ? 0 : worse + outcome.solved;
     }

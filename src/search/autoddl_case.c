@@ -196,7 +196,8 @@ static weft_status open_case(struct layout_case about, struct step_case *c,
     weft_status status;
     about.batch_per_step = c->batch_per_step;
     about.recompute = c->recompute;
-    about.below_ns = autoddl_to_beat(so_far);
+    bool every = about.narrow == ALL_SPLITS; /* else what is slower may lead to something faster */
+    about.below_ns = every ? autoddl_below(so_far) : autoddl_to_beat(so_far);
     about.drop = drop;
     TRY(layout_problem_new(&about, out));
     if (about.narrow == ALL_SPLITS && (*out)->floor_ns > c->floor_ns)
@@ -208,11 +209,12 @@ done:
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c)
 {
     struct effort little = {SEARCH_CD, FEW_ROUNDS, 1};
-    struct incumbent none = {0};
+    struct incumbent so_far = {.known_ns = a->request->known_ns};
     struct layout_problem *p = NULL;
     weft_status status;
-    TRY(open_case(*about, c, &none, false, &p));
-    TRY(solve_guesses(a, p, little, c, &none));
+    TRY(open_case(*about, c, &so_far, false, &p));
+    if (p->assign)
+        TRY(solve_guesses(a, p, little, c, &so_far));
 done:
     layout_problem_free(p);
     return status;

@@ -46,15 +46,23 @@ static inline bool autoddl_over(const struct autoddl *a)
     return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
 }
 
-/* The fastest trial of one S that fits, and what is to be beaten: a time that is known, or another S's. */
+/* The fastest trials that fit, of one S and of others; and a time that whoever asks knows, which decides
+ * nothing but what cannot be faster (autoddl.c, I7). */
 struct incumbent {
-    int64_t fastest_ns, known_ns; /* 0: none */
+    int64_t fastest_ns, others_ns, known_ns; /* 0: none */
 };
 
+static inline int64_t least_of(int64_t a_ns, int64_t b_ns)
+{
+    return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
+}
 static inline double autoddl_to_beat(const struct incumbent *so_far)
 {
-    int64_t fastest = so_far->fastest_ns, known = so_far->known_ns;
-    return (double)(!fastest || (known && known < fastest) ? known : fastest);
+    return (double)least_of(so_far->fastest_ns, so_far->others_ns);
+}
+static inline double autoddl_below(const struct incumbent *so_far)
+{
+    return (double)least_of((int64_t)autoddl_to_beat(so_far), so_far->known_ns);
 }
 
 static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
@@ -67,7 +75,7 @@ static inline bool autoddl_is_near(const struct step_case *c, const struct incum
 }
 static inline bool autoddl_is_slower(const struct step_case *c, const struct incumbent *so_far)
 {
-    return autoddl_to_beat(so_far) > 0 && c->floor_ns >= autoddl_to_beat(so_far);
+    return autoddl_below(so_far) > 0 && c->floor_ns >= autoddl_below(so_far);
 }
 
 /* Whether it was solved, and was faster. */

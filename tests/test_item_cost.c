@@ -104,6 +104,28 @@ static void test_bytes_of_casts(void **state)
     }
 }
 
+/* Products of their own, of queries, keys and values, gates and ups: the first of each casts. */
+static void test_shared_inputs_are_cast_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool casts;
+    } OPS[] = {{"q", true}, {"k", false}, {"v", false}, {"gate", true}, {"up", false}};
+    struct lab lab =
+        open_lab("llama3-8b", "layers: 1, seq: 256, apart: true", "hgx-h200:1x1", DTYPE_FP8, 1);
+    for (size_t i = 0; i < COUNT_OF(OPS); i++) {
+        struct work works[MAX_ITEM_WORKS];
+        int64_t instance = find_op(lab.plan, OPS[i].name);
+        const struct op *op = &lab.model->op[lab.plan->instance[instance].op];
+        assert_int_equal(item_works(lab.plan, instance, PHASE_FORWARD, works), 2);
+        double weight = operand_elements(op, &op->weight[0].operand, op->size);
+        double input = operand_elements(op, &op->input[0], op->size);
+        assert_true(works[1].write_bytes == weight + (OPS[i].casts ? input : 0));
+    }
+    close_lab(&lab);
+}
+
 /* ---- F3 -------------------------------------------------------------------------------------- */
 
 /* Operators of one layer, without the host. */
@@ -191,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which_run_in_fp8),
         cmocka_unit_test(test_bytes_of_casts),
+        cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,14 +34,28 @@ static const struct cast_bytes BY_TENSOR = {4, 1, 2, 1};
 /* A scale for each block: both layouts in one pass (Transformer Engine's MXFP8). */
 static const struct cast_bytes BY_BLOCK = {2, 2, 0, 0};
 
+/* Whether a product shortly before it, of queries or gates, casts the same input. */
+static bool finds_cast(const struct model *model, int32_t op)
+{
+    enum { MOST_BESIDE = 3 };
+    int32_t tensor = model->op[op].input[0].tensor;
+    for (int32_t other = op - 1; other >= 0 && other >= op - MOST_BESIDE; other--)
+        if (op_dtype(model, other, DTYPE_FP8) == DTYPE_FP8 &&
+            model->op[other].input[0].tensor == tensor)
+            return true;
+    return false;
+}
+
 static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
     const struct cast_bytes *bytes =
         device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int32_t number = plan->instance[instance].op;
+    const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
-    double in = operand_elements(op, &op->input[0], local);
+    bool found = finds_cast(plan->model, number);
+    double in = found ? 0 : operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
     double weight = operand_elements(op, &op->weight[0].operand, local);
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */

@@ -171,6 +171,27 @@ static void test_no_plan_at_all(void **state)
     assert_null(planner_find("magellan"));
 }
 
+/* Pins that nothing can meet are an answer of every planner, too. */
+static void test_impossible_pins(void **state)
+{
+    (void)state;
+    const struct degrees PINS[] = {{.global_batch = 16, .pp = 2 * cluster_devices(cluster)},
+                                   {.global_batch = 16, .tp = 3},
+                                   {.global_batch = 16, .dp = 3},
+                                   {.global_batch = 16, .tp = 1, .pp = 1, .micro_batch = 5}};
+    const struct planner *all;
+    size_t count = planners(&all);
+    for (size_t i = 0; i < COUNT_OF(PINS); i++)
+        for (size_t k = 0; k < count; k++) {
+            struct plan_request request = {.model = model, .cluster = cluster, .pins = PINS[i]};
+            struct planned *planned = NULL;
+            weft_status status = plan_search(&all[k], &request, &planned);
+            if (status != WEFT_NO_ANSWER && status != WEFT_BAD_INPUT)
+                fail_msg("pins %zu, %s: status %d", i, all[k].name, (int)status);
+            error_clear();
+        }
+}
+
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -251,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
+        cmocka_unit_test(test_impossible_pins),
         cmocka_unit_test(test_the_program_answers),
         cmocka_unit_test(test_what_hardware_would_bring),
     };

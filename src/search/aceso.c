@@ -65,7 +65,7 @@ static void *work_in_thread(void *context)
     return NULL;
 }
 
-/* All chosen searches; this thread works, too. */
+/* All chosen searches, if there are any; this thread works, too. */
 static weft_status run_team(struct team *team, struct worker *worker, int32_t workers)
 {
     int32_t started = 1;
@@ -87,7 +87,7 @@ static int32_t workers_for(const struct plan_options *options, int32_t searches)
 {
     int64_t threads = options->threads ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
     threads = threads < 1 ? 1 : threads;
-    return (int32_t)(threads < searches ? threads : searches);
+    return (int32_t)(threads < searches ? threads : searches > 1 ? searches : 1);
 }
 
 /* ---- efforts --------------------------------------------------------------------------------- */

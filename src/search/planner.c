@@ -343,6 +343,22 @@ static weft_status check_options(const struct planner *planner, const struct pla
                         FLAGS[__builtin_ctz(foreign)]);
 }
 
+/* What is pinned must have devices enough, whoever searches. */
+static weft_status check_pins(const struct plan_request *request)
+{
+    const struct degrees *pins = &request->pins;
+    int64_t degrees[] = {pins->dp, pins->tp, pins->pp, pins->cp};
+    int64_t devices = cluster_devices(request->cluster);
+    double wanted = 1;
+    for (size_t i = 0; i < COUNT_OF(degrees); i++)
+        wanted *= degrees[i] > 1 ? (double)degrees[i] : 1;
+    if (wanted <= (double)devices)
+        return WEFT_OK;
+    return no_answer("pin less, or give the cluster more nodes",
+                     "the degrees that are given take %.0f devices; %s has %lld", wanted,
+                     request->cluster->name, (long long)devices);
+}
+
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
                         struct planned **out)
 {
@@ -351,6 +367,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     double begin = wall_seconds();
     *planned = (struct planned){.arena = arena, .planner = planner->name};
     weft_status status = check_options(planner, &request->options);
+    if (!status)
+        status = check_pins(request);
     if (!status)
         status = planner->find(request, planned);
     if (!status && !planned->trials.len)

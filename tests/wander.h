@@ -2,22 +2,12 @@
 #ifndef WANDER_H
 #define WANDER_H
 
+#include "rounds.h"
 #include "search/aceso.h"
 
 static bool chance(struct rng *rng, int64_t of)
 {
     return rng_below(rng, of) == 0;
-}
-
-/* How many rounds of a test: more or fewer where WEFT_TEST_PERCENT says so. */
-static int rounds_of(int rounds)
-{
-    const char *text = getenv("WEFT_TEST_PERCENT");
-    int64_t percent = 100;
-    if (text)
-        parse_int(text, &percent);
-    rounds = (int)(rounds * percent / 100);
-    return rounds > 0 ? rounds : 1;
 }
 
 struct asked {

@@ -192,6 +192,20 @@ static void test_impossible_pins(void **state)
         }
 }
 
+/* plan_search refuses them before; a search that is asked all the same finds nothing. */
+static void test_no_number_of_stages(void **state)
+{
+    (void)state;
+    struct plan_request request = {
+        .model = model,
+        .cluster = cluster,
+        .pins = {.global_batch = 16, .pp = 2 * cluster_devices(cluster)}};
+    struct planned planned = {.arena = arena_new(), .planner = "aceso"};
+    assert_int_equal(planner_find("aceso")->find(&request, &planned), WEFT_OK);
+    assert_int_equal(planned.trials.len, 0);
+    arena_free(planned.arena);
+}
+
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static const struct {
@@ -273,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_impossible_pins),
+        cmocka_unit_test(test_no_number_of_stages),
         cmocka_unit_test(test_the_program_answers),
         cmocka_unit_test(test_what_hardware_would_bring),
     };

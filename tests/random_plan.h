@@ -161,7 +161,8 @@ static void choose_rest(struct rng *rng, struct plan *plan)
 static void choose_overlap(struct rng *rng, struct plan *plan)
 {
     static const int64_t BUCKETS[] = {0, 1, 1 << 12, 1 << 14, DEFAULT_BUCKET_BYTES};
-    plan->overlap = chance(rng, 2) ? OVERLAP_ALL : (unsigned)rng_below(rng, OVERLAP_ALL + 1);
+    plan->overlap = chance(rng, 2) ? (chance(rng, 2) ? OVERLAP_ALL : OVERLAP_EVERY)
+                                   : (unsigned)rng_below(rng, OVERLAP_EVERY + 1);
     plan->bucket_bytes = BUCKETS[rng_below(rng, COUNT_OF(BUCKETS))];
 }
 

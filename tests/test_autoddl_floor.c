@@ -35,6 +35,7 @@ static struct layout_case draw_case(struct rng *rng, const struct model *model,
                                 .stages = stages,
                                 .shard = (uint8_t)rng_below(rng, 2),
                                 .recompute = rng_below(rng, 2),
+                                .hides = rng_below(rng, 4) == 0,
                                 .limit_bytes = INFINITY};
 }
 
@@ -43,7 +44,9 @@ static int64_t simulated_ns(const struct layout_problem *p, const int32_t *optio
     struct simulate_options options = {.fold = FOLD_ALWAYS};
     struct prediction *prediction = NULL;
     struct plan *plan = NULL;
-    if (layout_plan(p, option, &plan) || simulate(plan, &options, &prediction))
+    if (layout_plan(p, option, &plan) == WEFT_OK && p->about.hides)
+        plan->overlap |= OVERLAP_PRODUCTS;
+    if (!plan || simulate(plan, &options, &prediction))
         fail_msg("%s: %s", p->about.model->name, weft_last_error()->message);
     int64_t ns = prediction->iteration_ns;
     prediction_free(prediction);
@@ -134,6 +137,61 @@ static void floors_are_below_every_plan(void **state)
     }
     assert_true(nearest > 0.9); /* floors are worth something */
     model_free(gpt);
+}
+
+/* The option of each operator that degrees lower to. */
+static int32_t *options_of(struct arena *keep, const struct layout_problem *p,
+                           const struct degrees *degrees)
+{
+    struct choice *choice;
+    int32_t *option = ARENA_ARRAY(keep, int32_t, (size_t)p->assign->variables);
+    assert_int_equal(lower_degrees(p->about.model, degrees, keep, &choice), WEFT_OK);
+    for (int32_t op = 0; op < p->assign->variables; op++) {
+        const struct splits *splits = &p->splits[op];
+        size_t k = 0;
+        while (k < splits->len && !split_equal(&splits->data[k], &choice[op].split))
+            k++;
+        assert_true(k < splits->len);
+        option[op] = (int32_t)k;
+    }
+    return option;
+}
+
+/* Sequence parallelism where nothing else fits, with products that hide its collectives. */
+static void hidden_collectives_do_not_count(void **state)
+{
+    struct degrees d = {
+        .dp = 1, .tp = 4, .pp = 1, .cp = 1, .ep = 1, .micro_batch = 1, .sequence = true};
+    struct arena *keep = arena_new();
+    struct cluster *cluster = open_named("dgx-a100:1x4");
+    struct model *model;
+    struct cost *cost;
+    struct layout_problem *p;
+    struct assigned found;
+    (void)state;
+    assert_int_equal(model_open("gpt3-13b", "layers: 4", &model), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    struct layout_case about = {.model = model,
+                                .cluster = cluster,
+                                .cost = cost,
+                                .dtype = DTYPE_BF16,
+                                .policy = POLICY_MIXED,
+                                .global_batch = 1,
+                                .batch_per_step = 1,
+                                .stages = 1,
+                                .hides = true,
+                                .limit_bytes = INFINITY};
+    assert_int_equal(layout_problem_new(&about, &p), WEFT_OK);
+    int32_t *option = options_of(keep, p, &d);
+    assign_evaluate(p->assign, option, &found);
+    found.option = option;
+    p->about.limit_bytes = found.memory * (1 + 1e-9);
+    check_kept(p, &found, simulated_ns(p, option));
+    layout_problem_free(p);
+    cost_close(cost);
+    model_free(model);
+    cluster_free(cluster);
+    arena_free(keep);
 }
 
 /* ---- F2 -------------------------------------------------------------------------------------- */
@@ -252,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floors_are_below_every_plan),
+        cmocka_unit_test(hidden_collectives_do_not_count),
         cmocka_unit_test(unordered_splits_have_all_degrees),
         cmocka_unit_test(nothing_faster_is_lost_with_a_time_known),
     };

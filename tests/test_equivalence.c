@@ -162,7 +162,7 @@ static bool drop_item(struct rng *rng, struct graph *graph, enum item_kind kind)
     int32_t number = (int32_t)rng_below(rng, graph->blocks);
     struct block *block = &graph->block[number];
     int32_t at = block->items ? (int32_t)rng_below(rng, block->items) : 0;
-    if (block->items < 2 || block->item[at].kind != kind)
+    if (block->items < 2 || block->item[at].kind != kind || block->item[at].rest)
         return false;
     for (int32_t t = 0; t < graph->tasks; t++)
         if (graph->task[t].block == number && graph->task[t].items != block->items)
@@ -222,7 +222,7 @@ static bool forget_need(struct rng *rng, struct graph *graph)
 {
     struct block *block = &graph->block[rng_below(rng, graph->blocks)];
     struct item *item = block->items ? &block->item[rng_below(rng, block->items)] : NULL;
-    if (!item || item->needs < 0 || block->item[item->needs].kind == item->kind)
+    if (!item || item->needs < 0 || block->item[item->needs].kind == item->kind || item->rest)
         return false;
     item->needs = -1;
     for (int32_t t = 0; t < graph->tasks; t++)

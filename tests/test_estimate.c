@@ -50,7 +50,7 @@ static struct degrees draw_real(struct rng *rng, int64_t devices)
     d.recompute = (enum recompute)rng_below(rng, RECOMPUTE_COUNT);
     d.offload = d.recompute == RECOMPUTE_FULL && chance(rng, 6);
     d.has_overlap = chance(rng, 4);
-    d.overlap = (unsigned)rng_below(rng, OVERLAP_ALL + 1);
+    d.overlap = (unsigned)rng_below(rng, OVERLAP_EVERY + 1);
     return d;
 }
 
@@ -326,6 +326,41 @@ static void small_plans(void **state)
     report("random plans", outcome, n);
     report_memory("random candidates", tables, n);
     report("random candidates", tables, n);
+    free(tables);
+    free(outcome);
+}
+
+/* Products beside their own collectives: sequence parallelism, several micro-batches, cuts anywhere. */
+static void products_beside_their_collectives(void **state)
+{
+    struct setting *s = *state;
+    int n = rounds_of(60), done = 0;
+    struct outcome *outcome = calloc((size_t)n, sizeof *outcome);
+    struct outcome *tables = calloc((size_t)n, sizeof *tables);
+    struct rng rng;
+    rng_seed(&rng, 7);
+    while (done < n) {
+        size_t m = (size_t)rng_below(&rng, 5); /* transformers */
+        size_t c = (size_t)rng_below(&rng, COUNT_OF(REAL_CLUSTERS));
+        struct degrees d = draw_real(&rng, cluster_devices(s->cluster[c]));
+        struct plan *plan = NULL;
+        char words[120];
+        d.sequence = d.has_overlap = true;
+        d.overlap = chance(&rng, 2) ? OVERLAP_EVERY : d.overlap | OVERLAP_PRODUCTS;
+        bool cuts = chance(&rng, 4);
+        snprintf(words, sizeof words, "%s %s tp%lld pp%lld dp%lld z%d r%d%s", REAL_MODELS[m],
+                 REAL_CLUSTERS[c], (long long)d.tp, (long long)d.pp, (long long)d.dp, d.shard,
+                 (int)d.recompute, cuts ? " cut" : "");
+        if (d.tp > 1 && plan_from_degrees(s->real[m], s->cluster[c], &d, &plan) == WEFT_OK &&
+            (!cuts || cut_anew(&rng, &plan) == WEFT_OK) && plan_check(plan) == WEFT_OK) {
+            compare(plan, words, &outcome[done], &tables[done]);
+            done++;
+        }
+        plan_free(plan);
+    }
+    report("products, plans", outcome, n);
+    report_memory("products, candidates", tables, n);
+    report("products, candidates", tables, n);
     free(tables);
     free(outcome);
 }
@@ -915,6 +950,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(real_plans, &setting),
         cmocka_unit_test_prestate(small_plans, &setting),
+        cmocka_unit_test_prestate(products_beside_their_collectives, &setting),
         cmocka_unit_test_prestate(gradients_that_go_once_do_not_lag, &setting),
         cmocka_unit_test_prestate(offload_and_pieces_like_plans, &setting),
         cmocka_unit_test_prestate(degrees_in_order, &setting),

@@ -357,6 +357,73 @@ static void scripts_are_read_without_being_run(void **state)
     plan_close(&opened);
 }
 
+/* Products beside their own collectives: with an argument of Megatron's, and of torchtitan's. */
+static void products_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned overlap;
+        bool told;
+    } ROWS[] = {
+        {SMALL "--bf16 --tensor-model-parallel-size 4 --sequence-parallel --tp-comm-overlap",
+         OVERLAP_TENSOR | OVERLAP_PRODUCTS, true},
+        {SMALL "--bf16 --tensor-model-parallel-size 4 --sequence-parallel", OVERLAP_TENSOR, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct export_result result;
+        struct texts notes = {0};
+        assert_int_equal(import_text(ROWS[i].text, &opened, &notes), WEFT_OK);
+        assert_int_equal(opened.plan->overlap, ROWS[i].overlap);
+        assert_int_equal(plan_export(arena, opened.plan, target_find("megatron"), false, &result),
+                         WEFT_OK);
+        assert_int_equal(strstr(result.text, "--tp-comm-overlap") != NULL, ROWS[i].told);
+        assert_null(strstr(result.text, "# weft"));
+        plan_free(result.written);
+        assert_int_equal(plan_export(arena, opened.plan, target_find("galvatron"), false, &result),
+                         WEFT_OK);
+        assert_int_equal(result.notes.len, ROWS[i].told ? 2 : 1); /* and how to start it */
+        plan_free(result.written);
+        plan_close(&opened);
+    }
+}
+
+/* Async TP is all or nothing. */
+static void async_tp_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned overlap;
+        const char *line;
+        size_t notes; /* of one word without the other */
+    } ROWS[] = {{OVERLAP_EVERY, "enable_async_tensor_parallel = true", 0},
+                {OVERLAP_ALL, "enable_async_tensor_parallel = true", 1},
+                {OVERLAP_PRODUCTS, "enable_async_tensor_parallel = true", 1},
+                {OVERLAP_PIPELINE, "enable_async_tensor_parallel = false", 0}};
+    struct model *model;
+    struct cluster *cluster = open_named("dgx-h100");
+    struct degrees d = {.tp = 8, .sequence = true};
+    struct plan *plan;
+    assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct export_result result;
+        size_t found = 0;
+        plan->overlap = ROWS[i].overlap;
+        assert_int_equal(plan_export(arena, plan, target_find("torchtitan"), false, &result),
+                         WEFT_OK);
+        assert_non_null(strstr(result.text, ROWS[i].line));
+        for (size_t k = 0; k < result.notes.len; k++)
+            found += strstr(result.notes.data[k], "async TP overlaps as") != NULL;
+        assert_int_equal(found, ROWS[i].notes);
+        plan_free(result.written);
+    }
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* One plan, told in the ways that scripts tell it. */
 static void ways_to_write_arguments_are_alike(void **state)
 {
@@ -784,6 +851,8 @@ int main(void)
         cmocka_unit_test(published_plans_come_back_from_megatron),
         cmocka_unit_test(published_plans_fit_their_own_frameworks),
         cmocka_unit_test(scripts_are_read_without_being_run),
+        cmocka_unit_test(products_are_told),
+        cmocka_unit_test(async_tp_is_told),
         cmocka_unit_test(ways_to_write_arguments_are_alike),
         cmocka_unit_test(stages_hold_the_layers_they_are_given),
         cmocka_unit_test(wrong_arguments_are_named),

@@ -495,7 +495,7 @@ static bool random_plan(struct subject *s)
                         .has_policy = true,
                         .policy = (enum policy)pick(POLICY_COUNT),
                         .has_overlap = true,
-                        .overlap = (unsigned)pick(OVERLAP_ALL + 1),
+                        .overlap = (unsigned)pick(OVERLAP_EVERY + 1),
                         .has_bucket = pick(2),
                         .bucket_bytes = 1 << (8 + pick(10))};
     if (d.pp * d.tp * d.cp > 8)

@@ -44,6 +44,33 @@ static void strange_plans_are_warned_of(void **state)
     }
 }
 
+/* Without sequence parallelism there is nothing for products to go on beside. */
+static void useless_overlap_is_warned_of(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t warnings;
+    } ROWS[] = {
+        {HEAD "degrees: {tp: 8}\noverlap: [all, products]\n", 1},
+        {HEAD "degrees: {tp: 8, sp: true}\noverlap: [all, products]\n", 0},
+        {HEAD "degrees: {tp: 2, cp: 4}\noverlap: products\n", 1},
+        {HEAD "degrees: {tp: 2, cp: 4, sp: true}\noverlap: products\n", 0},
+        {HEAD "degrees: {tp: 8}\n", 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct arena *scratch = arena_new();
+        struct warnings warnings = {0};
+        struct opened_plan opened = parsed(ROWS[i].text);
+        plan_warnings(scratch, opened.plan, &warnings);
+        assert_int_equal(warnings.len, ROWS[i].warnings);
+        for (size_t k = 0; k < warnings.len; k++)
+            assert_non_null(strstr(warnings.data[k], "overlap: products changes nothing"));
+        plan_close(&opened);
+        arena_free(scratch);
+    }
+}
+
 /* ---- plans that the library made wrong ------------------------------------------------------- */
 
 struct wrong {
@@ -151,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strange_plans_are_warned_of),
+        cmocka_unit_test(useless_overlap_is_warned_of),
         cmocka_unit_test(wrong_plans_are_refused),
         cmocka_unit_test(broken_files_are_explained),
     };

@@ -60,8 +60,8 @@ static const struct argp_option OPTIONS[] = {
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
-     "what runs beside computation: tensor,pipeline,gradients,parameters, all or none (default "
-     "all)",
+     "what runs beside computation: tensor,pipeline,gradients,parameters, all (of these) or none, "
+     "and products (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},

@@ -50,7 +50,7 @@ static int print_text(const struct showing *showing)
 static json_t *overlap_json(unsigned overlap)
 {
     json_t *words = json_array();
-    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
+    for (unsigned bit = 1; bit <= OVERLAP_EVERY; bit <<= 1)
         if (overlap & bit)
             json_array_append_new(words, json_string(overlap_name(bit)));
     return words;

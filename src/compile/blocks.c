@@ -21,6 +21,15 @@
  *   I3  Without OVERLAP_TENSOR every item waits for the one before it.
  *   I5  Of a run, what is saved or left out (plan/again.c) does not run, but what its backward pass reads
  *       of the run is brought to it again.
+ *   I6  With OVERLAP_PRODUCTS a sequence that n devices hold in parts is gathered beside the products of a
+ *       layer that read it (forward; its gradient for those of input gradients), and scattered beside the
+ *       product that makes it (forward), in n chunks: a ring has the device's own at the start and brings,
+ *       or takes, another with each of n - 1 rounds. A product p and its collective c then take
+ *
+ *         max over k of (k c / (n - 1) + (n - k) p / n)  =  max(p, c + p / n)                  (2)
+ *
+ *       since k is 0 or n - 1 there: n - 1 chunks beside the collective (`rest`), and one behind it, before
+ *       it where it scatters. That also holds for a collective that begins before its product.
  */
 #include "compile/build.h"
 
@@ -35,8 +44,10 @@ struct writer {
     int32_t *step_of;     /* per use of the part: the last item of its forward reshard, or -1 */
     int32_t *gradient_of; /* per instance: the step that brought its output's gradient, or -1 */
     int64_t first_use;
-    int32_t floor; /* items before this one are of another run: what they resharded is gone */
-    int32_t layer; /* the first item of the layer's backward pass */
+    int32_t floor;   /* items before this one are of another run: what they resharded is gone */
+    int32_t layer;   /* the first item of the layer's backward pass */
+    int32_t *chunks; /* per instance: of products whose rests have been written, else 0 (I6) */
+    int32_t waited;  /* the last step that an operator waits for, -1: none */
     int32_t
         brought; /* the last step for what does not run again (I5): the next operator waits, or -1 */
     bool again;  /* recomputing */
@@ -50,10 +61,12 @@ static int32_t push(struct writer *w, struct item item)
     int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
     if (item.kind == ITEM_OP && w->brought > item.needs) /* I5 */
         item.needs = w->brought;
-    if (!overlaps) /* I3 */
+    if (!overlaps && !item.rest) /* I3 */
         item.needs = other;
-    if (item.kind == ITEM_OP)
+    if (item.kind == ITEM_OP && !item.rest)
         w->brought = -1;
+    if (item.kind == ITEM_OP && item.needs > w->waited)
+        w->waited = item.needs;
     array_push(w->b->scratch, &w->items, item);
     *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
     return at;
@@ -62,10 +75,20 @@ static int32_t push(struct writer *w, struct item item)
 static int32_t push_op(struct writer *w, int64_t instance, enum phase phase, enum purpose purpose,
                        int32_t needs)
 {
+    int64_t place = instance - w->b->plan->part[w->part].first;
     int32_t at = push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs,
-                                       instance, NULL, 0, -1, -1});
-    w->item_of[instance - w->b->plan->part[w->part].first] = at;
+                                       instance, NULL, 0, -1, -1, w->chunks[place], false});
+    w->chunks[place] = 0;
+    w->item_of[place] = at;
     return at;
+}
+
+/* All chunks but one of a product (I6). */
+static void push_rest(struct writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                      int32_t needs, int32_t chunks)
+{
+    push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
+                          -1, -1, chunks, true});
 }
 
 static int32_t push_step(struct writer *w, const struct use *use, const struct reshard_step *step,
@@ -74,16 +97,16 @@ static int32_t push_step(struct writer *w, const struct use *use, const struct r
     const struct op *op = laid_of(w->b, use->reader)->op;
     int64_t bytes =
         step->elements * element_bytes(op->input[use->operand].element, w->b->plan->dtype);
-    struct item item = {ITEM_STEP,
-                        PURPOSE_TENSOR,
-                        (uint8_t)flow,
-                        (int8_t)use->operand,
-                        needs,
-                        use->reader,
-                        step,
-                        bytes,
-                        -1,
-                        -1};
+    struct item item = {.kind = ITEM_STEP,
+                        .purpose = PURPOSE_TENSOR,
+                        .phase = (uint8_t)flow,
+                        .operand = (int8_t)use->operand,
+                        .needs = needs,
+                        .instance = use->reader,
+                        .step = step,
+                        .bytes = bytes,
+                        .pattern = -1,
+                        .exchange = -1};
     if (step->kind != STEP_SLICE) {
         item.pattern = intern_step(w->b, w->stage, step);
         item.exchange =
@@ -105,6 +128,72 @@ static int32_t all_steps(struct writer *w, const struct use *use, const struct r
                          enum flow flow, int32_t needs)
 {
     return push_steps(w, use, reshard, 0, reshard ? reshard->steps : 0, flow, needs);
+}
+
+/* ---- products in chunks (I6) ----------------------------------------------------------------- */
+
+/* In how many chunks a step may go on beside this product, which reads or makes what it brings; 0: it
+ * may not. */
+static int32_t chunks_beside(const struct writer *w, int32_t step, enum collective collective,
+                             int64_t product)
+{
+    const struct plan *plan = w->b->plan;
+    const struct item *item = &w->items.data[step];
+    const struct op *op = laid_of(w->b, product)->op;
+    if (!(plan->overlap & OVERLAP_PRODUCTS) || item->kind != ITEM_STEP ||
+        item->step->kind != (int32_t)collective || op->kind != OP_LINEAR ||
+        !op_in_layer(plan->model, op))
+        return 0;
+    const struct use *use = &w->b->use[w->b->use_first[item->instance] + item->operand];
+    int64_t other = use->reader == product ? use->source : use->reader;
+    int64_t members = step_members(item->step);
+    if (other < 0 || (other == use->reader && use->source != product) || use->joint->across)
+        return 0;
+    int64_t own = split_degree(&plan_choice(plan, product)->split, DIM_SEQ);
+    int64_t parts = split_degree(&plan_choice(plan, other)->split, DIM_SEQ);
+    return parts == members * own ? (int32_t)members : 0;
+}
+
+/* What begins with a step waits for the step before it, too, unless an operator has. */
+static int32_t begins_with(const struct writer *w, int32_t step)
+{
+    int32_t before = step - 1;
+    while (before >= 0 && w->items.data[before].kind != ITEM_STEP)
+        before--;
+    return before > w->waited ? before : -1;
+}
+
+/* The rests of this product and of those right behind it that read the same, up to `last`. */
+static void rests_beside(struct writer *w, int64_t instance, int64_t last, enum purpose purpose,
+                         int32_t gather)
+{
+    const struct build *b = w->b;
+    int32_t chunks = chunks_beside(w, gather, COLLECTIVE_ALL_GATHER, instance);
+    int32_t leader = b->use[b->use_first[instance]].same_forward;
+    int32_t needs = chunks ? begins_with(w, gather) : -1;
+    for (int64_t i = instance; chunks && i <= last; i++) {
+        const struct op *op = laid_of(b, i)->op;
+        if (op->kind != OP_LINEAR || b->use[b->use_first[i]].same_forward != leader ||
+            (w->again && b->again[i] != AGAIN_MADE))
+            break;
+        push_rest(w, i, PHASE_FORWARD, purpose, needs, chunks);
+        w->chunks[i - b->plan->part[w->part].first] = chunks;
+        needs = -1;
+    }
+}
+
+/* The rest of the product that made what a step scatters, where nothing else has run since. */
+static void rest_behind(struct writer *w, int32_t step)
+{
+    int32_t made = w->items.data[step].needs;
+    if (made < 0 || made != w->last_op || w->items.data[made].chunks)
+        return;
+    struct item *product = &w->items.data[made];
+    int32_t chunks = chunks_beside(w, step, COLLECTIVE_REDUCE_SCATTER, product->instance);
+    if (!chunks || product->phase != PHASE_FORWARD)
+        return;
+    product->chunks = chunks;
+    push_rest(w, product->instance, PHASE_FORWARD, (enum purpose)product->purpose, -1, chunks);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -140,6 +229,7 @@ static int32_t bring(struct writer *w, int64_t u)
     if (*done >= w->floor)
         return *done;
     const struct joint *j = use->joint;
+    int32_t first = (int32_t)w->items.len;
     if (w->again && needs < w->floor && !gathers(j))
         return -1; /* I4 */
     if (j->across)
@@ -150,18 +240,23 @@ static int32_t bring(struct writer *w, int64_t u)
                           all_steps(w, use, j->forward[0], FLOW_FORWARD, needs));
     if (needs >= 0 && w->items.data[needs].kind == ITEM_STEP)
         *done = needs;
+    if (first < (int32_t)w->items.len)
+        rest_behind(w, first);
     return needs;
 }
 
-static void forward_op(struct writer *w, int64_t instance, enum purpose purpose)
+/* `last`: of the operators that run forward with it. */
+static void forward_op(struct writer *w, int64_t instance, int64_t last, enum purpose purpose)
 {
     const struct build *b = w->b;
-    int32_t needs = -1;
+    int32_t needs = -1, before = (int32_t)w->items.len;
     for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++) {
         int32_t there = bring(w, u);
         if (there >= 0 && w->items.data[there].kind == ITEM_STEP && there > needs)
             needs = there;
     }
+    if (needs >= before)
+        rests_beside(w, instance, last, purpose, needs);
     push_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
@@ -185,7 +280,7 @@ static void write_forward(struct writer *w)
 {
     const struct part *part = &w->b->plan->part[w->part];
     for (int64_t i = part->first; i < part->first + part->count; i++)
-        forward_op(w, i, PURPOSE_FORWARD);
+        forward_op(w, i, part->first + part->count - 1, PURPOSE_FORWARD);
     prepare_sends(w);
 }
 
@@ -224,7 +319,7 @@ static void recompute(struct writer *w, int64_t last)
     w->again = true;
     for (int64_t i = run_start(w, last); i <= last; i++) {
         if (w->b->again[i] == AGAIN_MADE)
-            forward_op(w, i, PURPOSE_RECOMPUTE);
+            forward_op(w, i, last, PURPOSE_RECOMPUTE);
         else
             bring_kept(w, i);
     }
@@ -298,6 +393,19 @@ bool is_product(enum op_kind kind)
     return kind == OP_LINEAR || kind == OP_EXPERT_LINEAR || kind == OP_CONV;
 }
 
+/* I6: where a step within the stage brings the output's gradient. */
+static void gradient_beside(struct writer *w, int64_t instance, int32_t step)
+{
+    int64_t place = instance - w->b->plan->part[w->part].first;
+    if (step < 0 || step != w->gradient_of[place])
+        return;
+    int32_t chunks = chunks_beside(w, step, COLLECTIVE_ALL_GATHER, instance);
+    if (!chunks || w->waited >= step) /* with I3, for another */
+        return;
+    push_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, begins_with(w, step), chunks);
+    w->chunks[place] = chunks;
+}
+
 static void backward_op(struct writer *w, int64_t instance, bool inputs, bool weights)
 {
     const struct build *b = w->b;
@@ -308,6 +416,7 @@ static void backward_op(struct writer *w, int64_t instance, bool inputs, bool we
         needs = receive_back(w, instance);
         if (!product || weights)
             gathered = gather_again(w, instance);
+        gradient_beside(w, instance, needs);
         int32_t at = push_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
                              product || gathered < needs ? needs : gathered);
         for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
@@ -351,9 +460,11 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
                        .stage = stage_of_part(b, part),
                        .last_op = -1,
                        .last_step = -1,
+                       .waited = -1,
                        .brought = -1,
                        .first_use = first_use};
     w.item_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
+    w.chunks = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     w.step_of = ARENA_ARRAY(b->scratch, int32_t, uses);
     w.gradient_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     memset(w.gradient_of, -1, (size_t)range->count * sizeof *w.gradient_of);

@@ -68,7 +68,17 @@ struct item {
     int64_t bytes;    /* of a step, per device, as collective_time takes them */
     int32_t pattern;  /* of a step (its groups), -1: a slice */
     int32_t exchange; /* of a step: the first of its groups', -1: a slice */
+    int32_t chunks;   /* of a product beside which its own collective goes on (blocks.c, I6): in how
+                         many chunks; else 0 */
+    bool
+        rest; /* those of its chunks that the collective is beside. They take time, but whoever executes
+                  the graph does all of the product in the other item. */
 };
+/* Whether it is an operator's phase to execute. */
+static inline bool item_runs(const struct item *item)
+{
+    return item->kind == ITEM_OP && !item->rest;
+}
 
 /* Weights whose gradients are synchronised together, or that are gathered together. */
 struct bucket {

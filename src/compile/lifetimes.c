@@ -424,6 +424,8 @@ static void send_gradients(struct trace *t, const struct part *part)
 static void follow(struct trace *t, const struct item *item)
 {
     const struct use *use = NULL;
+    if (item->rest)
+        return;
     if (item->kind == ITEM_STEP)
         use = &t->b->use[t->b->use_first[item->instance] + item->operand];
     if (!use && item->phase == PHASE_FORWARD)

@@ -65,6 +65,8 @@ void find_floors(struct machine *m)
         m->floor[b] = ARENA_ARRAY(m->p->arena, int32_t, (size_t)block->items);
         for (int32_t i = 0; i < block->items; i++) {
             bool again = block->item[i].purpose == PURPOSE_RECOMPUTE;
+            if (block->item[i].rest)
+                continue;
             if (block->item[i].kind == ITEM_STEP) {
                 m->floor[b][i] = last[0] > last[1] ? last[0] : last[1];
                 continue;
@@ -395,7 +397,7 @@ weft_status do_item(struct machine *m, struct at at)
 {
     const struct item *item = item_at(m, at);
     if (item->kind == ITEM_OP)
-        return do_op(m, at);
+        return item_runs(item) ? do_op(m, at) : WEFT_OK;
     const struct reading *r =
         &m->p->reading[m->p->fact[item->instance].first_reading + item->operand];
     if (r->source < 0)

@@ -88,9 +88,8 @@ static json_t *overlap_json(unsigned overlap)
     if (word)
         return json_string(word);
     json_t *words = json_array();
-    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
-        if (overlap & bit)
-            json_array_append_new(words, json_string(overlap_name(bit)));
+    while ((word = overlap_take(&overlap)) != NULL)
+        json_array_append_new(words, json_string(word));
     return words;
 }
 

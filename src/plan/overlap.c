@@ -11,10 +11,11 @@ static const struct {
     {"pipeline", OVERLAP_PIPELINE},
     {"gradients", OVERLAP_GRADIENTS},
     {"parameters", OVERLAP_PARAMETERS},
+    {"products", OVERLAP_PRODUCTS},
     {"all", OVERLAP_ALL},
     {"none", 0},
 };
-const char OVERLAP_WORDS[] = "tensor, pipeline, gradients, parameters, all or none";
+const char OVERLAP_WORDS[] = "tensor, pipeline, gradients, parameters, products, all or none";
 
 bool overlap_from_name(const char *name, unsigned *bits)
 {
@@ -41,6 +42,13 @@ const char *overlap_name(unsigned bit)
         if (WORDS[i].bits == bit)
             return WORDS[i].name;
     return NULL;
+}
+
+const char *overlap_take(unsigned *bits)
+{
+    unsigned taken = (*bits & OVERLAP_ALL) == OVERLAP_ALL ? OVERLAP_ALL : *bits & -*bits;
+    *bits &= ~taken;
+    return taken ? overlap_name(taken) : NULL;
 }
 
 bool bucket_from_text(const char *text, int64_t *bytes)

@@ -93,14 +93,19 @@ enum overlap {
     OVERLAP_PIPELINE = 2,   /* sends between stages */
     OVERLAP_GRADIENTS = 4,  /* their synchronisation beside the rest of the backward pass */
     OVERLAP_PARAMETERS = 8, /* gathers of sharded weights, one unit ahead */
-    OVERLAP_ALL = 15
+    OVERLAP_ALL = 15,       /* what "all" means, and what nobody need ask for */
+    OVERLAP_PRODUCTS = 16, /* a sequence's all-gather or reduce-scatter beside the very product that
+                               reads or makes it, in chunks (compile/blocks.c): by name only */
+    OVERLAP_EVERY = 31
 };
 /* One word of a list: a bit's name, "all" or "none". Adds its bits. */
 bool overlap_from_name(const char *name, unsigned *bits);
 extern const char OVERLAP_WORDS[];          /* "tensor, pipeline, ...", for messages */
 const char *overlap_near(const char *name); /* the word that a misspelt one meant, or NULL */
-/* The name of one bit, NULL: there is no such bit. */
+/* The name of one bit, of all or of none; NULL: there is no such word. */
 const char *overlap_name(unsigned bit);
+/* A word for as many of the bits as one has, which are taken from them; NULL: there are none. */
+const char *overlap_take(unsigned *bits);
 /* A size such as 25MiB; 0 or "whole": all gradients of a part at once. */
 bool bucket_from_text(const char *text, int64_t *bytes);
 

@@ -69,6 +69,25 @@ static void warn_of_run(struct warning_groups *groups, const struct plan *plan,
     }
 }
 
+/* Whether some operator holds less of a sequence than a product of its stage: what is gathered between them
+ * may go on beside the product. */
+static bool gathers_sequences(const struct plan *plan)
+{
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t least = INT64_MAX, most = 0;
+        for (int64_t i = plan->part[p].first; i < plan->part[p].first + plan->part[p].count; i++) {
+            const struct op *op = &plan->model->op[plan->instance[i].op];
+            int64_t degree = split_degree(&plan_choice(plan, i)->split, DIM_SEQ);
+            most = degree > most ? degree : most;
+            if (op->kind == OP_LINEAR && op_in_layer(plan->model, op))
+                least = degree < least ? degree : least;
+        }
+        if (least < most)
+            return true;
+    }
+    return false;
+}
+
 void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings *out)
 {
     struct arena *scratch = arena_new();
@@ -77,6 +96,10 @@ void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings 
     plan_fold(scratch, plan, &runs);
     for (size_t i = 0; i < runs.len; i++)
         warn_of_run(&groups, plan, &runs.data[i]);
+    if ((plan->overlap & OVERLAP_PRODUCTS) && !gathers_sequences(plan))
+        array_push(
+            keep, out,
+            arena_printf(keep, "overlap: products changes nothing without sequence parallelism"));
     for (size_t i = 0; i < groups.list.len; i++) {
         const struct repeated *group = &groups.list.data[i];
         const char *more = group->more ? arena_printf(scratch, " and %zu more", group->more) : "";

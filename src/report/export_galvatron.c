@@ -228,6 +228,8 @@ weft_status write_galvatron(struct export_job *job)
     write_text(job, &s.config, settings);
     if (s.config.sequence)
         note(job, "start Galvatron with --sequence-parallel");
+    if (s.config.sequence && (job->plan->overlap & OVERLAP_PRODUCTS))
+        note(job, "Galvatron does not overlap products with their own collectives; the plan does");
     job->out->written = written;
     written = NULL;
 done:

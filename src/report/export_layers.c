@@ -66,7 +66,7 @@ void add_text(struct arena *keep, struct texts *texts, const char *text)
 static const char *overlap_list(struct arena *keep, unsigned overlap)
 {
     const char *list = "";
-    for (unsigned bit = 1; bit & OVERLAP_ALL; bit <<= 1)
+    for (unsigned bit = 1; bit <= OVERLAP_EVERY; bit <<= 1)
         if (overlap & bit)
             list = arena_printf(keep, "%s%s%s", list, *list ? "," : "", overlap_name(bit));
     return *list ? list : "none";
@@ -90,7 +90,7 @@ static unsigned overlaps_of(const struct plan *plan)
         bits |= split_equal(&choice->split, &plan_choice(plan, 0)->split) &&
                         only_replicas(&choice->split)
                     ? 0
-                    : OVERLAP_TENSOR;
+                    : OVERLAP_TENSOR | OVERLAP_PRODUCTS;
     }
     return bits;
 }

@@ -283,6 +283,8 @@ static void add_plan(struct lines *a, const struct recognised *r)
     add_above_one(a, "tensor-model-parallel-size", d->tp);
     if (d->sequence)
         add_flag(a, "sequence-parallel");
+    if (d->sequence && d->tp > 1 && (plan->overlap & OVERLAP_PRODUCTS))
+        add_flag(a, "tp-comm-overlap");
     add_above_one(a, "context-parallel-size", d->cp);
     add_above_one(a, "expert-model-parallel-size", d->ep);
     add_pipeline(a, plan, d);
@@ -347,6 +349,8 @@ static void note_overlap(struct export_job *job)
 {
     const struct plan *plan = job->found.plan;
     const struct degrees *d = &job->found.degrees;
+    if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
+        note(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
     if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
         note(job, "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
     if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))

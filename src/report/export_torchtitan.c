@@ -113,6 +113,19 @@ static void write_pipeline(struct toml *t, const struct recognised *r)
                            fqn_list(t->keep, r->plan));
 }
 
+/* Async TP overlaps exchanges with the products around them in both passes, or nothing does. */
+static bool is_async(const struct recognised *r)
+{
+    return r->degrees.tp > 1 && (r->plan->overlap & (OVERLAP_TENSOR | OVERLAP_PRODUCTS));
+}
+
+static void note_async(struct export_job *job)
+{
+    unsigned both = OVERLAP_TENSOR | OVERLAP_PRODUCTS;
+    if (is_async(&job->found) && (job->found.plan->overlap & both) != both)
+        note(job, "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
+}
+
 static void write_parallelism(struct toml *t, const struct recognised *r)
 {
     const struct degrees *d = &r->degrees;
@@ -122,7 +135,7 @@ static void write_parallelism(struct toml *t, const struct recognised *r)
     if (d->shard)
         set_word(t, "fsdp_reshard_after_forward", d->shard == 3 ? "always" : "never");
     set_int(t, "tensor_parallel_degree", d->tp);
-    set_bool(t, "enable_async_tensor_parallel", d->tp > 1 && (r->plan->overlap & OVERLAP_TENSOR));
+    set_bool(t, "enable_async_tensor_parallel", is_async(r));
     set_int(t, "context_parallel_degree", d->cp);
     set_int(t, "expert_parallel_degree", d->ep);
     write_pipeline(t, r);
@@ -158,10 +171,11 @@ weft_status write_torchtitan(struct export_job *job)
     if (job->plan->dtype == DTYPE_FP8)
         t.text = arena_printf(job->keep, "%sconverters = [\"float8\"]\n", t.text);
     write_training(&t, &job->found, &shape);
-    if (job->found.degrees.tp > 1 && (job->found.plan->overlap & OVERLAP_TENSOR))
+    if (is_async(&job->found))
         set_bool(&t, "compile", true); /* async TP needs it */
     write_parallelism(&t, &job->found);
     write_recompute(&t, &job->found);
+    note_async(job);
     job->out->text = t.text;
 done:
     return status;

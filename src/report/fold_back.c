@@ -52,8 +52,7 @@ static int works_of(const struct folding *f, const struct task *task, int32_t i,
         return 1;
     }
     const struct item *item = &f->prediction->graph->block[task->block].item[task->first_item + i];
-    return item->kind == ITEM_OP ? item_works(plan, item->instance, (enum phase)item->phase, out)
-                                 : 0;
+    return item_runs(item) ? item_works(plan, item->instance, (enum phase)item->phase, out) : 0;
 }
 
 static int32_t items_of(const struct task *task)

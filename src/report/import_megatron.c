@@ -175,6 +175,10 @@ static void read_overlap(struct reading *r)
         d->overlap |= OVERLAP_GRADIENTS;
     if (has(r, "overlap-param-gather") || has(r, "use-torch-fsdp2"))
         d->overlap |= OVERLAP_PARAMETERS;
+    if (has(r, "tp-comm-overlap"))
+        d->overlap |= OVERLAP_PRODUCTS;
+    if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))
+        remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
     int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0

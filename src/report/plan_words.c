@@ -3,19 +3,13 @@
 
 #include "report/report.h"
 
-/* "all", "none", or "tensor, pipeline". */
+/* "all", "none", "tensor, pipeline", or "all, products". */
 static void print_overlap(unsigned overlap, FILE *out)
 {
-    const char *between = "";
-    if (overlap_name(overlap)) {
-        fputs(overlap_name(overlap), out);
-        return;
-    }
-    for (unsigned bit = 1; bit <= OVERLAP_ALL; bit <<= 1)
-        if (overlap & bit) {
-            fprintf(out, "%s%s", between, overlap_name(bit));
-            between = ", ";
-        }
+    const char *word = overlap ? overlap_take(&overlap) : overlap_name(0);
+    fputs(word, out);
+    while ((word = overlap_take(&overlap)) != NULL)
+        fprintf(out, ", %s", word);
 }
 
 /* What runs beside computation, and how much is sent at once. */

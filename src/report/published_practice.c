@@ -85,7 +85,7 @@ void practice_core_h100(struct arena *keep, const struct run *run, struct publis
 {
     set_gpt(keep, run, row, "attention: flash, dropout: 0, tied: false");
     set_policy(&row->degrees, POLICY_DISTRIBUTED);
-    set_overlap(&row->degrees, OVERLAP_ALL, MEGATRON_BUCKET_BYTES);
+    set_overlap(&row->degrees, OVERLAP_ALL | OVERLAP_PRODUCTS, MEGATRON_BUCKET_BYTES);
     row->open = OPEN_MICRO_BATCH | OPEN_PIECES;
 }
 
@@ -141,7 +141,8 @@ static const char *torchtitan_loss(const struct run *run)
 
 /* PyTorch's attention of 2024 is FlashAttention-2. FSDP2 reduces gradients in fp32 (torchtitan's
  * mixed_precision_reduce), prefetches the next unit's weights, and takes the gradients of one layer
- * at a time. "async TP" overlaps tensor exchanges. Replicas and the parts of a sequence share one mesh
+ * at a time. "async TP" overlaps tensor exchanges with
+ * the products around them. Replicas and the parts of a sequence share one mesh
  * of shards (dp_shard_cp), so that with context parallelism one replica shards too. In a
  * pipeline weights stay whole from one micro-batch to the next (reshard_after_forward), and gradients until
  * the last (PyTorch's stage.py, backward_maybe_with_nosync). The default of
@@ -165,7 +166,7 @@ void practice_torchtitan(struct arena *keep, const struct run *run, struct publi
     if (!run->pieces)
         row->open |= OPEN_PIECES;
     set_policy(&row->degrees, POLICY_FSDP);
-    set_overlap(&row->degrees, async ? OVERLAP_ALL : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
+    set_overlap(&row->degrees, async ? OVERLAP_EVERY : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);
 }
 
@@ -321,6 +322,8 @@ static void set_golden_overlap(const struct run *run, struct published *row)
         overlap |= OVERLAP_GRADIENTS;
     if (strstr(run->overlap, "overlap-param-gather"))
         overlap |= OVERLAP_PARAMETERS;
+    if (strstr(run->overlap, "tp-comm-overlap"))
+        overlap |= OVERLAP_PRODUCTS;
     set_overlap(&row->degrees, overlap, overlap & OVERLAP_GRADIENTS ? MEGATRON_BUCKET_BYTES : 0);
 }
 

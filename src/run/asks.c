@@ -81,7 +81,7 @@ static void add_blocks(struct collection *c, const struct graph *graph)
     for (int32_t b = 0; b < graph->blocks; b++)
         for (int32_t i = 0; i < graph->block[b].items; i++) {
             const struct item *item = &graph->block[b].item[i];
-            if (item->kind != ITEM_OP)
+            if (!item_runs(item))
                 continue;
             int64_t op = plan->instance[item->instance].op;
             int64_t row =

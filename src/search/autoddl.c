@@ -171,6 +171,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
+        .hides = pins->has_overlap && (pins->overlap & OVERLAP_PRODUCTS),
         .narrow = many && within > 1 ? NARROW_BOTH : 0,
         .limit_bytes = (double)limit,
     };

@@ -27,6 +27,7 @@
  *       none, so that they are a chain.
  *   I4  An optimizer's step takes what its parameters take in the largest of buckets.
  *   I5  MOST_PAIRS of options are compared, MOST_TIMED of them timed: more would take seconds.
+ *   I6  Where a product may hide the reshards around it, pairs do not count.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static void count_pair(struct bound *b, const struct plan *plan, int64_t i, doub
     int32_t a = plan->instance[i - 1].op, operand = b->p->work->follows[i];
     const struct op *from = &model->op[a], *to = &model->op[plan->instance[i].op];
     struct pair *pair = &b->pair[a];
-    if (operand < 0 || to != from + 1) /* I3 */
+    if (operand < 0 || to != from + 1 || b->p->about.hides) /* I3, I6 */
         return;
     bool again = b->p->about.recompute && !plan->ends_layer[i - 1] && op_in_layer(model, from) &&
                  op_in_layer(model, to);

@@ -49,6 +49,7 @@ struct layout_case {
     int32_t stages;
     uint8_t shard;
     bool recompute;     /* layers */
+    bool hides;         /* products hide their own collectives (OVERLAP_PRODUCTS) */
     int32_t narrow;     /* levels (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
     double below_ns;    /* there is no assignment where no plan is faster; 0: nobody asks */

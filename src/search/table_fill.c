@@ -61,9 +61,7 @@ static void fill_host(const struct filling *f, const struct block *block, int pa
             of[SUM_HOST + pass] += item->exchange < 0 ? 0 : step_ns;
             continue;
         }
-        const struct item_cost *cost =
-            item_cost(&timed->costs, item->instance, (enum phase)item->phase);
-        of[SUM_DEVICE + pass] += cost->device.ns;
+        of[SUM_DEVICE + pass] += item_device_ns(&timed->costs, item);
         of[SUM_HOST + pass] += item_host_ns(&timed->costs, item);
         of[SUM_STRETCHED + pass] += ns[i];
     }

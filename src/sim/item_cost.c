@@ -138,8 +138,17 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
     return known;
 }
 
+int64_t item_device_ns(struct item_costs *costs, const struct item *item)
+{
+    int64_t ns = item_cost(costs, item->instance, (enum phase)item->phase)->device.ns;
+    int64_t one = item->chunks ? ns / item->chunks : ns;
+    return item->rest ? ns - one : one;
+}
+
 int64_t item_host_ns(struct item_costs *costs, const struct item *item)
 {
+    if (item->rest)
+        return 0;
     const struct op *op = &costs->plan->model->op[costs->plan->instance[item->instance].op];
     int64_t host_ns = item_cost(costs, item->instance, (enum phase)item->phase)->host_ns;
     bool forward = item->purpose == PURPOSE_FORWARD;
@@ -176,10 +185,9 @@ void item_costs_alone(struct item_costs *costs, const struct block *block,
             sums->host += item->exchange < 0 ? 0 : step_ns;
             continue;
         }
-        const struct item_cost *cost = item_cost(costs, item->instance, (enum phase)item->phase);
-        ns[i] = cost->device.ns;
+        ns[i] = item_device_ns(costs, item);
         sums->host += (double)item_host_ns(costs, item);
-        sums->device += (double)cost->device.ns;
+        sums->device += (double)ns[i];
     }
 }
 

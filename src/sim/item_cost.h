@@ -44,8 +44,11 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
                struct work out[MAX_ITEM_WORKS]);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
-/* What the host takes for an item that is an operator's, with what the policy asks of it. */
+/* What the host takes for an item that is an operator's, with what the policy asks of it. A product in
+ * chunks is one call: it counts where it is executed. */
 int64_t item_host_ns(struct item_costs *costs, const struct item *item);
+/* What the device takes for it: of a product in chunks, for those that the item stands for. */
+int64_t item_device_ns(struct item_costs *costs, const struct item *item);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
 
 /* Of the items of a part's blocks: what the host takes for all, what the device takes for operators. */

@@ -1,0 +1,331 @@
+/* test_products.c - products that run beside their own collectives (compile/blocks.c, I6).
+ *
+ *   P1  max(p, c + p / n) is what a ring takes, chunk by chunk and round by round, whenever the collective
+ *       has begun, and the same backwards in time.
+ *   P2  Blocks take what the items of the same plan without `products` do when every product beside its
+ *       collective is done chunk by chunk and round by round.
+ *   P3  Without sequence parallelism nothing changes; with it operators take what they took, and nothing
+ *       takes longer.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "random_plan.h"
+#include "sim/sim.h"
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+/* When a product is over that begins now, whose chunks but the first come in rounds from `began` on. */
+static double gathered_end(double now, double product, double began, double collective, int64_t n)
+{
+    for (int64_t chunk = 0; chunk < n; chunk++) {
+        double there =
+            chunk ? began + (double)chunk * collective / (double)(n - 1) : now; /* its own */
+        now = fmax(now, there) + product / (double)n;
+    }
+    return now;
+}
+
+/* When what a product makes from `began` on is scattered: a round behind each chunk but the last, which
+ * stays. No round begins before `now`. */
+static double scattered_end(double now, double product, double began, double collective, int64_t n)
+{
+    for (int64_t chunk = 0; chunk < n - 1; chunk++) {
+        double made = began + (double)(chunk + 1) * product / (double)n;
+        now = fmax(now, made) + collective / (double)(n - 1);
+    }
+    return now;
+}
+
+static void rings_take_the_longer(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    for (int i = 0; i < rounds_of(20000); i++) {
+        int64_t n = 2 + rng_below(&rng, 30);
+        double p = (double)rng_below(&rng, 1000), c = (double)rng_below(&rng, 1000);
+        double late = chance(&rng, 2) ? 0 : (double)rng_below(&rng, 1000); /* behind its start */
+        double expected = fmax(p, fmax(0, c - late) + p / (double)n);
+        assert_true(fabs(gathered_end(late, p, 0, c, n) - late - expected) < 1e-6);
+        double all = fmax(p, scattered_end(0, p, 0, c, n));
+        assert_true(fabs(all - fmax(p, c + p / (double)n)) < 1e-6);
+    }
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* A plan on the devices of one node, simulated without `products`. */
+struct chunked {
+    struct plan *plan;
+    struct prediction *p;
+    const struct block *block;
+    const int64_t *ns;
+    double *start, *end; /* per item */
+    double lane[2];
+    int64_t hidden, shown; /* collectives that are shorter than what is beside them, and longer */
+};
+
+static bool in_layer(const struct chunked *c, int64_t instance)
+{
+    struct arena *scratch = arena_new();
+    bool is = strncmp(plan_path(scratch, c->plan, instance), "layers.", 7) == 0;
+    arena_free(scratch);
+    return is;
+}
+
+static bool is_linear(const struct chunked *c, const struct item *item)
+{
+    const struct plan *plan = c->plan;
+    return item->kind == ITEM_OP && in_layer(c, item->instance) &&
+           plan->model->op[plan->instance[item->instance].op].kind == OP_LINEAR;
+}
+
+static bool is_step(const struct chunked *c, int32_t item, enum collective collective)
+{
+    return item >= 0 && c->block->item[item].kind == ITEM_STEP &&
+           c->block->item[item].step->kind == (int32_t)collective;
+}
+
+static double latest(const struct chunked *c, int32_t i)
+{
+    const struct item *item = &c->block->item[i];
+    return fmax(c->lane[item->kind], item->needs >= 0 ? c->end[item->needs] : 0);
+}
+
+static void note_ring(struct chunked *c, double product, int64_t n, double collective)
+{
+    bool hidden = product * (double)(n - 1) / (double)n >= collective;
+    *(hidden ? &c->hidden : &c->shown) += 1;
+}
+
+/* Products that follow each other and read what one step brings are one; the last of them. */
+static int32_t last_of_product(const struct chunked *c, int32_t first, double *ns)
+{
+    int32_t last = first;
+    const struct item *item = c->block->item;
+    *ns = (double)c->ns[first];
+    while (last + 1 < c->block->items && item[last + 1].needs == item[first].needs &&
+           item[first].phase == PHASE_FORWARD && is_linear(c, &item[last + 1]))
+        *ns += (double)c->ns[++last];
+    return last;
+}
+
+/* Whether the product with this item reads what a gather brings. */
+static bool reads_gathered(const struct chunked *c, int32_t i)
+{
+    const struct item *item = &c->block->item[i];
+    if (!is_linear(c, item) || !is_step(c, item->needs, COLLECTIVE_ALL_GATHER))
+        return false;
+    int flow = c->block->item[item->needs].phase;
+    return (item->phase == PHASE_FORWARD && flow == FLOW_FORWARD) ||
+           (item->phase == PHASE_BACKWARD_INPUT && flow == FLOW_GRADIENT);
+}
+
+static bool scatters_product(const struct chunked *c, int32_t i)
+{
+    const struct item *item = &c->block->item[i];
+    return is_step(c, i, COLLECTIVE_REDUCE_SCATTER) && item->phase == FLOW_FORWARD &&
+           item->needs == i - 1 && is_linear(c, &c->block->item[i - 1]);
+}
+
+/* Puts an item behind what it waits for; the last item that this was about. */
+static int32_t put(struct chunked *c, int32_t i)
+{
+    const struct item *item = &c->block->item[i];
+    int32_t last = i;
+    double ns = (double)c->ns[i];
+    c->start[i] = latest(c, i);
+    if (reads_gathered(c, i)) {
+        int64_t n = step_members(c->block->item[item->needs].step);
+        last = last_of_product(c, i, &ns);
+        c->start[i] = fmax(c->lane[ITEM_OP], c->start[item->needs]);
+        double collective = c->end[item->needs] - c->start[item->needs];
+        c->end[i] = gathered_end(c->start[i], ns, c->start[item->needs], collective, n);
+        note_ring(c, ns, n, collective);
+    } else if (scatters_product(c, i)) {
+        int64_t n = step_members(item->step);
+        double product = (double)c->ns[i - 1];
+        c->end[i] = scattered_end(c->lane[ITEM_STEP], product, c->start[i - 1], ns, n);
+        note_ring(c, product, n, ns);
+    } else {
+        c->end[i] = c->start[i] + ns;
+    }
+    for (int32_t k = i + 1; k <= last; k++)
+        c->end[k] = c->end[i];
+    c->lane[item->kind] = c->end[i];
+    return last;
+}
+
+static double block_end(struct chunked *c, int32_t block)
+{
+    c->block = &c->p->graph->block[block];
+    c->ns = c->p->lane_ns + c->p->lane_first[block];
+    c->start = calloc((size_t)c->block->items, sizeof *c->start);
+    c->end = calloc((size_t)c->block->items, sizeof *c->end);
+    c->lane[0] = c->lane[1] = 0;
+    for (int32_t i = 0; i < c->block->items; i++)
+        i = put(c, i);
+    free(c->start);
+    free(c->end);
+    return fmax(c->lane[0], c->lane[1]);
+}
+
+static struct prediction *simulated(const struct plan *plan)
+{
+    struct prediction *p;
+    if (simulate(plan, &(struct simulate_options){.fold = FOLD_ALWAYS}, &p) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return p;
+}
+
+/* The time of the first task that is all of a block. */
+static int64_t task_of_block(const struct prediction *p, int32_t block)
+{
+    for (int32_t t = 0; t < p->graph->tasks; t++)
+        if (p->graph->task[t].block == block &&
+            p->graph->task[t].items == p->graph->block[block].items)
+            return p->engine.task_ns[t];
+    fail_msg("block %d is in pieces", block);
+    return 0;
+}
+
+static const char *const MODELS[] = {
+    "{layers: 2, hidden: 1024, heads: 16, seq: 1024, vocab: 1024}",
+    "{layers: 1, hidden: 4096, heads: 32, seq: 2048, vocab: 1024}",
+    "{layers: 2, hidden: 2048, heads: 16, kv_heads: 8, ffn: 8192, seq: 2048, vocab: 1024}",
+    "{layers: 1, hidden: 8192, heads: 64, kv_heads: 8, apart: true, ffn: 28672, seq: 4096}",
+};
+
+static struct plan *draw_plan(struct rng *rng, const struct model *model,
+                              const struct cluster *cluster)
+{
+    struct degrees d = {.tp = INT64_C(1) << (1 + rng_below(rng, 3)),
+                        .sequence = true,
+                        .micro_batch = 1 + rng_below(rng, 4),
+                        .recompute = (enum recompute)rng_below(rng, RECOMPUTE_COUNT),
+                        .has_overlap = true,
+                        .overlap = chance(rng, 3) ? 0 : OVERLAP_TENSOR};
+    struct plan *plan = NULL;
+    d.dp = cluster_devices(cluster) / d.tp;
+    d.global_batch = d.dp * d.micro_batch;
+    if (plan_from_degrees(model, cluster, &d, &plan) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return plan;
+}
+
+static void compare_blocks(struct chunked *c)
+{
+    c->p = simulated(c->plan);
+    c->plan->overlap |= OVERLAP_PRODUCTS;
+    struct prediction *beside = simulated(c->plan);
+    for (int32_t b = 0; b < c->p->graph->blocks; b++) {
+        double expected = block_end(c, b), found = (double)task_of_block(beside, b);
+        double rounding =
+            2.0 * beside->graph->block[b].items; /* a ns for each item's time and end */
+        if (fabs(expected - found) > rounding)
+            fail_msg("block %d takes %.0f ns, chunk by chunk %.0f", b, found, expected);
+    }
+    prediction_free(beside);
+    prediction_free(c->p);
+}
+
+static void blocks_go_chunk_by_chunk(void **state)
+{
+    (void)state;
+    static const char *const CLUSTERS[] = {"dgx-a100:1", "titan-rtx:1"};
+    struct chunked c = {0};
+    struct rng rng;
+    rng_seed(&rng, 2);
+    for (size_t k = 0; k < COUNT_OF(CLUSTERS); k++) {
+        struct cluster *cluster = open_named(CLUSTERS[k]);
+        cluster->node.device.overlap_slowdown = 1; /* rings are counted without */
+        for (size_t m = 0; m < COUNT_OF(MODELS); m++) {
+            struct model *model =
+                open_small(&(struct small_model){m < 2 ? "gpt" : "llama", MODELS[m]});
+            for (int i = 0; i < rounds_of(12); i++) {
+                c.plan = draw_plan(&rng, model, cluster);
+                compare_blocks(&c);
+                plan_free(c.plan);
+            }
+            model_free(model);
+        }
+        cluster_free(cluster);
+    }
+    assert_true(c.hidden > 0);
+    assert_true(c.shown > 0);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static int64_t operators_ns(const struct prediction *p)
+{
+    int64_t sum = 0;
+    for (int32_t b = 0; b < p->graph->blocks; b++)
+        for (int32_t i = 0; i < p->graph->block[b].items; i++)
+            if (p->graph->block[b].item[i].kind == ITEM_OP)
+                sum += p->lane_ns[p->lane_first[b] + i];
+    return sum;
+}
+
+static bool has_rests(const struct graph *graph)
+{
+    for (int32_t b = 0; b < graph->blocks; b++)
+        for (int32_t i = 0; i < graph->block[b].items; i++)
+            if (graph->block[b].item[i].rest)
+                return true;
+    return false;
+}
+
+/* One stage: elsewhere a flow that comes earlier may meet another. */
+static void nothing_takes_longer(void **state)
+{
+    (void)state;
+    struct cluster *cluster = open_named("dgx-a100:1");
+    struct rng rng;
+    int found = 0;
+    rng_seed(&rng, 3);
+    cluster->node.device.overlap_slowdown = 1;
+    for (size_t m = 0; m < COUNT_OF(MODELS); m++) {
+        struct model *model = open_small(&(struct small_model){m < 2 ? "gpt" : "llama", MODELS[m]});
+        for (int i = 0; i < rounds_of(8); i++) {
+            struct degrees d = {.tp = INT64_C(1) << (1 + rng_below(&rng, 3)),
+                                .sequence = chance(&rng, 2),
+                                .recompute = (enum recompute)rng_below(&rng, RECOMPUTE_COUNT)};
+            struct plan *plan;
+            assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+            struct prediction *without = simulated(plan);
+            plan->overlap |= OVERLAP_PRODUCTS;
+            struct prediction *with = simulated(plan);
+            assert_int_equal(has_rests(with->graph), d.sequence);
+            assert_true(llabs(operators_ns(with) - operators_ns(without)) <
+                        2 * plan->instances); /* stretched times are rounded */
+            if (d.sequence)
+                assert_true(with->iteration_ns < without->iteration_ns);
+            else
+                assert_int_equal(with->iteration_ns, without->iteration_ns);
+            found += d.sequence;
+            prediction_free(with);
+            prediction_free(without);
+            plan_free(plan);
+        }
+        model_free(model);
+    }
+    assert_true(found > 0);
+    cluster_free(cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rings_take_the_longer),
+        cmocka_unit_test(blocks_go_chunk_by_chunk),
+        cmocka_unit_test(nothing_takes_longer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -98,6 +98,45 @@ static void print_claims(const struct validation *v)
     }
 }
 
+static bool has_theirs(const struct validation *v)
+{
+    for (size_t i = 0; i < v->duels.len; i++)
+        if (v->duels.data[i].theirs)
+            return true;
+    return false;
+}
+
+static void print_theirs(const struct validation *v)
+{
+    static const char *const HEADERS[] = {"model", "on",      "their program's plan", "they say",
+                                          "Weft",  "fastest", "Weft's plan",          "less"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_LEFT,  ALIGN_RIGHT,
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
+    struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    if (!has_theirs(v))
+        return;
+    for (size_t i = 0; i < v->duels.len; i++) {
+        const struct duel *duel = &v->duels.data[i];
+        if (!duel->theirs)
+            continue;
+        table_cell(table, "%s", duel->model);
+        table_cell(table, "%lld", (long long)duel->devices);
+        table_cell(table, "%zu stages, step of %lld, %lld MB", duel->theirs->stages.len,
+                   (long long)duel->theirs->step, (long long)(duel->theirs_bytes >> 20));
+        table_cell(table, "%.2f", duel->theirs->predicted_s);
+        table_cell(table, "%.2f", duel->theirs_s);
+        table_cell(table, "%.2f", duel->theirs_least_s);
+        table_cell(table, "%.2f", duel->found_s);
+        table_cell(table, "%.1f %%", 100 * (1 - duel->found_s / duel->theirs_least_s));
+    }
+    putchar('\n');
+    table_print(table, stdout);
+    printf(
+        "Seconds of an iteration with the plan that the authors' public search program takes: by "
+        "their model,\nby Weft's simulator; of the fastest of its plans when simulated; and of "
+        "Weft's.\n");
+}
+
 static void print_plans(const struct validation *v)
 {
     static const char *const HEADERS[] = {"model", "system", "plan"};
@@ -123,6 +162,7 @@ void duels_print(const struct validation *v, const struct search_table *which)
            "grid; "
            "below of several devices.\n");
     print_claims(v);
+    print_theirs(v);
     if (v->list_rows)
         print_plans(v);
 }
@@ -150,6 +190,18 @@ static json_t *stages_json(const struct duel *duel)
                             (json_int_t)stage->recomputed, "mixed_degrees", (int)stage->mixed));
     }
     return list;
+}
+
+/* Null where none is known. */
+static json_t *theirs_json(const struct validation *v, const struct duel *duel)
+{
+    if (!duel->theirs)
+        return json_null();
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:I}", "plan",
+                     json_text(theirs_text(v->arena, duel->theirs)), "authors_s",
+                     duel->theirs->predicted_s, "predicted_s", duel->theirs_s, "fastest_s",
+                     duel->theirs_least_s, "found_s", duel->found_s, "peak_bytes",
+                     (json_int_t)duel->theirs_bytes);
 }
 
 static json_t *tally_json(const struct validation *v, const char *family)
@@ -180,10 +232,11 @@ json_t *duels_json(const struct validation *v, const struct search_table *which)
     for (size_t i = 0; i < v->duels.len; i++) {
         const struct duel *duel = &v->duels.data[i];
         json_array_append_new(
-            duels, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "family", duel->family, "model",
-                             duel->model, "devices", (json_int_t)duel->devices, "megatron",
+            duels, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "family", duel->family,
+                             "model", duel->model, "devices", (json_int_t)duel->devices, "megatron",
                              rival_json(duel, RIVAL_RUN), "aceso", rival_json(duel, RIVAL_SEARCH),
-                             "grid", rival_json(duel, RIVAL_GRID), "stages", stages_json(duel)));
+                             "grid", rival_json(duel, RIVAL_GRID), "stages", stages_json(duel),
+                             "artifact", theirs_json(v, duel)));
         if (i == 0 || strcmp(duel->family, duel[-1].family) != 0)
             json_array_append_new(families, tally_json(v, duel->family));
     }

@@ -94,22 +94,31 @@ double duel_flops(const struct plan *plan)
     return flops * (double)plan->global_batch;
 }
 
-static double tflops_of(const struct plan *plan, int64_t iteration_ns)
+static double tflops_of(const struct plan *plan, double iteration_s)
 {
-    return duel_flops(plan) / (double)cluster_devices(plan->cluster) /
-           ((double)iteration_ns * 1e-9) * 1e-12;
+    return duel_flops(plan) / (double)cluster_devices(plan->cluster) / iteration_s * 1e-12;
 }
 
-static weft_status rate(const struct plan *plan, double *tflops)
+static weft_status simulated_s(const struct plan *plan, double *iteration_s)
 {
     struct simulate_options options = {.fold = FOLD_ALWAYS};
     struct prediction *prediction;
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
         return status;
-    *tflops = tflops_of(plan, prediction->iteration_ns);
+    *iteration_s = (double)prediction->iteration_ns * 1e-9;
     prediction_free(prediction);
     return WEFT_OK;
+}
+
+static weft_status rate(const struct plan *plan, double *tflops)
+{
+    double iteration_s;
+    weft_status status;
+    TRY(simulated_s(plan, &iteration_s));
+    *tflops = tflops_of(plan, iteration_s);
+done:
+    return status;
 }
 
 /* ---- one model on one number of devices ------------------------------------------------------ */
@@ -176,11 +185,51 @@ static weft_status predict_search(struct arena *keep, const struct plan_request 
     TRY(search_from_all(*request, &planned));
     const struct trial *best = planned->trials.data;
     duel->plan[RIVAL_SEARCH] = best->fits ? arena_copy_text(keep, best->text) : "nothing fits";
-    duel->predicted[RIVAL_SEARCH] = best->fits ? tflops_of(best->plan, best->iteration_ns) : 0;
-    if (best->fits)
+    duel->predicted[RIVAL_SEARCH] =
+        best->fits ? tflops_of(best->plan, (double)best->iteration_ns * 1e-9) : 0;
+    if (best->fits) {
+        duel->found_s = (double)best->iteration_ns * 1e-9;
         duel_describe(keep, best->plan, duel);
+    }
 done:
     planned_free(planned);
+    return status;
+}
+
+/* The first that is kept of a model is the one that the authors' program takes. */
+static weft_status predict_theirs_one(const struct plan_request *request,
+                                      const struct their_plan *theirs, struct duel *duel)
+{
+    struct plan *plan = NULL;
+    int64_t bytes[THEIR_STAGES];
+    double iteration_s;
+    weft_status status;
+    TRY(theirs_plan(theirs, request, &plan));
+    TRY(simulated_s(plan, &iteration_s));
+    if (duel->theirs_least_s <= 0 || iteration_s < duel->theirs_least_s)
+        duel->theirs_least_s = iteration_s;
+    if (duel->theirs)
+        goto done;
+    duel->theirs = theirs;
+    duel->theirs_s = iteration_s;
+    count_plan(request->options.count, plan, bytes);
+    for (int32_t s = 0; s < plan->stages; s++)
+        duel->theirs_bytes = bytes[s] > duel->theirs_bytes ? bytes[s] : duel->theirs_bytes;
+done:
+    plan_free(plan);
+    return status;
+}
+
+weft_status duel_predict_theirs(struct arena *keep, const struct plan_request *request,
+                                struct duel *duel)
+{
+    struct their_plans plans = {0};
+    weft_status status;
+    TRY(theirs_read(keep, &plans));
+    for (size_t i = 0; i < plans.len; i++)
+        if (strcmp(plans.data[i].model, duel->model) == 0 && plans.data[i].devices == duel->devices)
+            TRY(predict_theirs_one(request, &plans.data[i], duel));
+done:
     return status;
 }
 
@@ -206,37 +255,66 @@ static struct degrees pins_of(const struct contest *contest, int64_t devices)
     return pins;
 }
 
-static weft_status predict(struct arena *keep, struct duel *duel, bool all)
+weft_status duel_stand_up(struct arena *keep, const char *family, const char *model,
+                          int64_t devices, struct duel_stand *out)
 {
-    const struct contest *contest = contest_find(duel->family);
-    struct plan_request request = {.pins = pins_of(contest, duel->devices),
-                                   .options = {.space = "artifact", .every_stages = true}}; /* I4 */
-    struct model *model = NULL;
-    struct cluster *cluster = NULL;
+    const char *machine = cluster_text(keep, MACHINE, DEVICES_PER_NODE, devices);
     struct footprints *prints;
-    struct memory_count count;
     weft_status status;
-    TRY(model_open(duel->model, NULL, &model));
-    TRY(cluster_open(cluster_text(keep, MACHINE, DEVICES_PER_NODE, duel->devices), &cluster));
-    request.model = model;
-    request.cluster = cluster;
-    TRY(predict_run(keep, contest, &request, duel));
-    if (!all)
-        goto done;
+    *out = (struct duel_stand){
+        .request = {.pins = pins_of(contest_find(family), devices),
+                    .options = {.space = "artifact", .every_stages = true}}}; /* I4 */
+    TRY(model_open(model, NULL, &out->model));
+    TRY(cluster_open(machine, &out->cluster));
+    out->request.model = out->model;
+    out->request.cluster = out->cluster;
+    if (devices > 1) {
+        TRY(footprints_new(keep, out->model, out->cluster, &prints));
+        out->count = footprints_count(prints);
+        out->request.options.count = &out->count; /* I3 */
+    }
+done:
+    if (status)
+        duel_take_down(out);
+    return status;
+}
+
+void duel_take_down(struct duel_stand *stand)
+{
+    cluster_free(stand->cluster);
+    model_free(stand->model);
+    stand->cluster = NULL;
+    stand->model = NULL;
+}
+
+static weft_status predict_all(struct arena *keep, const struct contest *contest,
+                               const struct plan_request *request, struct duel *duel)
+{
+    weft_status status = WEFT_OK;
     for (int rival = RIVAL_SEARCH; rival < RIVAL_COUNT; rival++) { /* I2 */
         duel->predicted[rival] = duel->predicted[RIVAL_RUN];
         duel->plan[rival] = duel->plan[RIVAL_RUN];
     }
-    if (duel->devices > 1) {
-        TRY(footprints_new(keep, model, cluster, &prints));
-        count = footprints_count(prints);
-        request.options.count = &count; /* I3 */
-        TRY(predict_search(keep, &request, duel));
-        TRY(predict_grid(keep, contest, &request, duel));
-    }
+    if (duel->devices == 1)
+        return WEFT_OK;
+    TRY(predict_search(keep, request, duel));
+    TRY(predict_grid(keep, contest, request, duel));
+    TRY(duel_predict_theirs(keep, request, duel));
 done:
-    cluster_free(cluster);
-    model_free(model);
+    return status;
+}
+
+static weft_status predict(struct arena *keep, struct duel *duel, bool all)
+{
+    const struct contest *contest = contest_find(duel->family);
+    struct duel_stand stand;
+    weft_status status;
+    TRY(duel_stand_up(keep, duel->family, duel->model, duel->devices, &stand));
+    status = predict_run(keep, contest, &stand.request, duel);
+    if (!status && all)
+        status = predict_all(keep, contest, &stand.request, duel);
+    duel_take_down(&stand);
+done:
     return status;
 }
 

@@ -31,6 +31,13 @@ struct duel {
     int64_t devices;
     double measured[RIVAL_COUNT], predicted[RIVAL_COUNT]; /* TFLOP/s of a device; 0: none */
     const char *plan[RIVAL_COUNT];                        /* in words */
+    double found_s; /* an iteration of the search's plan; 0: none */
+    /* Of the plans that the authors' own program found, below: the one that it takes (NULL: none is
+     * kept), an iteration of it, bytes of its fullest stage by the authors' count, and an iteration of
+     * the one that is the fastest when simulated. */
+    const struct their_plan *theirs;
+    double theirs_s, theirs_least_s;
+    int64_t theirs_bytes;
     int32_t stages; /* of the search's plan; 0: it had nothing to search, on one device */
     struct stage_traits *stage;
 };
@@ -46,6 +53,9 @@ weft_status duels_parse(struct arena *keep, const char *file, char *text, size_t
 weft_status duel_predict(struct arena *keep, struct duel *duel);
 /* The plan that Megatron-LM ran with, and no other. */
 weft_status duel_predict_run(struct arena *keep, struct duel *duel);
+/* What is told of the authors' own plans. */
+weft_status duel_predict_theirs(struct arena *keep, const struct plan_request *request,
+                                struct duel *duel);
 /* Of an iteration, forward and backward, as the tables count them. */
 double duel_flops(const struct plan *plan);
 
@@ -89,6 +99,43 @@ weft_status contest_run(struct arena *keep, const struct contest *contest,
                         const struct plan_request *request, struct plan **out, const char **text);
 weft_status contest_grid(struct arena *keep, const struct contest *contest,
                          const struct plan_request *request, struct plan **out, const char **text);
+
+/* What a model of the tables is searched with on so many devices: 1f1b, nothing overlaps, their memory. */
+struct duel_stand {
+    struct model *model;
+    struct cluster *cluster;
+    struct memory_count count; /* of several devices: the authors' (below) */
+    struct plan_request request;
+};
+/* The model and the machine are the stand's; `keep` has the rest. */
+weft_status duel_stand_up(struct arena *keep, const char *family, const char *model,
+                          int64_t devices, struct duel_stand *out);
+void duel_take_down(struct duel_stand *stand);
+
+/* ---- what the authors' own program finds (duel_theirs.c) -------------------------------------- */
+
+enum { THEIR_STAGES = 32 }; /* no plan has more */
+struct their_stage {
+    int64_t devices, tp, operators;
+    const char *recomputed; /* operators of the model: "5-6 18-19" */
+};
+struct their_plan {
+    const char *model;
+    int64_t devices, step; /* samples of all replicas */
+    double predicted_s;    /* of an iteration, by their model */
+    ARRAY(struct their_stage) stages;
+};
+struct their_plans {
+    struct their_plan *data;
+    size_t len, cap;
+};
+weft_status theirs_read(struct arena *keep, struct their_plans *out);
+weft_status theirs_parse(struct arena *keep, const char *file, char *text, size_t len,
+                         struct their_plans *out);
+/* With the request's model, machine and pins; the caller's to free. */
+weft_status theirs_plan(const struct their_plan *theirs, const struct plan_request *request,
+                        struct plan **out);
+const char *theirs_text(struct arena *keep, const struct their_plan *theirs);
 
 /* ---- memory as the authors counted it (duel_memory.c) ----------------------------------------- */
 

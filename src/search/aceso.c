@@ -24,7 +24,8 @@ static const struct turn TURNS[] = {
     {POLISH, 1.0, 1, ALWAYS},       {DESCEND, 1.04, 3, ALWAYS},
     {FIT, 1.1, 4, ALWAYS},          {TRIM, 1.1, 4, ALWAYS},
     {WIDEN, 1.02, 2, FOR_FEW},      {TRIM, 1.1, 4, ALWAYS},
-    {REFINE, 1.02, 2, ALWAYS},      {WIDEN, 1.02, 2, WITH_A_BUDGET},
+    {REFINE, 1.02, 2, ALWAYS},      {BALANCE, 1.15, 16, ALWAYS},
+    {POLISH, 1.0, 1, ALWAYS},       {WIDEN, 1.02, 2, WITH_A_BUDGET},
     {TRIM, 1.1, 4, WITH_A_BUDGET},  {REFINE, 1.02, 2, WITH_A_BUDGET}};
 enum { ROUNDS = 3, LAST_TURNS = 13 }; /* I2: those made again begin there */
 

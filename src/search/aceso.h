@@ -421,6 +421,7 @@ enum effort {
     DESCEND, /* until no hops do */
     WIDEN,   /* with restarts */
     FIT,     /* from the best on layers: batches, manners of zones */
+    BALANCE, /* from the best on layers: cuts that even out stages */
     TRIM,    /* from the best on layers: cuts only */
     POLISH,  /* from the best of all, with restarts */
     REFINE,  /* from the best on layers, with restarts */
@@ -455,6 +456,8 @@ void note_found(const struct problem *p, struct search_result *out, const struct
                 struct verdict verdict, uint64_t hash);
 /* Batches, and manners of what is before, in and behind the layers. */
 weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
+/* Cuts that even out stages. */
+weft_status aceso_balance(struct judge *judge, struct config *c, struct search_result *out);
 /* Cuts moved by single operators that make a config better, until there are none. */
 weft_status aceso_trim(struct judge *judge, struct config *c, struct search_result *out);
 /* The same of changes inside stages, too. */

@@ -420,6 +420,8 @@ static weft_status tune_one(struct judge *judge, const struct config *from, enum
     config_copy(&best->config, from);
     if (effort == FIT)
         TRY(aceso_fit(judge, &best->config, out));
+    else if (effort == BALANCE)
+        TRY(aceso_balance(judge, &best->config, out));
     else if (effort == TRIM)
         TRY(aceso_trim(judge, &best->config, out));
     else
@@ -457,7 +459,7 @@ static weft_status make_effort(struct judge *judge, const struct search_settings
     enum grain grain = effort < TRIM && layers ? GRAIN_LAYERS : GRAIN_OPERATORS;
     struct found best = {0};
     weft_status status;
-    if (effort == FIT || effort == TRIM)
+    if (effort == FIT || effort == BALANCE || effort == TRIM)
         return tune_both(judge, begin, effort, out);
     TRY(search_at(judge, settings, effort, grain, begin, out));
     if (effort > TRIM && out->count && !judge_over(judge))

@@ -7,6 +7,7 @@
  *   order    devices of two neighbouring stages change places
  *   tp       of a stage, with the cuts around it
  *   manners  aceso_paint.c
+ *   balance  aceso_balance.c
  */
 #include "search/aceso_tune.h"
 
@@ -255,6 +256,19 @@ static weft_status tune_tp(struct tuning *t, int32_t stage)
         set_tp(&c, stage, tp);
         TRY(consider_tuned(t, &c, stage));
     }
+done:
+    return status;
+}
+
+weft_status aceso_balance(struct judge *judge, struct config *c, struct search_result *out)
+{
+    struct tuning t = {.judge = judge, .out = out, .config = c};
+    bool legal;
+    weft_status status;
+    TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
+    TRY(tune_balance(&t));
+    if (t.changed)
+        TRY(trim(&t));
 done:
     return status;
 }

@@ -14,6 +14,9 @@ struct tuning {
 /* Takes a config over if it is better; recomputation of the stages whose bit is set is chosen anew. */
 weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages);
 
+/* Cuts that even out stages: aceso_balance.c. */
+weft_status tune_balance(struct tuning *t);
+
 /* Manners inside parts: aceso_paint.c. */
 weft_status tune_zones(struct tuning *t);
 weft_status tune_changes(struct tuning *t);

@@ -477,19 +477,12 @@ static void report_optimizer(const struct rates *rates)
     enum { COUNT = 4 << 20 };
     float *w = random_floats(COUNT, 1), *g = random_floats(COUNT, 1), *m = random_floats(COUNT, 1);
     float *v = memory(COUNT * (int64_t)sizeof *v);
-    struct optimizer_step s = {.kind = OPTIMIZER_ADAMW,
-                               .rate = 1e-3F,
-                               .beta1 = 0.9F,
-                               .beta2 = 0.95F,
-                               .epsilon = 1e-8F,
-                               .decay = 0.1F,
-                               .step = 1,
-                               .scale = 1,
-                               .master = w,
-                               .gradient = g,
-                               .moment1 = m,
-                               .moment2 = v,
-                               .count = COUNT};
+    struct optimizer_step s = ADAMW_STEP;
+    s.master = w;
+    s.gradient = g;
+    s.moment1 = m;
+    s.moment2 = v;
+    s.count = COUNT;
     double best = 1e9;
     for (int run = 0; run < 4; run++) {
         double start = cpu_seconds();

@@ -293,19 +293,12 @@ static void run_setting(const char *options, int64_t batch)
     for (int64_t i = 0; i < plan->instances; i++)
         open_node(&chain, i);
     int64_t parameters = (int64_t)model_totals(model, DTYPE_FP32).parameters;
-    struct optimizer_step optimizer = {.kind = OPTIMIZER_ADAMW,
-                                       .rate = 1e-3F,
-                                       .beta1 = 0.9F,
-                                       .beta2 = 0.95F,
-                                       .epsilon = 1e-8F,
-                                       .decay = 0.1F,
-                                       .step = 1,
-                                       .scale = 1,
-                                       .master = numbers(parameters),
-                                       .gradient = numbers(parameters),
-                                       .moment1 = numbers(parameters),
-                                       .moment2 = calloc((size_t)parameters, sizeof(float)),
-                                       .count = parameters};
+    struct optimizer_step optimizer = ADAMW_STEP;
+    optimizer.master = numbers(parameters);
+    optimizer.gradient = numbers(parameters);
+    optimizer.moment1 = numbers(parameters);
+    optimizer.moment2 = calloc((size_t)parameters, sizeof(float));
+    optimizer.count = parameters;
     double kernels[STEPS], whole[STEPS], by_kernel[KERNEL_COUNT] = {0}, warm[KERNEL_COUNT] = {0};
     double each[KERNEL_COUNT][STEPS];
     step(&chain, &optimizer);

@@ -72,7 +72,7 @@ static struct model *open_small(const struct small_model *small)
     return model;
 }
 
-static struct cluster *open_named(const char *name)
+static inline struct cluster *open_named(const char *name)
 {
     struct cluster *cluster;
     if (cluster_open(name, &cluster) != WEFT_OK)

@@ -10,8 +10,10 @@ enum { MOST_RANKS = 8 };
 static struct cluster *clusters[MOST_RANKS + 1];
 static struct model *models[SMALL_MODEL_COUNT];
 
-static void open_run_models(void)
+/* Setup and teardown of a group of tests. */
+static int open_run_models(void **state)
 {
+    (void)state;
     char name[32];
     openblas_set_num_threads(1);
     for (int i = 1; i <= MOST_RANKS; i++) {
@@ -20,14 +22,17 @@ static void open_run_models(void)
     }
     for (int i = 0; i < SMALL_MODEL_COUNT; i++)
         models[i] = open_small(&SMALL_MODELS[i]);
+    return 0;
 }
 
-static void close_run_models(void)
+static int close_run_models(void **state)
 {
+    (void)state;
     for (int i = 1; i <= MOST_RANKS; i++)
         cluster_free(clusters[i]);
     for (int i = 0; i < SMALL_MODEL_COUNT; i++)
         model_free(models[i]);
+    return 0;
 }
 
 #endif

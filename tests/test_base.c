@@ -1,4 +1,4 @@
-/* test_base.c - documents, units, containers, numbers: what every other room stands on. */
+/* test_base.c - units, containers, numbers, names, files: what every other room stands on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,6 +110,11 @@ static void arithmetic_is_checked(void **state)
     assert_int_equal(ceil_div(7, 7), 1);
     assert_int_equal(ceil_div(8, 7), 2);
     assert_int_equal(ceil_div(INT64_MAX, 2), INT64_MAX / 2 + 1);
+    assert_int_equal(common_divisor(12, 18), 6);
+    assert_int_equal(common_divisor(18, 12), 6);
+    assert_int_equal(common_divisor(7, 5), 1);
+    assert_int_equal(common_divisor(0, 5), 5);
+    assert_int_equal(common_divisor(5, 0), 5);
 }
 
 static void dtypes_have_names(void **state)
@@ -328,6 +333,35 @@ static void misspelt_words_are_guessed(void **state)
     assert_null(nearest_word("gpt", NULL, 0));
 }
 
+/* A table of words and one of rows: the name stands first. */
+static void names_of_tables_are_found(void **state)
+{
+    static const char *const WORDS[] = {"one", "two", "three"};
+    static const struct {
+        const char *name;
+        char odd[3];
+    } ROWS[] = {{"alpha", "a"}, {"beta", "b"}};
+    (void)state;
+    assert_int_equal(NAME_INDEX("one", WORDS), 0);
+    assert_int_equal(NAME_INDEX("three", WORDS), 2);
+    assert_int_equal(NAME_INDEX("thre", WORDS), -1);
+    assert_int_equal(NAME_INDEX("beta", ROWS), 1);
+    assert_int_equal(NAME_INDEX("b", ROWS), -1);
+    assert_int_equal(name_index("one", WORDS, sizeof *WORDS, 0), -1);
+    assert_string_equal(NEAREST_NAME("bta", ROWS), "beta");
+    assert_null(NEAREST_NAME("something", ROWS));
+    bad_argument("as it was", "wrong");
+    hint_near(NULL);
+    assert_string_equal(weft_last_error()->hint, "as it was");
+    hint_near("beta");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'beta'?");
+    assert_int_equal(unknown_name("row", "alpa", ROWS, sizeof *ROWS, COUNT_OF(ROWS)),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "no row is called 'alpa', expected one of alpha, beta");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'alpha'?");
+}
+
 /* ---- errors ---------------------------------------------------------------------------------------------- */
 
 static void errors_say_what_where_and_what_to_do(void **state)
@@ -423,34 +457,6 @@ static void files_are_read_whole(void **state)
     assert_string_equal(weft_last_error()->message, "/tmp: is a folder, expected a file");
 }
 
-/* ---- documents ----------------------------------------------------------------------------------------------- */
-
-static struct doc *parsed(void **state, const char *text, enum doc_format format)
-{
-    struct doc *root = NULL;
-    if (doc_parse(*state, "d", text, strlen(text), format, &root) != WEFT_OK)
-        fail_msg("%s", weft_last_error()->message);
-    return root;
-}
-
-/* "kind:line" of every node, depth first. */
-static void outline(const struct doc *doc, char *out, size_t size)
-{
-    static const char KINDS[] = "0bntlm";
-    size_t used = strlen(out);
-    snprintf(out + used, size - used, "%s%c%d", used ? " " : "", KINDS[doc->kind], doc->line);
-    for (const struct doc *d = doc->first; d; d = d->next)
-        outline(d, out, size);
-}
-
-static void assert_outline(void **state, const char *text, enum doc_format format,
-                           const char *expected)
-{
-    char lines[256] = "";
-    outline(parsed(state, text, format), lines, sizeof lines);
-    assert_string_equal(lines, expected);
-}
-
 /* Asked before long work: no place, a folder, a device, a file that would be new. */
 static void places_to_write_are_known(void **state)
 {
@@ -475,150 +481,6 @@ static void places_to_write_are_known(void **state)
     }
 }
 
-static void every_node_knows_its_line(void **state)
-{
-    assert_outline(state, "a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\ne:\n  f: true\n", DOC_YAML,
-                   "m1 n1 l2 t3 m4 n4 n5 m6 b7");
-    assert_outline(state,
-                   "{\n \"a\": 1,\n \"b\":\n  [\n   \"x:\",\n   {\"c\" : null,\n\n\"d\": 3}\n  ],\n"
-                   " \"e\": {\"f\": true}, \"g\": [[], {}]}",
-                   DOC_JSON, "m1 n2 l3 t5 m6 06 n8 m10 b10 l10 l10 m10");
-    assert_outline(state, "[\"a\\\"b\\\\\",\n{\"k\\\"\": \"v\"},\n-1.5e3]", DOC_JSON,
-                   "l1 t1 m2 t2 n3");
-}
-
-static void scalars_have_kinds(void **state)
-{
-    assert_outline(state, "[1, -2.5, 1e3, 0x10, true, null, ~, x, '1', \"true\", yes, 1.2.3, .inf]",
-                   DOC_YAML, "l1 n1 n1 n1 n1 b1 01 01 t1 t1 t1 t1 t1 t1");
-}
-
-static void documents_may_begin_with_a_mark(void **state)
-{
-    struct doc *json = parsed(state, "\xef\xbb\xbf{\"a\": 1}", DOC_JSON);
-    assert_string_equal(doc_get(json, "a")->text, "1");
-    struct doc *yaml = parsed(state,
-                              "\xef\xbb\xbf"
-                              "a: 1",
-                              DOC_YAML);
-    assert_string_equal(doc_get(yaml, "a")->text, "1");
-    static const char WIDE[] = "\xff\xfe"
-                               "a\0:\0 \0"
-                               "1\0";
-    struct doc *wide = NULL;
-    assert_int_equal(doc_parse(*state, "d", WIDE, sizeof WIDE - 1, DOC_YAML, &wide), WEFT_OK);
-    assert_string_equal(doc_get(wide, "a")->text, "1");
-    assert_null(doc_get(wide, "b"));
-    assert_null(doc_get(doc_get(wide, "a"), "b"));
-    assert_null(doc_get(NULL, "b"));
-}
-
-/* A mapping of many keys takes time in proportion, not to its square. */
-static void large_mappings_are_quick(void **state)
-{
-    enum { KEYS = 200000 };
-    char *text = arena_alloc(*state, KEYS, 12);
-    size_t used = 0;
-    for (int i = 0; i < KEYS; i++)
-        used += (size_t)sprintf(text + used, "k%d: 1\n", i);
-    assert_int_equal(parsed(state, text, DOC_YAML)->count, KEYS);
-}
-
-struct thing {
-    int64_t count, whole, bytes, ns;
-    double real, rate;
-    bool flag;
-    const char *text;
-    int choice;
-    const struct doc *doc;
-};
-
-static const char *const CHOICES[] = {"red", "green", NULL};
-static const struct field THING[] = {
-    {"count", FIELD_COUNT, offsetof(struct thing, count)},
-    {"whole", FIELD_INT, offsetof(struct thing, whole), .min = -5, .max = 5},
-    {"bytes", FIELD_BYTES, offsetof(struct thing, bytes)},
-    {"duration", FIELD_DURATION, offsetof(struct thing, ns)},
-    {"real", FIELD_REAL, offsetof(struct thing, real)},
-    {"rate", FIELD_RATE, offsetof(struct thing, rate)},
-    {"flag", FIELD_BOOL, offsetof(struct thing, flag)},
-    {"text", FIELD_TEXT, offsetof(struct thing, text)},
-    {"choice", FIELD_CHOICE, offsetof(struct thing, choice), .choices = CHOICES},
-    {"doc", FIELD_DOC, offsetof(struct thing, doc)},
-};
-
-static void mappings_become_structs(void **state)
-{
-    struct thing thing = {.count = 9, .text = "default"};
-    const struct doc *doc = parsed(state,
-                                   "whole: -3\nbytes: 2KiB\nduration: 5us\nreal: 1.5\nrate: 8Gb/s\n"
-                                   "flag: true\ntext: ~\nchoice: green\ndoc: [1]\n",
-                                   DOC_YAML);
-    assert_int_equal(doc_read(doc, THING, COUNT_OF(THING), DOC_REFUSE_UNKNOWN, &thing), WEFT_OK);
-    assert_int_equal(thing.count, 9);
-    assert_int_equal(thing.whole, -3);
-    assert_int_equal(thing.bytes, 2048);
-    assert_int_equal(thing.ns, 5000);
-    assert_true(thing.real == 1.5 && thing.rate == 1e9 && thing.flag);
-    assert_string_equal(thing.text, "default"); /* null is the default */
-    assert_int_equal(thing.choice, 1);
-    assert_int_equal(thing.doc->count, 1);
-}
-
-static void wrong_mappings_are_refused(void **state)
-{
-    static const struct {
-        const char *text, *message, *hint;
-    } ROWS[] = {
-        {"count: 0", "d:1: 'count' is '0', expected a whole number of at least 1", NULL},
-        {"whole: 6", "d:1: 'whole' is 6, expected a number from -5 to 5", NULL},
-        {"bytes: 5 apples", "d:1: 'bytes' is '5 apples', expected a size such as 80GiB", NULL},
-        {"bytes: -5", "d:1: 'bytes' is '-5', expected a size such as 80GiB", NULL},
-        {"duration: 5", "d:1: 'duration' is '5', expected a duration such as 5us", NULL},
-        {"real: x", "d:1: 'real' is 'x', expected a number", NULL},
-        {"rate: 5GB", "d:1: 'rate' is '5GB', expected a rate such as 25GB/s or 100Gb/s", NULL},
-        {"flag: yes", "d:1: 'flag' is 'yes', expected true or false", NULL},
-        {"flag: \"true\"", "d:1: 'flag' is 'true', expected true or false", NULL},
-        {"text: {}", "d:1: 'text' is a mapping, expected text", NULL},
-        {"choice: gren", "d:1: 'choice' is 'gren', expected one of red, green",
-         "did you mean 'green'?"},
-        {"choice: [red]", "d:1: 'choice' is a list, expected one of red, green", NULL},
-        {"cuont: 3", "d:1: 'cuont' is not a known key here", "did you mean 'count'?"},
-        {"zzzzzzz: 3", "d:1: 'zzzzzzz' is not a known key here",
-         "known keys: count, whole, bytes, duration, real, rate, flag, text, choice, doc"},
-        {"[1]", "d:1: 'the value' is a list, expected a mapping of keys to values", NULL},
-    };
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
-        struct thing thing = {0};
-        const struct doc *doc = parsed(state, ROWS[i].text, DOC_YAML);
-        assert_int_equal(doc_read(doc, THING, COUNT_OF(THING), DOC_REFUSE_UNKNOWN, &thing),
-                         WEFT_BAD_INPUT);
-        assert_string_equal(weft_last_error()->message, ROWS[i].message);
-        assert_string_equal(weft_last_error()->hint ? weft_last_error()->hint : "",
-                            ROWS[i].hint ? ROWS[i].hint : "");
-    }
-}
-
-static void needed_and_unknown_keys(void **state)
-{
-    static const struct field NEEDED[] = {
-        {"a", FIELD_COUNT, 0, .required = true, .expected = "the number of apples"}};
-    int64_t a = 0;
-    const struct doc *empty = parsed(state, "{b: 1}", DOC_YAML);
-    assert_int_equal(doc_read(empty, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_BAD_INPUT);
-    assert_string_equal(weft_last_error()->message,
-                        "d:1: 'a' is missing, expected the number of apples");
-    const struct doc *null = parsed(state, "{a: null}", DOC_YAML);
-    assert_int_equal(doc_read(null, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_BAD_INPUT);
-    assert_string_equal(weft_last_error()->message,
-                        "d:1: 'a' is nothing, expected the number of apples");
-    const struct doc *full = parsed(state, "{a: 2, b: 1}", DOC_YAML);
-    assert_int_equal(doc_read(full, NEEDED, 1, DOC_IGNORE_UNKNOWN, &a), WEFT_OK);
-    assert_int_equal(a, 2);
-    assert_int_equal(doc_scalar(doc_get(full, "b"), FIELD_COUNT, &a), WEFT_OK);
-    assert_int_equal(a, 1);
-}
-
 #define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, new_arena, free_arena)
 
 int main(void)
@@ -639,18 +501,12 @@ int main(void)
         cmocka_unit_test(plain_numbers_are_parsed),
         cmocka_unit_test(numbers_are_shown_with_three_digits),
         cmocka_unit_test(misspelt_words_are_guessed),
+        cmocka_unit_test(names_of_tables_are_found),
         cmocka_unit_test(errors_say_what_where_and_what_to_do),
         cmocka_unit_test(errors_belong_to_their_thread),
         cmocka_unit_test(lines_of_csv_are_split),
         WITH_ARENA(files_are_read_whole),
         cmocka_unit_test(places_to_write_are_known),
-        WITH_ARENA(every_node_knows_its_line),
-        WITH_ARENA(scalars_have_kinds),
-        WITH_ARENA(documents_may_begin_with_a_mark),
-        WITH_ARENA(large_mappings_are_quick),
-        WITH_ARENA(mappings_become_structs),
-        WITH_ARENA(wrong_mappings_are_refused),
-        WITH_ARENA(needed_and_unknown_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * as the tables count them, memory as the authors counted it, split convolutions take what the authors
  * measured, and so do collectives of their machine. Two searches of the tables are made; all of them take
  * half a minute: `weft validate aceso_tflops` makes them. */
+#include "page_width.h"
 #include "program.h"
 
 #include <math.h>
@@ -556,9 +557,7 @@ static void command_tells(void **state)
     assert_int_equal(json_array_size(json_object_get(search, "claims")), 0);
     json_decref(json);
     assert_non_null(strstr(text, "recompute full"));
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        if (text_columns(line) > REPORT_COLUMNS)
-            fail_msg("too wide: %s", line);
+    lines_within_page(text);
     free(text);
 }
 

@@ -1,6 +1,7 @@
 /* test_galvatron_paper.c - Galvatron-BMW's Tables II, III and V: what fits, which batch, how fast; that a
  * larger space is never slower, nor a searched partition. */
 #include "one_arena.h"
+#include "page_width.h"
 #include "program.h"
 
 #include <math.h>
@@ -299,9 +300,7 @@ static void program_searches(void **state)
     search = json_array_get(json_object_get(json, "searches"), 0);
     assert_int_equal(json_integer_value(json_object_get(search, "never_slower")), 25);
     json_decref(json);
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        if (text_columns(line) > REPORT_COLUMNS)
-            fail_msg("too wide: %s", line);
+    lines_within_page(text);
     free(text);
 }
 

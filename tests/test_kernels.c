@@ -156,16 +156,6 @@ static void kernels_compute_what_loops_do(void **state)
     for_all(check_reference);
 }
 
-static int64_t common(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The kinds' dims that a device may hold part of, and by how much they may be cut. */
 static int64_t cut_unit(const struct lab *lab, int dim)
 {
@@ -176,7 +166,7 @@ static int64_t cut_unit(const struct lab *lab, int dim)
     if (op->kind == OP_CONV && dim == 1 && op->groups > 1)
         return 0;
     if (op->kind == OP_DISPATCH && dim == 2) /* as many parts of tokens as of an expert's places */
-        return lab->whole[2] / common(lab->whole[2], op->output.size[1] / op->size[1]);
+        return lab->whole[2] / common_divisor(lab->whole[2], op->output.size[1] / op->size[1]);
     if (op->kind == OP_EXPERT_LINEAR && dim == 2)
         return op->size[1];
     return op->kind == OP_ROTARY && dim == 2 ? 2 : 1;

@@ -21,20 +21,11 @@ static struct serial_run {
 } serial_runs[MOST_SERIAL];
 static int serial_count;
 
-static int open_all(void **state)
-{
-    (void)state;
-    open_run_models();
-    return 0;
-}
-
 static int close_all(void **state)
 {
-    (void)state;
-    close_run_models();
     for (int i = 0; i < serial_count; i++)
         trained_free(serial_runs[i].trained);
-    return 0;
+    return close_run_models(state);
 }
 
 /* ---- against one rank ------------------------------------------------------------------------ */
@@ -763,5 +754,5 @@ int main(void)
         cmocka_unit_test(test_refusals_say_why),
         cmocka_unit_test(test_a_failure_ends_all_ranks),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_run_models, close_all);
 }

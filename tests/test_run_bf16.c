@@ -23,20 +23,6 @@
 
 enum { STEPS = 20, FEWEST_STEPS = 4 };
 
-static int open_all(void **state)
-{
-    (void)state;
-    open_run_models();
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    close_run_models();
-    return 0;
-}
-
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 static struct trained *run_in(struct plan *plan, enum dtype dtype, int64_t steps)
@@ -243,5 +229,5 @@ int main(void)
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_random_plans),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_run_models, close_run_models);
 }

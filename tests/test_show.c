@@ -2,6 +2,7 @@
  * plans, exit codes. */
 #include <unistd.h>
 
+#include "page_width.h"
 #include "program.h"
 #include "report/report.h"
 
@@ -48,9 +49,7 @@ static void lines_fit_the_terminal(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(QUESTIONS); i++) {
         char *text = answer_to(QUESTIONS[i]);
-        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-            if (text_columns(line) > REPORT_COLUMNS)
-                fail_msg("%s: too wide: %s", QUESTIONS[i], line);
+        lines_within_page(text);
         free(text);
     }
 }

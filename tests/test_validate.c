@@ -2,6 +2,7 @@
  * is refused with a reason; rows become the plans that their sources describe; damaged files are
  * errors with file and line. */
 #include "one_arena.h"
+#include "page_width.h"
 #include "program.h"
 #include "report/report.h"
 #include "rounds.h"
@@ -495,9 +496,7 @@ static void program_answers(void **state)
     char *text = answer_to("validate megatron_seqsel_table5 fold3d_table2 --rows");
     assert_non_null(strstr(text, "gpt3-175B_seqsel"));
     assert_non_null(strstr(text, "Megatron-PTD, GPT-3 18B on 128 A100"));
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        if (text_columns(line) > REPORT_COLUMNS)
-            fail_msg("too wide: %s", line);
+    lines_within_page(text);
     free(text);
     json = json_of("validate megatron_seqsel_table5 --half fit --plan --json");
     const json_t *planned =

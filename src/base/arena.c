@@ -115,17 +115,24 @@ char *arena_copy_text(struct arena *arena, const char *text)
     return arena_copy_bytes(arena, text, strlen(text));
 }
 
-char *arena_printf(struct arena *arena, const char *fmt, ...)
+char *arena_vprintf(struct arena *arena, const char *fmt, va_list args)
 {
-    va_list args, again;
-    va_start(args, fmt);
+    va_list again;
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
     size_t size = len < 0 ? 1 : (size_t)len + 1;
     char *text = arena_alloc(arena, size, 1);
     vsnprintf(text, size, fmt, again);
     va_end(again);
+    return text;
+}
+
+char *arena_printf(struct arena *arena, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *text = arena_vprintf(arena, fmt, args);
+    va_end(args);
     return text;
 }
 

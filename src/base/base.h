@@ -62,6 +62,7 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size) NEVER_NULL;
 char *arena_copy_text(struct arena *arena, const char *text);
 char *arena_copy_bytes(struct arena *arena, const char *bytes, size_t len); /* NUL-terminated */
 char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF_LIKE(2, 3);
+char *arena_vprintf(struct arena *arena, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
 
 /* A growable array in an arena: struct { int *data; size_t len, cap; } xs = {0}; */
 #define ARRAY(type)                                                                                \
@@ -91,7 +92,8 @@ bool map_get(const struct map *map, const char *key, int64_t *value);
 
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
-int64_t ceil_div(int64_t a, int64_t b); /* a >= 0, b > 0 */
+int64_t ceil_div(int64_t a, int64_t b);       /* a >= 0, b > 0 */
+int64_t common_divisor(int64_t a, int64_t b); /* the greatest; a, b >= 0 */
 
 /* ---- element types ---------------------------------------------------------------------------- */
 
@@ -121,8 +123,16 @@ struct text32 show_flops(double flops);      /* "1.02 PFLOP" */
 
 /* The one of `words` that a misspelt `word` most likely meant, or NULL when none is near. */
 const char *nearest_word(const char *word, const char *const *words, size_t count);
-/* "no schedule is called 'x', expected one of ...", with a hint where one is near. The names are those
- * that stand first in the rows of a table, `stride` bytes apart. */
+/* Makes that word the hint of the error at hand, "did you mean 'x'?"; NULL: leaves it as it is. */
+void hint_near(const char *word);
+
+/* Tables of names: each row, `stride` bytes behind the one before, begins with a const char *. */
+
+int name_index(const char *name, const void *rows, size_t stride, size_t count); /* -1: none */
+#define NAME_INDEX(name, table) name_index((name), (table), sizeof *(table), COUNT_OF(table))
+const char *nearest_name(const char *name, const void *rows, size_t stride, size_t count);
+#define NEAREST_NAME(name, table) nearest_name((name), (table), sizeof *(table), COUNT_OF(table))
+/* "no schedule is called 'x', expected one of ...", with a hint where one is near. */
 weft_status unknown_name(const char *what, const char *name, const void *rows, size_t stride,
                          size_t count);
 

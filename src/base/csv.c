@@ -74,10 +74,8 @@ static weft_status unknown_column(const struct csv *csv, const char *column,
     const char *names[CSV_MAX_FIELDS];
     for (size_t i = 0; i < count; i++)
         names[i] = bare(columns[i]);
-    const char *near = nearest_word(column, names, count);
     weft_status status = bad_input(csv->file, csv->line, NULL, "unknown column '%s'", column);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(column, names, count));
     return status;
 }
 

@@ -130,9 +130,7 @@ static weft_status read_choice(const struct doc *node, const struct field *field
         snprintf(all + used, sizeof all - used, "%s %s", count ? "," : "", field->choices[count]);
     }
     weft_status status = wrong_value(node, all);
-    const char *near = is_scalar(node) ? nearest_word(node->text, field->choices, count) : NULL;
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(is_scalar(node) ? nearest_word(node->text, field->choices, count) : NULL);
     return status;
 }
 

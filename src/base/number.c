@@ -1,7 +1,6 @@
 /* number.c - checked arithmetic, element types, random numbers, hashes. */
 #include "base/base.h"
 
-#include <string.h>
 #include <time.h>
 #include <xxhash.h>
 
@@ -18,6 +17,16 @@ bool checked_mul(int64_t a, int64_t b, int64_t *out)
 int64_t ceil_div(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);
+}
+
+int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
 }
 
 static const struct {
@@ -41,13 +50,10 @@ int dtype_bytes(enum dtype dtype)
 
 bool dtype_from_name(const char *name, enum dtype *out)
 {
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        if (strcmp(name, DTYPES[i].name) == 0) {
-            *out = (enum dtype)i;
-            return true;
-        }
-    }
-    return false;
+    int at = NAME_INDEX(name, DTYPES);
+    if (at >= 0)
+        *out = (enum dtype)at;
+    return at >= 0;
 }
 
 /* splitmix64 spreads the seed; xoshiro256** (Blackman, Vigna 2018) walks on from there. */

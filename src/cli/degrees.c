@@ -31,7 +31,7 @@ enum {
 };
 
 static const struct argp_option OPTIONS[] = {
-    {NULL, 0, NULL, 0, "A plan written as degrees:", 1},
+    {NULL, 0, NULL, 0, "A plan written as degrees (`weft plan` searches what is not given):", 1},
     {"dp", OPTION_DP, "N", 0, "data parallelism (default: what the rest leaves)", 1},
     {"tp", OPTION_TP, "N", 0, "tensor parallelism (default 1)", 1},
     {"pp", OPTION_PP, "N", 0, "stages of a pipeline (default 1)", 1},

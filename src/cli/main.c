@@ -20,7 +20,7 @@ static const struct command COMMANDS[] = {
     {"import", "FILE CLUSTER", "what Megatron-LM or Galvatron is launched with, as a plan",
      cmd_import},
     {"validate", "[DATASET...]", "predictions held against published measurements", cmd_validate},
-    {"profile", "import|show", "measured operator times in a database", cmd_profile},
+    {"profile", "ACTION", "import, show or measure operator times in a database", cmd_profile},
     {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},
 };
 
@@ -29,7 +29,7 @@ static void usage(FILE *out)
     fprintf(out, "usage: weft COMMAND [ARGUMENTS]\n\n"
                  "Plans, simulates and runs the parallel training of neural networks.\n\n");
     for (size_t i = 0; i < COUNT_OF(COMMANDS); i++)
-        fprintf(out, "  %-10s %-14s %s\n", COMMANDS[i].name, COMMANDS[i].arguments,
+        fprintf(out, "  %-10s %-16s %s\n", COMMANDS[i].name, COMMANDS[i].arguments,
                 COMMANDS[i].summary);
     fprintf(out, "\n`weft COMMAND --help` tells more, with an example. Exit codes: 0 done, 1 no "
                  "answer,\n2 bad input, 3 failure.\n");
@@ -37,10 +37,7 @@ static void usage(FILE *out)
 
 static int unknown_command(const char *name)
 {
-    const char *names[COUNT_OF(COMMANDS)];
-    for (size_t i = 0; i < COUNT_OF(COMMANDS); i++)
-        names[i] = COMMANDS[i].name;
-    const char *near = nearest_word(name, names, COUNT_OF(names));
+    const char *near = NEAREST_NAME(name, COMMANDS);
     fprintf(stderr, "weft: no command is called '%s'\n", name);
     if (near)
         fprintf(stderr, "hint: did you mean '%s'?\n", near);

@@ -59,9 +59,7 @@ static weft_status check_family(const struct listing *listing)
     }
     weft_status status = bad_argument("`weft models` shows every family",
                                       "no family is called '%s'", listing->family);
-    const char *near = nearest_word(listing->family, names, count < MOST ? count : MOST);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(listing->family, names, count < MOST ? count : MOST));
     return status;
 }
 

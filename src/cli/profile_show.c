@@ -27,13 +27,8 @@ static weft_status read_filter(const struct profile_options *options, struct fil
     enum dtype dtype = DTYPE_COUNT;
     *out = (struct filter){options->device, -1, -1, -1};
     if (options->kernel && !kernel_from_name(options->kernel, &kernel)) {
-        const char *names[KERNEL_COUNT];
-        for (int i = 0; i < KERNEL_COUNT; i++)
-            names[i] = kernel_name((enum kernel)i);
-        const char *near = nearest_word(options->kernel, names, KERNEL_COUNT);
         weft_status status = bad_argument(NULL, "no kernel is called '%s'", options->kernel);
-        if (near)
-            error_hint("did you mean '%s'?", near);
+        hint_near(kernel_near(options->kernel));
         return status;
     }
     if (options->dtype && !dtype_from_name(options->dtype, &dtype))

@@ -1,6 +1,5 @@
 /* train_options.c - the options of `weft train`. */
 #include <math.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "cli/train.h"
@@ -21,13 +20,11 @@ static void refuse_word(struct argp_state *state, const char *option, const char
 static void take_optimizer(struct argp_state *state, void *input, char *arg)
 {
     struct train_arguments *in = input;
-    for (int i = 0; i < OPTIMIZER_COUNT; i++)
-        if (strcmp(OPTIMIZERS[i], arg) == 0) {
-            in->training.optimizer.kind = (enum optimizer)i;
-            return;
-        }
-    refuse_word(state, "optimizer", arg, "sgd, adam or adamw",
-                nearest_word(arg, OPTIMIZERS, COUNT_OF(OPTIMIZERS)));
+    int at = NAME_INDEX(arg, OPTIMIZERS);
+    if (at < 0)
+        refuse_word(state, "optimizer", arg, "sgd, adam or adamw", NEAREST_NAME(arg, OPTIMIZERS));
+    else
+        in->training.optimizer.kind = (enum optimizer)at;
 }
 
 static void take_format(struct argp_state *state, void *input, char *arg)

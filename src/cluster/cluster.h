@@ -140,6 +140,7 @@ enum collective {
 };
 const char *collective_name(enum collective collective);
 bool collective_from_name(const char *name, enum collective *out);
+const char *collective_near(const char *name); /* that a misspelt one meant; NULL: none */
 
 struct cluster {
     struct arena *arena; /* owns everything below */

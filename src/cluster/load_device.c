@@ -47,14 +47,9 @@ static weft_status known_device(const struct doc *doc, const char *name, struct 
         return WEFT_OK;
     }
     size_t count = device_presets(&devices);
-    const char *names[64];
-    for (size_t i = 0; i < count && i < COUNT_OF(names); i++)
-        names[i] = devices[i].name;
     weft_status status = doc_error(doc, "write it out as a mapping (docs/cluster-file.md)",
                                    "no device is called '%.100s'", name);
-    const char *near = nearest_word(name, names, count < COUNT_OF(names) ? count : COUNT_OF(names));
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_name(name, devices, sizeof *devices, count));
     return status;
 }
 

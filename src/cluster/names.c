@@ -1,8 +1,6 @@
 /* names.c - the words for the room's enums, as they stand in files, tables and JSON. */
 #include "cluster/cluster.h"
 
-#include <string.h>
-
 static const char *const VERTEX_KINDS[] = {
     [VERTEX_DEVICE] = "device", [VERTEX_NVSWITCH] = "nvswitch", [VERTEX_PCI_SWITCH] = "pci-switch",
     [VERTEX_SOCKET] = "socket", [VERTEX_NIC] = "nic",
@@ -50,13 +48,15 @@ const char *collective_name(enum collective collective)
 
 bool collective_from_name(const char *name, enum collective *out)
 {
-    for (int i = 0; i < COLLECTIVE_COUNT; i++) {
-        if (strcmp(name, COLLECTIVES[i]) == 0) {
-            *out = (enum collective)i;
-            return true;
-        }
-    }
-    return false;
+    int at = NAME_INDEX(name, COLLECTIVES);
+    if (at >= 0)
+        *out = (enum collective)at;
+    return at >= 0;
+}
+
+const char *collective_near(const char *name)
+{
+    return NEAREST_NAME(name, COLLECTIVES);
 }
 
 const char *link_text(struct arena *keep, const struct cluster *cluster, struct link_id link)

@@ -5,8 +5,6 @@
  */
 #include "cluster/machine.h"
 
-#include <string.h>
-
 #define GB_PER_S 1e9
 #define GBIT     (1e9 / 8) /* bytes per second in one Gb/s */
 
@@ -374,22 +372,15 @@ size_t cluster_presets(const struct cluster_preset **out)
 
 const struct cluster_preset *cluster_preset_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(PRESETS); i++)
-        if (strcmp(PRESETS[i].name, name) == 0)
-            return &PRESETS[i];
-    return NULL;
+    int at = NAME_INDEX(name, PRESETS);
+    return at < 0 ? NULL : &PRESETS[at];
 }
 
 weft_status unknown_preset(const char *name)
 {
-    const char *names[COUNT_OF(PRESETS)];
-    for (size_t i = 0; i < COUNT_OF(PRESETS); i++)
-        names[i] = PRESETS[i].name;
-    const char *near = nearest_word(name, names, COUNT_OF(names));
     weft_status status = bad_argument("`weft clusters` lists the names; a file ends in .yaml, "
                                       ".json or .xml",
                                       "no cluster is called '%.100s'", name);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(NEAREST_NAME(name, PRESETS));
     return status;
 }

@@ -159,16 +159,11 @@ static weft_status read_collective(const struct reader *reader, const char *text
 {
     if (collective_from_name(text, out))
         return WEFT_OK;
-    const char *names[COLLECTIVE_COUNT];
-    for (int i = 0; i < COLLECTIVE_COUNT; i++)
-        names[i] = collective_name((enum collective)i);
-    const char *near = nearest_word(text, names, COLLECTIVE_COUNT);
     weft_status status = bad_input(reader->name, reader->line,
                                    "all_reduce, all_gather, reduce_scatter, all_to_all, "
                                    "broadcast and send are known",
                                    "expected a collective, found '%s'", text);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(collective_near(text));
     return status;
 }
 

@@ -238,15 +238,35 @@ static weft_status load_topology(hwloc_topology_t *out)
     return failure("hwloc cannot read this machine's topology");
 }
 
+static weft_status open_machine(struct hwloc_reader *reader, struct cluster **out)
+{
+    weft_status status = load_topology(&reader->topology);
+    if (status)
+        return status;
+    *out = cluster_new("this machine");
+    (*out)->source = "hwloc";
+    reader->graph.keep = (*out)->arena;
+    return WEFT_OK;
+}
+
+static weft_status close_machine(struct hwloc_reader *reader, struct cluster *cluster,
+                                 struct cluster **out)
+{
+    cluster->node.name = cluster->name;
+    cluster->node.device = reader->device;
+    topology_finish(&reader->graph, reader->net_rate, &cluster->node);
+    hwloc_topology_destroy(reader->topology);
+    *out = cluster;
+    return plain_fabric(cluster, cluster->name, 0);
+}
+
 weft_status cluster_this_machine(struct cluster **out)
 {
     struct hwloc_reader reader = {0};
-    weft_status status = load_topology(&reader.topology);
+    struct cluster *cluster;
+    weft_status status = open_machine(&reader, &cluster);
     if (status)
         return status;
-    struct cluster *cluster = cluster_new("this machine");
-    reader.graph.keep = cluster->arena;
-    cluster->source = "hwloc";
     add_accelerators(&reader);
     if (reader.graph.vertices.len > 0) {
         add_sockets_and_io(&reader);
@@ -256,31 +276,19 @@ weft_status cluster_this_machine(struct cluster **out)
         add_packages(&reader);
     }
     reader.device.name = arena_copy_text(cluster->arena, reader.device.name);
-    cluster->node.name = cluster->name;
-    cluster->node.device = reader.device;
-    topology_finish(&reader.graph, reader.net_rate, &cluster->node);
-    hwloc_topology_destroy(reader.topology);
-    *out = cluster;
-    return plain_fabric(cluster, cluster->name, 0);
+    return close_machine(&reader, cluster, out);
 }
 
 weft_status cluster_ranks(int32_t ranks, struct cluster **out)
 {
     struct hwloc_reader reader = {0};
+    struct cluster *cluster;
     if (ranks < 1 || ranks > MAX_NODE_DEVICES)
         return bad_argument(NULL, "%d ranks on this machine, expected 1 to %d", ranks,
                             MAX_NODE_DEVICES);
-    weft_status status = load_topology(&reader.topology);
+    weft_status status = open_machine(&reader, &cluster);
     if (status)
         return status;
-    struct cluster *cluster = cluster_new("this machine");
-    reader.graph.keep = cluster->arena;
-    cluster->source = "hwloc";
     add_ranks(&reader, cluster->arena, ranks);
-    cluster->node.name = cluster->name;
-    cluster->node.device = reader.device;
-    topology_finish(&reader.graph, 0, &cluster->node);
-    hwloc_topology_destroy(reader.topology);
-    *out = cluster;
-    return plain_fabric(cluster, cluster->name, 0);
+    return close_machine(&reader, cluster, out);
 }

@@ -19,15 +19,9 @@
 
 #include <string.h>
 
-struct group_digits {
-    int32_t digits;
-    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
-};
-
-/* Neighbours are one digit, so that equal groups are equal patterns. */
-static struct group_digits sync_digits(const struct layout *gradient, bool copies)
+struct step_groups sync_groups(const struct layout *gradient, bool copies)
 {
-    struct group_digits out = {0};
+    struct step_groups out = {0};
     int64_t stride = layout_devices(gradient);
     for (int64_t i = 0; i < gradient->digits; i++) {
         const struct layout_digit *digit = &gradient->digit[i];
@@ -97,7 +91,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
     const struct plan *plan = b->plan;
     const struct laid *laid = laid_of(b, instance);
     struct layout gradient = weight_layout(b, instance, FLOW_GRADIENT);
-    struct group_digits digits = sync_digits(&gradient, laid->choice->shard > 0);
+    struct step_groups digits = sync_groups(&gradient, laid->choice->shard > 0);
     int64_t parameters = (int64_t)parameters_of(b, instance);
     int32_t part = b->part_of[instance];
     return (struct bucket){
@@ -106,7 +100,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
         .parameters = parameters,
         .first = instance,
         .last = instance,
-        .pattern = digits.digits ? intern_digits(b, stage_of_part(b, part), digits.digits,
+        .pattern = digits.digits ? intern_digits(b, stage_of_part(b, part), (int32_t)digits.digits,
                                                  digits.stride, digits.degree)
                                  : -1, /* I3 */
         .shard = digits.digits ? laid->choice->shard : 0,

@@ -34,6 +34,15 @@ struct reshard {
     int64_t from_devices, to_devices;
 };
 
+/* Digits of a stage's device numbers in which a group's members differ, outermost first. */
+struct step_groups {
+    int64_t digits;
+    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
+};
+/* Those that sum a gradient up: who holds a part of the sum and, where state is sharded, who holds a
+ * copy. Neighbours are one digit, so that equal groups are equal patterns. */
+struct step_groups sync_groups(const struct layout *gradient, bool copies);
+
 /* The group of one device of the stage (numbered from 0) in a step that is no send. */
 struct group step_group(const struct reshard_step *step, int64_t device);
 int64_t step_members(const struct reshard_step *step);

@@ -25,6 +25,10 @@ struct collective_time {
 
 static weft_status store_time(struct import *import, const struct collective_time *time)
 {
+    if (!import_wants(import, time->device)) {
+        import_skip(import, "another device");
+        return WEFT_OK;
+    }
     struct value values[] = {
         V_TEXT(time->device), V_TEXT(time->machine), V_TEXT(collective_name(time->collective)),
         V_INT(time->devices), V_INT(time->nodes),    V_INT(time->bytes),
@@ -50,13 +54,8 @@ static weft_status collective_of(const struct csv *csv, int at, enum collective 
 {
     if (collective_from_name(csv->field[at], out))
         return WEFT_OK;
-    const char *names[COLLECTIVE_COUNT];
-    for (int i = 0; i < COLLECTIVE_COUNT; i++)
-        names[i] = collective_name((enum collective)i);
-    const char *near = nearest_word(csv->field[at], names, COLLECTIVE_COUNT);
     weft_status status = csv_error(csv, at, NULL, "a collective");
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(collective_near(csv->field[at]));
     return status;
 }
 
@@ -77,11 +76,10 @@ static weft_status collective_row(void *context, const struct csv *csv, const in
     TRY(csv_real(csv, at[COLL_MS], REAL_POSITIVE, &ms));
     if (at[COLL_SAMPLES] >= 0)
         TRY(csv_int(csv, at[COLL_SAMPLES], 1, &time.samples));
-    if (!import_wants(import, time.device)) {
-        import_skip(import, "another device");
-    } else if (ms >= OUT_OF_MEMORY_MS) {
+    bool wanted = import_wants(import, time.device);
+    if (wanted && ms >= OUT_OF_MEMORY_MS) {
         import_skip(import, "out of memory (a time of 1e8 ms and more)");
-    } else if (size_mb == 0) {
+    } else if (wanted && size_mb == 0) {
         import_skip(import, "a size rounded to zero");
     } else {
         int64_t each = time.collective == COLLECTIVE_ALL_GATHER ? time.devices : 1; /* (1) */
@@ -115,10 +113,6 @@ static weft_status p2p_row(void *context, const struct csv *csv, const int *at)
     TRY(csv_real(csv, at[P2P_RATE], REAL_POSITIVE, &rate));
     if (strcmp(where, "intra") != 0 && strcmp(where, "inter") != 0)
         TRY(csv_error(csv, at[P2P_WHERE], NULL, "intra or inter"));
-    if (!import_wants(import, time.device)) {
-        import_skip(import, "another device");
-        goto done;
-    }
     time.machine = at[P2P_DTYPE] >= 0 ? csv->field[at[P2P_DTYPE]] : "";
     time.nodes = where[3] == 'e' ? 2 : 1;
     time.bytes = llround(size_mb * MIB);
@@ -153,10 +147,7 @@ static weft_status vtrain_row(void *context, const struct csv *csv, const int *a
     TRY(csv_int(csv, at[VTRAIN_GPUS], 1, &time.devices));
     TRY(csv_int(csv, at[VTRAIN_BYTES], 1, &time.bytes));
     TRY(csv_real(csv, at[VTRAIN_TIME_IN_PLACE], REAL_POSITIVE, &time.ns));
-    if (import_wants(import, time.device))
-        TRY(store_time(import, &time));
-    else
-        import_skip(import, "another device");
+    TRY(store_time(import, &time));
 done:
     return status;
 }
@@ -275,10 +266,7 @@ static weft_status own_row(void *context, const struct csv *csv, const int *at)
     if (at[OWN_SAMPLES] >= 0)
         TRY(csv_int(csv, at[OWN_SAMPLES], 1, &time.samples));
     TRY(import_own_source(import, csv, at[OWN_SOURCE] >= 0 ? csv->field[at[OWN_SOURCE]] : ""));
-    if (import_wants(import, time.device))
-        TRY(store_time(import, &time));
-    else
-        import_skip(import, "another device");
+    TRY(store_time(import, &time));
 done:
     return status;
 }

@@ -43,11 +43,6 @@ struct product {
     double batch, m, n, k;
 };
 
-enum direction phase_direction(enum phase phase)
-{
-    return phase == PHASE_FORWARD ? FORWARD : BACKWARD;
-}
-
 double peak_flops(const struct device *device, enum dtype dtype)
 {
     static const enum dtype ORDER[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_TF32, DTYPE_FP32};

@@ -12,7 +12,6 @@
  *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
  */
-#include <string.h>
 
 #include "cost/cost.h"
 
@@ -38,13 +37,10 @@ const char *policy_name(enum policy policy)
 
 bool policy_from_name(const char *name, enum policy *out)
 {
-    for (int i = 0; i < POLICY_COUNT; i++) {
-        if (strcmp(name, POLICIES[i].name) == 0) {
-            *out = (enum policy)i;
-            return true;
-        }
-    }
-    return false;
+    int at = NAME_INDEX(name, POLICIES);
+    if (at >= 0)
+        *out = (enum policy)at;
+    return at >= 0;
 }
 
 static double local_parameters(const struct op *op, const int64_t *local)

@@ -88,6 +88,8 @@ struct import {
 };
 void import_skip(struct import *import, const char *reason);
 void import_measure(struct import *import, const struct measurement *measurement);
+/* Stores all that were measured, those of one shape as one. */
+weft_status import_merge(struct import *import);
 weft_status import_row(struct import *import, enum profile_table table, const struct value *values,
                        size_t count);
 /* Names the source that all rows of this file get; `origin` is empty for a user's own. */

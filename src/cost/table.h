@@ -15,7 +15,10 @@
 
 /* The two times of a row, and what is calibrated once for each. */
 enum direction { FORWARD, BACKWARD, DIRECTION_COUNT };
-enum direction phase_direction(enum phase phase);
+static inline enum direction phase_direction(enum phase phase)
+{
+    return phase == PHASE_FORWARD ? FORWARD : BACKWARD;
+}
 
 /* Whose cross entropy: they differ in passes over the logits (memory.c). */
 enum loss { LOSS_MEGATRON, LOSS_TORCH, LOSS_COUNT };
@@ -79,7 +82,7 @@ struct sailor_device {
 weft_status sailor_device(const struct csv *csv, int at, const struct sailor_device **out);
 #define ACESO_DEVICE "V100-SXM2-32GB"
 
-/* ---- the kernels of an operator (table_transformer.c, table_resnet.c) ------------------------ */
+/* ---- the kernels of an operator (table_rows.c) ----------------------------------------------- */
 
 /* A work of this shape with its FLOPs and bytes. */
 #define WORK(kernel, phase, dtype, ...)                                                            \
@@ -98,6 +101,10 @@ void row_is(struct table_row *row, struct work work); /* both */
 void row_is_linear(struct table_row *row, int64_t m, int64_t n, int64_t k);
 void row_several(struct table_row *row); /* no time of it is one kernel's */
 extern const char SOMETHING_ELSE[];      /* left out: a backward time of something else */
+
+/* Of the reasons to leave a time out the first counts: several kernels, out of memory, a collective,
+ * something else. */
+void timing_leave_out(struct timing *time);
 
 /* Fill in label, works and kernels; they leave a row they do not know as it is. */
 void transformer_row(struct table_row *row);

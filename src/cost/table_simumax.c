@@ -148,10 +148,8 @@ static const struct simumax_op {
 
 static const struct simumax_op *find_op(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(OPS); i++)
-        if (strcmp(OPS[i].name, name) == 0)
-            return &OPS[i];
-    return NULL;
+    int at = NAME_INDEX(name, OPS);
+    return at < 0 ? NULL : &OPS[at];
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  *
  *   I1  A time is the kernel's alone, without the host's gaps: what tools/measure_torch.py writes.
  */
-#include <string.h>
 
 #include "cost/profile.h"
 #include "cost/table.h"
@@ -15,13 +14,8 @@ static weft_status kernel_of(const struct csv *csv, int at, enum kernel *out)
 {
     if (kernel_from_name(csv->field[at], out))
         return WEFT_OK;
-    const char *names[KERNEL_COUNT];
-    for (int i = 0; i < KERNEL_COUNT; i++)
-        names[i] = kernel_name((enum kernel)i);
-    const char *near = nearest_word(csv->field[at], names, KERNEL_COUNT);
     weft_status status = csv_error(csv, at, NULL, "a kernel");
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(kernel_near(csv->field[at]));
     return status;
 }
 

@@ -257,7 +257,7 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
 {
     const struct doc *type = doc_get(root, "model_type");
     const struct hf_architecture *architectures;
-    const char *names[MOST_ARCHITECTURES], *near = NULL;
+    const char *names[MOST_ARCHITECTURES];
     char all[400] = "";
     size_t used = 0, count = hf_architectures(&architectures);
     if (!type || type->kind != DOC_TEXT)
@@ -270,12 +270,10 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
             return WEFT_OK;
         }
     }
-    near = nearest_word(type->text, names, count);
     weft_status status =
         doc_error(type, "write the model down as operators: see docs/model-file.md",
                   "'model_type' is '%.60s', expected one of %s", type->text, all);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(type->text, names, count));
     return status;
 }
 

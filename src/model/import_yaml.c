@@ -39,11 +39,9 @@ static weft_status from_preset(struct arena *scratch, const struct root *root,
     const struct preset *preset = preset_find(root->base);
     if (preset)
         return preset_build(scratch, preset, name_of(scratch, root, file), file, options, out);
-    const char *near = preset_nearest(root->base);
     weft_status status = doc_error(doc_get(doc, "base"), "'weft models' lists the presets",
                                    "'%.60s' is not a preset", root->base);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(preset_nearest(root->base));
     return status;
 }
 

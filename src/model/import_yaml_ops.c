@@ -72,9 +72,7 @@ weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at,
     weft_status status = doc_error(
         at, NULL, "'%.60s' is not defined, expected the name of an input or of an operator above",
         name);
-    const char *near = nearest_word(name, names, count);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(name, names, count));
     return status;
 }
 

@@ -223,6 +223,7 @@ enum kernel {
 enum { WORK_MAX_SHAPE = 8 };
 const char *kernel_name(enum kernel kernel);
 bool kernel_from_name(const char *name, enum kernel *out);
+const char *kernel_near(const char *name); /* that a misspelt one meant; NULL: none */
 /* The names of a kernel's shape numbers, NULL behind the last. */
 const char *const *kernel_shape_names(enum kernel kernel);
 

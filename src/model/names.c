@@ -1,8 +1,6 @@
 /* names.c - the words for dims, phases and kernels, as they stand in plans, databases and JSON. */
 #include "model/model.h"
 
-#include <string.h>
-
 static const char *const DIMS[] = {
     [DIM_BATCH] = "batch", [DIM_SEQ] = "seq",       [DIM_KV] = "kv",
     [DIM_HEAD] = "head",   [DIM_GROUP] = "group",   [DIM_DEPTH] = "depth",
@@ -58,13 +56,10 @@ const char *dim_name(enum dim dim)
 
 bool dim_from_name(const char *name, enum dim *out)
 {
-    for (int i = 0; i < DIM_COUNT; i++) {
-        if (strcmp(name, DIMS[i]) == 0) {
-            *out = (enum dim)i;
-            return true;
-        }
-    }
-    return false;
+    int at = NAME_INDEX(name, DIMS);
+    if (at >= 0)
+        *out = (enum dim)at;
+    return at >= 0;
 }
 
 const char *phase_name(enum phase phase)
@@ -84,11 +79,13 @@ const char *const *kernel_shape_names(enum kernel kernel)
 
 bool kernel_from_name(const char *name, enum kernel *out)
 {
-    for (int i = 0; i < KERNEL_COUNT; i++) {
-        if (strcmp(name, KERNELS[i].name) == 0) {
-            *out = (enum kernel)i;
-            return true;
-        }
-    }
-    return false;
+    int at = NAME_INDEX(name, KERNELS);
+    if (at >= 0)
+        *out = (enum kernel)at;
+    return at >= 0;
+}
+
+const char *kernel_near(const char *name)
+{
+    return NEAREST_NAME(name, KERNELS);
 }

@@ -114,6 +114,9 @@ const Onnx__AttributeProto *onnx_attribute(const struct onnx_node *node, const c
 int64_t onnx_int(const struct onnx_node *node, const char *name, int64_t otherwise);
 /* The list of an attribute into `out`, at most `most`; how many, or -1 without the attribute. */
 int onnx_ints(const struct onnx_node *node, const char *name, int64_t *out, int most);
+
+/* ---- onnx_elements.c ---------------------------------------------------------------------------- */
+
 /* The elements of a tensor as numbers, or NULL where they are many or absent. */
 double *onnx_tensor_values(struct arena *scratch, const Onnx__TensorProto *tensor);
 

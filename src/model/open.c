@@ -57,22 +57,15 @@ const struct preset *preset_find(const char *name)
 {
     const struct preset *presets;
     size_t count = model_presets(&presets);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return &presets[i];
-    return NULL;
+    int at = name_index(name, presets, sizeof *presets, count);
+    return at < 0 ? NULL : &presets[at];
 }
 
 const char *preset_nearest(const char *name)
 {
-    enum { MOST = 512 };
-    const char *names[MOST];
     const struct preset *presets;
     size_t count = model_presets(&presets);
-    count = count < MOST ? count : MOST;
-    for (size_t i = 0; i < count; i++)
-        names[i] = presets[i].name;
-    return nearest_word(name, names, count);
+    return nearest_name(name, presets, sizeof *presets, count);
 }
 
 weft_status family_find(const char *name, const struct doc *where, const struct family **out)
@@ -90,11 +83,9 @@ weft_status family_find(const char *name, const struct doc *where, const struct 
             return WEFT_OK;
         }
     }
-    const char *near = nearest_word(name, names, count);
     weft_status status =
         doc_error(where, NULL, "'%.60s' is not a family, expected one of %s", name, all);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(name, names, count));
     return status;
 }
 
@@ -198,8 +189,7 @@ static weft_status unknown_model(const char *name)
     weft_status status =
         bad_argument("'weft models' lists the presets",
                      "'%.100s' is neither a preset nor a file, expected a model", name);
-    if (preset_nearest(name))
-        error_hint("did you mean '%s'?", preset_nearest(name));
+    hint_near(preset_nearest(name));
     return status;
 }
 

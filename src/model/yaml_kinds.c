@@ -5,106 +5,7 @@
  */
 #include "model/yaml_ops.h"
 
-#include <stdio.h>
 #include <string.h>
-
-/* ---- shapes ----------------------------------------------------------------------------------------- */
-
-static struct text32 show_shape(const struct builder *b, int tensor)
-{
-    const struct tensor *t = build_tensor(b, tensor);
-    struct text32 text = {"("};
-    for (int i = 1; i <= t->axes; i++) {
-        size_t used = strlen(text.s);
-        if (i == t->axes)
-            snprintf(text.s + used, sizeof text.s - used, ")");
-        else
-            snprintf(text.s + used, sizeof text.s - used, "%s%lld", i > 1 ? ", " : "",
-                     (long long)t->size[i]);
-    }
-    return text;
-}
-
-static int64_t size_at(const struct yaml_reader *r, int tensor, int axis)
-{
-    return build_tensor(r->b, tensor)->size[axis];
-}
-
-static int axes_of(const struct yaml_reader *r, int tensor)
-{
-    return build_tensor(r->b, tensor)->axes;
-}
-
-static weft_status wrong_shape(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
-                               const char *expected)
-{
-    return doc_error(spec->at, NULL, "'%.60s' reads the shape %s, expected %s", spec->name,
-                     show_shape(r->b, spec->x[i]).s, expected);
-}
-
-static weft_status differing(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
-                             int k)
-{
-    return doc_error(spec->at, NULL, "'%.60s' reads the shapes %s and %s, which do not match",
-                     spec->name, show_shape(r->b, spec->x[i]).s, show_shape(r->b, spec->x[k]).s);
-}
-
-/* A number, or a list of numbers, at most `most`. */
-static weft_status read_sizes(const struct doc *at, int64_t least, int64_t most, int64_t *out,
-                              int room, int *count)
-{
-    const struct doc *d = at->kind == DOC_LIST ? at->first : at;
-    if (at->kind == DOC_LIST && (at->count == 0 || at->count > (size_t)room))
-        return doc_error(at, NULL, "'%s' is a list of %zu, expected 1 to %d numbers",
-                         at->key ? at->key : "shape", at->count, room);
-    for (*count = 0; d; d = at->kind == DOC_LIST ? d->next : NULL) {
-        weft_status status = doc_scalar(d, FIELD_INT, &out[*count]);
-        if (status)
-            return status;
-        if (out[*count] < least || out[*count] > most)
-            return doc_error(d, NULL, "'%s' holds %lld, expected %lld to %lld",
-                             at->key ? at->key : "shape", (long long)out[*count], (long long)least,
-                             (long long)most);
-        ++*count;
-    }
-    return WEFT_OK;
-}
-
-/* A shape as the file has it, with the batch in front. */
-weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size)
-{
-    size[0] = 1;
-    weft_status status = read_sizes(at, 1, YAML_MOST_SIZE, size + 1, MAX_AXES - 1, axes);
-    ++*axes;
-    return status;
-}
-
-static weft_status read_window(const struct yaml_spec *spec, struct window *w)
-{
-    weft_status status = WEFT_OK;
-    int64_t kernel[2] = {1, 1}, pad[2] = {0, 0};
-    int kernels = 1, pads = 1;
-    if (spec->kernel)
-        TRY(read_sizes(spec->kernel, 1, YAML_MOST_SMALL, kernel, 2, &kernels));
-    if (spec->pad)
-        TRY(read_sizes(spec->pad, 0, YAML_MOST_SMALL, pad, 2, &pads));
-    *w = (struct window){kernel[0], kernel[kernels > 1], spec->stride, pad[0], pad[pads > 1]};
-done:
-    return status;
-}
-
-static weft_status check_window(const struct yaml_reader *r, const struct yaml_spec *spec,
-                                const struct window *w)
-{
-    bool fits = size_at(r, spec->x[0], 2) + 2 * w->pad_h >= w->kernel_h &&
-                size_at(r, spec->x[0], 3) + 2 * w->pad_w >= w->kernel_w;
-    if (fits)
-        return WEFT_OK;
-    return doc_error(spec->at, "use a smaller kernel or more padding",
-                     "'%.60s' sweeps %lld x %lld over the shape %s, expected an image no smaller",
-                     spec->name, (long long)w->kernel_h, (long long)w->kernel_w,
-                     show_shape(r->b, spec->x[0]).s);
-}
 
 /* ---- one function per kind ----------------------------------------------------------------------------- */
 
@@ -165,7 +66,7 @@ static weft_status read_heads(const struct yaml_reader *r, struct yaml_spec *spe
 
 static bool is_keys(const struct yaml_reader *r, int x, int64_t features)
 {
-    return axes_of(r, x) == 3 && build_features(r->b, x) == features;
+    return yaml_axes(r, x) == 3 && build_features(r->b, x) == features;
 }
 
 static weft_status do_score(struct yaml_reader *r, struct yaml_spec *spec, int *out)
@@ -175,7 +76,7 @@ static weft_status do_score(struct yaml_reader *r, struct yaml_spec *spec, int *
     if (status)
         return status;
     if (!is_keys(r, spec->x[1], a.kv_heads * a.depth))
-        return differing(r, spec, 0, 1);
+        return yaml_differing(r, spec, 0, 1);
     *out = build_score(r->b, spec->name, spec->x[0], spec->x[1], &a);
     return WEFT_OK;
 }
@@ -183,12 +84,12 @@ static weft_status do_score(struct yaml_reader *r, struct yaml_spec *spec, int *
 static weft_status do_context(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
-    bool fits = spec->heads % kv == 0 && axes_of(r, spec->x[1]) == 3 &&
-                size_at(r, spec->x[0], 1) == spec->heads &&
-                size_at(r, spec->x[0], 3) == size_at(r, spec->x[1], 1) &&
+    bool fits = spec->heads % kv == 0 && yaml_axes(r, spec->x[1]) == 3 &&
+                yaml_size(r, spec->x[0], 1) == spec->heads &&
+                yaml_size(r, spec->x[0], 3) == yaml_size(r, spec->x[1], 1) &&
                 build_features(r->b, spec->x[1]) % kv == 0;
     if (!fits)
-        return differing(r, spec, 0, 1);
+        return yaml_differing(r, spec, 0, 1);
     struct attention a = {spec->heads, kv, build_features(r->b, spec->x[1]) / kv, 0, spec->causal};
     *out = build_context(r->b, spec->name, spec->x[0], spec->x[1], &a);
     return WEFT_OK;
@@ -207,10 +108,10 @@ static weft_status do_attention(struct yaml_reader *r, struct yaml_spec *spec, i
     if (spec->count == 2)
         return doc_error(spec->at, NULL, "'%.60s' has 2 inputs, expected 1 or 3", spec->name);
     if (!fused && !is_keys(r, k, a.kv_heads * a.depth))
-        return differing(r, spec, 0, 1);
-    if (!fused && (axes_of(r, v) != 3 || build_features(r->b, v) % a.kv_heads ||
-                   size_at(r, v, 1) != size_at(r, k, 1)))
-        return differing(r, spec, 1, 2);
+        return yaml_differing(r, spec, 0, 1);
+    if (!fused && (yaml_axes(r, v) != 3 || build_features(r->b, v) % a.kv_heads ||
+                   yaml_size(r, v, 1) != yaml_size(r, k, 1)))
+        return yaml_differing(r, spec, 1, 2);
     if (!fused)
         a.value_depth = build_features(r->b, v) / a.kv_heads;
     *out = build_attention(r->b, spec->name, q, k, v, &a);
@@ -246,7 +147,7 @@ ONE_INPUT(loss)
 static weft_status do_rotary(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     if (spec->depth && build_features(r->b, spec->x[0]) % spec->depth)
-        return wrong_shape(r, spec, 0, "heads of `depth` features");
+        return yaml_wrong_shape(r, spec, 0, "heads of `depth` features");
     *out = build_rotary(r->b, spec->name, spec->x[0]);
     if (*out >= 0) {
         struct op *op = build_last(r->b);
@@ -258,7 +159,7 @@ static weft_status do_rotary(struct yaml_reader *r, struct yaml_spec *spec, int 
 static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     if (build_features(r->b, spec->x[0]) % 2)
-        return wrong_shape(r, spec, 0, "an even number of features: gate and value");
+        return yaml_wrong_shape(r, spec, 0, "an even number of features: gate and value");
     *out = build_gated(r->b, spec->name, spec->x[0]);
     return WEFT_OK;
 }
@@ -272,7 +173,7 @@ static bool same_shape(const struct yaml_reader *r, int x, int y)
 static weft_status do_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     if (!same_shape(r, spec->x[0], spec->x[1]))
-        return differing(r, spec, 0, 1);
+        return yaml_differing(r, spec, 0, 1);
     *out = build_add(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
 }
@@ -280,7 +181,7 @@ static weft_status do_add(struct yaml_reader *r, struct yaml_spec *spec, int *ou
 static weft_status do_dropout_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     if (!same_shape(r, spec->x[0], spec->x[1]))
-        return differing(r, spec, 0, 1);
+        return yaml_differing(r, spec, 0, 1);
     *out = build_dropout_add(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
 }
@@ -326,8 +227,8 @@ static weft_status do_dispatch(struct yaml_reader *r, struct yaml_spec *spec, in
 {
     if (!made_by(r, spec->x[1], OP_ROUTER))
         return needs(spec, "the scores of a router, expected as its second input");
-    if (axes_of(r, spec->x[1]) != 3 || size_at(r, spec->x[0], 1) != size_at(r, spec->x[1], 1))
-        return differing(r, spec, 0, 1);
+    if (yaml_axes(r, spec->x[1]) != 3 || yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
+        return yaml_differing(r, spec, 0, 1);
     *out = build_dispatch(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
 }
@@ -344,8 +245,8 @@ static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int
 {
     if (!made_by(r, spec->x[1], OP_ROUTER))
         return needs(spec, "the scores of a router, expected as its second input");
-    if (size_at(r, spec->x[0], 1) != build_expert_places(r->b, spec->x[1]))
-        return differing(r, spec, 0, 1);
+    if (yaml_size(r, spec->x[0], 1) != build_expert_places(r->b, spec->x[1]))
+        return yaml_differing(r, spec, 0, 1);
     *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
 }
@@ -354,14 +255,14 @@ static weft_status do_conv(struct yaml_reader *r, struct yaml_spec *spec, int *o
 {
     weft_status status = WEFT_OK;
     struct window window;
-    int64_t in = size_at(r, spec->x[0], 1);
+    int64_t in = yaml_size(r, spec->x[0], 1);
     if (in % spec->groups || spec->out % spec->groups)
         return doc_error(
             spec->at, NULL,
             "'groups' is %lld, expected a divisor of the %lld channels in and %lld out",
             (long long)spec->groups, (long long)in, (long long)spec->out);
-    TRY(read_window(spec, &window));
-    TRY(check_window(r, spec, &window));
+    TRY(yaml_read_window(spec, &window));
+    TRY(yaml_check_window(r, spec, &window));
     *out = build_conv(r->b, spec->name, spec->x[0], spec->out, &window, spec->groups, spec->bias);
 done:
     return status;
@@ -375,8 +276,8 @@ static weft_status do_pool(struct yaml_reader *r, struct yaml_spec *spec, int *o
         *out = build_global_pool(r->b, spec->name, spec->x[0]);
         return WEFT_OK;
     }
-    TRY(read_window(spec, &window));
-    TRY(check_window(r, spec, &window));
+    TRY(yaml_read_window(spec, &window));
+    TRY(yaml_check_window(r, spec, &window));
     *out = build_pool(r->b, spec->name, spec->x[0], &window);
 done:
     return status;
@@ -384,16 +285,16 @@ done:
 
 static weft_status do_concat(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
-    int axes = axes_of(r, spec->x[0]);
+    int axes = yaml_axes(r, spec->x[0]);
     if (spec->axis >= axes)
         return doc_error(spec->at, NULL, "'axis' is %lld, expected 1 to %d", (long long)spec->axis,
                          axes - 1);
     for (int i = 1; i < spec->count; i++) {
-        bool fits = axes_of(r, spec->x[i]) == axes;
+        bool fits = yaml_axes(r, spec->x[i]) == axes;
         for (int a = 1; fits && a < axes; a++)
-            fits = a == spec->axis || size_at(r, spec->x[i], a) == size_at(r, spec->x[0], a);
+            fits = a == spec->axis || yaml_size(r, spec->x[i], a) == yaml_size(r, spec->x[0], a);
         if (!fits)
-            return differing(r, spec, 0, i);
+            return yaml_differing(r, spec, 0, i);
     }
     *out = build_concat(r->b, spec->name, spec->x, spec->count, (int)spec->axis);
     return WEFT_OK;
@@ -401,9 +302,9 @@ static weft_status do_concat(struct yaml_reader *r, struct yaml_spec *spec, int 
 
 static weft_status do_interaction(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
-    if (axes_of(r, spec->x[1]) != 3 ||
+    if (yaml_axes(r, spec->x[1]) != 3 ||
         build_features(r->b, spec->x[0]) != build_features(r->b, spec->x[1]))
-        return differing(r, spec, 0, 1);
+        return yaml_differing(r, spec, 0, 1);
     *out = build_interaction(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
 }
@@ -435,7 +336,7 @@ static weft_status do_view(struct yaml_reader *r, struct yaml_spec *spec, int *o
     if (status)
         return status;
     if (elements(axes, size) != elements(t->axes, t->size))
-        return wrong_shape(r, spec, 0, "as many elements as in 'shape'");
+        return yaml_wrong_shape(r, spec, 0, "as many elements as in 'shape'");
     *out = build_view(r->b, spec->x[0], axes, size);
     return WEFT_OK;
 }
@@ -597,19 +498,14 @@ size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields)
 weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out)
 {
     const struct doc *kind = doc_get(item, "kind");
-    const char *names[COUNT_OF(KINDS)];
-    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
-        names[i] = KINDS[i].name;
-        if (strcmp(kind->text, names[i]) == 0) {
-            *out = &KINDS[i];
-            return WEFT_OK;
-        }
+    int at = NAME_INDEX(kind->text, KINDS);
+    if (at >= 0) {
+        *out = &KINDS[at];
+        return WEFT_OK;
     }
-    const char *near = nearest_word(kind->text, names, COUNT_OF(names));
     weft_status status = doc_error(kind, "docs/model-file.md lists the kinds",
                                    "'%.60s' is not an operator kind", kind->text);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(NEAREST_NAME(kind->text, KINDS));
     return status;
 }
 
@@ -622,7 +518,8 @@ weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spe
                          kind->least, kind->most > kind->least ? " or more" : "");
     if (spec->count == 0 || kind->axes[0] == 0)
         return WEFT_OK;
-    int axes = axes_of(r, spec->x[0]);
-    return axes >= kind->axes[0] && axes <= kind->axes[1] ? WEFT_OK
-                                                          : wrong_shape(r, spec, 0, kind->form);
+    int axes = yaml_axes(r, spec->x[0]);
+    return axes >= kind->axes[0] && axes <= kind->axes[1]
+               ? WEFT_OK
+               : yaml_wrong_shape(r, spec, 0, kind->form);
 }

@@ -67,7 +67,28 @@ size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields);
 /* Number and shape of the inputs, as far as they are the same for all operators of the kind. */
 weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
                               const struct yaml_kind *kind);
+
+/* ---- yaml_shapes.c --------------------------------------------------------------------------------- */
+
+static inline int64_t yaml_size(const struct yaml_reader *r, int tensor, int axis)
+{
+    return build_tensor(r->b, tensor)->size[axis];
+}
+
+static inline int yaml_axes(const struct yaml_reader *r, int tensor)
+{
+    return build_tensor(r->b, tensor)->axes;
+}
+
 /* A shape as the file has it; the result has the batch in front. */
 weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size);
+/* Input i has another shape than expected; inputs i and k do not match. */
+weft_status yaml_wrong_shape(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
+                             const char *expected);
+weft_status yaml_differing(const struct yaml_reader *r, const struct yaml_spec *spec, int i, int k);
+/* The window of `kernel`, `stride` and `pad`; whether the first input, an image, is large enough. */
+weft_status yaml_read_window(const struct yaml_spec *spec, struct window *w);
+weft_status yaml_check_window(const struct yaml_reader *r, const struct yaml_spec *spec,
+                              const struct window *w);
 
 #endif

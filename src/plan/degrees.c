@@ -239,20 +239,25 @@ done:
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-static void set_fields(struct plan *plan, const struct degrees *d)
+void set_settings(struct plan *plan, const struct degrees *d)
 {
     if (d->has_dtype)
         plan->dtype = d->dtype;
     plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
-    plan->global_batch = d->global_batch;
-    plan->batch_per_step = d->dp * d->micro_batch;
-    plan->schedule = arena_copy_text(plan->arena, d->schedule);
     plan->memory_limit_bytes = d->memory_limit_bytes;
     if (d->has_overlap)
         plan->overlap = d->overlap;
     if (d->has_bucket)
         plan->bucket_bytes = d->bucket_bytes;
     plan->whole_sends = d->whole_sends;
+}
+
+static void set_fields(struct plan *plan, const struct degrees *d)
+{
+    set_settings(plan, d);
+    plan->global_batch = d->global_batch;
+    plan->batch_per_step = d->dp * d->micro_batch;
+    plan->schedule = arena_copy_text(plan->arena, d->schedule);
 }
 
 /* Degrees count layers, as the frameworks that take degrees do: what stands around the layers

@@ -93,15 +93,7 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
     if (status)
         return status;
     struct plan *plan = file->plan;
-    if (d->has_dtype)
-        plan->dtype = d->dtype;
-    plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
-    plan->memory_limit_bytes = d->memory_limit_bytes;
-    if (d->has_overlap)
-        plan->overlap = d->overlap;
-    if (d->has_bucket)
-        plan->bucket_bytes = d->bucket_bytes;
-    plan->whole_sends = d->whole_sends;
+    set_settings(plan, d);
     plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
     plan->global_batch = plan->batch_per_step = file->batch.global ? file->batch.global : 1;
     find_paths(file);

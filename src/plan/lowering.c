@@ -287,16 +287,6 @@ static weft_status add_replicas(const struct lower *l, const struct op *op, stru
     return add(l, op, experts, (struct named){"ep", ep}, split);
 }
 
-int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static weft_status add_heads(const struct lower *l, const struct op *op, struct split *split)
 {
     int64_t tp = l->degrees->tp, kv = dim_size(op, DIM_HEAD), group = dim_size(op, DIM_GROUP);

@@ -155,6 +155,16 @@ static void set_defaults(struct plan *plan)
     plan->part[0] = (struct part){0, plan->instances};
 }
 
+void plan_copy_settings(struct plan *to, const struct plan *from)
+{
+    to->dtype = from->dtype;
+    to->policy = from->policy;
+    to->memory_limit_bytes = from->memory_limit_bytes;
+    to->overlap = from->overlap;
+    to->bucket_bytes = from->bucket_bytes;
+    to->whole_sends = from->whole_sends;
+}
+
 enum policy policy_for(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 || dtype == DTYPE_TF32 ? POLICY_FP32 : POLICY_MIXED;

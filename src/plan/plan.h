@@ -141,6 +141,9 @@ struct plan {
 };
 
 void plan_free(struct plan *plan); /* not its model and cluster */
+/* Dtype, policy, memory limit, overlap, buckets and sends of another plan: all that does not depend on
+ * how its operators are laid out. */
+void plan_copy_settings(struct plan *to, const struct plan *from);
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);

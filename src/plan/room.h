@@ -11,6 +11,9 @@ double *forward_flops(const struct model *model, struct arena *keep);
 int32_t plan_origin(const struct model *model, const struct instance *reader, int32_t tensor,
                     bool *carried);
 
+/* What degrees say beside their layout: dtype, policy, memory limit, overlap, buckets, sends. */
+void set_settings(struct plan *plan, const struct degrees *d);
+
 /* Restores plan.h's I3 behind a new map: what does not cover its stage's devices is copied. */
 weft_status copy_misfits(struct plan *plan);
 
@@ -18,6 +21,5 @@ weft_status copy_misfits(struct plan *plan);
 const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
                           bool (*legal)(int64_t number, int64_t with), int64_t with);
 bool divides(int64_t number, int64_t whole);
-int64_t common_divisor(int64_t a, int64_t b);
 
 #endif

@@ -100,9 +100,7 @@ static weft_status unknown_dim(const struct doc *where, const char *name, const 
         names[i] = part_name(i);
     weft_status status = doc_error(where, "the dims of an operator are listed by 'weft inspect'",
                                    "no dim is called '%s' in the split '%s'", name, text);
-    const char *near = nearest_word(name, names, COUNT_OF(names));
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(nearest_word(name, names, COUNT_OF(names)));
     return status;
 }
 

@@ -22,7 +22,7 @@
 #include "report/published_read.h"
 #include "report/searched.h"
 
-enum { MAX_FILE_BYTES = 1 << 20, DEVICES_PER_NODE = 8 };
+enum { DEVICES_PER_NODE = 8 };
 static const char MACHINE[] = "aceso-v100";
 static const int64_t LIMIT_BYTES = INT64_C(28000) << 20; /* scripts/: 28,000 MB */
 
@@ -397,8 +397,7 @@ weft_status duels_read(struct arena *keep, const struct search_table *table, str
     char *path, *text;
     size_t len;
     weft_status status;
-    TRY(published_path(keep, table->name, &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
+    TRY(published_file(keep, table->name, &path, &text, &len));
     TRY(duels_parse(keep, path, text, len, out));
 done:
     return status;

@@ -53,9 +53,9 @@ const char *target_name(const struct target *target)
 
 const struct target *target_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(TARGETS); i++)
-        if (strcmp(name, TARGETS[i].name) == 0)
-            return &TARGETS[i];
+    int at = NAME_INDEX(name, TARGETS);
+    if (at >= 0)
+        return &TARGETS[at];
     unknown_name("target", name, TARGETS, sizeof TARGETS[0], COUNT_OF(TARGETS));
     return NULL;
 }
@@ -67,29 +67,20 @@ static const struct source SOURCES[] = {
 
 const struct source *source_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(SOURCES); i++)
-        if (strcmp(name, SOURCES[i].name) == 0)
-            return &SOURCES[i];
+    int at = NAME_INDEX(name, SOURCES);
+    if (at >= 0)
+        return &SOURCES[at];
     unknown_name("source", name, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));
     return NULL;
 }
 
 /* ---- what writers share ---------------------------------------------------------------------- */
 
-PRINTF_LIKE(3, 0)
-static void say(struct export_job *job, struct texts *texts, const char *fmt, va_list list)
-{
-    char text[400];
-    vsnprintf(text, sizeof text, fmt, list);
-    const char *copy = arena_copy_text(job->keep, text);
-    array_push(job->keep, texts, copy);
-}
-
 void note(struct export_job *job, const char *fmt, ...)
 {
     va_list list;
     va_start(list, fmt);
-    say(job, &job->out->notes, fmt, list);
+    add_text(job->keep, &job->out->notes, arena_vprintf(job->keep, fmt, list));
     va_end(list);
 }
 
@@ -97,7 +88,7 @@ void job_differs(struct export_job *job, const char *fmt, ...)
 {
     va_list list;
     va_start(list, fmt);
-    say(job, &job->out->differences, fmt, list);
+    add_text(job->keep, &job->out->differences, arena_vprintf(job->keep, fmt, list));
     va_end(list);
 }
 

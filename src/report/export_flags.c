@@ -1,4 +1,4 @@
-/* export_flags.c - the arguments that Megatron-LM takes, by type.
+/* export_flags.c - the arguments that Megatron-LM takes, by type, and what it takes for one left out.
  *
  * Source: megatron/training/arguments.py of NVIDIA/Megatron-LM at commit 000c4ac2: every
  * add_argument of the groups that training uses. Names are facts of its interface; retrieval,
@@ -8,8 +8,6 @@
  * scripts, and not written: no-scatter-gather-tensors-in-pipeline.
  */
 #include "report/export_room.h"
-
-#include <string.h>
 
 /* clang-format off */
 static const char *const SWITCHES[] = {
@@ -234,10 +232,7 @@ _Static_assert(COUNT_OF(BY_TYPE) == FLAG_UNKNOWN, "a type without its flags");
 
 static bool among(const char *name, const char *const *names, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
+    return name_index(name, names, sizeof *names, count) >= 0;
 }
 
 enum flag_type megatron_flag(const char *name)
@@ -262,4 +257,10 @@ const char *megatron_flag_near(const char *name)
 bool launcher_flag(const char *name)
 {
     return among(name, LAUNCHER, COUNT_OF(LAUNCHER));
+}
+
+int64_t megatron_bucket_parameters(int64_t replicas)
+{
+    enum { LEAST = 40000000, PER_REPLICA = 1000000 }; /* DistributedDataParallel, megatron/core */
+    return replicas > LEAST / PER_REPLICA ? PER_REPLICA * replicas : LEAST;
 }

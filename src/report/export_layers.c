@@ -61,6 +61,11 @@ void add_text(struct arena *keep, struct texts *texts, const char *text)
     array_push(keep, texts, text);
 }
 
+int64_t bytes_per_gradient(enum policy policy)
+{
+    return policy == POLICY_MIXED || policy == POLICY_PURE_BF16 ? 2 : 4;
+}
+
 /* ---- settings -------------------------------------------------------------------------------- */
 
 static const char *overlap_list(struct arena *keep, unsigned overlap)
@@ -190,10 +195,5 @@ void copy_settings(struct plan *to, const struct plan *from)
     to->model_options =
         from->model_options ? arena_copy_text(to->arena, from->model_options) : NULL;
     to->cluster_name = from->cluster_name ? arena_copy_text(to->arena, from->cluster_name) : NULL;
-    to->dtype = from->dtype;
-    to->policy = from->policy;
-    to->overlap = from->overlap;
-    to->bucket_bytes = from->bucket_bytes;
-    to->whole_sends = from->whole_sends;
-    to->memory_limit_bytes = from->memory_limit_bytes;
+    plan_copy_settings(to, from);
 }

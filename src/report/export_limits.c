@@ -18,12 +18,10 @@ struct limiting {
 static void refuse_ability(struct limiting *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void refuse_ability(struct limiting *l, const char *fmt, ...)
 {
-    char text[256];
     va_list list;
     va_start(list, fmt);
-    vsnprintf(text, sizeof text, fmt, list);
+    add_text(l->keep, &l->r->differences, arena_vprintf(l->keep, fmt, list));
     va_end(list);
-    add_text(l->keep, &l->r->differences, arena_copy_text(l->keep, text));
 }
 
 static void limit_degree(struct limiting *l, bool can, const char *name, int64_t *degree,

@@ -292,17 +292,6 @@ static void add_plan(struct lines *a, const struct recognised *r)
     add_sharding(a, plan, d);
 }
 
-int64_t bytes_per_gradient(enum policy policy)
-{
-    return policy == POLICY_MIXED || policy == POLICY_PURE_BF16 ? 2 : 4;
-}
-
-int64_t megatron_bucket_parameters(int64_t replicas)
-{
-    enum { LEAST = 40000000, PER_REPLICA = 1000000 }; /* DistributedDataParallel, megatron/core */
-    return replicas > LEAST / PER_REPLICA ? PER_REPLICA * replicas : LEAST;
-}
-
 /* ---- what has no argument -------------------------------------------------------------------- */
 
 /* Bytes per parameter that no combination of arguments has. */

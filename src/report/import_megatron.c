@@ -26,13 +26,10 @@ static bool has(const struct reading *r, const char *name)
 static void remark(struct reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void remark(struct reading *r, const char *fmt, ...)
 {
-    char text[256];
     va_list list;
     va_start(list, fmt);
-    vsnprintf(text, sizeof text, fmt, list);
+    add_text(r->scratch, r->notes, arena_vprintf(r->scratch, fmt, list));
     va_end(list);
-    const char *copy = arena_copy_text(r->scratch, text);
-    array_push(r->scratch, r->notes, copy);
 }
 
 /* ---- degrees --------------------------------------------------------------------------------- */

@@ -45,16 +45,11 @@ size_t published_datasets(const struct dataset **out)
 
 const struct dataset *dataset_find(const char *name)
 {
-    const char *names[COUNT_OF(DATASETS)];
-    for (size_t i = 0; i < COUNT_OF(DATASETS); i++) {
-        names[i] = DATASETS[i].name;
-        if (strcmp(DATASETS[i].name, name) == 0)
-            return &DATASETS[i];
-    }
-    const char *near = nearest_word(name, names, COUNT_OF(names));
+    int at = NAME_INDEX(name, DATASETS);
+    if (at >= 0)
+        return &DATASETS[at];
     bad_argument("`weft validate --help` lists them", "no dataset is called '%.100s'", name);
-    if (near)
-        error_hint("did you mean '%s'?", near);
+    hint_near(NEAREST_NAME(name, DATASETS));
     return NULL;
 }
 
@@ -83,14 +78,12 @@ enum half half_of(const char *how)
 
 void refuse(struct arena *keep, struct published *row, const char *fmt, ...)
 {
-    char text[256];
     va_list list;
     if (row->reason)
         return;
     va_start(list, fmt);
-    vsnprintf(text, sizeof text, fmt, list);
+    row->reason = arena_vprintf(keep, fmt, list);
     va_end(list);
-    row->reason = arena_copy_text(keep, text);
 }
 
 void assume(struct arena *keep, struct published *row, const char *what)
@@ -130,14 +123,23 @@ weft_status published_path(struct arena *keep, const char *name, char **out)
                           name);
 }
 
+weft_status published_file(struct arena *keep, const char *name, char **path, char **text,
+                           size_t *len)
+{
+    weft_status status;
+    TRY(published_path(keep, name, path));
+    TRY(file_read(keep, *path, MAX_FILE_BYTES, text, len));
+done:
+    return status;
+}
+
 weft_status published_read(struct arena *keep, const struct dataset *dataset,
                            struct published_rows *out)
 {
     char *path, *text;
     size_t len;
     weft_status status;
-    TRY(published_path(keep, dataset->name, &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
+    TRY(published_file(keep, dataset->name, &path, &text, &len));
     TRY(published_parse(keep, dataset, path, text, len, out));
 done:
     return status;

@@ -46,8 +46,10 @@ struct error_list {
 };
 struct errors errors_of(double *error, size_t count);
 
-/* Where a dataset's file is. */
+/* Where a dataset's file is, and what is in it. */
 weft_status published_path(struct arena *keep, const char *name, char **out);
+weft_status published_file(struct arena *keep, const char *name, char **path, char **text,
+                           size_t *len);
 
 /* Fields that may be empty: then 0. */
 weft_status csv_whole(const struct csv *csv, int at, int64_t *out);

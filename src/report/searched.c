@@ -6,8 +6,6 @@
 
 #include "report/published_read.h"
 
-enum { MAX_FILE_BYTES = 1 << 20 };
-
 static const struct search_table TABLES[] = {
     {"galvatron_table2", "eleven strategies, eight models, 8 RTX TITAN", "Galvatron-BMW, Table II",
      SEARCH_CELLS},
@@ -27,10 +25,8 @@ size_t search_tables(const struct search_table **out)
 
 const struct search_table *search_table_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(TABLES); i++)
-        if (strcmp(TABLES[i].name, name) == 0)
-            return &TABLES[i];
-    return NULL;
+    int at = NAME_INDEX(name, TABLES);
+    return at < 0 ? NULL : &TABLES[at];
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -101,8 +97,7 @@ weft_status searched_read(struct arena *keep, const struct search_table *table,
     char *path, *text;
     size_t len;
     weft_status status;
-    TRY(published_path(keep, table->name, &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
+    TRY(published_file(keep, table->name, &path, &text, &len));
     TRY(searched_parse(keep, table, path, text, len, out));
 done:
     return status;

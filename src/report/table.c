@@ -127,14 +127,9 @@ struct table *table_new(struct arena *arena, size_t columns, const char *const *
 
 void table_cell(struct table *table, const char *fmt, ...)
 {
-    va_list args, again;
+    va_list args;
     va_start(args, fmt);
-    va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
-    size_t size = len < 0 ? 1 : (size_t)len + 1;
-    char *text = ARENA_ARRAY(table->arena, char, size);
-    vsnprintf(text, size, fmt, again);
-    va_end(again);
+    char *text = arena_vprintf(table->arena, fmt, args);
     va_end(args);
     array_push(table->arena, &table->cells, text);
 }

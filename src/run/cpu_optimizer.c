@@ -13,6 +13,15 @@
 
 #include "run/cpu.h"
 
+const struct optimizer_step ADAMW_STEP = {.kind = OPTIMIZER_ADAMW,
+                                          .rate = 1e-3F,
+                                          .beta1 = 0.9F,
+                                          .beta2 = 0.95F,
+                                          .epsilon = 1e-8F,
+                                          .decay = 0.1F,
+                                          .step = 1,
+                                          .scale = 1};
+
 VECTOR static void sgd(float *restrict w, const float *restrict gradient, int64_t count,
                        const struct optimizer_step *step)
 {

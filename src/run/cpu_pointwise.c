@@ -142,11 +142,22 @@ static void activation_input(const struct kernel_call *call)
 
 /* ---- gates of two inputs --------------------------------------------------------------------- */
 
+/* What a tile of gate and up makes, in the backward pass with dy. */
+typedef void gate_part(const float *restrict gate, const float *restrict up,
+                       const float *restrict dy, int64_t count, float *restrict out);
+
 VECTOR static void gated_pair(const float *restrict gate, const float *restrict up, int64_t count,
                               float *restrict y)
 {
     for (int64_t i = 0; i < count; i++)
         y[i] = gate[i] * sigmoid_of(gate[i]) * up[i];
+}
+
+static void gate_output(const float *restrict gate, const float *restrict up,
+                        const float *restrict dy, int64_t count, float *restrict y)
+{
+    (void)dy;
+    gated_pair(gate, up, count, y);
 }
 
 VECTOR static void gate_gradient(const float *restrict gate, const float *restrict up,
@@ -158,48 +169,50 @@ VECTOR static void gate_gradient(const float *restrict gate, const float *restri
     }
 }
 
-static void gated_forward(const struct kernel_call *call)
+static void up_gradient(const float *restrict gate, const float *restrict up,
+                        const float *restrict dy, int64_t count, float *restrict dx)
+{
+    (void)up;
+    gated_pair(gate, dy, count, dx);
+}
+
+/* Every part into its tensor; NULL: not wanted. */
+static void gate_tiles(const struct kernel_call *call, const void *dy, int parts,
+                       gate_part *const *part, void *const *to)
 {
     int64_t all = elements_of(call);
-    float gate_tile[TILE], up_tile[TILE], out[TILE];
-    if (call->op->inputs == 1) {
-        activation_forward(call);
-        return;
-    }
+    float gate_tile[TILE], up_tile[TILE], dy_tile[TILE], out_tile[TILE];
     for (int64_t first = 0; first < all; first += TILE) {
         int64_t count = tile_from(first, all);
         const float *gate = tile_read(call->dtype, call->input[0], first, count, gate_tile);
         const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
-        float *y = tile_write(call->dtype, call->output, first, out);
-        gated_pair(gate, up, count, y);
-        tile_done(call->dtype, call->output, first, count, y);
+        const float *slope = dy ? tile_read(call->dtype, dy, first, count, dy_tile) : NULL;
+        for (int k = 0; k < parts; k++) {
+            if (!to[k])
+                continue;
+            float *out = tile_write(call->dtype, to[k], first, out_tile);
+            part[k](gate, up, slope, count, out);
+            tile_done(call->dtype, to[k], first, count, out);
+        }
     }
+}
+
+static void gated_forward(const struct kernel_call *call)
+{
+    static gate_part *const PARTS[] = {gate_output};
+    if (call->op->inputs == 1)
+        activation_forward(call);
+    else
+        gate_tiles(call, NULL, COUNT_OF(PARTS), PARTS, &call->output);
 }
 
 static void gated_input(const struct kernel_call *call)
 {
-    int64_t all = elements_of(call);
-    float gate_tile[TILE], up_tile[TILE], dy_tile[TILE], dx_tile[TILE];
-    if (call->op->inputs == 1) {
+    static gate_part *const PARTS[] = {gate_gradient, up_gradient};
+    if (call->op->inputs == 1)
         activation_input(call);
-        return;
-    }
-    for (int64_t first = 0; first < all; first += TILE) {
-        int64_t count = tile_from(first, all);
-        const float *gate = tile_read(call->dtype, call->input[0], first, count, gate_tile);
-        const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
-        const float *dy = tile_read(call->dtype, call->output_gradient, first, count, dy_tile);
-        for (int k = 0; k < 2; k++) {
-            if (!call->input_gradient[k])
-                continue;
-            float *dx = tile_write(call->dtype, call->input_gradient[k], first, dx_tile);
-            if (k == 0)
-                gate_gradient(gate, up, dy, count, dx);
-            else
-                gated_pair(gate, dy, count, dx);
-            tile_done(call->dtype, call->input_gradient[k], first, count, dx);
-        }
-    }
+    else
+        gate_tiles(call, call->output_gradient, COUNT_OF(PARTS), PARTS, call->input_gradient);
 }
 
 #define ACTIVATION                                                                                 \

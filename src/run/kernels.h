@@ -64,6 +64,8 @@ struct optimizer_step {
     enum dtype dtype;
     int64_t count;
 };
+/* The first step of AdamW at usual rates, to be given its tensors: what is measured. */
+extern const struct optimizer_step ADAMW_STEP;
 
 struct kernels {
     const char *name;

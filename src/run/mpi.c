@@ -209,17 +209,13 @@ static void mpi_wait(struct transport *t, double seconds, bool idle)
     static const double LOOK_S =
         50e-6; /* a message of 64 KiB through shared memory takes as long */
     struct mpi_transport *m = own(t);
-    struct timespec until;
     if (m->active && idle && !m->crowded) {
         sched_yield();
         return;
     }
     if (m->active && seconds > LOOK_S)
         seconds = LOOK_S;
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    struct timespec until = realtime_in(seconds);
     pthread_mutex_lock(&m->lock);
     int error = 0;
     while (m->wakes == m->seen && error != ETIMEDOUT)

@@ -2,7 +2,6 @@
 #include "run/rate.h"
 
 #include <math.h>
-#include <string.h>
 
 static double constant_shape(double t)
 {
@@ -40,17 +39,15 @@ const char *rate_shape_name(enum rate_shape shape)
 
 bool rate_shape_from_name(const char *name, enum rate_shape *out)
 {
-    for (int i = 0; i < RATE_SHAPE_COUNT; i++)
-        if (strcmp(NAMES[i], name) == 0) {
-            *out = (enum rate_shape)i;
-            return true;
-        }
-    return false;
+    int at = NAME_INDEX(name, NAMES);
+    if (at >= 0)
+        *out = (enum rate_shape)at;
+    return at >= 0;
 }
 
 const char *rate_shape_near(const char *name)
 {
-    return nearest_word(name, NAMES, COUNT_OF(NAMES));
+    return NEAREST_NAME(name, NAMES);
 }
 
 weft_status rate_check(const struct rate_schedule *rate)

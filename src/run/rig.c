@@ -169,21 +169,14 @@ static bool make_step(struct rig *rig, const struct ask *ask, enum policy policy
     zeros.dtype = ask->work.dtype;
     if (fits && policy != POLICY_FP32)
         fits = make(rig, count_only, zeros, &weight);
-    rig->step = (struct optimizer_step){.kind = OPTIMIZER_ADAMW,
-                                        .rate = 1e-3F,
-                                        .beta1 = 0.9F,
-                                        .beta2 = 0.95F,
-                                        .epsilon = 1e-8F,
-                                        .decay = 0.1F,
-                                        .step = 1,
-                                        .scale = 1,
-                                        .master = made[0],
-                                        .gradient = made[1],
-                                        .moment1 = made[2],
-                                        .moment2 = made[3],
-                                        .weight = weight,
-                                        .dtype = ask->work.dtype,
-                                        .count = count};
+    rig->step = ADAMW_STEP;
+    rig->step.master = made[0];
+    rig->step.gradient = made[1];
+    rig->step.moment1 = made[2];
+    rig->step.moment2 = made[3];
+    rig->step.weight = weight;
+    rig->step.dtype = ask->work.dtype;
+    rig->step.count = count;
     return fits;
 }
 

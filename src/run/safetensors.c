@@ -94,12 +94,10 @@ static weft_status read_sizes(struct arena *keep, const struct tensor_file *file
 
 static bool dtype_of(const char *name, enum stored *out)
 {
-    for (int i = 0; i < STORED_COUNT; i++)
-        if (strcmp(STORED[i].name, name) == 0) {
-            *out = (enum stored)i;
-            return true;
-        }
-    return false;
+    int at = NAME_INDEX(name, STORED);
+    if (at >= 0)
+        *out = (enum stored)at;
+    return at >= 0;
 }
 
 static bool count_elements(const int64_t *shape, int64_t axes, int64_t *out)

@@ -137,16 +137,6 @@ int64_t layout_element(const struct layout *layout, int64_t device, int64_t i)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static int64_t common(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* (1) */
 static int64_t stride_within(const struct fine *fine, int64_t hold)
 {
@@ -183,8 +173,8 @@ bool move_of(const struct layout *layout, const struct reshard_step *step, struc
         out->digit[i].degree = digit->degree;
         out->digit[i].before = stride_within(&fine, digit->before);
         out->digit[i].after = stride_within(&fine, digit->after);
-        out->run = common(out->run, out->digit[i].before);
-        out->run = common(out->run, out->digit[i].after);
+        out->run = common_divisor(out->run, out->digit[i].before);
+        out->run = common_divisor(out->run, out->digit[i].after);
     }
     return true;
 }

@@ -402,15 +402,21 @@ static bool threads_test(struct transport *t, struct request *request)
 
 /* ---- waiting, and giving up ------------------------------------------------------------------ */
 
-static void threads_wait(struct transport *t, double seconds, bool idle)
+struct timespec realtime_in(double seconds)
 {
-    struct hub *hub = own(t)->hub;
-    (void)idle;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
+    return until;
+}
+
+static void threads_wait(struct transport *t, double seconds, bool idle)
+{
+    struct hub *hub = own(t)->hub;
+    (void)idle;
+    struct timespec until = realtime_in(seconds);
     pthread_mutex_lock(&hub->lock);
     int error = 0;
     while (hub->events[t->rank] == own(t)->seen && !hub->failed && error != ETIMEDOUT)

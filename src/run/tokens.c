@@ -21,17 +21,15 @@ const char *token_format_name(enum token_format format)
 
 bool token_format_from_name(const char *name, enum token_format *out)
 {
-    for (int i = 0; i < TOKENS_FORMAT_COUNT; i++)
-        if (strcmp(FORMATS[i], name) == 0) {
-            *out = (enum token_format)i;
-            return true;
-        }
-    return false;
+    int at = NAME_INDEX(name, FORMATS);
+    if (at >= 0)
+        *out = (enum token_format)at;
+    return at >= 0;
 }
 
 const char *token_format_near(const char *name)
 {
-    return nearest_word(name, FORMATS, COUNT_OF(FORMATS));
+    return NEAREST_NAME(name, FORMATS);
 }
 
 /* A token as a number; loads of any address. */

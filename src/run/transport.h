@@ -12,6 +12,8 @@
 #ifndef WEFT_RUN_TRANSPORT_H
 #define WEFT_RUN_TRANSPORT_H
 
+#include <time.h>
+
 #include "base/base.h"
 #include "run/kernels.h"
 
@@ -77,5 +79,8 @@ struct transport *transport_threads(struct hub *hub, int32_t rank);
 
 /* Under any launcher that starts MPI ranks. Fails where Weft was built without MPI. */
 weft_status transport_mpi(struct transport **out);
+
+/* Until when pthread_cond_timedwait waits for so long. */
+struct timespec realtime_in(double seconds);
 
 #endif

@@ -13,7 +13,6 @@
  *   I2  With one piece, aiao is gpipe, slot by slot.
  *   I3  A row's `passes` is what its order shows on the last stage.
  */
-#include <string.h>
 
 #include "schedule/order.h"
 
@@ -77,10 +76,8 @@ static const struct schedule SCHEDULES[] = {
 
 const struct schedule *schedule_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
-        if (strcmp(SCHEDULES[i].name, name) == 0)
-            return &SCHEDULES[i];
-    return NULL;
+    int at = NAME_INDEX(name, SCHEDULES);
+    return at < 0 ? NULL : &SCHEDULES[at];
 }
 
 size_t schedule_all(const struct schedule **out)

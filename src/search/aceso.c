@@ -224,14 +224,10 @@ static weft_status copy_plan(const struct problem *p, const struct plan *from, s
     int64_t cut[MOST_PARTS], devices[MOST_STAGES];
     weft_status status;
     TRY(plan_new(p->request->model, p->request->cluster, &plan));
-    plan->dtype = from->dtype;
-    plan->policy = from->policy;
+    plan_copy_settings(plan, from);
     plan->global_batch = from->global_batch;
     plan->batch_per_step = from->batch_per_step;
     plan->schedule = arena_copy_text(plan->arena, from->schedule);
-    plan->overlap = from->overlap;
-    plan->bucket_bytes = from->bucket_bytes;
-    plan->whole_sends = from->whole_sends;
     plan->memory_limit_bytes = p->settings.memory_limit_bytes;
     for (int32_t k = 0; k < from->parts; k++)
         cut[k] = from->part[k].first + from->part[k].count;

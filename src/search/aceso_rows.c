@@ -126,13 +126,7 @@ weft_status judge_plan(struct judge *judge, const struct config *c, struct plan 
     int64_t cut[MOST_PARTS], devices[MOST_STAGES];
     weft_status status;
     TRY(plan_new(p->request->model, p->request->cluster, &plan));
-    const struct estimate_settings *s = &p->settings;
-    plan->dtype = s->dtype;
-    plan->policy = s->policy;
-    plan->overlap = s->overlap;
-    plan->bucket_bytes = s->bucket_bytes;
-    plan->whole_sends = s->whole_sends;
-    plan->memory_limit_bytes = s->memory_limit_bytes;
+    estimate_settings_give(&p->settings, plan);
     plan->global_batch = p->global_batch;
     plan->batch_per_step = c->batch;
     plan->schedule = config_schedule(c)->name;

@@ -1,4 +1,4 @@
-/* assign_descent.c - the searches that try one assignment after another (assign.h).
+/* assign_descent.c - coordinate descent with restarts (assign_descent.h).
  *
  * Coordinate descent (AutoDDL, section 4.4) gives each variable in turn the option that is best with
  * all others as they are, until nothing changes, and begins anew elsewhere. An option's share of (1)
@@ -20,62 +20,15 @@
  *
  *   I1  Without an excess (4) differs between options of v by (3) and their own memory alone, whatever others
  *       have that are no neighbours. No option has one where all memory and v's largest are below the limit.
- *
- * Metropolis-Hastings accepts a change of one variable with min(1, exp(-beta * (new - old))), in
- * multiples of what it began with.
  */
-#include "search/assign.h"
+#include "search/assign_descent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const int64_t ASSIGN_ROUNDS[] = {
-    [SEARCH_CD] = 100,       [SEARCH_MH] = 20000, [SEARCH_RANDOM] = 20000,
-    [SEARCH_EXHAUSTIVE] = 0, [SEARCH_EXACT] = 30,
-};
-
-static const char *const SEARCH_NAMES[] = {
-    [SEARCH_CD] = "cd",         [SEARCH_MH] = "mh",
-    [SEARCH_RANDOM] = "random", [SEARCH_EXHAUSTIVE] = "exhaustive",
-    [SEARCH_EXACT] = "exact",
-};
-_Static_assert(COUNT_OF(SEARCH_NAMES) == SEARCH_COUNT, "a search without a name");
-
-bool assign_search_from_name(const char *name, enum assign_search *out)
-{
-    for (size_t i = 0; i < SEARCH_COUNT; i++)
-        if (strcmp(name, SEARCH_NAMES[i]) == 0) {
-            *out = (enum assign_search)i;
-            return true;
-        }
-    return false;
-}
-
 /* ---- one variable among others (3) ----------------------------------------------------------- */
 
-struct queued {
-    double least;
-    int32_t option;
-};
-struct descent {
-    const struct assign *problem;
-    const struct assign_options *options;
-    int32_t *first_edge, *edge_of; /* per variable: its edges */
-    int32_t *option;
-    struct queued *queue; /* scratch: a variable's options */
-    bool *open;           /* per variable: it has no option yet, and its edges do not count */
-    bool *settled;        /* per variable: it was looked at since its neighbours moved, */
-    double *settled_at;   /* with so much memory in all */
-    double *most_memory;  /* per variable: at least that of any of its options, with its edges */
-    int32_t *region;      /* scratch: variables */
-    double price;         /* of a byte too much (4) */
-    double memory_price;  /* of any byte: w */
-    struct rng rng;
-    struct assigned best;
-    bool found; /* best is something */
-};
-
-static void index_edges(struct arena *scratch, struct descent *d)
+void descent_index(struct arena *scratch, struct descent *d)
 {
     const struct assign *p = d->problem;
     int32_t at = 0, most = 0;
@@ -141,31 +94,7 @@ static double least_of(const struct descent *d, int32_t v, int32_t i)
     return least;
 }
 
-static double judged(const struct descent *d, double time, double memory)
-{
-    double excess = memory - d->problem->limit, sum = time + d->memory_price * memory;
-    return excess > 0 ? sum + d->price * excess : sum;
-}
-
-/* An excess of a thousandth of the limit is as bad as all variables at their slowest, and as
- * everything in the assignment that a search begins with. */
-static double price_of(const struct assign *p, const int32_t *option)
-{
-    static const double PENALTY = 1000;
-    struct assigned begun;
-    assign_evaluate(p, option, &begun);
-    double sum = isfinite(begun.time) ? begun.time : 0;
-    for (int32_t v = 0; v < p->variables; v++) {
-        double most = 0;
-        for (int32_t i = 0; i < p->options[v]; i++)
-            if (isfinite(p->time[v][i]) && p->time[v][i] > most)
-                most = p->time[v][i];
-        sum += most;
-    }
-    return isinf(p->limit) ? 0 : PENALTY * sum / (p->limit > 1 ? p->limit : 1);
-}
-
-static void note(struct descent *d, struct assigned *now)
+void descent_note(struct descent *d, struct assigned *now)
 {
     now->option = d->option;
     d->best.tried++;
@@ -178,17 +107,6 @@ static void note(struct descent *d, struct assigned *now)
     d->best = *now;
     d->best.option = own;
     d->best.tried = tried;
-}
-
-static void draw(struct descent *d)
-{
-    for (int32_t v = 0; v < d->problem->variables; v++)
-        d->option[v] = (int32_t)rng_below(&d->rng, d->problem->options[v]);
-}
-
-static bool stopped(const struct descent *d)
-{
-    return d->options->stop && atomic_load(d->options->stop);
 }
 
 /* ---- coordinate descent ---------------------------------------------------------------------- */
@@ -246,7 +164,7 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
     if (is_settled(d, v, now->memory))
         return false;
     struct share old = share_of(d, v, d->option[v]), taken = old;
-    double best = judged(d, now->time, now->memory);
+    double best = descent_judged(d, now->time, now->memory);
     double other_memory = now->memory - old.memory;
     double others = now->time - old.time + d->memory_price * other_memory;
     int32_t at = d->option[v];
@@ -254,7 +172,7 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
     for (int32_t k = 0; k < count && d->queue[k].least + others < best; k++) {
         struct share s = share_of(d, v, d->queue[k].option);
         double would =
-            judged(d, now->time - old.time + s.time, now->memory - old.memory + s.memory);
+            descent_judged(d, now->time - old.time + s.time, now->memory - old.memory + s.memory);
         d->best.tried++;
         if (would < best * (1 - 1e-12)) {
             best = would;
@@ -357,8 +275,7 @@ static void redraw(struct descent *d, int32_t most, bool devoted)
         follow_neighbours(d, d->region[i], devoted);
 }
 
-/* Whatever is fastest alone. */
-static void begin_alone(struct descent *d)
+void descent_alone(struct descent *d)
 {
     for (int32_t v = 0; v < d->problem->variables; v++) {
         d->option[v] = 0;
@@ -400,7 +317,7 @@ static void begin(struct descent *d, int64_t round)
     bool priced = round && isfinite(p->limit) && p->limit > 0;
     d->memory_price = priced ? price * d->best.time / p->limit : 0;
     if (round == 0) {
-        begin_alone(d);
+        descent_alone(d);
         return;
     }
     memcpy(d->option, d->best.option, sizeof *d->option * (size_t)p->variables);
@@ -421,15 +338,15 @@ static void descend(struct descent *d, struct assigned *now)
     }
 }
 
-static void coordinate_descent(struct descent *d, int64_t rounds)
+void descent_search(struct descent *d, int64_t rounds)
 {
     struct assigned smallest = {0};
     if (cannot_fit(d)) {
         assign_evaluate(d->problem, d->option, &smallest);
-        note(d, &smallest);
+        descent_note(d, &smallest);
         return;
     }
-    for (int64_t r = 0; r < rounds && !(r && stopped(d)); r++) {
+    for (int64_t r = 0; r < rounds && !(r && descent_stopped(d)); r++) {
         struct assigned now = {0};
         begin(d, r);
         assign_evaluate(d->problem, d->option, &now);
@@ -438,93 +355,6 @@ static void coordinate_descent(struct descent *d, int64_t rounds)
         d->memory_price = 0;
         descend(d, &now);
         assign_evaluate(d->problem, d->option, &now);
-        note(d, &now);
+        descent_note(d, &now);
     }
-}
-
-/* ---- the others ------------------------------------------------------------------------------ */
-
-static void metropolis_hastings(struct descent *d, int64_t rounds)
-{
-    static const double BETA = 50; /* a tenth slower is taken once in exp(5) */
-    struct assigned now = {0};
-    draw(d);
-    assign_evaluate(d->problem, d->option, &now);
-    note(d, &now);
-    double scale = isfinite(now.time) && now.time > 0 ? now.time : 1;
-    for (int64_t r = 0; r < rounds && !stopped(d); r++) {
-        int32_t v = (int32_t)rng_below(&d->rng, d->problem->variables), old = d->option[v];
-        double u = rng_uniform(&d->rng), before = judged(d, now.time, now.memory);
-        struct assigned next = {0};
-        d->option[v] = (int32_t)rng_below(&d->rng, d->problem->options[v]);
-        assign_evaluate(d->problem, d->option, &next);
-        double after = judged(d, next.time, next.memory);
-        if (!(after <= before) && !(u < exp(-BETA * (after - before) / scale))) {
-            d->option[v] = old;
-            continue;
-        }
-        now = next;
-        scale = isfinite(now.time) && now.time < scale ? now.time : scale;
-        note(d, &now);
-    }
-}
-
-static void random_draws(struct descent *d, int64_t rounds)
-{
-    for (int64_t r = 0; r < rounds && !(r && stopped(d)); r++) {
-        struct assigned now = {0};
-        draw(d);
-        assign_evaluate(d->problem, d->option, &now);
-        note(d, &now);
-    }
-}
-
-/* Counts through all assignments, the last variable fastest. */
-static void exhaustive(struct descent *d, int64_t rounds)
-{
-    const struct assign *p = d->problem;
-    int32_t v = 0;
-    (void)rounds;
-    memset(d->option, 0, sizeof *d->option * (size_t)p->variables);
-    while (v >= 0 && !(d->best.tried && stopped(d))) {
-        struct assigned now = {0};
-        assign_evaluate(p, d->option, &now);
-        note(d, &now);
-        for (v = p->variables - 1; v >= 0 && ++d->option[v] == p->options[v]; v--)
-            d->option[v] = 0;
-    }
-    if (v < 0 && d->best.fits)
-        d->best.bound = d->best.time;
-}
-
-void assign_solve(const struct assign *problem, const struct assign_options *options,
-                  struct arena *keep, struct assigned *out)
-{
-    static void (*const SEARCHES[])(struct descent *, int64_t) = {
-        [SEARCH_CD] = coordinate_descent,    [SEARCH_MH] = metropolis_hastings,
-        [SEARCH_RANDOM] = random_draws,      [SEARCH_EXHAUSTIVE] = exhaustive,
-        [SEARCH_EXACT] = coordinate_descent,
-    };
-    _Static_assert(COUNT_OF(SEARCHES) == SEARCH_COUNT, "a search without a function");
-    struct arena *scratch = arena_new();
-    struct descent d = {.problem = problem, .options = options};
-    int64_t rounds = options->rounds ? options->rounds : ASSIGN_ROUNDS[options->search];
-    d.settled = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);
-    d.settled_at = ARENA_ARRAY(scratch, double, (size_t)problem->variables);
-    d.most_memory = ARENA_ARRAY(scratch, double, (size_t)problem->variables);
-    index_edges(scratch, &d);
-    d.option = ARENA_ARRAY(scratch, int32_t, (size_t)problem->variables);
-    d.open = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);
-    d.region = ARENA_ARRAY(scratch, int32_t, (size_t)problem->variables);
-    d.best.option = ARENA_ARRAY(keep, int32_t, (size_t)problem->variables);
-    rng_seed(&d.rng, options->seed);
-    begin_alone(&d);
-    d.price = price_of(problem, d.option);
-    SEARCHES[options->search](&d, rounds);
-    *out = d.best;
-    if (options->search == SEARCH_EXACT && !assign_exact(problem, options->stop, out)) {
-        coordinate_descent(&d, ASSIGN_ROUNDS[SEARCH_CD]); /* too wide a graph */
-        *out = d.best;
-    }
-    arena_free(scratch);
 }

@@ -13,6 +13,16 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .whole_sends = plan->whole_sends};
 }
 
+void estimate_settings_give(const struct estimate_settings *settings, struct plan *plan)
+{
+    plan->dtype = settings->dtype;
+    plan->policy = settings->policy;
+    plan->overlap = settings->overlap;
+    plan->bucket_bytes = settings->bucket_bytes;
+    plan->memory_limit_bytes = settings->memory_limit_bytes;
+    plan->whole_sends = settings->whole_sends;
+}
+
 weft_status estimator_new(const struct estimate_settings *settings, struct estimator **out)
 {
     struct arena *arena = arena_new();

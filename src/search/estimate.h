@@ -43,6 +43,7 @@ struct estimate_settings {
     const char *profile; /* a database before the shipped ones, NULL: none */
 };
 struct estimate_settings estimate_settings_of(const struct plan *plan);
+void estimate_settings_give(const struct estimate_settings *settings, struct plan *plan);
 
 struct estimator;
 weft_status estimator_new(const struct estimate_settings *settings, struct estimator **out);

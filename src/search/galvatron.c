@@ -21,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/balanced.h"
 #include "search/best_cuts.h"
+#include "search/galvatron_words.h"
 
 enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
 
@@ -45,62 +47,6 @@ struct driver {
 static bool told_to_stop(const struct driver *d)
 {
     return d->problem->stop && atomic_load_explicit(d->problem->stop, memory_order_relaxed);
-}
-
-/* ---- partitions ------------------------------------------------------------------------------ */
-
-static int64_t counted_layers(void *context, int32_t stage, struct layer_run run)
-{
-    const struct layer_table *table = context;
-    const bool *around = table->problem->source->around;
-    int64_t count = 0;
-    (void)stage;
-    for (int32_t l = run.first; l < run.first + run.count; l++)
-        count += !around || !around[l];
-    return count;
-}
-
-static int64_t least_time(void *context, int32_t stage, struct layer_run run)
-{
-    const struct layer_table *table = context;
-    const int64_t *least = table->least_steady_ns;
-    return least[run.first + run.count] - least[run.first] +
-           table->classes.data[table->class_of[stage]].beside.steady_ns;
-}
-
-/* Bytes of a kind on the strategy that is fastest as the slowest stage. */
-static int64_t kind_bytes(const struct layer_table *table, const struct stage_class *class,
-                          int32_t kind)
-{
-    const struct place_costs *place = class->place;
-    size_t strategies = table->strategies->len, best = (size_t)kind * strategies;
-    for (size_t s = best; s < ((size_t)kind + 1) * strategies; s++)
-        if (place->steady_ns[s] < place->steady_ns[best])
-            best = s;
-    return class->kept_bytes[best] + place->state_bytes[best];
-}
-
-static int64_t usual_bytes(void *context, int32_t stage, struct layer_run run)
-{
-    const struct layer_table *table = context;
-    const struct stage_class *class = &table->classes.data[table->class_of[stage]];
-    size_t kinds = (size_t)table->problem->source->kinds;
-    const int32_t *from = table->kinds_before + (size_t)run.first * kinds;
-    const int32_t *to = from + (size_t)run.count * kinds;
-    int64_t bytes = table->problem->limit_bytes - class->limit_bytes;
-    for (size_t k = 0; k < kinds; k++)
-        if (to[k] > from[k])
-            bytes += kind_bytes(table, class, (int32_t)k) * (to[k] - from[k]);
-    return bytes;
-}
-
-static int32_t *balanced(struct layer_table *table,
-                         int64_t (*cost)(void *context, int32_t stage, struct layer_run run))
-{
-    struct balance balance = {table->problem->source->layers, table->stages, table, cost};
-    int32_t *count = ARENA_ARRAY(table->keep, int32_t, (size_t)table->stages);
-    balance_partition(&balance, count);
-    return count;
 }
 
 /* ---- Algorithm 2 ----------------------------------------------------------------------------- */
@@ -142,8 +88,8 @@ static weft_status adjust(struct cutter *cutter, int64_t below_ns, struct cuts *
                                         .keep = keep_stage};
     struct partition found;
     weft_status status;
-    TRY(adjust_partition(table->keep, &pipeline, balanced(table, usual_bytes),
-                         balanced(table, least_time), &found));
+    TRY(adjust_partition(table->keep, &pipeline, balanced(table, BALANCED_BYTES),
+                         balanced(table, BALANCED_TIME), &found));
     TRY(best_cuts(cutter, found.count, below_ns, best));
 done:
     if (status == WEFT_NO_ANSWER) {
@@ -215,7 +161,7 @@ static weft_status search_balanced(struct driver *d, struct cutter *cutter, stru
     int64_t below = worth_below_ns(d, table->batch);
     weft_status status;
     if (below == INT64_MAX)
-        TRY(best_cuts(cutter, balanced(table, least_time), below, cuts));
+        TRY(best_cuts(cutter, balanced(table, BALANCED_TIME), below, cuts));
     TRY(best_cuts(cutter, NULL, below, cuts));
     if (!cuts->complete && !told_to_stop(d))
         TRY(adjust(cutter, below, cuts));
@@ -237,7 +183,7 @@ static weft_status search_setting(struct driver *d, struct setting *setting)
     if (d->problem->space->flags & SPACE_BALANCE)
         TRY(search_balanced(d, &cutter, &cuts));
     else
-        TRY(best_cuts(&cutter, balanced(table, counted_layers), worth_below_ns(d, table->batch),
+        TRY(best_cuts(&cutter, balanced(table, BALANCED_LAYERS), worth_below_ns(d, table->batch),
                       &cuts));
     d->out->searched += cutter.fronts.searched;
     if (cuts.iteration_ns != INT64_MAX)
@@ -500,14 +446,11 @@ weft_status galvatron_search(struct arena *keep, const struct layer_problem *pro
     else
         TRY(explore_batches(&driver));
     out->stopped = told_to_stop(&driver);
+    out->settings = driver.all;
     if (out->len)
         qsort(out->data, out->len, sizeof *out->data, fastest_per_sample);
     else
-        status = no_answer("more devices, a smaller batch or a larger space",
-                           out->stopped ? "stopped before any plan was found"
-                                        : "no plan of %d layers on %lld devices fits in %s",
-                           (int)problem->source->layers, (long long)problem->devices,
-                           show_bytes((double)problem->limit_bytes).s);
+        status = say_no_plan(problem, out);
 done:
     arena_free(driver.arena);
     return status;

@@ -97,10 +97,12 @@ struct layer_plans {
     struct layer_plan *data; /* fastest per sample first */
     size_t len, cap;
     int64_t searched; /* stages whose strategies were chosen */
+    int64_t settings; /* in which every layer has a strategy, and that known_ns left in */
     bool stopped;
 };
 
-/* WEFT_NO_ANSWER: nothing fits. */
+/* WEFT_NO_ANSWER: nothing fits, nothing takes less than known_ns, it was stopped, or no setting is
+ * possible whatever the limit: the message says which. */
 weft_status galvatron_search(struct arena *keep, const struct layer_problem *problem,
                              struct layer_plans *out);
 

@@ -5,6 +5,7 @@
  *       the estimate said, the search goes again with the limit lowered by as much, TIGHTENINGS times
  *       at most.
  *   I2  Where nothing fits, the limit is raised until something does, and that is the nearest miss.
+ *       Where nothing is possible whatever the limit, the search's own words are the answer.
  *   I3  Pins restrict the space, and widen it by ways and flags that only a pin can mean.
  */
 #include <string.h>
@@ -13,8 +14,12 @@
 #include "search/layer_costs.h"
 #include "search/planner.h"
 
-enum { MOST_TRIALS = 8, TIGHTENINGS = 4, RAISES = 12 };
-static const double RAISE = 1.3;
+enum { MOST_TRIALS = 8, TIGHTENINGS = 4 };
+
+/* Of the limit, until something fits: by little as long as it may be near, then doubling up to 1 PiB
+ * on a device. */
+enum { NEAR_RAISES = 12 };
+static const double NEAR_RAISE = 1.3, FAR_RAISE = 2, MOST_LIMIT_BYTES = 1125899906842624.0;
 
 struct finder {
     const struct plan_request *request;
@@ -27,6 +32,7 @@ struct finder {
     struct progress progress;
     double deadline_s; /* 0: none */
     atomic_bool stop;
+    int64_t settings; /* of the search that found nothing */
     ARRAY(struct layer_plan) judged;
 };
 
@@ -225,6 +231,7 @@ static weft_status search_and_judge(struct finder *f, bool *found)
         struct layer_plans plans;
         status = galvatron_search(f->arena, &f->problem, &plans);
         f->out->candidates += plans.searched;
+        f->settings = plans.settings;
         if (status == WEFT_NO_ANSWER)
             break;
         TRY(status);
@@ -259,11 +266,15 @@ static weft_status find_miss(struct finder *f)
 {
     struct layer_plans plans;
     struct judged judged;
+    double limit = (double)f->problem.limit_bytes;
     weft_status status = WEFT_NO_ANSWER;
     if (!f->problem.global_batch)
         f->problem.global_batch = f->problem.devices;
-    for (int i = 0; i < RAISES && status == WEFT_NO_ANSWER && !must_stop(f); i++) {
-        f->problem.limit_bytes = (int64_t)(RAISE * (double)f->problem.limit_bytes);
+    if (!f->settings)
+        return status;
+    for (int i = 0; status == WEFT_NO_ANSWER && limit < MOST_LIMIT_BYTES && !must_stop(f); i++) {
+        limit *= i < NEAR_RAISES ? NEAR_RAISE : FAR_RAISE;
+        f->problem.limit_bytes = (int64_t)limit;
         status = galvatron_search(f->arena, &f->problem, &plans);
     }
     if (!status)

@@ -1,4 +1,4 @@
-/* galvatron_words.c - what a layer plan does, and why (galvatron_words.h). */
+/* galvatron_words.c - what a layer plan does, and why; why there is none (galvatron_words.h). */
 #include "search/galvatron_words.h"
 
 #include <stdlib.h>
@@ -234,4 +234,65 @@ weft_status layer_plan_reasons(struct arena *keep, const struct layer_problem *p
     }
 done:
     return status;
+}
+
+/* ---- where there is none --------------------------------------------------------------------- */
+
+/* The space's PP degrees that leave each stage a layer: "1, 2 or 4"; "": none. *asked: one of them is
+ * what the problem asks for. */
+static const char *pp_choices(struct arena *keep, const struct layer_problem *problem, bool *asked)
+{
+    struct pp_degrees pp = {0};
+    const char *text = "";
+    size_t count = 0;
+    space_pp_degrees(keep, problem->space, problem->devices, &pp);
+    while (count < pp.len && pp.data[count] <= problem->source->layers)
+        count++;
+    *asked = false;
+    for (size_t i = 0; i < count; i++) {
+        const char *between = i + 1 == count ? " or " : ", ";
+        *asked |= !problem->pp || problem->pp == pp.data[i];
+        text = arena_printf(keep, "%s%s%lld", text, i ? between : "", (long long)pp.data[i]);
+    }
+    return text;
+}
+
+static weft_status say_no_setting(const struct layer_problem *p)
+{
+    struct arena *scratch = arena_new();
+    bool asked;
+    const char *choices = pp_choices(scratch, p, &asked), *what = "";
+    weft_status status;
+    if (asked) {
+        what = p->global_batch ? arena_printf(scratch, "%lld samples", (long long)p->global_batch)
+                               : "any batch";
+        status =
+            no_answer("try another global batch, pin fewer dimensions or take another --space",
+                      "the space '%s' has no strategies that lay %s over %lld devices as asked",
+                      p->space->name, what, (long long)p->devices);
+    } else {
+        what = p->pp ? arena_printf(scratch, " of %lld stages", (long long)p->pp) : "";
+        status = no_answer("take another --space, or fewer devices",
+                           "the space '%s' has no pipeline%s for %d layers on %lld devices",
+                           p->space->name, what, (int)p->source->layers, (long long)p->devices);
+        if (*choices)
+            error_hint("take --pp %s, or another --space", choices);
+    }
+    arena_free(scratch);
+    return status;
+}
+
+weft_status say_no_plan(const struct layer_problem *problem, const struct layer_plans *plans)
+{
+    if (plans->stopped)
+        return no_answer("give it more time", "stopped before any plan was found");
+    if (problem->known_ns)
+        return no_answer(NULL, "no plan takes less than %s, by bounds",
+                         show_duration((double)problem->known_ns).s);
+    if (!plans->settings)
+        return say_no_setting(problem);
+    return no_answer("more devices, a smaller batch or a larger space",
+                     "no plan of %d layers on %lld devices fits in %s",
+                     (int)problem->source->layers, (long long)problem->devices,
+                     show_bytes((double)problem->limit_bytes).s);
 }

@@ -1,4 +1,4 @@
-/* galvatron_words.h - inside galvatron: a layer plan in words. */
+/* galvatron_words.h - inside galvatron: a layer plan in words, and why there is none. */
 #ifndef WEFT_SEARCH_GALVATRON_WORDS_H
 #define WEFT_SEARCH_GALVATRON_WORDS_H
 
@@ -14,5 +14,9 @@ typedef ARRAY(const char *) reason_list;
  * have more layers than others, how balanced they are (Eq. 6). */
 weft_status layer_plan_reasons(struct arena *keep, const struct layer_problem *problem,
                                const struct layer_plan *plan, reason_list *out);
+
+/* What a search without a plan returns: stopped, nothing faster than known_ns, nothing possible whatever
+ * the limit, or nothing that fits. */
+weft_status say_no_plan(const struct layer_problem *problem, const struct layer_plans *plans);
 
 #endif

@@ -1,46 +1,7 @@
 /* layer_costs.c - layers of a model and what the estimate says of them (layer_costs.h). */
-#include "search/layer_costs.h"
-
-#include <string.h>
-
-#include "search/estimator.h"
-#include "search/layer_walk.h"
-#include "search/strategy_rows.h"
-#include "search/tables_room.h"
+#include "search/layer_costs_room.h"
 
 enum { COPIES = 3 }; /* a first, a middle and a last one (I1) */
-
-/* A kind, and the middle one of its layers in the short model. */
-struct layer_kind {
-    uint64_t hash;
-    int64_t first, last;
-    bool has_tied_user;
-};
-
-/* What operators of a kind take with such degrees (I3). */
-struct least_ns {
-    int64_t tp, cp, ep, micro_batch;
-    int32_t kind;
-    bool sequence, recompute;
-    int64_t ns;
-};
-
-struct layer_costs {
-    struct arena *arena;
-    struct estimate_settings settings, short_settings;
-    struct model short_model;
-    struct plan *walk; /* of the whole model */
-    struct estimator *estimator;
-    struct strategy_rows *rows;
-    struct layer_source source;
-    struct layer_walk whole, shortened;
-    ARRAY(struct layer_kind) kinds;
-    ARRAY(struct least_ns) least;
-    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and behind */
-    int32_t usual;             /* the kind of most layers */
-    double slowdown;
-    const struct degrees *pins; /* NULL: none */
-};
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
@@ -99,27 +60,6 @@ static const int32_t *find_boundaries(struct layer_costs *c)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static struct stage stage_of(const struct layer_question *q, int32_t stage)
-{
-    int64_t group = q->devices / q->stages;
-    return (struct stage){stage * group, group};
-}
-
-static struct run_question run_question(const struct layer_question *q, int64_t first, int64_t last,
-                                        const struct strategy_row *row)
-{
-    return (struct run_question){.run = {first, last, row->row},
-                                 .stage = stage_of(q, q->stage),
-                                 .schedule = schedule_find("1f1b"),
-                                 .batch_per_step = q->batch_per_step,
-                                 .micro_batches = q->micro_batches};
-}
-
-static bool is_legal(const struct strategy_row *row, const struct layer_question *q)
-{
-    return row->choice && q->batch_per_step % row->batch_degree == 0;
-}
-
 static bool open_to(int64_t pin, int64_t value)
 {
     return pin == 0 || pin == value;
@@ -139,6 +79,18 @@ static bool keeps_pins(const struct strategy_row *row, const struct layer_questi
            (!pins->has_recompute || s->recompute == (pins->recompute == RECOMPUTE_FULL));
 }
 
+/* NULL where a strategy is impossible here or not asked for. */
+static weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,
+                               const struct strategy *strategy, const struct strategy_row **out)
+{
+    weft_status status;
+    TRY(strategy_row_find(c->rows, strategy, out));
+    if (!is_legal(*out, q) || (c->pins && !keeps_pins(*out, q, c->pins)))
+        *out = NULL;
+done:
+    return status;
+}
+
 static int32_t place(void *context, const struct layer_question *q)
 {
     const struct layer_costs *c = context;
@@ -148,11 +100,6 @@ static int32_t place(void *context, const struct layer_question *q)
 }
 
 /* ---- layers' costs --------------------------------------------------------------------------- */
-
-static int64_t above_zero(int64_t value)
-{
-    return value > 0 ? value : 0;
-}
 
 /* (1) */
 static struct layer_cost layer_cost_of(const struct layer_costs *c, const struct run_estimate *e,
@@ -241,8 +188,8 @@ static weft_status layer(void *context, const struct layer_question *q, int32_t 
     struct run_estimate estimate;
     weft_status status;
     *out = (struct layer_cost){.steady_ns = LAYERWISE_NEVER};
-    TRY(strategy_row_find(c->rows, strategy, &row));
-    if (!is_legal(row, q) || (c->pins && !keeps_pins(row, q, c->pins)))
+    TRY(allowed_row(c, q, strategy, &row));
+    if (!row)
         goto done;
     struct run_question question = run_question(q, own->first, own->last, row);
     TRY(estimate_run(c->estimator, &question, &estimate));
@@ -316,8 +263,8 @@ static weft_status least(void *context, const struct layer_question *q, int32_t 
     struct run_estimate estimate;
     weft_status status;
     *ns = LAYERWISE_NEVER;
-    TRY(strategy_row_find(c->rows, strategy, &row));
-    if (!is_legal(row, q) || (c->pins && !keeps_pins(row, q, c->pins)))
+    TRY(allowed_row(c, q, strategy, &row));
+    if (!row)
         goto done;
     if (!closer || strategy->recompute || kind != c->usual) {
         *ns = known_operators_ns(c, q, kind, row);
@@ -374,92 +321,6 @@ done:
     return status;
 }
 
-/* ---- what a stage takes beside its layers ---------------------------------------------------- */
-
-/* A strategy that every stage can have: DP, or with too few samples TP for the rest. */
-static weft_status plain_row(struct layer_costs *c, const struct layer_question *q,
-                             const struct strategy_row **out)
-{
-    int64_t group = q->devices / q->stages;
-    weft_status status = WEFT_OK;
-    for (int64_t tp = 1; tp <= group; tp++) {
-        struct strategy strategy = {.levels = 0};
-        if (group % tp)
-            continue;
-        if (group / tp > 1)
-            strategy.level[strategy.levels++] = (struct level){WAY_DP, (int32_t)(group / tp)};
-        if (tp > 1)
-            strategy.level[strategy.levels++] = (struct level){WAY_TP, (int32_t)tp};
-        TRY(strategy_row_find(c->rows, &strategy, out));
-        if (is_legal(*out, q))
-            return WEFT_OK;
-    }
-    *out = NULL;
-done:
-    return status;
-}
-
-/* The border from a stage to the next, behind a usual layer. */
-static weft_status border_behind(struct layer_costs *c, const struct layer_question *q,
-                                 int32_t stage, const struct strategy_row *row,
-                                 struct border_estimate *out)
-{
-    struct layer_question at = *q;
-    struct stage next = stage_of(q, stage + 1);
-    const struct layer_kind *usual = &c->kinds.data[c->usual];
-    at.stage = stage;
-    struct run_question question = run_question(&at, usual->first, usual->last, row);
-    if (question.run.last >= c->shortened.first[c->shortened.layers])
-        question.run.last = usual->first;
-    return estimate_border(c->estimator, &question, &next, row->row, out);
-}
-
-/* (2); sends that nothing hides are part of the passes. */
-static void add_border(const struct layer_costs *c, const struct layer_question *q,
-                       const struct border_estimate *border, const struct side_estimate *side,
-                       bool sends, struct layer_cost *out)
-{
-    int64_t way = border->send_ns + border->back_ns,
-            own = sends ? border->send_ns : border->back_ns;
-    if (c->settings.overlap & OVERLAP_PIPELINE) {
-        out->steady_ns += side->ns + way / 2;
-        out->once_ns += way / 2 / q->stages;
-    } else {
-        out->steady_ns += side->ns + own;
-    }
-    out->kept_bytes += side->kept_bytes;
-    out->peak_bytes += above_zero(side->peak_bytes);
-}
-
-static weft_status beside(void *context, const struct layer_question *q, struct layer_cost *out)
-{
-    struct layer_costs *c = context;
-    const struct strategy_row *row;
-    struct border_estimate border;
-    struct stage_overhead overhead;
-    weft_status status;
-    *out = (struct layer_cost){0};
-    TRY(plain_row(c, q, &row));
-    if (!row)
-        goto done;
-    struct run_question question = run_question(q, 0, 1, row);
-    TRY(estimate_overhead(c->estimator, &question, &overhead));
-    *out = (struct layer_cost){.once_ns = above_zero(overhead.optimizer_ns) / q->stages,
-                               .state_bytes = above_zero(overhead.state_bytes)};
-    if (q->stage > 0) {
-        TRY(border_behind(c, q, q->stage - 1, row, &border));
-        add_border(c, q, &border, &border.behind, false, out);
-    }
-    if (q->stage + 1 < q->stages) {
-        TRY(border_behind(c, q, q->stage, row, &border));
-        add_border(c, q, &border, &border.before, true, out);
-    }
-    out->steady_ns = above_zero(out->steady_ns);
-    out->kept_bytes = above_zero(out->kept_bytes);
-done:
-    return status;
-}
-
 /* ---- the source ------------------------------------------------------------------------------ */
 
 /* I1 */
@@ -496,7 +357,7 @@ static void open_source(struct layer_costs *c)
                                       .least = least,
                                       .layout = layout,
                                       .reshard = reshard,
-                                      .beside = beside,
+                                      .beside = layer_beside,
                                       .together = together};
     c->source.boundaries = (int32_t)c->boundaries.len;
 }
@@ -560,16 +421,10 @@ static weft_status map_stages(const struct layer_costs *c, const struct layer_pl
 weft_status layer_costs_plan(struct layer_costs *c, const struct layer_plan *layers,
                              struct plan **out)
 {
-    const struct estimate_settings *s = &c->settings;
     struct plan *plan = NULL;
     weft_status status;
-    TRY(plan_new(s->model, s->cluster, &plan));
-    plan->dtype = s->dtype;
-    plan->policy = s->policy;
-    plan->overlap = s->overlap;
-    plan->bucket_bytes = s->bucket_bytes;
-    plan->memory_limit_bytes = s->memory_limit_bytes;
-    plan->whole_sends = s->whole_sends;
+    TRY(plan_new(c->settings.model, c->settings.cluster, &plan));
+    estimate_settings_give(&c->settings, plan);
     plan->schedule = "1f1b";
     plan->global_batch = layers->global_batch;
     plan->batch_per_step = layers->global_batch / layers->micro_batches;

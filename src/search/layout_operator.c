@@ -11,28 +11,6 @@ static double parameters_of(const struct op *op, const int64_t *local)
     return parameters;
 }
 
-static struct step_groups summed_over(const struct layout *gradient, bool copies)
-{
-    struct step_groups g = {0};
-    int64_t stride = layout_devices(gradient);
-    for (int64_t i = 0; i < gradient->digits; i++) {
-        const struct layout_digit *digit = &gradient->digit[i];
-        int64_t outside = stride;
-        stride /= digit->degree;
-        if (digit->hold != HOLD_PARTIAL && !(copies && digit->hold == HOLD_COPY))
-            continue;
-        bool joins = g.digits && g.stride[g.digits - 1] == outside;
-        if (joins) {
-            g.degree[g.digits - 1] *= digit->degree;
-            g.stride[g.digits - 1] = stride;
-            continue;
-        }
-        g.stride[g.digits] = stride;
-        g.degree[g.digits++] = digit->degree;
-    }
-    return g;
-}
-
 /* Gradients go in buckets: what is less than one takes its share of it. */
 static double sync_time(const struct layout_problem *p, const struct step_groups *groups,
                         double bytes)
@@ -52,7 +30,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     double parameters = parameters_of(op, local), members = 1;
     struct layout gradient =
         layout_of(op, &op->weight[0].operand, &choice->split, about->batch_per_step, FLOW_GRADIENT);
-    struct step_groups groups = summed_over(&gradient, choice->shard > 0);
+    struct step_groups groups = sync_groups(&gradient, choice->shard > 0);
     for (int64_t i = 0; i < groups.digits; i++)
         members *= (double)groups.degree[i];
     if (layout_by_volume(p))

@@ -1,8 +1,6 @@
 /* space.c - the decision trees of space.h, grown level by level. */
 #include "search/space.h"
 
-#include <string.h>
-
 /* ---- the table of spaces --------------------------------------------------------------------- */
 
 enum {
@@ -32,10 +30,8 @@ static const struct space SPACES[] = {
 
 const struct space *space_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(SPACES); i++)
-        if (strcmp(SPACES[i].name, name) == 0)
-            return &SPACES[i];
-    return NULL;
+    int at = NAME_INDEX(name, SPACES);
+    return at < 0 ? NULL : &SPACES[at];
 }
 
 size_t space_all(const struct space **out)

@@ -19,11 +19,6 @@ struct step_times;
 struct step_times *step_times_new(struct arena *keep, const struct cluster *cluster,
                                   int64_t devices);
 
-/* Digits of the stage's device numbers in which a group's members differ, outermost first. */
-struct step_groups {
-    int64_t digits;
-    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
-};
 /* In ns; what cannot be timed makes the table bad, and is 0. */
 double step_time(struct step_times *times, enum collective collective,
                  const struct step_groups *groups, int64_t bytes);

@@ -33,16 +33,11 @@ static weft_status fill_variant(const struct plan *from, const struct variant *v
                                 struct plan *plan)
 {
     weft_status status;
-    plan->dtype = from->dtype;
-    plan->policy = from->policy;
+    plan_copy_settings(plan, from);
     plan->global_batch = from->global_batch;
     plan->batch_per_step = variant->batch_per_step ? variant->batch_per_step : from->batch_per_step;
     plan->schedule =
         arena_copy_text(plan->arena, variant->schedule ? variant->schedule : from->schedule);
-    plan->overlap = from->overlap;
-    plan->bucket_bytes = from->bucket_bytes;
-    plan->whole_sends = from->whole_sends;
-    plan->memory_limit_bytes = from->memory_limit_bytes;
     TRY(map_as(from, variant->pieces ? variant->pieces : from->pieces, plan));
     for (int64_t i = 0; i < plan->instances; i++) {
         struct choice choice = *plan_choice(from, i);
@@ -94,16 +89,6 @@ bool same_plan(const struct plan *a, const struct plan *b)
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
 
 int64_t least_step(const struct plan *plan)
 {

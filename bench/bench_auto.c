@@ -1,6 +1,7 @@
 /* bench_auto.c - what the automatic planner takes for two large questions, on one core; or, with `duel
  * COUNT [SEED [LEAST MOST]]`, how it compares with every other planner by itself on random problems of
- * LEAST to MOST devices, 4 to 512 by default (minutes; seconds are of all threads).
+ * LEAST to MOST devices, 4 to 512 by default (minutes; seconds are of all threads). From 1,024 on they are
+ * deep models as they are trained, on so many devices that auto asks nobody in full (minutes each).
  *
  * GPT-3 175B on 1,024 A100s and Llama 3.1 405B on 16,384 H100s: all of tp, pp, dp, pieces, segments,
  * micro-batch, ZeRO, sequence parallelism, recomputation and schedule. Seconds are of the processor.
@@ -26,7 +27,7 @@ static double seconds_of(clockid_t clock)
 
 static double now_s(void)
 {
-    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static void stop_on(weft_status status)
@@ -49,8 +50,10 @@ static void bench(const char *model_name, const char *options, const char *clust
     stop_on(model_open(model_name, options, &model));
     stop_on(cluster_open(cluster_name, &cluster));
     stop_on(cost_open(&cluster->node.device, NULL, &cost));
-    struct plan_request request = {
-        .model = model, .cluster = cluster, .pins = {.global_batch = batch}};
+    struct plan_request request = {.model = model,
+                                   .cluster = cluster,
+                                   .pins = {.global_batch = batch},
+                                   .options = {.threads = 1}};
     double begin = now_s();
     stop_on(grid_search(&request, cost, 16, scratch, &grid));
     double grid_s = now_s() - begin;
@@ -76,13 +79,22 @@ static void bench(const char *model_name, const char *options, const char *clust
 /* ---- duels ----------------------------------------------------------------------------------- */
 
 /* Real widths and few layers, so that each takes seconds. */
-static const struct {
+static const struct duel_model {
     const char *model, *options;
 } MODELS[] = {
     {"gpt3-1.3b", "layers: 12"},   {"gpt3-6.7b", "layers: 8"},   {"gpt3-13b", "layers: 6"},
     {"gpt3-175b", "layers: 4"},    {"llama3-8b", "layers: 8"},   {"llama2-70b", "layers: 8"},
     {"mixtral-8x7b", "layers: 4"}, {"t5-large-32", "layers: 4"}, {"bert-huge-32", "layers: 8"}};
+/* And all layers: where times devices they are more than ALL_ASKED_LAYERS of auto.c. */
+static const struct duel_model DEEP[] = {
+    {"gpt3-175b", NULL},         {"gpt3-530b", NULL},         {"gpt3-1t", NULL},
+    {"llama3.1-405b", NULL},     {"llama3-70b", NULL},        {"gpt3-39b", "layers: 96"},
+    {"gpt3-13b", "layers: 160"}, {"opt-66b", NULL},           {"mixtral-8x22b", NULL},
+    {"deepseek-v2", NULL},       {"gpt3-6.7b", "layers: 128"}};
 static const char *const CLUSTERS[] = {"dgx-a100", "dgx-h100", "dgx-v100"};
+static const char *const LARGE_CLUSTERS[] = {"dgx-a100",      "dgx-h100",      "hgx-h200",
+                                             "dgx-a100-200g", "dgx-a100-40gb", "hgx-b200"};
+enum { DEEP_FROM = 1024, ALL_ASKED_LAYERS = 1024 * 80 };
 enum { PER_NODE = 8, SAMPLES_DOUBLINGS = 4, ONE_IN = 5, PINNED_DOUBLINGS = 4 };
 
 struct duel {
@@ -118,21 +130,26 @@ static void say_pin(struct duel *duel, const char *name, int64_t value)
 
 static struct duel draw_duel(struct rng *rng, int64_t least, int64_t most)
 {
-    size_t model = (size_t)rng_below(rng, COUNT_OF(MODELS));
-    const char *cluster = CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];
+    bool deep = least >= DEEP_FROM;
+    const struct duel_model *model =
+        deep ? &DEEP[rng_below(rng, COUNT_OF(DEEP))] : &MODELS[rng_below(rng, COUNT_OF(MODELS))];
+    const char *cluster = deep ? LARGE_CLUSTERS[rng_below(rng, COUNT_OF(LARGE_CLUSTERS))]
+                               : CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];
     int64_t sizes = 1;
+    struct duel duel = {0};
     while (least << sizes <= most)
         sizes++;
     int64_t devices = least << rng_below(rng, sizes);
+    stop_on(model_open(model->model, model->options, &duel.model));
+    while (deep && devices * duel.model->layers <= ALL_ASKED_LAYERS)
+        devices *= 2;
     int64_t nodes = devices > PER_NODE ? devices / PER_NODE : 1;
-    struct duel duel = {0};
     snprintf(duel.text, sizeof duel.text, "%s:%lldx%lld", cluster, (long long)nodes,
              (long long)(devices / nodes));
-    stop_on(model_open(MODELS[model].model, MODELS[model].options, &duel.model));
     stop_on(cluster_open(duel.text, &duel.cluster));
     struct degrees pins = draw_pins(rng, duel.cluster);
-    snprintf(duel.text, sizeof duel.text, "%s {%s} %s, %lld devices", MODELS[model].model,
-             MODELS[model].options, cluster, (long long)devices);
+    snprintf(duel.text, sizeof duel.text, "%s {%s} %s, %lld devices", model->model,
+             model->options ? model->options : "", cluster, (long long)devices);
     say_pin(&duel, "batch", pins.global_batch);
     if (pins.tp)
         say_pin(&duel, "tp", pins.tp);

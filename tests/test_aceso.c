@@ -529,7 +529,9 @@ static void test_a_plan_at_hand_gets_better(void **state)
     a.request.pins = (struct degrees){.global_batch = 64};
     for (size_t i = 0; i < COUNT_OF(MOST); i++) {
         struct planned *planned =
-            plan_with(&a, &(struct plan_options){.begin = plan, .most_configs = MOST[i]});
+            plan_with(&a, &(struct plan_options){.begin = &(struct begin_plan){plan, before},
+                                                 .begins = 1,
+                                                 .most_configs = MOST[i]});
         const struct trial *best = &planned->trials.data[0];
         assert_true(planned->candidates <= MOST[i] + SLACK);
         assert_true(best->fits && best->iteration_ns < before);

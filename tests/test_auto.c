@@ -1,6 +1,7 @@
 /* test_auto.c - the automatic planner and its grid against what they promise.
  *
- *   P1  The grid's answer is that of estimating every point; no bound is above its estimate.
+ *   P1  The grid's answer is that of estimating every point, also that with a number of stages; no bound is
+ *       above its estimate, wherever stages lie.
  *   P2  Few copies of a layer stand for all: tables of either say the same.
  *   P3  Pins and forbids hold; a plan is one trial; same question, same answer, with any number of
  *       threads; stopped, it answers with what it has.
@@ -52,6 +53,63 @@ static void assert_bounds(const struct grid *all)
     }
 }
 
+/* Those that fit first, which are how many; each in order. */
+static size_t sort_points(struct grid *all)
+{
+    size_t fitting = 0;
+    for (size_t i = 0; i < all->best.len; i++)
+        if (all->best.data[i].fits) {
+            struct grid_point point = all->best.data[i];
+            all->best.data[i] = all->best.data[fitting];
+            all->best.data[fitting++] = point;
+        }
+    size_t len = fitting ? fitting : all->best.len;
+    if (len)
+        qsort(all->best.data, len, sizeof *all->best.data, fitting ? by_time : by_memory);
+    return fitting;
+}
+
+/* The best with every number of stages is that of all points. */
+static void assert_best_with(struct grid_walk *walk, const struct grid *all, size_t fitting,
+                             int64_t devices, int64_t most_parts)
+{
+    for (int64_t pp = 1; pp <= devices && fitting; pp += pp) {
+        struct grid_point point;
+        bool found;
+        size_t i = 0;
+        while (i < fitting && (all->best.data[i].degrees.pp != pp ||
+                               pp * all->best.data[i].degrees.pieces > most_parts))
+            i++;
+        assert_int_equal(grid_best_with(walk, pp, most_parts, &point, &found), WEFT_OK);
+        assert_int_equal(found, i < fitting);
+        if (!found)
+            continue;
+        assert_int_equal(point.degrees.pp, pp);
+        assert_int_equal(point.iteration_ns, all->best.data[i].iteration_ns);
+        assert_int_equal(point.peak_bytes, all->best.data[i].peak_bytes);
+    }
+}
+
+static struct grid assert_exact(const struct problem *p, size_t count, int64_t most_parts)
+{
+    struct grid all, best;
+    struct grid_walk *walk;
+    assert_int_equal(grid_estimate_all(&p->request, p->cost, p->arena, &all), WEFT_OK);
+    assert_int_equal(grid_walk_new(&p->request, p->cost, count, p->arena, &best, &walk), WEFT_OK);
+    assert_bounds(&all);
+    size_t fitting = sort_points(&all), len = fitting ? fitting : all.best.len;
+    assert_int_equal(best.best.len, len < count ? len : count);
+    for (size_t i = 0; i < best.best.len; i++) {
+        assert_int_equal(best.best.data[i].iteration_ns, all.best.data[i].iteration_ns);
+        assert_int_equal(best.best.data[i].peak_bytes, all.best.data[i].peak_bytes);
+        assert_int_equal(best.best.data[i].fits, fitting > 0);
+    }
+    struct grid answer = best;
+    assert_best_with(walk, &all, fitting, cluster_devices(p->cluster), most_parts);
+    grid_walk_free(walk);
+    return answer;
+}
+
 static void test_the_grid_is_exact(void **state)
 {
     (void)state;
@@ -60,33 +118,46 @@ static void test_the_grid_is_exact(void **state)
     int64_t points = 0, estimates = 0;
     for (int round = 0; round < rounds_of(16); round++) {
         struct problem p = draw_problem(&rng);
-        struct grid all, best;
-        size_t count = 1 + (size_t)rng_below(&rng, 16), fitting = 0;
-        assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
-        assert_int_equal(grid_search(&p.request, p.cost, count, p.arena, &best), WEFT_OK);
-        assert_bounds(&all);
-        for (size_t i = 0; i < all.best.len; i++) /* those that fit come first */
-            if (all.best.data[i].fits) {
-                struct grid_point point = all.best.data[i];
-                all.best.data[i] = all.best.data[fitting];
-                all.best.data[fitting++] = point;
-            }
-        bool none = fitting == 0;
-        size_t len = none ? all.best.len : fitting;
-        if (len)
-            qsort(all.best.data, len, sizeof *all.best.data, none ? by_memory : by_time);
-        assert_int_equal(best.best.len, len < count ? len : count);
-        for (size_t i = 0; i < best.best.len; i++) {
-            assert_int_equal(best.best.data[i].iteration_ns, all.best.data[i].iteration_ns);
-            assert_int_equal(best.best.data[i].peak_bytes, all.best.data[i].peak_bytes);
-            assert_int_equal(best.best.data[i].fits, !none);
-        }
+        size_t count = 1 + (size_t)rng_below(&rng, 16);
+        struct grid best = assert_exact(&p, count, 1 + rng_below(&rng, 16));
         points += best.points;
         estimates += best.estimates;
         close_problem(&p);
     }
     print_message("%lld points, %lld estimated\n", (long long)points, (long long)estimates);
     assert_true(estimates < points);
+}
+
+/* On several nodes and units of the fabric no two stages lie alike. */
+static void test_the_grid_is_exact_where_places_differ(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *options, *cluster;
+        struct degrees pins;
+    } ASKED[] = {
+        {"gpt3-6.7b", "layers: 12", "dgx-a100:32", {.tp = 4, .micro_batch = 1}},
+        {"gpt3-13b", "layers: 8", "dgx-a100:48", {.tp = 8, .micro_batch = 2}},
+        {"llama3-8b", "layers: 16", "dgx-h100:64", {.tp = 2, .micro_batch = 1, .sequence = true}},
+        {"gpt3-1.3b", "layers: 12", "dgx-v100:3", {.micro_batch = 1}},
+        {"gpt3-6.7b", "layers: 8", "dgx-a100-200g:24", {.tp = 8}},
+    };
+    int64_t points = 0, estimates = 0;
+    for (size_t i = 0; i < COUNT_OF(ASKED); i++) {
+        struct problem p = {.arena = arena_new()};
+        assert_int_equal(model_open(ASKED[i].model, ASKED[i].options, &p.model), WEFT_OK);
+        assert_int_equal(cluster_open(ASKED[i].cluster, &p.cluster), WEFT_OK);
+        assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
+        p.request =
+            (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = ASKED[i].pins};
+        p.request.pins.global_batch = 2 * cluster_devices(p.cluster);
+        struct grid best = assert_exact(&p, 6, 128);
+        points += best.points;
+        estimates += best.estimates;
+        close_problem(&p);
+    }
+    print_message("%lld points, %lld estimated\n", (long long)points, (long long)estimates);
+    assert_true(estimates < points / 4);
 }
 
 /* ---- P2 -------------------------------------------------------------------------------------- */
@@ -508,6 +579,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_grid_is_exact),
+        cmocka_unit_test(test_the_grid_is_exact_where_places_differ),
         cmocka_unit_test(test_few_copies_say_the_same),
         cmocka_unit_test(test_what_is_forbidden),
         cmocka_unit_test(test_pins_and_forbids_hold),

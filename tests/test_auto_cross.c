@@ -9,7 +9,8 @@
  *   P5  What more memory and a faster network are said to bring, they bring.
  *   P6  On several nodes, too, it is never worse than any planner, and has what aceso and galvatron find
  *       by themselves. On more devices than all are asked for, Aceso goes on from the best plan: the
- *       answer is no worse than the grid's, and the same every time.
+ *       answer is no worse than the grid's, and the same every time; and from the best with half and twice
+ *       as many stages.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -479,6 +480,36 @@ static void test_more_devices_than_all_are_asked_for(void **state)
     close_problem(&p);
 }
 
+/* A deep model on many devices: Aceso begins from the grid's best with half as many stages, too, and what
+ * comes of that is the best; with the number of stages given, Aceso is asked as if alone. */
+static void test_other_numbers_of_stages(void **state)
+{
+    (void)state;
+    struct problem p;
+    open_gpt(&p, "layers: 96, hidden: 12288, heads: 96", "dgx-a100:128",
+             (struct degrees){.global_batch = 1536});
+    struct planned *answer = plan_with("auto", &p.request);
+    const struct trial *grid = join_best(answer, "auto"), *best = answer->trials.data;
+    assert_string_equal(best->found_by, "aceso from auto's plan");
+    assert_int_equal(2 * best->plan->stages, grid->degrees.pp);
+    assert_null(join_best(answer, "aceso"));
+    p.request.options.quick = true;
+    struct planned *quick = plan_with("auto", &p.request);
+    assert_int_equal(quick->trials.data[0].plan->stages, grid->degrees.pp);
+    assert_true(best->iteration_ns < quick->trials.data[0].iteration_ns);
+    planned_free(quick);
+    planned_free(answer);
+    close_problem(&p);
+    open_gpt(&p, "layers: 96", "dgx-a100:128", (struct degrees){.global_batch = 1024, .pp = 1});
+    answer = plan_with("auto", &p.request);
+    struct planned *alone = plan_with("aceso", &p.request);
+    assert_true(answer->trials.data[0].iteration_ns <= alone->trials.data[0].iteration_ns);
+    assert_int_equal(join_best(answer, "aceso")->iteration_ns, alone->trials.data[0].iteration_ns);
+    planned_free(alone);
+    planned_free(answer);
+    close_problem(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_near_all_plans),
         cmocka_unit_test(test_several_nodes),
         cmocka_unit_test(test_more_devices_than_all_are_asked_for),
+        cmocka_unit_test(test_other_numbers_of_stages),
         cmocka_unit_test(test_more_memory_brings_that),
         cmocka_unit_test_setup_teardown(test_a_faster_network_brings_that, scratch_setup,
                                         scratch_teardown),

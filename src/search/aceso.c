@@ -17,17 +17,18 @@
 /* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
  * of two. */
 static const struct turn TURNS[] = {
-    {SKETCH, 0, INT32_MAX, ALWAYS}, {FIT, 1.0, 1, ALWAYS},
-    {TRIM, 1.0, 1, ALWAYS},         {POLISH, 1.0, 1, ALWAYS},
-    {SKETCH, 0, INT32_MAX, ALWAYS}, {SPREAD, 1.5, 10, ALWAYS},
-    {FIT, 2.0, 8, ALWAYS},          {TRIM, 1.1, 8, ALWAYS},
-    {POLISH, 1.0, 1, ALWAYS},       {DESCEND, 1.04, 3, ALWAYS},
-    {FIT, 1.1, 4, ALWAYS},          {TRIM, 1.1, 4, ALWAYS},
-    {WIDEN, 1.02, 2, FOR_FEW},      {TRIM, 1.1, 4, ALWAYS},
-    {REFINE, 1.02, 2, ALWAYS},      {BALANCE, 1.15, 16, ALWAYS},
-    {POLISH, 1.0, 1, ALWAYS},       {WIDEN, 1.02, 2, WITH_A_BUDGET},
-    {TRIM, 1.1, 4, WITH_A_BUDGET},  {REFINE, 1.02, 2, WITH_A_BUDGET}};
-enum { ROUNDS = 3, LAST_TURNS = 13 }; /* I2: those made again begin there */
+    {SKETCH, 0, INT32_MAX, ALWAYS},  {FIT, 1.05, INT32_MAX, FROM_PLANS},
+    {FIT, 1.0, 1, ALWAYS},           {TRIM, 1.0, 1, ALWAYS},
+    {POLISH, 1.0, 1, ALWAYS},        {SKETCH, 0, INT32_MAX, ALWAYS},
+    {SPREAD, 1.5, 10, ALWAYS},       {FIT, 2.0, 8, ALWAYS},
+    {TRIM, 1.1, 8, ALWAYS},          {POLISH, 1.0, 1, ALWAYS},
+    {DESCEND, 1.04, 3, ALWAYS},      {FIT, 1.1, 4, ALWAYS},
+    {TRIM, 1.1, 4, ALWAYS},          {WIDEN, 1.02, 2, FOR_FEW},
+    {TRIM, 1.1, 4, ALWAYS},          {REFINE, 1.02, 2, ALWAYS},
+    {BALANCE, 1.15, 16, ALWAYS},     {POLISH, 1.0, 1, ALWAYS},
+    {WIDEN, 1.02, 2, WITH_A_BUDGET}, {TRIM, 1.1, 4, WITH_A_BUDGET},
+    {REFINE, 1.02, 2, WITH_A_BUDGET}};
+enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: those made again begin there */
 
 struct worker {
     struct team *team;
@@ -102,7 +103,8 @@ static bool comes(const struct team *team)
 {
     bool few = team->problem->devices <= FEW_DEVICES;
     enum occasion when = team->turn->when;
-    return when == FOR_FEW         ? few
+    return when == FROM_PLANS      ? team->searches > 1 && team->problem->request->options.begins
+           : when == FOR_FEW       ? few
            : when == WITH_A_BUDGET ? !few && team->problem->deadline_s > 0
                                    : true;
 }
@@ -119,8 +121,8 @@ static void choose_searches(struct team *team)
     bool all = team->turn->effort == SKETCH || (every && left);
     for (int32_t i = 0; i < team->searches; i++) {
         int32_t stages = team->settings[i].stages;
-        bool now =
-            team->turn != TURNS || every || team->searches == 1 || (stages & (stages - 1)) == 0;
+        bool now = team->turn != TURNS || every || team->searches == 1 || team->settings[i].begin ||
+                   (stages & (stages - 1)) == 0;
         team->chosen[i] = all && now;
     }
     for (; !all && left > 0; left--) {
@@ -139,6 +141,16 @@ static void choose_searches(struct team *team)
     }
 }
 
+/* Where several plans share few configs, these are kept for efforts that make more of a plan: what a sketch
+ * tries takes long to judge for the first time. */
+static bool skips_sketch(const struct team *team, int32_t search)
+{
+    enum { FEW_CONFIGS = 10000 };
+    int64_t most = team->problem->request->options.most_configs;
+    return team->turn == TURNS && team->searches > 1 && team->settings[search].begin && most > 0 &&
+           most < FEW_CONFIGS * team->searches;
+}
+
 /* What is left of plan_options.most_configs is shared out among those that go on, so that how many are
  * judged depends on nothing but the problem; false: nothing is left. */
 static bool share_configs(struct team *team)
@@ -153,7 +165,8 @@ static bool share_configs(struct team *team)
     if (left <= 0 && team->turn != TURNS)
         return false;
     for (int32_t i = 0; chosen && i < team->searches; i++)
-        team->settings[i].most_configs = left > chosen ? left / chosen : 1;
+        team->settings[i].most_configs =
+            left > chosen && !skips_sketch(team, i) ? left / chosen : 1;
     return true;
 }
 
@@ -244,9 +257,8 @@ done:
     return status;
 }
 
-/* A plan file as where to begin; what it is worth is the first trial. A plan that whoever asks has at
- * hand has been tried. */
-static weft_status begin_with_plan(const struct problem *p, struct planned *out,
+/* A plan file as where to begin; what it is worth is the first trial. */
+static weft_status begin_with_file(const struct problem *p, struct planned *out,
                                    struct config *begin)
 {
     struct opened_plan opened = {0};
@@ -254,8 +266,6 @@ static weft_status begin_with_plan(const struct problem *p, struct planned *out,
     struct cost *cost = NULL;
     const struct trial *trial;
     weft_status status;
-    if (p->request->options.begin)
-        return config_of_plan(p, p->request->options.begin, begin);
     TRY(plan_load(p->request->options.initial, &opened));
     TRY(config_of_plan(p, opened.plan, begin));
     TRY(copy_plan(p, opened.plan, &plan));
@@ -267,15 +277,38 @@ done:
     return status;
 }
 
-static void set_up(struct arena *keep, const struct problem *p, const struct config *begin,
+/* Where to begin instead of at a beginning of its own, one config per search; none: there. */
+struct begins {
+    struct config *config;
+    int64_t *iteration_ns; /* simulated */
+    int32_t count;
+};
+
+/* Plans that whoever asks has at hand have been tried; those that make no config are left out, unless
+ * none is left. */
+static weft_status begin_with_plans(const struct problem *p, struct begins *out)
+{
+    const struct plan_options *options = &p->request->options;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < options->begins; i++) {
+        status = config_of_plan(p, options->begin[i].plan, &out->config[out->count]);
+        out->iteration_ns[out->count] = options->begin[i].iteration_ns;
+        out->count += status == WEFT_OK;
+    }
+    if (out->count)
+        error_clear();
+    return out->count ? WEFT_OK : status;
+}
+
+static void set_up(struct arena *keep, const struct problem *p, const struct begins *begins,
                    enum beginning beginning, struct team *team)
 {
     int32_t stages[MOST_STAGES];
     *team = (struct team){.problem = p, .searches = problem_stage_counts(p, stages)};
-    if (begin) {
-        team->searches = 1;
-        stages[0] = begin->stages;
-    }
+    if (begins->count)
+        team->searches = begins->count;
+    for (int32_t i = 0; i < begins->count; i++)
+        stages[i] = begins->config[i].stages;
     team->result = ARENA_ARRAY(keep, struct search_result, (size_t)team->searches);
     team->settings = ARENA_ARRAY(keep, struct search_settings, (size_t)team->searches);
     team->told = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
@@ -284,12 +317,13 @@ static void set_up(struct arena *keep, const struct problem *p, const struct con
     for (int32_t i = 0; i < team->searches; i++) {
         team->result[i].arena = arena_new();
         team->result[i].stages = stages[i];
-        team->settings[i] = (struct search_settings){.stages = stages[i],
-                                                     .beginning = beginning,
-                                                     .begin = begin,
-                                                     .seed = (uint64_t)p->request->options.seed,
-                                                     .told = &team->told[i],
-                                                     .begin_s = wall_seconds()};
+        team->settings[i] =
+            (struct search_settings){.stages = stages[i],
+                                     .beginning = beginning,
+                                     .begin = begins->count ? &begins->config[i] : NULL,
+                                     .seed = (uint64_t)p->request->options.seed,
+                                     .told = &team->told[i],
+                                     .begin_s = wall_seconds()};
     }
 }
 
@@ -299,20 +333,35 @@ static void tear_down(struct team *team)
         arena_free(team->result[i].arena);
 }
 
-static weft_status search_all(struct problem *p, const struct config *begin,
+/* So that searches that begin with plans are compared by what these take. */
+static weft_status tell_begins(struct team *team, const struct begins *begins,
+                               struct worker *worker)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < begins->count && begins->count > 1; i++) {
+        if (!worker->judge)
+            TRY(judge_new(team->problem, &worker->judge));
+        TRY(team_tell(team, worker->judge, i, &begins->config[i], begins->iteration_ns[i]));
+    }
+done:
+    return status;
+}
+
+static weft_status search_all(struct problem *p, const struct begins *begins,
                               enum beginning beginning, struct planned *planned)
 {
     struct arena *scratch = arena_new();
     struct team team;
     struct outcome out = {
         .planned = planned, .arena = scratch, .search = -1, .missed_ns = INT64_MAX};
-    set_up(scratch, p, begin, beginning, &team);
+    set_up(scratch, p, begins, beginning, &team);
     int32_t workers = workers_for(&p->request->options, team.searches);
     struct worker *worker = ARENA_ARRAY(scratch, struct worker, (size_t)workers + 1);
     const char *log = p->request->options.log;
     weft_status status;
     for (int32_t i = 0; i < workers; i++)
         worker[i].team = &team;
+    TRY(tell_begins(&team, begins, worker));
     TRY(run_rounds(&team, worker, workers, &out));
     for (int32_t i = 0; i < team.searches; i++) {
         planned->candidates += team.result[i].configs;
@@ -334,21 +383,27 @@ weft_status aceso_find(const struct plan_request *request, struct planned *out)
 {
     const char *initial = request->options.initial;
     enum beginning beginning = BEGIN_BALANCED;
+    struct arena *scratch = arena_new();
     struct problem *p = NULL;
-    struct config begin;
-    const struct config *given = NULL;
+    size_t most = (size_t)request->options.begins + 1;
+    struct begins begins = {ARENA_ARRAY(scratch, struct config, most),
+                            ARENA_ARRAY(scratch, int64_t, most), 0};
     weft_status status;
     TRY(problem_new(request, &p));
     while (initial && beginning < BEGIN_COUNT && strcmp(initial, BEGINNINGS[beginning]) != 0)
         beginning++;
-    if (beginning == BEGIN_COUNT || request->options.begin) {
-        TRY(begin_with_plan(p, out, &begin));
-        given = &begin;
-        beginning = BEGIN_BALANCED;
+    if (request->options.begins) {
+        TRY(begin_with_plans(p, &begins));
+    } else if (beginning == BEGIN_COUNT) {
+        TRY(begin_with_file(p, out, begins.config));
+        begins.count = 1;
     }
-    TRY(search_all(p, given, beginning, out));
+    if (begins.count)
+        beginning = BEGIN_BALANCED;
+    TRY(search_all(p, &begins, beginning, out));
     out->stopped |= problem_over(p);
 done:
     problem_free(p);
+    arena_free(scratch);
     return status;
 }

@@ -187,10 +187,10 @@ struct stage_cost {
 
 /* What the simulator said of the plans of one search, by schedule and pieces: times over estimates,
  * and peaks judged over peaks, where it held more. Of pieces that were not asked for, the nearest. */
-enum { MOST_SCHEDULES = 32 };
+enum { MOST_SCHEDULES = 32, TOLD_PIECES = 8 };
 struct told {
-    bool known[MOST_SCHEDULES][MOST_PIECES + 1];
-    double time[MOST_SCHEDULES][MOST_PIECES + 1], memory[MOST_SCHEDULES][MOST_PIECES + 1];
+    bool known[MOST_SCHEDULES][TOLD_PIECES + 1];
+    double time[MOST_SCHEDULES][TOLD_PIECES + 1], memory[MOST_SCHEDULES][TOLD_PIECES + 1];
 };
 
 /* Everything that a part's cost depends on beside its neighbours. */

@@ -55,9 +55,9 @@ int64_t judge_count(const struct judge *judge)
 }
 
 /* 1 where nothing is told. */
-static double told_of(const struct config *c, const double of[MOST_SCHEDULES][MOST_PIECES + 1])
+static double told_of(const struct config *c, const double of[MOST_SCHEDULES][TOLD_PIECES + 1])
 {
-    double factor = c->pieces <= MOST_PIECES ? of[c->schedule][c->pieces] : 0;
+    double factor = c->pieces <= TOLD_PIECES ? of[c->schedule][c->pieces] : 0;
     return factor > 0 ? factor : 1;
 }
 

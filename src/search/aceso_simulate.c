@@ -29,16 +29,16 @@ enum { SIMULATED = 5, MOST_FINALISTS = 16 }; /* Aceso, section 5.1: the five bes
 static void tell(struct told *told, const struct config *c, double time, double memory)
 {
     int32_t s = c->schedule;
-    if (c->pieces > MOST_PIECES)
+    if (c->pieces > TOLD_PIECES)
         return;
     double *times = told->time[s], *memories = told->memory[s];
     told->known[s][c->pieces] = true;
     times[c->pieces] = time;
     memories[c->pieces] = memory;
-    for (int pieces = 1; pieces <= MOST_PIECES; pieces++)
-        for (int away = 1; !told->known[s][pieces] && away < MOST_PIECES; away++) {
+    for (int pieces = 1; pieces <= TOLD_PIECES; pieces++)
+        for (int away = 1; !told->known[s][pieces] && away < TOLD_PIECES; away++) {
             int from = pieces - away >= 1 && told->known[s][pieces - away] ? pieces - away
-                       : pieces + away <= MOST_PIECES && told->known[s][pieces + away]
+                       : pieces + away <= TOLD_PIECES && told->known[s][pieces + away]
                            ? pieces + away
                            : 0;
             if (!from)
@@ -51,14 +51,14 @@ static void tell(struct told *told, const struct config *c, double time, double 
 
 static double told_memory(const struct told *told, const struct config *c)
 {
-    double memory = c->pieces <= MOST_PIECES ? told->memory[c->schedule][c->pieces] : 0;
+    double memory = c->pieces <= TOLD_PIECES ? told->memory[c->schedule][c->pieces] : 0;
     return memory > 0 ? memory : 1;
 }
 
 /* I2 */
 static void note_miss(struct told *missed, const struct config *c, double memory)
 {
-    double *least = &missed->memory[c->schedule][c->pieces <= MOST_PIECES ? c->pieces : 0];
+    double *least = &missed->memory[c->schedule][c->pieces <= TOLD_PIECES ? c->pieces : 0];
     *least = memory > *least ? memory : *least;
 }
 
@@ -204,13 +204,29 @@ static bool has_enough(const struct team *team, const struct outcome *out)
     return most > 0 && (int64_t)out->planned->trials.len >= most;
 }
 
+weft_status team_tell(struct team *team, struct judge *judge, int32_t search,
+                      const struct config *config, int64_t iteration_ns)
+{
+    struct config c;
+    struct verdict verdict;
+    bool legal;
+    weft_status status;
+    config_copy(&c, config);
+    judge->told = NULL;
+    TRY(judge_config(judge, &c, &verdict, NULL, &legal));
+    if (legal)
+        tell(&team->told[search], &c, (double)iteration_ns / (double)verdict.iteration_ns, 1);
+done:
+    return status;
+}
+
 /* ---- while searches go on -------------------------------------------------------------------- */
 
 /* Another one of its schedule and pieces was simulated, and the estimate was right. */
 static bool is_trusted(const struct told *told, const struct config *c)
 {
     static const double RIGHT = 0.01;
-    if (c->pieces > MOST_PIECES)
+    if (c->pieces > TOLD_PIECES)
         return true;
     double off = told->time[c->schedule][c->pieces] - 1;
     return told->known[c->schedule][c->pieces] && off < RIGHT && off > -RIGHT;
@@ -312,7 +328,7 @@ static weft_status tell_misses(struct team *team, struct judge *judge, struct ou
     for (int32_t i = 0; i < team->searches; i++) {
         bool any = false;
         for (int s = 0; s < MOST_SCHEDULES; s++)
-            for (int pieces = 1; pieces <= MOST_PIECES; pieces++) {
+            for (int pieces = 1; pieces <= TOLD_PIECES; pieces++) {
                 double memory = team->missed[i].memory[s][pieces];
                 if (memory <= 0)
                     continue;

@@ -6,8 +6,9 @@
 #include "search/aceso.h"
 
 /* Some turns take long and rarely help: those come on few devices, or behind all others where there is
- * a budget, which so ends no worse than what takes as long without one. */
-enum occasion { ALWAYS, FOR_FEW, WITH_A_BUDGET };
+ * a budget, which so ends no worse than what takes as long without one. From several plans, which are
+ * good already, all that are near the best go on at first. */
+enum occasion { ALWAYS, FROM_PLANS, FOR_FEW, WITH_A_BUDGET };
 /* An effort: of the searches so far those go on that are as near to the best, and so many. */
 struct turn {
     enum effort effort;
@@ -38,6 +39,9 @@ struct outcome {
     int64_t missed_ns;    /* of the fastest that was judged to fit and does not; INT64_MAX: none */
     bool missed;          /* that is faster than the best when finalists are through */
 };
+/* What the simulator said of the config that a search begins with. */
+weft_status team_tell(struct team *team, struct judge *judge, int32_t search,
+                      const struct config *config, int64_t iteration_ns);
 /* Simulates the best of every search that is near the best of all, and corrects the searches. */
 weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out);
 /* Simulates the finalists. */

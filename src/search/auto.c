@@ -4,7 +4,8 @@
  *   1. the best of the grid by estimate (grid.h)
  *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
  *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
- *   3. Aceso from the best plan so far, a counted effort (cross.c)
+ *   3. Aceso from the best plan so far, a counted effort, and from those with half and twice as many
+ *      stages where nobody else looks at these (refine.c)
  *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
  *      those that take seconds join only where there is one, or on up to ALL_ASKED devices, or on more
  *      if these times layers are no more than ALL_ASKED_LAYERS
@@ -17,19 +18,15 @@
  *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
  *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
  *       for its own estimates, so that it is told only where not all are asked.
- *   I4  Aceso goes on from a plan with as many stages as that has. On more than MANY devices, where
- *       nobody looks at other numbers, it does so from the best of the grid with twice as many, too: what
- *       fits there only with all recomputed may be the fastest with a part of it.
  */
 #include <string.h>
 
 #include "search/auto_room.h"
-#include "search/grid.h"
 #include "search/would_fit.h"
 
 /* On no more devices, planners that take seconds elsewhere take less than one; and those that take
  * minutes elsewhere, seconds (llama2-70b, of 80 layers, on 1,024 devices: 12 s of a core). */
-enum { ONE_NODE = 8, ALL_ASKED = 512, ALL_ASKED_LAYERS = 1024 * 80, MANY = 1024 };
+enum { ONE_NODE = 8, ALL_ASKED = 512, ALL_ASKED_LAYERS = 1024 * 80 };
 /* Points kept for the simulator: fewer where each takes long to simulate. */
 static const struct {
     int64_t devices; /* up to */
@@ -140,15 +137,23 @@ done:
     return status;
 }
 
+/* Whether nobody else is asked for other numbers of stages. */
+static bool looks_around(const struct plan_request *request)
+{
+    const struct plan_options *options = &request->options;
+    return !asks_all(request) && !options->quick && !options->batch_auto && !request->pins.pp;
+}
+
 static weft_status try_grid(struct join *join, const struct plan_request *request)
 {
     struct arena *scratch = arena_new();
     struct grid grid;
+    struct grid_walk *walk = NULL;
     size_t row = 0;
     weft_status status;
     while (cluster_devices(request->cluster) > FINALISTS[row].devices)
         row++;
-    TRY(grid_search(request, join->cost, FINALISTS[row].points, scratch, &grid));
+    TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
     join->out->candidates += grid.estimates;
     size_t before = join->out->trials.len;
     TRY(try_points(join, request, &grid));
@@ -160,36 +165,10 @@ static weft_status try_grid(struct join *join, const struct plan_request *reques
                             "others ruled out by bounds",
                             (long long)grid.points, (long long)grid.estimates,
                             join->out->trials.len - before));
+    if (looks_around(request))
+        TRY(refine_around(join, walk));
 done:
-    arena_free(scratch);
-    return status;
-}
-
-/* I4 */
-static weft_status try_deeper(struct join *join)
-{
-    const struct plan_request *request = join->request;
-    const struct trial *best = join_best(join->out, "auto"), *trial = NULL;
-    int64_t devices = cluster_devices(request->cluster);
-    struct plan_request pinned = *request;
-    struct arena *scratch = arena_new();
-    struct grid grid;
-    weft_status status = WEFT_OK;
-    pinned.pins.pp = best ? 2 * best->degrees.pp : 0;
-    if (devices <= MANY || request->options.quick || request->options.budget_ns ||
-        request->pins.pp || pinned.pins.pp < 1 || pinned.pins.pp > request->model->layers ||
-        devices % pinned.pins.pp != 0)
-        goto done;
-    TRY(grid_search(&pinned, join->cost, 1, scratch, &grid));
-    join->out->candidates += grid.estimates;
-    if (grid.best.len && grid.best.data[0].fits)
-        TRY(try_degrees(&pinned, join->cost, &grid.best.data[0].degrees, join->out, &trial));
-    if (trial && trial->fits) {
-        struct trial begin = *trial; /* those that follow move it */
-        join_report(join, trial);
-        TRY(refine_trial(join, &begin));
-    }
-done:
+    grid_walk_free(walk);
     arena_free(scratch);
     return status;
 }
@@ -263,7 +242,7 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 {
     struct plan_request own = *request;
     struct planned found = {.arena = join->out->arena, .planner = planner->name};
-    bool first = !request->options.begin;
+    bool first = !request->options.begins;
     own.options.given &= planner->takes;
     weft_status status = planner->find(&own, &found);
     take_over(join, &found, found_by);
@@ -280,8 +259,10 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 static bool joins(const struct planner *planner, const struct plan_request *request)
 {
     unsigned needs = request->options.batch_auto ? 1U << TAKES_BATCH_AUTO : 0;
-    bool time =
-        planner->joins == JOINS_ALWAYS || (planner->joins == JOINS_IN_TIME && asks_all(request));
+    bool pinned = request->pins.pp && !request->options.quick;
+    bool time = planner->joins == JOINS_ALWAYS ||
+                (planner->joins == JOINS_PINNED && (pinned || asks_all(request))) ||
+                (planner->joins == JOINS_IN_TIME && asks_all(request));
     return time && (needs & ~planner->takes) == 0;
 }
 
@@ -290,7 +271,7 @@ static int64_t known_ns(const struct join *join, const struct planner *planner)
 {
     const struct plan_request *request = join->request;
     const struct trial *best = join_best(join->out, NULL);
-    bool told = planner->joins == JOINS_IN_TIME ? !join_has_time(request) : !asks_all(request);
+    bool told = planner->joins == JOINS_ALWAYS ? !asks_all(request) : !join_has_time(request);
     return best && told && !request->options.batch_auto ? best->iteration_ns : 0;
 }
 
@@ -343,10 +324,13 @@ static void say_who(struct join *join)
 
 static void say_who_was_left_out(struct join *join)
 {
-    if (!asks_all(join->request) && !join->request->options.quick)
-        array_push(join->out->arena, &join->out->reasons,
-                   "for so many devices and layers aceso made some steps only, and autoddl none: "
-                   "--budget 1m asks them in full");
+    if (asks_all(join->request) || join->request->options.quick)
+        return;
+    array_push(join->out->arena, &join->out->reasons,
+               join->request->pins.pp
+                   ? "for so many devices and layers autoddl was not asked: --budget 1m asks it"
+                   : "for so many devices and layers aceso made some steps only, and autoddl none: "
+                     "--budget 1m asks them in full");
 }
 
 static weft_status say_what_would_fit(struct join *join)
@@ -376,8 +360,6 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     else
         TRY(try_grid(&join, request));
     TRY(refine_best(&join));
-    if (!request->options.batch_auto)
-        TRY(try_deeper(&join));
     TRY(ask_others(&join));
     TRY(refine_best(&join));
     TRY(cross_plans(&join));

@@ -1,6 +1,7 @@
 /* auto_room.h - inside auto: what its files share.
  *
  *   auto.c        the grid, the planners that join, who found what
+ *   refine.c      Aceso from the plans of others
  *   cross.c       the ideas of one planner in the plans of another
  *   variant.c     a plan with another schedule, other steps or other splits
  */
@@ -8,7 +9,7 @@
 #define WEFT_SEARCH_AUTO_ROOM_H
 
 #include "search/estimate.h"
-#include "search/planner.h"
+#include "search/grid.h"
 
 /* Few estimates are off by more: of real plans, nine in ten are within 1.2 % of the simulation and 99 of
  * 100 within 8 % (tests/test_estimate.c). */
@@ -36,11 +37,17 @@ double ns_per_sample(const struct trial *trial);
 weft_status join_ask(struct join *join, const struct planner *planner,
                      const struct plan_request *request, const char *found_by);
 
+/* ---- refining (refine.c) --------------------------------------------------------------------- */
+
+/* Aceso with a counted effort from the best so far, unless that is Aceso's or a budget asks for more; */
+weft_status refine_best(struct join *join);
+/* from the best of the grid with as many stages as the best trial has, half and twice as many, */
+weft_status refine_around(struct join *join, struct grid_walk *walk);
+/* and from one plan, the trial's, to its end. */
+weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan);
+
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 
-/* Aceso from a plan, with a counted effort; and from the best so far, unless that is Aceso's. */
-weft_status refine_trial(struct join *join, const struct trial *trial);
-weft_status refine_best(struct join *join);
 weft_status cross_plans(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */

@@ -68,17 +68,28 @@ int32_t estimator_row(struct estimator *estimator, const struct choice *choice)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+/* Whether all stages are taken to lie as the first one does. */
+static bool is_alike(const struct estimator *e, const struct candidate *c)
+{
+    return c->detail != DETAIL_ALL && c->stages > 1 &&
+           c->stage[0].devices % e->settings.cluster->node.devices == 0;
+}
+
+static struct table_key key_of(const struct candidate *c, int32_t stage, int32_t run)
+{
+    return (struct table_key){.first_device = c->stage[stage].first_device,
+                              .devices = c->stage[stage].devices,
+                              .batch = c->batch_per_step,
+                              .row = c->run[run].row,
+                              .order = (uint16_t)c->schedule->passes,
+                              .many = c->micro_batches > 1};
+}
+
 static weft_status find_table(struct estimator *e, const struct candidate *c, int32_t part,
                               int32_t run)
 {
-    const struct stage *stage = &c->stage[part % c->stages];
     struct run_memo *memo = &c->memo->run[run];
-    struct table_key key = {.first_device = stage->first_device,
-                            .devices = stage->devices,
-                            .batch = c->batch_per_step,
-                            .row = c->run[run].row,
-                            .order = (uint16_t)c->schedule->passes,
-                            .many = c->micro_batches > 1};
+    struct table_key key = key_of(c, is_alike(e, c) ? 0 : part % c->stages, run);
     if (memo->table && memcmp(&memo->key, &key, sizeof key) == 0)
         return WEFT_OK;
     memo->key = key;
@@ -116,14 +127,20 @@ static weft_status find_border_behind(struct estimator *e, const struct candidat
 {
     static const struct border NONE;
     int32_t next = c->first_run[part + 1];
-    if (c->bare) {
-        c->memo->seam[part] = (struct seam_memo){.border = &NONE};
+    weft_status status = WEFT_OK;
+    c->memo->seam[part].border = &NONE;
+    if (c->detail == DETAIL_BARE)
         return WEFT_OK;
-    }
-    struct seam seam = {table_of(c, next - 1), table_of(c, next),
-                        c->stage[part % c->stages].first_device,
-                        c->stage[(part + 1) % c->stages].first_device, true};
-    return find_border(e, &seam, c->run[next].first, &c->memo->seam[part]);
+    bool alike = is_alike(e, c);
+    int32_t from = alike ? 0 : part % c->stages, to = alike ? 1 : (part + 1) % c->stages;
+    struct seam seam = {table_of(c, next - 1), table_of(c, next), c->stage[from].first_device,
+                        c->stage[to].first_device, true};
+    struct table_key behind = key_of(c, to, next);
+    if (alike)
+        TRY(table_find(e->tables, &behind, &seam.behind));
+    TRY(find_border(e, &seam, c->run[next].first, &c->memo->seam[part]));
+done:
+    return status;
 }
 
 /* What borders add to a part. */
@@ -284,7 +301,7 @@ static weft_status tie_stages(struct estimator *e, struct candidate *c)
 {
     struct tied_pair tied = tables_tied(e->tables);
     weft_status status = WEFT_OK;
-    if (tied.user < 0 || c->bare)
+    if (tied.user < 0 || c->detail != DETAIL_ALL)
         return WEFT_OK;
     int32_t owner = part_with(c, tied.owner), user = part_with(c, tied.user);
     if (owner % c->stages == user % c->stages)

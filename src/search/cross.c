@@ -4,14 +4,12 @@
  *              pieces and segments as the grid has
  *   steps      with the next smaller and larger steps
  *   splits     AutoDDL's splits of every operator in the stages of the best plan (AutoDDL, section 5.4)
- *   aceso      the plans of the grid and of galvatron, or the best, as where Aceso begins
+ *   aceso      the plans of the grid and of galvatron as where Aceso begins
  *
  *   I1  Variants are estimated; of each plan the best few are simulated that are not slower than the
  *       best plan so far, where each is taken for as far off as its plan's own estimate was.
  *   I2  Splits and Aceso to its end are tried only where there is time (join_has_time).
  *   I3  What is pinned stays, what is forbidden is not tried.
- *   I4  Elsewhere Aceso goes on from the best plan of others with a counted effort: so many configs, not
- *       seconds, so that the answer is the same on any machine.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +19,6 @@
 
 enum { TRIED_OF_EACH = 3, MOST_BASES = 8, MOST_ROUNDS = 3 };
 enum { MOST_PIECES = 8 };
-/* What Aceso takes from the best plan (I4): configs judged and simulated. Of what it gains, most comes of
- * the first hundreds, for which there is time in a search of a second; a question of more devices is worth
- * another one. */
-static const struct effort_row {
-    int64_t devices; /* up to */
-    int64_t configs, trials;
-} EFFORTS[] = {{512, 2000, 8}, {1024, 2000, 4}, {INT64_MAX, 20000, 8}};
-enum { QUICK = 1 };
-static const struct effort_row TO_ITS_END;
 /* Estimates of two variants of one plan are off alike, to about so much. */
 static const double NEAR = 0.01;
 
@@ -417,27 +406,6 @@ static bool splits_open(const struct plan_request *request, const struct plan *p
            !pins->micro_batch;
 }
 
-static bool is_aceso(const struct trial *trial)
-{
-    return strncmp(trial->found_by, "aceso", strlen("aceso")) == 0;
-}
-
-static weft_status go_on_with_aceso(struct join *join, const struct base *base,
-                                    const struct effort_row *effort)
-{
-    struct plan_request request = *join->request;
-    const struct planner *aceso = planner_find("aceso");
-    request.pins.global_batch = base->plan->global_batch;
-    request.options.begin = base->plan;
-    request.options.most_configs = effort->configs;
-    request.options.most_trials = effort->trials;
-    if (request.options.budget_ns)
-        request.options.budget_ns = join_left_ns(join) / 2;
-    return join_ask(
-        join, aceso, &request,
-        arena_printf(join->out->arena, "%s from %s's plan", aceso->name, base->trial.found_by));
-}
-
 static weft_status cross_trial(struct join *join, const struct trial *trial)
 {
     static const char *const BEGINNINGS[] = {"auto", "galvatron"};
@@ -449,7 +417,7 @@ static weft_status cross_trial(struct join *join, const struct trial *trial)
         TRY(make_and_try(join, &base, vary_splits));
     for (size_t i = 0; i < COUNT_OF(BEGINNINGS) && !join_over(join); i++)
         if (strcmp(trial->found_by, BEGINNINGS[i]) == 0)
-            TRY(go_on_with_aceso(join, &base, &TO_ITS_END));
+            TRY(go_on_to_the_end(join, &base.trial, base.plan));
 done:
     base_close(&base);
     arena_free(scratch);
@@ -457,33 +425,6 @@ done:
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
-
-weft_status refine_trial(struct join *join, const struct trial *trial)
-{
-    struct arena *scratch = arena_new();
-    struct base base = {0};
-    size_t row = join->request->options.quick ? QUICK : 0;
-    weft_status status;
-    join->refined = trial->number;
-    while (cluster_devices(join->request->cluster) > EFFORTS[row].devices)
-        row++;
-    TRY(base_open(join, trial, scratch, &base));
-    TRY(go_on_with_aceso(join, &base, &EFFORTS[row]));
-done:
-    base_close(&base);
-    arena_free(scratch);
-    return status;
-}
-
-/* I4 */
-weft_status refine_best(struct join *join)
-{
-    const struct trial *best = join_best(join->out, NULL);
-    if (!best || join_has_time(join->request) || join_over(join) || is_aceso(best) ||
-        best->number == join->refined)
-        return WEFT_OK;
-    return refine_trial(join, best);
-}
 
 weft_status cross_plans(struct join *join)
 {

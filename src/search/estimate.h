@@ -131,6 +131,12 @@ weft_status estimate_overhead(struct estimator *estimator, const struct run_ques
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+/* What may be left out of a candidate's estimate where a look is enough. */
+enum detail {
+    DETAIL_ALL,
+    DETAIL_ALIKE, /* stages of whole nodes all lie as the first, borders as that to the second */
+    DETAIL_BARE   /* the same, and borders between parts are left out: nothing is sent there */
+};
 struct candidate {
     const struct schedule *schedule;
     int32_t stages, pieces; /* part k belongs to stage k % stages, as in a plan */
@@ -139,7 +145,7 @@ struct candidate {
     int32_t *first_run;          /* per part, and one behind */
     struct candidate_run *run;   /* in order, without gaps; at least one per part */
     struct candidate_memo *memo; /* what the latest estimate found, part by part */
-    bool bare;                   /* borders between parts are left out: nothing is sent there */
+    enum detail detail;
 };
 /* Room for so many stages, pieces and runs, to be filled in. */
 struct candidate *candidate_new(struct arena *keep, int32_t stages, int32_t pieces, int32_t runs);

@@ -205,22 +205,36 @@ static void report(const struct driver *d, int64_t batch)
                              any ? (int64_t)(d->best_ns_per_sample * (double)batch) : 0);
 }
 
-/* What the fastest strategy of any layer of a kind takes at least, on a stage. */
+/* What the fastest strategy of any layer of a kind takes at least, on a stage; looked at closer, the
+ * lowest first, until the others are above it. */
 static weft_status least_of_kind(const struct driver *d, const struct group_options *options,
                                  const struct layer_question *question, int32_t kind, bool closer,
                                  int64_t *least)
 {
     const struct layer_source *source = d->problem->source;
+    const struct strategy *strategy = options->strategies.data;
+    size_t count = options->strategies.len, first;
+    struct arena *scratch = arena_new();
+    int64_t *ns = ARENA_ARRAY(scratch, int64_t, count);
     weft_status status = WEFT_OK;
-    for (size_t s = 0; s < options->strategies.len; s++) {
-        int64_t ns;
-        const struct strategy *strategy = &options->strategies.data[s];
-        TRY(source->least(source->context, question, kind, strategy, false, &ns));
-        if (closer && ns < *least)
-            TRY(source->least(source->context, question, kind, strategy, true, &ns));
-        *least = ns < *least ? ns : *least;
-    }
+    for (size_t s = 0; s < count; s++)
+        TRY(source->least(source->context, question, kind, &strategy[s], false, &ns[s]));
+    do {
+        first = 0;
+        for (size_t s = 1; s < count; s++)
+            first = ns[s] < ns[first] ? s : first;
+        if (ns[first] >= *least)
+            break;
+        if (!closer)
+            *least = ns[first];
+        else {
+            TRY(source->least(source->context, question, kind, &strategy[first], true, &ns[first]));
+            *least = ns[first] < *least ? ns[first] : *least;
+            ns[first] = LAYERWISE_NEVER;
+        }
+    } while (closer);
 done:
+    arena_free(scratch);
     return status;
 }
 

@@ -13,20 +13,24 @@ enum { COPIES = 3 };
  * a collective between two of its operators is a send where they are cut. */
 enum { SEAMS = 32 };
 /* The same of an estimate whose parts are shares of the whole model's passes and send nothing. */
-enum { BORDERS = 16, BORDERS_SHARDED = 3 };
+enum { BORDERS = 16 };
+/* Of an estimate whose stages all lie as the first one. */
+enum { PLACES = 64 };
 enum { ROOMIER = 1 }; /* points kept of I5 */
 
-struct walk {
+struct grid_walk {
     struct grid_space *space;
     struct estimator *estimator;
     struct arena *keep;
     struct grid *out;
     size_t count;
+    uint8_t *looks;              /* per point: taken so far; one more: estimated */
+    struct grid_points by_shape; /* the best of each shape, so far */
 };
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-static int32_t row_of(struct walk *walk, const struct grid_place *point)
+static int32_t row_of(struct grid_walk *walk, const struct grid_place *point)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     int32_t *row = &layout->row[point->recompute][point->shard];
@@ -42,7 +46,7 @@ static int32_t row_of(struct walk *walk, const struct grid_place *point)
     return *row - 1;
 }
 
-static struct candidate *candidate_of(struct walk *walk, const struct grid_place *point)
+static struct candidate *candidate_of(struct grid_walk *walk, const struct grid_place *point)
 {
     const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     struct grid_shape *shape = &walk->space->shapes.data[point->shape];
@@ -64,7 +68,7 @@ static struct candidate *candidate_of(struct walk *walk, const struct grid_place
     return c;
 }
 
-static weft_status estimate_point(struct walk *walk, const struct grid_place *point,
+static weft_status estimate_point(struct grid_walk *walk, const struct grid_place *point,
                                   struct grid_point *out)
 {
     struct estimate estimate;
@@ -85,7 +89,7 @@ done:
 /* ---- a closer bound -------------------------------------------------------------------------- */
 
 /* The choices of one replica: nothing is split by samples. */
-static int32_t row_alone(struct walk *walk, const struct grid_place *point)
+static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     int32_t *row = &layout->alone[point->recompute];
@@ -121,7 +125,7 @@ static bool lies_anew(const struct cluster *cluster, int64_t first, int64_t devi
 }
 
 /* Each part's passes, where they are the faster. */
-static weft_status time_parts(struct walk *walk, const struct grid_shape *shape,
+static weft_status time_parts(struct grid_walk *walk, const struct grid_shape *shape,
                               struct run_question *question)
 {
     weft_status status = WEFT_OK;
@@ -142,7 +146,8 @@ done:
 }
 
 /* grid.h (1). */
-static weft_status look_closer(struct walk *walk, const struct grid_place *point, int64_t *bound_ns)
+static weft_status look_closer(struct grid_walk *walk, const struct grid_place *point,
+                               int64_t *bound_ns)
 {
     const struct cluster *cluster = walk->space->request->cluster;
     const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
@@ -168,27 +173,42 @@ done:
     return status;
 }
 
-/* grid.h (2). */
-static weft_status look_without_borders(struct walk *walk, const struct grid_place *point,
-                                        int64_t *bound_ns)
+/* A bound from an estimate that leaves something out, less one in `less` of it. */
+static weft_status look_at(struct grid_walk *walk, const struct grid_place *point,
+                           enum detail detail, int64_t less, int64_t *bound_ns)
 {
     struct candidate *c = candidate_of(walk, point);
     struct estimate estimate;
     weft_status status;
-    int64_t less = point->shard > 1 ? BORDERS_SHARDED : BORDERS;
     if (c->stages == 1)
         return WEFT_OK;
-    c->bare = true;
+    c->detail = detail;
     TRY(estimate_candidate(walk->estimator, c, &estimate));
     int64_t closer = estimate.iteration_ns - estimate.iteration_ns / less;
     *bound_ns = closer > *bound_ns ? closer : *bound_ns;
 done:
-    c->bare = false;
+    c->detail = DETAIL_ALL;
     return status;
 }
 
-static weft_status (*const LOOKS[])(struct walk *, const struct grid_place *,
-                                    int64_t *) = {look_closer, look_without_borders};
+/* grid.h (2). */
+static weft_status look_without_borders(struct grid_walk *walk, const struct grid_place *point,
+                                        int64_t *bound_ns)
+{
+    struct grid_place less = *point;
+    less.shard = point->shard > 1 ? 1 : point->shard;
+    return look_at(walk, &less, DETAIL_BARE, BORDERS, bound_ns);
+}
+
+/* grid.h (3). */
+static weft_status look_at_one_border(struct grid_walk *walk, const struct grid_place *point,
+                                      int64_t *bound_ns)
+{
+    return look_at(walk, point, DETAIL_ALIKE, PLACES, bound_ns);
+}
+
+static weft_status (*const LOOKS[])(struct grid_walk *, const struct grid_place *, int64_t *) = {
+    look_closer, look_without_borders, look_at_one_border};
 
 /* ---- the best so far ------------------------------------------------------------------------- */
 
@@ -201,7 +221,7 @@ static bool before(const struct grid_point *a, const struct grid_point *b, bool 
     return first[!by_memory] < other[!by_memory];
 }
 
-static void note_in(struct walk *walk, struct grid_points *list, size_t most,
+static void note_in(struct grid_walk *walk, struct grid_points *list, size_t most,
                     const struct grid_point *point, bool by_memory)
 {
     size_t at = list->len;
@@ -216,13 +236,13 @@ static void note_in(struct walk *walk, struct grid_points *list, size_t most,
     list->data[at] = *point;
 }
 
-static void note(struct walk *walk, const struct grid_point *point, bool by_memory)
+static void note(struct grid_walk *walk, const struct grid_point *point, bool by_memory)
 {
     note_in(walk, &walk->out->best, walk->count, point, by_memory);
 }
 
 /* I5 */
-static void note_roomier(struct walk *walk, const struct grid_point *point)
+static void note_roomier(struct grid_walk *walk, const struct grid_point *point)
 {
     double room = (double)(walk->space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 - GRID_SLACK);
     if ((double)point->peak_bytes <= room)
@@ -230,7 +250,7 @@ static void note_roomier(struct walk *walk, const struct grid_point *point)
 }
 
 /* I5: a point that cannot fit is worth a look as long as it may be faster than what does. */
-static bool is_idle(const struct walk *walk, const struct grid_place *place, int64_t bound_ns)
+static bool is_idle(const struct grid_walk *walk, const struct grid_place *place, int64_t bound_ns)
 {
     const struct grid *out = walk->out;
     bool slow =
@@ -240,60 +260,138 @@ static bool is_idle(const struct walk *walk, const struct grid_place *place, int
     return slow && (double)place->bound_bytes > room;
 }
 
-static bool is_full(const struct walk *walk)
+/* Of each number of stages and of pieces (I6). */
+static void note_shape(struct grid_walk *walk, const struct grid_point *point)
+{
+    struct grid_points *list = &walk->by_shape;
+    for (size_t i = 0; i < list->len; i++) {
+        struct grid_point *known = &list->data[i];
+        if (known->degrees.pp != point->degrees.pp ||
+            known->degrees.pieces != point->degrees.pieces)
+            continue;
+        if (before(point, known, false))
+            *known = *point;
+        return;
+    }
+    array_push(walk->space->arena, list, *point);
+}
+
+static const struct grid_point *best_shape(const struct grid_walk *walk, int64_t pp,
+                                           int64_t most_parts)
+{
+    const struct grid_point *best = NULL;
+    for (size_t i = 0; i < walk->by_shape.len; i++) {
+        const struct grid_point *point = &walk->by_shape.data[i];
+        if (point->degrees.pp == pp && pp * point->degrees.pieces <= most_parts &&
+            (!best || before(point, best, false)))
+            best = point;
+    }
+    return best;
+}
+
+static bool is_full(const struct grid_walk *walk)
 {
     return walk->out->best.len == walk->count;
 }
 
-static const struct grid_point *last_of(const struct walk *walk)
+static const struct grid_point *last_of(const struct grid_walk *walk)
 {
     return &walk->out->best.data[walk->out->best.len - 1];
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* What a point cannot be faster than, closer the second time it is asked for. */
-struct front {
-    struct heap heap; /* points by bound */
-    uint8_t *looks;   /* per point: taken so far */
-};
-
-static struct front front_of(const struct grid_space *space)
+/* Points by bound; I2, I5. */
+static struct heap front_of(const struct grid_space *space)
 {
     int32_t points = (int32_t)space->points.len;
     double room = (double)(space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 + GRID_SLACK);
-    struct front front = {heap_new(space->arena, points),
-                          ARENA_ARRAY(space->arena, uint8_t, (size_t)points)};
+    struct heap front = heap_new(space->arena, points);
     for (int32_t i = 0; i < points; i++)
-        if ((double)space->points.data[i].bound_bytes <= room) /* I2, I5 */
-            heap_set(&front.heap, i, space->points.data[i].bound_ns);
+        if ((double)space->points.data[i].bound_bytes <= room)
+            heap_set(&front, i, space->points.data[i].bound_ns);
     return front;
 }
 
-static weft_status walk_by_time(struct walk *walk)
+/* The same of so many stages, and what was not estimated before (I6). */
+static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t most_parts)
 {
     const struct grid_space *space = walk->space;
-    struct front front = front_of(space);
+    int32_t points = (int32_t)space->points.len;
+    double room = (double)space->limit_bytes * (1 + GRID_SLACK);
+    struct heap front = heap_new(space->arena, points);
+    for (int32_t i = 0; i < points; i++) {
+        const struct grid_place *place = &space->points.data[i];
+        const struct grid_shape *shape = &space->shapes.data[place->shape];
+        if (shape->pp == pp && pp * shape->pieces <= most_parts &&
+            (double)place->bound_bytes <= room && walk->looks[i] <= COUNT_OF(LOOKS))
+            heap_set(&front, i, place->bound_ns);
+    }
+    return front;
+}
+
+/* Looks closer at a point, which waits for another turn, or estimates it: *done. */
+static weft_status take_turn(struct grid_walk *walk, struct heap *front, int32_t number,
+                             struct grid_point *out, bool *done)
+{
+    struct grid_place *place = &walk->space->points.data[number];
+    uint8_t look = walk->looks[number]++;
     weft_status status = WEFT_OK;
-    while (front.heap.slot.len && !plan_stopped(space->request)) {
-        struct heap_entry entry = heap_pop(&front.heap);
-        struct grid_place *place = &space->points.data[entry.id];
+    *done = look >= COUNT_OF(LOOKS);
+    if (*done) {
+        TRY(estimate_point(walk, place, out));
+        if (out->fits)
+            note_shape(walk, out);
+    } else {
+        TRY(LOOKS[look](walk, place, &place->bound_ns));
+        heap_set(front, number, place->bound_ns);
+    }
+done:
+    return status;
+}
+
+static weft_status walk_by_time(struct grid_walk *walk)
+{
+    const struct grid_space *space = walk->space;
+    struct heap front = front_of(space);
+    weft_status status = WEFT_OK;
+    while (front.slot.len && !plan_stopped(space->request)) {
+        struct heap_entry entry = heap_pop(&front);
         struct grid_point point;
+        bool done;
         if (is_full(walk) && entry.key > last_of(walk)->iteration_ns)
             break;
-        if (is_idle(walk, place, entry.key))
+        if (is_idle(walk, &space->points.data[entry.id], entry.key))
             continue;
-        if (front.looks[entry.id] < COUNT_OF(LOOKS)) {
-            TRY(LOOKS[front.looks[entry.id]++](walk, place, &place->bound_ns));
-            heap_set(&front.heap, entry.id, place->bound_ns);
-            continue;
-        }
-        TRY(estimate_point(walk, place, &point));
-        if (point.fits)
+        TRY(take_turn(walk, &front, entry.id, &point, &done));
+        if (done && point.fits)
             note(walk, &point, false);
-        else
+        else if (done)
             note_roomier(walk, &point);
     }
+done:
+    return status;
+}
+
+/* I6 */
+weft_status grid_best_with(struct grid_walk *walk, int64_t pp, int64_t most_parts,
+                           struct grid_point *out, bool *found)
+{
+    const struct grid_space *space = walk->space;
+    struct heap front = front_with(walk, pp, most_parts);
+    weft_status status = WEFT_OK;
+    const struct grid_point *best = best_shape(walk, pp, most_parts);
+    while (front.slot.len && !plan_stopped(space->request)) {
+        struct heap_entry entry = heap_pop(&front);
+        bool done;
+        if (best && entry.key > best->iteration_ns)
+            break;
+        TRY(take_turn(walk, &front, entry.id, out, &done));
+        best = best_shape(walk, pp, most_parts);
+    }
+    *found = best != NULL;
+    if (best)
+        *out = *best;
 done:
     return status;
 }
@@ -308,7 +406,7 @@ static int by_bytes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static weft_status walk_by_memory(struct walk *walk)
+static weft_status walk_by_memory(struct grid_walk *walk)
 {
     struct grid_space *space = walk->space;
     weft_status status = WEFT_OK;
@@ -327,58 +425,72 @@ done:
 }
 
 static weft_status open_walk(const struct plan_request *request, struct cost *cost,
-                             struct walk *walk)
+                             struct arena *keep, struct grid *out, struct grid_walk **walk)
 {
+    struct grid_space *space;
     weft_status status;
-    TRY(grid_space_new(request, cost, &walk->space));
-    walk->out->points = (int64_t)walk->space->points.len;
-    if (!walk->space->layouts.len)
+    *walk = NULL;
+    *out = (struct grid){0};
+    TRY(grid_space_new(request, cost, &space));
+    *walk = ARENA_NEW(space->arena, struct grid_walk);
+    **walk = (struct grid_walk){.space = space, .keep = keep, .out = out};
+    (*walk)->looks = ARENA_ARRAY(space->arena, uint8_t, space->points.len);
+    out->points = (int64_t)space->points.len;
+    if (!space->layouts.len)
         return WEFT_OK;
-    struct estimate_settings settings = estimate_settings_of(walk->space->layouts.data[0].plan);
+    struct estimate_settings settings = estimate_settings_of(space->layouts.data[0].plan);
     settings.profile = request->profile;
     settings.copies = COPIES;
-    TRY(estimator_new(&settings, &walk->estimator));
+    TRY(estimator_new(&settings, &(*walk)->estimator));
 done:
     return status;
 }
 
-static void close_walk(struct walk *walk)
+void grid_walk_free(struct grid_walk *walk)
 {
+    if (!walk)
+        return;
     estimator_free(walk->estimator);
-    grid_space_free(walk->space);
+    grid_space_free(walk->space); /* and the walk itself */
+}
+
+weft_status grid_walk_new(const struct plan_request *request, struct cost *cost, size_t count,
+                          struct arena *keep, struct grid *out, struct grid_walk **walk)
+{
+    weft_status status;
+    TRY(open_walk(request, cost, keep, out, walk));
+    (*walk)->count = count;
+    TRY(walk_by_time(*walk));
+    if (!out->best.len)
+        TRY(walk_by_memory(*walk));
+done:
+    return status;
 }
 
 weft_status grid_search(const struct plan_request *request, struct cost *cost, size_t count,
                         struct arena *keep, struct grid *out)
 {
-    struct walk walk = {.keep = keep, .out = out, .count = count};
-    weft_status status;
-    *out = (struct grid){0};
-    TRY(open_walk(request, cost, &walk));
-    TRY(walk_by_time(&walk));
-    if (!out->best.len)
-        TRY(walk_by_memory(&walk));
-done:
-    close_walk(&walk);
+    struct grid_walk *walk;
+    weft_status status = grid_walk_new(request, cost, count, keep, out, &walk);
+    grid_walk_free(walk);
     return status;
 }
 
 weft_status grid_estimate_all(const struct plan_request *request, struct cost *cost,
                               struct arena *keep, struct grid *out)
 {
-    struct walk walk = {.keep = keep, .out = out};
+    struct grid_walk *walk;
     weft_status status;
-    *out = (struct grid){0};
-    TRY(open_walk(request, cost, &walk));
-    for (size_t i = 0; i < walk.space->points.len; i++) {
-        struct grid_place *place = &walk.space->points.data[i];
+    TRY(open_walk(request, cost, keep, out, &walk));
+    for (size_t i = 0; i < walk->space->points.len; i++) {
+        struct grid_place *place = &walk->space->points.data[i];
         struct grid_point point;
         for (size_t k = 0; k < COUNT_OF(LOOKS); k++)
-            TRY(LOOKS[k](&walk, place, &place->bound_ns));
-        TRY(estimate_point(&walk, place, &point));
+            TRY(LOOKS[k](walk, place, &place->bound_ns));
+        TRY(estimate_point(walk, place, &point));
         array_push(keep, &out->best, point);
     }
 done:
-    close_walk(&walk);
+    grid_walk_free(walk);
     return status;
 }

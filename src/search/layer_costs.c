@@ -253,6 +253,18 @@ static int64_t known_operators_ns(struct layer_costs *c, const struct layer_ques
     return entry.ns;
 }
 
+/* Without what does not change where samples and features lie. */
+static struct strategy plain(const struct strategy *strategy)
+{
+    struct strategy plain = *strategy;
+    plain.shard = 0;
+    plain.recompute = false;
+    for (int32_t i = 0; i < plain.levels; i++)
+        if (plain.level[i].way == WAY_SDP)
+            plain.level[i].way = WAY_DP;
+    return plain;
+}
+
 /* I3, I4 */
 static weft_status least(void *context, const struct layer_question *q, int32_t kind,
                          const struct strategy *strategy, bool closer, int64_t *ns)
@@ -270,23 +282,15 @@ static weft_status least(void *context, const struct layer_question *q, int32_t 
         *ns = known_operators_ns(c, q, kind, row);
         goto done;
     }
-    struct run_question question = run_question(q, layer->first, layer->last, row);
+    struct strategy whole = plain(strategy); /* what is gathered takes more */
+    const struct strategy_row *least_row;
+    TRY(strategy_row_find(c->rows, &whole, &least_row));
+    struct run_question question =
+        run_question(q, layer->first, layer->last, is_legal(least_row, q) ? least_row : row);
     TRY(estimate_run(c->estimator, &question, &estimate));
     *ns = estimate.forward_ns + estimate.backward_ns;
 done:
     return status;
-}
-
-/* Without what does not change where samples and features lie. */
-static struct strategy plain(const struct strategy *strategy)
-{
-    struct strategy plain = *strategy;
-    plain.shard = 0;
-    plain.recompute = false;
-    for (int32_t i = 0; i < plain.levels; i++)
-        if (plain.level[i].way == WAY_SDP)
-            plain.level[i].way = WAY_DP;
-    return plain;
 }
 
 /* That of the plain strategy's row; -1 for all that cannot be. */

@@ -22,7 +22,7 @@
  *   I3  A layer takes at least what its operators do on a device, which depends on degrees and samples
  *       of a replica only: found once for each, without compiling anything.
  *   I4  Closer than that, what the usual layer takes is found as for a table where nothing is
- *       recomputed: most settings are out before the other half of their strategies is looked at.
+ *       recomputed or sharded: most settings are out before the other strategies are looked at.
  */
 #ifndef WEFT_SEARCH_LAYER_COSTS_H
 #define WEFT_SEARCH_LAYER_COSTS_H

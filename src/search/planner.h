@@ -75,6 +75,11 @@ enum planner_option {
     TAKES_MEMORY_COUNT,
     TAKES_COUNT
 };
+/* A plan of the same model, cluster and batch to go on from. */
+struct begin_plan {
+    const struct plan *plan;
+    int64_t iteration_ns; /* simulated */
+};
 struct plan_options {
     unsigned given;      /* 1 << enum planner_option */
     const char *space;   /* the strategies of a layer (space.h) */
@@ -83,12 +88,13 @@ struct plan_options {
     bool quick;          /* auto asks nobody who takes seconds; it has many questions to answer */
     int64_t max_hops;    /* reconfigurations in a row before one must be better */
     const char *initial; /* where to begin: a name of the planner's own, or a plan file, */
-    const struct plan *begin; /* or this plan of the same model, cluster and batch; NULL: none */
-    int64_t most_configs;     /* aceso judges few more by estimate, counted, not timed; 0: any */
-    int64_t most_trials;      /* aceso simulates no more; 0: any */
-    bool every_stages;        /* aceso leaves out no number of stages that falls behind */
-    const char *log;          /* a file for every step of the search, as JSON */
-    const char *search;       /* an algorithm of the planner's own */
+    const struct begin_plan *begin; /* or these plans, each with another number of stages */
+    int32_t begins;                 /* 0: none */
+    int64_t most_configs; /* aceso judges few more by estimate, counted, not timed; 0: any */
+    int64_t most_trials;  /* aceso simulates no more; 0: any */
+    bool every_stages;    /* aceso leaves out no number of stages that falls behind */
+    const char *log;      /* a file for every step of the search, as JSON */
+    const char *search;   /* an algorithm of the planner's own */
     int64_t seed;
     int64_t threads;                  /* 0: as many as there are processors */
     const struct memory_count *count; /* of what stages hold, instead of Weft's; NULL: Weft's */
@@ -126,6 +132,7 @@ struct planned {
 enum joins {
     JOINS_NEVER,  /* what it finds is in auto's own grid */
     JOINS_ALWAYS, /* it takes no longer than the grid */
+    JOINS_PINNED, /* it takes a second or some for one number of stages, and else as the next */
     JOINS_IN_TIME /* it takes seconds, or minutes on many devices: not there without a budget */
 };
 struct planner {

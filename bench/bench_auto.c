@@ -1,7 +1,7 @@
-/* bench_auto.c - what the automatic planner takes for two large questions, on one core; or, with `duel
- * COUNT [SEED [LEAST MOST]]`, how it compares with every other planner by itself on random problems of
- * LEAST to MOST devices, 4 to 512 by default (minutes; seconds are of all threads). From 1,024 on they are
- * deep models as they are trained, on so many devices that auto asks nobody in full (minutes each).
+/* bench_auto.c - what the automatic planner's quick search takes for two large questions, on one core; or,
+ * with `duel COUNT [SEED [LEAST MOST]]`, how auto compares with every other planner by itself on random
+ * problems of LEAST to MOST devices, 4 to 512 by default (minutes; seconds are of all threads). From 1,024 on
+ * they are deep models as they are trained (minutes each).
  *
  * GPT-3 175B on 1,024 A100s and Llama 3.1 405B on 16,384 H100s: all of tp, pp, dp, pieces, segments,
  * micro-batch, ZeRO, sequence parallelism, recomputation and schedule. Seconds are of the processor.
@@ -53,7 +53,7 @@ static void bench(const char *model_name, const char *options, const char *clust
     struct plan_request request = {.model = model,
                                    .cluster = cluster,
                                    .pins = {.global_batch = batch},
-                                   .options = {.threads = 1}};
+                                   .options = {.threads = 1, .quick = true}};
     double begin = now_s();
     stop_on(grid_search(&request, cost, 16, scratch, &grid));
     double grid_s = now_s() - begin;
@@ -67,7 +67,7 @@ static void bench(const char *model_name, const char *options, const char *clust
     printf("  grid    %8.3f s  %7lld points  %6lld estimates  %10.0f x Calculon\n", grid_s,
            (long long)grid.points, (long long)grid.estimates,
            (double)grid.points * CALCULON_S / grid_s);
-    printf("  auto    %8.3f s  %7zu simulations; best %.3f s: %s\n", all_s, planned->trials.len,
+    printf("  quick   %8.3f s  %7zu simulations; best %.3f s: %s\n", all_s, planned->trials.len,
            (double)planned->trials.data[0].iteration_ns * 1e-9, planned->trials.data[0].text);
     planned_free(planned);
     cost_close(cost);
@@ -85,7 +85,7 @@ static const struct duel_model {
     {"gpt3-1.3b", "layers: 12"},   {"gpt3-6.7b", "layers: 8"},   {"gpt3-13b", "layers: 6"},
     {"gpt3-175b", "layers: 4"},    {"llama3-8b", "layers: 8"},   {"llama2-70b", "layers: 8"},
     {"mixtral-8x7b", "layers: 4"}, {"t5-large-32", "layers: 4"}, {"bert-huge-32", "layers: 8"}};
-/* And all layers: where times devices they are more than ALL_ASKED_LAYERS of auto.c. */
+/* And all layers, on so many devices that these times layers are more than DEEP_LAYERS. */
 static const struct duel_model DEEP[] = {
     {"gpt3-175b", NULL},         {"gpt3-530b", NULL},         {"gpt3-1t", NULL},
     {"llama3.1-405b", NULL},     {"llama3-70b", NULL},        {"gpt3-39b", "layers: 96"},
@@ -94,7 +94,7 @@ static const struct duel_model DEEP[] = {
 static const char *const CLUSTERS[] = {"dgx-a100", "dgx-h100", "dgx-v100"};
 static const char *const LARGE_CLUSTERS[] = {"dgx-a100",      "dgx-h100",      "hgx-h200",
                                              "dgx-a100-200g", "dgx-a100-40gb", "hgx-b200"};
-enum { DEEP_FROM = 1024, ALL_ASKED_LAYERS = 1024 * 80 };
+enum { DEEP_FROM = 1024, DEEP_LAYERS = 1024 * 80 };
 enum { PER_NODE = 8, SAMPLES_DOUBLINGS = 4, ONE_IN = 5, PINNED_DOUBLINGS = 4 };
 
 struct duel {
@@ -141,7 +141,7 @@ static struct duel draw_duel(struct rng *rng, int64_t least, int64_t most)
         sizes++;
     int64_t devices = least << rng_below(rng, sizes);
     stop_on(model_open(model->model, model->options, &duel.model));
-    while (deep && devices * duel.model->layers <= ALL_ASKED_LAYERS)
+    while (deep && devices * duel.model->layers <= DEEP_LAYERS)
         devices *= 2;
     int64_t nodes = devices > PER_NODE ? devices / PER_NODE : 1;
     snprintf(duel.text, sizeof duel.text, "%s:%lldx%lld", cluster, (long long)nodes,

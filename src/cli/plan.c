@@ -42,7 +42,7 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
     {"quick", TAKES_QUICK + 1, NULL, 0,
-     "ask only what answers in about a second: the grid, galvatron, aceso for some steps (auto)",
+     "ask only what answers in a second or a few: the grid, galvatron, aceso for some steps (auto)",
      0},
     {"search", TAKES_SEARCH + 1, "NAME", 0,
      "the algorithm of autoddl: cd (default), mh, random, exhaustive, exact", 0},

@@ -4,11 +4,10 @@
  *   1. the best of the grid by estimate (grid.h)
  *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
  *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
- *   3. Aceso from the best plan so far, a counted effort, and from those with half and twice as many
- *      stages where nobody else looks at these (refine.c)
+ *   3. Aceso from the best plan so far, and from those with half and twice as many stages, a counted
+ *      effort (refine.c)
  *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
- *      those that take seconds join only where there is one, or on up to ALL_ASKED devices, or on more
- *      if these times layers are no more than ALL_ASKED_LAYERS
+ *      those that take seconds, or minutes on many devices, do unless the question is a quick one
  *   5. their plans crossed (cross.c)
  *   6. where nothing fits, changes to the question, cheapest first, until one does
  *
@@ -24,14 +23,13 @@
 #include "search/auto_room.h"
 #include "search/would_fit.h"
 
-/* On no more devices, planners that take seconds elsewhere take less than one; and those that take
- * minutes elsewhere, seconds (llama2-70b, of 80 layers, on 1,024 devices: 12 s of a core). */
-enum { ONE_NODE = 8, ALL_ASKED = 512, ALL_ASKED_LAYERS = 1024 * 80 };
+/* On no more devices, planners that take seconds elsewhere take less than one. */
+enum { ONE_NODE = 8 };
 /* Points kept for the simulator: fewer where each takes long to simulate. */
 static const struct {
     int64_t devices; /* up to */
     size_t points;
-} FINALISTS[] = {{64, 64}, {ALL_ASKED, 12}, {INT64_MAX, 6}};
+} FINALISTS[] = {{64, 64}, {512, 12}, {INT64_MAX, 6}};
 enum { LEAST_TRIALS = 4, MISSES = 8 }; /* simulated in any case; of what does not fit */
 /* With --batch auto: batches double until that brings less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
@@ -62,10 +60,7 @@ bool join_has_time(const struct plan_request *request)
 
 static bool asks_all(const struct plan_request *request)
 {
-    const struct plan_options *options = &request->options;
-    int64_t devices = cluster_devices(request->cluster), layers = request->model->layers;
-    bool few = devices <= ALL_ASKED || devices * (layers > 1 ? layers : 1) <= ALL_ASKED_LAYERS;
-    return options->budget_ns > 0 || (few && !options->quick);
+    return request->options.budget_ns > 0 || !request->options.quick;
 }
 
 void join_report(struct join *join, const struct trial *trial)
@@ -137,11 +132,10 @@ done:
     return status;
 }
 
-/* Whether nobody else is asked for other numbers of stages. */
+/* Whether other numbers of stages are worth a beginning each. */
 static bool looks_around(const struct plan_request *request)
 {
-    const struct plan_options *options = &request->options;
-    return !asks_all(request) && !options->quick && !options->batch_auto && !request->pins.pp;
+    return !request->options.batch_auto && !request->pins.pp && !join_has_time(request);
 }
 
 static weft_status try_grid(struct join *join, const struct plan_request *request)
@@ -259,10 +253,8 @@ weft_status join_ask(struct join *join, const struct planner *planner,
 static bool joins(const struct planner *planner, const struct plan_request *request)
 {
     unsigned needs = request->options.batch_auto ? 1U << TAKES_BATCH_AUTO : 0;
-    bool pinned = request->pins.pp && !request->options.quick;
-    bool time = planner->joins == JOINS_ALWAYS ||
-                (planner->joins == JOINS_PINNED && (pinned || asks_all(request))) ||
-                (planner->joins == JOINS_IN_TIME && asks_all(request));
+    bool time =
+        planner->joins == JOINS_ALWAYS || (planner->joins == JOINS_IN_TIME && asks_all(request));
     return time && (needs & ~planner->takes) == 0;
 }
 
@@ -324,13 +316,10 @@ static void say_who(struct join *join)
 
 static void say_who_was_left_out(struct join *join)
 {
-    if (asks_all(join->request) || join->request->options.quick)
-        return;
-    array_push(join->out->arena, &join->out->reasons,
-               join->request->pins.pp
-                   ? "for so many devices and layers autoddl was not asked: --budget 1m asks it"
-                   : "for so many devices and layers aceso made some steps only, and autoddl none: "
-                     "--budget 1m asks them in full");
+    if (!asks_all(join->request))
+        array_push(join->out->arena, &join->out->reasons,
+                   "a quick search: aceso made some steps only, and autoddl none; without --quick "
+                   "they are asked in full");
 }
 
 static weft_status say_what_would_fit(struct join *join)

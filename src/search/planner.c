@@ -18,7 +18,7 @@ static const struct planner PLANNERS[] = {
     {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
          1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_MEMORY_COUNT,
-     JOINS_PINNED, aceso_find},
+     JOINS_IN_TIME, aceso_find},
     {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
      1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
      JOINS_IN_TIME, autoddl_find},

@@ -132,8 +132,7 @@ struct planned {
 enum joins {
     JOINS_NEVER,  /* what it finds is in auto's own grid */
     JOINS_ALWAYS, /* it takes no longer than the grid */
-    JOINS_PINNED, /* it takes a second or some for one number of stages, and else as the next */
-    JOINS_IN_TIME /* it takes seconds, or minutes on many devices: not there without a budget */
+    JOINS_IN_TIME /* it takes seconds, or minutes on many devices: not in a quick search */
 };
 struct planner {
     const char *name;

@@ -9,23 +9,10 @@
  *                judges, with heuristic 2 and with primitives in random order
  *   beginnings   where searches end that begin differently (Exp#7)
  */
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <time.h>
 
 #include "search/aceso.h"
-
-static void stop_on(weft_status status)
-{
-    if (status == WEFT_OK)
-        return;
-    fprintf(stderr, "%s\n", weft_last_error()->message);
-    exit(1);
-}
+#include "within.h"
 
 struct asked {
     struct model *model;
@@ -51,14 +38,6 @@ static void close_asked(struct asked *a)
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */
-
-/* Of this process: others may be at work beside it. */
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void time_judge(int32_t stages, bool recompute)
 {
@@ -99,44 +78,13 @@ static void time_judge(int32_t stages, bool recompute)
 
 /* ---- convergence ----------------------------------------------------------------------------- */
 
-struct answer {
-    double s, cpu_s;
-    int64_t configs;
-};
-static atomic_bool over;
-
-static void stop_now(int signal)
-{
-    (void)signal;
-    atomic_store(&over, true);
-}
-
-/* The budget is seconds of a core, whoever else is at work; 0: none. */
-static struct answer best_within(struct asked *a, double budget_s)
-{
-    struct planned *planned;
-    struct itimerval timer = {
-        .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
-    double start = cpu_seconds();
-    atomic_store(&over, false);
-    signal(SIGPROF, stop_now);
-    setitimer(ITIMER_PROF, &timer, NULL);
-    a->request.stop = &over;
-    a->request.options.threads = 1;
-    stop_on(plan_search(planner_find("aceso"), &a->request, &planned));
-    struct answer answer = {(double)planned->trials.data[0].iteration_ns * 1e-9,
-                            cpu_seconds() - start, planned->candidates};
-    if (!planned->trials.data[0].fits)
-        printf("  (does not fit)\n");
-    planned_free(planned);
-    return answer;
-}
-
 static void converge(const char *model, const char *options, const char *cluster, int64_t batch,
                      double short_s, double long_s)
 {
     struct asked a = ask(model, options, cluster, batch);
-    struct answer first = best_within(&a, short_s), last = best_within(&a, long_s);
+    struct answer first = best_within(a.request, short_s), last = best_within(a.request, long_s);
+    if (!first.fits || !last.fits)
+        printf("  (does not fit)\n");
     printf("%-10s %-12s %9.3f s after %5.2f s of a core (%8lld configs), %9.3f s after %6.2f s "
            "(%8lld): %+.2f %%\n",
            model, cluster, first.s, first.cpu_s, (long long)first.configs, last.s, last.cpu_s,
@@ -246,7 +194,7 @@ static void measure_beginnings(void)
         printf("%-11s %-13s", CASES[i].model, CASES[i].cluster);
         for (size_t b = 0; b < COUNT_OF(BEGINNINGS); b++) {
             a.request.options.initial = BEGINNINGS[b];
-            double s = best_within(&a, 0.5).s;
+            double s = best_within(a.request, 0.5).s;
             least = b == 0 || s < least ? s : least;
             most = s > most ? s : most;
             printf(" %s %.3f s,", BEGINNINGS[b], s);

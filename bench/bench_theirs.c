@@ -3,63 +3,10 @@
  * simulated alike, with the authors' profiles on their machine, within 28,000 MB by their own count.
  *
  * `bench_theirs MODEL` takes one of them. */
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <time.h>
 
 #include "report/duel.h"
-
-static void stop_on(weft_status status)
-{
-    if (status == WEFT_OK)
-        return;
-    fprintf(stderr, "%s\n", weft_last_error()->message);
-    exit(1);
-}
-
-/* Of this process: others may be at work beside it. */
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static atomic_bool over;
-
-static void stop_now(int signal)
-{
-    (void)signal;
-    atomic_store(&over, true);
-}
-
-struct answer {
-    double s, cpu_s;
-};
-
-/* The budget is seconds of a core; 0: none. */
-static struct answer best_within(struct plan_request request, double budget_s)
-{
-    struct planned *planned;
-    struct itimerval timer = {
-        .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
-    double start = cpu_seconds();
-    atomic_store(&over, false);
-    signal(SIGPROF, stop_now);
-    setitimer(ITIMER_PROF, &timer, NULL);
-    request.stop = &over;
-    request.options.threads = 1;
-    stop_on(plan_search(planner_find("aceso"), &request, &planned));
-    const struct trial *best = planned->trials.data;
-    struct answer answer = {best->fits ? (double)best->iteration_ns * 1e-9 : 0,
-                            cpu_seconds() - start};
-    planned_free(planned);
-    return answer;
-}
+#include "within.h"
 
 static double slower(const struct answer *answer, const struct duel *duel)
 {

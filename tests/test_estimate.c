@@ -28,6 +28,7 @@ static const char *const REAL_CLUSTERS[] = {"dgx-a100:1", "dgx-a100:2", "dgx-a10
                                             "dgx-a100:8", "dgx-v100:2", "titan-rtx:2"};
 
 enum { T5_LARGE = 7 }; /* of REAL_MODELS */
+enum { WORDS = 120 };  /* what a drawn plan is called */
 
 static struct degrees draw_real(struct rng *rng, int64_t devices)
 {
@@ -273,96 +274,91 @@ static void compare(const struct plan *plan, const char *words, struct outcome *
     arena_free(scratch);
 }
 
-static void real_plans(void **state)
+/* A plan drawn at random and what it is called; NULL: these degrees make none. */
+typedef struct plan *(*draw_plan)(struct rng *rng, struct setting *s, char words[WORDS]);
+
+static void compare_drawn(struct setting *s, uint64_t seed, int n, draw_plan draw, const char *what)
 {
-    struct setting *s = *state;
-    int n = rounds_of(500), done = 0;
     struct outcome *outcome = calloc((size_t)n, sizeof *outcome);
     struct outcome *tables = calloc((size_t)n, sizeof *tables);
+    char words[WORDS], title[64];
     struct rng rng;
-    rng_seed(&rng, 1);
-    while (done < n) {
-        size_t m = (size_t)rng_below(&rng, COUNT_OF(REAL_MODELS));
-        size_t c = (size_t)rng_below(&rng, COUNT_OF(REAL_CLUSTERS));
-        struct degrees d = draw_real(&rng, cluster_devices(s->cluster[c]));
-        struct plan *plan = NULL;
-        char words[120];
-        snprintf(words, sizeof words, "%s %s tp%lld pp%lld dp%lld z%d r%d%s", REAL_MODELS[m],
-                 REAL_CLUSTERS[c], (long long)d.tp, (long long)d.pp, (long long)d.dp, d.shard,
-                 (int)d.recompute, d.offload ? " off" : "");
-        bool cuts = chance(&rng, 4), shards = chance(&rng, 4);
-        size_t len = strlen(words);
-        snprintf(words + len, sizeof words - len, "%s%s", cuts ? " cut" : "", shards ? " mix" : "");
-        if (plan_from_degrees(s->real[m], s->cluster[c], &d, &plan) == WEFT_OK &&
-            (!cuts || cut_anew(&rng, &plan) == WEFT_OK) &&
-            (!shards || shard_by_layer(&rng, plan) == WEFT_OK) && plan_check(plan) == WEFT_OK) {
-            compare(plan, words, &outcome[done], &tables[done]);
-            done++;
-        }
+    rng_seed(&rng, seed);
+    for (int done = 0; done < n;) {
+        struct plan *plan = draw(&rng, s, words);
+        if (!plan)
+            continue;
+        compare(plan, words, &outcome[done], &tables[done]);
+        done++;
         plan_free(plan);
     }
-    report("real models, plans", outcome, n);
-    report_memory("real models, candidates", tables, n);
-    report("real models, candidates", tables, n);
+    snprintf(title, sizeof title, "%s, plans", what);
+    report(title, outcome, n);
+    snprintf(title, sizeof title, "%s, candidates", what);
+    report_memory(title, tables, n);
+    report(title, tables, n);
     free(tables);
     free(outcome);
+}
+
+/* Lowered from degrees, cut anew and with shards by layer where that is asked for. */
+static struct plan *lower_real(struct rng *rng, struct setting *s, size_t model, size_t cluster,
+                               const struct degrees *d, bool cuts, bool shards, char words[WORDS])
+{
+    struct plan *plan = NULL;
+    snprintf(words, WORDS, "%s %s tp%lld pp%lld dp%lld z%d r%d%s%s%s", REAL_MODELS[model],
+             REAL_CLUSTERS[cluster], (long long)d->tp, (long long)d->pp, (long long)d->dp, d->shard,
+             (int)d->recompute, d->offload ? " off" : "", cuts ? " cut" : "", shards ? " mix" : "");
+    if (plan_from_degrees(s->real[model], s->cluster[cluster], d, &plan) == WEFT_OK &&
+        (!cuts || cut_anew(rng, &plan) == WEFT_OK) &&
+        (!shards || shard_by_layer(rng, plan) == WEFT_OK) && plan_check(plan) == WEFT_OK)
+        return plan;
+    plan_free(plan);
+    return NULL;
+}
+
+static struct plan *draw_real_plan(struct rng *rng, struct setting *s, char words[WORDS])
+{
+    size_t m = (size_t)rng_below(rng, COUNT_OF(REAL_MODELS));
+    size_t c = (size_t)rng_below(rng, COUNT_OF(REAL_CLUSTERS));
+    struct degrees d = draw_real(rng, cluster_devices(s->cluster[c]));
+    bool cuts = chance(rng, 4), shards = chance(rng, 4);
+    return lower_real(rng, s, m, c, &d, cuts, shards, words);
+}
+
+static void real_plans(void **state)
+{
+    compare_drawn(*state, 1, rounds_of(500), draw_real_plan, "real models");
+}
+
+static struct plan *draw_small_plan(struct rng *rng, struct setting *s, char words[WORDS])
+{
+    size_t m = (size_t)rng_below(rng, SMALL_MODEL_COUNT);
+    size_t c = (size_t)rng_below(rng, 2) * 4;
+    snprintf(words, WORDS, "%s", SMALL_MODELS[m].family);
+    return random_plan(rng, s->small[m], s->cluster[c]);
 }
 
 static void small_plans(void **state)
 {
-    struct setting *s = *state;
-    int n = rounds_of(500);
-    struct outcome *outcome = calloc((size_t)n, sizeof *outcome);
-    struct outcome *tables = calloc((size_t)n, sizeof *tables);
-    struct rng rng;
-    rng_seed(&rng, 2);
-    for (int i = 0; i < n; i++) {
-        size_t m = (size_t)rng_below(&rng, SMALL_MODEL_COUNT);
-        size_t c = (size_t)rng_below(&rng, 2) * 4;
-        struct plan *plan = random_plan(&rng, s->small[m], s->cluster[c]);
-        compare(plan, SMALL_MODELS[m].family, &outcome[i], &tables[i]);
-        plan_free(plan);
-    }
-    report("random plans", outcome, n);
-    report_memory("random candidates", tables, n);
-    report("random candidates", tables, n);
-    free(tables);
-    free(outcome);
+    compare_drawn(*state, 2, rounds_of(500), draw_small_plan, "random");
 }
 
 /* Products beside their own collectives: sequence parallelism, several micro-batches, cuts anywhere. */
+static struct plan *draw_products(struct rng *rng, struct setting *s, char words[WORDS])
+{
+    size_t m = (size_t)rng_below(rng, 5); /* transformers */
+    size_t c = (size_t)rng_below(rng, COUNT_OF(REAL_CLUSTERS));
+    struct degrees d = draw_real(rng, cluster_devices(s->cluster[c]));
+    d.sequence = d.has_overlap = true;
+    d.overlap = chance(rng, 2) ? OVERLAP_EVERY : d.overlap | OVERLAP_PRODUCTS;
+    bool cuts = chance(rng, 4);
+    return d.tp > 1 ? lower_real(rng, s, m, c, &d, cuts, false, words) : NULL;
+}
+
 static void products_beside_their_collectives(void **state)
 {
-    struct setting *s = *state;
-    int n = rounds_of(60), done = 0;
-    struct outcome *outcome = calloc((size_t)n, sizeof *outcome);
-    struct outcome *tables = calloc((size_t)n, sizeof *tables);
-    struct rng rng;
-    rng_seed(&rng, 7);
-    while (done < n) {
-        size_t m = (size_t)rng_below(&rng, 5); /* transformers */
-        size_t c = (size_t)rng_below(&rng, COUNT_OF(REAL_CLUSTERS));
-        struct degrees d = draw_real(&rng, cluster_devices(s->cluster[c]));
-        struct plan *plan = NULL;
-        char words[120];
-        d.sequence = d.has_overlap = true;
-        d.overlap = chance(&rng, 2) ? OVERLAP_EVERY : d.overlap | OVERLAP_PRODUCTS;
-        bool cuts = chance(&rng, 4);
-        snprintf(words, sizeof words, "%s %s tp%lld pp%lld dp%lld z%d r%d%s", REAL_MODELS[m],
-                 REAL_CLUSTERS[c], (long long)d.tp, (long long)d.pp, (long long)d.dp, d.shard,
-                 (int)d.recompute, cuts ? " cut" : "");
-        if (d.tp > 1 && plan_from_degrees(s->real[m], s->cluster[c], &d, &plan) == WEFT_OK &&
-            (!cuts || cut_anew(&rng, &plan) == WEFT_OK) && plan_check(plan) == WEFT_OK) {
-            compare(plan, words, &outcome[done], &tables[done]);
-            done++;
-        }
-        plan_free(plan);
-    }
-    report("products, plans", outcome, n);
-    report_memory("products, candidates", tables, n);
-    report("products, candidates", tables, n);
-    free(tables);
-    free(outcome);
+    compare_drawn(*state, 7, rounds_of(60), draw_products, "products");
 }
 
 /* Layers with shard 2 among layers without, and many micro-batches: only what goes with every one of

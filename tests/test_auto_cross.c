@@ -507,6 +507,35 @@ static void test_other_numbers_of_stages(void **state)
     close_problem(&p);
 }
 
+struct watched {
+    int64_t best_ns;
+    bool worse, aceso, autoddl, itself;
+};
+static void watch(void *context, const struct progress *progress)
+{
+    struct watched *w = context;
+    w->worse |= w->best_ns && (!progress->best_ns || progress->best_ns > w->best_ns);
+    w->best_ns = progress->best_ns ? progress->best_ns : w->best_ns;
+    w->itself |= !progress->who;
+    w->aceso |= progress->who && strcmp(progress->who, "aceso") == 0;
+    w->autoddl |= progress->who && strcmp(progress->who, "autoddl") == 0;
+}
+
+/* Whoever is at work, what was found before is the best so far. */
+static void test_progress_is_of_all(void **state)
+{
+    (void)state;
+    struct watched w = {0};
+    struct problem p;
+    open_gpt(&p, "layers: 4, seq: 512", "dgx-a100:2", (struct degrees){.global_batch = 32});
+    p.request.progress = watch;
+    p.request.context = &w;
+    planned_free(plan_with("auto", &p.request));
+    assert_true(w.itself && w.aceso && w.autoddl);
+    assert_true(w.best_ns > 0 && !w.worse);
+    close_problem(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_several_nodes),
         cmocka_unit_test(test_a_quick_search),
         cmocka_unit_test(test_other_numbers_of_stages),
+        cmocka_unit_test(test_progress_is_of_all),
         cmocka_unit_test(test_more_memory_brings_that),
         cmocka_unit_test_setup_teardown(test_a_faster_network_brings_that, scratch_setup,
                                         scratch_teardown),

@@ -181,8 +181,9 @@ static void show_progress(void *context, const struct progress *progress)
 {
     FILE *out = context;
     struct text32 best = show_duration((double)progress->best_ns);
-    fprintf(out, "\r%lld of %lld %s, %lld plans, best %s   ", (long long)progress->done,
-            (long long)progress->all, progress->what,
+    fprintf(out, "\r%s%s%lld of %lld %s, %lld plans, best %s\033[K",
+            progress->who ? progress->who : "", progress->who ? ": " : "",
+            (long long)progress->done, (long long)progress->all, progress->what,
             (long long)(progress->candidates + progress->trials),
             progress->best_ns ? best.s : "none fits");
 }
@@ -265,7 +266,7 @@ static weft_status search(const struct options *options, const struct planner *p
     weft_status status = search_sizes(options, planner, request, opened, sized, out);
     signal(SIGINT, SIG_DFL);
     if (request->progress)
-        fprintf(stderr, "\r%*s\r", 72, "");
+        fputs("\r\033[K", stderr);
     return status;
 }
 

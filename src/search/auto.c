@@ -63,17 +63,6 @@ static bool asks_all(const struct plan_request *request)
     return request->options.budget_ns > 0 || !request->options.quick;
 }
 
-void join_report(struct join *join, const struct trial *trial)
-{
-    struct progress *progress = &join->progress;
-    if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns))
-        progress->best_ns = trial->iteration_ns;
-    progress->trials++;
-    progress->candidates = join->out->candidates;
-    if (join->request->progress)
-        join->request->progress(join->request->context, progress);
-}
-
 const struct trial *join_best(const struct planned *planned, const char *found_by)
 {
     const struct trial *best = NULL;
@@ -84,6 +73,17 @@ const struct trial *join_best(const struct planned *planned, const char *found_b
             best = trial;
     }
     return best;
+}
+
+void join_report(struct join *join)
+{
+    struct progress *progress = &join->progress;
+    const struct trial *best = join_best(join->out, NULL);
+    progress->best_ns = best ? best->iteration_ns : 0;
+    progress->trials = (int64_t)join->out->trials.len;
+    progress->candidates = join->out->candidates;
+    if (join->request->progress)
+        join->request->progress(join->request->context, progress);
 }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static weft_status try_points(struct join *join, const struct plan_request *requ
         tried++;
         if (trial->fits && (best_ns == 0 || (double)trial->iteration_ns < best_ns))
             best_ns = (double)trial->iteration_ns;
-        join_report(join, trial);
+        join_report(join);
     }
 done:
     return status;
@@ -126,7 +126,7 @@ static weft_status try_roomier(struct join *join, const struct plan_request *req
             break;
         TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
         if (trial)
-            join_report(join, trial);
+            join_report(join);
     }
 done:
     return status;
@@ -231,13 +231,37 @@ static void say(struct join *join, const char *who, const char *what)
                arena_printf(join->out->arena, "%s: %s", who, what));
 }
 
+/* What a planner that was asked reports, with the best that was simulated before it: its own best may be
+ * an estimate. */
+struct relay {
+    const struct join *join;
+    const char *who;
+    int64_t best_ns; /* 0: nothing fits so far */
+};
+static void relay_progress(void *context, const struct progress *progress)
+{
+    const struct relay *relay = context;
+    struct progress all = *progress;
+    all.who = relay->who;
+    all.candidates += relay->join->out->candidates;
+    all.trials += (int64_t)relay->join->out->trials.len;
+    all.best_ns = relay->best_ns;
+    relay->join->request->progress(relay->join->request->context, &all);
+}
+
 weft_status join_ask(struct join *join, const struct planner *planner,
                      const struct plan_request *request, const char *found_by)
 {
     struct plan_request own = *request;
     struct planned found = {.arena = join->out->arena, .planner = planner->name};
+    const struct trial *best = join_best(join->out, NULL);
+    struct relay relay = {join, planner->name, best ? best->iteration_ns : 0};
     bool first = !request->options.begins;
     own.options.given &= planner->takes;
+    if (own.progress) {
+        own.progress = relay_progress;
+        own.context = &relay;
+    }
     weft_status status = planner->find(&own, &found);
     take_over(join, &found, found_by);
     if (status == WEFT_FAILURE)

@@ -28,7 +28,7 @@ bool join_over(const struct join *join);
 int64_t join_left_ns(const struct join *join); /* of the budget */
 /* Whether planners that take seconds are also asked to go on from the plans of others. */
 bool join_has_time(const struct plan_request *request);
-void join_report(struct join *join, const struct trial *trial);
+void join_report(struct join *join);
 /* The best that fits and was found by `found_by` (NULL: by anybody); NULL: none. */
 const struct trial *join_best(const struct planned *planned, const char *found_by);
 double ns_per_sample(const struct trial *trial);

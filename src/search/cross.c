@@ -277,7 +277,7 @@ static weft_status try_idea(struct join *join, struct idea *idea)
     if (status || out->trials.len == before)
         return status;
     out->trials.data[before].found_by = idea->found_by;
-    join_report(join, &out->trials.data[before]);
+    join_report(join);
     return WEFT_OK;
 }
 

@@ -52,6 +52,7 @@ const char *trial_value_text(struct arena *keep, const struct trial *trial,
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 struct progress {
+    const char *who;    /* is at work, where the planner asked another one; NULL: itself */
     const char *what;   /* is counted: "layouts" */
     int64_t done, all;  /* all is 0 where nobody knows */
     int64_t trials;     /* plans simulated */

@@ -117,7 +117,7 @@ static weft_status find_begin(struct join *join, struct grid_walk *walk, int64_t
         goto done;
     TRY(try_degrees(join->request, join->cost, &point.degrees, join->out, out));
     if (*out)
-        join_report(join, *out);
+        join_report(join);
     if (*out && !(*out)->fits)
         *out = NULL;
 done:

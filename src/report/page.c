@@ -50,17 +50,26 @@ static void forget_wall_clock(json_t *json)
         json_object_del(json, FIELDS[i]);
 }
 
-/* When each new best was found: plans simulated so far, and its time per sample. */
+static int by_number(const void *a, const void *b)
+{
+    const struct trial *const *x = a, *const *y = b;
+    return ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
+}
+
+/* When each new best was found: plans simulated so far, and its time per sample. Numbers have gaps where a
+ * plan was found twice. */
 static json_t *convergence_json(struct arena *scratch, const struct planned *planned)
 {
     size_t count = planned->trials.len;
-    const struct trial **by_number = ARENA_ARRAY(scratch, const struct trial *, count);
+    const struct trial **trials = ARENA_ARRAY(scratch, const struct trial *, count);
     double best = 0;
     json_t *steps = json_array();
     for (size_t i = 0; i < count; i++)
-        by_number[planned->trials.data[i].number - 1] = &planned->trials.data[i];
+        trials[i] = &planned->trials.data[i];
+    if (count)
+        qsort(trials, count, sizeof(struct trial *), by_number);
     for (size_t i = 0; i < count; i++) {
-        const struct trial *trial = by_number[i];
+        const struct trial *trial = trials[i];
         double ns = (double)trial->iteration_ns / (double)trial->global_batch;
         if (!trial->fits || (best > 0 && ns >= best))
             continue;

@@ -160,7 +160,8 @@ weft_status graph_compile(const struct plan *plan, const struct compile_options 
     *graph = (struct graph){.arena = arena,
                             .plan = plan,
                             .reshards = reshards_new(),
-                            .folded = options->fold != FOLD_NEVER};
+                            .folded = options->fold != FOLD_NEVER,
+                            .whole_products = options->whole_products};
     weft_status status = compile(graph);
     if (status)
         graph_free(graph);

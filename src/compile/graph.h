@@ -177,6 +177,7 @@ struct graph {
     struct arena *arena; /* owns everything below, and itself */
     const struct plan *plan;
     bool folded;
+    bool whole_products;
     int32_t devices;
     struct graph_device *device;
     int32_t blocks, buckets, patterns, exchanges, tasks;
@@ -195,6 +196,8 @@ struct graph {
 enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };
 struct compile_options {
     enum fold fold;
+    bool
+        whole_products; /* no product in chunks, whatever overlap the plan has: for who executes it */
 };
 /* The plan has passed plan_check. */
 weft_status graph_compile(const struct plan *plan, const struct compile_options *options,

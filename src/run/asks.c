@@ -81,7 +81,7 @@ static void add_blocks(struct collection *c, const struct graph *graph)
     for (int32_t b = 0; b < graph->blocks; b++)
         for (int32_t i = 0; i < graph->block[b].items; i++) {
             const struct item *item = &graph->block[b].item[i];
-            if (!item_runs(item))
+            if (item->kind != ITEM_OP)
                 continue;
             int64_t op = plan->instance[item->instance].op;
             int64_t row =
@@ -120,7 +120,7 @@ static int64_t step_bytes(const struct plan *plan)
 weft_status asks_of_plan(struct arena *keep, const struct plan *plan, struct asks *out)
 {
     struct collection c = {.keep = keep, .plan = plan, .asks = out};
-    struct compile_options options = {.fold = FOLD_AUTO};
+    struct compile_options options = {.fold = FOLD_AUTO, .whole_products = true};
     struct graph *graph;
     *out = (struct asks){.policy = plan->policy, .step_bytes = step_bytes(plan)};
     weft_status status = graph_compile(plan, &options, &graph);

@@ -79,9 +79,9 @@ static void run_items(struct rank *r, const struct task *task)
     const struct block *block = &r->graph->block[task->block];
     struct spot at = {task->micro_batch, task->block, task->first_item};
     for (; at.item < task->first_item + task->items && !has_failed(r); at.item++) {
-        if (item_runs(&block->item[at.item]))
+        if (block->item[at.item].kind == ITEM_OP)
             run_op(r, at);
-        else if (block->item[at.item].kind == ITEM_STEP)
+        else
             run_slice(r, at);
         item_over(r, at);
     }

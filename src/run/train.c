@@ -70,7 +70,8 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
-    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER}, &graph));
+    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .whole_products = true},
+                      &graph));
     r->graph = graph;
     r->instances = options->plan->instances;
     r->uses = graph->uses->use_first[r->instances];

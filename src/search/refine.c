@@ -1,7 +1,7 @@
 /* refine.c - Aceso from the plans of others (auto_room.h).
  *
  *   I1  A counted effort: so many configs, not seconds, so that the answer is the same on any machine.
- *   I2  Aceso goes on from a plan with as many stages as that has. Where nobody looks at other numbers, it
+ *   I2  Aceso goes on from a plan with as many stages as that has. Where that is not given, it
  *       begins from the best of the grid with half and twice as many as the best trial, too (grid.h, I6):
  *       what fits there only with all recomputed may be the fastest with a part of it. One team of searches
  *       has them all, which go on as long as they are near the best, and share configs and trials.

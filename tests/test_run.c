@@ -564,6 +564,38 @@ static void test_delays_change_nothing(void **state)
 }
 
 /* Threads sum in the order of the members: runs repeat bit for bit. */
+static bool offloads(const struct plan *plan)
+{
+    bool any = false;
+    for (int64_t i = 0; i < plan->instances; i++)
+        any |= plan_choice(plan, i)->recompute && plan_choice(plan, i)->offload;
+    return any;
+}
+
+/* What waits in host memory has been read by then, however late its last reader comes. In the first two it
+ * once had not: a step for what is sent, behind another one that took its time. */
+static void test_late_steps_find_checkpoints(void **state)
+{
+    (void)state;
+    static const uint64_t FOUND[] = {495, 544};
+    int rounds = rounds_of(40), wrong = 0;
+    for (int i = -(int)COUNT_OF(FOUND); i < rounds; i++) {
+        struct slowdown slow = {.seed = 1, .delay_s = 0.002};
+        struct rng rng;
+        char why[512] = "";
+        rng_seed(&rng, i < 0 ? FOUND[-i - 1] : (uint64_t)i);
+        const struct model *model = random_model(&rng);
+        struct plan *plan = runnable_plan(&rng, model);
+        bool same =
+            !offloads(plan) || agree(plan, &(struct conditions){1, 1, &slow}, why, sizeof why);
+        if (!same)
+            print_message("%d, %s, %s: %s\n", i, model->family, plan->schedule, why);
+        wrong += !same;
+        plan_free(plan);
+    }
+    assert_int_equal(wrong, 0);
+}
+
 static void test_runs_repeat(void **state)
 {
     (void)state;
@@ -741,18 +773,73 @@ static void test_a_failure_ends_all_ranks(void **state)
     plan_free(plan);
 }
 
+/* Behind a failure nothing is sent or added up any more: its buffers may be gone. */
+static void test_nothing_meets_behind_a_failure(void **state)
+{
+    (void)state;
+    struct hub *hub = hub_new(2, NULL);
+    struct transport *rank[] = {transport_threads(hub, 0), transport_threads(hub, 1)};
+    struct request *request;
+    float value[] = {1, 2};
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t group;
+        assert_int_equal(rank[i]->kind->group(rank[i], (int32_t[]){0, 1}, 2, 0, &group), WEFT_OK);
+        struct transfer sum = {.kind = TRANSFER_ALL_REDUCE,
+                               .group = group,
+                               .from = &value[i],
+                               .to = &value[i],
+                               .count = 1};
+        assert_int_equal(rank[i]->kind->start(rank[i], &sum, &request), WEFT_OK);
+        assert_false(rank[i]->kind->test(rank[i], request));
+        if (i == 0)
+            rank[1]->kind->abort(rank[1], "enough");
+    }
+    assert_true(value[0] == 1 && value[1] == 2);
+    for (int32_t i = 0; i < 2; i++)
+        rank[i]->kind->close(rank[i]);
+    hub_free(hub);
+}
+
+/* Whenever it happens all ranks end, and nothing is used or held behind their end (the sanitizers say). */
+static void test_failures_at_any_time(void **state)
+{
+    (void)state;
+    int failed = 0;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    for (int round = 0; round < rounds_of(60); round++) {
+        const struct row *row = &ROWS[rng_below(&rng, COUNT_OF(ROWS))];
+        struct plan *plan = plan_of_row(row);
+        struct laboratory lab = {.plan = plan,
+                                 .options = lab_options(plan->model),
+                                 .steps = 4,
+                                 .gives_up_us = 1 + (int64_t)rng_below(&rng, 20000)};
+        lab.options.clip = rng_below(&rng, 2) ? 1 : 0; /* sums that the executor asks for */
+        struct trained *trained = run_lab(&lab);
+        failed += trained->status != WEFT_OK;
+        if (trained->status)
+            assert_string_equal(trained->why, "a rank gave up");
+        trained_free(trained);
+        plan_free(plan);
+    }
+    assert_true(failed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_random_plans),
         cmocka_unit_test(test_delays_change_nothing),
+        cmocka_unit_test(test_late_steps_find_checkpoints),
         cmocka_unit_test(test_runs_repeat),
         cmocka_unit_test(test_memory_is_counted),
         cmocka_unit_test(test_memory_is_as_predicted),
         cmocka_unit_test(test_trace_keeps_the_order_of_the_graph),
         cmocka_unit_test(test_refusals_say_why),
         cmocka_unit_test(test_a_failure_ends_all_ranks),
+        cmocka_unit_test(test_nothing_meets_behind_a_failure),
+        cmocka_unit_test(test_failures_at_any_time),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_all);
 }

@@ -92,8 +92,9 @@ bool map_get(const struct map *map, const char *key, int64_t *value);
 
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
-int64_t ceil_div(int64_t a, int64_t b);       /* a >= 0, b > 0 */
-int64_t common_divisor(int64_t a, int64_t b); /* the greatest; a, b >= 0 */
+int64_t ceil_div(int64_t a, int64_t b);                /* a >= 0, b > 0 */
+int64_t divisor_above(int64_t whole, int64_t divisor); /* of the whole; behind the last: above it */
+int64_t common_divisor(int64_t a, int64_t b);          /* the greatest; a, b >= 0 */
 
 /* ---- element types ---------------------------------------------------------------------------- */
 

@@ -19,6 +19,19 @@ int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Above the root they are looked for by what goes with them: all of them take two roots' steps. */
+int64_t divisor_above(int64_t whole, int64_t divisor)
+{
+    for (int64_t d = divisor + 1; d <= whole / d; d++)
+        if (whole % d == 0)
+            return d;
+    int64_t with = whole / divisor;
+    for (with = with < divisor ? with - 1 : divisor; with > 0; with--)
+        if (whole % with == 0 && whole / with > divisor)
+            return whole / with;
+    return whole + 1;
+}
+
 int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {

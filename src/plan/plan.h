@@ -46,6 +46,8 @@ struct split split_none(void); /* one device */
 bool split_add(struct split *split, int dim, int64_t degree);
 int64_t split_devices(const struct split *split);
 int64_t split_degree(const struct split *split, int dim); /* 1 if not split */
+/* A split by outputs becomes one by inputs, and back. False: it cannot. */
+bool split_flip(const struct op *op, struct split *split);
 bool split_equal(const struct split *a, const struct split *b);
 /* "batch:2 out:4"; "whole" for one device. */
 const char *split_text(struct arena *keep, const struct split *split);
@@ -205,6 +207,8 @@ struct degrees {
  * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order). */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
+/* Whether the model has what they divide: experts for ep, sequences for cp. */
+weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
 /* The choices alone: one per operator of the model, in `keep`. The degrees are complete: none is 0. */
 weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
                           struct arena *keep, struct choice **out);

@@ -195,6 +195,8 @@ weft_status megatron_import(struct arena *scratch, const struct import_input *in
                             struct opened_plan *out, struct texts *notes);
 weft_status galvatron_import(struct arena *scratch, const struct import_input *input,
                              struct opened_plan *out, struct texts *notes);
+weft_status aceso_import(struct arena *scratch, const struct import_input *input,
+                         struct opened_plan *out, struct texts *notes);
 
 /* ---- settings that targets have no words for (export.h, I2) ---------------------------------- */
 

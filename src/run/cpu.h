@@ -37,7 +37,7 @@ void cpu_optimize(const struct optimizer_step *step);
 /* Loops for the machine at hand: arm64's vectors are in its baseline, x86-64's wide ones are not.
  * Sanitizers do not bear the resolvers that choose among the versions. */
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WEFT_SANITIZED 1
 #endif
 #endif

@@ -61,7 +61,7 @@ static const struct argp_option OPTIONS[] = {
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
      "what runs beside computation: tensor,pipeline,gradients,parameters, all (of these) or none, "
-     "and products (default all)",
+     "and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},

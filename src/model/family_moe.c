@@ -18,6 +18,8 @@ struct options {
     struct decoder decoder; /* first: its fields are offsets into this struct as well */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    bool
+        tokens_once; /* DeepEP and HybridEP; else once for each expert, as Megatron-LM's alltoall */
 };
 _Static_assert(offsetof(struct options, decoder) == 0, "the decoder's fields would miss it");
 
@@ -43,6 +45,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct options, nope_dim, MOST_DEPTH),
     OPTION_COUNT(struct options, rope_dim, MOST_DEPTH),
     OPTION_COUNT(struct options, value_dim, MOST_DEPTH),
+    OPTION_BOOL(struct options, tokens_once),
 };
 
 /* ---- latent attention ------------------------------------------------------------------------ */
@@ -112,15 +115,24 @@ static int64_t expert_ffn(const struct options *o)
     return o->expert_ffn ? o->expert_ffn : decoder_mlp(&o->decoder).ffn;
 }
 
+/* Of the dispatch or combine that was built last. */
+static void set_once(struct builder *b, const struct options *o, int y)
+{
+    if (y >= 0)
+        build_last(b)->once = o->tokens_once;
+}
+
 static int experts(struct builder *b, const struct options *o, int x)
 {
     build_module(b, "experts");
     int scores = build_router(b, "router", x, o->experts, o->top_k);
     int y = build_dispatch(b, "dispatch", x, scores);
+    set_once(b, o, y);
     y = build_expert_linear(b, "gate_up", y, 2 * expert_ffn(o), false);
     y = build_gated(b, "gated", y);
     y = build_expert_linear(b, "down", y, o->decoder.hidden, false);
     y = build_combine(b, "combine", y, scores);
+    set_once(b, o, y);
     build_module_end(b);
     return y;
 }

@@ -194,7 +194,9 @@ struct op {
     int64_t head_depth, head_share, head_turned;
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    const char *onnx_type;                /* of an opaque operator */
+    bool
+        once; /* dispatch, combine: a token is sent to a device, or back, once for all its experts there */
+    const char *onnx_type; /* of an opaque operator */
 };
 
 /* ---- work: what a kernel is asked to do ---------------------------------------------------------- */

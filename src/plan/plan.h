@@ -98,7 +98,10 @@ enum overlap {
     OVERLAP_ALL = 15,       /* what "all" means, and what nobody need ask for */
     OVERLAP_PRODUCTS = 16, /* a sequence's all-gather or reduce-scatter beside the very product that
                                reads or makes it, in chunks (compile/blocks.c): by name only */
-    OVERLAP_EVERY = 31
+    OVERLAP_EXPERTS =
+        32, /* tokens on their way to experts and back, beside the other pass of a pair of
+                               micro-batches (schedule.h, ORDER_PAIRED; compile/pairs.c): by name only */
+    OVERLAP_EVERY = 63
 };
 /* One word of a list: a bit's name, "all" or "none". Adds its bits. */
 bool overlap_from_name(const char *name, unsigned *bits);
@@ -149,6 +152,10 @@ void plan_copy_settings(struct plan *to, const struct plan *from);
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
+/* Its schedule, in pairs where OVERLAP_EXPERTS has something to hide, and can. */
+const struct schedule *plan_schedule(const struct plan *plan);
+/* Whether experts are on several devices, so that tokens are sent to them. */
+bool choice_sends_tokens(const struct choice *choice);
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);
 const struct choice *plan_choice(const struct plan *plan, int64_t instance);

@@ -112,7 +112,9 @@ static void add_experts(struct lines *a, const struct shape *s)
         add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
     if (s->first_dense || s->moe_every > 1)
         add_word(a, "moe-layer-freq", frequency(a->keep, s));
-    add_word(a, "moe-token-dispatcher-type", "alltoall");
+    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
+    if (s->tokens_once)
+        add_flag(a, "moe-enable-deepep");
 }
 
 static void add_blocks(struct lines *a, const struct shape *s)
@@ -273,6 +275,12 @@ static void add_precision(struct lines *a, const struct plan *plan)
         add_flag(a, "grad-reduce-in-bf16");
 }
 
+/* Megatron-LM refuses it with layers that are recomputed in full. */
+static bool hides_tokens(const struct plan *plan, const struct degrees *d)
+{
+    return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
+}
+
 static void add_plan(struct lines *a, const struct recognised *r)
 {
     const struct degrees *d = &r->degrees;
@@ -287,6 +295,8 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_flag(a, "tp-comm-overlap");
     add_above_one(a, "context-parallel-size", d->cp);
     add_above_one(a, "expert-model-parallel-size", d->ep);
+    if (hides_tokens(plan, d))
+        add_flag(a, "overlap-moe-expert-parallel-comm");
     add_pipeline(a, plan, d);
     add_recompute(a, r);
     add_sharding(a, plan, d);
@@ -340,6 +350,10 @@ static void note_overlap(struct export_job *job)
     const struct degrees *d = &job->found.degrees;
     if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
         note(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
+    if (plan_schedule(plan)->ahead && !hides_tokens(plan, d))
+        note(job,
+             "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
+             "has both");
     if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
         note(job, "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
     if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))

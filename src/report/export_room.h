@@ -18,6 +18,7 @@ struct shape {
     const char *loss;      /* plain, fused, compiled, eager */
     int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    bool tokens_once;
 };
 /* NULL and an error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct shape *out);

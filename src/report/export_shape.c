@@ -142,6 +142,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     const struct op *up = op_of_kind(model, OP_EXPERT_LINEAR);
     s->experts = size_of(up, DIM_EXPERT);
     s->top_k = router->top_k;
+    s->tokens_once = op_of_kind(model, OP_DISPATCH)->once;
     s->expert_ffn = size_of(up, DIM_OUT) / 2;
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
     if (!s->shared_ffn)
@@ -226,6 +227,8 @@ static const char *moe_options(struct arena *keep, const struct shape *s)
                      decoder_options(keep, s), (long long)s->experts, (long long)s->top_k,
                      (long long)s->expert_ffn, s->shared_ffn ? 1 : 0, (long long)s->first_dense,
                      (long long)s->moe_every);
+    if (s->tokens_once)
+        text = arena_printf(keep, "%s, tokens_once: true", text);
     if (s->shared_ffn)
         text = arena_printf(keep, "%s, shared_ffn: %lld", text, (long long)s->shared_ffn);
     if (s->q_lora)
@@ -319,7 +322,8 @@ static bool same_op(const struct op *a, const struct op *b)
     return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
            a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
            a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
-           a->value_depth == b->value_depth && a->top_k == b->top_k && same_weights(a, b);
+           a->value_depth == b->value_depth && a->top_k == b->top_k && a->once == b->once &&
+           same_weights(a, b);
 }
 
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b)

@@ -176,6 +176,10 @@ static void read_overlap(struct reading *r)
         d->overlap |= OVERLAP_PRODUCTS;
     if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))
         remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
+    if (has(r, "overlap-moe-expert-parallel-comm"))
+        d->overlap |= OVERLAP_EXPERTS;
+    if (has(r, "delay-wgrad-compute"))
+        remark(r, "--delay-wgrad-compute: weight gradients come behind their layer's inputs' here");
     int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0

@@ -166,7 +166,8 @@ void practice_torchtitan(struct arena *keep, const struct run *run, struct publi
     if (!run->pieces)
         row->open |= OPEN_PIECES;
     set_policy(&row->degrees, POLICY_FSDP);
-    set_overlap(&row->degrees, async ? OVERLAP_EVERY : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
+    set_overlap(&row->degrees,
+                async ? OVERLAP_ALL | OVERLAP_PRODUCTS : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);
 }
 
@@ -211,21 +212,24 @@ static void set_bridge_model(struct arena *keep, const struct run *run, struct p
         if (BRIDGE_MODELS[i].why_not)
             refuse(keep, row, "no model of Weft has %s: %s", BRIDGE_MODELS[i].why_not, run->model);
         row->model = BRIDGE_MODELS[i].preset;
-        row->options = arena_printf(keep, "seq: %lld", (long long)run->seq);
+        row->options = arena_printf(keep, "seq: %lld, tokens_once: true", (long long)run->seq);
         return;
     }
     refuse(keep, row, "sizes not published: %s", run->model);
 }
 
 /* Recipes of scripts/performance/configs: distributed optimizer, gradient and parameter overlap on, no
- * recomputation but of DeepSeek's mla_up_proj on GB200 (recompute_modules), which is left out. */
+ * recomputation but of DeepSeek's mla_up_proj on GB200 (recompute_modules), which is left out. Those of
+ * DeepSeek-V3 in MXFP8 overlap the all-to-alls of experts (moe_a2a_overlap), those of Qwen3 do not. All of
+ * them dispatch by HybridEP (moe_flex_dispatcher_backend), which sends a token to a device once. */
 void practice_bridge(struct arena *keep, const struct run *run, struct published *row)
 {
     row->name = arena_printf(keep, "%s %s x%lld %s", run->model, run->gpu, (long long)run->devices,
                              run->precision);
     set_bridge_model(keep, run, row);
     set_policy(&row->degrees, POLICY_DISTRIBUTED);
-    set_overlap(&row->degrees, OVERLAP_ALL, MEGATRON_BUCKET_BYTES);
+    bool hides = strncmp(run->model, "DeepSeekV3", strlen("DeepSeekV3")) == 0;
+    set_overlap(&row->degrees, OVERLAP_ALL | (hides ? OVERLAP_EXPERTS : 0), MEGATRON_BUCKET_BYTES);
     assume(keep, row, "no recomputation");
 }
 
@@ -324,6 +328,8 @@ static void set_golden_overlap(const struct run *run, struct published *row)
         overlap |= OVERLAP_PARAMETERS;
     if (strstr(run->overlap, "tp-comm-overlap"))
         overlap |= OVERLAP_PRODUCTS;
+    if (strstr(run->overlap, "overlap-moe-expert-parallel-comm"))
+        overlap |= OVERLAP_EXPERTS;
     set_overlap(&row->degrees, overlap, overlap & OVERLAP_GRADIENTS ? MEGATRON_BUCKET_BYTES : 0);
 }
 

@@ -120,7 +120,7 @@ static int64_t step_bytes(const struct plan *plan)
 weft_status asks_of_plan(struct arena *keep, const struct plan *plan, struct asks *out)
 {
     struct collection c = {.keep = keep, .plan = plan, .asks = out};
-    struct compile_options options = {.fold = FOLD_AUTO, .whole_products = true};
+    struct compile_options options = {.fold = FOLD_AUTO, .executed = true};
     struct graph *graph;
     *out = (struct asks){.policy = plan->policy, .step_bytes = step_bytes(plan)};
     weft_status status = graph_compile(plan, &options, &graph);

@@ -17,6 +17,15 @@ static int64_t held_in_turn(const struct part_memory *part, int64_t in_flight)
                   in_flight * part->kept + part->backward_rise);
 }
 
+/* (4), if there are pairs. */
+static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int64_t forwards)
+{
+    if (ahead >= forwards)
+        return held_in_turn(part, forwards);
+    return larger(ahead * part->kept + part->forward_rise + part->backward_rise,
+                  held_in_turn(part, ahead));
+}
+
 /* (2), from the first backward pass to the first one of weight gradients; later ones repeat the last. */
 static int64_t held_split(const struct part_memory *part, const struct pipeline *pipeline,
                           int32_t stage)
@@ -84,6 +93,7 @@ enum { NONE = -1, ROUNDS_PLAYED = 3 };
 struct moment_of_stage {
     int32_t piece, left, back;
     enum slot_kind kind;
+    bool paired; /* with the next one */
 };
 struct stage_slots {
     const struct schedule *schedule;
@@ -133,7 +143,8 @@ static struct stage_slots list_slots(struct arena *keep, const struct schedule *
                                ARENA_ARRAY(keep, struct moment_of_stage, slots.len), slots.len};
     for (size_t i = 0; i < slots.len; i++)
         list.slot[i] =
-            (struct moment_of_stage){slots.data[i].piece, NONE, NONE, slots.data[i].kind};
+            (struct moment_of_stage){slots.data[i].piece, NONE, NONE, slots.data[i].kind,
+                                     slots_paired(schedule, &pipeline, stage, &slots, i)};
     find_away(&slots, &pipeline, scratch, list.slot);
     arena_free(scratch);
     return list;
@@ -154,14 +165,18 @@ static const struct stage_slots *find_slots(struct holdings *holdings,
     return &holdings->lists.data[holdings->lists.len - 1];
 }
 
-/* By how much a slot leaves its stage fuller, and rises on the way. */
-static void hold_slot(const struct part_memory *part, enum slot_kind kind, int64_t *held,
-                      int64_t *most)
+static int64_t rise_of(const struct part_memory *part, enum slot_kind kind)
 {
-    int64_t rise = kind == SLOT_FORWARD           ? part->forward_rise
-                   : kind == SLOT_BACKWARD_WEIGHT ? part->weight_rise
-                                                  : part->backward_rise;
-    *most = larger(*most, *held + rise);
+    return kind == SLOT_FORWARD           ? part->forward_rise
+           : kind == SLOT_BACKWARD_WEIGHT ? part->weight_rise
+                                          : part->backward_rise;
+}
+
+/* By how much a slot leaves its stage fuller, and rises on the way, beside another's rise. */
+static void hold_slot(const struct part_memory *part, enum slot_kind kind, int64_t beside,
+                      int64_t *held, int64_t *most)
+{
+    *most = larger(*most, *held + rise_of(part, kind) + beside);
     *held += kind == SLOT_FORWARD           ? part->kept
              : kind == SLOT_BACKWARD        ? -part->kept /* I3 */
              : kind == SLOT_BACKWARD_WEIGHT ? -part->kept - part->back
@@ -180,7 +195,10 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
         const struct moment_of_stage *slot = &list->slot[i];
         held -= slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
         held += slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
-        hold_slot(&part[slot->piece * stride], slot->kind, &held, &most);
+        int64_t beside = 0;
+        if (slot->paired)
+            beside = rise_of(&part[slot[1].piece * stride], slot[1].kind);
+        hold_slot(&part[slot->piece * stride], slot->kind, beside, &held, &most);
     }
     return most;
 }
@@ -204,5 +222,7 @@ int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
         return held_played(holdings, schedule, *pipeline, stage, part);
     if (schedule->passes == ORDER_SPLIT)
         return held_split(part, pipeline, stage);
+    if (schedule->passes == ORDER_PAIRED)
+        return held_in_pairs(part, schedule->ahead(pipeline, stage), pipeline->micro_batches);
     return held_in_turn(part, schedule->in_flight(pipeline, stage));
 }

@@ -27,7 +27,7 @@
  *       none, so that they are a chain.
  *   I4  An optimizer's step takes what its parameters take in the largest of buckets.
  *   I5  MOST_PAIRS of options are compared, MOST_TIMED of them timed: more would take seconds.
- *   I6  Where a product may hide the reshards around it, pairs do not count.
+ *   I6  Where a product, or another pass, may hide the reshards around it, pairs do not count.
  */
 #include <math.h>
 #include <stdlib.h>

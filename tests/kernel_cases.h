@@ -298,6 +298,46 @@ static void make_loss(struct builder *b, struct rng *rng)
         build_fused_loss(b, "op", x, maybe(rng));
 }
 
+static void make_squared_relu(struct builder *b, struct rng *rng)
+{
+    build_squared_relu(b, "op", any_shape(b, rng, from_to(rng, 1, 40)));
+}
+
+static void make_conv1d(struct builder *b, struct rng *rng)
+{
+    int64_t groups = from_to(rng, 1, 4), features = groups * from_to(rng, 1, 6);
+    build_conv1d(b, "op", sequence(b, from_to(rng, 1, 9), features), (struct fused_part){0}, groups,
+                 from_to(rng, 1, 5), maybe(rng));
+}
+
+static void scan_of(struct builder *b, struct rng *rng, int64_t seq)
+{
+    struct scan s = {.groups = from_to(rng, 1, 3), .depth = from_to(rng, 1, 5), .chunk = 16};
+    s.heads = s.groups * from_to(rng, 1, 3);
+    s.state = from_to(rng, 1, 7);
+    int xbc = sequence(b, seq, s.heads * s.depth + 2 * s.groups * s.state);
+    build_scan(b, "op", xbc, sequence(b, seq, s.heads), (struct fused_part){0}, &s);
+}
+
+static void make_scan(struct builder *b, struct rng *rng)
+{
+    scan_of(b, rng, from_to(rng, 1, 12));
+}
+
+/* Over several spans of the kernel. */
+static void make_long_scan(struct builder *b, struct rng *rng)
+{
+    scan_of(b, rng, from_to(rng, 129, 150));
+}
+
+static void make_gated_norm(struct builder *b, struct rng *rng)
+{
+    int64_t groups = from_to(rng, 1, 4), seq = from_to(rng, 1, 9);
+    int64_t features = groups * from_to(rng, 2, 9);
+    build_gated_norm(b, "op", sequence(b, seq, features), sequence(b, seq, features),
+                     (struct fused_part){0}, groups);
+}
+
 /* One of the movements that families mean: the same, fewer, a weight in front, repeated rows. */
 static void make_reshape(struct builder *b, struct rng *rng)
 {
@@ -338,6 +378,7 @@ static const struct {
     {OP_BATCH_NORM, make_batch_norm, 30},
     {OP_GELU, make_gelu, 20},
     {OP_RELU, make_relu, 20},
+    {OP_RELU, make_squared_relu, 20},
     {OP_SILU, make_silu, 20},
     {OP_GATED, make_gated, 20},
     {OP_GATED, make_gated_pair, 20},
@@ -346,6 +387,10 @@ static const struct {
     {OP_ADD, make_add, 20},
     {OP_ADD, make_positions, 20},
     {OP_ROTARY, make_rotary, 40},
+    {OP_CONV1D, make_conv1d, 40},
+    {OP_SCAN, make_scan, 40},
+    {OP_SCAN, make_long_scan, 1},
+    {OP_GATED_NORM, make_gated_norm, 40},
     {OP_CONV, make_conv, 80},
     {OP_POOL, make_pool, 60},
     {OP_CONCAT, make_concat, 30},

@@ -170,6 +170,7 @@ static struct calibration ideal(void)
                             .attention_rows = {128, 128},
                             .attention_fraction = {1, 1},
                             .attention_power = {1, 1},
+                            .scan_fraction = {1, 1},
                             .memory_fraction = 1};
     for (int i = 0; i < KERNEL_COUNT; i++)
         c.share[i][FORWARD] = c.share[i][BACKWARD] = 1;
@@ -295,6 +296,7 @@ static const int64_t LARGEST[KERNEL_COUNT][WORK_MAX_SHAPE] = {
     [KERNEL_LOSS] = {9000, 99000},
     [KERNEL_LOSS_COMPILED] = {9000, 99000},
     [KERNEL_POOL] = {64, 2048, 112, 112, 9},
+    [KERNEL_SCAN] = {8, 16, 256, 9000, 128, 256, 256},
     [KERNEL_COPY] = {1 << 30},
     [KERNEL_OPTIMIZER] = {1 << 28},
 };
@@ -329,11 +331,11 @@ static struct work random_work(struct rng *rng, enum kernel kernel, enum dtype d
     return work;
 }
 
-/* Which shape numbers are sizes: a mask, a window and a stride are choices. */
+/* Which shape numbers are sizes: a mask, a window, a stride and a scan's chunk are choices. */
 static bool is_size(enum kernel kernel, int i)
 {
     return LARGEST[kernel][i] && !((is_attention(kernel)) && i == 7) &&
-           !(kernel == KERNEL_CONV && i >= 5);
+           !(kernel == KERNEL_CONV && i >= 5) && !(kernel == KERNEL_SCAN && i == 6);
 }
 
 enum { ALIGNED = 8 };

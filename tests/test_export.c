@@ -204,7 +204,8 @@ static void round_trip(struct published *row, struct tally *tally)
         const char *why = weft_last_error()->message;
         assert_int_equal(status, WEFT_BAD_INPUT);
         if (!strstr(why, "schedule aiao: megatron does not know it") &&
-            !strstr(why, "recomputation of all but products: megatron recomputes whole layers"))
+            !strstr(why, "recomputation of all but products: megatron recomputes whole layers") &&
+            !strstr(why, "family hybrid, for which there are no launch arguments"))
             fail_msg("%s: %s", row->name, why);
         tally->refused++;
         plan_close(&opened);
@@ -236,8 +237,8 @@ static const struct {
     {"megatron_core_h100", {5, 2, 3, 0}},   {"vtrain_multi", {41, 3, 38, 0}},
     {"vtrain_single", {201, 84, 117, 0}},   {"simumax_b200", {20, 3, 17, 0}},
     {"torchtitan", {15, 0, 12, 3}},         {"weft_h200", {39, 0, 39, 0}},
-    {"llm_foundry_fsdp", {70, 0, 70, 0}},   {"megatron_bridge", {6, 6, 0, 0}},
-    {"megatron_golden", {112, 112, 0, 0}},  {"fold3d_table2", {14, 3, 7, 4}},
+    {"llm_foundry_fsdp", {70, 0, 70, 0}},   {"megatron_bridge", {11, 6, 0, 5}},
+    {"megatron_golden", {117, 112, 0, 5}},  {"fold3d_table2", {14, 3, 7, 4}},
     {"fold3d_table3", {9, 3, 4, 2}},        {"proteus_table5", {13, 8, 5, 0}},
 };
 
@@ -288,6 +289,10 @@ static void published_plans_fit_their_own_frameworks(void **state)
             assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
             if (!opened.plan)
                 continue;
+            if (strcmp(opened.plan->model->family, "hybrid") == 0) { /* refused, as above */
+                plan_close(&opened);
+                continue;
+            }
             if (plan_export(arena, opened.plan, target_find(HOMES[k].target), false, &result))
                 fail_msg("%s: %s", rows.data[i].name, weft_last_error()->message);
             plan_free(result.written);
@@ -558,7 +563,8 @@ static const struct {
      "run.sh:1: tp 3 * pp 1 * cp 1 is 3 devices, dgx-a100 has 8",
      "name a cluster with a multiple of these"},
     {SMALL "--hybrid-layer-pattern 'M*M-'",
-     "run.sh:1: --hybrid-layer-pattern: no model of Weft has state-space layers", NULL},
+     "run.sh:1: --hybrid-layer-pattern: layers by a pattern are not read from arguments",
+     "write a model file of the family hybrid"},
     {SMALL "--swiglu",
      "run.sh:1: --swiglu with LayerNorm: Weft's models have RMSNorm with SwiGLU, or neither", NULL},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*3|t*4L'",

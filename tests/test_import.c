@@ -42,6 +42,10 @@ static const struct {
     {"qwen1.5-moe-a2.7b", 14315784192},
     {"qwen3-30b-a3b", 30532122624},
     {"deepseek-v2-lite", 15706484224},
+    {"nemotron-h-8b", 8100852736},
+    {"nemotron-3-nano-30b-a3b", 31577937344},
+    {"nemotron-3-super-120b-a12b", 123611012096}, /* with its layers for one token more */
+    {"mamba-codestral-7b", 7285403648},
     {"gemma-7b", 8537680896},
     {"phi-3-mini-4k", 3821079552},
     {"bert-base-uncased", 109482240},

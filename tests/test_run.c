@@ -171,7 +171,9 @@ enum {
     SWIN = 12,
     RESNET = 13,
     RESNET_BASIC = 14,
-    DLRM = 17
+    DLRM = 17,
+    HYBRID = 18,
+    HYBRID_EXPERTS = 19
 };
 
 static void choose(struct plan *plan, const char *path, const char *split)
@@ -335,6 +337,20 @@ static const struct row {
     {"cp 2", GPT, 2, {.cp = 2, .global_batch = 4}},
     {"cp 4", LLAMA, 4, {.cp = 4, .global_batch = 2}},
     {"cp 2, tp 2, dp 2", GPT, 8, {.cp = 2, .tp = 2, .dp = 2, .global_batch = 4}},
+    {"state space, tp 2, sp", HYBRID, 2, {.tp = 2, .sequence = true, .global_batch = 4}},
+    {"state space, tp 4", HYBRID, 4, {.tp = 4, .global_batch = 2}},
+    {"state space, cp 4", HYBRID, 4, {.cp = 4, .global_batch = 2}},
+    {"state space, cp 2, tp 2", HYBRID, 4, {.cp = 2, .tp = 2, .global_batch = 2}},
+    {"state space, zero 3", HYBRID, 2, {.dp = 2, .shard = 3, .global_batch = 4}},
+    {"state space, recompute", HYBRID, 2, {.dp = 2, .global_batch = 4, RECOMPUTE(FULL)}},
+    {"state space, pp 4", HYBRID, 4, {.pp = 4, .global_batch = 6}},
+    {"state space, interleaved", HYBRID, 2, {.pp = 2, .pieces = 2, .global_batch = 4}},
+    {"hybrid experts, ep 4", HYBRID_EXPERTS, 4, {.dp = 4, .ep = 4, .global_batch = 8}},
+    {"hybrid experts, tp 2, sp",
+     HYBRID_EXPERTS,
+     4,
+     {.tp = 2, .dp = 2, .ep = 2, .sequence = true, .global_batch = 4}},
+    {"hybrid experts, cp 2", HYBRID_EXPERTS, 2, {.cp = 2, .global_batch = 2}},
     {"zero 1", GPT, 2, {.dp = 2, .shard = 1, .global_batch = 4}},
     {"zero 1, no overlap", GPT, 4, {.dp = 4, .shard = 1, .global_batch = 8, NO_OVERLAP}},
     {"zero 2", GPT, 2, {.dp = 2, .shard = 2, .global_batch = 4}},

@@ -175,6 +175,16 @@ int build_relu(struct builder *b, const char *name, int x)
     return elementwise(b, OP_RELU, name, x, -1, build_features(b, x));
 }
 
+int build_squared_relu(struct builder *b, const char *name, int x)
+{
+    int y = build_relu(b, name, x);
+    if (y >= 0) {
+        build_last(b)->squared = true;
+        build_last(b)->keep = KEEP_INPUT_0; /* its slope is 2x: the output's root would not do */
+    }
+    return y;
+}
+
 int build_silu(struct builder *b, const char *name, int x)
 {
     return elementwise(b, OP_SILU, name, x, -1, build_features(b, x));

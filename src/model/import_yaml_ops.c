@@ -133,6 +133,8 @@ static weft_status read_operator(struct yaml_reader *r, const struct doc *item)
     struct yaml_spec spec = {.bias = true,
                              .stride = 1,
                              .groups = 1,
+                             .taps = 4,
+                             .chunk = 128,
                              .axis = 1,
                              .top_k = 1,
                              .lookups = 1,

@@ -27,7 +27,7 @@ enum dim {
     DIM_BATCH,  /* samples; 1 in the model, the micro-batch in work */
     DIM_SEQ,    /* positions of a sequence (queries, in attention) */
     DIM_KV,     /* positions attended to */
-    DIM_HEAD,   /* key/value heads */
+    DIM_HEAD,   /* key/value heads; groups of heads that share a scan's B and C */
     DIM_GROUP,  /* query heads per key/value head */
     DIM_DEPTH,  /* width of one head */
     DIM_IN,     /* input features or channels */
@@ -60,7 +60,7 @@ enum {
     MAX_AXIS_DIMS = 3,
     OP_MAX_DIMS = 7,
     MAX_KIND_INPUTS = 3,
-    MAX_KIND_WEIGHTS = 2
+    MAX_KIND_WEIGHTS = 3
 };
 
 enum element {
@@ -95,6 +95,9 @@ struct operand {
     uint8_t axes;
     int64_t size[MAX_AXES];
     int8_t dims[MAX_AXES][MAX_AXIS_DIMS]; /* -1 ends */
+    /* Of a part of a fused tensor that is neither queries nor keys nor values: where in each share of
+     * the last axis it begins. A share is what one index of the axis' first dim has of the tensor. */
+    int64_t part_first;
 };
 
 struct weight {
@@ -128,6 +131,9 @@ enum op_kind {
     OP_DISPATCH,      /* tokens to their experts (all-to-all under expert parallelism) */
     OP_EXPERT_LINEAR, /* grouped matrix product, one group per expert */
     OP_COMBINE,       /* expert outputs back to tokens, weighted */
+    OP_CONV1D,        /* causal depthwise convolution over a sequence, and SiLU of it */
+    OP_SCAN,          /* selective scan: h' = e^(dt A) h + dt B x, y = C h' + D x (Mamba-2) */
+    OP_GATED_NORM,    /* RMS norm of x silu(gate), over groups of features */
     OP_CONV,
     OP_POOL,
     OP_CONCAT,
@@ -194,8 +200,11 @@ struct op {
     int64_t head_depth, head_share, head_turned;
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    bool
-        once; /* dispatch, combine: a token is sent to a device, or back, once for all its experts there */
+    bool once;      /* dispatch, combine: a token is sent to a device once for all its experts there */
+    bool squared;                         /* relu: max(x, 0)^2 */
+    bool by_stream;                       /* linear: tp splits it as the residual stream lies */
+    /* scan: heads of one group, width of a head's state, positions that are computed as one product */
+    int64_t scan_heads, scan_state, scan_chunk;
     const char *onnx_type; /* of an opaque operator */
 };
 
@@ -218,6 +227,7 @@ enum kernel {
     KERNEL_LOSS,        /* rows classes */
     KERNEL_LOSS_COMPILED, /* the same: by one kernel each way, as a compiler writes them */
     KERNEL_POOL,          /* images channels height width window */
+    KERNEL_SCAN,          /* batch groups heads seq depth state chunk */
     KERNEL_COPY,          /* bytes */
     KERNEL_OPTIMIZER,     /* parameters */
     KERNEL_COUNT

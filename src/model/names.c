@@ -44,6 +44,7 @@ static const struct {
     [KERNEL_LOSS] = {"loss", {"rows", "classes"}},
     [KERNEL_LOSS_COMPILED] = {"loss_compiled", {"rows", "classes"}},
     [KERNEL_POOL] = {"pool", {"images", "channels", "height", "width", "window"}},
+    [KERNEL_SCAN] = {"scan", {"batch", "groups", "heads", "seq", "depth", "state", "chunk"}},
     [KERNEL_COPY] = {"copy", {"bytes"}},
     [KERNEL_OPTIMIZER] = {"optimizer", {"parameters"}},
 };

@@ -28,11 +28,13 @@
 #define FOLD_GPT ", seq: 1024, vocab: 51200, attention: fused, dtype: fp16"
 /* GPT-2's 50257 words padded to a multiple of 128, as Megatron-LM does: AutoDDL, section 5.1, has its
  * models from there. */
-#define DAINT    ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
-#define OPT      ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
-#define NEOX     ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
-#define LLAMA3   ", vocab: 128256, seq: 8192"
-#define QWEN     ", qkv_bias: true, seq: 4096"
+#define DAINT  ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
+#define OPT    ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
+#define NEOX   ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
+#define LLAMA3 ", vocab: 128256, seq: 8192"
+#define QWEN   ", qkv_bias: true, seq: 4096"
+#define NEMOTRON                                                                                   \
+    ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"
 
 const struct preset TRANSFORMER_PRESETS[] = {
@@ -168,6 +170,38 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 61, hidden: 7168, heads: 128, q_lora: 1536, ffn: 18432, first_dense: 3, "
      "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280" DEEPSEEK,
      PUBLIC},
+
+    /* State-space layers, attention, MLPs and experts by a pattern */
+    {"nemotron-h-8b", "hybrid",
+     "pattern: M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-, hidden: 4096, ffn: 21504, "
+     "heads: 32, kv_heads: 8, head_dim: 128, mamba_heads: 128",
+     PUBLIC},
+    {"nemotron-h-56b", "hybrid",
+     "pattern: M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-"
+     "M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-, hidden: 8192, ffn: 32768, heads: 64, kv_heads: 8, "
+     "head_dim: 128, mamba_heads: 256, state: 256",
+     PUBLIC},
+    {"nemotron-3-nano", "hybrid",
+     "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3.5-lightning", "hybrid",
+     "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, mtp: 2" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3-super", "hybrid",
+     "pattern: MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
+     "EMEMEMEME, hidden: 4096, ffn: 2688, mamba_heads: 128, experts: 512, top_k: 22, "
+     "expert_ffn: 2688, shared_ffn: 5376, latent: 1024, mtp: 2" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3-ultra", "hybrid",
+     "pattern: MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*"
+     "EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 8192, ffn: 5120, mamba_heads: 256, "
+     "experts: 512, top_k: 22, expert_ffn: 5120, shared_ffn: 10240, latent: 2048, mtp: 2, "
+     "heads: 64, kv_heads: 2, head_dim: 128",
+     PUBLIC},
+    {"codestral-mamba-7b", "hybrid",
+     "pattern: M, layers: 64, hidden: 4096, vocab: 32768, chunk: 256, seq: 4096", PUBLIC},
 
     /* Encoders */
     {"bert-base", "bert", "layers: 12, hidden: 768, heads: 12", PUBLIC},

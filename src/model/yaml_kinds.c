@@ -139,6 +139,7 @@ static weft_status do_rms_norm(struct yaml_reader *r, struct yaml_spec *spec, in
 ONE_INPUT(layer_norm)
 ONE_INPUT(gelu)
 ONE_INPUT(relu)
+ONE_INPUT(squared_relu)
 ONE_INPUT(silu)
 ONE_INPUT(dropout)
 ONE_INPUT(batch_norm)
@@ -249,6 +250,51 @@ static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int
         return yaml_differing(r, spec, 0, 1);
     *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
+}
+
+/* Refuses groups that do not share out the features, or the heads. */
+static weft_status check_groups(const struct yaml_spec *spec, int64_t all, const char *what)
+{
+    if (all % spec->groups == 0)
+        return WEFT_OK;
+    return doc_error(spec->at, NULL, "'groups' is %lld, expected a divisor of its %lld %s",
+                     (long long)spec->groups, (long long)all, what);
+}
+
+static weft_status do_conv1d(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
+    if (status == WEFT_OK)
+        *out = build_conv1d(r->b, spec->name, spec->x[0], (struct fused_part){0}, spec->groups,
+                            spec->taps, spec->bias);
+    return status;
+}
+
+static weft_status do_scan(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status;
+    int64_t inner = build_features(r->b, spec->x[0]) - 2 * spec->groups * spec->state;
+    TRY(check_groups(spec, spec->heads, "heads"));
+    if (inner < 1 || inner % spec->heads)
+        TRY(yaml_wrong_shape(r, spec, 0, "heads of x, then B and C of `state` in every group"));
+    if (yaml_axes(r, spec->x[1]) != 3 || build_features(r->b, spec->x[1]) != spec->heads ||
+        yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
+        TRY(yaml_differing(r, spec, 0, 1));
+    struct scan s = {spec->heads, spec->groups, inner / spec->heads, spec->state, spec->chunk};
+    *out = build_scan(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0}, &s);
+done:
+    return status;
+}
+
+static weft_status do_gated_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!same_shape(r, spec->x[0], spec->x[1]))
+        return yaml_differing(r, spec, 0, 1);
+    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
+    if (status == WEFT_OK)
+        *out = build_gated_norm(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0},
+                                spec->groups);
+    return status;
 }
 
 static weft_status do_conv(struct yaml_reader *r, struct yaml_spec *spec, int *out)
@@ -381,7 +427,9 @@ enum key {
     KEY_SHAPE = 1 << 13,
     KEY_BAG = 1 << 14, /* tables, rows, lookups */
     KEY_OPAQUE = 1 << 15,
-    KEY_VALUE_DEPTH = 1 << 16
+    KEY_VALUE_DEPTH = 1 << 16,
+    KEY_TAPS = 1 << 17,
+    KEY_SCAN = 1 << 18 /* state, chunk, and the heads alone */
 };
 
 #define SIZE(name, most)                                                                           \
@@ -415,6 +463,10 @@ static const struct {
     {KEY_GLOBAL, false, {"global", FIELD_BOOL, offsetof(struct yaml_spec, global)}},
     {KEY_AXIS, false, {SIZE(axis, MAX_AXES - 1)}},
     {KEY_SHAPE, true, {"shape", FIELD_DOC, offsetof(struct yaml_spec, shape)}},
+    {KEY_TAPS, false, {SIZE(taps, YAML_MOST_SMALL)}},
+    {KEY_SCAN, true, {SIZE(heads, YAML_MOST_SMALL)}},
+    {KEY_SCAN, true, {SIZE(state, YAML_MOST_SMALL)}},
+    {KEY_SCAN, false, {SIZE(chunk, YAML_MOST_SMALL)}},
     {KEY_BAG, true, {SIZE(tables, YAML_MOST_SMALL)}},
     {KEY_BAG, true, {SIZE(rows, YAML_MOST_SIZE)}},
     {KEY_BAG, false, {SIZE(lookups, YAML_MOST_SMALL)}},
@@ -453,6 +505,7 @@ static const struct yaml_kind KINDS[] = {
     {"batch_norm", do_batch_norm, 1, 1, {4, 4}, "an image (channels, height, width)", 0},
     {"gelu", do_gelu, 1, 1, {0}, "", 0},
     {"relu", do_relu, 1, 1, {0}, "", 0},
+    {"relu2", do_squared_relu, 1, 1, {0}, "", 0},
     {"silu", do_silu, 1, 1, {0}, "", 0},
     {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"dropout", do_dropout, 1, 1, {0}, "", 0},
@@ -463,6 +516,9 @@ static const struct yaml_kind KINDS[] = {
     {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
     {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},
     {"combine", do_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"conv1d", do_conv1d, 1, 1, {3, 3}, "(seq, features)", KEY_TAPS | KEY_GROUPS | KEY_BIAS},
+    {"scan", do_scan, 2, 2, {3, 3}, "x, B and C (seq, features)", KEY_SCAN | KEY_GROUPS},
+    {"gated_norm", do_gated_norm, 2, 2, {3, 3}, "(seq, features)", KEY_GROUPS},
     {"conv",
      do_conv,
      1,

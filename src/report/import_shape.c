@@ -46,8 +46,6 @@ static weft_status read_family(struct reading *r)
         const char *argument, *what;
     } MISSING[] = {
         {"encoder-num-layers", "an encoder beside its decoder"},
-        {"hybrid-override-pattern", "state-space layers"},
-        {"hybrid-layer-pattern", "state-space layers"},
         {"experimental-attention-variant", "linear or sparse attention"},
         {"linear-attention-freq", "linear or sparse attention"},
         {"attention-output-gate", "gates behind attention"},
@@ -60,6 +58,12 @@ static weft_status read_family(struct reading *r)
         if (has(r, MISSING[i].argument))
             return argument_error(r->a, MISSING[i].argument, NULL, "--%s: no model of Weft has %s",
                                   MISSING[i].argument, MISSING[i].what);
+    static const char *const PATTERNS[] = {"hybrid-override-pattern", "hybrid-layer-pattern"};
+    for (size_t i = 0; i < COUNT_OF(PATTERNS); i++)
+        if (has(r, PATTERNS[i]))
+            return argument_error(r->a, PATTERNS[i], "write a model file of the family hybrid",
+                                  "--%s: layers by a pattern are not read from arguments",
+                                  PATTERNS[i]);
     bool rms = is(r, "normalization", "RMSNorm"), gated = has(r, "swiglu");
     if (rms != gated)
         return argument_error(r->a, rms ? "normalization" : "swiglu", NULL,

@@ -200,7 +200,10 @@ static const struct {
     {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
     {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
     {"GPT OSS 120B", NULL, "sliding-window attention"},
-    {"Nemotron_3", NULL, "state-space layers"},
+    {"Nemotron_3_Nano", "nemotron-3-nano", NULL},
+    {"Nemotron_3_5_Lightning", "nemotron-3.5-lightning", NULL},
+    {"Nemotron_3_Super", "nemotron-3-super", NULL},
+    {"Nemotron_3_Ultra", "nemotron-3-ultra", NULL},
 };
 
 static void set_bridge_model(struct arena *keep, const struct run *run, struct published *row)
@@ -219,14 +222,16 @@ static void set_bridge_model(struct arena *keep, const struct run *run, struct p
 }
 
 /* Recipes of scripts/performance/configs: distributed optimizer, gradient and parameter overlap on, no
- * recomputation but of DeepSeek's mla_up_proj on GB200 (recompute_modules), which is left out. Those of
- * DeepSeek-V3 in MXFP8 overlap the all-to-alls of experts (moe_a2a_overlap), those of Qwen3 do not. All of
+ * recomputation but of DeepSeek's mla_up_proj on GB200 and Nemotron 3 Ultra's activations of experts
+ * (recompute_modules), which are left out; sequence parallelism wherever there is tensor parallelism. Those of
+ * DeepSeek-V3 in MXFP8 overlap the all-to-alls of experts (moe_a2a_overlap), the others do not. All of
  * them dispatch by HybridEP (moe_flex_dispatcher_backend), which sends a token to a device once. */
 void practice_bridge(struct arena *keep, const struct run *run, struct published *row)
 {
     row->name = arena_printf(keep, "%s %s x%lld %s", run->model, run->gpu, (long long)run->devices,
                              run->precision);
     set_bridge_model(keep, run, row);
+    row->degrees.sequence = run->tp > 1;
     set_policy(&row->degrees, POLICY_DISTRIBUTED);
     bool hides = strncmp(run->model, "DeepSeekV3", strlen("DeepSeekV3")) == 0;
     set_overlap(&row->degrees, OVERLAP_ALL | (hides ? OVERLAP_EXPERTS : 0), MEGATRON_BUCKET_BYTES);
@@ -272,7 +277,6 @@ static void refuse_golden(struct arena *keep, const struct run *run, const json_
     static const struct {
         const char *argument, *reason;
     } MISSING[] = {
-        {"hybrid-layer-pattern", "no model of Weft has state-space layers"},
         {"multi-latent-attention", "latent attention without experts"},
         {"moe-router-topk", "experts without a gate"},
         {"swiglu", "LayerNorm with a gated MLP"},
@@ -290,18 +294,51 @@ static void refuse_golden(struct arena *keep, const struct run *run, const json_
     for (size_t i = 0; i < COUNT_OF(CASES); i++)
         if (strstr(run->name, CASES[i].part))
             refuse(keep, row, "%s", CASES[i].reason);
-    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "bert") != 0)
+    bool hybrid = json_object_get(arguments, "hybrid-layer-pattern") != NULL;
+    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "bert") != 0 && !hybrid)
         refuse(keep, row, "layers or sizes not published: %s", run->model);
 }
 
 /* Vocabularies of the files that the arguments name: GPT-2's and BERT's (uncased). */
 enum { GPT2_VOCAB = 50257, BERT_VOCAB = 30522 };
 
+/* A pattern of layers: Megatron's defaults of a MambaMixer (state 128, 8 groups, heads of 64, twice the
+ * hidden size) and of everything else that the arguments leave out. "|" parts the pieces of stages. */
+static void set_golden_hybrid(struct arena *keep, const struct run *run, const char *pattern,
+                              const char *attention, struct published *row)
+{
+    char *letters = arena_copy_text(keep, pattern), *to = letters;
+    int64_t pieces = 1;
+    for (const char *at = pattern; *at; at++)
+        if (*at == '|')
+            pieces++;
+        else
+            *to++ = *at;
+    *to = '\0';
+    if (pieces > 1 && run->pp)
+        row->degrees.pieces = pieces / run->pp;
+    row->model = "nemotron-h-8b";
+    row->options = arena_printf(
+        keep,
+        "pattern: %s, hidden: %lld, heads: %lld, kv_heads: %lld, head_dim: %lld, ffn: %lld, "
+        "mamba_heads: %lld, seq: %lld, vocab: %lld, norm: layer, bias: true, dropout: 0.1, "
+        "activation: gelu, positions: learned, tied: true, attention: %s",
+        letters, (long long)run->hidden, (long long)run->heads, (long long)run->kv_heads,
+        (long long)(run->hidden / run->heads), (long long)(4 * run->hidden),
+        (long long)(2 * run->hidden / 64), (long long)run->seq,
+        (long long)(ceil_div(GPT2_VOCAB, VOCAB_MULTIPLE) * VOCAB_MULTIPLE), attention);
+}
+
 static void set_golden_model(struct arena *keep, const struct run *run, const json_t *arguments,
                              struct published *row)
 {
     struct run sized = *run;
     const char *attention = golden_attention(run, arguments);
+    const char *pattern = json_string_value(json_object_get(arguments, "hybrid-layer-pattern"));
+    if (pattern && run->hidden && run->heads) {
+        set_golden_hybrid(keep, run, pattern, attention, row);
+        return;
+    }
     if (strcmp(run->model, "bert") == 0) {
         sized.vocab = run->vocab ? run->vocab : BERT_VOCAB;
         set_model(keep, &sized, row, "bert-large", arena_printf(keep, "attention: %s", attention));

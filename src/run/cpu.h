@@ -29,7 +29,7 @@ extern const struct cpu_kernel CPU_EMBEDDING, CPU_LINEAR, CPU_SCORE, CPU_CONTEXT
     CPU_SOFTMAX, CPU_LAYER_NORM, CPU_RMS_NORM, CPU_BATCH_NORM, CPU_GELU, CPU_RELU, CPU_SILU,
     CPU_GATED, CPU_DROPOUT, CPU_DROPOUT_ADD, CPU_ADD, CPU_ROTARY, CPU_CONV, CPU_POOL, CPU_CONCAT,
     CPU_LOSS, CPU_RESHAPE, CPU_EMBEDDING_BAG, CPU_INTERACTION, CPU_ROUTER, CPU_DISPATCH,
-    CPU_EXPERT_LINEAR, CPU_COMBINE;
+    CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM;
 void cpu_optimize(const struct optimizer_step *step);
 
 /* ---- vectors --------------------------------------------------------------------------------- */

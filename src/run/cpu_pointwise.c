@@ -2,6 +2,7 @@
  *
  *   gelu    x s(2 c (x + 0.044715 x^3)), c = sqrt(2 / pi), s the sigmoid: the tanh form
  *           (Hendrycks and Gimpel, 2016)
+ *   relu    max(x, 0), or its square
  *   silu    x s(x)
  *   gated   silu(a) b of a pair (a, b): the gate and the up projection of a feature stand side by
  *           side, so that every split of the features holds whole pairs (compile's layouts); or a
@@ -60,6 +61,21 @@ VECTOR static void relu_gradient(const float *restrict y, const float *restrict 
     }
 }
 
+VECTOR static void relu2(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
+VECTOR static void relu2_gradient(const float *restrict x, const float *restrict dy, int64_t count,
+                                  float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float slope = 2 * x[i] * dy[i];
+        dx[i] = x[i] > 0 ? slope : 0;
+    }
+}
+
 VECTOR static void silu(const float *restrict x, int64_t count, float *restrict y)
 {
     for (int64_t i = 0; i < count; i++)
@@ -91,12 +107,15 @@ VECTOR static void gated_gradient(const float *restrict x, const float *restrict
     }
 }
 
-static const struct activation *activation_of(enum op_kind kind)
+static const struct activation *activation_of(const struct op *op)
 {
     static const struct activation GELU = {1, gelu, gelu_gradient}, RELU = {1, relu, relu_gradient},
+                                   RELU2 = {1, relu2, relu2_gradient},
                                    SILU = {1, silu, silu_gradient},
                                    GATED = {2, gated, gated_gradient};
-    return kind == OP_GELU ? &GELU : kind == OP_RELU ? &RELU : kind == OP_SILU ? &SILU : &GATED;
+    if (op->kind == OP_RELU)
+        return op->squared ? &RELU2 : &RELU;
+    return op->kind == OP_GELU ? &GELU : op->kind == OP_SILU ? &SILU : &GATED;
 }
 
 static int64_t elements_of(const struct kernel_call *call)
@@ -111,7 +130,7 @@ static int64_t tile_from(int64_t first, int64_t all)
 
 static void activation_forward(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op->kind);
+    const struct activation *f = activation_of(call->op);
     int64_t all = elements_of(call);
     float in[2 * TILE], out[TILE];
     for (int64_t first = 0; first < all; first += TILE) {
@@ -126,8 +145,8 @@ static void activation_forward(const struct kernel_call *call)
 
 static void activation_input(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op->kind);
-    const void *kept = OP_KINDS[call->op->kind].keep & KEEP_OUTPUT ? call->output : call->input[0];
+    const struct activation *f = activation_of(call->op);
+    const void *kept = call->op->keep & KEEP_OUTPUT ? call->output : call->input[0];
     int64_t all = elements_of(call);
     float seen_tile[2 * TILE], dy_tile[TILE], dx_tile[2 * TILE];
     for (int64_t first = 0; call->input_gradient[0] && first < all; first += TILE) {

@@ -370,6 +370,10 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     if (!status)
         status = check_pins(request);
     if (!status)
+        status =
+            plan_check_dtype(request->cluster,
+                             request->pins.has_dtype ? request->pins.dtype : request->model->dtype);
+    if (!status)
         status = planner->find(request, planned);
     if (!status && !planned->trials.len)
         status = no_answer("try another global batch, or pin fewer dimensions",

@@ -70,7 +70,8 @@ static double ref_score(const struct reference *r, const struct ref_heads *h, in
     double sum = 0;
     for (int64_t i = 0; i < h->depth; i++)
         sum += x[i] * y[i];
-    return r->op->causal && k > q ? -INFINITY : sum / sqrt((double)h->depth);
+    bool hidden = (r->op->causal && k > q) || (r->op->window && k <= q - r->op->window);
+    return hidden ? -INFINITY : sum / sqrt((double)h->depth);
 }
 
 static void ref_scores(struct reference *r)
@@ -102,11 +103,18 @@ static void ref_context(struct reference *r)
     }
 }
 
-static void ref_softmax_row(double *x, int64_t count)
+/* Of a head's sink among its scores; NULL: it has none. */
+static const double *ref_sink(const struct reference *r, int64_t head)
 {
-    double most = -INFINITY, sum = 0;
+    return r->op->sinks ? &r->weight[0][head] : NULL;
+}
+
+static void ref_softmax_row(double *x, int64_t count, const double *sink)
+{
+    double most = sink ? *sink : -INFINITY;
     for (int64_t i = 0; i < count; i++)
         most = x[i] > most ? x[i] : most;
+    double sum = sink ? exp(*sink - most) : 0;
     for (int64_t i = 0; i < count; i++)
         sum += x[i] = exp(x[i] - most);
     for (int64_t i = 0; i < count; i++)
@@ -122,7 +130,7 @@ static void ref_attention(struct reference *r)
         int64_t head = at % h.heads, q = at / h.heads % h.seq, sample = at / h.heads / h.seq;
         for (int64_t k = 0; k < h.kv; k++)
             p[k] = ref_score(r, &h, sample, head, q, k);
-        ref_softmax_row(p, h.kv);
+        ref_softmax_row(p, h.kv, ref_sink(r, head));
         for (int64_t i = 0; i < h.value; i++) {
             double sum = 0;
             for (int64_t k = 0; k < h.kv; k++)
@@ -165,7 +173,7 @@ static int64_t ref_bias_at(const struct op *op, int64_t head, int64_t q, int64_t
 static void ref_softmax(struct reference *r)
 {
     int64_t heads = r->op->size[1], seq = r->op->size[2], keys = r->op->size[3];
-    int64_t bias = r->op->weights ? r->op->weight[0].operand.size[0] : 0;
+    int64_t bias = r->op->weights && !r->op->sinks ? r->op->weight[0].operand.size[0] : 0;
     for (int64_t row = 0; row < r->batch * heads * seq; row++) {
         double *y = r->output + row * keys;
         int64_t q = row % seq, head = row / seq % heads;
@@ -176,7 +184,7 @@ static void ref_softmax(struct reference *r)
             if (r->op->causal && k > q)
                 y[k] = -INFINITY;
         }
-        ref_softmax_row(y, keys);
+        ref_softmax_row(y, keys, ref_sink(r, head));
     }
 }
 
@@ -223,6 +231,26 @@ static double ref_silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double ref_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+/* gpt-oss' swiglu(): torch/model.py of its reference. */
+static double ref_clamped(double gate, double up)
+{
+    gate = fmin(gate, 7);
+    up = fmax(-7, fmin(up, 7));
+    return gate / (1 + exp(-1.702 * gate)) * (up + 1);
+}
+
+static double ref_gated(const struct op *op, double gate, double up)
+{
+    return op->gate == GATE_CLAMPED
+               ? ref_clamped(gate, up)
+               : up * (op->gate == GATE_GELU ? ref_gelu(gate) : ref_silu(gate));
+}
+
 static void ref_pointwise(struct reference *r)
 {
     int64_t sample = per_sample(&r->op->output);
@@ -231,7 +259,7 @@ static void ref_pointwise(struct reference *r)
         double kept = r->mask && r->mask[i] ? 1 / (1 - r->dropout) : 0;
         switch ((int)r->op->kind) {
         case OP_GELU:
-            *y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+            *y = ref_gelu(x);
             break;
         case OP_RELU:
             *y = x > 0 ? (r->op->squared ? x * x : x) : 0;
@@ -240,8 +268,8 @@ static void ref_pointwise(struct reference *r)
             *y = ref_silu(x);
             break;
         case OP_GATED:
-            *y = r->op->inputs == 2 ? ref_silu(x) * r->input[1][i]
-                                    : ref_silu(r->input[0][2 * i]) * r->input[0][2 * i + 1];
+            *y = r->op->inputs == 2 ? ref_gated(r->op, x, r->input[1][i])
+                                    : ref_gated(r->op, r->input[0][2 * i], r->input[0][2 * i + 1]);
             break;
         case OP_DROPOUT:
             *y = x * kept;

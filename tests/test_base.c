@@ -136,7 +136,8 @@ static void divisors_come_in_order(void **state)
 static void dtypes_have_names(void **state)
 {
     (void)state;
-    static const int BYTES[] = {4, 4, 2, 2, 2}; /* fp8 is cast for products, and kept in 16 bits */
+    /* fp8 and nvfp4 are cast for products, and kept in 16 bits */
+    static const int BYTES[] = {4, 4, 2, 2, 2, 2};
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum dtype dtype;
         assert_true(dtype_from_name(dtype_name((enum dtype)i), &dtype));

@@ -173,7 +173,10 @@ enum {
     RESNET_BASIC = 14,
     DLRM = 17,
     HYBRID = 18,
-    HYBRID_EXPERTS = 19
+    HYBRID_EXPERTS = 19,
+    MOE_WINDOWS = 20,
+    LLAMA_WINDOWS = 21,
+    GPT_EXPERTS = 22
 };
 
 static void choose(struct plan *plan, const char *path, const char *split)
@@ -270,6 +273,13 @@ static void split_keys(struct plan *plan)
     choose(plan, "layers.1.attn.attention", "seq:2 kv:2");
     choose(plan, "layers.2.attn.attention", "kv:2 head:2");
     choose(plan, "layers.3.attn.attention", "batch:2 kv:2");
+}
+
+static void split_window_keys(struct plan *plan)
+{
+    choose(plan, "layers.0.attn.attention", "kv:4");
+    choose(plan, "layers.1.attn.attention", "seq:2 kv:2");
+    choose(plan, "layers.2.attn.attention", "kv:2 group:2");
 }
 
 /* Images in stripes and tiles, as far as they divide; what has no height is copied. */
@@ -454,6 +464,33 @@ static const struct row {
      8,
      {.pp = 2, .dp = 4, .ep = 2, .global_batch = 16, RECOMPUTE(FULL)}},
     {"moe, experts by place", MOE, 4, {.dp = 4, .global_batch = 4}, split_experts},
+    {"windows and sinks, tp 4", MOE_WINDOWS, 4, {.tp = 4, .global_batch = 2}},
+    {"windows and sinks, ep 2, cp 2, zero 2",
+     MOE_WINDOWS,
+     4,
+     {.dp = 2, .ep = 2, .cp = 2, .shard = 2, .global_batch = 4}},
+    {"windows and sinks, zb-h1, pp 2, tp 2",
+     MOE_WINDOWS,
+     4,
+     {.pp = 2, .tp = 2, .global_batch = 4, .schedule = "zb-h1"}},
+    {"windows, keys split",
+     MOE_WINDOWS,
+     4,
+     {.dp = 4, .micro_batch = 1, .global_batch = 4},
+     split_window_keys},
+    {"masked windows, tp 2, sp, recompute",
+     LLAMA_WINDOWS,
+     2,
+     {.tp = 2, .sequence = true, .global_batch = 2, RECOMPUTE(FULL)}},
+    {"masked windows, cp 2, zero 3",
+     LLAMA_WINDOWS,
+     4,
+     {.dp = 2, .cp = 2, .shard = 3, .global_batch = 4}},
+    {"experts without gates, ep 4", GPT_EXPERTS, 4, {.dp = 4, .ep = 4, .global_batch = 8}},
+    {"experts without gates, ep 2, tp 2",
+     GPT_EXPERTS,
+     4,
+     {.dp = 2, .ep = 2, .tp = 2, .global_batch = 4}},
     {"swin, dp 2, tp 2", SWIN, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet in stripes", RESNET_BASIC, 2, {.dp = 2, .micro_batch = 4, .global_batch = 16}, tiles},
     {"resnet in tiles", RESNET, 4, {.dp = 4, .micro_batch = 1, .global_batch = 8}, tiles},

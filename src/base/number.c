@@ -47,7 +47,7 @@ static const struct {
     int bytes;
 } DTYPES[] = {
     [DTYPE_FP32] = {"fp32", 4}, [DTYPE_TF32] = {"tf32", 4}, [DTYPE_FP16] = {"fp16", 2},
-    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 2},
+    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 2},   [DTYPE_NVFP4] = {"nvfp4", 2},
 };
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT, "a dtype without a row");
 
@@ -59,6 +59,11 @@ const char *dtype_name(enum dtype dtype)
 int dtype_bytes(enum dtype dtype)
 {
     return DTYPES[dtype].bytes;
+}
+
+bool dtype_is_cast(enum dtype dtype)
+{
+    return dtype == DTYPE_FP8 || dtype == DTYPE_NVFP4;
 }
 
 bool dtype_from_name(const char *name, enum dtype *out)

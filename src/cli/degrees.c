@@ -45,7 +45,7 @@ static const struct argp_option OPTIONS[] = {
      "samples of an iteration (default dp * microbatch * pp)", 1},
     {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 1},
     {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
-    {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 1},
+    {"dtype", OPTION_DTYPE, "D", 0, DTYPE_NAMES " (default: the model's own)", 1},
     {"policy", OPTION_POLICY, "P", 0,
      "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed, pure-bf16 or fsdp "
      "(default: fp32 or mixed, by dtype)",

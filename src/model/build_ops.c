@@ -64,6 +64,7 @@ static void set_heads(struct op *op, const struct attention *a, int64_t seq, int
     draft_dim(op, DIM_SEQ, seq);
     draft_dim(op, DIM_KV, kv);
     op->causal = a->causal;
+    op->window = a->window;
 }
 
 static int64_t positions_of(const struct builder *b, int tensor)
@@ -118,6 +119,19 @@ int build_softmax(struct builder *b, const char *name, int x, bool keep_input)
     if (keep_input)
         op.keep |= KEEP_INPUT_0;
     return draft_append_like(b, &op, x, build_features(b, x));
+}
+
+void build_weight(struct builder *b, const char *name, int axes, const int64_t *size)
+{
+    if (b->status == WEFT_OK)
+        draft_weight(b, build_last(b), name, axes, size);
+}
+
+void build_sinks(struct builder *b, int64_t heads)
+{
+    build_weight(b, "sinks", 1, &heads);
+    if (b->status == WEFT_OK)
+        build_last(b)->sinks = true;
 }
 
 /* ---- operators: bound by bytes ------------------------------------------------------------------------ */

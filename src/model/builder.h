@@ -66,7 +66,9 @@ int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedd
 struct attention {
     int64_t heads, kv_heads, depth, value_depth;
     bool causal;
+    int64_t window; /* of struct op */
 };
+enum { LEAST_WINDOW = 2 }; /* keys: one alone is no attention */
 /* q (batch, q, heads*depth), k and v (batch, kv, kv_heads*...). The three may be one fused tensor:
  * pass it three times; the operators then read it once. */
 int build_score(struct builder *b, const char *name, int q, int k, const struct attention *a);
@@ -142,6 +144,10 @@ int build_opaque(struct builder *b, const char *name, const char *type, const in
                  int count, int axes, const int64_t *size, const struct weight *weights,
                  int weight_count);
 
+/* The next weight of its kind's row for the operator appended last: sinks, a router's bias. */
+void build_weight(struct builder *b, const char *name, int axes, const int64_t *size);
+/* Sinks for an attention or a softmax appended last. */
+void build_sinks(struct builder *b, int64_t heads);
 /* Adjusts the operator appended last. */
 struct op *build_last(struct builder *b);
 int32_t build_last_index(const struct builder *b);

@@ -23,7 +23,6 @@
 #include <string.h>
 
 enum positions { POSITIONS_NONE, POSITIONS_LEARNED, POSITIONS_ROTARY };
-enum act { ACT_RELU2, ACT_GELU, ACT_GATED };
 
 struct options {
     const char *pattern, *mtp_pattern;
@@ -31,7 +30,7 @@ struct options {
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
     int64_t experts, top_k, expert_ffn, shared_ffn, latent, mtp;
     double dropout;
-    bool tied, bias;
+    bool tied, bias, tokens_once;
     int norm, positions, activation, attention, loss, dtype;
 };
 
@@ -50,7 +49,7 @@ static const struct options DEFAULTS = {.mtp_pattern = "*E",
 
 static const char *const NORMS[] = {"rms", "layer", NULL};
 static const char *const POSITIONS[] = {"none", "learned", "rotary", NULL};
-static const char *const ACTIVATIONS[] = {"relu2", "gelu", "gated", NULL};
+static const char *const ACTIVATIONS[] = {"relu2", "gelu", "swiglu", NULL};
 
 enum { MOST_PATTERN = 4096, MOST_TAPS = 64, MOST_DEPTHS = 16 };
 
@@ -81,6 +80,7 @@ static const struct field FIELDS[] = {
     OPTION_SHARE(struct options, dropout),
     OPTION_BOOL(struct options, tied),
     OPTION_BOOL(struct options, bias),
+    OPTION_BOOL(struct options, tokens_once),
     OPTION_CHOICE(struct options, norm, NORMS),
     OPTION_CHOICE(struct options, positions, POSITIONS),
     OPTION_CHOICE(struct options, activation, ACTIVATIONS),
@@ -133,21 +133,18 @@ static int attention_layer(struct builder *b, const struct options *o, int x)
     return block_attention(b, x, &style, &a);
 }
 
-static const struct {
-    const char *up, *name;
-    int (*build)(struct builder *b, const char *name, int x);
-    int width; /* of `up`, in ffn */
-} ACTS[] = {
-    [ACT_RELU2] = {"up", "relu2", build_squared_relu, 1},
-    [ACT_GELU] = {"up", "gelu", build_gelu, 1},
-    [ACT_GATED] = {"gate_up", "gated", build_gated, 2},
-};
+static enum activation activation_of(const struct options *o)
+{
+    static const enum activation ACTIVATION[] = {ACTIVATION_RELU2, ACTIVATION_GELU,
+                                                 ACTIVATION_GATED};
+    _Static_assert(COUNT_OF(ACTIVATION) == COUNT_OF(ACTIVATIONS) - 1, "one without a word");
+    return ACTIVATION[o->activation];
+}
 
 static int feed_forward(struct builder *b, const struct options *o, int x, int64_t ffn)
 {
-    int y = build_linear(b, ACTS[o->activation].up, x, ffn * ACTS[o->activation].width, o->bias);
-    y = ACTS[o->activation].build(b, ACTS[o->activation].name, y);
-    return build_linear(b, "down", y, build_features(b, x), o->bias);
+    struct mlp_block m = {.ffn = ffn, .activation = activation_of(o)};
+    return block_feed_forward(b, x, o->bias, &m);
 }
 
 static int mlp_layer(struct builder *b, const struct options *o, int x)
@@ -157,30 +154,15 @@ static int mlp_layer(struct builder *b, const struct options *o, int x)
     return block_close(b, y, x, &style);
 }
 
-/* Tokens into the latent width and back: each device those it has (Megatron's "duplicated"). */
-static int latent(struct builder *b, const char *name, int x, int64_t width)
-{
-    int y = build_linear(b, name, x, width, false);
-    if (y >= 0)
-        build_last(b)->by_stream = true;
-    return y;
-}
-
 static int experts(struct builder *b, const struct options *o, int x)
 {
-    int64_t width = o->latent ? o->latent : o->hidden, ffn = o->expert_ffn ? o->expert_ffn : o->ffn;
-    build_module(b, "experts");
-    int scores = build_router(b, "router", x, o->experts, o->top_k);
-    int y = o->latent ? latent(b, "latent_down", x, o->latent) : x;
-    y = build_dispatch(b, "dispatch", y, scores);
-    y = build_expert_linear(b, ACTS[o->activation].up, y, ffn * ACTS[o->activation].width, false);
-    y = ACTS[o->activation].build(b, ACTS[o->activation].name, y);
-    y = build_expert_linear(b, "down", y, width, false);
-    y = build_combine(b, "combine", y, scores);
-    if (o->latent)
-        y = latent(b, "latent_up", y, o->hidden);
-    build_module_end(b);
-    return y;
+    struct expert_block e = {o->experts,
+                             o->top_k,
+                             o->expert_ffn ? o->expert_ffn : o->ffn,
+                             activation_of(o),
+                             .once = o->tokens_once,
+                             .latent = o->latent};
+    return block_experts(b, x, &e);
 }
 
 static int expert_layer(struct builder *b, const struct options *o, int x)

@@ -231,6 +231,59 @@ static weft_status rule_pattern(struct reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+/* ---- sliding windows ------------------------------------------------------------------------------ */
+
+static bool is_full(const struct doc *type)
+{
+    return type->kind == DOC_TEXT && strcmp(type->text, "full_attention") == 0;
+}
+
+static bool all_full(const struct doc *types)
+{
+    const struct doc *d = types && types->kind == DOC_LIST ? types->first : NULL;
+    bool any = d != NULL;
+    while (d && is_full(d))
+        d = d->next;
+    return any && !d;
+}
+
+static weft_status rule_window(struct reading *r, const struct hf_row *row, const struct doc *value)
+{
+    const struct doc *own = doc_get(r->root, row->key);
+    if ((own && own->kind == DOC_NULL) || all_full(doc_get(r->root, "layer_types")))
+        return WEFT_OK;
+    return checked(r, row, value, FIELD_COUNT);
+}
+
+/* The number of the first layer that sees all, from 1; 0: none does. */
+static int64_t first_full(const struct doc *types)
+{
+    int64_t number = 1;
+    for (const struct doc *d = types->first; d; d = d->next, number++)
+        if (is_full(d))
+            return number;
+    return 0;
+}
+
+static weft_status rule_full(struct reading *r, const struct hf_row *row, const struct doc *value)
+{
+    const struct doc *pattern = doc_get(r->root, "sliding_window_pattern");
+    if (!doc_get(r->options, "window"))
+        return WEFT_OK;
+    if (value->kind != DOC_LIST)
+        return checked(r, row, pattern ? pattern : value, FIELD_COUNT);
+    int64_t every = first_full(value), number = 1;
+    for (const struct doc *d = value->first; d; d = d->next, number++)
+        if (is_full(d) != (every && number % every == 0))
+            return doc_error(d, "write the model down as operators: see docs/model-file.md",
+                             "'%s' breaks its order at layer %lld, expected one layer in %lld, the "
+                             "last, to be 'full_attention'",
+                             row->key, (long long)number - 1, (long long)every);
+    if (every)
+        add_number(r, row->option, value, every);
+    return WEFT_OK;
+}
+
 static weft_status rule_expected(struct reading *r, const struct hf_row *row,
                                  const struct doc *value)
 {
@@ -244,12 +297,13 @@ static weft_status rule_expected(struct reading *r, const struct hf_row *row,
 }
 
 static weft_status (*const RULES[])(struct reading *, const struct hf_row *, const struct doc *) = {
-    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,     [RULE_SHARE] = rule_share,
-    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,        [RULE_FIRST] = rule_first,
-    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,       [RULE_SEQ] = rule_seq,
-    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes,   [RULE_DTYPE] = rule_dtype,
-    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,     [RULE_PATTERN] = rule_pattern,
-    [RULE_OLDER] = rule_older,       [RULE_EXPECTED] = rule_expected,
+    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
+    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
+    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
+    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
+    [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

@@ -316,7 +316,7 @@ struct root {
     int64_t layers, seq;
     int dtype;
 };
-static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
+static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT + 1, "a dtype without a word");
 static const struct field ROOT_FIELDS[] = {
     {"name", FIELD_TEXT, offsetof(struct root, name)},

@@ -8,6 +8,8 @@
  *   input gradient   dX[m,k] = dY[m,n] W[n,k]           m k n
  *   weight gradient  dW[n,k] = dY[m,n]^T X[m,k]         n k m
  *   attention        S = Q K^T, O = softmax(S) V        4 q kv depth per head; backward twice that
+ *   with a window    kv above is min(kv, window): a query sees no more keys. Plain attention computes
+ *                    and keeps the whole matrix all the same, and masks it.
  *   scan             in chunks of Q positions: C B^T, the chunk's products with x, its state, and
  *                    what the state before it adds; of L positions, G groups, H heads of depth P and
  *                    states of N      2 L (Q N G + Q P H + 2 N P H); backward twice that
@@ -97,18 +99,30 @@ static void context_work(const struct op *op, const int64_t *size, enum phase ph
     batched_work(size[ATT_SEQ], size[ATT_DEPTH], size[ATT_KV], size, phase, out);
 }
 
+/* The gradient of sinks comes with the others': a sum over numbers that each row has already. */
+static void sinks_work(const int64_t *size, struct work *out)
+{
+    set_shape(out, KERNEL_ELEMENTWISE, (int64_t[]){heads(size) * size[ATT_SEQ]}, 1);
+}
+
 static void attention_work(const struct op *op, const int64_t *size, enum phase phase,
                            struct work *out)
 {
     static const enum kernel VERSIONS[] = {KERNEL_ATTENTION, KERNEL_ATTENTION_V1,
                                            KERNEL_ATTENTION_V2};
     int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
+    bool cuts = op->window && op->window < size[ATT_KV];
     const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP],
                              size[ATT_HEAD],  size[ATT_SEQ],
                              size[ATT_KV],    depth,
-                             value,           op->causal};
+                             value,           cuts ? op->window : op->causal};
+    if (phase == PHASE_BACKWARD_WEIGHT) {
+        sinks_work(size, out);
+        return;
+    }
     set_shape(out, VERSIONS[op->flash], shape, 8);
-    double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
+    double keys = (double)(cuts ? op->window : size[ATT_KV]);
+    double pairs = (double)heads(size) * (double)size[ATT_SEQ] * keys;
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }
 
@@ -316,6 +330,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
             .input = {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
             .output = "batch,seq,head group depth",
+            .weight = {"head group"},
             .work = attention_work,
         },
     [OP_SOFTMAX] =
@@ -326,6 +341,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_OUTPUT,
             .input = {"batch,head,seq,kv"},
             .output = "batch,head,seq,kv",
+            .weight = {"head"},
             .work = softmax_work,
         },
     [OP_LAYER_NORM] =
@@ -431,7 +447,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
             .input = {"batch,seq,in"},
             .output = "batch,seq,expert",
-            .weight = {"expert,in"},
+            .weight = {"expert,in", "expert"},
             .work = router_work,
         },
     [OP_DISPATCH] =

@@ -134,6 +134,11 @@ static void backward_input_bytes(const struct op *op, const int64_t *local, stru
 
 static void backward_weight_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
+    if (op->kind == OP_ATTENTION) { /* sinks: see sinks_work */
+        work->read_bytes = op_extra_bytes(op, local, work->dtype);
+        work->write_bytes = weight_bytes(op, local, work->dtype);
+        return;
+    }
     work->read_bytes = operand_bytes(op, &op->output, local, work->dtype) +
                        (op->inputs ? operand_bytes(op, &op->input[0], local, work->dtype) : 0);
     work->write_bytes = weight_bytes(op, local, work->dtype);
@@ -162,7 +167,7 @@ enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype)
     enum op_kind kind = model->op[op].kind;
     bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
     bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
-    return dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : dtype;
+    return dtype_is_cast(dtype) && (!product || logits) ? DTYPE_BF16 : dtype;
 }
 
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype)

@@ -155,6 +155,15 @@ enum keep {
     KEEP_STEPS = 64  /* of a loss: each step of it, either way, writes a whole tensor in fp32 */
 };
 
+/* Of a gate a beside b. */
+enum gating {
+    GATE_SILU,
+    GATE_GELU,
+    GATE_CLAMPED, /* gpt-oss: both are cut off at 7; a s(1.702 a) (b + 1), s the sigmoid */
+    GATE_COUNT
+};
+extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL behind them */
+
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
 const char *phase_name(enum phase phase);
 
@@ -192,7 +201,11 @@ struct op {
                               norm's copies */
     int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
     bool input_grad;       /* some input wants a gradient: false on the model's own input */
-    bool causal;   /* attention: half of the score matrix is masked out; softmax: and not read */
+    bool causal; /* attention: half of the score matrix is masked out; softmax: and not read */
+    int64_t
+        window;    /* causal attention: the last keys that a query sees, its own included; 0: all */
+    bool sinks;    /* attention, softmax: the weight is a learned number per query head that stands
+                       among the scores, with a value of zero */
     int32_t flash; /* attention: the version of FlashAttention, 0: the device's best */
     int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
     /* rotary: features of one head (0: not known); of every key/value head's share of the features
@@ -200,9 +213,10 @@ struct op {
     int64_t head_depth, head_share, head_turned;
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    bool once;      /* dispatch, combine: a token is sent to a device once for all its experts there */
-    bool squared;                         /* relu: max(x, 0)^2 */
-    bool by_stream;                       /* linear: tp splits it as the residual stream lies */
+    bool once; /* dispatch, combine: a token is sent to a device once for all its experts there */
+    enum gating gate; /* gated: the activation of its gate */
+    bool squared;     /* relu: max(x, 0)^2 */
+    bool by_stream;   /* linear: tp splits it as the residual stream lies */
     /* scan: heads of one group, width of a head's state, positions that are computed as one product */
     int64_t scan_heads, scan_state, scan_chunk;
     const char *onnx_type; /* of an opaque operator */
@@ -214,17 +228,18 @@ struct op {
 enum kernel {
     KERNEL_MATMUL,         /* batch m n k */
     KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
-    KERNEL_ATTENTION,      /* batch heads kv_heads q kv depth value_depth causal */
-    KERNEL_ATTENTION_V1,   /* the same: FlashAttention's first version and its Triton port */
-    KERNEL_ATTENTION_V2,   /* the same: FlashAttention-2 */
-    KERNEL_CONV,        /* images out_channels height width in_channels kernel_h kernel_w stride */
-    KERNEL_NORM,        /* rows cols */
-    KERNEL_BATCH_NORM,  /* images channels pixels */
-    KERNEL_SOFTMAX,     /* rows cols causal */
-    KERNEL_ELEMENTWISE, /* elements */
-    KERNEL_DROPOUT,     /* elements */
-    KERNEL_EMBEDDING,   /* rows width vocab */
-    KERNEL_LOSS,        /* rows classes */
+    KERNEL_ATTENTION, /* batch heads kv_heads q kv depth value_depth causal; causal is 1, or with a
+                              window its keys, 2 or more */
+    KERNEL_ATTENTION_V1, /* the same: FlashAttention's first version and its Triton port */
+    KERNEL_ATTENTION_V2, /* the same: FlashAttention-2 */
+    KERNEL_CONV,         /* images out_channels height width in_channels kernel_h kernel_w stride */
+    KERNEL_NORM,         /* rows cols */
+    KERNEL_BATCH_NORM,   /* images channels pixels */
+    KERNEL_SOFTMAX,      /* rows cols causal */
+    KERNEL_ELEMENTWISE,  /* elements */
+    KERNEL_DROPOUT,      /* elements */
+    KERNEL_EMBEDDING,    /* rows width vocab */
+    KERNEL_LOSS,         /* rows classes */
     KERNEL_LOSS_COMPILED, /* the same: by one kernel each way, as a compiler writes them */
     KERNEL_POOL,          /* images channels height width window */
     KERNEL_SCAN,          /* batch groups heads seq depth state chunk */
@@ -244,7 +259,8 @@ struct work {
     enum phase phase;
     enum dtype dtype;
     int64_t shape[WORK_MAX_SHAPE];
-    double flops;       /* of matrix products; for causal attention the full square counts */
+    double flops;       /* of matrix products; for causal attention the full square counts, with a
+                           window as many keys for every query */
     double read_bytes;  /* from device memory, each operand once */
     double write_bytes; /* to device memory */
 };
@@ -296,7 +312,7 @@ struct model {
 
 void model_free(struct model *model);
 
-/* What an operator computes in when its model trains in `dtype`: in fp8 run the products of weights,
+/* What an operator computes in when its model trains in `dtype`: in fp8 or nvfp4 run the products of weights,
  * except for what a loss reads, and all others in bf16. */
 enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 /* Copies of an operator in the whole model: the product of the repeats around it. */

@@ -10,6 +10,9 @@ static const char *const DIMS[] = {
 };
 _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 
+const char *const GATE_WORDS[] = {
+    [GATE_SILU] = "silu", [GATE_GELU] = "gelu", [GATE_CLAMPED] = "clamped", [GATE_COUNT] = NULL};
+
 static const char *const PHASES[] = {
     [PHASE_FORWARD] = "forward",
     [PHASE_BACKWARD_INPUT] = "backward_input",

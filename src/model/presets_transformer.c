@@ -37,6 +37,12 @@
     ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"
 
+#define GEMMA    ", end_norm: true, activation: geglu"
+#define GPT_OSS                                                                                    \
+    ", hidden: 2880, heads: 64, kv_heads: 8, head_dim: 64, ffn: 2880, vocab: 201088, top_k: 4, "   \
+    "window: 128, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "                   \
+    "expert_bias: true, activation: clamped, seq: 4096"
+
 const struct preset TRANSFORMER_PRESETS[] = {
     /* GPT-3 shapes, by size */
     {"gpt3-350m", "gpt", "layers: 24, hidden: 1024, heads: 16" MEGATRON, ACESO},
@@ -139,6 +145,18 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 28, hidden: 3072, heads: 16, head_dim: 256, ffn: 24576, vocab: 256000, tied: true, "
      "seq: 8192",
      PUBLIC},
+    {"gemma2-9b", "llama",
+     "layers: 42, hidden: 3584, heads: 16, kv_heads: 8, head_dim: 256, ffn: 14336, vocab: 256000, "
+     "tied: true, seq: 8192, window: 4096, full_every: 2" GEMMA,
+     PUBLIC},
+    {"gemma2-27b", "llama",
+     "layers: 46, hidden: 4608, heads: 32, kv_heads: 16, head_dim: 128, ffn: 36864, vocab: 256000, "
+     "tied: true, seq: 8192, window: 4096, full_every: 2" GEMMA,
+     PUBLIC},
+    {"gemma3-1b", "llama",
+     "layers: 26, hidden: 1152, heads: 4, kv_heads: 1, head_dim: 256, ffn: 6912, vocab: 262144, "
+     "tied: true, seq: 8192, window: 512, full_every: 6, qk_norm: true" GEMMA,
+     PUBLIC},
     {"phi3-mini", "llama", "layers: 32, hidden: 3072, heads: 32, ffn: 8192, vocab: 32064", PUBLIC},
 
     /* Mixtures of experts */
@@ -146,6 +164,8 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, experts: 8, top_k: 2", PUBLIC},
     {"mixtral-8x22b", "moe",
      "layers: 56, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, experts: 8, top_k: 2", PUBLIC},
+    {"gpt-oss-20b", "moe", "layers: 24, experts: 32" GPT_OSS, PUBLIC},
+    {"gpt-oss-120b", "moe", "layers: 36, experts: 128" GPT_OSS, PUBLIC},
     {"qwen1.5-moe-a2.7b", "moe",
      "layers: 24, hidden: 2048, heads: 16, experts: 60, top_k: 4, expert_ffn: 1408, "
      "shared_experts: 1, shared_ffn: 5632, vocab: 151936" QWEN,

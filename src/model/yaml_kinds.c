@@ -60,7 +60,11 @@ static weft_status read_heads(const struct yaml_reader *r, struct yaml_spec *spe
                          "'%.60s' reads %lld features per position, expected %lld times a head's "
                          "width",
                          spec->name, (long long)features, (long long)parts);
-    *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal};
+    if (spec->window && !spec->causal)
+        return doc_error(doc_get(spec->at, "window"), "add 'causal: true'",
+                         "'window' is %lld keys up to the query's own, expected with 'causal'",
+                         (long long)spec->window);
+    *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal, spec->window};
     return WEFT_OK;
 }
 
@@ -115,12 +119,16 @@ static weft_status do_attention(struct yaml_reader *r, struct yaml_spec *spec, i
     if (!fused)
         a.value_depth = build_features(r->b, v) / a.kv_heads;
     *out = build_attention(r->b, spec->name, q, k, v, &a);
+    if (spec->sinks)
+        build_sinks(r->b, a.heads);
     return WEFT_OK;
 }
 
 static weft_status do_softmax(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     *out = build_softmax(r->b, spec->name, spec->x[0], false);
+    if (spec->sinks)
+        build_sinks(r->b, yaml_size(r, spec->x[0], 1));
     return WEFT_OK;
 }
 
@@ -162,6 +170,8 @@ static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *
     if (build_features(r->b, spec->x[0]) % 2)
         return yaml_wrong_shape(r, spec, 0, "an even number of features: gate and value");
     *out = build_gated(r->b, spec->name, spec->x[0]);
+    if (*out >= 0)
+        build_last(r->b)->gate = (enum gating)spec->gate;
     return WEFT_OK;
 }
 
@@ -194,6 +204,8 @@ static weft_status do_router(struct yaml_reader *r, struct yaml_spec *spec, int 
                          "'top_k' is %lld, expected at most 'experts', %lld",
                          (long long)spec->top_k, (long long)spec->experts);
     *out = build_router(r->b, spec->name, spec->x[0], spec->experts, spec->top_k);
+    if (doc_get(spec->at, "bias") && spec->bias)
+        build_weight(r->b, "bias", 1, &spec->experts);
     return WEFT_OK;
 }
 
@@ -429,7 +441,10 @@ enum key {
     KEY_OPAQUE = 1 << 15,
     KEY_VALUE_DEPTH = 1 << 16,
     KEY_TAPS = 1 << 17,
-    KEY_SCAN = 1 << 18 /* state, chunk, and the heads alone */
+    KEY_SCAN = 1 << 18, /* state, chunk, and the heads alone */
+    KEY_SPAN = 1 << 19, /* window, of attention */
+    KEY_SINKS = 1 << 20,
+    KEY_GATE = 1 << 21
 };
 
 #define SIZE(name, most)                                                                           \
@@ -470,6 +485,14 @@ static const struct {
     {KEY_BAG, true, {SIZE(tables, YAML_MOST_SMALL)}},
     {KEY_BAG, true, {SIZE(rows, YAML_MOST_SIZE)}},
     {KEY_BAG, false, {SIZE(lookups, YAML_MOST_SMALL)}},
+    {KEY_SPAN,
+     false,
+     {"window", FIELD_COUNT, offsetof(struct yaml_spec, window), .min = LEAST_WINDOW,
+      .max = YAML_MOST_SIZE}},
+    {KEY_SINKS, false, {"sinks", FIELD_BOOL, offsetof(struct yaml_spec, sinks)}},
+    {KEY_GATE,
+     false,
+     {"gate", FIELD_CHOICE, offsetof(struct yaml_spec, gate), .choices = GATE_WORDS}},
     {KEY_OPAQUE, false, {"type", FIELD_TEXT, offsetof(struct yaml_spec, type)}},
     {KEY_OPAQUE, false, {SIZE(parameters, YAML_MOST_SIZE * 256)}},
 };
@@ -490,7 +513,7 @@ static const struct yaml_kind KINDS[] = {
      2,
      {3, 3},
      "queries (seq, features)",
-     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH | KEY_SPAN},
     {"context", do_context, 2, 2, {4, 4}, "probabilities (heads, seq, kv)", KEY_HEADS},
     {"attention",
      do_attention,
@@ -498,8 +521,8 @@ static const struct yaml_kind KINDS[] = {
      3,
      {3, 3},
      "queries (seq, features)",
-     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
-    {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", 0},
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH | KEY_SPAN | KEY_SINKS},
+    {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", KEY_SINKS},
     {"layer_norm", do_layer_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"rms_norm", do_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"batch_norm", do_batch_norm, 1, 1, {4, 4}, "an image (channels, height, width)", 0},
@@ -507,12 +530,12 @@ static const struct yaml_kind KINDS[] = {
     {"relu", do_relu, 1, 1, {0}, "", 0},
     {"relu2", do_squared_relu, 1, 1, {0}, "", 0},
     {"silu", do_silu, 1, 1, {0}, "", 0},
-    {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", KEY_GATE},
     {"dropout", do_dropout, 1, 1, {0}, "", 0},
     {"dropout_add", do_dropout_add, 2, 2, {0}, "", 0},
     {"add", do_add, 2, 2, {0}, "", 0},
     {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", KEY_DEPTH},
-    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS},
+    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS | KEY_BIAS},
     {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
     {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},
     {"combine", do_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},

@@ -37,8 +37,9 @@ struct yaml_spec {
     const char *kind, *name, *tied, *type;
     const struct doc *input, *inputs, *shape, *kernel, *pad;
     int64_t out, vocab, width, positions, heads, kv_heads, depth, value_depth, experts, top_k;
-    int64_t stride, groups, axis, tables, rows, lookups, parameters, taps, state, chunk;
-    bool bias, causal, global;
+    int64_t stride, groups, axis, tables, rows, lookups, parameters, taps, state, chunk, window;
+    bool bias, causal, global, sinks;
+    int gate;             /* of enum gating */
     const struct doc *at; /* the item */
     int x[YAML_MOST_INPUTS];
     int count;

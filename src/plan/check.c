@@ -1,6 +1,6 @@
 /* check.c - everything that can be wrong with a plan, each with its own words.
  *
- *   I1  Faults are looked for from the whole to the parts: batch, devices, parts, schedule,
+ *   I1  Faults are looked for from the whole to the parts: type, batch, devices, parts, schedule,
  *       operators (check_op.c). What comes later may rely on what came before.
  *   I2  What is legal and only strange is a warning (warnings.c): a plan that passes can be executed.
  */
@@ -222,11 +222,31 @@ static bool schedule_fault(struct finding *f)
     return true;
 }
 
+/* A device without nvfp4 has no products to take in its place: its scales are its own. */
+static bool dtype_fault(struct finding *f)
+{
+    if (plan_check_dtype(f->plan->cluster, f->plan->dtype) == WEFT_OK)
+        return false;
+    const weft_error *error = weft_last_error();
+    fault(f, FAULT_NOWHERE, 0, arena_copy_text(f->keep, error->message));
+    return with_hint(f, arena_copy_text(f->keep, error->hint));
+}
+
+weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype)
+{
+    const struct device *device = &cluster->node.device;
+    if (dtype != DTYPE_NVFP4 || device->flops[dtype] > 0)
+        return WEFT_OK;
+    return bad_argument("take --dtype fp8 or bf16, or a cluster of Blackwell devices",
+                        "%s has no products in nvfp4", device->name);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
-    static bool (*const CHECKS[])(struct finding *) = {batch_fault, devices_fault, parts_fault,
+    static bool (*const CHECKS[])(struct finding *) = {dtype_fault,    batch_fault,
+                                                       devices_fault,  parts_fault,
                                                        schedule_fault, instances_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)

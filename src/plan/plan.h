@@ -250,6 +250,8 @@ void plan_close(struct opened_plan *opened);
 /* I1-I5, that every split is one its operator allows and that the schedule can order the pipeline;
  * the first error names the node and the nearest legal choice. Memory is the simulator's business. */
 weft_status plan_check(const struct plan *plan);
+/* Whether the cluster's devices multiply in this type, or in another that stands for it. */
+weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype);
 /* What is legal and probably not meant: sharding without replicas, offload without a checkpoint,
  * padded vocabularies. One line each, naming the nodes, in `keep`. */
 struct warnings {

@@ -61,6 +61,12 @@ static void add_attention(struct lines *a, const struct shape *s)
         add_flag(a, "no-masked-softmax-fusion");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
+    if (s->window) /* keys before a query's own, and behind it */
+        add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
+    if (s->full_every)
+        add_int(a, "window-attn-skip-freq", s->full_every);
+    if (s->sinks)
+        add_word(a, "softmax-type", "learnable");
 }
 
 static void add_latent(struct lines *a, const struct shape *s)
@@ -120,13 +126,18 @@ static void add_experts(struct lines *a, const struct shape *s)
 static void add_blocks(struct lines *a, const struct shape *s)
 {
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
-    if (decoder) {
+    if (decoder)
         add_word(a, "normalization", "RMSNorm");
+    if (s->clamped) {
+        add_flag(a, "quick-geglu");
+        add_word(a, "activation-func-clamp-value", "7.0");
+        add_word(a, "glu-linear-offset", "1.0");
+    } else if (decoder) {
         add_flag(a, "swiglu");
     }
-    if (!s->bias)
+    if (!s->bias && !s->expert_bias)
         add_flag(a, "disable-bias-linear");
-    if (decoder && s->qkv_bias)
+    if (decoder && s->qkv_bias && !s->expert_bias)
         add_flag(a, "add-qkv-bias");
     if (!s->tied && s->family != SHAPE_BERT)
         add_flag(a, "untie-embeddings-and-output-weights");
@@ -267,6 +278,10 @@ static void add_precision(struct lines *a, const struct plan *plan)
     add_flag(a, fp16 ? "fp16" : "bf16");
     if (plan->dtype == DTYPE_FP8)
         add_word(a, "fp8-format", "hybrid");
+    if (plan->dtype == DTYPE_NVFP4) {
+        add_word(a, "fp4-format", "e2m1");
+        add_word(a, "fp4-recipe", "nvfp4");
+    }
     if (has_experts(plan->model) && !fp16)
         add_flag(a, "moe-grouped-gemm"); /* in bf16 only */
     if (fp16 && wide)
@@ -428,6 +443,10 @@ weft_status megatron_lines(struct export_job *job, const char **out)
         TRY(bad_argument(NULL, "%s has %s, for which Megatron-LM has no argument",
                          job->plan->model->name,
                          shape.relu ? "ReLU" : "attention and MLP side by side"));
+    if (shape.proj_bias != shape.expert_bias || (shape.expert_bias && !shape.qkv_bias))
+        TRY(bad_argument(NULL,
+                         "%s has biases of some products, Megatron-LM's arguments of none or all",
+                         job->plan->model->name));
     TRY(check_asserts(job, &shape));
     check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);

@@ -199,7 +199,7 @@ static const struct {
     {"DeepSeekV3", "deepseek-v3", NULL},
     {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
     {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
-    {"GPT OSS 120B", NULL, "sliding-window attention"},
+    {"GPT OSS 120B", "gpt-oss-120b", NULL},
     {"Nemotron_3_Nano", "nemotron-3-nano", NULL},
     {"Nemotron_3_5_Lightning", "nemotron-3.5-lightning", NULL},
     {"Nemotron_3_Super", "nemotron-3-super", NULL},
@@ -278,24 +278,27 @@ static void refuse_golden(struct arena *keep, const struct run *run, const json_
         const char *argument, *reason;
     } MISSING[] = {
         {"multi-latent-attention", "latent attention without experts"},
-        {"moe-router-topk", "experts without a gate"},
         {"swiglu", "LayerNorm with a gated MLP"},
     };
     static const struct {
         const char *part, *reason;
+        bool experts; /* only where there are some */
     } CASES[] = {
         {"uneven_pipeline", "cuts of uneven stages not published"},
         {"multi_dist_optimizer_instances", "state sharded over part of the replicas"},
         {"defer_embedding_wgrad", "deferred gradients of the head's weight"},
+        {"_etp", "experts split over fewer devices than the rest", true},
+        {"muon", "state of another optimizer than Adam"},
     };
     for (size_t i = 0; i < COUNT_OF(MISSING); i++)
         if (json_object_get(arguments, MISSING[i].argument))
             refuse(keep, row, "%s", MISSING[i].reason);
     for (size_t i = 0; i < COUNT_OF(CASES); i++)
-        if (strstr(run->name, CASES[i].part))
+        if (strstr(run->name, CASES[i].part) && (run->experts || !CASES[i].experts))
             refuse(keep, row, "%s", CASES[i].reason);
     bool hybrid = json_object_get(arguments, "hybrid-layer-pattern") != NULL;
-    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "bert") != 0 && !hybrid)
+    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "moe") != 0 &&
+        strcmp(run->model, "bert") != 0 && !hybrid)
         refuse(keep, row, "layers or sizes not published: %s", run->model);
 }
 
@@ -329,6 +332,28 @@ static void set_golden_hybrid(struct arena *keep, const struct run *run, const c
         (long long)(ceil_div(GPT2_VOCAB, VOCAB_MULTIPLE) * VOCAB_MULTIPLE), attention);
 }
 
+/* Those tests' configurations all have --disable-bias-linear; --swiglu stands among the arguments
+ * where experts have gates. */
+static const char *golden_experts(struct arena *keep, const struct run *run,
+                                  const json_t *arguments)
+{
+    static const struct {
+        const char *argument, *option;
+    } WIDTHS[] = {{"moe-ffn-hidden-size", "expert_ffn"},
+                  {"moe-shared-expert-intermediate-size", "shared_ffn"}};
+    if (!run->experts)
+        return "";
+    const char *text = arena_printf(keep, ", bias: false, experts: %lld, top_k: %lld",
+                                    (long long)run->experts, (long long)run->top_k);
+    for (size_t i = 0; i < COUNT_OF(WIDTHS); i++) {
+        const json_t *width = json_object_get(arguments, WIDTHS[i].argument);
+        if (width)
+            text = arena_printf(keep, "%s, %s: %lld", text, WIDTHS[i].option,
+                                (long long)json_integer_value(width));
+    }
+    return text;
+}
+
 static void set_golden_model(struct arena *keep, const struct run *run, const json_t *arguments,
                              struct published *row)
 {
@@ -348,8 +373,9 @@ static void set_golden_model(struct arena *keep, const struct run *run, const js
     bool rotary = has_word(arguments, "position-embedding-type", "rope");
     bool untied = json_object_get(arguments, "untie-embeddings-and-output-weights") != NULL;
     set_gpt(keep, &sized, row,
-            arena_printf(keep, "attention: %s, positions: %s, tied: %s", attention,
-                         rotary ? "rotary" : "learned", untied ? "false" : "true"));
+            arena_printf(keep, "attention: %s, positions: %s, tied: %s%s", attention,
+                         rotary ? "rotary" : "learned", untied ? "false" : "true",
+                         golden_experts(keep, run, arguments)));
 }
 
 /* Flags of the overlap column. Beside them, the tensor all-reduce runs beside the weight gradient,

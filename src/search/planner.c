@@ -377,6 +377,8 @@ static weft_status find(const struct planner *planner, const struct plan_request
     weft_status status;
     TRY(check_options(planner, &request->options));
     TRY(pins_check(request));
+    TRY(plan_check_dtype(request->cluster,
+                         request->pins.has_dtype ? request->pins.dtype : request->model->dtype));
     if (have_devices(request))
         status = planner->find(request, planned);
     if (status == WEFT_NO_ANSWER || (!status && !planned->trials.len))

@@ -230,6 +230,7 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_v1 = 3,
      .attention_v2 = 1.65,
      .attention_sustained = 1,
+     .scan_fraction = {0.1, 0.13}, /* B200's */
      .memory_fraction = 0.887,
      .share = SHARES(0.846),
      .ramp_ns = 1920,

@@ -139,11 +139,11 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"gemma-2b", "llama",
      "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
-     "tied: true, seq: 8192",
+     "tied: true, seq: 8192, activation: geglu",
      PUBLIC},
     {"gemma-7b", "llama",
      "layers: 28, hidden: 3072, heads: 16, head_dim: 256, ffn: 24576, vocab: 256000, tied: true, "
-     "seq: 8192",
+     "seq: 8192, activation: geglu",
      PUBLIC},
     {"gemma2-9b", "llama",
      "layers: 42, hidden: 3584, heads: 16, kv_heads: 8, head_dim: 256, ffn: 14336, vocab: 256000, "

@@ -72,6 +72,9 @@ static void check_kept(const struct layout_problem *p, const struct assigned *fo
     about.drop = true;
     assert_int_equal(layout_floor(&about, &floor), WEFT_OK);
     assert_true(floor <= (double)ns);
+    assert_int_equal(layout_floor_below(&about, &floor), WEFT_OK);
+    assert_true(floor <= (double)ns * (1 + 1e-9));
+    assert_int_equal(layout_floor(&about, &floor), WEFT_OK);
     assert_int_equal(layout_problem_new(&about, &left), WEFT_OK);
     assert_true(left->floor_ns <= (double)ns * (1 + 1e-9));
     assert_true(left->floor_ns >= floor * (1 - 1e-9));

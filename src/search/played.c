@@ -77,22 +77,23 @@ static bool find_need(const struct writing *w, const struct slot *slot, int32_t 
     return out->needs != START;
 }
 
-/* As many of a stage's slots as have what they need; how many. */
-static int32_t write_stage(const struct writing *w, const struct slots *slots, int32_t stage,
-                           int32_t *at)
+/* A stage's next slot, if what it needs is before a step; how many. Steps that follow each other so do
+ * not wait for each other, which the processor makes use of. */
+static int32_t write_slot(const struct writing *w, const struct slots *slots, int32_t stage,
+                          int32_t before, int32_t *at)
 {
     struct score *score = w->score;
-    int32_t first = *at;
-    for (; *at < (int32_t)slots->len; (*at)++) {
-        const struct slot *slot = &slots->data[*at];
-        int32_t part = slot->piece * score->pipeline.stages + stage;
-        struct step step = {.stage = stage, .ns = part * SLOT_KIND_COUNT + (int32_t)slot->kind};
-        if (!find_need(w, slot, part, &step))
-            break;
-        *step_at(w, slot->kind, part, slot->micro_batch) = (int32_t)score->step.len;
-        array_push(w->keep, &score->step, step);
-    }
-    return *at - first;
+    if (*at == (int32_t)slots->len)
+        return 0;
+    const struct slot *slot = &slots->data[*at];
+    int32_t part = slot->piece * score->pipeline.stages + stage;
+    struct step step = {.stage = stage, .ns = part * SLOT_KIND_COUNT + (int32_t)slot->kind};
+    if (!find_need(w, slot, part, &step) || step.needs >= before)
+        return 0;
+    *step_at(w, slot->kind, part, slot->micro_batch) = (int32_t)score->step.len;
+    array_push(w->keep, &score->step, step);
+    ++*at;
+    return 1;
 }
 
 /* Steps that play_slots reads times of. */
@@ -131,9 +132,11 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
         schedule->order(&pipeline, s, scratch, &slots[s]);
         left += (int32_t)slots[s].len;
     }
-    while (left > 0)
+    while (left > 0) {
+        int32_t before = (int32_t)score->step.len;
         for (int32_t s = 0; s < pipeline.stages; s++)
-            left -= write_stage(&w, &slots[s], s, &at[s]);
+            left -= write_slot(&w, &slots[s], s, before, &at[s]);
+    }
     mark_steps(&w, slots);
     array_push(orders->keep, &orders->scores, score);
     arena_free(scratch);

@@ -10,14 +10,15 @@ ifeq ($(origin CC),default)
 CC           := gcc
 endif
 
-# The release build also carries the tests; the two others live inside its folder.
+# The release build also carries the tests; the others live inside its folder.
 ASAN    := $(BUILD)/asan
+TSAN    := $(BUILD)/tsan
 FUZZERS := $(BUILD)/fuzzers
 CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test bench bench-papers fuzz install format lint analyze deps docs clean
+.PHONY: all weft quickstart test tsan bench bench-papers fuzz install format lint analyze deps docs clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -41,6 +42,13 @@ test:
 	ninja -C $(ASAN) -j $(JOBS)
 	WEFT_TEST_PERCENT=50 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
+
+# Ranks that are threads, under clang's thread sanitizer: a race is an error. Apart from `test`, which it
+# would take two minutes longer.
+tsan: $(TSAN)/build.ninja
+	ninja -C $(TSAN) -j $(JOBS) test_run test_train
+	WEFT_TEST_PERCENT=20 TSAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) \
+	    $(CTEST) --test-dir $(TSAN) -R '^test_(run|train)$$'
 
 # Those of papers' tables take minutes: `make bench-papers`.
 bench: BENCHES = $(filter-out %_paper,$(wildcard $(BUILD)/bench/bench_*))
@@ -92,6 +100,10 @@ $(BUILD)/build.ninja:
 $(ASAN)/build.ninja:
 	cmake -S . -B $(ASAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=ON -DWEFT_TIDY=$(TIDY)
+
+$(TSAN)/build.ninja:
+	cmake -S . -B $(TSAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=thread
 
 $(FUZZERS)/build.ninja:
 	cmake -S . -B $(FUZZERS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \

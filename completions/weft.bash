@@ -22,13 +22,13 @@ _weft() {
         --model:*) choices=$(weft models --names 2>/dev/null) ;;
         --cluster:* | --on:*) choices=$(weft clusters --names 2>/dev/null) ;;
         --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
-        --overlap:*) choices='tensor pipeline gradients parameters products all none' ;;
+        --overlap:*) choices='tensor pipeline gradients parameters products experts all none' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
         --planner:*) choices='auto megatron galvatron aceso autoddl' ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;
         --to:*) choices='megatron deepspeed torchtitan fsdp galvatron slurm' ;;
-        --from:*) choices='megatron galvatron' ;;
+        --from:*) choices='megatron galvatron aceso' ;;
         --search:*) choices='cd mh random exhaustive exact' ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;

@@ -1,6 +1,6 @@
-/* fuzz_import.c - Megatron's arguments and Galvatron's JSON from any text: no crash, no leak, and what
- * is accepted is a plan that passes its check and, of Megatron, is written and read back. A text that
- * begins with a brace is JSON. */
+/* fuzz_import.c - Megatron's arguments, Galvatron's and Aceso's JSON from any text: no crash, no leak, and
+ * what is accepted is a plan that passes its check and, but for Aceso's, is written again. A text that
+ * begins with a brace is Galvatron's JSON, with a blank and a brace Aceso's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,19 +33,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (has_large_number(data, size))
         return 0;
     struct arena *scratch = arena_new();
-    bool json = size && data[0] == '{';
-    const char *name = json ? "galvatron" : "megatron";
+    bool aceso = size > 1 && data[0] == ' ' && data[1] == '{';
+    bool json = aceso || (size && data[0] == '{');
+    const char *name = aceso ? "aceso" : json ? "galvatron" : "megatron";
     struct import_input input = {.file = "fuzz",
                                  .text = (const char *)data,
                                  .len = size,
-                                 .model = json ? "gpt2" : NULL,
-                                 .cluster = "dgx-a100"};
+                                 .model = aceso  ? "gpt3-350m"
+                                          : json ? "gpt2"
+                                                 : NULL,
+                                 .options =
+                                     aceso ? "layers: 1, hidden: 64, heads: 4, seq: 8" : NULL,
+                                 .cluster = aceso ? "dgx-a100:1x2" : "dgx-a100"};
     struct opened_plan opened;
     struct texts notes = {0};
     if (source_find(name)->read(scratch, &input, &opened, &notes) == WEFT_OK) {
         if (plan_check(opened.plan) != WEFT_OK)
             abort();
-        write_again(scratch, opened.plan, name);
+        if (!aceso)
+            write_again(scratch, opened.plan, name);
         plan_close(&opened);
     }
     arena_free(scratch);

@@ -59,10 +59,17 @@ static struct attention draw_heads(struct rng *rng)
                               maybe(rng)};
 }
 
+/* A window on causal attention, now and then one that is longer than the sequence. */
+static int64_t draw_span(struct rng *rng, const struct attention *a, int64_t seq)
+{
+    return a->causal && maybe(rng) ? from_to(rng, LEAST_WINDOW, seq + 2) : 0;
+}
+
 static void make_score(struct builder *b, struct rng *rng)
 {
     struct attention a = draw_heads(rng);
     int64_t seq = from_to(rng, 1, 12), kv = a.causal ? seq : from_to(rng, 1, 12);
+    a.window = draw_span(rng, &a, seq);
     build_score(b, "op", sequence(b, seq, a.heads * a.depth), sequence(b, kv, a.kv_heads * a.depth),
                 &a);
 }
@@ -80,9 +87,12 @@ static void attention_of(struct builder *b, struct rng *rng, int64_t seq, int64_
     struct attention a = draw_heads(rng);
     a.value_depth = maybe(rng) ? from_to(rng, 1, 9) : 0;
     a.causal = a.causal && seq == kv;
+    a.window = draw_span(rng, &a, seq);
     int64_t value = a.value_depth ? a.value_depth : a.depth;
     build_attention(b, "op", sequence(b, seq, a.heads * a.depth),
                     sequence(b, kv, a.kv_heads * a.depth), sequence(b, kv, a.kv_heads * value), &a);
+    if (maybe(rng))
+        build_sinks(b, a.heads);
 }
 
 static void make_attention(struct builder *b, struct rng *rng)
@@ -118,6 +128,8 @@ static void make_softmax(struct builder *b, struct rng *rng)
     build_last(b)->causal = y >= 0 && causal;
     if (maybe(rng)) /* a bias of the scores, as T5's */
         give_weight(b, heads * from_to(rng, 1, 12));
+    else if (maybe(rng))
+        build_sinks(b, heads);
 }
 
 /* Swin's: the heads of several windows, and a bias by offset. */
@@ -162,6 +174,7 @@ static void make_silu(struct builder *b, struct rng *rng)
 static void make_gated(struct builder *b, struct rng *rng)
 {
     build_gated(b, "op", sequence(b, from_to(rng, 1, 9), 2 * from_to(rng, 1, 300)));
+    build_last(b)->gate = (enum gating)rng_below(rng, GATE_COUNT);
 }
 
 static void make_gated_pair(struct builder *b, struct rng *rng)
@@ -169,6 +182,7 @@ static void make_gated_pair(struct builder *b, struct rng *rng)
     int64_t seq = from_to(rng, 1, 9), width = from_to(rng, 1, 300);
     int gate = sequence(b, seq, width);
     build_gated_pair(b, "op", gate, sequence(b, seq, width));
+    build_last(b)->gate = (enum gating)rng_below(rng, GATE_COUNT);
 }
 
 static void make_dropout(struct builder *b, struct rng *rng)
@@ -208,6 +222,8 @@ static void make_router(struct builder *b, struct rng *rng)
 {
     int64_t experts = from_to(rng, 1, 8);
     build_router(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 1, 20)), experts, 1);
+    if (maybe(rng))
+        build_weight(b, "bias", 1, &experts);
 }
 
 /* Scores of tokens whose number times top_k the experts divide, or do not. */
@@ -298,6 +314,46 @@ static void make_loss(struct builder *b, struct rng *rng)
         build_fused_loss(b, "op", x, maybe(rng));
 }
 
+static void make_squared_relu(struct builder *b, struct rng *rng)
+{
+    build_squared_relu(b, "op", any_shape(b, rng, from_to(rng, 1, 40)));
+}
+
+static void make_conv1d(struct builder *b, struct rng *rng)
+{
+    int64_t groups = from_to(rng, 1, 4), features = groups * from_to(rng, 1, 6);
+    build_conv1d(b, "op", sequence(b, from_to(rng, 1, 9), features), (struct fused_part){0}, groups,
+                 from_to(rng, 1, 5), maybe(rng));
+}
+
+static void scan_of(struct builder *b, struct rng *rng, int64_t seq)
+{
+    struct scan s = {.groups = from_to(rng, 1, 3), .depth = from_to(rng, 1, 5), .chunk = 16};
+    s.heads = s.groups * from_to(rng, 1, 3);
+    s.state = from_to(rng, 1, 7);
+    int xbc = sequence(b, seq, s.heads * s.depth + 2 * s.groups * s.state);
+    build_scan(b, "op", xbc, sequence(b, seq, s.heads), (struct fused_part){0}, &s);
+}
+
+static void make_scan(struct builder *b, struct rng *rng)
+{
+    scan_of(b, rng, from_to(rng, 1, 12));
+}
+
+/* Over several spans of the kernel. */
+static void make_long_scan(struct builder *b, struct rng *rng)
+{
+    scan_of(b, rng, from_to(rng, 129, 150));
+}
+
+static void make_gated_norm(struct builder *b, struct rng *rng)
+{
+    int64_t groups = from_to(rng, 1, 4), seq = from_to(rng, 1, 9);
+    int64_t features = groups * from_to(rng, 2, 9);
+    build_gated_norm(b, "op", sequence(b, seq, features), sequence(b, seq, features),
+                     (struct fused_part){0}, groups);
+}
+
 /* One of the movements that families mean: the same, fewer, a weight in front, repeated rows. */
 static void make_reshape(struct builder *b, struct rng *rng)
 {
@@ -338,18 +394,23 @@ static const struct {
     {OP_BATCH_NORM, make_batch_norm, 30},
     {OP_GELU, make_gelu, 20},
     {OP_RELU, make_relu, 20},
+    {OP_RELU, make_squared_relu, 20},
     {OP_SILU, make_silu, 20},
-    {OP_GATED, make_gated, 20},
-    {OP_GATED, make_gated_pair, 20},
+    {OP_GATED, make_gated, 60},
+    {OP_GATED, make_gated_pair, 60},
     {OP_DROPOUT, make_dropout, 20},
     {OP_DROPOUT_ADD, make_dropout_add, 20},
     {OP_ADD, make_add, 20},
     {OP_ADD, make_positions, 20},
     {OP_ROTARY, make_rotary, 40},
+    {OP_CONV1D, make_conv1d, 40},
+    {OP_SCAN, make_scan, 40},
+    {OP_SCAN, make_long_scan, 1},
+    {OP_GATED_NORM, make_gated_norm, 40},
     {OP_CONV, make_conv, 80},
     {OP_POOL, make_pool, 60},
     {OP_CONCAT, make_concat, 30},
-    {OP_ROUTER, make_router, 20},
+    {OP_ROUTER, make_router, 40},
     {OP_DISPATCH, make_dispatch, 40},
     {OP_EXPERT_LINEAR, make_expert_linear, 40},
     {OP_COMBINE, make_combine, 40},
@@ -374,6 +435,13 @@ static double unlike_neighbours(int64_t i)
     return (double)(i * 37 % 251 - 125) / 128;
 }
 
+/* On both sides of where a clamped gate is cut off, and not near it. */
+static double draw_wide(struct rng *rng)
+{
+    double x = 10 * draw_number(rng);
+    return fabs(fabs(x) - 7) < 0.25 ? 5 : x;
+}
+
 static double *draw_numbers(struct lab *lab, const struct operand *operand)
 {
     int64_t count = elements_in(lab->op, operand, lab->whole);
@@ -381,7 +449,9 @@ static double *draw_numbers(struct lab *lab, const struct operand *operand)
     bool scores = operand->element == ELEMENT_FP32 && operand != &lab->op->output;
     bool apart = lab->op->kind == OP_POOL || scores; /* which one is largest has no slope */
     for (int64_t i = 0; i < count; i++)
-        numbers[i] = apart ? unlike_neighbours(i) : draw_number(&lab->rng);
+        numbers[i] = apart                           ? unlike_neighbours(i)
+                     : lab->op->gate == GATE_CLAMPED ? bf16_value(draw_wide(&lab->rng))
+                                                     : draw_number(&lab->rng);
     return numbers;
 }
 
@@ -399,10 +469,10 @@ static void draw_ids(struct lab *lab)
 /* What a softmax behind would make of the gradient of masked scores (cpu_matmul.c, I1). */
 static void clear_masked(struct lab *lab)
 {
-    int64_t seq = lab->op->size[3], kv = lab->op->size[4];
+    int64_t seq = lab->op->size[3], kv = lab->op->size[4], window = lab->op->window;
     int64_t count = elements_in(lab->op, &lab->op->output, lab->whole);
     for (int64_t i = 0; i < count; i++)
-        if (i % kv > i / kv % seq)
+        if (i % kv > i / kv % seq || (window && i % kv <= i / kv % seq - window))
             lab->output_gradient[i] = 0;
 }
 

@@ -11,7 +11,7 @@
 struct reference {
     const struct op *op;
     int64_t batch;
-    double *input[16], *weight[2], *output;
+    double *input[16], *weight[MAX_KIND_WEIGHTS], *output;
     const int64_t *ids; /* of an embedding's input, or a loss's labels */
     const uint8_t *mask;
     double dropout;
@@ -70,7 +70,8 @@ static double ref_score(const struct reference *r, const struct ref_heads *h, in
     double sum = 0;
     for (int64_t i = 0; i < h->depth; i++)
         sum += x[i] * y[i];
-    return r->op->causal && k > q ? -INFINITY : sum / sqrt((double)h->depth);
+    bool hidden = (r->op->causal && k > q) || (r->op->window && k <= q - r->op->window);
+    return hidden ? -INFINITY : sum / sqrt((double)h->depth);
 }
 
 static void ref_scores(struct reference *r)
@@ -102,11 +103,18 @@ static void ref_context(struct reference *r)
     }
 }
 
-static void ref_softmax_row(double *x, int64_t count)
+/* Of a head's sink among its scores; NULL: it has none. */
+static const double *ref_sink(const struct reference *r, int64_t head)
 {
-    double most = -INFINITY, sum = 0;
+    return r->op->sinks ? &r->weight[0][head] : NULL;
+}
+
+static void ref_softmax_row(double *x, int64_t count, const double *sink)
+{
+    double most = sink ? *sink : -INFINITY;
     for (int64_t i = 0; i < count; i++)
         most = x[i] > most ? x[i] : most;
+    double sum = sink ? exp(*sink - most) : 0;
     for (int64_t i = 0; i < count; i++)
         sum += x[i] = exp(x[i] - most);
     for (int64_t i = 0; i < count; i++)
@@ -122,7 +130,7 @@ static void ref_attention(struct reference *r)
         int64_t head = at % h.heads, q = at / h.heads % h.seq, sample = at / h.heads / h.seq;
         for (int64_t k = 0; k < h.kv; k++)
             p[k] = ref_score(r, &h, sample, head, q, k);
-        ref_softmax_row(p, h.kv);
+        ref_softmax_row(p, h.kv, ref_sink(r, head));
         for (int64_t i = 0; i < h.value; i++) {
             double sum = 0;
             for (int64_t k = 0; k < h.kv; k++)
@@ -165,7 +173,7 @@ static int64_t ref_bias_at(const struct op *op, int64_t head, int64_t q, int64_t
 static void ref_softmax(struct reference *r)
 {
     int64_t heads = r->op->size[1], seq = r->op->size[2], keys = r->op->size[3];
-    int64_t bias = r->op->weights ? r->op->weight[0].operand.size[0] : 0;
+    int64_t bias = r->op->weights && !r->op->sinks ? r->op->weight[0].operand.size[0] : 0;
     for (int64_t row = 0; row < r->batch * heads * seq; row++) {
         double *y = r->output + row * keys;
         int64_t q = row % seq, head = row / seq % heads;
@@ -176,7 +184,7 @@ static void ref_softmax(struct reference *r)
             if (r->op->causal && k > q)
                 y[k] = -INFINITY;
         }
-        ref_softmax_row(y, keys);
+        ref_softmax_row(y, keys, ref_sink(r, head));
     }
 }
 
@@ -223,6 +231,26 @@ static double ref_silu(double x)
     return x / (1 + exp(-x));
 }
 
+static double ref_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+/* gpt-oss' swiglu(): torch/model.py of its reference. */
+static double ref_clamped(double gate, double up)
+{
+    gate = fmin(gate, 7);
+    up = fmax(-7, fmin(up, 7));
+    return gate / (1 + exp(-1.702 * gate)) * (up + 1);
+}
+
+static double ref_gated(const struct op *op, double gate, double up)
+{
+    return op->gate == GATE_CLAMPED
+               ? ref_clamped(gate, up)
+               : up * (op->gate == GATE_GELU ? ref_gelu(gate) : ref_silu(gate));
+}
+
 static void ref_pointwise(struct reference *r)
 {
     int64_t sample = per_sample(&r->op->output);
@@ -231,17 +259,17 @@ static void ref_pointwise(struct reference *r)
         double kept = r->mask && r->mask[i] ? 1 / (1 - r->dropout) : 0;
         switch ((int)r->op->kind) {
         case OP_GELU:
-            *y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+            *y = ref_gelu(x);
             break;
         case OP_RELU:
-            *y = x > 0 ? x : 0;
+            *y = x > 0 ? (r->op->squared ? x * x : x) : 0;
             break;
         case OP_SILU:
             *y = ref_silu(x);
             break;
         case OP_GATED:
-            *y = r->op->inputs == 2 ? ref_silu(x) * r->input[1][i]
-                                    : ref_silu(r->input[0][2 * i]) * r->input[0][2 * i + 1];
+            *y = r->op->inputs == 2 ? ref_gated(r->op, x, r->input[1][i])
+                                    : ref_gated(r->op, r->input[0][2 * i], r->input[0][2 * i + 1]);
             break;
         case OP_DROPOUT:
             *y = x * kept;
@@ -270,6 +298,63 @@ static void ref_rotary(struct reference *r)
         else
             r->output[i] = i % 2 ? pair[0] * sin(angle) + pair[1] * cos(angle)
                                  : pair[0] * cos(angle) - pair[1] * sin(angle);
+    }
+}
+
+static void ref_conv1d(struct reference *r)
+{
+    int64_t seq = r->op->size[2], features = r->op->output.size[2], taps = r->op->kernel[0];
+    for (int64_t i = 0; i < r->batch * seq * features; i++) {
+        int64_t f = i % features, t = i / features % seq;
+        double z = r->op->weights > 1 ? r->weight[1][f] : 0;
+        for (int64_t back = 0; back < taps && back <= t; back++)
+            z += r->weight[0][f * taps + taps - 1 - back] * r->input[0][i - back * features];
+        r->output[i] = ref_silu(z);
+    }
+}
+
+/* The state space written out: y_t = sum over s <= t of C_t . B_s e^(A (sum of steps behind s)) step_s x_s,
+ * plus the skipped input. Nothing is passed on from position to position. */
+static void ref_scan(struct reference *r)
+{
+    const struct op *op = r->op;
+    int64_t groups = op->size[1], seq = op->size[2], each = op->scan_heads, n = op->scan_state;
+    int64_t heads = groups * each, depth = op->size[3] / each, share = op->size[3] + 2 * n;
+    for (int64_t i = 0; i < r->batch * heads * seq; i++) {
+        int64_t t = i % seq, head = i / seq % heads, sample = i / seq / heads, group = head / each;
+        double *y = r->output + ((sample * seq + t) * heads + head) * depth, behind = 0;
+        const double *now = r->input[0] + ((sample * seq + t) * groups + group) * share;
+        for (int64_t p = 0; p < depth; p++)
+            y[p] = r->weight[1][head] * now[head % each * depth + p];
+        for (int64_t s = t; s >= 0; s--) {
+            const double *then = r->input[0] + ((sample * seq + s) * groups + group) * share;
+            double raw = r->input[1][(sample * seq + s) * heads + head] + r->weight[2][head];
+            double step = log(1 + exp(raw)), along = 0;
+            for (int64_t k = 0; k < n; k++)
+                along += now[op->size[3] + n + k] * then[op->size[3] + k];
+            for (int64_t p = 0; p < depth; p++)
+                y[p] += along * exp(-exp(r->weight[0][head]) * behind) * step *
+                        then[head % each * depth + p];
+            behind += step;
+        }
+    }
+}
+
+static void ref_gated_norm(struct reference *r)
+{
+    int64_t groups = r->op->size[1], width = r->op->size[3];
+    for (int64_t row = 0; row < r->batch * r->op->size[2] * groups; row++) {
+        double square = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = row * width + i;
+                double v = r->input[0][at] * ref_silu(r->input[1][at]);
+                if (pass == 0)
+                    square += v * v / (double)width;
+                else
+                    r->output[at] =
+                        v / sqrt(square + 1e-5) * r->weight[0][row % groups * width + i];
+            }
     }
 }
 
@@ -504,6 +589,9 @@ static void (*const REFERENCES[OP_KIND_COUNT])(struct reference *r) = {
     [OP_DISPATCH] = ref_experts,
     [OP_EXPERT_LINEAR] = ref_expert_linear,
     [OP_COMBINE] = ref_experts,
+    [OP_CONV1D] = ref_conv1d,
+    [OP_SCAN] = ref_scan,
+    [OP_GATED_NORM] = ref_gated_norm,
     [OP_CONV] = ref_conv,
     [OP_POOL] = ref_pool,
     [OP_CONCAT] = ref_concat,

@@ -44,6 +44,21 @@ static const struct small_model {
     {"inception", "{classes: 12, image: 75}"},
     {"vgg", "{depth: 11, classes: 12}"},
     {"dlrm", "{dense: 8, bottom: [16, 8], tables: 4, rows: 64, top: [16, 1]}"},
+    {"hybrid",
+     "{pattern: MM*-, layers: 8, hidden: 32, heads: 4, kv_heads: 2, mamba_dim: 8, groups: 4, "
+     "state: 4, chunk: 8, seq: 16, vocab: 96, norm: layer, bias: true}"},
+    {"hybrid",
+     "{pattern: ME*E, hidden: 32, heads: 4, mamba_dim: 16, groups: 2, state: 8, chunk: 8, "
+     "experts: 4, expert_ffn: 32, shared_ffn: 32, latent: 16, mtp: 2, mtp_pattern: E, "
+     "seq: 16, vocab: 96}"},
+    {"moe", "{layers: 3, hidden: 32, heads: 8, kv_heads: 2, ffn: 32, seq: 16, vocab: 96, experts: "
+            "4, top_k: 2, window: 5, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "
+            "expert_bias: true, activation: clamped}"},
+    {"llama", "{layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, tied: "
+              "true, window: 6, full_every: 2, sinks: true, qk_norm: true, end_norm: true, "
+              "activation: geglu, attention: fused}"},
+    {"gpt", "{layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 96, experts: 4, top_k: 1, "
+            "shared_ffn: 32, activation: relu2, dropout: 0}"},
 };
 enum { SMALL_MODEL_COUNT = COUNT_OF(SMALL_MODELS) };
 

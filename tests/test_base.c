@@ -117,10 +117,27 @@ static void arithmetic_is_checked(void **state)
     assert_int_equal(common_divisor(5, 0), 5);
 }
 
+static void divisors_come_in_order(void **state)
+{
+    (void)state;
+    for (int64_t whole = 1; whole < 1000; whole++) {
+        int64_t next = 1;
+        for (int64_t d = 1; d <= whole; d++) {
+            if (whole % d)
+                continue;
+            assert_int_equal(next, d);
+            next = divisor_above(whole, d);
+        }
+        assert_int_equal(next, whole + 1);
+    }
+    assert_int_equal(divisor_above(INT32_MAX, 1), INT32_MAX); /* a prime */
+}
+
 static void dtypes_have_names(void **state)
 {
     (void)state;
-    static const int BYTES[] = {4, 4, 2, 2, 2}; /* fp8 is cast for products, and kept in 16 bits */
+    /* fp8 and nvfp4 are cast for products, and kept in 16 bits */
+    static const int BYTES[] = {4, 4, 2, 2, 2, 2};
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum dtype dtype;
         assert_true(dtype_from_name(dtype_name((enum dtype)i), &dtype));
@@ -491,6 +508,7 @@ int main(void)
         WITH_ARENA(arrays_grow),
         WITH_ARENA(maps_keep_what_was_put),
         cmocka_unit_test(arithmetic_is_checked),
+        cmocka_unit_test(divisors_come_in_order),
         cmocka_unit_test(dtypes_have_names),
         cmocka_unit_test(random_numbers_are_the_published_ones),
         cmocka_unit_test(random_numbers_stay_in_range),

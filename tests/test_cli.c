@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@
 #include "refusals.h"
 #include "report/report.h"
 
-enum { MAX_ARGS = 8 };
+enum { MAX_ARGS = 12 };
 
 struct outcome {
     int code; /* exit code, or -1 if a signal ended it */
@@ -54,16 +55,26 @@ static void become_program(const char *const *args, int out_fd, int err_fd)
     _exit(127);
 }
 
-static int wait_for_program(const char *const *args, int out_fd, int err_fd)
+static pid_t start_program(const char *const *args, int out_fd, int err_fd)
 {
-    int status;
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
         become_program(args, out_fd, err_fd);
+    return child;
+}
+
+static int wait_for_child(pid_t child)
+{
+    int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int wait_for_program(const char *const *args, int out_fd, int err_fd)
+{
+    return wait_for_child(start_program(args, out_fd, err_fd));
 }
 
 static struct outcome run(const char *const *args)
@@ -319,8 +330,6 @@ static void misspelt_names_are_suggested(void **state)
     forget(cluster);
 }
 
-/* An answer that could not be written is a failure, whether the stream is closed or the disk is
- * full. */
 /* Predictions without the shipped databases are other ones: that is said once, and only then. */
 static void missing_profiles_are_warned_of(void **state)
 {
@@ -351,6 +360,8 @@ static void missing_profiles_are_warned_of(void **state)
     }
 }
 
+/* An answer that could not be written is a failure, whether the stream is closed or the disk is
+ * full. */
 static void unwritable_output_is_a_failure(void **state)
 {
     (void)state;
@@ -367,6 +378,35 @@ static void unwritable_output_is_a_failure(void **state)
     }
     close(full);
     close(null);
+}
+
+/* Ctrl-C ends a search, not the program: the best plan so far is the answer. A signal that comes before the
+ * search has begun ends it all, and one before the first plan is found leaves no answer: it is then given more
+ * time. */
+static void interrupted_searches_answer(void **state)
+{
+    (void)state;
+    static const char *const SEARCH[] = {"plan", "gpt3-13b",  "dgx-a100:16", "--global-batch",
+                                         "512",  "--planner", "aceso",       "--threads",
+                                         "1",    "--json",    NULL};
+    int code = -1;
+    json_t *json = NULL;
+    for (int tenths = 5; tenths <= 80 && code != WEFT_OK; tenths *= 2) {
+        FILE *out = tmpfile(), *err = tmpfile();
+        assert_true(out && err);
+        pid_t child = start_program(SEARCH, fileno(out), fileno(err));
+        usleep((useconds_t)tenths * 100000);
+        kill(child, SIGINT);
+        code = wait_for_child(child);
+        char *text = read_all(out);
+        json = json_loads(text, 0, NULL);
+        free(text);
+        fclose(err);
+    }
+    assert_int_equal(code, WEFT_OK);
+    assert_true(json_is_true(json_object_get(json, "stopped")));
+    assert_true(json_is_object(json_object_get(json, "plan")));
+    json_decref(json);
 }
 
 int main(void)
@@ -386,6 +426,7 @@ int main(void)
         cmocka_unit_test(misspelt_names_are_suggested),
         cmocka_unit_test(missing_profiles_are_warned_of),
         cmocka_unit_test(unwritable_output_is_a_failure),
+        cmocka_unit_test(interrupted_searches_answer),
     };
     return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
 }

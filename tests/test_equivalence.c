@@ -309,7 +309,7 @@ static void test_mutations_are_found(void **state)
             struct plan *plan = any_plan(&rng);
             struct graph *graph = compile(plan, chance(&rng, 2) ? FOLD_ALWAYS : FOLD_NEVER);
             bool changed = false;
-            for (int tries = 0; tries < 10 && !changed && graph->tasks; tries++)
+            for (int tries = 0; tries < 40 && !changed && graph->tasks; tries++)
                 changed = MUTATIONS[k].apply(&rng, graph);
             applied += changed;
             found += changed && graph_verify(graph) != WEFT_OK;

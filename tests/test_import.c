@@ -29,6 +29,7 @@ static struct model *opened_file(const char *file, const char *overrides)
 static const struct {
     const char *name;
     double published;
+    size_t warnings;
 } PUBLISHED[] = {
     {"gpt2", 124439808},
     {"gpt-neox-20b", 20554567680},
@@ -42,7 +43,15 @@ static const struct {
     {"qwen1.5-moe-a2.7b", 14315784192},
     {"qwen3-30b-a3b", 30532122624},
     {"deepseek-v2-lite", 15706484224},
+    {"nemotron-h-8b", 8100852736},
+    {"nemotron-3-nano-30b-a3b", 31577937344},
+    {"nemotron-3-super-120b-a12b", 123611012096}, /* with its layers for one token more */
+    {"mamba-codestral-7b", 7285403648},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
     {"gemma-7b", 8537680896},
+    {"gemma-2-9b", 9241705984, .warnings = 1}, /* the soft cap of its logits */
+    {"gemma-3-1b", 999885952},
     {"phi-3-mini-4k", 3821079552},
     {"bert-base-uncased", 109482240},
     {"t5-large", 737668096},
@@ -63,7 +72,7 @@ static void configs_have_published_parameters(void **state)
             fail_msg("%s: %.0f parameters, published %.0f", PUBLISHED[i].name, parameters(model),
                      PUBLISHED[i].published);
         assert_string_equal(model->name, PUBLISHED[i].name);
-        assert_int_equal(model->warnings.len, 0);
+        assert_int_equal(model->warnings.len, PUBLISHED[i].warnings);
         model_free(model);
     }
 }
@@ -121,6 +130,57 @@ static void long_contexts_are_cut_to_a_sample(void **state)
                         "seq: 131072");
     assert_int_equal(model->seq, 131072);
     model_free(model);
+}
+
+/* The window of a layer's attention; 0: it sees all. */
+static int64_t window_of(const struct model *model, int layer)
+{
+    char path[64];
+    snprintf(path, sizeof path, "layers.%d.attn.attention", layer);
+    return find_op(model, path)->window;
+}
+
+/* Sliding and full layers are where transformers puts them: layer_types, a pattern, or the default. */
+static void windows_are_where_configs_say(void **state)
+{
+    (void)state;
+    struct model *oss = opened_file("tests/data/hf/gpt-oss-20b", NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(window_of(oss, i), i % 2 ? 0 : 128);
+    assert_true(find_op(oss, "layers.0.attn.attention")->sinks);
+    assert_int_equal(find_op(oss, "layers.0.mlp.experts.router")->weights, 2);
+    assert_int_equal(find_op(oss, "layers.0.mlp.experts.gated")->gate, GATE_CLAMPED);
+    model_free(oss);
+    struct model *gemma = opened_file("tests/data/hf/gemma-3-1b", NULL);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(window_of(gemma, i), i == 5 ? 0 : 512);
+    assert_int_equal(window_of(gemma, 24), 512); /* behind the last whole period */
+    assert_int_equal(gemma->layers, 26);
+    model_free(gemma);
+    struct model *mistral = opened_file("tests/data/hf/mistral-7b-v0.1", "seq: 8192");
+    assert_int_equal(window_of(mistral, 0), 4096);
+    model_free(mistral);
+    static const struct {
+        const char *config;
+        int64_t first, second;
+    } CASES[] = {
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", 0, 0},
+        {"{\"model_type\": \"mistral\"}", 4096, 4096},
+        {"{\"model_type\": \"gpt_oss\"}", 128, 0},
+        {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 2, \"layer_types\": "
+         "[\"full_attention\", \"full_attention\"]}",
+         0, 0},
+        {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 2, \"layer_types\": "
+         "[\"sliding_attention\", \"sliding_attention\"]}",
+         4096, 4096},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct model *model = from_config(CASES[i].config, NULL);
+        bool alike = CASES[i].first == CASES[i].second;
+        assert_int_equal(window_of(model, 0), CASES[i].first);
+        assert_int_equal(window_of(model, alike ? 0 : 1), CASES[i].second);
+        model_free(model);
+    }
 }
 
 static void unmodelled_keys_are_reported(void **state)
@@ -276,6 +336,7 @@ int main(void)
         cmocka_unit_test(absent_keys_have_transformers_defaults),
         cmocka_unit_test(overrides_win_over_a_config),
         cmocka_unit_test(long_contexts_are_cut_to_a_sample),
+        cmocka_unit_test(windows_are_where_configs_say),
         cmocka_unit_test(unmodelled_keys_are_reported),
         cmocka_unit_test(a_folder_opens_its_config),
         cmocka_unit_test(every_shipped_model_file_opens),

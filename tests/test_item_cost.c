@@ -82,17 +82,25 @@ static void test_bytes_of_casts(void **state)
     const struct {
         const char *cluster;
         double read[PHASE_COUNT], write[PHASE_COUNT];
+        enum dtype dtype;
     } CASES[] = {{"hgx-h200:1x1",
                   {4 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 4 * OUT_ELEMENTS + 2 * WEIGHT_ELEMENTS,
                    2 * (IN_ELEMENTS + OUT_ELEMENTS)},
                   {IN_ELEMENTS + WEIGHT_ELEMENTS, OUT_ELEMENTS + WEIGHT_ELEMENTS,
-                   IN_ELEMENTS + OUT_ELEMENTS}},
+                   IN_ELEMENTS + OUT_ELEMENTS},
+                  DTYPE_FP8},
                  {"hgx-b200:1x1",
                   {2 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 2 * OUT_ELEMENTS, 0},
-                  {2 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 2 * OUT_ELEMENTS, 0}}};
+                  {2 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 2 * OUT_ELEMENTS, 0},
+                  DTYPE_FP8},
+                 /* the largest value first; 4 bits and a sixteenth of a byte, in both layouts */
+                 {"hgx-b200:1x1",
+                  {4 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 4 * OUT_ELEMENTS, 0},
+                  {1.125 * (IN_ELEMENTS + WEIGHT_ELEMENTS), 1.125 * OUT_ELEMENTS, 0},
+                  DTYPE_NVFP4}};
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct lab lab =
-            open_lab("llama3-8b", "layers: 1, seq: 256", CASES[i].cluster, DTYPE_FP8, 1);
+            open_lab("llama3-8b", "layers: 1, seq: 256", CASES[i].cluster, CASES[i].dtype, 1);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             struct work works[MAX_ITEM_WORKS], none = {0};
             int count = item_works(lab.plan, find_op(lab.plan, "proj"), (enum phase)phase, works);
@@ -102,6 +110,29 @@ static void test_bytes_of_casts(void **state)
         }
         close_lab(&lab);
     }
+}
+
+/* Twice fp8's peak on a B200, and the same products in it: a large one takes half as long. */
+static void test_nvfp4_products(void **state)
+{
+    (void)state;
+    double ns[2];
+    for (int i = 0; i < 2; i++) {
+        struct lab lab =
+            open_lab("llama3-8b", "layers: 1", "hgx-b200:1x1", i ? DTYPE_NVFP4 : DTYPE_FP8, 4);
+        struct work works[MAX_ITEM_WORKS];
+        item_works(lab.plan, find_op(lab.plan, "gate_up"), PHASE_FORWARD, works);
+        assert_int_equal(works[0].dtype, i ? DTYPE_NVFP4 : DTYPE_FP8);
+        item_works(lab.plan, find_op(lab.plan, "attention"), PHASE_FORWARD, works);
+        assert_int_equal(works[0].dtype, DTYPE_BF16);
+        item_works(lab.plan, find_op(lab.plan, "gate_up"), PHASE_FORWARD, works);
+        struct cost *cost;
+        assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+        ns[i] = (double)cost_on_device(cost, &works[0]).ns;
+        cost_close(cost);
+        close_lab(&lab);
+    }
+    assert_true(ns[1] > 0.45 * ns[0] && ns[1] < 0.6 * ns[0]);
 }
 
 /* Products of their own, of queries, keys and values, gates and ups: the first of each casts. */
@@ -212,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which_run_in_fp8),
+        cmocka_unit_test(test_nvfp4_products),
         cmocka_unit_test(test_bytes_of_casts),
         cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),

@@ -628,7 +628,7 @@ static void replay(struct naive *n)
     struct arena *scratch = arena_new();
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    schedule_find(plan->schedule)->order(&pipeline, n->stage, scratch, &n->slots);
+    plan_schedule(plan)->order(&pipeline, n->stage, scratch, &n->slots);
     for (int32_t part = 0; part < plan->parts; part++)
         if (part_of(n->s, part)->lives > n->most_lives)
             n->most_lives = part_of(n->s, part)->lives;
@@ -666,7 +666,30 @@ static void check_points(const struct subject *s, int32_t stage)
         most = all > most ? all : most;
         assert_true(i == p->point_first[stage] || p->point[i].at_ns >= p->point[i - 1].at_ns);
     }
-    assert_int_equal(most, p->stage[stage].memory.peak);
+    if (plan_schedule(s->plan)->ahead)
+        assert_true(most <= p->stage[stage].memory.peak);
+    else
+        assert_int_equal(most, p->stage[stage].memory.peak);
+}
+
+/* Two slots executed as one: each is fullest when the other is, which is more than one behind the other by
+ * what the first holds then and does not keep. */
+static void check_paired_stage(const struct subject *s, int32_t stage, const struct naive *behind)
+{
+    const struct stage_peak *peak = &s->prediction->stage[stage].memory;
+    int64_t more = 0;
+    for (int32_t part = stage; part < s->plan->parts; part += s->plan->stages) {
+        const struct part_lifetimes *p = part_of(s, part);
+        int64_t held = 0, most = 0;
+        for (int32_t i = 0; i < p->moments[SLOT_FORWARD].count; i++) {
+            const struct moment *m = &p->moments[SLOT_FORWARD].moment[i];
+            held += m->gives ? -p->life[m->life].bytes : p->life[m->life].bytes;
+            most = held > most ? held : most;
+        }
+        more = most - held > more ? most - held : more;
+    }
+    assert_true(peak->peak >= state_of(s, stage) + behind->peak);
+    assert_true(peak->peak <= state_of(s, stage) + behind->peak + more);
 }
 
 static void check_stage(const struct subject *s, int32_t stage)
@@ -675,10 +698,14 @@ static void check_stage(const struct subject *s, int32_t stage)
     struct naive naive = {.s = s, .stage = stage};
     int64_t held = 0, all = 0;
     replay(&naive);
-    assert_int_equal(peak->peak, state_of(s, stage) + naive.peak);
-    assert_int_equal(peak->slot, naive.slot);
-    assert_int_equal(peak->bytes[MEMORY_ACTIVATIONS], naive.at_peak[MEMORY_ACTIVATIONS]);
-    assert_int_equal(peak->bytes[MEMORY_WORKSPACE], naive.at_peak[MEMORY_WORKSPACE]);
+    if (plan_schedule(s->plan)->ahead) {
+        check_paired_stage(s, stage, &naive);
+    } else {
+        assert_int_equal(peak->peak, state_of(s, stage) + naive.peak);
+        assert_int_equal(peak->slot, naive.slot);
+        assert_int_equal(peak->bytes[MEMORY_ACTIVATIONS], naive.at_peak[MEMORY_ACTIVATIONS]);
+        assert_int_equal(peak->bytes[MEMORY_WORKSPACE], naive.at_peak[MEMORY_WORKSPACE]);
+    }
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         all += peak->bytes[c];
     assert_int_equal(all, peak->peak);

@@ -465,6 +465,70 @@ static void swin_attends_within_windows(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
+/* Seven layers, every third of which sees all: numbers 2 and 5; the rest sees 32 of 256 keys. With four
+ * heads of 16, attention takes 4 * 4 * 256 * k * 16 FLOPs forward for k keys, and keeps what it keeps
+ * without a window. */
+static void windows_leave_some_keys_out(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "layers: 7, hidden: 64, heads: 4, seq: 256";
+    struct model *whole = build("llama", SIZES);
+    char options[128];
+    snprintf(options, sizeof options, "%s, window: 32, full_every: 3", SIZES);
+    struct model *some = build("llama", options);
+    snprintf(options, sizeof options, "%s, window: 256", SIZES);
+    struct model *all = build("llama", options);
+    struct arena *scratch = arena_new();
+    int64_t windowed = 0, full = 0;
+    for (int32_t i = 0; i < some->ops; i++) {
+        const struct op *op = &some->op[i];
+        for (int64_t copy = 0; op->kind == OP_ATTENTION && copy < op_copies(some, op); copy++) {
+            long long layer = strtoll(strchr(op_path(scratch, some, op, copy), '.') + 1, NULL, 10);
+            assert_int_equal(op->window, layer == 2 || layer == 5 ? 0 : 32);
+            *(op->window ? &windowed : &full) += 1;
+        }
+    }
+    assert_int_equal(windowed, 5);
+    assert_int_equal(full, 2);
+    struct totals a = model_totals(whole, DTYPE_BF16), b = model_totals(some, DTYPE_BF16);
+    struct totals c = model_totals(all, DTYPE_BF16);
+    double left_out = 5.0 * 4 * 4 * 256 * (256 - 32) * 16;
+    assert_true(a.flops[PHASE_FORWARD] - b.flops[PHASE_FORWARD] == left_out);
+    assert_true(a.flops[PHASE_BACKWARD_INPUT] - b.flops[PHASE_BACKWARD_INPUT] == 2 * left_out);
+    assert_true(a.flops[PHASE_FORWARD] == c.flops[PHASE_FORWARD]);
+    assert_true(a.parameters == b.parameters);
+    assert_true(a.kept_bytes == b.kept_bytes && a.kept_bytes == c.kept_bytes);
+    arena_free(scratch);
+    model_free(whole);
+    model_free(some);
+    model_free(all);
+}
+
+/* Two layers of 32 features with 4 experts of width 48, without gates or biases: 2 * 32 * 48 weights each,
+ * a third less than with; a shared one of 16 and the router's 4 * 32 beside them. */
+static void experts_may_do_without_gates(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 64, bias: false";
+    char options[256];
+    snprintf(options, sizeof options, "%s, experts: 4, expert_ffn: 48, shared_ffn: 16", SIZES);
+    struct model *model = build("gpt", options), *dense = build("gpt", SIZES);
+    double experts = 4 * 2 * 32 * 48 + 2 * 32 * 16 + 4 * 32, mlp = 2 * 32 * 128;
+    assert_true(model_totals(model, DTYPE_BF16).parameters -
+                    model_totals(dense, DTYPE_BF16).parameters ==
+                2 * (experts - mlp));
+    model_free(model);
+    model_free(dense);
+    static const char MOE[] = "layers: 1, hidden: 32, heads: 4, experts: 4, expert_ffn: 48";
+    snprintf(options, sizeof options, "%s, activation: relu2", MOE);
+    struct model *gated = build("moe", MOE), *plain = build("moe", options);
+    assert_true(model_totals(gated, DTYPE_BF16).parameters -
+                    model_totals(plain, DTYPE_BF16).parameters ==
+                4 * 32 * 48);
+    model_free(gated);
+    model_free(plain);
+}
+
 static void options_are_checked(void **state)
 {
     (void)state;
@@ -542,6 +606,8 @@ int main(void)
         cmocka_unit_test(experts_cost_what_is_chosen),
         cmocka_unit_test(latent_attention_by_hand),
         cmocka_unit_test(swin_attends_within_windows),
+        cmocka_unit_test(windows_leave_some_keys_out),
+        cmocka_unit_test(experts_may_do_without_gates),
         cmocka_unit_test(options_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

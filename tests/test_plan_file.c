@@ -179,7 +179,7 @@ static void overlap_is_read(void **state)
         {HEAD "overlap: all\nbucket: 0\n", OVERLAP_ALL, 0},
         {HEAD "overlap: []\nbucket: 40MiB\n", 0, 40 << 20},
         {HEAD "overlap: products\n", OVERLAP_PRODUCTS, DEFAULT_BUCKET_BYTES},
-        {HEAD "overlap: [products, all]\n", OVERLAP_EVERY, DEFAULT_BUCKET_BYTES},
+        {HEAD "overlap: [products, all, experts]\n", OVERLAP_EVERY, DEFAULT_BUCKET_BYTES},
         {HEAD "overlap: pipeline\nbucket: 1000\n", OVERLAP_PIPELINE, 1000},
         {"model: gpt3-13b\ncluster: dgx-v100:4\ndegrees: {tp: 8}\n"
          "overlap: [tensor, gradients]\nbucket: 1MB\n",
@@ -277,7 +277,7 @@ static void random_plans_round_trip(void **state)
         plan->batch_per_step = 16;
         plan->global_batch = 16 * 6 * (1 + rng_below(&rng, 9));
         plan->memory_limit_bytes = rng_below(&rng, 2) * 30000000001;
-        plan->dtype = (enum dtype)rng_below(&rng, DTYPE_COUNT);
+        plan->dtype = (enum dtype)rng_below(&rng, DTYPE_NVFP4); /* an A100 has not */
         plan->policy = (enum policy)rng_below(&rng, POLICY_COUNT);
         plan->overlap = (unsigned)rng_below(&rng, OVERLAP_EVERY + 1);
         plan->bucket_bytes = rng_below(&rng, 3) * 12345678;

@@ -192,6 +192,99 @@ static void test_impossible_pins(void **state)
         }
 }
 
+/* What is said of pins that leave no plan: the pins, and what would do in place of one of them. */
+static void test_pins_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees pins;
+        const char *has, *hint;
+    } CASES[] = {
+        {{.tp = 3}, "--tp 3", "--tp could be 1, 2, 4 or 8"},
+        {{.tp = 16}, "--tp 16", "--tp could be 1, 2, 4 or 8"},
+        {{.pp = 3, .tp = 2}, "--tp 2 --pp 3", "--pp could be 1, 2 or 4"},
+        {{.dp = 5}, "--dp 5", "--dp could be 1, 2, 4 or 8"},
+        {{.dp = 4, .tp = 4}, "--dp 4 --tp 4", "--dp could be 1 or 2, or --tp could be 1 or 2"},
+        {{.cp = 3}, "--cp 3", "--cp could be 1, 2, 4 or 8"},
+        {{.micro_batch = 3, .tp = 8},
+         "--tp 8 --microbatch 3",
+         "--microbatch could be 1, 2, 4, 8 or 16, or --global-batch could be 18"},
+        {{.tp = 3, .pp = 7},
+         "--tp 3 --pp 7",
+         "--tp can be 1, 2, 4 or 8, and --pp can be 1, 2 or 4"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct plan_request request = {.model = model, .cluster = cluster, .pins = CASES[i].pins};
+        struct planned *planned = NULL;
+        char message[256];
+        request.pins.global_batch = 16;
+        snprintf(message, sizeof message,
+                 "no plan of gpt3-1.3b on the 8 devices of dgx-a100 has %s", CASES[i].has);
+        weft_status status = plan_search(planner_find("megatron"), &request, &planned);
+        assert_int_equal(status, WEFT_NO_ANSWER);
+        assert_string_equal(weft_last_error()->message, message);
+        assert_string_equal(weft_last_error()->hint, CASES[i].hint);
+        error_clear();
+    }
+}
+
+/* Every value that is named has a plan. */
+static void test_what_is_named_would_do(void **state)
+{
+    (void)state;
+    static const int64_t TP[] = {1, 2, 4, 8}, PP[] = {1, 2, 4}, CP[] = {1, 2, 4, 8};
+    for (size_t i = 0; i < COUNT_OF(TP); i++)
+        planned_free(search_with((struct degrees){.global_batch = 16, .tp = TP[i]}, NULL));
+    for (size_t i = 0; i < COUNT_OF(PP); i++)
+        planned_free(search_with((struct degrees){.global_batch = 16, .tp = 2, .pp = PP[i]}, NULL));
+    for (size_t i = 0; i < COUNT_OF(CP); i++)
+        planned_free(search_with((struct degrees){.global_batch = 16, .cp = CP[i]}, NULL));
+}
+
+/* What the model does not have, and what nothing is called, is refused before anybody searches. */
+static void test_pins_that_mean_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees pins;
+        const char *message;
+    } CASES[] = {
+        {{.ep = 2}, "ep 2 spreads experts, and gpt3-1.3b has none"},
+        {{.schedule = "zb"},
+         "no schedule is called 'zb', expected one of gpipe, 1f1b, interleaved, aiao, zb-h1"},
+    };
+    const struct planner *all;
+    size_t count = planners(&all);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        for (size_t k = 0; k < count; k++) {
+            struct plan_request request = {
+                .model = model, .cluster = cluster, .pins = CASES[i].pins};
+            struct planned *planned = NULL;
+            request.pins.global_batch = 16;
+            assert_int_equal(plan_search(&all[k], &request, &planned), WEFT_BAD_INPUT);
+            assert_string_equal(weft_last_error()->message, CASES[i].message);
+            error_clear();
+        }
+}
+
+/* Pieces of one stage alone are no pipeline that aceso could make better. */
+static void test_pieces_without_stages(void **state)
+{
+    (void)state;
+    struct plan_request request = {
+        .model = model,
+        .cluster = cluster,
+        .pins = {.global_batch = 16, .segments = 2},
+        .options = {.given = 1U << TAKES_THREADS, .threads = 1, .most_configs = 2000}};
+    struct planned *planned;
+    assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
+    assert_true(planned->trials.data[0].value[DIMENSION_PP] > 1);
+    planned_free(planned);
+    request.pins.pp = 1;
+    assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_NO_ANSWER);
+    error_clear();
+}
+
 /* plan_search refuses them before; a search that is asked all the same finds nothing. */
 static void test_no_number_of_stages(void **state)
 {
@@ -287,6 +380,10 @@ int main(void)
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_impossible_pins),
+        cmocka_unit_test(test_pins_are_explained),
+        cmocka_unit_test(test_what_is_named_would_do),
+        cmocka_unit_test(test_pins_that_mean_nothing),
+        cmocka_unit_test(test_pieces_without_stages),
         cmocka_unit_test(test_no_number_of_stages),
         cmocka_unit_test(test_the_program_answers),
         cmocka_unit_test(test_what_hardware_would_bring),

@@ -539,7 +539,7 @@ static void test_broken_files(void **state)
          "backward",
          NULL},
         {"a.csv", "+X,norm,forward,int8,rows=1 cols=1,1\n",
-         "a.csv:2: dtype is 'int8', expected fp32, tf32, fp16, bf16 or fp8", NULL},
+         "a.csv:2: dtype is 'int8', expected fp32, tf32, fp16, bf16, fp8 or nvfp4", NULL},
         {"a.csv", "+X,norm,forward,fp16,rows=1 colls=1,1\n",
          "a.csv:2: shape 'rows=1 colls=1' of a norm: it has no 'colls', did you mean 'cols'?",
          "docs/profile.md lists every kernel's shape numbers"},

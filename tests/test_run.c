@@ -171,7 +171,12 @@ enum {
     SWIN = 12,
     RESNET = 13,
     RESNET_BASIC = 14,
-    DLRM = 17
+    DLRM = 17,
+    HYBRID = 18,
+    HYBRID_EXPERTS = 19,
+    MOE_WINDOWS = 20,
+    LLAMA_WINDOWS = 21,
+    GPT_EXPERTS = 22
 };
 
 static void choose(struct plan *plan, const char *path, const char *split)
@@ -270,6 +275,13 @@ static void split_keys(struct plan *plan)
     choose(plan, "layers.3.attn.attention", "batch:2 kv:2");
 }
 
+static void split_window_keys(struct plan *plan)
+{
+    choose(plan, "layers.0.attn.attention", "kv:4");
+    choose(plan, "layers.1.attn.attention", "seq:2 kv:2");
+    choose(plan, "layers.2.attn.attention", "kv:2 group:2");
+}
+
 /* Images in stripes and tiles, as far as they divide; what has no height is copied. */
 static void tiles(struct plan *plan)
 {
@@ -335,6 +347,20 @@ static const struct row {
     {"cp 2", GPT, 2, {.cp = 2, .global_batch = 4}},
     {"cp 4", LLAMA, 4, {.cp = 4, .global_batch = 2}},
     {"cp 2, tp 2, dp 2", GPT, 8, {.cp = 2, .tp = 2, .dp = 2, .global_batch = 4}},
+    {"state space, tp 2, sp", HYBRID, 2, {.tp = 2, .sequence = true, .global_batch = 4}},
+    {"state space, tp 4", HYBRID, 4, {.tp = 4, .global_batch = 2}},
+    {"state space, cp 4", HYBRID, 4, {.cp = 4, .global_batch = 2}},
+    {"state space, cp 2, tp 2", HYBRID, 4, {.cp = 2, .tp = 2, .global_batch = 2}},
+    {"state space, zero 3", HYBRID, 2, {.dp = 2, .shard = 3, .global_batch = 4}},
+    {"state space, recompute", HYBRID, 2, {.dp = 2, .global_batch = 4, RECOMPUTE(FULL)}},
+    {"state space, pp 4", HYBRID, 4, {.pp = 4, .global_batch = 6}},
+    {"state space, interleaved", HYBRID, 2, {.pp = 2, .pieces = 2, .global_batch = 4}},
+    {"hybrid experts, ep 4", HYBRID_EXPERTS, 4, {.dp = 4, .ep = 4, .global_batch = 8}},
+    {"hybrid experts, tp 2, sp",
+     HYBRID_EXPERTS,
+     4,
+     {.tp = 2, .dp = 2, .ep = 2, .sequence = true, .global_batch = 4}},
+    {"hybrid experts, cp 2", HYBRID_EXPERTS, 2, {.cp = 2, .global_batch = 2}},
     {"zero 1", GPT, 2, {.dp = 2, .shard = 1, .global_batch = 4}},
     {"zero 1, no overlap", GPT, 4, {.dp = 4, .shard = 1, .global_batch = 8, NO_OVERLAP}},
     {"zero 2", GPT, 2, {.dp = 2, .shard = 2, .global_batch = 4}},
@@ -438,6 +464,33 @@ static const struct row {
      8,
      {.pp = 2, .dp = 4, .ep = 2, .global_batch = 16, RECOMPUTE(FULL)}},
     {"moe, experts by place", MOE, 4, {.dp = 4, .global_batch = 4}, split_experts},
+    {"windows and sinks, tp 4", MOE_WINDOWS, 4, {.tp = 4, .global_batch = 2}},
+    {"windows and sinks, ep 2, cp 2, zero 2",
+     MOE_WINDOWS,
+     4,
+     {.dp = 2, .ep = 2, .cp = 2, .shard = 2, .global_batch = 4}},
+    {"windows and sinks, zb-h1, pp 2, tp 2",
+     MOE_WINDOWS,
+     4,
+     {.pp = 2, .tp = 2, .global_batch = 4, .schedule = "zb-h1"}},
+    {"windows, keys split",
+     MOE_WINDOWS,
+     4,
+     {.dp = 4, .micro_batch = 1, .global_batch = 4},
+     split_window_keys},
+    {"masked windows, tp 2, sp, recompute",
+     LLAMA_WINDOWS,
+     2,
+     {.tp = 2, .sequence = true, .global_batch = 2, RECOMPUTE(FULL)}},
+    {"masked windows, cp 2, zero 3",
+     LLAMA_WINDOWS,
+     4,
+     {.dp = 2, .cp = 2, .shard = 3, .global_batch = 4}},
+    {"experts without gates, ep 4", GPT_EXPERTS, 4, {.dp = 4, .ep = 4, .global_batch = 8}},
+    {"experts without gates, ep 2, tp 2",
+     GPT_EXPERTS,
+     4,
+     {.dp = 2, .ep = 2, .tp = 2, .global_batch = 4}},
     {"swin, dp 2, tp 2", SWIN, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet in stripes", RESNET_BASIC, 2, {.dp = 2, .micro_batch = 4, .global_batch = 16}, tiles},
     {"resnet in tiles", RESNET, 4, {.dp = 4, .micro_batch = 1, .global_batch = 8}, tiles},
@@ -564,6 +617,38 @@ static void test_delays_change_nothing(void **state)
 }
 
 /* Threads sum in the order of the members: runs repeat bit for bit. */
+static bool offloads(const struct plan *plan)
+{
+    bool any = false;
+    for (int64_t i = 0; i < plan->instances; i++)
+        any |= plan_choice(plan, i)->recompute && plan_choice(plan, i)->offload;
+    return any;
+}
+
+/* What waits in host memory has been read by then, however late its last reader comes. In the first two it
+ * once had not: a step for what is sent, behind another one that took its time. */
+static void test_late_steps_find_checkpoints(void **state)
+{
+    (void)state;
+    static const uint64_t FOUND[] = {495, 544};
+    int rounds = rounds_of(40), wrong = 0;
+    for (int i = -(int)COUNT_OF(FOUND); i < rounds; i++) {
+        struct slowdown slow = {.seed = 1, .delay_s = 0.002};
+        struct rng rng;
+        char why[512] = "";
+        rng_seed(&rng, i < 0 ? FOUND[-i - 1] : (uint64_t)i);
+        const struct model *model = random_model(&rng);
+        struct plan *plan = runnable_plan(&rng, model);
+        bool same =
+            !offloads(plan) || agree(plan, &(struct conditions){1, 1, &slow}, why, sizeof why);
+        if (!same)
+            print_message("%d, %s, %s: %s\n", i, model->family, plan->schedule, why);
+        wrong += !same;
+        plan_free(plan);
+    }
+    assert_int_equal(wrong, 0);
+}
+
 static void test_runs_repeat(void **state)
 {
     (void)state;
@@ -741,18 +826,73 @@ static void test_a_failure_ends_all_ranks(void **state)
     plan_free(plan);
 }
 
+/* Behind a failure nothing is sent or added up any more: its buffers may be gone. */
+static void test_nothing_meets_behind_a_failure(void **state)
+{
+    (void)state;
+    struct hub *hub = hub_new(2, NULL);
+    struct transport *rank[] = {transport_threads(hub, 0), transport_threads(hub, 1)};
+    struct request *request;
+    float value[] = {1, 2};
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t group;
+        assert_int_equal(rank[i]->kind->group(rank[i], (int32_t[]){0, 1}, 2, 0, &group), WEFT_OK);
+        struct transfer sum = {.kind = TRANSFER_ALL_REDUCE,
+                               .group = group,
+                               .from = &value[i],
+                               .to = &value[i],
+                               .count = 1};
+        assert_int_equal(rank[i]->kind->start(rank[i], &sum, &request), WEFT_OK);
+        assert_false(rank[i]->kind->test(rank[i], request));
+        if (i == 0)
+            rank[1]->kind->abort(rank[1], "enough");
+    }
+    assert_true(value[0] == 1 && value[1] == 2);
+    for (int32_t i = 0; i < 2; i++)
+        rank[i]->kind->close(rank[i]);
+    hub_free(hub);
+}
+
+/* Whenever it happens all ranks end, and nothing is used or held behind their end (the sanitizers say). */
+static void test_failures_at_any_time(void **state)
+{
+    (void)state;
+    int failed = 0;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    for (int round = 0; round < rounds_of(60); round++) {
+        const struct row *row = &ROWS[rng_below(&rng, COUNT_OF(ROWS))];
+        struct plan *plan = plan_of_row(row);
+        struct laboratory lab = {.plan = plan,
+                                 .options = lab_options(plan->model),
+                                 .steps = 4,
+                                 .gives_up_us = 1 + (int64_t)rng_below(&rng, 20000)};
+        lab.options.clip = rng_below(&rng, 2) ? 1 : 0; /* sums that the executor asks for */
+        struct trained *trained = run_lab(&lab);
+        failed += trained->status != WEFT_OK;
+        if (trained->status)
+            assert_string_equal(trained->why, "a rank gave up");
+        trained_free(trained);
+        plan_free(plan);
+    }
+    assert_true(failed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_random_plans),
         cmocka_unit_test(test_delays_change_nothing),
+        cmocka_unit_test(test_late_steps_find_checkpoints),
         cmocka_unit_test(test_runs_repeat),
         cmocka_unit_test(test_memory_is_counted),
         cmocka_unit_test(test_memory_is_as_predicted),
         cmocka_unit_test(test_trace_keeps_the_order_of_the_graph),
         cmocka_unit_test(test_refusals_say_why),
         cmocka_unit_test(test_a_failure_ends_all_ranks),
+        cmocka_unit_test(test_nothing_meets_behind_a_failure),
+        cmocka_unit_test(test_failures_at_any_time),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_all);
 }

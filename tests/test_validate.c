@@ -46,9 +46,9 @@ static const struct {
     {"megatron_sc21_table1", 4, 4}, {"megatron_seqsel_table5", 3, 3},
     {"megatron_core_h100", 5, 5},   {"vtrain_multi", 41, 41},
     {"vtrain_single", 201, 201},    {"simumax_b200", 20, 20},
-    {"torchtitan", 13, 13},         {"weft_h200", 39, 39},
-    {"llm_foundry_fsdp", 70, 70},   {"megatron_bridge", 18, 6},
-    {"megatron_golden", 218, 112},  {"fold3d_table2", 14, 14},
+    {"torchtitan", 15, 15},         {"weft_h200", 39, 39},
+    {"llm_foundry_fsdp", 70, 70},   {"megatron_bridge", 18, 13},
+    {"megatron_golden", 218, 136},  {"fold3d_table2", 14, 14},
     {"fold3d_table3", 16, 9},       {"proteus_table5", 13, 13},
 };
 
@@ -212,8 +212,9 @@ static void reasons_are_named(void **state)
 {
     (void)state;
     struct published_rows bridge = rows_of("megatron_bridge");
-    assert_string_equal(row_named(&bridge, "Nemotron_3_Super DGX-GB200 x64 NVFP4")->reason,
-                        "type unknown: NVFP4");
+    assert_string_equal(row_named(&bridge, "DeepSeekV4 Flash DGX-GB200 x128 MXFP8")->reason,
+                        "sizes not published: DeepSeekV4 Flash");
+    assert_null(row_named(&bridge, "GPT OSS 120B DGX-GB300 x64 MXFP8")->reason);
     struct published_rows fold = rows_of("fold3d_table3");
     struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
     struct opened_plan opened;

@@ -92,15 +92,20 @@ bool map_get(const struct map *map, const char *key, int64_t *value);
 
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
-int64_t ceil_div(int64_t a, int64_t b);       /* a >= 0, b > 0 */
-int64_t common_divisor(int64_t a, int64_t b); /* the greatest; a, b >= 0 */
+int64_t ceil_div(int64_t a, int64_t b);                /* a >= 0, b > 0 */
+int64_t divisor_above(int64_t whole, int64_t divisor); /* of the whole; behind the last: above it */
+int64_t common_divisor(int64_t a, int64_t b);          /* the greatest; a, b >= 0 */
 
 /* ---- element types ---------------------------------------------------------------------------- */
 
-enum dtype { DTYPE_FP32, DTYPE_TF32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8, DTYPE_COUNT };
+enum dtype { DTYPE_FP32, DTYPE_TF32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8, DTYPE_NVFP4, DTYPE_COUNT };
+/* The names of all, for messages. */
+#define DTYPE_NAMES "fp32, tf32, fp16, bf16, fp8 or nvfp4"
 const char *dtype_name(enum dtype dtype);
-/* In memory: tf32 is stored as fp32, fp8 as bf16, and cast for products of weights. */
+/* In memory: tf32 is stored as fp32, fp8 and nvfp4 as bf16, and cast for products of weights. */
 int dtype_bytes(enum dtype dtype);
+/* Whether it is a type that only products of weights have: fp8, nvfp4. */
+bool dtype_is_cast(enum dtype dtype);
 bool dtype_from_name(const char *name, enum dtype *out);
 
 /* ---- units: a number and its unit in, the same out ---------------------------------------------

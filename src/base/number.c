@@ -19,6 +19,19 @@ int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Above the root they are looked for by what goes with them: all of them take two roots' steps. */
+int64_t divisor_above(int64_t whole, int64_t divisor)
+{
+    for (int64_t d = divisor + 1; d <= whole / d; d++)
+        if (whole % d == 0)
+            return d;
+    int64_t with = whole / divisor;
+    for (with = with < divisor ? with - 1 : divisor; with > 0; with--)
+        if (whole % with == 0 && whole / with > divisor)
+            return whole / with;
+    return whole + 1;
+}
+
 int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {
@@ -34,7 +47,7 @@ static const struct {
     int bytes;
 } DTYPES[] = {
     [DTYPE_FP32] = {"fp32", 4}, [DTYPE_TF32] = {"tf32", 4}, [DTYPE_FP16] = {"fp16", 2},
-    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 2},
+    [DTYPE_BF16] = {"bf16", 2}, [DTYPE_FP8] = {"fp8", 2},   [DTYPE_NVFP4] = {"nvfp4", 2},
 };
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT, "a dtype without a row");
 
@@ -46,6 +59,11 @@ const char *dtype_name(enum dtype dtype)
 int dtype_bytes(enum dtype dtype)
 {
     return DTYPES[dtype].bytes;
+}
+
+bool dtype_is_cast(enum dtype dtype)
+{
+    return dtype == DTYPE_FP8 || dtype == DTYPE_NVFP4;
 }
 
 bool dtype_from_name(const char *name, enum dtype *out)

@@ -45,7 +45,7 @@ static const struct argp_option OPTIONS[] = {
      "samples of an iteration (default dp * microbatch * pp)", 1},
     {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 1},
     {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
-    {"dtype", OPTION_DTYPE, "D", 0, "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", 1},
+    {"dtype", OPTION_DTYPE, "D", 0, DTYPE_NAMES " (default: the model's own)", 1},
     {"policy", OPTION_POLICY, "P", 0,
      "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed, pure-bf16 or fsdp "
      "(default: fp32 or mixed, by dtype)",
@@ -61,7 +61,7 @@ static const struct argp_option OPTIONS[] = {
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
      "what runs beside computation: tensor,pipeline,gradients,parameters, all (of these) or none, "
-     "and products (default all)",
+     "and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},

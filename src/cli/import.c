@@ -24,8 +24,9 @@ static void take_model_set(struct argp_state *state, void *input, char *arg)
 }
 
 static const struct cli_option OPTIONS[] = {
-    {"from", "SOURCE", "megatron (default) or galvatron", OPTION_TEXT, AT(from)},
-    {"model", "MODEL", "the model, where the file does not describe it (Galvatron's does not)",
+    {"from", "SOURCE", "megatron (default), galvatron or aceso", OPTION_TEXT, AT(from)},
+    {"model", "MODEL",
+     "the model, where the file does not describe it (Galvatron's does not; Aceso's names it)",
      OPTION_TEXT, AT(model)},
     {"set", "KEY=VALUE", "change an option of that model: seq=4096", OPTION_TAKE,
      .take = take_model_set},
@@ -65,11 +66,12 @@ static const struct syntax SYNTAX = {
     "FILE CLUSTER\nCLUSTER -- ARGUMENTS...",
     "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
     "Megatron-LM's arguments come as a script (nothing in it is run) or behind --; Galvatron's as "
-    "its JSON, with --model.\v"
+    "its JSON, with --model; Aceso's as the JSON that its search writes.\v"
     "Example:\n"
     "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"
     "  weft import dgx-a100:2 -o plan.json -- --num-layers 40 --hidden-size 5120 ...\n"
-    "  weft import strategy.json titan-rtx --from galvatron --model bert-huge-32 -o plan.json",
+    "  weft import strategy.json titan-rtx --from galvatron --model bert-huge-32 -o plan.json\n"
+    "  weft import gpt_1_3B.json dgx-v100:1 --from aceso -o plan.json",
     .names = take_names,
 };
 

@@ -40,8 +40,7 @@ static void take_model_set(struct argp_state *state, void *input, char *arg)
 static const struct cli_option OPTIONS[] = {
     {"depth", "N", "levels of the tree to show (default 2)", OPTION_COUNT, AT(depth), .least = 1,
      .most = INT32_MAX, .letter = 'd'},
-    {"dtype", "D", "fp32, tf32, fp16, bf16 or fp8 (default: the model's own)", OPTION_TAKE,
-     .take = take_own_dtype},
+    {"dtype", "D", DTYPE_NAMES " (default: the model's own)", OPTION_TAKE, .take = take_own_dtype},
     {"seq", "N", "positions per sample, in place of the model's own", OPTION_TAKE,
      .take = take_seq},
     {"set", "KEY=VALUE", "change an option of the model; may be repeated", OPTION_TAKE,

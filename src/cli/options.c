@@ -148,6 +148,6 @@ enum dtype take_dtype(struct argp_state *state, const char *arg)
 {
     enum dtype dtype = DTYPE_COUNT;
     if (!dtype_from_name(arg, &dtype))
-        argp_error(state, "--dtype is '%s', expected fp32, tf32, fp16, bf16 or fp8", arg);
+        argp_error(state, "--dtype is '%s', expected " DTYPE_NAMES, arg);
     return dtype;
 }

@@ -209,6 +209,7 @@ static weft_status check_arguments(const struct options *options, const struct p
     weft_status status;
     TRY(file_writable(options->output));
     TRY(file_writable(options->report.path));
+    TRY(file_writable(options->search.log));
     TRY(planner_named(options->planner, planner));
 done:
     return status;

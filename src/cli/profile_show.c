@@ -32,8 +32,7 @@ static weft_status read_filter(const struct profile_options *options, struct fil
         return status;
     }
     if (options->dtype && !dtype_from_name(options->dtype, &dtype))
-        return bad_argument("fp32, tf32, fp16, bf16 or fp8", "no dtype is called '%s'",
-                            options->dtype);
+        return bad_argument(DTYPE_NAMES, "no dtype is called '%s'", options->dtype);
     if (options->phase && !profile_phase_from_name(options->phase, &out->phase))
         return bad_argument("forward, backward_input, backward_weight or backward",
                             "no phase is called '%s'", options->phase);

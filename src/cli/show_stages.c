@@ -34,7 +34,7 @@ const struct stage_view *view_stages(struct arena *keep, const struct plan *plan
     struct stage_view *view = ARENA_ARRAY(keep, struct stage_view, (size_t)plan->stages);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    const struct schedule *schedule = schedule_find(plan->schedule);
+    const struct schedule *schedule = plan_schedule(plan);
     for (int32_t i = 0; i < plan->stages; i++) {
         view[i].in_flight = schedule->in_flight(&pipeline, i);
         view[i].memory = plan_stage_memory(plan, i, view[i].in_flight);

@@ -13,7 +13,8 @@
  *   meetings.c   which steps may meet other traffic
  *   graph.c      the whole
  *
- *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it.
+ *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it. So are pairs of
+ *       blocks (pairs.c), whose runs take turns.
  *   I2  A block is one task per device where nobody waits for its inside, its steps meet no other
  *       traffic (graph.h, I2), and no gradients are synchronised beside it, which would slow its
  *       computation down but not its steps.
@@ -71,6 +72,7 @@ enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_OTHERS };
 struct assembly {
     struct build *b;
     struct graph *graph;
+    const struct schedule *schedule;
     struct pipeline pipeline;
     ARRAY(struct task) tasks;
     ARRAY(struct wait) waits;
@@ -132,6 +134,8 @@ struct visit {
 /* The slots of the stage at hand, and the end of its iteration. */
 void walk_stage(struct assembly *a, const struct slots *slots);
 void emit_block(struct assembly *a, const struct visit *place);
+/* A forward and a backward slot executed as one; what either sends goes when it is through. */
+void emit_pair(struct assembly *a, const struct visit place[2]);
 
 /* ---- exchanges within a stage (exchanges.c) -------------------------------------------------- */
 

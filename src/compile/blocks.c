@@ -77,7 +77,7 @@ static int32_t push_op(struct writer *w, int64_t instance, enum phase phase, enu
 {
     int64_t place = instance - w->b->plan->part[w->part].first;
     int32_t at = push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs,
-                                       instance, NULL, 0, -1, -1, w->chunks[place], false});
+                                       instance, NULL, 0, -1, -1, w->chunks[place], false, false});
     w->chunks[place] = 0;
     w->item_of[place] = at;
     return at;
@@ -88,7 +88,44 @@ static void push_rest(struct writer *w, int64_t instance, enum phase phase, enum
                       int32_t needs, int32_t chunks)
 {
     push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
-                          -1, -1, chunks, true});
+                          -1, -1, chunks, false, true});
+}
+
+/* Whether one of producer and reader has its experts on several devices, and the other has not. */
+static bool moves_tokens(const struct writer *w, const struct use *use)
+{
+    const struct plan *plan = w->b->plan;
+    return use->source >= 0 && choice_sends_tokens(plan_choice(plan, use->source)) !=
+                                   choice_sends_tokens(plan_choice(plan, use->reader));
+}
+
+/* What is sent of tokens with k of n experts on d devices where each device gets a token once, as a share of
+ * what it takes to send it to each expert: of the d - 1 other devices those that have one of the k,
+ *
+ *   (d - 1) (1 - C(n - n / d, k) / C(n, k))  of  k (d - 1) / d                                 (3)
+ *
+ * where every choice of experts is as likely as any other. */
+static double tokens_share(const struct op *op, int64_t devices)
+{
+    int64_t experts = op->size[op_find_dim(op->kind, DIM_EXPERT)], k = op->top_k;
+    double none = 1;
+    for (int64_t i = 0; i < k; i++)
+        none *= (double)(experts - experts / devices - i) / (double)(experts - i);
+    none = none > 0 ? none : 0;
+    return (double)devices / (double)k * (1 - none);
+}
+
+/* Bytes that a step sends: of tokens that go once, fewer than elements. */
+static int64_t step_bytes(const struct writer *w, const struct use *use, int64_t bytes)
+{
+    const struct plan *plan = w->b->plan;
+    const struct op *from = laid_of(w->b, use->source)->op, *to = laid_of(w->b, use->reader)->op;
+    bool away = from->kind == OP_DISPATCH && from->once, back = to->kind == OP_COMBINE && to->once;
+    if (!away && !back)
+        return bytes;
+    int64_t devices =
+        split_degree(&plan_choice(plan, away ? use->reader : use->source)->split, DIM_EXPERT);
+    return (int64_t)((double)bytes * tokens_share(away ? from : to, devices));
 }
 
 static int32_t push_step(struct writer *w, const struct use *use, const struct reshard_step *step,
@@ -106,11 +143,14 @@ static int32_t push_step(struct writer *w, const struct use *use, const struct r
                         .step = step,
                         .bytes = bytes,
                         .pattern = -1,
-                        .exchange = -1};
+                        .exchange = -1,
+                        .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
+    if (item.tokens)
+        item.bytes = step_bytes(w, use, bytes);
     if (step->kind != STEP_SLICE) {
         item.pattern = intern_step(w->b, w->stage, step);
-        item.exchange =
-            intern_exchange(w->b, item.pattern, (enum collective)step->kind, bytes, PURPOSE_TENSOR);
+        item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
+                                        PURPOSE_TENSOR);
     }
     return push(w, item);
 }
@@ -140,9 +180,9 @@ static int32_t chunks_beside(const struct writer *w, int32_t step, enum collecti
     const struct plan *plan = w->b->plan;
     const struct item *item = &w->items.data[step];
     const struct op *op = laid_of(w->b, product)->op;
-    if (!(plan->overlap & OVERLAP_PRODUCTS) || w->b->graph->whole_products ||
-        item->kind != ITEM_STEP || item->step->kind != (int32_t)collective ||
-        op->kind != OP_LINEAR || !op_in_layer(plan->model, op))
+    if (!(plan->overlap & OVERLAP_PRODUCTS) || w->b->graph->executed || item->kind != ITEM_STEP ||
+        item->step->kind != (int32_t)collective || op->kind != OP_LINEAR ||
+        !op_in_layer(plan->model, op))
         return 0;
     const struct use *use = &w->b->use[w->b->use_first[item->instance] + item->operand];
     int64_t other = use->reader == product ? use->source : use->reader;
@@ -488,7 +528,7 @@ void build_blocks(struct build *b)
     struct slots slots = {0};
     struct pipeline pipeline = {b->plan->stages, (int32_t)b->plan->pieces,
                                 (int32_t)plan_micro_batches(b->plan)};
-    const struct schedule *schedule = schedule_find(b->plan->schedule);
+    const struct schedule *schedule = graph_schedule(b->graph);
     bool used[SLOT_KIND_COUNT] = {false};
     b->again = plan_again(b->scratch, b->plan);
     schedule->order(&pipeline, 0, b->scratch, &slots);

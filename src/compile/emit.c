@@ -157,6 +157,37 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
     e->stepped = true;
 }
 
+static struct emission start_emission(struct assembly *a, const struct visit *place, unsigned cuts)
+{
+    struct emission e = {.place = place,
+                         .block = &a->b->blocks.data[place->block],
+                         .runs = runs_of(a, place->block, cuts)};
+    e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
+    return e;
+}
+
+static void emit_run(struct assembly *a, struct emission *e, int32_t i)
+{
+    const struct block_run *r = &e->runs->run[i];
+    if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
+        gather_ahead(a, bucket_at(a, r->reads), e->place->slot.micro_batch);
+    if (r->step)
+        emit_step(a, e, i);
+    else
+        emit_compute(a, e, i);
+    if (r->completes >= 0)
+        synchronise_completed(a, e->place, bucket_at(a, r->completes));
+}
+
+/* All that the first tasks of a block, or of a pair, wait for is there. */
+static void set_marks(struct assembly *a)
+{
+    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
+        a->mark[d].features = a->mark[d].last[STREAM_FEATURE];
+        a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
+    }
+}
+
 void emit_block(struct assembly *a, const struct visit *place)
 {
     unsigned cuts = cuts_of(a, place);
@@ -164,27 +195,31 @@ void emit_block(struct assembly *a, const struct visit *place)
     bool whole = steps && is_whole(a, place->block, cuts);
     if (steps && !(whole && a->graph->folded))
         cuts |= CUT_STEPS;
-    struct emission e = {.place = place,
-                         .block = &a->b->blocks.data[place->block],
-                         .runs = runs_of(a, place->block, cuts)};
-    e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
-    for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
-        a->mark[d].features = a->mark[d].last[STREAM_FEATURE];
-        a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
-    }
-    for (int32_t i = 0; i < e.runs->count; i++) {
-        const struct block_run *r = &e.runs->run[i];
-        if (r->reads >= 0 && gathered_for(a, place, bucket_at(a, r->reads)))
-            gather_ahead(a, bucket_at(a, r->reads), place->slot.micro_batch);
-        if (r->step)
-            emit_step(a, &e, i);
-        else
-            emit_compute(a, &e, i);
-        if (r->completes >= 0)
-            synchronise_completed(a, place, bucket_at(a, r->completes));
-    }
+    struct emission e = start_emission(a, place, cuts);
+    set_marks(a);
+    for (int32_t i = 0; i < e.runs->count; i++)
+        emit_run(a, &e, i);
     for (int32_t d = a->first_device[a->stage]; whole && d < a->first_device[a->stage + 1]; d++) {
         a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE]; /* no gather beside it */
         a->mark[d].before_unit[1] = a->mark[d].last[STREAM_FEATURE];
+    }
+}
+
+void emit_pair(struct assembly *a, const struct visit place[2])
+{
+    struct arena *scratch = a->b->scratch;
+    struct emission e[2];
+    int32_t at[2] = {0, 0};
+    for (int k = 0; k < 2; k++)
+        e[k] = start_emission(a, &place[k], cuts_of(a, &place[k]) | CUT_STEPS);
+    struct pair_turns turns = turns_of_pair(scratch, e[0].block, e[1].block);
+    set_marks(a);
+    for (size_t i = 0; i < turns.len; i++) {
+        const struct pair_turn *turn = &turns.data[i];
+        int k = turn->backward;
+        for (; at[k] < e[k].runs->count && e[k].runs->run[at[k]].first < turn->last; at[k]++)
+            emit_run(a, &e[k], at[k]);
+        if (turn->last == e[k].block->items)
+            send_crossings(a, &place[k]);
     }
 }

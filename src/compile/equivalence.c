@@ -13,7 +13,7 @@
  *       is in the sum once; a tied weight's gradients are added to its owner's.
  *   E4  A bucket's exchanges have its bytes together, the slices of a folded schedule included.
  *   E5  Sharded weights are gathered after the step: at the end, or before their first use.
- *   E6  Checkpoints come back from the host after they went there, and before they are used.
+ *   E6  Checkpoints go to the host behind their forward block, come back after that, and before they are used.
  *   E7  In the end every phase of every instance has run once on every device and micro-batch.
  */
 #include "compile/equivalence.h"
@@ -316,9 +316,11 @@ static weft_status need_host(const struct machine *m, const struct task *task)
 {
     const struct proof *p = m->p;
     const struct block *block = &p->graph->block[task->block];
+    size_t here = row(m, task->device, task->micro_batch, p->plan->parts) + (size_t)block->part;
+    if (block->kind == SLOT_FORWARD && m->host[0][here])
+        return wrong(m, -1, "its checkpoints have gone to the host already");
     if (block->kind == SLOT_FORWARD || block->kind == SLOT_BACKWARD_WEIGHT)
         return WEFT_OK;
-    size_t here = row(m, task->device, task->micro_batch, p->plan->parts) + (size_t)block->part;
     return p->offloads[block->part] && !m->host[1][here]
                ? wrong(m, -1, "its checkpoints have not come back from the host")
                : WEFT_OK;

@@ -27,6 +27,12 @@ const char *stream_name(enum stream_kind stream)
     return NAMES[stream];
 }
 
+const struct schedule *graph_schedule(const struct graph *graph)
+{
+    const struct plan *plan = graph->plan;
+    return graph->executed ? schedule_find(plan->schedule) : plan_schedule(plan);
+}
+
 /* ---- all stages ------------------------------------------------------------------------------ */
 
 static void place_devices(struct assembly *a)
@@ -88,17 +94,17 @@ static void write_dependencies(struct assembly *a)
 static weft_status assemble(struct build *b)
 {
     const struct plan *plan = b->plan;
-    const struct schedule *schedule = schedule_find(plan->schedule);
     struct assembly a = {
         .b = b,
         .graph = b->graph,
+        .schedule = graph_schedule(b->graph),
         .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)}};
     weft_status status;
     prepare(&a);
     TRY(find_meetings(&a));
     for (a.stage = 0; a.stage < plan->stages; a.stage++) {
         struct slots slots = {0};
-        schedule->order(&a.pipeline, a.stage, b->scratch, &slots);
+        a.schedule->order(&a.pipeline, a.stage, b->scratch, &slots);
         walk_stage(&a, &slots);
     }
     resolve_gates(&a);
@@ -161,7 +167,7 @@ weft_status graph_compile(const struct plan *plan, const struct compile_options 
                             .plan = plan,
                             .reshards = reshards_new(),
                             .folded = options->fold != FOLD_NEVER,
-                            .whole_products = options->whole_products};
+                            .executed = options->executed};
     weft_status status = compile(graph);
     if (status)
         graph_free(graph);

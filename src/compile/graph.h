@@ -70,6 +70,7 @@ struct item {
     int32_t exchange; /* of a step: the first of its groups', -1: a slice */
     int32_t chunks;   /* of a product beside which its own collective goes on (blocks.c, I6): in how
                          many chunks; else 0 */
+    bool tokens;      /* of a step: it brings tokens to experts on other devices, or back */
     bool
         rest; /* those of its chunks that the collective is beside. They take time, but whoever executes
                   the graph does all of the product in the other item. */
@@ -122,6 +123,18 @@ struct block_runs {
     int32_t count;
 };
 struct block_runs cut_block(struct arena *keep, const struct block *block, unsigned cuts);
+
+/* A forward and a backward block, executed as one: items first .. last - 1 of either, in turn (pairs.c). */
+struct pair_turn {
+    bool backward;
+    int32_t first, last;
+};
+struct pair_turns {
+    struct pair_turn *data;
+    size_t len, cap;
+};
+struct pair_turns turns_of_pair(struct arena *keep, const struct block *forward,
+                                const struct block *backward);
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
@@ -177,7 +190,7 @@ struct graph {
     struct arena *arena; /* owns everything below, and itself */
     const struct plan *plan;
     bool folded;
-    bool whole_products;
+    bool executed;
     int32_t devices;
     struct graph_device *device;
     int32_t blocks, buckets, patterns, exchanges, tasks;
@@ -197,8 +210,11 @@ enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };
 struct compile_options {
     enum fold fold;
     bool
-        whole_products; /* no product in chunks, whatever overlap the plan has: for who executes it */
+        executed; /* for who executes it: no product in chunks and no passes in pairs, whatever overlap
+                      the plan has */
 };
+/* The plan's, without pairs where it is executed. */
+const struct schedule *graph_schedule(const struct graph *graph);
 /* The plan has passed plan_check. */
 weft_status graph_compile(const struct plan *plan, const struct compile_options *options,
                           struct graph **out);

@@ -1,4 +1,8 @@
-/* offload.c - checkpoints that leave behind their forward block and come back one slot ahead. */
+/* offload.c - checkpoints that leave behind their forward block and come back one slot ahead.
+ *
+ *   I1  Steps behind the block's last computation, for what is sent, may read a checkpoint: it leaves when they
+ *       are over, too.
+ */
 #include "compile/assembly.h"
 
 void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct visit *place,
@@ -20,6 +24,8 @@ void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct 
         task.exchange = exchange + place_in_stage;
         int32_t number = add_task(a, task);
         wait_for(a, number, after[place_in_stage]);
+        if (out)
+            wait_for(a, number, a->mark[d].last[STREAM_FEATURE]); /* I1 */
         wait_for(a, number, *stored + place_in_stage);
     }
 }

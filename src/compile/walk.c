@@ -71,12 +71,12 @@ static void before_block(struct assembly *a, struct walk *w, const struct visit 
         copy_checkpoints(a, EXCHANGE_FROM_HOST, place, w->offloaded[place->slot.piece], w->ahead);
 }
 
+/* What the block sends is on its way. */
 static void behind_block(struct assembly *a, struct walk *w, const struct visit *place)
 {
     int32_t *before = w->ahead;
     w->ahead = w->now;
     w->now = before;
-    send_crossings(a, place);
     latest(a, STREAM_COMPUTE, w->now);
     if (w->offloaded[place->slot.piece] && place->slot.kind == SLOT_FORWARD)
         copy_checkpoints(a, EXCHANGE_TO_HOST, place, w->offloaded[place->slot.piece], w->now);
@@ -90,12 +90,23 @@ static void walk_slots(struct assembly *a, const struct slots *slots)
     latest(a, STREAM_COMPUTE, w.ahead);
     latest(a, STREAM_COMPUTE, w.now);
     for (size_t i = 0; i < slots->len; i++) {
-        struct visit place = visit_of(a, &w, slots->data[i], i);
-        before_block(a, &w, &place);
+        struct visit place[] = {visit_of(a, &w, slots->data[i], i), {.part = NONE}};
+        bool paired = slots_paired(a->schedule, &a->pipeline, a->stage, slots, i);
+        before_block(a, &w, &place[0]);
         int32_t first_task = (int32_t)a->tasks.len;
-        emit_block(a, &place);
-        wait_for_slices(a, &place, w.slices, first_task);
-        behind_block(a, &w, &place);
+        if (paired) {
+            i++;
+            place[1] = visit_of(a, &w, slots->data[i], i);
+            before_block(a, &w, &place[1]);
+            emit_pair(a, place);
+        } else {
+            emit_block(a, &place[0]);
+            send_crossings(a, &place[0]);
+        }
+        wait_for_slices(a, &place[0], w.slices, first_task);
+        behind_block(a, &w, &place[0]);
+        if (paired)
+            behind_block(a, &w, &place[1]);
     }
 }
 

@@ -2,7 +2,7 @@
  *
  *   T = max(issues * issue_ns, ramp_ns + t(work))
  *
- * t is matmul.c's or attention.c's for matrix products, and memory.c's for the rest. The
+ * t is matmul.c's, attention.c's or scan.c's for matrix products, and memory.c's for the rest. The
  * first term is the host's: kernels shorter than what a framework needs to issue them run at the
  * host's pace.
  *
@@ -37,6 +37,7 @@ static const struct kernel_model MODELS[] = {
     [KERNEL_LOSS] = {loss_s, {10, 3}},
     [KERNEL_LOSS_COMPILED] = {memory_s, {4, 3}},
     [KERNEL_POOL] = {memory_s, {2, 1.7}},
+    [KERNEL_SCAN] = {scan_s, {5, 13}}, /* kernels of scan.c, of which the host issues each */
     [KERNEL_COPY] = {memory_s, {1, 1}},
     [KERNEL_OPTIMIZER] = {memory_s, {1, 1}},
 };

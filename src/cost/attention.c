@@ -6,6 +6,12 @@
  *
  *   F = c * 4 H q kv (d + x) * live                                                          (1)
  *   live = 1, or under a causal mask 1 - (q - b) / (2 kv): blocks on the diagonal are whole
+ *
+ *
+ * and with a window of w keys that times (k_w + k0) / (k + k0), where k = kv live is the mean over the
+ * blocks of the keys that they meet, k_w the same with at most n = b + (w - 1 in whole blocks of keys)
+ * of them, and k0 the keys that beginning and ending a block is worth. kv in (2) is then min(kv, n).
+ *
  *   L = c * 4 min(q, b) kv (d + x) / (P/U * f)                    the longest block          (2)
  *   T = max(B, F / (P fp))                                                                   (3)
  *   B = L * ceil(blocks / U), or under a causal mask max(L, F / (P f) + r L)
@@ -23,6 +29,42 @@
 static double live_share(double q, double kv, double rows)
 {
     return 1 - fmax(0, fmin(q, kv) - rows) / (2 * kv);
+}
+
+/* Keys that the kernels take at a time: FlashAttention-2 and -3 take 64 to 176 by depth and mask, cuDNN
+ * 128. */
+enum { KEY_BLOCK = 128 };
+
+/* The most keys that a block of rows meets. */
+static double most_keys(const int64_t *s, double kv, double rows)
+{
+    double window = (double)s[7];
+    return s[7] > 1 ? fmin(kv, rows + ceil((window - 1) / KEY_BLOCK) * KEY_BLOCK) : kv;
+}
+
+/* k0, from data/profiles/weft/h200_window.csv: FlashAttention-2 on an H200, backward in all cases, forward
+ * with heads of 128 (it masks every block, which shows with narrower ones: up to 1.7 times as long). */
+static const double END_KEYS[] = {[FORWARD] = 120, [BACKWARD] = 260};
+
+/* The mean of min(e, most) over blocks whose rows end at e, evenly spread up to kv. */
+static double mean_keys(double q, double kv, double rows, double most)
+{
+    double spread = fmax(0, fmin(q, kv) - rows), first = kv - spread;
+    if (most <= first)
+        return most;
+    double cut =
+        spread > 0 ? (kv - most) / spread : 0; /* of the blocks, those that meet the most */
+    return cut * most + (1 - cut) * (first + most) / 2;
+}
+
+/* What the mask leaves of the square. */
+static double live_part(const int64_t *s, enum direction direction, double rows, double most)
+{
+    double q = (double)s[3], kv = (double)s[4], ends = END_KEYS[direction];
+    if (!s[7])
+        return 1;
+    double live = live_share(q, kv, rows);
+    return most < kv ? live * (mean_keys(q, kv, rows, most) + ends) / (kv * live + ends) : live;
 }
 
 static double version(const struct calibration *c, enum kernel kernel)
@@ -44,9 +86,11 @@ double attention_s(const struct device *device, const struct calibration *c,
     double peak = peak_flops(device, work->dtype), fraction = c->attention_fraction[direction];
     int units = device->units > 0 ? device->units : 1;
 
+    double most = most_keys(s, kv, rows);
+    double live = live_part(s, direction, rows, most);
     double row_flops = PRODUCTS[direction] * 4 * kv * depth;
-    double flops = row_flops * heads * q * (s[7] ? live_share(q, kv, rows) : 1);
-    double longest = row_flops * rows / (peak / units * fraction);
+    double flops = row_flops * heads * q * live;
+    double longest = row_flops * (most / kv) * rows / (peak / units * fraction);
     double body = s[7] ? fmax(longest, flops / (peak * fraction) + c->attention_tail * longest)
                        : longest * ceil(heads * ceil(q / rows) / units);
     double compute = fmax(body, flops / (peak * c->attention_power[direction]));

@@ -40,6 +40,8 @@ struct calibration {
     double attention_v1, attention_v2; /* times as long in FlashAttention's older versions */
     double attention_sustained; /* of its pace alone, in training: products hold the clock down */
 
+    double scan_fraction[DIRECTION_COUNT]; /* of the device's peak, in the products of a scan */
+
     /* Everything. */
     double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
     double share[KERNEL_COUNT][DIRECTION_COUNT]; /* of that, reached by each kernel's access */
@@ -60,6 +62,7 @@ double matmul_s(const struct device *device, const struct calibration *c, const 
 double conv_s(const struct device *device, const struct calibration *c, const struct work *work);
 double attention_s(const struct device *device, const struct calibration *c,
                    const struct work *work);
+double scan_s(const struct device *device, const struct calibration *c, const struct work *work);
 double memory_s(const struct device *device, const struct calibration *c, const struct work *work);
 double embedding_s(const struct device *device, const struct calibration *c,
                    const struct work *work);

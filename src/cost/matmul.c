@@ -48,7 +48,8 @@ double peak_flops(const struct device *device, enum dtype dtype)
     static const enum dtype ORDER[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_TF32, DTYPE_FP32};
     if (device->flops[dtype] > 0)
         return device->flops[dtype];
-    /* fp8 runs in bf16, bf16 in fp16, tf32 in fp32 where the device lacks them. */
+    /* fp8 runs in bf16, bf16 in fp16, tf32 in fp32 where the device lacks them; plans in nvfp4 are refused
+     * there. */
     for (size_t i = dtype == DTYPE_TF32 ? 3 : 0; i < COUNT_OF(ORDER); i++)
         if (device->flops[ORDER[i]] > 0)
             return device->flops[ORDER[i]];
@@ -130,7 +131,7 @@ static double product_s(const struct device *device, const struct calibration *c
     bool grouped = work->kernel == KERNEL_GROUPED_MATMUL && p->batch > 1;
     double unhidden = grouped ? c->group_unhidden : c->unhidden;
     double flops = 2 * p->batch * p->m * p->n * p->k;
-    double power = c->power_fraction * (work->dtype == DTYPE_FP8 ? 1 - c->fp8_loss : 1);
+    double power = c->power_fraction * (dtype_is_cast(work->dtype) ? 1 - c->fp8_loss : 1);
     double compute =
         fmax(tiled_s(device, c, work, p), flops / (peak_flops(device, work->dtype) * power)) /
         aligned(c, work);

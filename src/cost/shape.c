@@ -65,6 +65,18 @@ static void softmax_bytes(struct work *work)
     work->write_bytes = bytes;
 }
 
+/* Reads x, B, C and dt and writes y; backward also reads y and its gradient, and writes four. */
+static void scan_bytes(struct work *work)
+{
+    const int64_t *s = work->shape;
+    double positions = (double)s[0] * (double)s[3] * dtype_bytes(work->dtype);
+    double output = positions * (double)s[2] * (double)s[4];
+    double inputs = output + positions * (2 * (double)s[1] * (double)s[5] + (double)s[2]);
+    bool forward = work->phase == PHASE_FORWARD;
+    work->read_bytes = forward ? inputs : inputs + 2 * output;
+    work->write_bytes = forward ? output : inputs;
+}
+
 /* ---- one row per kernel ---------------------------------------------------------------------- */
 
 enum { NO_FLOPS = 0 };
@@ -94,6 +106,7 @@ static const struct {
                      NULL,
                      {1, 1, 0},
                      {1, 1, 0}}, /* of the output: its stride is not known */
+    [KERNEL_SCAN] = {NO_FLOPS, scan_bytes},
     [KERNEL_COPY] = {NO_FLOPS, NULL, {1, 1, 0}, {1, 1, 0}, .element_bytes = 1},
     /* Adam in fp32 reads weight, gradient and two moments, and writes all but the gradient. */
     [KERNEL_OPTIMIZER] = {NO_FLOPS, NULL, {4}, {3}, .element_bytes = 4},

@@ -63,7 +63,7 @@ static weft_status read_device(const struct table *table, const struct csv *csv,
         op->input_gradient_only = true; /* I1 */
     }
     if (at[DTYPE] >= 0 && !dtype_from_name(csv->field[at[DTYPE]], &op->dtype))
-        TRY(csv_error(csv, at[DTYPE], NULL, "fp32, tf32, fp16, bf16 or fp8"));
+        TRY(csv_error(csv, at[DTYPE], NULL, DTYPE_NAMES));
     op->matrix_dtype = op->dtype == DTYPE_FP32 && sailor ? sailor->fp32 : op->dtype;
 done:
     return status;

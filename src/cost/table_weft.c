@@ -36,7 +36,7 @@ static weft_status read_kernel(const struct table *table, const struct csv *csv,
     TRY(kernel_of(csv, at[KERNEL], &time->kernel.kernel));
     TRY(phase_of(csv, at[PHASE], time));
     if (!dtype_from_name(csv->field[at[DTYPE]], &time->kernel.dtype))
-        TRY(csv_error(csv, at[DTYPE], NULL, "fp32, tf32, fp16, bf16 or fp8"));
+        TRY(csv_error(csv, at[DTYPE], NULL, DTYPE_NAMES));
     const char *problem = shape_parse(table->scratch, csv->field[at[SHAPE]], &time->kernel);
     if (problem)
         TRY(bad_input(csv->file, csv->line, "docs/profile.md lists every kernel's shape numbers",

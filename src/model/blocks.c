@@ -5,7 +5,7 @@
 
 const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", "flash-v2", NULL};
 const char *const LOSS_WORDS[] = {"plain", "fused", "compiled", "eager", NULL};
-const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
+const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
 _Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
 
 void block_add_weight(struct builder *b, const char *name, int64_t elements)
@@ -44,6 +44,8 @@ int block_open(struct builder *b, const char *module, int x, const struct block_
 
 int block_close(struct builder *b, int y, int x, const struct block_style *style)
 {
+    if (style->end_norm)
+        y = block_norm(b, "end_norm", y, style->norm);
     if (!style->branch)
         y = block_residual(b, y, x, style);
     if (style->post_norm)
@@ -65,6 +67,8 @@ static int softmax(struct builder *b, int scores, const struct attention_block *
         build_last(b)->causal = a->shape.causal;
     if (a->score_bias)
         block_add_weight(b, "relative_bias", a->score_bias);
+    else if (a->sinks)
+        build_sinks(b, a->shape.heads);
     return x;
 }
 
@@ -85,6 +89,8 @@ int block_core(struct builder *b, int q, int k, int v, const struct block_style 
         int y = build_attention(b, "attention", q, k, v, &a->shape);
         if (y >= 0)
             build_last(b)->flash = flash_version(a->kernel);
+        if (a->sinks)
+            build_sinks(b, a->shape.heads);
         return y;
     }
     int p = softmax(b, build_score(b, "score", q, k, &a->shape), a);
@@ -170,7 +176,7 @@ int block_attention(struct builder *b, int x, const struct block_style *style,
     int64_t hidden = build_features(b, x);
     int y = reordered(b, "partition", block_open(b, "attn", x, style), a);
     y = a->qk_norm || a->apart ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
-    y = build_linear(b, "proj", y, hidden, style->bias);
+    y = build_linear(b, "proj", y, hidden, style->bias || a->proj_bias);
     return block_close(b, reordered(b, "reverse", y, a), x, style);
 }
 
@@ -191,29 +197,46 @@ static const struct {
     const char *up, *name;
     int (*build)(struct builder *b, const char *name, int x);
     int width; /* of `up`, in ffn */
+    enum gating gate;
 } ACTIVATIONS[] = {
     [ACTIVATION_GELU] = {"up", "gelu", build_gelu, 1},
     [ACTIVATION_RELU] = {"up", "relu", build_relu, 1},
-    [ACTIVATION_GATED] = {"gate_up", "gated", build_gated, 2},
+    [ACTIVATION_RELU2] = {"up", "relu2", build_squared_relu, 1},
+    [ACTIVATION_GATED] = {"gate_up", "gated", build_gated, 2, GATE_SILU},
+    [ACTIVATION_GATED_GELU] = {"gate_up", "gated", build_gated, 2, GATE_GELU},
+    [ACTIVATION_GATED_CLAMPED] = {"gate_up", "gated", build_gated, 2, GATE_CLAMPED},
 };
+_Static_assert(COUNT_OF(ACTIVATIONS) == ACTIVATION_COUNT, "an activation without a row");
+
+static int activation(struct builder *b, int up, enum activation activation)
+{
+    int y = ACTIVATIONS[activation].build(b, ACTIVATIONS[activation].name, up);
+    if (y >= 0)
+        build_last(b)->gate = ACTIVATIONS[activation].gate;
+    return y;
+}
 
 static int activated(struct builder *b, int x, bool bias, const struct mlp_block *m)
 {
     int y = build_linear(b, ACTIVATIONS[m->activation].up, x,
                          m->ffn * ACTIVATIONS[m->activation].width, bias);
-    return ACTIVATIONS[m->activation].build(b, ACTIVATIONS[m->activation].name, y);
+    return activation(b, y, m->activation);
 }
 
 static int gate_and_up(struct builder *b, int x, bool bias, const struct mlp_block *m)
 {
     int gate = build_linear(b, "gate", x, m->ffn, bias);
-    return build_gated_pair(b, "gated", gate, build_linear(b, "up", x, m->ffn, bias));
+    int y = build_gated_pair(b, "gated", gate, build_linear(b, "up", x, m->ffn, bias));
+    if (y >= 0)
+        build_last(b)->gate = ACTIVATIONS[m->activation].gate;
+    return y;
 }
 
 int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m)
 {
     int64_t hidden = build_features(b, x);
-    int y = m->apart ? gate_and_up(b, x, bias, m) : activated(b, x, bias, m);
+    bool apart = m->apart && ACTIVATIONS[m->activation].width == 2;
+    int y = apart ? gate_and_up(b, x, bias, m) : activated(b, x, bias, m);
     if (m->dropout)
         y = build_dropout(b, "dropout", y);
     return build_linear(b, "down", y, hidden, bias);
@@ -223,6 +246,42 @@ int block_mlp(struct builder *b, int x, const struct block_style *style, const s
 {
     int y = block_feed_forward(b, block_open(b, "mlp", x, style), style->bias, m);
     return block_close(b, y, x, style);
+}
+
+/* Tokens into the latent width and back: each device those it has (Megatron's "duplicated"). */
+static int latent(struct builder *b, const char *name, int x, int64_t width)
+{
+    int y = build_linear(b, name, x, width, false);
+    if (y >= 0)
+        build_last(b)->by_stream = true;
+    return y;
+}
+
+/* Of the dispatch or combine that was built last. */
+static int sent(struct builder *b, int y, const struct expert_block *e)
+{
+    if (y >= 0)
+        build_last(b)->once = e->once;
+    return y;
+}
+
+int block_experts(struct builder *b, int x, const struct expert_block *e)
+{
+    int64_t hidden = build_features(b, x), up = e->ffn * ACTIVATIONS[e->activation].width;
+    build_module(b, "experts");
+    int scores = build_router(b, "router", x, e->experts, e->top_k);
+    if (e->router_bias)
+        build_weight(b, "bias", 1, &e->experts);
+    int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;
+    y = sent(b, build_dispatch(b, "dispatch", y, scores), e);
+    y = build_expert_linear(b, ACTIVATIONS[e->activation].up, y, up, e->bias);
+    y = activation(b, y, e->activation);
+    y = build_expert_linear(b, "down", y, e->latent ? e->latent : hidden, e->bias);
+    y = sent(b, build_combine(b, "combine", y, scores), e);
+    if (e->latent)
+        y = latent(b, "latent_up", y, hidden);
+    build_module_end(b);
+    return y;
 }
 
 /* ---- the loss -------------------------------------------------------------------------------- */

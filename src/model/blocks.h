@@ -7,6 +7,8 @@
  *   flash   q, k, v, the output and one fp32 per row: no score matrix
  *   fused   softmax e, dropout mask 1, dropped e              (2e + 1) a s^2: Megatron's 5 a s^2
  *   eager   the same and the scores e; a causal mask without a bias keeps one byte of mask instead
+ *
+ * A sliding window (`shape.window`) changes none of it: fused and eager attention mask a whole matrix.
  */
 #ifndef WEFT_MODEL_BLOCKS_H
 #define WEFT_MODEL_BLOCKS_H
@@ -21,7 +23,15 @@ enum attention_kernel {
     ATTENTION_FLASH_V1,
     ATTENTION_FLASH_V2
 };
-enum activation { ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_GATED };
+enum activation {
+    ACTIVATION_GELU,
+    ACTIVATION_RELU,
+    ACTIVATION_RELU2, /* squared */
+    ACTIVATION_GATED, /* SwiGLU */
+    ACTIVATION_GATED_GELU,
+    ACTIVATION_GATED_CLAMPED,
+    ACTIVATION_COUNT
+};
 
 /* Of FlashAttention; 0: the device's best, -1: another kernel. */
 int flash_version(enum attention_kernel kernel);
@@ -37,6 +47,7 @@ struct block_style {
     bool bias;      /* linear layers have one */
     bool dropout;   /* before each residual, and on probabilities */
     bool post_norm; /* the norm comes behind the residual */
+    bool end_norm;  /* another norm behind the work, before the residual */
     bool branch;    /* the caller adds the residual */
 };
 
@@ -44,6 +55,8 @@ struct attention_block {
     struct attention shape;
     enum attention_kernel kernel;
     bool qkv_bias; /* even where style.bias is not set */
+    bool proj_bias;
+    bool sinks;
     bool rotary;
     bool qk_norm;       /* RMS norm of each head's query and key: q, k and v apart */
     bool apart;         /* products for q, k and v, also without norms */
@@ -72,6 +85,15 @@ int block_attention(struct builder *b, int x, const struct block_style *style,
 /* Queries from x, keys and values from `memory`. */
 int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
                           const struct attention_block *a);
+/* Experts between norm and residual, each of them up, activation, down. */
+struct expert_block {
+    int64_t experts, top_k, ffn;
+    enum activation activation;
+    bool bias, router_bias;
+    bool once;      /* a token is sent to a device once for all its experts there */
+    int64_t latent; /* the width that they work in; 0: the tokens' own */
+};
+int block_experts(struct builder *b, int x, const struct expert_block *e);
 /* up, activation, down: what an MLP block and a shared expert have between norm and residual. */
 int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m);
 int block_mlp(struct builder *b, int x, const struct block_style *style, const struct mlp_block *m);

@@ -64,6 +64,7 @@ static void set_heads(struct op *op, const struct attention *a, int64_t seq, int
     draft_dim(op, DIM_SEQ, seq);
     draft_dim(op, DIM_KV, kv);
     op->causal = a->causal;
+    op->window = a->window;
 }
 
 static int64_t positions_of(const struct builder *b, int tensor)
@@ -120,6 +121,19 @@ int build_softmax(struct builder *b, const char *name, int x, bool keep_input)
     return draft_append_like(b, &op, x, build_features(b, x));
 }
 
+void build_weight(struct builder *b, const char *name, int axes, const int64_t *size)
+{
+    if (b->status == WEFT_OK)
+        draft_weight(b, build_last(b), name, axes, size);
+}
+
+void build_sinks(struct builder *b, int64_t heads)
+{
+    build_weight(b, "sinks", 1, &heads);
+    if (b->status == WEFT_OK)
+        build_last(b)->sinks = true;
+}
+
 /* ---- operators: bound by bytes ------------------------------------------------------------------------ */
 
 static int64_t rows_of(const struct builder *b, int x)
@@ -173,6 +187,16 @@ int build_gelu(struct builder *b, const char *name, int x)
 int build_relu(struct builder *b, const char *name, int x)
 {
     return elementwise(b, OP_RELU, name, x, -1, build_features(b, x));
+}
+
+int build_squared_relu(struct builder *b, const char *name, int x)
+{
+    int y = build_relu(b, name, x);
+    if (y >= 0) {
+        build_last(b)->squared = true;
+        build_last(b)->keep = KEEP_INPUT_0; /* its slope is 2x: the output's root would not do */
+    }
+    return y;
 }
 
 int build_silu(struct builder *b, const char *name, int x)

@@ -66,7 +66,9 @@ int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedd
 struct attention {
     int64_t heads, kv_heads, depth, value_depth;
     bool causal;
+    int64_t window; /* of struct op */
 };
+enum { LEAST_WINDOW = 2 }; /* keys: one alone is no attention */
 /* q (batch, q, heads*depth), k and v (batch, kv, kv_heads*...). The three may be one fused tensor:
  * pass it three times; the operators then read it once. */
 int build_score(struct builder *b, const char *name, int q, int k, const struct attention *a);
@@ -80,6 +82,7 @@ int build_layer_norm(struct builder *b, const char *name, int x);
 int build_rms_norm(struct builder *b, const char *name, int x, bool fused);
 int build_gelu(struct builder *b, const char *name, int x);
 int build_relu(struct builder *b, const char *name, int x);
+int build_squared_relu(struct builder *b, const char *name, int x);
 int build_silu(struct builder *b, const char *name, int x);
 int build_gated(struct builder *b, const char *name, int gate_up); /* halves the features */
 int build_gated_pair(struct builder *b, const char *name, int gate, int up);
@@ -96,6 +99,26 @@ int build_dispatch(struct builder *b, const char *name, int x, int scores);
 int build_expert_linear(struct builder *b, const char *name, int dispatched, int64_t out,
                         bool bias);
 int build_combine(struct builder *b, const char *name, int expert_out, int scores);
+
+/* A state-space layer (Mamba-2): convolution -> scan -> gated norm, all of them in groups of heads. */
+struct scan {
+    int64_t heads, groups, depth; /* of heads, which are `depth` wide */
+    int64_t state, chunk;
+};
+/* A part of a tensor whose last axis is, for every group, [gate, x, B, C, dt]: as one product makes
+ * it. Operators that read all of a tensor's features take a whole one instead (part 0). */
+struct fused_part {
+    int64_t first, features; /* of one group; no features: the whole tensor */
+};
+/* Along the sequence, each feature by itself, with the kernel - 1 positions before. */
+int build_conv1d(struct builder *b, const char *name, int x, struct fused_part part, int64_t groups,
+                 int64_t kernel, bool bias);
+/* `xbc` holds x, B and C of every group in turn, dt a number for each head. Behind a conv1d its own
+ * input stays for the backward pass, and xbc is made again from it. */
+int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fused_part dt_part,
+               const struct scan *s);
+int build_gated_norm(struct builder *b, const char *name, int x, int gate,
+                     struct fused_part gate_part, int64_t groups);
 
 struct window {
     int64_t kernel_h, kernel_w, stride, pad_h, pad_w;
@@ -121,6 +144,10 @@ int build_opaque(struct builder *b, const char *name, const char *type, const in
                  int count, int axes, const int64_t *size, const struct weight *weights,
                  int weight_count);
 
+/* The next weight of its kind's row for the operator appended last: sinks, a router's bias. */
+void build_weight(struct builder *b, const char *name, int axes, const int64_t *size);
+/* Sinks for an attention or a softmax appended last. */
+void build_sinks(struct builder *b, int64_t heads);
 /* Adjusts the operator appended last. */
 struct op *build_last(struct builder *b);
 int32_t build_last_index(const struct builder *b);

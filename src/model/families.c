@@ -4,8 +4,9 @@
 #include <string.h>
 
 static const struct family *const FAMILIES[] = {
-    &FAMILY_GPT,  &FAMILY_LLAMA,  &FAMILY_MOE, &FAMILY_BERT,      &FAMILY_T5,      &FAMILY_VIT,
-    &FAMILY_SWIN, &FAMILY_RESNET, &FAMILY_VGG, &FAMILY_INCEPTION, &FAMILY_ALEXNET, &FAMILY_DLRM,
+    &FAMILY_GPT,       &FAMILY_LLAMA,   &FAMILY_MOE,  &FAMILY_HYBRID, &FAMILY_BERT,
+    &FAMILY_T5,        &FAMILY_VIT,     &FAMILY_SWIN, &FAMILY_RESNET, &FAMILY_VGG,
+    &FAMILY_INCEPTION, &FAMILY_ALEXNET, &FAMILY_DLRM,
 };
 
 size_t model_families(const struct family *const **out)

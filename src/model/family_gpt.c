@@ -5,7 +5,8 @@
  *   x = x + dropout(down(gelu(up(norm(x)))))
  *   loss(head(norm(x)))
  *
- * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`) and OPT (relu). With
+ * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`) and OPT (relu), and with
+ * `experts` Megatron's: every layer's MLP a mixture of them, without gates. With
  * dropout and an attention that is not flash, a layer is 13 operators (Aceso, Table 2's models).
  */
 #include "model/blocks.h"
@@ -15,16 +16,24 @@ enum positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 
 struct options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
+    int64_t experts, top_k, expert_ffn, shared_ffn;
     double dropout;
     bool tied, bias, parallel;
     int attention, loss, positions, activation, dtype;
 };
 
-static const struct options DEFAULTS = {
-    .seq = 1024, .vocab = 50257, .dropout = 0.1, .tied = true, .bias = true, .dtype = DTYPE_BF16};
+static const struct options DEFAULTS = {.seq = 1024,
+                                        .vocab = 50257,
+                                        .top_k = 2,
+                                        .dropout = 0.1,
+                                        .tied = true,
+                                        .bias = true,
+                                        .dtype = DTYPE_BF16};
 
 static const char *const POSITIONS[] = {"learned", "rotary", "none", NULL};
-static const char *const ACTIVATIONS[] = {"gelu", "relu", NULL};
+static const char *const ACTIVATIONS[] = {"gelu", "relu", "relu2", NULL};
+_Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 == 2,
+               "the words stand in the order of enum activation");
 
 static const struct field FIELDS[] = {
     OPTION_NEEDED(struct options, layers, MOST_LAYERS),
@@ -34,6 +43,10 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct options, seq, MOST_SEQ),
     OPTION_COUNT(struct options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct options, max_positions, MOST_SEQ),
+    OPTION_COUNT(struct options, experts, MOST_EXPERTS),
+    OPTION_COUNT(struct options, top_k, MOST_EXPERTS),
+    OPTION_COUNT(struct options, expert_ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct options, shared_ffn, MOST_HIDDEN),
     OPTION_SHARE(struct options, dropout),
     OPTION_BOOL(struct options, tied),
     OPTION_BOOL(struct options, bias),
@@ -53,6 +66,27 @@ static int embed(struct builder *b, const struct options *o)
                            o->positions == POSITIONS_LEARNED ? rows : 0);
 }
 
+static int shared(struct builder *b, const struct options *o, int x)
+{
+    struct mlp_block m = {o->shared_ffn, (enum activation)o->activation, false};
+    build_module(b, "shared");
+    int y = block_feed_forward(b, x, o->bias, &m);
+    build_module_end(b);
+    return y;
+}
+
+static int mixture(struct builder *b, const struct options *o, int x,
+                   const struct block_style *style, const struct mlp_block *m)
+{
+    struct expert_block e = {o->experts, o->top_k, o->expert_ffn ? o->expert_ffn : m->ffn,
+                             m->activation, .bias = o->bias};
+    int in = block_open(b, "mlp", x, style);
+    int y = block_experts(b, in, &e);
+    if (o->shared_ffn)
+        y = build_add(b, "sum", y, shared(b, o, in));
+    return block_close(b, y, x, style);
+}
+
 static int layer(struct builder *b, const struct options *o, int x)
 {
     struct block_style style = {NORM_LAYER, o->bias, o->dropout > 0, .branch = o->parallel};
@@ -61,11 +95,27 @@ static int layer(struct builder *b, const struct options *o, int x)
         .kernel = (enum attention_kernel)o->attention,
         .rotary = o->positions == POSITIONS_ROTARY};
     struct mlp_block m = {o->ffn ? o->ffn : 4 * o->hidden, (enum activation)o->activation, false};
+    int y = block_attention(b, x, &style, &a), from = o->parallel ? x : y;
+    int z = o->experts ? mixture(b, o, from, &style, &m) : block_mlp(b, from, &style, &m);
     if (!o->parallel)
-        return block_mlp(b, block_attention(b, x, &style, &a), &style, &m);
-    int y = block_attention(b, x, &style, &a);
-    y = build_add(b, "sum", y, block_mlp(b, x, &style, &m));
+        return z;
+    y = build_add(b, "sum", y, z);
     return block_residual(b, y, x, &style);
+}
+
+static weft_status check_experts(const struct options *o, const struct doc *where)
+{
+    if (!o->experts && (o->expert_ffn || o->shared_ffn))
+        return doc_error(option_at(where, o->expert_ffn ? "expert_ffn" : "shared_ffn"),
+                         "give 'experts' as well",
+                         "'%s' is the width of experts, of which there "
+                         "are none",
+                         o->expert_ffn ? "expert_ffn" : "shared_ffn");
+    if (o->experts && o->top_k > o->experts)
+        return doc_error(option_at(where, "top_k"), NULL,
+                         "'top_k' is %lld, expected at most 'experts', %lld", (long long)o->top_k,
+                         (long long)o->experts);
+    return WEFT_OK;
 }
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
@@ -73,6 +123,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     const struct options *o = options;
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
+    TRY(check_experts(o, where));
     int x = embed(b, o);
     int32_t table = build_last_index(b);
     x = build_repeat(b, "layers", o->layers, x);

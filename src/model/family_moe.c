@@ -9,8 +9,9 @@
  *   q = q_b(norm(q_a(x)))             or q(x) without `q_lora`
  *   k = (k_b(norm(kv_a(x))), k_rope(x) for every head),  v = v_b(norm(kv_a(x)))
  *
- * I1  A repeated body is one period of moe_every layers, so a model is stored as at most the dense
- *     layer, one period, and the layers that do not fill a period.
+ * I1  A repeated body is one period: the least number of layers behind which mixtures (moe_every) and
+ *     windows (full_every) come again. A model is stored as at most the dense layers, one period, and
+ *     the layers that do not fill a period.
  */
 #include "model/decoder.h"
 
@@ -18,6 +19,8 @@ struct options {
     struct decoder decoder; /* first: its fields are offsets into this struct as well */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    bool expert_bias;
+    bool tokens_once; /* DeepEP, HybridEP; else once for each expert, as Megatron-LM's alltoall */
 };
 _Static_assert(offsetof(struct options, decoder) == 0, "the decoder's fields would miss it");
 
@@ -33,6 +36,7 @@ static const struct field FIELDS[] = {
     OPTION_NEEDED(struct options, experts, MOST_EXPERTS),
     OPTION_COUNT(struct options, top_k, MOST_EXPERTS),
     OPTION_COUNT(struct options, expert_ffn, MOST_HIDDEN),
+    OPTION_BOOL(struct options, expert_bias),
     {"shared_experts", FIELD_INT, offsetof(struct options, shared_experts), .min = 0,
      .max = MOST_EXPERTS},
     OPTION_COUNT(struct options, shared_ffn, MOST_HIDDEN),
@@ -43,6 +47,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct options, nope_dim, MOST_DEPTH),
     OPTION_COUNT(struct options, rope_dim, MOST_DEPTH),
     OPTION_COUNT(struct options, value_dim, MOST_DEPTH),
+    OPTION_BOOL(struct options, tokens_once),
 };
 
 /* ---- latent attention ------------------------------------------------------------------------ */
@@ -80,12 +85,13 @@ static int latent_keys(struct builder *b, const struct options *o, int latent, i
     return build_concat(b, "k", (int[]){own, shared}, 2, 2);
 }
 
-static int latent_attention(struct builder *b, const struct options *o, int x,
+static int latent_attention(struct builder *b, const struct options *o, int64_t layer, int x,
                             const struct block_style *style)
 {
     const struct decoder *d = &o->decoder;
-    struct attention_block a = decoder_attention(d);
-    a.shape = (struct attention){d->heads, d->heads, o->nope_dim + o->rope_dim, o->value_dim, true};
+    struct attention_block a = decoder_attention(d, layer);
+    a.shape = (struct attention){d->heads,     d->heads, o->nope_dim + o->rope_dim,
+                                 o->value_dim, true,     a.shape.window};
     int y = block_open(b, "attn", x, style);
     int q = latent_queries(b, o, y);
     int latent = build_linear(b, "kv_a", y, o->kv_lora, false);
@@ -93,15 +99,15 @@ static int latent_attention(struct builder *b, const struct options *o, int x,
     int k = latent_keys(b, o, latent, y);
     int v = build_linear(b, "v_b", latent, d->heads * o->value_dim, false);
     y = block_core(b, q, k, v, style, &a);
-    return block_close(b, build_linear(b, "proj", y, d->hidden, false), x, style);
+    return block_close(b, build_linear(b, "proj", y, d->hidden, d->proj_bias), x, style);
 }
 
-static int attention(struct builder *b, const struct options *o, int x)
+static int attention(struct builder *b, const struct options *o, int64_t layer, int x)
 {
-    struct block_style style = decoder_style();
+    struct block_style style = decoder_style(&o->decoder);
     if (o->kv_lora)
-        return latent_attention(b, o, x, &style);
-    struct attention_block a = decoder_attention(&o->decoder);
+        return latent_attention(b, o, layer, x, &style);
+    struct attention_block a = decoder_attention(&o->decoder, layer);
     return block_attention(b, x, &style, &a);
 }
 
@@ -114,21 +120,21 @@ static int64_t expert_ffn(const struct options *o)
 
 static int experts(struct builder *b, const struct options *o, int x)
 {
-    build_module(b, "experts");
-    int scores = build_router(b, "router", x, o->experts, o->top_k);
-    int y = build_dispatch(b, "dispatch", x, scores);
-    y = build_expert_linear(b, "gate_up", y, 2 * expert_ffn(o), false);
-    y = build_gated(b, "gated", y);
-    y = build_expert_linear(b, "down", y, o->decoder.hidden, false);
-    y = build_combine(b, "combine", y, scores);
-    build_module_end(b);
-    return y;
+    struct expert_block e = {o->experts,
+                             o->top_k,
+                             expert_ffn(o),
+                             decoder_activation(&o->decoder),
+                             .bias = o->expert_bias,
+                             .router_bias = o->expert_bias,
+                             .once = o->tokens_once};
+    return block_experts(b, x, &e);
 }
 
 static int shared(struct builder *b, const struct options *o, int x)
 {
     int64_t each = o->shared_ffn ? o->shared_ffn : expert_ffn(o);
-    struct mlp_block m = {.ffn = o->shared_experts * each, .activation = ACTIVATION_GATED};
+    struct mlp_block m = {.ffn = o->shared_experts * each,
+                          .activation = decoder_activation(&o->decoder)};
     build_module(b, "shared");
     int y = block_feed_forward(b, x, false, &m);
     build_module_end(b);
@@ -137,7 +143,7 @@ static int shared(struct builder *b, const struct options *o, int x)
 
 static int mixture(struct builder *b, const struct options *o, int x)
 {
-    struct block_style style = decoder_style();
+    struct block_style style = decoder_style(&o->decoder);
     int in = block_open(b, "mlp", x, &style);
     int y = experts(b, o, in);
     if (o->shared_experts)
@@ -147,49 +153,51 @@ static int mixture(struct builder *b, const struct options *o, int x)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static int dense_layer(struct builder *b, const struct options *o, int x)
+static bool is_mixture(const struct options *o, int64_t layer)
 {
-    struct block_style style = decoder_style();
+    return layer >= o->first_dense && (layer - o->first_dense + 1) % o->moe_every == 0;
+}
+
+static bool alike(const void *options, int64_t one, int64_t other)
+{
+    const struct options *o = options;
+    return is_mixture(o, one) == is_mixture(o, other) &&
+           decoder_sees_all(&o->decoder, one) == decoder_sees_all(&o->decoder, other);
+}
+
+static int layer(struct builder *b, const void *options, int64_t number, int x)
+{
+    const struct options *o = options;
+    struct block_style style = decoder_style(&o->decoder);
     struct mlp_block m = decoder_mlp(&o->decoder);
-    return block_mlp(b, attention(b, o, x), &style, &m);
+    x = attention(b, o, number, x);
+    return is_mixture(o, number) ? mixture(b, o, x) : block_mlp(b, x, &style, &m);
 }
 
-static int dense_layers(struct builder *b, const struct options *o, int64_t first, int64_t count,
-                        int x)
+static int64_t common_multiple(int64_t a, int64_t b)
 {
-    if (count == 0)
-        return x;
-    x = build_repeat_from(b, "layers", count, first, 1, x);
-    return build_repeat_end(b, dense_layer(b, o, x));
+    int64_t multiple = a;
+    while (multiple % b)
+        multiple += a;
+    return multiple;
 }
 
-/* One period, its layers numbered on from `first`: dense ones, then the mixture. */
-static int period(struct builder *b, const struct options *o, int64_t first, int x)
+static int64_t period_of(const struct options *o)
 {
-    for (int64_t i = 0; i < o->moe_every; i++) {
-        build_module_indexed(b, "layers", first + i);
-        bool last = i == o->moe_every - 1;
-        x = last ? mixture(b, o, attention(b, o, x)) : dense_layer(b, o, x);
-        build_module_end(b);
-    }
-    return x;
+    return common_multiple(o->moe_every, decoder_period(&o->decoder));
 }
 
 static int layers(struct builder *b, const struct options *o, int x)
 {
-    int64_t dense = o->first_dense, rest = o->decoder.layers - dense;
-    int64_t periods = rest / o->moe_every, tail = rest % o->moe_every;
-    x = dense_layers(b, o, 0, dense, x);
-    if (periods) { /* I1 */
-        x = build_repeat_from(b, "", periods, 0, o->moe_every, x);
-        x = build_repeat_end(b, period(b, o, dense, x));
-    }
-    return dense_layers(b, o, o->decoder.layers - tail, tail, x);
+    struct layer_row row = {o, alike, layer};
+    int64_t dense = o->first_dense, windows = decoder_period(&o->decoder);
+    x = windows > 1 ? decoder_rows(b, &row, 0, dense, windows, x)
+                    : decoder_runs(b, &row, 0, dense, x);
+    return decoder_rows(b, &row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */
 }
 
 static weft_status check(const struct options *o, const struct doc *where)
 {
-    enum { MOST_PERIOD = 64 }; /* the layers of one period are stored one by one */
     if (o->top_k > o->experts)
         return doc_error(option_at(where, "top_k"), NULL,
                          "'top_k' is %lld, expected at most 'experts', %lld", (long long)o->top_k,
@@ -202,10 +210,17 @@ static weft_status check(const struct options *o, const struct doc *where)
         return doc_error(option_at(where, "moe_every"), NULL,
                          "'moe_every' is %lld, expected at most %d", (long long)o->moe_every,
                          MOST_PERIOD);
+    if (period_of(o) > MOST_PERIOD)
+        return doc_error(
+            option_at(where, "full_every"), NULL,
+            "'full_every' and 'moe_every' come together every %lld layers, expected at "
+            "most %d",
+            (long long)period_of(o), MOST_PERIOD);
     if (o->q_lora && !o->kv_lora)
         return doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                          "'q_lora' is an option of latent attention, which 'kv_lora' turns on");
-    return o->kv_lora ? WEFT_OK : decoder_check(&o->decoder, where);
+    return o->kv_lora ? decoder_check_window(&o->decoder, where)
+                      : decoder_check(&o->decoder, where);
 }
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
@@ -222,7 +237,7 @@ done:
 
 const struct family FAMILY_MOE = {
     "moe",
-    "mixture of experts on LLaMA's layers; Mixtral, Qwen-MoE, DeepSeek",
+    "mixture of experts on LLaMA's layers; Mixtral, Qwen-MoE, DeepSeek, gpt-oss",
     FIELDS,
     COUNT_OF(FIELDS),
     sizeof(DEFAULTS),

@@ -69,7 +69,7 @@ static struct attention_block attention_of(const struct options *o, bool causal,
 static int mlp(struct builder *b, const struct options *o, int x)
 {
     static const enum activation ACTIVATION[] = {ACTIVATION_RELU, ACTIVATION_GELU,
-                                                 ACTIVATION_GATED};
+                                                 ACTIVATION_GATED_GELU};
     struct block_style style = style_of(o);
     struct mlp_block m = {o->ffn ? o->ffn : 4 * o->hidden, ACTIVATION[o->activation],
                           o->ffn_dropout && o->dropout > 0};

@@ -16,6 +16,16 @@
 #define KV_HEADS(otherwise) {"num_key_value_heads", "kv_heads", RULE_COUNT, otherwise}
 #define HEAD_DIM(otherwise) {"head_dim", "head_dim", RULE_COUNT, otherwise}
 #define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
+#define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
+#define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
+/* In today's decoders one key for the products in front of attention and behind it. */
+#define ATTENTION_BIAS(otherwise)                                                                  \
+    {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \
+    {                                                                                              \
+        "attention_bias", "proj_bias", RULE_BOOL, otherwise                                        \
+    }
+/* Windows that only layers from some number on have are not built. */
+#define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}
 
 static const struct hf_row GPT2[] = {
     {"n_layer", "layers", RULE_COUNT, "12"},
@@ -60,7 +70,7 @@ static const struct hf_row LLAMA[] = {
     DECODER("32", "4096", "32", "11008", "32000", "2048"),
     KV_HEADS(NULL),
     HEAD_DIM(NULL),
-    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    ATTENTION_BIAS("false"),
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     TIED("false"),
 };
@@ -69,6 +79,7 @@ static const struct hf_row MISTRAL[] = {
     DECODER("32", "4096", "32", "14336", "32000", "131072"),
     KV_HEADS("8"),
     HEAD_DIM(NULL),
+    WINDOW("4096"),
     TIED("false"),
 };
 
@@ -78,6 +89,22 @@ static const struct hf_row MIXTRAL[] = {
     HEAD_DIM(NULL),
     {"num_local_experts", "experts", RULE_COUNT, "8"},
     {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
+    WINDOW(NULL),
+    TIED("false"),
+};
+
+static const struct hf_row GPT_OSS[] = {
+    DECODER("36", "2880", "64", "2880", "201088", "131072"),
+    KV_HEADS("8"),
+    HEAD_DIM("64"),
+    {"num_local_experts", "experts", RULE_COUNT, "128"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "4"},
+    ATTENTION_BIAS("true"),
+    {NULL, "expert_bias", RULE_FIXED, "true"},
+    {NULL, "sinks", RULE_FIXED, "true"},
+    {NULL, "activation", RULE_FIXED, "clamped"},
+    WINDOW("128"),
+    FULL("2"),
     TIED("false"),
 };
 
@@ -85,6 +112,7 @@ static const struct hf_row QWEN2[] = {
     DECODER("32", "4096", "32", "22016", "151936", "32768"),
     KV_HEADS("32"),
     {NULL, "qkv_bias", RULE_FIXED, "true"},
+    NO_WINDOW,
     TIED("false"),
 };
 
@@ -92,8 +120,9 @@ static const struct hf_row QWEN3[] = {
     DECODER("32", "4096", "32", "22016", "151936", "32768"),
     KV_HEADS("32"),
     HEAD_DIM("128"),
-    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    ATTENTION_BIAS("false"),
     {NULL, "qk_norm", RULE_FIXED, "true"},
+    NO_WINDOW,
     TIED("false"),
 };
 
@@ -108,6 +137,7 @@ static const struct hf_row QWEN2_MOE[] = {
     {NULL, "shared_experts", RULE_FIXED, "1"},
     {NULL, "qkv_bias", RULE_FIXED, "true"},
     {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
+    NO_WINDOW,
     TIED("false"),
 };
 
@@ -119,9 +149,10 @@ static const struct hf_row QWEN3_MOE[] = {
     {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
     {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "768"},
     {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},
-    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    ATTENTION_BIAS("false"),
     {NULL, "qk_norm", RULE_FIXED, "true"},
     {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
+    NO_WINDOW,
     TIED("false"),
 };
 
@@ -154,14 +185,102 @@ static const struct hf_row DEEPSEEK_V3[] = {
     TIED("false"),
 };
 
+/* The letters say which layers there are; num_hidden_layers is their number. */
+static const struct hf_row NEMOTRON_H[] = {
+    {"hybrid_override_pattern", "pattern", RULE_PATTERN, NULL},
+    {"layers_block_type", "pattern", RULE_PATTERN, NULL},
+    {NULL, "pattern", RULE_PATTERN, "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"},
+    {"hidden_size", "hidden", RULE_COUNT, "4096"},
+    {"intermediate_size", "ffn", RULE_COUNT, "21504"},
+    {"num_attention_heads", "heads", RULE_COUNT, "32"},
+    KV_HEADS("8"),
+    HEAD_DIM(NULL),
+    {"attention_head_dim", "head_dim", RULE_OLDER, "128"},
+    {"vocab_size", "vocab", RULE_COUNT, "131072"},
+    {"max_position_embeddings", "seq", RULE_SEQ, "4096"},
+    {"mamba_num_heads", "mamba_heads", RULE_COUNT, "128"},
+    {"mamba_head_dim", "mamba_dim", RULE_COUNT, "64"},
+    {"ssm_state_size", "state", RULE_COUNT, "128"},
+    {"n_groups", "groups", RULE_COUNT, "8"},
+    {"conv_kernel", "conv", RULE_COUNT, "4"},
+    {"chunk_size", "chunk", RULE_COUNT, "128"},
+    {"n_routed_experts", "experts", RULE_COUNT, NULL},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, NULL},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, NULL},
+    {"moe_shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, NULL},
+    {"moe_latent_size", "latent", RULE_COUNT, NULL},
+    {"num_nextn_predict_layers", "mtp", RULE_NUMBER, NULL},
+    {"mtp_hybrid_override_pattern", "mtp_pattern", RULE_PATTERN, NULL},
+    {"mtp_layers_block_type", "mtp_pattern", RULE_PATTERN, NULL},
+    {"mlp_hidden_act", NULL, RULE_EXPECTED, "relu2"},
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    {"attention_bias", NULL, RULE_EXPECTED, "false"},
+    {"use_bias", NULL, RULE_EXPECTED, "false"},
+    {"mamba_proj_bias", NULL, RULE_EXPECTED, "false"},
+    {"use_conv_bias", NULL, RULE_EXPECTED, "true"},
+    TIED("false"),
+    DTYPE,
+};
+
+static const struct hf_row MAMBA2[] = {
+    {NULL, "pattern", RULE_FIXED, "M"},
+    {"num_hidden_layers", "layers", RULE_COUNT, "64"},
+    {"hidden_size", "hidden", RULE_COUNT, "4096"},
+    {"vocab_size", "vocab", RULE_COUNT, "32768"},
+    {"num_heads", "mamba_heads", RULE_COUNT, "128"},
+    {"head_dim", "mamba_dim", RULE_COUNT, "64"},
+    {"state_size", "state", RULE_COUNT, "128"},
+    {"n_groups", "groups", RULE_COUNT, "8"},
+    {"conv_kernel", "conv", RULE_COUNT, "4"},
+    {"chunk_size", "chunk", RULE_COUNT, "256"},
+    {NULL, "seq", RULE_FIXED, "4096"},
+    {"use_bias", NULL, RULE_EXPECTED, "false"},
+    {"use_conv_bias", NULL, RULE_EXPECTED, "true"},
+    TIED("false"),
+    DTYPE,
+};
+
+#define GEGLU {NULL, "activation", RULE_FIXED, "geglu"}
 static const struct hf_row GEMMA[] = {
-    DECODER("28", "3072", "16", "24576", "256000", "8192"), KV_HEADS("16"), HEAD_DIM("256"),
-    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},     TIED("true"),
+    DECODER("28", "3072", "16", "24576", "256000", "8192"),
+    KV_HEADS("16"),
+    HEAD_DIM("256"),
+    ATTENTION_BIAS("false"),
+    GEGLU,
+    TIED("true"),
+};
+
+static const struct hf_row GEMMA2[] = {
+    DECODER("26", "2304", "8", "9216", "256000", "8192"),
+    KV_HEADS("4"),
+    HEAD_DIM("256"),
+    ATTENTION_BIAS("false"),
+    {NULL, "end_norm", RULE_FIXED, "true"},
+    GEGLU,
+    WINDOW("4096"),
+    FULL("2"),
+    {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
+    TIED("true"),
+};
+
+static const struct hf_row GEMMA3_TEXT[] = {
+    DECODER("26", "2304", "8", "9216", "262208", "131072"),
+    KV_HEADS("4"),
+    HEAD_DIM("256"),
+    ATTENTION_BIAS("false"),
+    {NULL, "end_norm", RULE_FIXED, "true"},
+    {NULL, "qk_norm", RULE_FIXED, "true"},
+    GEGLU,
+    WINDOW("4096"),
+    FULL("6"),
+    {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
+    TIED("true"),
 };
 
 static const struct hf_row PHI3[] = {
     DECODER("32", "3072", "32", "8192", "32064", "4096"),
     KV_HEADS(NULL),
+    WINDOW(NULL),
     TIED("false"),
 };
 
@@ -244,7 +363,12 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"qwen3_moe", "moe", QWEN3_MOE, COUNT_OF(QWEN3_MOE)},
     {"deepseek_v2", "moe", DEEPSEEK_V2, COUNT_OF(DEEPSEEK_V2)},
     {"deepseek_v3", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
+    {"gpt_oss", "moe", GPT_OSS, COUNT_OF(GPT_OSS)},
+    {"nemotron_h", "hybrid", NEMOTRON_H, COUNT_OF(NEMOTRON_H)},
+    {"mamba2", "hybrid", MAMBA2, COUNT_OF(MAMBA2)},
     {"gemma", "llama", GEMMA, COUNT_OF(GEMMA)},
+    {"gemma2", "llama", GEMMA2, COUNT_OF(GEMMA2)},
+    {"gemma3_text", "llama", GEMMA3_TEXT, COUNT_OF(GEMMA3_TEXT)},
     {"phi3", "llama", PHI3, COUNT_OF(PHI3)},
     {"bert", "bert", BERT, COUNT_OF(BERT)},
     {"t5", "t5", T5, COUNT_OF(T5)},

@@ -23,6 +23,10 @@ enum hf_rule {
     RULE_DTYPE,    /* torch's word for an element type */
     RULE_ACT,      /* an activation function */
     RULE_POOLER,   /* the architectures that have BERT's pooler */
+    RULE_OLDER,    /* a whole number under an older name, unless the option is there already */
+    RULE_PATTERN,  /* Nemotron-H's letters, or the names of layers that they stand for */
+    RULE_WINDOW,   /* the keys of a sliding window, unless it is null or no layer has one */
+    RULE_FULL,     /* of layers with a window, every which sees all: a list of types, or a number */
     RULE_EXPECTED  /* not an option: a warning if it is not the default */
 };
 

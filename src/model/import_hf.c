@@ -72,6 +72,11 @@ static weft_status rule_count(struct reading *r, const struct hf_row *row, const
     return checked(r, row, value, FIELD_COUNT);
 }
 
+static weft_status rule_older(struct reading *r, const struct hf_row *row, const struct doc *value)
+{
+    return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, value, FIELD_COUNT);
+}
+
 static weft_status rule_number(struct reading *r, const struct hf_row *row, const struct doc *value)
 {
     return checked(r, row, value, FIELD_INT);
@@ -200,6 +205,85 @@ static weft_status rule_pooler(struct reading *r, const struct hf_row *row, cons
     return WEFT_OK;
 }
 
+/* "M-M*", or [mamba, mlp, mamba, attention]; whichever comes first. */
+static weft_status rule_pattern(struct reading *r, const struct hf_row *row,
+                                const struct doc *value)
+{
+    static const struct words WORDS[] = {
+        {"mamba", "M"}, {"attention", "*"}, {"mlp", "-"}, {"moe", "E"}};
+    if (doc_get(r->options, row->option))
+        return WEFT_OK; /* under its other name */
+    if (value->kind != DOC_LIST)
+        return rule_as_is(r, row, value);
+    char *letters = arena_alloc(r->scratch, 1, value->count + 1);
+    size_t used = 0;
+    for (const struct doc *d = value->first; d; d = d->next) {
+        size_t at = 0;
+        while (at < COUNT_OF(WORDS) && strcmp(WORDS[at].theirs, d->text) != 0)
+            at++;
+        if (at == COUNT_OF(WORDS))
+            return doc_error(d, NULL, "'%s' holds '%.40s', expected mamba, attention, mlp or moe",
+                             row->key, d->text);
+        letters[used++] = WORDS[at].ours[0];
+    }
+    letters[used] = '\0';
+    add_text(r, row->option, value, DOC_TEXT, letters);
+    return WEFT_OK;
+}
+
+/* ---- sliding windows ------------------------------------------------------------------------------ */
+
+static bool is_full(const struct doc *type)
+{
+    return type->kind == DOC_TEXT && strcmp(type->text, "full_attention") == 0;
+}
+
+static bool all_full(const struct doc *types)
+{
+    const struct doc *d = types && types->kind == DOC_LIST ? types->first : NULL;
+    bool any = d != NULL;
+    while (d && is_full(d))
+        d = d->next;
+    return any && !d;
+}
+
+static weft_status rule_window(struct reading *r, const struct hf_row *row, const struct doc *value)
+{
+    const struct doc *own = doc_get(r->root, row->key);
+    if ((own && own->kind == DOC_NULL) || all_full(doc_get(r->root, "layer_types")))
+        return WEFT_OK;
+    return checked(r, row, value, FIELD_COUNT);
+}
+
+/* The number of the first layer that sees all, from 1; 0: none does. */
+static int64_t first_full(const struct doc *types)
+{
+    int64_t number = 1;
+    for (const struct doc *d = types->first; d; d = d->next, number++)
+        if (is_full(d))
+            return number;
+    return 0;
+}
+
+static weft_status rule_full(struct reading *r, const struct hf_row *row, const struct doc *value)
+{
+    const struct doc *pattern = doc_get(r->root, "sliding_window_pattern");
+    if (!doc_get(r->options, "window"))
+        return WEFT_OK;
+    if (value->kind != DOC_LIST)
+        return checked(r, row, pattern ? pattern : value, FIELD_COUNT);
+    int64_t every = first_full(value), number = 1;
+    for (const struct doc *d = value->first; d; d = d->next, number++)
+        if (is_full(d) != (every && number % every == 0))
+            return doc_error(d, "write the model down as operators: see docs/model-file.md",
+                             "'%s' breaks its order at layer %lld, expected one layer in %lld, the "
+                             "last, to be 'full_attention'",
+                             row->key, (long long)number - 1, (long long)every);
+    if (every)
+        add_number(r, row->option, value, every);
+    return WEFT_OK;
+}
+
 static weft_status rule_expected(struct reading *r, const struct hf_row *row,
                                  const struct doc *value)
 {
@@ -217,7 +301,9 @@ static weft_status (*const RULES[])(struct reading *, const struct hf_row *, con
     [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
     [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
     [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
-    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_EXPECTED] = rule_expected,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
+    [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

@@ -133,6 +133,8 @@ static weft_status read_operator(struct yaml_reader *r, const struct doc *item)
     struct yaml_spec spec = {.bias = true,
                              .stride = 1,
                              .groups = 1,
+                             .taps = 4,
+                             .chunk = 128,
                              .axis = 1,
                              .top_k = 1,
                              .lookups = 1,
@@ -314,7 +316,7 @@ struct root {
     int64_t layers, seq;
     int dtype;
 };
-static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", NULL};
+static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT + 1, "a dtype without a word");
 static const struct field ROOT_FIELDS[] = {
     {"name", FIELD_TEXT, offsetof(struct root, name)},

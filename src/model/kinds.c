@@ -8,6 +8,11 @@
  *   input gradient   dX[m,k] = dY[m,n] W[n,k]           m k n
  *   weight gradient  dW[n,k] = dY[m,n]^T X[m,k]         n k m
  *   attention        S = Q K^T, O = softmax(S) V        4 q kv depth per head; backward twice that
+ *   with a window    kv above is min(kv, window): a query sees no more keys. Plain attention computes
+ *                    and keeps the whole matrix all the same, and masks it.
+ *   scan             in chunks of Q positions: C B^T, the chunk's products with x, its state, and
+ *                    what the state before it adds; of L positions, G groups, H heads of depth P and
+ *                    states of N      2 L (Q N G + Q P H + 2 N P H); backward twice that
  */
 #include "model/model.h"
 
@@ -16,6 +21,7 @@ enum { LINEAR_BATCH, LINEAR_SEQ, LINEAR_IN, LINEAR_OUT };
 enum { ATT_BATCH, ATT_HEAD, ATT_GROUP, ATT_SEQ, ATT_KV, ATT_DEPTH };
 enum { EXPERT_BATCH, EXPERT_EXPERT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
 enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
+enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* of a gated norm as well */
 
 static double product(const int64_t *size, int count)
 {
@@ -93,18 +99,30 @@ static void context_work(const struct op *op, const int64_t *size, enum phase ph
     batched_work(size[ATT_SEQ], size[ATT_DEPTH], size[ATT_KV], size, phase, out);
 }
 
+/* The gradient of sinks comes with the others': a sum over numbers that each row has already. */
+static void sinks_work(const int64_t *size, struct work *out)
+{
+    set_shape(out, KERNEL_ELEMENTWISE, (int64_t[]){heads(size) * size[ATT_SEQ]}, 1);
+}
+
 static void attention_work(const struct op *op, const int64_t *size, enum phase phase,
                            struct work *out)
 {
     static const enum kernel VERSIONS[] = {KERNEL_ATTENTION, KERNEL_ATTENTION_V1,
                                            KERNEL_ATTENTION_V2};
     int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
+    bool cuts = op->window && op->window < size[ATT_KV];
     const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP],
                              size[ATT_HEAD],  size[ATT_SEQ],
                              size[ATT_KV],    depth,
-                             value,           op->causal};
+                             value,           cuts ? op->window : op->causal};
+    if (phase == PHASE_BACKWARD_WEIGHT) {
+        sinks_work(size, out);
+        return;
+    }
     set_shape(out, VERSIONS[op->flash], shape, 8);
-    double pairs = (double)heads(size) * (double)size[ATT_SEQ] * (double)size[ATT_KV];
+    double keys = (double)(cuts ? op->window : size[ATT_KV]);
+    double pairs = (double)heads(size) * (double)size[ATT_SEQ] * keys;
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }
 
@@ -118,6 +136,21 @@ static void conv_work(const struct op *op, const int64_t *size, enum phase phase
     out->flops = 2 * product(shape, 7);
 }
 
+/* As Dao and Gu (2024), section 6, compute it; the chunk's products count in full, below the
+ * diagonal and above it. */
+static void scan_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    int64_t heads = size[SCAN_HEAD] * op->scan_heads, depth = size[SCAN_DEPTH] / op->scan_heads;
+    const int64_t shape[] = {size[SCAN_BATCH], size[SCAN_HEAD], heads, size[SCAN_SEQ], depth,
+                             op->scan_state,   op->scan_chunk};
+    set_shape(out, KERNEL_SCAN, shape, 7);
+    double chunk = (double)op->scan_chunk, state = (double)op->scan_state;
+    double wide = (double)heads * (double)depth, groups = (double)size[SCAN_HEAD];
+    double each = chunk * state * groups + chunk * wide + 2 * state * wide;
+    double positions = (double)size[SCAN_BATCH] * (double)size[SCAN_SEQ];
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * positions * each;
+}
+
 static void rows_work(enum kernel kernel, int64_t rows, int64_t cols, struct work *out)
 {
     set_shape(out, kernel, (int64_t[]){rows, cols}, 2);
@@ -127,6 +160,14 @@ static void norm_work(const struct op *op, const int64_t *size, enum phase phase
 {
     (void)op, (void)phase;
     rows_work(KERNEL_NORM, size[0] * size[1], size[2], out);
+}
+
+static void gated_norm_work(const struct op *op, const int64_t *size, enum phase phase,
+                            struct work *out)
+{
+    (void)op, (void)phase;
+    rows_work(KERNEL_NORM, size[SCAN_BATCH] * size[SCAN_HEAD] * size[SCAN_SEQ], size[SCAN_DEPTH],
+              out);
 }
 
 static void softmax_work(const struct op *op, const int64_t *size, enum phase phase,
@@ -289,6 +330,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
             .input = {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
             .output = "batch,seq,head group depth",
+            .weight = {"head group"},
             .work = attention_work,
         },
     [OP_SOFTMAX] =
@@ -299,6 +341,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_OUTPUT,
             .input = {"batch,head,seq,kv"},
             .output = "batch,head,seq,kv",
+            .weight = {"head"},
             .work = softmax_work,
         },
     [OP_LAYER_NORM] =
@@ -404,7 +447,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
             .input = {"batch,seq,in"},
             .output = "batch,seq,expert",
-            .weight = {"expert,in"},
+            .weight = {"expert,in", "expert"},
             .work = router_work,
         },
     [OP_DISPATCH] =
@@ -436,6 +479,39 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .input = {"batch,expert seq,hidden", "batch,seq,"},
             .output = "batch,seq,hidden",
             .work = elementwise_work,
+        },
+    [OP_CONV1D] =
+        {
+            .name = "conv1d",
+            .summary = "causal depthwise convolution over a sequence, and SiLU",
+            .dims = {BATCH, SPLIT(HEAD), WHOLE(SEQ)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq,head"},
+            .output = "batch,seq,head",
+            .weight = {"head,", "head"},
+            .work = elementwise_work,
+        },
+    [OP_SCAN] =
+        {
+            .name = "scan",
+            .summary = "selective scan of a state-space layer",
+            .dims = {BATCH, SPLIT(HEAD), WHOLE(SEQ), WHOLE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_OUTPUT,
+            .input = {"batch,seq,head", "batch,seq,head"},
+            .output = "batch,seq,head depth",
+            .weight = {"head", "head", "head"},
+            .work = scan_work,
+        },
+    [OP_GATED_NORM] =
+        {
+            .name = "gated_norm",
+            .summary = "RMS norm of gated features, in groups",
+            .dims = {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .input = {"batch,seq,head depth", "batch,seq,head depth"},
+            .output = "batch,seq,head depth",
+            .weight = {"head depth"},
+            .work = gated_norm_work,
         },
     [OP_CONV] =
         {

@@ -100,10 +100,11 @@ static double kept_operand_bytes(const struct op *op, const int64_t *local, enum
 }
 
 /* Weights with two or more axes are matrices, and the input's gradient needs them; the vectors of
- * a norm are not worth counting there, but its kept input is. */
+ * a norm, or the few taps of a depthwise convolution, are not worth counting there, but what it keeps
+ * of its inputs is. */
 static bool has_matrix(const struct op *op)
 {
-    return op->weights && op->weight[0].operand.axes >= 2;
+    return op->weights && op->weight[0].operand.axes >= 2 && op->kind != OP_CONV1D;
 }
 
 /* A causal softmax does not read the masked half of its matrix. */
@@ -133,11 +134,17 @@ static void backward_input_bytes(const struct op *op, const int64_t *local, stru
 
 static void backward_weight_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
+    if (op->kind == OP_ATTENTION) { /* sinks: see sinks_work */
+        work->read_bytes = op_extra_bytes(op, local, work->dtype);
+        work->write_bytes = weight_bytes(op, local, work->dtype);
+        return;
+    }
     work->read_bytes = operand_bytes(op, &op->output, local, work->dtype) +
                        (op->inputs ? operand_bytes(op, &op->input[0], local, work->dtype) : 0);
     work->write_bytes = weight_bytes(op, local, work->dtype);
 }
 
+/* The gradients of a scan's weights come with those of its inputs. */
 struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase)
 {
     static void (*const BYTES[])(const struct op *, const int64_t *, struct work *) = {
@@ -147,7 +154,7 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
     };
     struct work work = {.kernel = KERNEL_COPY, .phase = phase, .dtype = dtype};
     bool idle = (phase == PHASE_BACKWARD_INPUT && !op->input_grad) ||
-                (phase == PHASE_BACKWARD_WEIGHT && op->weights == 0);
+                (phase == PHASE_BACKWARD_WEIGHT && (op->weights == 0 || op->kind == OP_SCAN));
     if (idle)
         return work;
     OP_KINDS[op->kind].work(op, size, phase, &work);
@@ -160,7 +167,7 @@ enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype)
     enum op_kind kind = model->op[op].kind;
     bool product = kind == OP_LINEAR || kind == OP_EXPERT_LINEAR;
     bool logits = op + 1 < model->ops && model->op[op + 1].kind == OP_LOSS;
-    return dtype == DTYPE_FP8 && (!product || logits) ? DTYPE_BF16 : dtype;
+    return dtype_is_cast(dtype) && (!product || logits) ? DTYPE_BF16 : dtype;
 }
 
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype)

@@ -27,7 +27,7 @@ enum dim {
     DIM_BATCH,  /* samples; 1 in the model, the micro-batch in work */
     DIM_SEQ,    /* positions of a sequence (queries, in attention) */
     DIM_KV,     /* positions attended to */
-    DIM_HEAD,   /* key/value heads */
+    DIM_HEAD,   /* key/value heads; groups of heads that share a scan's B and C */
     DIM_GROUP,  /* query heads per key/value head */
     DIM_DEPTH,  /* width of one head */
     DIM_IN,     /* input features or channels */
@@ -60,7 +60,7 @@ enum {
     MAX_AXIS_DIMS = 3,
     OP_MAX_DIMS = 7,
     MAX_KIND_INPUTS = 3,
-    MAX_KIND_WEIGHTS = 2
+    MAX_KIND_WEIGHTS = 3
 };
 
 enum element {
@@ -95,6 +95,9 @@ struct operand {
     uint8_t axes;
     int64_t size[MAX_AXES];
     int8_t dims[MAX_AXES][MAX_AXIS_DIMS]; /* -1 ends */
+    /* Of a part of a fused tensor that is neither queries nor keys nor values: where in each share of
+     * the last axis it begins. A share is what one index of the axis' first dim has of the tensor. */
+    int64_t part_first;
 };
 
 struct weight {
@@ -128,6 +131,9 @@ enum op_kind {
     OP_DISPATCH,      /* tokens to their experts (all-to-all under expert parallelism) */
     OP_EXPERT_LINEAR, /* grouped matrix product, one group per expert */
     OP_COMBINE,       /* expert outputs back to tokens, weighted */
+    OP_CONV1D,        /* causal depthwise convolution over a sequence, and SiLU of it */
+    OP_SCAN,          /* selective scan: h' = e^(dt A) h + dt B x, y = C h' + D x (Mamba-2) */
+    OP_GATED_NORM,    /* RMS norm of x silu(gate), over groups of features */
     OP_CONV,
     OP_POOL,
     OP_CONCAT,
@@ -148,6 +154,15 @@ enum keep {
     KEEP_APART = 32, /* of a loss: the gradient is written beside the logits, not over them */
     KEEP_STEPS = 64  /* of a loss: each step of it, either way, writes a whole tensor in fp32 */
 };
+
+/* Of a gate a beside b. */
+enum gating {
+    GATE_SILU,
+    GATE_GELU,
+    GATE_CLAMPED, /* gpt-oss: both are cut off at 7; a s(1.702 a) (b + 1), s the sigmoid */
+    GATE_COUNT
+};
+extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL behind them */
 
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
 const char *phase_name(enum phase phase);
@@ -186,7 +201,11 @@ struct op {
                               norm's copies */
     int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
     bool input_grad;       /* some input wants a gradient: false on the model's own input */
-    bool causal;   /* attention: half of the score matrix is masked out; softmax: and not read */
+    bool causal; /* attention: half of the score matrix is masked out; softmax: and not read */
+    int64_t
+        window;    /* causal attention: the last keys that a query sees, its own included; 0: all */
+    bool sinks;    /* attention, softmax: the weight is a learned number per query head that stands
+                       among the scores, with a value of zero */
     int32_t flash; /* attention: the version of FlashAttention, 0: the device's best */
     int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
     /* rotary: features of one head (0: not known); of every key/value head's share of the features
@@ -194,7 +213,13 @@ struct op {
     int64_t head_depth, head_share, head_turned;
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    const char *onnx_type;                /* of an opaque operator */
+    bool once; /* dispatch, combine: a token is sent to a device once for all its experts there */
+    enum gating gate; /* gated: the activation of its gate */
+    bool squared;     /* relu: max(x, 0)^2 */
+    bool by_stream;   /* linear: tp splits it as the residual stream lies */
+    /* scan: heads of one group, width of a head's state, positions that are computed as one product */
+    int64_t scan_heads, scan_state, scan_chunk;
+    const char *onnx_type; /* of an opaque operator */
 };
 
 /* ---- work: what a kernel is asked to do ---------------------------------------------------------- */
@@ -203,19 +228,21 @@ struct op {
 enum kernel {
     KERNEL_MATMUL,         /* batch m n k */
     KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
-    KERNEL_ATTENTION,      /* batch heads kv_heads q kv depth value_depth causal */
-    KERNEL_ATTENTION_V1,   /* the same: FlashAttention's first version and its Triton port */
-    KERNEL_ATTENTION_V2,   /* the same: FlashAttention-2 */
-    KERNEL_CONV,        /* images out_channels height width in_channels kernel_h kernel_w stride */
-    KERNEL_NORM,        /* rows cols */
-    KERNEL_BATCH_NORM,  /* images channels pixels */
-    KERNEL_SOFTMAX,     /* rows cols causal */
-    KERNEL_ELEMENTWISE, /* elements */
-    KERNEL_DROPOUT,     /* elements */
-    KERNEL_EMBEDDING,   /* rows width vocab */
-    KERNEL_LOSS,        /* rows classes */
+    KERNEL_ATTENTION, /* batch heads kv_heads q kv depth value_depth causal; causal is 1, or with a
+                              window its keys, 2 or more */
+    KERNEL_ATTENTION_V1, /* the same: FlashAttention's first version and its Triton port */
+    KERNEL_ATTENTION_V2, /* the same: FlashAttention-2 */
+    KERNEL_CONV,         /* images out_channels height width in_channels kernel_h kernel_w stride */
+    KERNEL_NORM,         /* rows cols */
+    KERNEL_BATCH_NORM,   /* images channels pixels */
+    KERNEL_SOFTMAX,      /* rows cols causal */
+    KERNEL_ELEMENTWISE,  /* elements */
+    KERNEL_DROPOUT,      /* elements */
+    KERNEL_EMBEDDING,    /* rows width vocab */
+    KERNEL_LOSS,         /* rows classes */
     KERNEL_LOSS_COMPILED, /* the same: by one kernel each way, as a compiler writes them */
     KERNEL_POOL,          /* images channels height width window */
+    KERNEL_SCAN,          /* batch groups heads seq depth state chunk */
     KERNEL_COPY,          /* bytes */
     KERNEL_OPTIMIZER,     /* parameters */
     KERNEL_COUNT
@@ -232,7 +259,8 @@ struct work {
     enum phase phase;
     enum dtype dtype;
     int64_t shape[WORK_MAX_SHAPE];
-    double flops;       /* of matrix products; for causal attention the full square counts */
+    double flops;       /* of matrix products; for causal attention the full square counts, with a
+                           window as many keys for every query */
     double read_bytes;  /* from device memory, each operand once */
     double write_bytes; /* to device memory */
 };
@@ -284,7 +312,7 @@ struct model {
 
 void model_free(struct model *model);
 
-/* What an operator computes in when its model trains in `dtype`: in fp8 run the products of weights,
+/* What an operator computes in when its model trains in `dtype`: in fp8 or nvfp4 run the products of weights,
  * except for what a loss reads, and all others in bf16. */
 enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 /* Copies of an operator in the whole model: the product of the repeats around it. */

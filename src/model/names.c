@@ -10,6 +10,9 @@ static const char *const DIMS[] = {
 };
 _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 
+const char *const GATE_WORDS[] = {
+    [GATE_SILU] = "silu", [GATE_GELU] = "gelu", [GATE_CLAMPED] = "clamped", [GATE_COUNT] = NULL};
+
 static const char *const PHASES[] = {
     [PHASE_FORWARD] = "forward",
     [PHASE_BACKWARD_INPUT] = "backward_input",
@@ -44,6 +47,7 @@ static const struct {
     [KERNEL_LOSS] = {"loss", {"rows", "classes"}},
     [KERNEL_LOSS_COMPILED] = {"loss_compiled", {"rows", "classes"}},
     [KERNEL_POOL] = {"pool", {"images", "channels", "height", "width", "window"}},
+    [KERNEL_SCAN] = {"scan", {"batch", "groups", "heads", "seq", "depth", "state", "chunk"}},
     [KERNEL_COPY] = {"copy", {"bytes"}},
     [KERNEL_OPTIMIZER] = {"optimizer", {"parameters"}},
 };

@@ -28,12 +28,20 @@
 #define FOLD_GPT ", seq: 1024, vocab: 51200, attention: fused, dtype: fp16"
 /* GPT-2's 50257 words padded to a multiple of 128, as Megatron-LM does: AutoDDL, section 5.1, has its
  * models from there. */
-#define DAINT    ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
-#define OPT      ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
-#define NEOX     ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
-#define LLAMA3   ", vocab: 128256, seq: 8192"
-#define QWEN     ", qkv_bias: true, seq: 4096"
+#define DAINT  ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
+#define OPT    ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
+#define NEOX   ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
+#define LLAMA3 ", vocab: 128256, seq: 8192"
+#define QWEN   ", qkv_bias: true, seq: 4096"
+#define NEMOTRON                                                                                   \
+    ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"
+
+#define GEMMA    ", end_norm: true, activation: geglu"
+#define GPT_OSS                                                                                    \
+    ", hidden: 2880, heads: 64, kv_heads: 8, head_dim: 64, ffn: 2880, vocab: 201088, top_k: 4, "   \
+    "window: 128, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "                   \
+    "expert_bias: true, activation: clamped, seq: 4096"
 
 const struct preset TRANSFORMER_PRESETS[] = {
     /* GPT-3 shapes, by size */
@@ -137,6 +145,18 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 28, hidden: 3072, heads: 16, head_dim: 256, ffn: 24576, vocab: 256000, tied: true, "
      "seq: 8192",
      PUBLIC},
+    {"gemma2-9b", "llama",
+     "layers: 42, hidden: 3584, heads: 16, kv_heads: 8, head_dim: 256, ffn: 14336, vocab: 256000, "
+     "tied: true, seq: 8192, window: 4096, full_every: 2" GEMMA,
+     PUBLIC},
+    {"gemma2-27b", "llama",
+     "layers: 46, hidden: 4608, heads: 32, kv_heads: 16, head_dim: 128, ffn: 36864, vocab: 256000, "
+     "tied: true, seq: 8192, window: 4096, full_every: 2" GEMMA,
+     PUBLIC},
+    {"gemma3-1b", "llama",
+     "layers: 26, hidden: 1152, heads: 4, kv_heads: 1, head_dim: 256, ffn: 6912, vocab: 262144, "
+     "tied: true, seq: 8192, window: 512, full_every: 6, qk_norm: true" GEMMA,
+     PUBLIC},
     {"phi3-mini", "llama", "layers: 32, hidden: 3072, heads: 32, ffn: 8192, vocab: 32064", PUBLIC},
 
     /* Mixtures of experts */
@@ -144,6 +164,8 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, experts: 8, top_k: 2", PUBLIC},
     {"mixtral-8x22b", "moe",
      "layers: 56, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, experts: 8, top_k: 2", PUBLIC},
+    {"gpt-oss-20b", "moe", "layers: 24, experts: 32" GPT_OSS, PUBLIC},
+    {"gpt-oss-120b", "moe", "layers: 36, experts: 128" GPT_OSS, PUBLIC},
     {"qwen1.5-moe-a2.7b", "moe",
      "layers: 24, hidden: 2048, heads: 16, experts: 60, top_k: 4, expert_ffn: 1408, "
      "shared_experts: 1, shared_ffn: 5632, vocab: 151936" QWEN,
@@ -168,6 +190,38 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 61, hidden: 7168, heads: 128, q_lora: 1536, ffn: 18432, first_dense: 3, "
      "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280" DEEPSEEK,
      PUBLIC},
+
+    /* State-space layers, attention, MLPs and experts by a pattern */
+    {"nemotron-h-8b", "hybrid",
+     "pattern: M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-, hidden: 4096, ffn: 21504, "
+     "heads: 32, kv_heads: 8, head_dim: 128, mamba_heads: 128",
+     PUBLIC},
+    {"nemotron-h-56b", "hybrid",
+     "pattern: M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-"
+     "M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-, hidden: 8192, ffn: 32768, heads: 64, kv_heads: 8, "
+     "head_dim: 128, mamba_heads: 256, state: 256",
+     PUBLIC},
+    {"nemotron-3-nano", "hybrid",
+     "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3.5-lightning", "hybrid",
+     "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, mtp: 2" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3-super", "hybrid",
+     "pattern: MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
+     "EMEMEMEME, hidden: 4096, ffn: 2688, mamba_heads: 128, experts: 512, top_k: 22, "
+     "expert_ffn: 2688, shared_ffn: 5376, latent: 1024, mtp: 2" NEMOTRON,
+     PUBLIC},
+    {"nemotron-3-ultra", "hybrid",
+     "pattern: MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*"
+     "EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 8192, ffn: 5120, mamba_heads: 256, "
+     "experts: 512, top_k: 22, expert_ffn: 5120, shared_ffn: 10240, latent: 2048, mtp: 2, "
+     "heads: 64, kv_heads: 2, head_dim: 128",
+     PUBLIC},
+    {"codestral-mamba-7b", "hybrid",
+     "pattern: M, layers: 64, hidden: 4096, vocab: 32768, chunk: 256, seq: 4096", PUBLIC},
 
     /* Encoders */
     {"bert-base", "bert", "layers: 12, hidden: 768, heads: 12", PUBLIC},

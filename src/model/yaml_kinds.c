@@ -60,7 +60,11 @@ static weft_status read_heads(const struct yaml_reader *r, struct yaml_spec *spe
                          "'%.60s' reads %lld features per position, expected %lld times a head's "
                          "width",
                          spec->name, (long long)features, (long long)parts);
-    *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal};
+    if (spec->window && !spec->causal)
+        return doc_error(doc_get(spec->at, "window"), "add 'causal: true'",
+                         "'window' is %lld keys up to the query's own, expected with 'causal'",
+                         (long long)spec->window);
+    *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal, spec->window};
     return WEFT_OK;
 }
 
@@ -115,12 +119,16 @@ static weft_status do_attention(struct yaml_reader *r, struct yaml_spec *spec, i
     if (!fused)
         a.value_depth = build_features(r->b, v) / a.kv_heads;
     *out = build_attention(r->b, spec->name, q, k, v, &a);
+    if (spec->sinks)
+        build_sinks(r->b, a.heads);
     return WEFT_OK;
 }
 
 static weft_status do_softmax(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     *out = build_softmax(r->b, spec->name, spec->x[0], false);
+    if (spec->sinks)
+        build_sinks(r->b, yaml_size(r, spec->x[0], 1));
     return WEFT_OK;
 }
 
@@ -139,6 +147,7 @@ static weft_status do_rms_norm(struct yaml_reader *r, struct yaml_spec *spec, in
 ONE_INPUT(layer_norm)
 ONE_INPUT(gelu)
 ONE_INPUT(relu)
+ONE_INPUT(squared_relu)
 ONE_INPUT(silu)
 ONE_INPUT(dropout)
 ONE_INPUT(batch_norm)
@@ -161,6 +170,8 @@ static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *
     if (build_features(r->b, spec->x[0]) % 2)
         return yaml_wrong_shape(r, spec, 0, "an even number of features: gate and value");
     *out = build_gated(r->b, spec->name, spec->x[0]);
+    if (*out >= 0)
+        build_last(r->b)->gate = (enum gating)spec->gate;
     return WEFT_OK;
 }
 
@@ -193,6 +204,8 @@ static weft_status do_router(struct yaml_reader *r, struct yaml_spec *spec, int 
                          "'top_k' is %lld, expected at most 'experts', %lld",
                          (long long)spec->top_k, (long long)spec->experts);
     *out = build_router(r->b, spec->name, spec->x[0], spec->experts, spec->top_k);
+    if (doc_get(spec->at, "bias") && spec->bias)
+        build_weight(r->b, "bias", 1, &spec->experts);
     return WEFT_OK;
 }
 
@@ -249,6 +262,51 @@ static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int
         return yaml_differing(r, spec, 0, 1);
     *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
+}
+
+/* Refuses groups that do not share out the features, or the heads. */
+static weft_status check_groups(const struct yaml_spec *spec, int64_t all, const char *what)
+{
+    if (all % spec->groups == 0)
+        return WEFT_OK;
+    return doc_error(spec->at, NULL, "'groups' is %lld, expected a divisor of its %lld %s",
+                     (long long)spec->groups, (long long)all, what);
+}
+
+static weft_status do_conv1d(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
+    if (status == WEFT_OK)
+        *out = build_conv1d(r->b, spec->name, spec->x[0], (struct fused_part){0}, spec->groups,
+                            spec->taps, spec->bias);
+    return status;
+}
+
+static weft_status do_scan(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status;
+    int64_t inner = build_features(r->b, spec->x[0]) - 2 * spec->groups * spec->state;
+    TRY(check_groups(spec, spec->heads, "heads"));
+    if (inner < 1 || inner % spec->heads)
+        TRY(yaml_wrong_shape(r, spec, 0, "heads of x, then B and C of `state` in every group"));
+    if (yaml_axes(r, spec->x[1]) != 3 || build_features(r->b, spec->x[1]) != spec->heads ||
+        yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
+        TRY(yaml_differing(r, spec, 0, 1));
+    struct scan s = {spec->heads, spec->groups, inner / spec->heads, spec->state, spec->chunk};
+    *out = build_scan(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0}, &s);
+done:
+    return status;
+}
+
+static weft_status do_gated_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    if (!same_shape(r, spec->x[0], spec->x[1]))
+        return yaml_differing(r, spec, 0, 1);
+    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
+    if (status == WEFT_OK)
+        *out = build_gated_norm(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0},
+                                spec->groups);
+    return status;
 }
 
 static weft_status do_conv(struct yaml_reader *r, struct yaml_spec *spec, int *out)
@@ -381,7 +439,12 @@ enum key {
     KEY_SHAPE = 1 << 13,
     KEY_BAG = 1 << 14, /* tables, rows, lookups */
     KEY_OPAQUE = 1 << 15,
-    KEY_VALUE_DEPTH = 1 << 16
+    KEY_VALUE_DEPTH = 1 << 16,
+    KEY_TAPS = 1 << 17,
+    KEY_SCAN = 1 << 18, /* state, chunk, and the heads alone */
+    KEY_SPAN = 1 << 19, /* window, of attention */
+    KEY_SINKS = 1 << 20,
+    KEY_GATE = 1 << 21
 };
 
 #define SIZE(name, most)                                                                           \
@@ -415,9 +478,21 @@ static const struct {
     {KEY_GLOBAL, false, {"global", FIELD_BOOL, offsetof(struct yaml_spec, global)}},
     {KEY_AXIS, false, {SIZE(axis, MAX_AXES - 1)}},
     {KEY_SHAPE, true, {"shape", FIELD_DOC, offsetof(struct yaml_spec, shape)}},
+    {KEY_TAPS, false, {SIZE(taps, YAML_MOST_SMALL)}},
+    {KEY_SCAN, true, {SIZE(heads, YAML_MOST_SMALL)}},
+    {KEY_SCAN, true, {SIZE(state, YAML_MOST_SMALL)}},
+    {KEY_SCAN, false, {SIZE(chunk, YAML_MOST_SMALL)}},
     {KEY_BAG, true, {SIZE(tables, YAML_MOST_SMALL)}},
     {KEY_BAG, true, {SIZE(rows, YAML_MOST_SIZE)}},
     {KEY_BAG, false, {SIZE(lookups, YAML_MOST_SMALL)}},
+    {KEY_SPAN,
+     false,
+     {"window", FIELD_COUNT, offsetof(struct yaml_spec, window), .min = LEAST_WINDOW,
+      .max = YAML_MOST_SIZE}},
+    {KEY_SINKS, false, {"sinks", FIELD_BOOL, offsetof(struct yaml_spec, sinks)}},
+    {KEY_GATE,
+     false,
+     {"gate", FIELD_CHOICE, offsetof(struct yaml_spec, gate), .choices = GATE_WORDS}},
     {KEY_OPAQUE, false, {"type", FIELD_TEXT, offsetof(struct yaml_spec, type)}},
     {KEY_OPAQUE, false, {SIZE(parameters, YAML_MOST_SIZE * 256)}},
 };
@@ -438,7 +513,7 @@ static const struct yaml_kind KINDS[] = {
      2,
      {3, 3},
      "queries (seq, features)",
-     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH | KEY_SPAN},
     {"context", do_context, 2, 2, {4, 4}, "probabilities (heads, seq, kv)", KEY_HEADS},
     {"attention",
      do_attention,
@@ -446,23 +521,27 @@ static const struct yaml_kind KINDS[] = {
      3,
      {3, 3},
      "queries (seq, features)",
-     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH},
-    {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", 0},
+     KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH | KEY_SPAN | KEY_SINKS},
+    {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", KEY_SINKS},
     {"layer_norm", do_layer_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"rms_norm", do_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
     {"batch_norm", do_batch_norm, 1, 1, {4, 4}, "an image (channels, height, width)", 0},
     {"gelu", do_gelu, 1, 1, {0}, "", 0},
     {"relu", do_relu, 1, 1, {0}, "", 0},
+    {"relu2", do_squared_relu, 1, 1, {0}, "", 0},
     {"silu", do_silu, 1, 1, {0}, "", 0},
-    {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"gated", do_gated, 1, 1, {2, 3}, "(features) or (seq, features)", KEY_GATE},
     {"dropout", do_dropout, 1, 1, {0}, "", 0},
     {"dropout_add", do_dropout_add, 2, 2, {0}, "", 0},
     {"add", do_add, 2, 2, {0}, "", 0},
     {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", KEY_DEPTH},
-    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS},
+    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS | KEY_BIAS},
     {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
     {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},
     {"combine", do_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"conv1d", do_conv1d, 1, 1, {3, 3}, "(seq, features)", KEY_TAPS | KEY_GROUPS | KEY_BIAS},
+    {"scan", do_scan, 2, 2, {3, 3}, "x, B and C (seq, features)", KEY_SCAN | KEY_GROUPS},
+    {"gated_norm", do_gated_norm, 2, 2, {3, 3}, "(seq, features)", KEY_GROUPS},
     {"conv",
      do_conv,
      1,

@@ -8,7 +8,7 @@
 
 /* No product of three of these leaves int64_t; the builder bounds whole tensors. */
 #define YAML_MOST_SIZE (INT64_C(1) << 32)
-enum { YAML_MOST_SMALL = 1 << 20, YAML_MOST_INPUTS = 64, YAML_MOST_KEYS = 32 };
+enum { YAML_MOST_SMALL = 1 << 20, YAML_MOST_INPUTS = 64, YAML_MOST_KEYS = 40 };
 
 struct yaml_entry {
     int tensor;
@@ -37,8 +37,9 @@ struct yaml_spec {
     const char *kind, *name, *tied, *type;
     const struct doc *input, *inputs, *shape, *kernel, *pad;
     int64_t out, vocab, width, positions, heads, kv_heads, depth, value_depth, experts, top_k;
-    int64_t stride, groups, axis, tables, rows, lookups, parameters;
-    bool bias, causal, global;
+    int64_t stride, groups, axis, tables, rows, lookups, parameters, taps, state, chunk, window;
+    bool bias, causal, global, sinks;
+    int gate;             /* of enum gating */
     const struct doc *at; /* the item */
     int x[YAML_MOST_INPUTS];
     int count;

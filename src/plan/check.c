@@ -1,6 +1,6 @@
 /* check.c - everything that can be wrong with a plan, each with its own words.
  *
- *   I1  Faults are looked for from the whole to the parts: batch, devices, parts, schedule,
+ *   I1  Faults are looked for from the whole to the parts: type, batch, devices, parts, schedule,
  *       operators (check_op.c). What comes later may rely on what came before.
  *   I2  What is legal and only strange is a warning (warnings.c): a plan that passes can be executed.
  */
@@ -14,6 +14,45 @@
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Of one iteration, micro-batches in parts: more are more tasks than memory holds. */
+enum { MOST_SLOTS = 1 << 22 };
+
+static bool count_fault(struct finding *f)
+{
+    int64_t micro_batches = f->plan->global_batch / f->plan->batch_per_step;
+    int64_t most = MOST_SLOTS / (f->plan->parts > 0 ? f->plan->parts : 1);
+    if (micro_batches <= most)
+        return false;
+    fault(f, FAULT_BATCH, 0,
+          arena_printf(f->keep, "an iteration of %lld micro-batches, expected at most %lld",
+                       (long long)micro_batches, (long long)most));
+    return with_hint(f, "use a smaller global batch, or a larger micro-batch");
+}
+
+/* Elements are counted in 64 bits, and as doubles: no tensor of a step may have more. */
+static const double MOST_ELEMENTS = 0x1p53;
+
+static bool size_fault(struct finding *f)
+{
+    const struct model *model = f->plan->model;
+    double most = 1, step = (double)f->plan->batch_per_step;
+    for (int32_t i = 0; i < model->tensors; i++) {
+        double elements = 1;
+        for (int axis = 0; axis < model->tensor[i].axes; axis++)
+            elements *= (double)model->tensor[i].size[axis];
+        most = elements > most ? elements : most;
+    }
+    if (most * step <= MOST_ELEMENTS)
+        return false;
+    fault(f, FAULT_BATCH, 0,
+          arena_printf(f->keep,
+                       "a step of %lld samples makes a tensor of %.3g elements, expected at most "
+                       "2^53",
+                       (long long)f->plan->batch_per_step, most * step));
+    return with_hint(f, arena_printf(f->keep, "use a micro-batch that makes steps of at most %.0f",
+                                     MOST_ELEMENTS / most));
+}
+
 static bool batch_fault(struct finding *f)
 {
     long long all = (long long)f->plan->global_batch, step = (long long)f->plan->batch_per_step;
@@ -24,7 +63,7 @@ static bool batch_fault(struct finding *f)
                                   "least one of each",
                                   all, step));
     if (all % step == 0)
-        return false;
+        return count_fault(f) || size_fault(f);
     fault(f, FAULT_BATCH, 0,
           arena_printf(f->keep, "a global batch of %lld is not made of steps of %lld samples", all,
                        step));
@@ -183,11 +222,31 @@ static bool schedule_fault(struct finding *f)
     return true;
 }
 
+/* A device without nvfp4 has no products to take in its place: its scales are its own. */
+static bool dtype_fault(struct finding *f)
+{
+    if (plan_check_dtype(f->plan->cluster, f->plan->dtype) == WEFT_OK)
+        return false;
+    const weft_error *error = weft_last_error();
+    fault(f, FAULT_NOWHERE, 0, arena_copy_text(f->keep, error->message));
+    return with_hint(f, arena_copy_text(f->keep, error->hint));
+}
+
+weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype)
+{
+    const struct device *device = &cluster->node.device;
+    if (dtype != DTYPE_NVFP4 || device->flops[dtype] > 0)
+        return WEFT_OK;
+    return bad_argument("take --dtype fp8 or bf16, or a cluster of Blackwell devices",
+                        "%s has no products in nvfp4", device->name);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
-    static bool (*const CHECKS[])(struct finding *) = {batch_fault, devices_fault, parts_fault,
+    static bool (*const CHECKS[])(struct finding *) = {dtype_fault,    batch_fault,
+                                                       devices_fault,  parts_fault,
                                                        schedule_fault, instances_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)

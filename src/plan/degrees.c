@@ -157,11 +157,19 @@ static bool has_kind_with(const struct model *model, enum dim dim)
     return false;
 }
 
-static weft_status check_ep(const struct degrees *d, const struct model *model)
+weft_status degrees_suit(const struct degrees *d, const struct model *model)
 {
     if (d->ep > 1 && !has_kind_with(model, DIM_EXPERT))
         return bad_argument("leave ep out", "ep %lld spreads experts, and %s has none",
                             (long long)d->ep, model->name);
+    if (d->cp > 1 && !has_kind_with(model, DIM_SEQ))
+        return bad_argument("leave cp out", "cp %lld splits sequences, and %s has none",
+                            (long long)d->cp, model->name);
+    return WEFT_OK;
+}
+
+static weft_status check_ep(const struct degrees *d)
+{
     if (d->dp % d->ep == 0) /* I2 */
         return WEFT_OK;
     struct arena *scratch = arena_new();
@@ -171,14 +179,6 @@ static weft_status check_ep(const struct degrees *d, const struct model *model)
     error_hint("use ep %s", nearest_legal(scratch, d->ep, d->dp, divides, d->dp));
     arena_free(scratch);
     return status;
-}
-
-static weft_status check_cp(const struct degrees *d, const struct model *model)
-{
-    if (d->cp == 1 || has_kind_with(model, DIM_SEQ))
-        return WEFT_OK;
-    return bad_argument("leave cp out", "cp %lld splits sequences, and %s has none",
-                        (long long)d->cp, model->name);
 }
 
 static weft_status complete_batch(struct degrees *d)
@@ -229,8 +229,8 @@ static weft_status complete(struct degrees *d, const struct model *model,
     for (size_t i = 0; i < COUNT_OF(ones); i++)
         set_default(ones[i], 1);
     TRY(complete_dp(d, cluster));
-    TRY(check_ep(d, model));
-    TRY(check_cp(d, model));
+    TRY(degrees_suit(d, model));
+    TRY(check_ep(d));
     TRY(complete_batch(d));
     TRY(complete_schedule(d));
 done:

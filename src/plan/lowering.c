@@ -103,6 +103,9 @@ static const struct lowering LOWERING[] = {
     [OP_DISPATCH] = {STREAM, EXPERTS},
     [OP_EXPERT_LINEAR] = {MATRIX, EXPERTS},
     [OP_COMBINE] = {STREAM, PLAIN},
+    [OP_CONV1D] = {HEADS, PLAIN},
+    [OP_SCAN] = {HEADS, PLAIN},
+    [OP_GATED_NORM] = {HEADS, PLAIN},
     [OP_CONV] = {MATRIX, PLAIN},
     [OP_POOL] = {IMAGE, PLAIN},
     [OP_CONCAT] = {COPIED, PLAIN},
@@ -260,9 +263,14 @@ static weft_status add(const struct lower *l, const struct op *op, int dim, stru
 
 /* ---- the three parts of (1) ------------------------------------------------------------------ */
 
-/* The dim along which the operator sees a sequence, or copies. */
+/* The dim along which the operator sees a sequence, or copies. One that needs all of it (a scan) takes
+ * some of its groups instead: parts of the sequence become parts of the features in an all-to-all, as in
+ * Megatron-LM's context parallelism of Mamba layers. */
 static int sequence_dim(const struct lower *l, const struct op *op, struct state in)
 {
+    int seq = op_find_dim(op->kind, DIM_SEQ);
+    if (seq >= 0 && OP_KINDS[op->kind].dims[seq].role == ROLE_WHOLE)
+        return DIM_HEAD;
     int dim = in.region == SCORES && op_find_dim(op->kind, DIM_HEIGHT) >= 0 ? DIM_HEIGHT : DIM_SEQ;
     return dim_size(op, dim) > 1 && may_part(l, op, dim, l->degrees->cp) ? dim : SPLIT_COPY;
 }
@@ -311,6 +319,8 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct stat
 {
     const struct lowering *row = &LOWERING[op->kind];
     struct lay lay = row->lay[in.spread];
+    if (op->by_stream)
+        lay = (struct lay){BY_STREAM, SUMMED};
     if (op->kind == OP_CONV && l->degrees->whole_images)
         lay = (struct lay){DIM_OUT, WHOLE};  /* I5 */
     if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row parallel form */

@@ -12,10 +12,12 @@ static const struct {
     {"gradients", OVERLAP_GRADIENTS},
     {"parameters", OVERLAP_PARAMETERS},
     {"products", OVERLAP_PRODUCTS},
+    {"experts", OVERLAP_EXPERTS},
     {"all", OVERLAP_ALL},
     {"none", 0},
 };
-const char OVERLAP_WORDS[] = "tensor, pipeline, gradients, parameters, products, all or none";
+const char OVERLAP_WORDS[] =
+    "tensor, pipeline, gradients, parameters, products, experts, all or none";
 
 bool overlap_from_name(const char *name, unsigned *bits)
 {

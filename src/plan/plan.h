@@ -46,6 +46,8 @@ struct split split_none(void); /* one device */
 bool split_add(struct split *split, int dim, int64_t degree);
 int64_t split_devices(const struct split *split);
 int64_t split_degree(const struct split *split, int dim); /* 1 if not split */
+/* A split by outputs becomes one by inputs, and back. False: it cannot. */
+bool split_flip(const struct op *op, struct split *split);
 bool split_equal(const struct split *a, const struct split *b);
 /* "batch:2 out:4"; "whole" for one device. */
 const char *split_text(struct arena *keep, const struct split *split);
@@ -96,7 +98,10 @@ enum overlap {
     OVERLAP_ALL = 15,       /* what "all" means, and what nobody need ask for */
     OVERLAP_PRODUCTS = 16, /* a sequence's all-gather or reduce-scatter beside the very product that
                                reads or makes it, in chunks (compile/blocks.c): by name only */
-    OVERLAP_EVERY = 31
+    OVERLAP_EXPERTS =
+        32, /* tokens on their way to experts and back, beside the other pass of a pair of
+                               micro-batches (schedule.h, ORDER_PAIRED; compile/pairs.c): by name only */
+    OVERLAP_EVERY = 63
 };
 /* One word of a list: a bit's name, "all" or "none". Adds its bits. */
 bool overlap_from_name(const char *name, unsigned *bits);
@@ -147,6 +152,10 @@ void plan_copy_settings(struct plan *to, const struct plan *from);
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
+/* Its schedule, in pairs where OVERLAP_EXPERTS has something to hide, and can. */
+const struct schedule *plan_schedule(const struct plan *plan);
+/* Whether experts are on several devices, so that tokens are sent to them. */
+bool choice_sends_tokens(const struct choice *choice);
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);
 const struct choice *plan_choice(const struct plan *plan, int64_t instance);
@@ -205,6 +214,8 @@ struct degrees {
  * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order). */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
+/* Whether the model has what they divide: experts for ep, sequences for cp. */
+weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
 /* The choices alone: one per operator of the model, in `keep`. The degrees are complete: none is 0. */
 weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
                           struct arena *keep, struct choice **out);
@@ -239,6 +250,8 @@ void plan_close(struct opened_plan *opened);
 /* I1-I5, that every split is one its operator allows and that the schedule can order the pipeline;
  * the first error names the node and the nearest legal choice. Memory is the simulator's business. */
 weft_status plan_check(const struct plan *plan);
+/* Whether the cluster's devices multiply in this type, or in another that stands for it. */
+weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype);
 /* What is legal and probably not meant: sharding without replicas, offload without a checkpoint,
  * padded vocabularies. One line each, naming the nodes, in `keep`. */
 struct warnings {

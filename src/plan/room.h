@@ -11,6 +11,9 @@ double *forward_flops(const struct model *model, struct arena *keep);
 int32_t plan_origin(const struct model *model, const struct instance *reader, int32_t tensor,
                     bool *carried);
 
+/* Why OVERLAP_EXPERTS is there for nothing, in words; NULL: it is not. */
+const char *useless_pairs(const struct plan *plan);
+
 /* What degrees say beside their layout: dtype, policy, memory limit, overlap, buckets, sends. */
 void set_settings(struct plan *plan, const struct degrees *d);
 

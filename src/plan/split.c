@@ -157,3 +157,19 @@ weft_status split_parse(const struct doc *where, const char *text, struct split 
 done:
     return status;
 }
+
+bool split_flip(const struct op *op, struct split *split)
+{
+    for (int32_t i = 0; i < split->parts; i++) {
+        struct split_part *part = &split->part[i];
+        if (part->dim != DIM_OUT && part->dim != DIM_IN)
+            continue;
+        enum dim dim = part->dim == DIM_OUT ? DIM_IN : DIM_OUT;
+        int at = op_find_dim(op->kind, dim);
+        if (at < 0 || op->size[at] % part->degree || op->groups > 1)
+            return false;
+        part->dim = (int16_t)dim;
+        return true;
+    }
+    return false;
+}

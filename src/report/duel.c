@@ -14,6 +14,7 @@
  *   I4  The search may recompute what the authors' plans do, and goes to its end with every number of stages
  *       (section 5.1: one process for each) from each of the paper's beginnings (Exp#7).
  */
+#include "report/aceso_plan.h"
 #include "report/duel.h"
 
 #include <string.h>
@@ -235,14 +236,8 @@ done:
 
 static struct degrees pins_of(const struct contest *contest, int64_t devices)
 {
-    struct degrees pins = {.global_batch = contest_batch(contest),
-                           .schedule = "1f1b",
-                           .has_shard = true,
-                           .has_overlap = true,
-                           .has_bucket = true,
-                           .whole_sends = true,
-                           .whole_images = true,
-                           .memory_limit_bytes = LIMIT_BYTES};
+    struct degrees pins = aceso_settings(contest_batch(contest));
+    pins.memory_limit_bytes = LIMIT_BYTES;
     if (devices > 1) {
         pins.least_micro_batch = contest_least(contest);
         pins.most_step = contest_most(contest);

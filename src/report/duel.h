@@ -144,6 +144,8 @@ struct footprints;
 weft_status footprints_new(struct arena *keep, const struct model *model,
                            const struct cluster *cluster, struct footprints **out);
 /* The authors' count; an operator that was not measured as it lies cannot be. */
+/* The model of a table of theirs, "gpt_1_3B"; NULL: there is none. */
+const char *footprints_model(const char *table);
 struct memory_count footprints_count(const struct footprints *prints);
 
 #endif

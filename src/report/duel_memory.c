@@ -14,13 +14,14 @@
  *   I2  Of neighbours that are made again the first saves what it allocates, but not before a layer.
  *   I3  What was not measured cannot be searched: every operator's micro-batch, tensor parallelism and
  *       split are those of a row.
- *   I4  Operators that the authors' models do not have, or have as parts of others, need nothing; the lists
- *       below leave them out.
+ *   I4  Operators that the authors' models do not have, or have as parts of others, need nothing: they have
+ *       no name (aceso_plan.h).
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "report/aceso_plan.h"
 #include "report/duel.h"
 
 static const char DEVICE[] = "V100-SXM2-32GB";
@@ -72,91 +73,6 @@ struct footprints {
     const char *head; /* the operator that has the head and the loss, NULL: none */
     double state_per_weight; /* bytes of state for each of a weight's */
 };
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-struct alias {
-    const char *part, *name; /* the end of a path; in the table */
-};
-static const struct alias ATTENTION[] = {
-    {"qkv", "attention-qkv"},         {"q", "attention-qkv"},
-    {"score", "attention-score"},     {"softmax", "attention-softmax"},
-    {"dropout", "attention-dropout"}, {"context", "attention-context"},
-    {"proj", "attention-dense"},      {"dropout_add", "post-attention-dropout"},
-};
-static const struct alias MLP[] = {
-    {"up", "MLP-GEMM-1"},
-    {"gelu", "MLP-gelu"},
-    {"down", "MLP-GEMM-2"},
-    {"dropout_add", "post-MLP-dropout"},
-};
-static const struct alias IN_BLOCK[] = {
-    {"conv1", "conv1"},
-    {"bn1", "bn1"},
-    {"conv2", "conv2"},
-    {"bn2", "bn2"},
-    {"conv3", "conv3"},
-    {"bn3", "bn3"},
-    {"downsample.0", "downsample"},
-    {"relu", "relu"},
-};
-static const struct alias OUTSIDE[] = {
-    {"embedding", "encoder-embedding"},
-    {"encoder.embedding", "encoder-embedding"},
-    {"encoder.norm", "enc-final-layernorm"},
-    {"decoder.embedding", "decoder-embedding"},
-    {"decoder.norm", "dec-final-layernorm"},
-    {"norm", "final-layernorm"},
-    {"conv1", "conv1"},
-    {"bn1", "bn1"},
-    {"relu", "relu1"},
-    {"maxpool", "maxpool"},
-    {"avgpool", "avgpool"},
-    {"fc", "fc"},
-};
-
-static const char *alias_of(const struct alias *alias, size_t count, const char *part)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(alias[i].part, part) == 0)
-            return alias[i].name;
-    return NULL;
-}
-
-/* Of a transformer's layer: "attn.qkv", "cross.norm", "mlp.up". */
-static const char *layer_name(struct arena *scratch, bool decoder, const char *part)
-{
-    const char *stack = decoder ? "dec" : "enc", *dot = strchr(part, '.'), *name;
-    bool cross = strncmp(part, "cross.", 6) == 0, mlp = strncmp(part, "mlp.", 4) == 0;
-    if (!dot)
-        return NULL;
-    if (strcmp(dot, ".norm") == 0) {
-        const char *rank = cross ? "2nd" : !mlp ? "1st" : decoder ? "3rd" : "2nd";
-        return arena_printf(scratch, "%s-%s-layernorm", stack, rank);
-    }
-    name = mlp ? alias_of(MLP, COUNT_OF(MLP), dot + 1)
-               : alias_of(ATTENTION, COUNT_OF(ATTENTION), dot + 1);
-    if (!name)
-        return NULL;
-    if (mlp || !decoder)
-        return arena_printf(scratch, "%s-%s", stack, name);
-    return arena_printf(scratch, "%s-%s-%d", stack, name, cross ? 2 : 1);
-}
-
-/* What the table calls an instance; NULL: nothing (I4). */
-static const char *name_of(struct arena *scratch, const struct footprints *prints, const char *path)
-{
-    bool decoder = strncmp(path, "decoder.", 8) == 0, encoder = strncmp(path, "encoder.", 8) == 0;
-    const char *in_stack = decoder || encoder ? path + 8 : path, *name;
-    int layer, block, used = 0;
-    if (sscanf(path, "layer%d.%d.%n", &layer, &block, &used) == 2 && used) {
-        name = alias_of(IN_BLOCK, COUNT_OF(IN_BLOCK), path + used);
-        return name ? arena_printf(scratch, "block-%d-%d-%s", layer - 1, block, name) : NULL;
-    }
-    if (sscanf(in_stack, "layers.%d.%n", &layer, &used) == 1 && used)
-        return layer_name(scratch, decoder, in_stack + used);
-    return strcmp(path, "head") == 0 ? prints->head : alias_of(OUTSIDE, COUNT_OF(OUTSIDE), path);
-}
 
 /* ---- what is read once ------------------------------------------------------------------------ */
 
@@ -217,7 +133,7 @@ static weft_status list_instances(struct arena *keep, const struct model *model,
     prints->before = ARENA_ARRAY(keep, int64_t, (size_t)plan->instances + 1);
     for (int64_t i = 0; i < plan->instances; i++) {
         int32_t op = plan->instance[i].op;
-        const char *name = name_of(scratch, prints, plan_path(scratch, plan, i));
+        const char *name = aceso_operator_name(scratch, prints->head, plan_path(scratch, plan, i));
         if (name) {
             struct listed listed = {op, name_number(keep, prints, name),
                                     model->op[op].kind == OP_CONV};
@@ -229,6 +145,14 @@ done:
     plan_free(plan);
     arena_free(scratch);
     return status;
+}
+
+const char *footprints_model(const char *table)
+{
+    for (size_t i = 0; i < COUNT_OF(TABLES); i++)
+        if (strcmp(TABLES[i].table, table) == 0)
+            return TABLES[i].model;
+    return NULL;
 }
 
 weft_status footprints_new(struct arena *keep, const struct model *model,

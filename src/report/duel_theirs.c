@@ -1,7 +1,7 @@
 /* duel_theirs.c - the plans that the public search program of Aceso's authors finds for the models of Table 3,
  * run with the authors' profiles (data/validation/aceso_plans.csv), as plans of Weft.
  *
- * Their walk over a model is Weft's less the loss, which their head has: operator k is instance k.
+ * Operators are counted by their walk over a model (aceso_plan.h).
  *
  *   I1  Rows of a plan are its stages, in order, and they fill its devices.
  *   I2  All operators of a stage have its tensor parallelism; the rest of its devices is data parallelism.
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/aceso_plan.h"
 #include "report/duel.h"
 #include "report/published_read.h"
 
@@ -157,59 +158,26 @@ static bool is_among(const char *ranges, int64_t operator)
     return false;
 }
 
-static weft_status fill_stage(struct plan *plan, const struct degrees *pins,
-                              const struct their_stage *stage, struct part part)
-{
-    struct arena *scratch = arena_new();
-    struct degrees d = *pins;
-    struct choice *choice;
-    weft_status status;
-    d.tp = stage->tp;
-    d.dp = stage->devices / stage->tp;
-    d.pp = d.cp = d.ep = d.pieces = d.segments = d.micro_batch = 1;
-    d.global_batch = d.dp;
-    TRY(lower_degrees(plan->model, &d, scratch, &choice));
-    for (int64_t i = part.first; i < part.first + part.count; i++) {
-        struct choice own = choice[plan->instance[i].op];
-        own.recompute = is_among(stage->recomputed, i);
-        TRY(plan_choose(plan, i, &own));
-    }
-done:
-    arena_free(scratch);
-    return status;
-}
-
-static weft_status map_stages(const struct their_plan *theirs, struct plan *plan)
-{
-    int64_t cut[THEIR_STAGES], devices[THEIR_STAGES], behind = 0;
-    for (size_t s = 0; s < theirs->stages.len; s++) {
-        behind += theirs->stages.data[s].operators;
-        cut[s] = behind;
-        devices[s] = theirs->stages.data[s].devices;
-    }
-    if (behind != plan->instances - 1)
-        return bad_input(NAME, 0, NULL, "a plan of %s has %lld operators, expected %lld",
-                         theirs->model, (long long)behind, (long long)plan->instances - 1);
-    return plan_map(plan, (int32_t)theirs->stages.len, 1, cut, devices);
-}
-
 weft_status theirs_plan(const struct their_plan *theirs, const struct plan_request *request,
                         struct plan **out)
 {
-    struct degrees d = request->pins;
-    struct plan *plan = NULL;
-    weft_status status;
-    d.tp = d.pp = d.micro_batch = 1;
-    TRY(plan_from_degrees(request->model, request->cluster, &d, &plan));
-    plan->batch_per_step = theirs->step;
-    TRY(map_stages(theirs, plan));
-    for (int32_t s = 0; s < plan->stages; s++)
-        TRY(fill_stage(plan, &request->pins, &theirs->stages.data[s], plan->part[s]));
-    TRY(plan_check(plan));
-    *out = plan;
-    plan = NULL;
-done:
-    plan_free(plan);
+    struct arena *scratch = arena_new();
+    size_t stages = theirs->stages.len, all = 0, at = 0;
+    for (size_t s = 0; s < stages; s++)
+        all += (size_t)theirs->stages.data[s].operators;
+    struct aceso_stage *stage = ARENA_ARRAY(scratch, struct aceso_stage, stages);
+    struct aceso_operator *op = ARENA_ARRAY(scratch, struct aceso_operator, all);
+    for (size_t s = 0; s < stages; s++) {
+        const struct their_stage *row = &theirs->stages.data[s];
+        stage[s] = (struct aceso_stage){row->devices, row->operators};
+        for (int64_t k = 0; k < row->operators; k++, at++)
+            op[at] = (struct aceso_operator){
+                .tp = row->tp, .recompute = is_among(row->recomputed, (int64_t)at)}; /* I2 */
+    }
+    struct aceso_plan plan = {theirs->step, (int32_t)stages, stage, op};
+    weft_status status =
+        aceso_plan_make(&plan, request->model, request->cluster, &request->pins, out);
+    arena_free(scratch);
     return status;
 }
 

@@ -63,6 +63,7 @@ const struct target *target_find(const char *name)
 static const struct source SOURCES[] = {
     {"megatron", "launch arguments of Megatron-LM", megatron_import},
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
+    {"aceso", "Aceso's JSON: degrees for every operator", aceso_import},
 };
 
 const struct source *source_find(const char *name)

@@ -72,12 +72,14 @@ static void put_plan(struct script *s, const struct recognised *r)
 /* What the script's decoder has not. */
 static const char *missing(const struct shape *s)
 {
-    return s->family == SHAPE_MOE || s->family == SHAPE_BERT ? "experts or an encoder"
-           : s->qk_norm                                      ? "norms of queries and keys"
-           : s->apart                                        ? "products for gate and up apart"
-           : s->relu                                         ? "ReLU"
-           : s->parallel                                     ? "attention and MLP side by side"
-                                                             : NULL;
+    if (shape_rarity(s))
+        return shape_rarity(s);
+    return s->experts || s->family == SHAPE_BERT ? "experts or an encoder"
+           : s->qk_norm                          ? "norms of queries and keys"
+           : s->apart                            ? "products for gate and up apart"
+           : s->relu                             ? "ReLU"
+           : s->parallel                         ? "attention and MLP side by side"
+                                                 : NULL;
 }
 
 static void add_notes(struct export_job *job, const struct shape *shape)
@@ -85,6 +87,8 @@ static void add_notes(struct export_job *job, const struct shape *shape)
     const struct plan *plan = job->plan;
     if (plan->dtype == DTYPE_FP8)
         note(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
+    if (plan->dtype == DTYPE_NVFP4)
+        note(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
     if (plan->dtype == DTYPE_FP16)
         note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
     if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&

@@ -89,6 +89,7 @@ static bool only_replicas(const struct split *split)
 static unsigned overlaps_of(const struct plan *plan)
 {
     unsigned bits = OVERLAP_GRADIENTS | (plan->stages > 1 ? OVERLAP_PIPELINE : 0);
+    bits |= plan_schedule(plan)->ahead ? OVERLAP_EXPERTS : 0;
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct choice *choice = plan_choice(plan, i);
         bits |= choice->shard ? OVERLAP_PARAMETERS : 0;

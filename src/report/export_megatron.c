@@ -61,6 +61,12 @@ static void add_attention(struct lines *a, const struct shape *s)
         add_flag(a, "no-masked-softmax-fusion");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
+    if (s->window) /* keys before a query's own, and behind it */
+        add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
+    if (s->full_every)
+        add_int(a, "window-attn-skip-freq", s->full_every);
+    if (s->sinks)
+        add_word(a, "softmax-type", "learnable");
 }
 
 static void add_latent(struct lines *a, const struct shape *s)
@@ -112,19 +118,26 @@ static void add_experts(struct lines *a, const struct shape *s)
         add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
     if (s->first_dense || s->moe_every > 1)
         add_word(a, "moe-layer-freq", frequency(a->keep, s));
-    add_word(a, "moe-token-dispatcher-type", "alltoall");
+    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
+    if (s->tokens_once)
+        add_flag(a, "moe-enable-deepep");
 }
 
 static void add_blocks(struct lines *a, const struct shape *s)
 {
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
-    if (decoder) {
+    if (decoder)
         add_word(a, "normalization", "RMSNorm");
+    if (s->clamped) {
+        add_flag(a, "quick-geglu");
+        add_word(a, "activation-func-clamp-value", "7.0");
+        add_word(a, "glu-linear-offset", "1.0");
+    } else if (decoder) {
         add_flag(a, "swiglu");
     }
-    if (!s->bias)
+    if (!s->bias && !s->expert_bias)
         add_flag(a, "disable-bias-linear");
-    if (decoder && s->qkv_bias)
+    if (decoder && s->qkv_bias && !s->expert_bias)
         add_flag(a, "add-qkv-bias");
     if (!s->tied && s->family != SHAPE_BERT)
         add_flag(a, "untie-embeddings-and-output-weights");
@@ -265,12 +278,22 @@ static void add_precision(struct lines *a, const struct plan *plan)
     add_flag(a, fp16 ? "fp16" : "bf16");
     if (plan->dtype == DTYPE_FP8)
         add_word(a, "fp8-format", "hybrid");
+    if (plan->dtype == DTYPE_NVFP4) {
+        add_word(a, "fp4-format", "e2m1");
+        add_word(a, "fp4-recipe", "nvfp4");
+    }
     if (has_experts(plan->model) && !fp16)
         add_flag(a, "moe-grouped-gemm"); /* in bf16 only */
     if (fp16 && wide)
         add_flag(a, "accumulate-allreduce-grads-in-fp32");
     if (!fp16 && !wide)
         add_flag(a, "grad-reduce-in-bf16");
+}
+
+/* Megatron-LM refuses it with layers that are recomputed in full. */
+static bool hides_tokens(const struct plan *plan, const struct degrees *d)
+{
+    return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
 }
 
 static void add_plan(struct lines *a, const struct recognised *r)
@@ -287,6 +310,8 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_flag(a, "tp-comm-overlap");
     add_above_one(a, "context-parallel-size", d->cp);
     add_above_one(a, "expert-model-parallel-size", d->ep);
+    if (hides_tokens(plan, d))
+        add_flag(a, "overlap-moe-expert-parallel-comm");
     add_pipeline(a, plan, d);
     add_recompute(a, r);
     add_sharding(a, plan, d);
@@ -340,6 +365,10 @@ static void note_overlap(struct export_job *job)
     const struct degrees *d = &job->found.degrees;
     if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
         note(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
+    if (plan_schedule(plan)->ahead && !hides_tokens(plan, d))
+        note(job,
+             "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
+             "has both");
     if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
         note(job, "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
     if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))
@@ -414,6 +443,10 @@ weft_status megatron_lines(struct export_job *job, const char **out)
         TRY(bad_argument(NULL, "%s has %s, for which Megatron-LM has no argument",
                          job->plan->model->name,
                          shape.relu ? "ReLU" : "attention and MLP side by side"));
+    if (shape.proj_bias != shape.expert_bias || (shape.expert_bias && !shape.qkv_bias))
+        TRY(bad_argument(NULL,
+                         "%s has biases of some products, Megatron-LM's arguments of none or all",
+                         job->plan->model->name));
     TRY(check_asserts(job, &shape));
     check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);

@@ -18,12 +18,17 @@ struct shape {
     const char *loss;      /* plain, fused, compiled, eager */
     int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    int64_t window,
+        full_every; /* keys that attention sees, and every which layer sees all; 0: all */
+    bool sinks, proj_bias, expert_bias, clamped, tokens_once;
 };
 /* NULL and an error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct shape *out);
 /* The preset and its options, as model_open takes them; dtype left to the preset. */
 const char *shape_preset(const struct shape *shape);
 const char *shape_options(struct arena *keep, const struct shape *shape);
+/* What of a decoder only Megatron-LM has arguments for, in words; NULL: nothing. */
+const char *shape_rarity(const struct shape *shape);
 /* Where two models first differ in what they compute or keep, in words; NULL: nowhere. */
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b);
 /* Of `layers` layers, those with experts. */
@@ -195,6 +200,8 @@ weft_status megatron_import(struct arena *scratch, const struct import_input *in
                             struct opened_plan *out, struct texts *notes);
 weft_status galvatron_import(struct arena *scratch, const struct import_input *input,
                              struct opened_plan *out, struct texts *notes);
+weft_status aceso_import(struct arena *scratch, const struct import_input *input,
+                         struct opened_plan *out, struct texts *notes);
 
 /* ---- settings that targets have no words for (export.h, I2) ---------------------------------- */
 

@@ -81,6 +81,44 @@ static void read_attention(const struct model *model, struct shape *s)
                (!s->qk_norm && op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
 }
 
+static bool sees_all(const struct op *op)
+{
+    return (op->kind == OP_ATTENTION || op->kind == OP_SCORE) && !op->window;
+}
+
+/* The layers with an operator of this sort, by the numbers in its copies' paths. */
+static bool *layers_with(struct arena *scratch, const struct model *model,
+                         bool (*is)(const struct op *))
+{
+    bool *with = ARENA_ARRAY(scratch, bool, (size_t)model->layers + 1);
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        for (int64_t copy = 0; is(op) && copy < op_copies(model, op); copy++) {
+            const char *path = op_path(scratch, model, op, copy),
+                       *digit = strpbrk(path, "0123456789");
+            int64_t layer = digit ? strtoll(digit, NULL, 10) : model->layers;
+            if (layer < model->layers)
+                with[layer] = true;
+        }
+    }
+    return with;
+}
+
+static void read_window(struct arena *scratch, const struct model *model, struct shape *s)
+{
+    const bool *full = layers_with(scratch, model, sees_all);
+    int64_t first = 0;
+    for (int32_t i = 0; i < model->ops; i++) {
+        s->window = model->op[i].window ? model->op[i].window : s->window;
+        s->sinks |= model->op[i].sinks;
+        s->clamped |= model->op[i].gate == GATE_CLAMPED;
+    }
+    while (first < s->layers && !full[first])
+        first++;
+    if (s->window && first < s->layers)
+        s->full_every = first + 1;
+}
+
 static void read_latent(const struct model *model, struct shape *s)
 {
     s->kv_lora = size_of(op_named(model, "attn", "kv_a"), DIM_OUT);
@@ -93,23 +131,9 @@ static void read_latent(const struct model *model, struct shape *s)
     s->head_dim = 0;
 }
 
-/* The layers with experts, by the numbers in their routers' paths. */
-static bool *routed_layers(struct arena *scratch, const struct model *model)
+static bool is_router(const struct op *op)
 {
-    bool *routed = ARENA_ARRAY(scratch, bool, (size_t)model->layers + 1);
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        if (op->kind != OP_ROUTER)
-            continue;
-        for (int64_t copy = 0; copy < op_copies(model, op); copy++) {
-            const char *path = op_path(scratch, model, op, copy),
-                       *digit = strpbrk(path, "0123456789");
-            int64_t layer = digit ? strtoll(digit, NULL, 10) : model->layers;
-            if (layer < model->layers)
-                routed[layer] = true;
-        }
-    }
-    return routed;
+    return op->kind == OP_ROUTER;
 }
 
 bool *shape_mixtures(struct arena *keep, const struct shape *s)
@@ -122,7 +146,7 @@ bool *shape_mixtures(struct arena *keep, const struct shape *s)
 
 static void read_period(struct arena *scratch, const struct model *model, struct shape *s)
 {
-    bool *routed = routed_layers(scratch, model);
+    const bool *routed = layers_with(scratch, model, is_router);
     s->first_dense = 0;
     while (s->first_dense < s->layers && !routed[s->first_dense])
         s->first_dense++;
@@ -142,10 +166,13 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     const struct op *up = op_of_kind(model, OP_EXPERT_LINEAR);
     s->experts = size_of(up, DIM_EXPERT);
     s->top_k = router->top_k;
-    s->expert_ffn = size_of(up, DIM_OUT) / 2;
+    s->tokens_once = op_of_kind(model, OP_DISPATCH)->once;
+    s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
+    s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
     if (!s->shared_ffn)
-        s->shared_ffn = size_of(op_named(model, "shared", "gate"), DIM_OUT);
+        s->shared_ffn =
+            size_of(op_named(model, "shared", s->family == SHAPE_GPT ? "up" : "gate"), DIM_OUT);
     read_period(scratch, model, s);
 }
 
@@ -155,7 +182,9 @@ static void read_mlp(const struct model *model, struct shape *s)
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
     s->relu = op_of_kind(model, OP_RELU) != NULL;
     s->bias = has_bias(op_named(model, "attn", "proj"));
-    s->parallel = s->family == SHAPE_GPT && op_named(model, NULL, "sum") != NULL;
+    s->proj_bias = s->bias && (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE);
+    s->bias &= !s->proj_bias;
+    s->parallel = s->family == SHAPE_GPT && op_named(model, "layers", "sum") != NULL;
 }
 
 static void read_ends(const struct model *model, struct shape *s)
@@ -194,9 +223,20 @@ static const char *word(bool value)
     return value ? "true" : "false";
 }
 
+static const char *gpt_experts(struct arena *keep, const struct shape *s)
+{
+    if (!s->experts)
+        return "";
+    return arena_printf(
+        keep, ", experts: %lld, top_k: %lld, expert_ffn: %lld%s", (long long)s->experts,
+        (long long)s->top_k, (long long)s->expert_ffn,
+        s->shared_ffn ? arena_printf(keep, ", shared_ffn: %lld", (long long)s->shared_ffn) : "");
+}
+
 static const char *gpt_options(struct arena *keep, const struct shape *s)
 {
-    return arena_printf(keep, ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s",
+    return arena_printf(keep,
+                        ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s%s",
                         s->loss, word(s->bias),
                         s->rotary      ? "rotary"
                         : s->positions ? "learned"
@@ -204,7 +244,18 @@ static const char *gpt_options(struct arena *keep, const struct shape *s)
                         s->relu ? "relu" : "gelu", word(s->parallel),
                         s->positions && s->positions != s->seq
                             ? arena_printf(keep, ", max_positions: %lld", (long long)s->positions)
-                            : "");
+                            : "",
+                        gpt_experts(keep, s));
+}
+
+static const char *window_options(struct arena *keep, const struct shape *s)
+{
+    const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
+    if (s->full_every)
+        text = arena_printf(keep, "%s, full_every: %lld", text, (long long)s->full_every);
+    return arena_printf(keep, "%s%s%s%s", text, s->sinks ? ", sinks: true" : "",
+                        s->proj_bias ? ", proj_bias: true" : "",
+                        s->clamped ? ", activation: clamped" : "");
 }
 
 static const char *decoder_options(struct arena *keep, const struct shape *s)
@@ -213,8 +264,9 @@ static const char *decoder_options(struct arena *keep, const struct shape *s)
         s->kv_lora ? "" : arena_printf(keep, ", kv_heads: %lld", (long long)s->kv_heads);
     if (s->head_dim)
         heads = arena_printf(keep, "%s, head_dim: %lld", heads, (long long)s->head_dim);
-    return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s%s", heads, word(s->qkv_bias),
-                        word(s->qk_norm && !s->kv_lora), s->loss, s->apart ? ", apart: true" : "");
+    return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s%s%s", heads,
+                        word(s->qkv_bias), word(s->qk_norm && !s->kv_lora), s->loss,
+                        s->apart ? ", apart: true" : "", window_options(keep, s));
 }
 
 static const char *moe_options(struct arena *keep, const struct shape *s)
@@ -226,6 +278,10 @@ static const char *moe_options(struct arena *keep, const struct shape *s)
                      decoder_options(keep, s), (long long)s->experts, (long long)s->top_k,
                      (long long)s->expert_ffn, s->shared_ffn ? 1 : 0, (long long)s->first_dense,
                      (long long)s->moe_every);
+    if (s->tokens_once)
+        text = arena_printf(keep, "%s, tokens_once: true", text);
+    if (s->expert_bias)
+        text = arena_printf(keep, "%s, expert_bias: true", text);
     if (s->shared_ffn)
         text = arena_printf(keep, "%s, shared_ffn: %lld", text, (long long)s->shared_ffn);
     if (s->q_lora)
@@ -288,6 +344,7 @@ weft_status shape_of_model(const struct model *model, struct shape *out)
     read_latent(model, out);
     read_mlp(model, out);
     read_experts(scratch, model, out);
+    read_window(scratch, model, out);
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));
     const char *difference = model_difference(scratch, model, again); /* I1 */
     if (difference)
@@ -297,6 +354,15 @@ done:
     model_free(again);
     arena_free(scratch);
     return status;
+}
+
+const char *shape_rarity(const struct shape *s)
+{
+    return s->window                        ? "a window of attention"
+           : s->sinks                       ? "sinks of attention"
+           : s->clamped                     ? "clamped gates"
+           : s->proj_bias || s->expert_bias ? "biases behind attention or in experts"
+                                            : NULL;
 }
 
 /* ---- comparing models ------------------------------------------------------------------------ */
@@ -319,7 +385,9 @@ static bool same_op(const struct op *a, const struct op *b)
     return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
            a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
            a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
-           a->value_depth == b->value_depth && a->top_k == b->top_k && same_weights(a, b);
+           a->value_depth == b->value_depth && a->top_k == b->top_k && a->once == b->once &&
+           a->window == b->window && a->sinks == b->sinks && a->gate == b->gate &&
+           a->squared == b->squared && same_weights(a, b);
 }
 
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b)

@@ -163,6 +163,9 @@ weft_status write_torchtitan(struct export_job *job)
         TRY(bad_argument("models of the families llama and moe have RMSNorm",
                          "torchtitan's models have RMSNorm and gates, %s has not",
                          job->plan->model->name));
+    if (shape_rarity(&shape))
+        TRY(bad_argument(NULL, "%s has %s, which torchtitan's models have not",
+                         job->plan->model->name, shape_rarity(&shape)));
     t.text = arena_printf(job->keep, "# torchtitan's configuration for %s, written by weft.\n",
                           plan_title(job->keep, job->plan));
     section(&t, "job");
@@ -170,6 +173,8 @@ weft_status write_torchtitan(struct export_job *job)
     write_model(job, &t, &shape);
     if (job->plan->dtype == DTYPE_FP8)
         t.text = arena_printf(job->keep, "%sconverters = [\"float8\"]\n", t.text);
+    if (job->plan->dtype == DTYPE_NVFP4)
+        note(job, "nvfp4 products need torchtitan's NVFP4 converter; the file trains in bf16");
     write_training(&t, &job->found, &shape);
     if (is_async(&job->found))
         set_bool(&t, "compile", true); /* async TP needs it */

@@ -141,13 +141,18 @@ static void read_state(struct reading *r)
 {
     struct degrees *d = &r->d;
     bool fp16 = has(r, "fp16"), bf16 = has(r, "bf16"), fp8 = has(r, "fp8-format");
+    bool fp4 = has(r, "fp4-format");
     bool narrow_grads =
         fp16 ? !has(r, "accumulate-allreduce-grads-in-fp32")
              : has(r, "grad-reduce-in-bf16") ||
                    strcmp(argument_word(r->a, "main-grads-dtype", "fp32"), "bf16") == 0;
     d->has_dtype = d->has_policy = true;
     d->shard = shard_of(r);
-    d->dtype = fp8 ? DTYPE_FP8 : bf16 ? DTYPE_BF16 : fp16 ? DTYPE_FP16 : DTYPE_FP32;
+    d->dtype = fp4    ? DTYPE_NVFP4
+               : fp8  ? DTYPE_FP8
+               : bf16 ? DTYPE_BF16
+               : fp16 ? DTYPE_FP16
+                      : DTYPE_FP32;
     d->policy = d->dtype == DTYPE_FP32 ? POLICY_FP32
                 : narrow_grads         ? POLICY_MIXED
                 : d->shard == 1        ? POLICY_DISTRIBUTED
@@ -176,6 +181,10 @@ static void read_overlap(struct reading *r)
         d->overlap |= OVERLAP_PRODUCTS;
     if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))
         remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
+    if (has(r, "overlap-moe-expert-parallel-comm"))
+        d->overlap |= OVERLAP_EXPERTS;
+    if (has(r, "delay-wgrad-compute"))
+        remark(r, "--delay-wgrad-compute: weight gradients come behind their layer's inputs' here");
     int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0

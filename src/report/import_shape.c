@@ -8,6 +8,7 @@
  */
 #include "report/import_shape.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct reading {
@@ -40,39 +41,49 @@ static bool is_bert(const struct reading *r)
            strncmp(argument_word(r->a, "tokenizer-type", ""), "Bert", 4) == 0;
 }
 
+/* SwiGLU, or gpt-oss' clamped gate. */
+static bool is_gated(const struct reading *r)
+{
+    return has(r, "swiglu") || has(r, "quick-geglu");
+}
+
 static weft_status read_family(struct reading *r)
 {
     static const struct {
         const char *argument, *what;
     } MISSING[] = {
         {"encoder-num-layers", "an encoder beside its decoder"},
-        {"hybrid-override-pattern", "state-space layers"},
-        {"hybrid-layer-pattern", "state-space layers"},
         {"experimental-attention-variant", "linear or sparse attention"},
         {"linear-attention-freq", "linear or sparse attention"},
         {"attention-output-gate", "gates behind attention"},
         {"head-wise-attn-gate", "gates behind attention"},
         {"mtp-num-layers", "multi-token prediction"},
-        {"window-size", "windows of attention"},
         {"heterogeneous-layers-config-path", "layers of different sizes"},
     };
     for (size_t i = 0; i < COUNT_OF(MISSING); i++)
         if (has(r, MISSING[i].argument))
             return argument_error(r->a, MISSING[i].argument, NULL, "--%s: no model of Weft has %s",
                                   MISSING[i].argument, MISSING[i].what);
-    bool rms = is(r, "normalization", "RMSNorm"), gated = has(r, "swiglu");
+    static const char *const PATTERNS[] = {"hybrid-override-pattern", "hybrid-layer-pattern"};
+    for (size_t i = 0; i < COUNT_OF(PATTERNS); i++)
+        if (has(r, PATTERNS[i]))
+            return argument_error(r->a, PATTERNS[i], "write a model file of the family hybrid",
+                                  "--%s: layers by a pattern are not read from arguments",
+                                  PATTERNS[i]);
+    bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
     if (rms != gated)
         return argument_error(r->a, rms ? "normalization" : "swiglu", NULL,
                               "%s: Weft's models have RMSNorm with SwiGLU, or neither",
                               rms ? "RMSNorm without --swiglu" : "--swiglu with LayerNorm");
     bool experts = argument_int(r->a, "num-experts", 0) > 0;
-    if (experts && !gated)
-        return argument_error(r->a, "num-experts", NULL,
-                              "--num-experts without --swiglu: Weft's experts have gates");
-    if (has(r, "multi-latent-attention") && !experts)
+    if (has(r, "multi-latent-attention") && !(experts && gated))
         return argument_error(r->a, "multi-latent-attention", NULL,
-                              "latent attention without experts: no model of Weft has it");
-    r->s->family = experts ? SHAPE_MOE : gated ? SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
+                              "latent attention without experts that have gates: no model of Weft "
+                              "has it");
+    if (has(r, "window-size") && !gated)
+        return argument_error(r->a, "window-size", NULL,
+                              "--window-size with LayerNorm: no model of Weft has it");
+    r->s->family = gated ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
     return WEFT_OK;
 }
 
@@ -91,7 +102,7 @@ static weft_status need(const struct reading *r, const char *name, int64_t *out)
 static int64_t usual_ffn(const struct reading *r)
 {
     int64_t hidden = r->s->hidden;
-    return has(r, "swiglu") ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
+    return is_gated(r) ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
 static weft_status read_sizes(struct reading *r)
@@ -220,8 +231,11 @@ static void read_blocks(struct reading *r)
     s->loss = s->family == SHAPE_BERT ? "plain" : loss_of(r);
     s->pooler = !has(r, "bert-no-binary-head");
     s->relu = has(r, "squared-relu");
-    if (decoder && s->bias)
-        remark(r, "biases of linear layers are not counted: no model with RMSNorm here has them");
+    s->clamped = has(r, "quick-geglu");
+    s->sinks = is(r, "softmax-type", "learnable");
+    s->proj_bias = s->expert_bias = s->family == SHAPE_MOE && s->bias;
+    if (s->family == SHAPE_LLAMA && s->bias)
+        remark(r, "biases of linear layers but queries, keys and values are not counted");
     if (decoder && s->dropout)
         remark(r, "dropout is not counted: no model with RMSNorm here has it");
     if (s->family == SHAPE_BERT && has(r, "cross-entropy-loss-fusion"))
@@ -232,15 +246,38 @@ static void read_blocks(struct reading *r)
     }
 }
 
+/* "127,0": keys before a query's own, and behind it; with how many layers one comes that sees all. */
+static weft_status read_window(struct reading *r)
+{
+    struct shape *s = r->s;
+    const char *text = argument_word(r->a, "window-size", "");
+    long long before = 0, behind = 0;
+    if (!has(r, "window-size"))
+        return WEFT_OK;
+    if (sscanf(text, "%lld,%lld", &before, &behind) != 2 || before < 1 || behind != 0)
+        return argument_error(r->a, "window-size", NULL,
+                              "--window-size is %s, expected a number of keys and 0: 127,0", text);
+    s->window = before + 1;
+    s->full_every = argument_int(r->a, "window-attn-skip-freq", 0);
+    if (has(r, "window-attn-skip-freq") && s->full_every < 2)
+        return argument_error(
+            r->a, "window-attn-skip-freq", NULL,
+            "--window-attn-skip-freq is %s, expected a whole number of at least 2",
+            argument_word(r->a, "window-attn-skip-freq", ""));
+    return WEFT_OK;
+}
+
 static weft_status read_experts(struct reading *r)
 {
     struct shape *s = r->s;
-    if (s->family != SHAPE_MOE)
+    if (s->family != SHAPE_MOE && s->family != SHAPE_GPT)
         return WEFT_OK;
     s->experts = argument_int(r->a, "num-experts", 0);
     s->top_k = argument_int(r->a, "moe-router-topk", 2);
     s->expert_ffn = argument_int(r->a, "moe-ffn-hidden-size", s->ffn);
     s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
+    s->tokens_once =
+        strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
     if (has(r, "multi-latent-attention")) {
         s->q_lora = argument_int(r->a, "q-lora-rank", 0);
         s->kv_lora = argument_int(r->a, "kv-lora-rank", 32);
@@ -250,7 +287,14 @@ static weft_status read_experts(struct reading *r)
         s->head_dim = 0;
         s->qk_norm = false; /* part of it */
     }
-    return frequency_read(r->keep, r->a, s);
+    if (!s->experts)
+        return WEFT_OK;
+    weft_status status = frequency_read(r->keep, r->a, s);
+    if (!status && s->family == SHAPE_GPT && (s->first_dense || s->moe_every > 1))
+        status = argument_error(r->a, "moe-layer-freq", NULL,
+                                "layers without experts beside others, with LayerNorm: no model of "
+                                "Weft has them");
+    return status;
 }
 
 weft_status shape_of_arguments(struct arena *keep, const struct arguments *arguments,
@@ -265,6 +309,7 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     read_positions(&r);
     read_blocks(&r);
     TRY(read_experts(&r));
+    TRY(read_window(&r));
 done:
     return status;
 }

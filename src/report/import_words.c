@@ -273,6 +273,14 @@ static void take_other(struct reader *r, const char *text)
         r->out->script = text;
 }
 
+static bool is_json(const struct import_input *input)
+{
+    size_t at = 0;
+    while (at < input->len && strchr(" \t\r\n", input->text[at]))
+        at++;
+    return at < input->len && input->text[at] == '{';
+}
+
 weft_status arguments_read(struct arena *scratch, const struct import_input *input,
                            struct arguments *out)
 {
@@ -296,7 +304,9 @@ weft_status arguments_read(struct arena *scratch, const struct import_input *inp
             take_other(&r, r.words.data[at++].text);
     }
     if (!out->list.len)
-        TRY(bad_input(input->file, 0, "give those behind pretrain_gpt.py",
+        TRY(bad_input(input->file, 0,
+                      is_json(input) ? "it is JSON: is it --from galvatron or aceso?"
+                                     : "give those behind pretrain_gpt.py",
                       "holds no arguments of Megatron-LM"));
 done:
     return status;

@@ -144,6 +144,7 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     json_object_set_new(json, "evaluated", json_integer((json_int_t)evaluated(planned)));
     json_object_set_new(json, "simulated", json_integer((json_int_t)planned->trials.len));
     json_object_set_new(json, "search_s", json_real(planned->search_s));
+    json_object_set_new(json, "stopped", json_boolean(planned->stopped));
     json_object_set_new(json, "alternatives", others);
     json_object_set_new(json, "why", why);
     json_object_set_new(json, "reasons", reasons);

@@ -157,7 +157,7 @@ static const char *slot_text(struct arena *keep, const struct plan *plan, int32_
 {
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    const struct schedule *schedule = schedule_find(plan->schedule);
+    const struct schedule *schedule = plan_schedule(plan);
     struct slots slots = {0};
     if (schedule)
         schedule->order(&pipeline, stage, keep, &slots);

@@ -166,7 +166,8 @@ void practice_torchtitan(struct arena *keep, const struct run *run, struct publi
     if (!run->pieces)
         row->open |= OPEN_PIECES;
     set_policy(&row->degrees, POLICY_FSDP);
-    set_overlap(&row->degrees, async ? OVERLAP_EVERY : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
+    set_overlap(&row->degrees,
+                async ? OVERLAP_ALL | OVERLAP_PRODUCTS : OVERLAP_ALL & ~(unsigned)OVERLAP_TENSOR,
                 DEFAULT_BUCKET_BYTES);
 }
 
@@ -198,8 +199,11 @@ static const struct {
     {"DeepSeekV3", "deepseek-v3", NULL},
     {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
     {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
-    {"GPT OSS 120B", NULL, "sliding-window attention"},
-    {"Nemotron_3", NULL, "state-space layers"},
+    {"GPT OSS 120B", "gpt-oss-120b", NULL},
+    {"Nemotron_3_Nano", "nemotron-3-nano", NULL},
+    {"Nemotron_3_5_Lightning", "nemotron-3.5-lightning", NULL},
+    {"Nemotron_3_Super", "nemotron-3-super", NULL},
+    {"Nemotron_3_Ultra", "nemotron-3-ultra", NULL},
 };
 
 static void set_bridge_model(struct arena *keep, const struct run *run, struct published *row)
@@ -211,21 +215,26 @@ static void set_bridge_model(struct arena *keep, const struct run *run, struct p
         if (BRIDGE_MODELS[i].why_not)
             refuse(keep, row, "no model of Weft has %s: %s", BRIDGE_MODELS[i].why_not, run->model);
         row->model = BRIDGE_MODELS[i].preset;
-        row->options = arena_printf(keep, "seq: %lld", (long long)run->seq);
+        row->options = arena_printf(keep, "seq: %lld, tokens_once: true", (long long)run->seq);
         return;
     }
     refuse(keep, row, "sizes not published: %s", run->model);
 }
 
 /* Recipes of scripts/performance/configs: distributed optimizer, gradient and parameter overlap on, no
- * recomputation but of DeepSeek's mla_up_proj on GB200 (recompute_modules), which is left out. */
+ * recomputation but of DeepSeek's mla_up_proj on GB200 and Nemotron 3 Ultra's activations of experts
+ * (recompute_modules), which are left out; sequence parallelism wherever there is tensor parallelism. Those of
+ * DeepSeek-V3 in MXFP8 overlap the all-to-alls of experts (moe_a2a_overlap), the others do not. All of
+ * them dispatch by HybridEP (moe_flex_dispatcher_backend), which sends a token to a device once. */
 void practice_bridge(struct arena *keep, const struct run *run, struct published *row)
 {
     row->name = arena_printf(keep, "%s %s x%lld %s", run->model, run->gpu, (long long)run->devices,
                              run->precision);
     set_bridge_model(keep, run, row);
+    row->degrees.sequence = run->tp > 1;
     set_policy(&row->degrees, POLICY_DISTRIBUTED);
-    set_overlap(&row->degrees, OVERLAP_ALL, MEGATRON_BUCKET_BYTES);
+    bool hides = strncmp(run->model, "DeepSeekV3", strlen("DeepSeekV3")) == 0;
+    set_overlap(&row->degrees, OVERLAP_ALL | (hides ? OVERLAP_EXPERTS : 0), MEGATRON_BUCKET_BYTES);
     assume(keep, row, "no recomputation");
 }
 
@@ -268,36 +277,93 @@ static void refuse_golden(struct arena *keep, const struct run *run, const json_
     static const struct {
         const char *argument, *reason;
     } MISSING[] = {
-        {"hybrid-layer-pattern", "no model of Weft has state-space layers"},
         {"multi-latent-attention", "latent attention without experts"},
-        {"moe-router-topk", "experts without a gate"},
         {"swiglu", "LayerNorm with a gated MLP"},
     };
     static const struct {
         const char *part, *reason;
+        bool experts; /* only where there are some */
     } CASES[] = {
         {"uneven_pipeline", "cuts of uneven stages not published"},
         {"multi_dist_optimizer_instances", "state sharded over part of the replicas"},
         {"defer_embedding_wgrad", "deferred gradients of the head's weight"},
+        {"_etp", "experts split over fewer devices than the rest", true},
+        {"muon", "state of another optimizer than Adam"},
     };
     for (size_t i = 0; i < COUNT_OF(MISSING); i++)
         if (json_object_get(arguments, MISSING[i].argument))
             refuse(keep, row, "%s", MISSING[i].reason);
     for (size_t i = 0; i < COUNT_OF(CASES); i++)
-        if (strstr(run->name, CASES[i].part))
+        if (strstr(run->name, CASES[i].part) && (run->experts || !CASES[i].experts))
             refuse(keep, row, "%s", CASES[i].reason);
-    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "bert") != 0)
+    bool hybrid = json_object_get(arguments, "hybrid-layer-pattern") != NULL;
+    if (strcmp(run->model, "gpt") != 0 && strcmp(run->model, "moe") != 0 &&
+        strcmp(run->model, "bert") != 0 && !hybrid)
         refuse(keep, row, "layers or sizes not published: %s", run->model);
 }
 
 /* Vocabularies of the files that the arguments name: GPT-2's and BERT's (uncased). */
 enum { GPT2_VOCAB = 50257, BERT_VOCAB = 30522 };
 
+/* A pattern of layers: Megatron's defaults of a MambaMixer (state 128, 8 groups, heads of 64, twice the
+ * hidden size) and of everything else that the arguments leave out. "|" parts the pieces of stages. */
+static void set_golden_hybrid(struct arena *keep, const struct run *run, const char *pattern,
+                              const char *attention, struct published *row)
+{
+    char *letters = arena_copy_text(keep, pattern), *to = letters;
+    int64_t pieces = 1;
+    for (const char *at = pattern; *at; at++)
+        if (*at == '|')
+            pieces++;
+        else
+            *to++ = *at;
+    *to = '\0';
+    if (pieces > 1 && run->pp)
+        row->degrees.pieces = pieces / run->pp;
+    row->model = "nemotron-h-8b";
+    row->options = arena_printf(
+        keep,
+        "pattern: %s, hidden: %lld, heads: %lld, kv_heads: %lld, head_dim: %lld, ffn: %lld, "
+        "mamba_heads: %lld, seq: %lld, vocab: %lld, norm: layer, bias: true, dropout: 0.1, "
+        "activation: gelu, positions: learned, tied: true, attention: %s",
+        letters, (long long)run->hidden, (long long)run->heads, (long long)run->kv_heads,
+        (long long)(run->hidden / run->heads), (long long)(4 * run->hidden),
+        (long long)(2 * run->hidden / 64), (long long)run->seq,
+        (long long)(ceil_div(GPT2_VOCAB, VOCAB_MULTIPLE) * VOCAB_MULTIPLE), attention);
+}
+
+/* Those tests' configurations all have --disable-bias-linear; --swiglu stands among the arguments
+ * where experts have gates. */
+static const char *golden_experts(struct arena *keep, const struct run *run,
+                                  const json_t *arguments)
+{
+    static const struct {
+        const char *argument, *option;
+    } WIDTHS[] = {{"moe-ffn-hidden-size", "expert_ffn"},
+                  {"moe-shared-expert-intermediate-size", "shared_ffn"}};
+    if (!run->experts)
+        return "";
+    const char *text = arena_printf(keep, ", bias: false, experts: %lld, top_k: %lld",
+                                    (long long)run->experts, (long long)run->top_k);
+    for (size_t i = 0; i < COUNT_OF(WIDTHS); i++) {
+        const json_t *width = json_object_get(arguments, WIDTHS[i].argument);
+        if (width)
+            text = arena_printf(keep, "%s, %s: %lld", text, WIDTHS[i].option,
+                                (long long)json_integer_value(width));
+    }
+    return text;
+}
+
 static void set_golden_model(struct arena *keep, const struct run *run, const json_t *arguments,
                              struct published *row)
 {
     struct run sized = *run;
     const char *attention = golden_attention(run, arguments);
+    const char *pattern = json_string_value(json_object_get(arguments, "hybrid-layer-pattern"));
+    if (pattern && run->hidden && run->heads) {
+        set_golden_hybrid(keep, run, pattern, attention, row);
+        return;
+    }
     if (strcmp(run->model, "bert") == 0) {
         sized.vocab = run->vocab ? run->vocab : BERT_VOCAB;
         set_model(keep, &sized, row, "bert-large", arena_printf(keep, "attention: %s", attention));
@@ -307,8 +373,9 @@ static void set_golden_model(struct arena *keep, const struct run *run, const js
     bool rotary = has_word(arguments, "position-embedding-type", "rope");
     bool untied = json_object_get(arguments, "untie-embeddings-and-output-weights") != NULL;
     set_gpt(keep, &sized, row,
-            arena_printf(keep, "attention: %s, positions: %s, tied: %s", attention,
-                         rotary ? "rotary" : "learned", untied ? "false" : "true"));
+            arena_printf(keep, "attention: %s, positions: %s, tied: %s%s", attention,
+                         rotary ? "rotary" : "learned", untied ? "false" : "true",
+                         golden_experts(keep, run, arguments)));
 }
 
 /* Flags of the overlap column. Beside them, the tensor all-reduce runs beside the weight gradient,
@@ -324,6 +391,8 @@ static void set_golden_overlap(const struct run *run, struct published *row)
         overlap |= OVERLAP_PARAMETERS;
     if (strstr(run->overlap, "tp-comm-overlap"))
         overlap |= OVERLAP_PRODUCTS;
+    if (strstr(run->overlap, "overlap-moe-expert-parallel-comm"))
+        overlap |= OVERLAP_EXPERTS;
     set_overlap(&row->degrees, overlap, overlap & OVERLAP_GRADIENTS ? MEGATRON_BUCKET_BYTES : 0);
 }
 

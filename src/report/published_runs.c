@@ -255,6 +255,7 @@ static const struct {
     {"fp32", DTYPE_FP32},          {"fp16", DTYPE_FP16},       {"bf16", DTYPE_BF16},
     {"amp_bf16", DTYPE_BF16},      {"fp8", DTYPE_FP8},         {"amp_fp8", DTYPE_FP8},
     {"fp8-tensorwise", DTYPE_FP8}, {"fp8-rowwise", DTYPE_FP8}, {"MXFP8", DTYPE_FP8},
+    {"NVFP4", DTYPE_NVFP4},
 };
 
 static void set_precision(struct arena *keep, const struct run *run, struct published *row)

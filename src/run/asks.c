@@ -32,9 +32,11 @@ static bool same_operand(const struct operand *a, const struct operand *b)
 /* Operators of one kind and the same operands run alike. */
 static bool same_op(const struct op *a, const struct op *b)
 {
-    bool same = a == b || (a && b && a->kind == b->kind && a->inputs == b->inputs &&
-                           a->weights == b->weights && a->causal == b->causal &&
-                           a->keep == b->keep && same_operand(&a->output, &b->output));
+    bool same =
+        a == b || (a && b && a->kind == b->kind && a->inputs == b->inputs &&
+                   a->weights == b->weights && a->causal == b->causal && a->window == b->window &&
+                   a->sinks == b->sinks && a->gate == b->gate && a->squared == b->squared &&
+                   a->keep == b->keep && same_operand(&a->output, &b->output));
     for (int32_t i = 0; same && a != b && i < a->inputs; i++)
         same = same_operand(&a->input[i], &b->input[i]);
     for (int32_t i = 0; same && a != b && i < a->weights; i++)
@@ -120,7 +122,7 @@ static int64_t step_bytes(const struct plan *plan)
 weft_status asks_of_plan(struct arena *keep, const struct plan *plan, struct asks *out)
 {
     struct collection c = {.keep = keep, .plan = plan, .asks = out};
-    struct compile_options options = {.fold = FOLD_AUTO, .whole_products = true};
+    struct compile_options options = {.fold = FOLD_AUTO, .executed = true};
     struct graph *graph;
     *out = (struct asks){.policy = plan->policy, .step_bytes = step_bytes(plan)};
     weft_status status = graph_compile(plan, &options, &graph);

@@ -29,7 +29,7 @@ extern const struct cpu_kernel CPU_EMBEDDING, CPU_LINEAR, CPU_SCORE, CPU_CONTEXT
     CPU_SOFTMAX, CPU_LAYER_NORM, CPU_RMS_NORM, CPU_BATCH_NORM, CPU_GELU, CPU_RELU, CPU_SILU,
     CPU_GATED, CPU_DROPOUT, CPU_DROPOUT_ADD, CPU_ADD, CPU_ROTARY, CPU_CONV, CPU_POOL, CPU_CONCAT,
     CPU_LOSS, CPU_RESHAPE, CPU_EMBEDDING_BAG, CPU_INTERACTION, CPU_ROUTER, CPU_DISPATCH,
-    CPU_EXPERT_LINEAR, CPU_COMBINE;
+    CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM;
 void cpu_optimize(const struct optimizer_step *step);
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ void cpu_optimize(const struct optimizer_step *step);
 /* Loops for the machine at hand: arm64's vectors are in its baseline, x86-64's wide ones are not.
  * Sanitizers do not bear the resolvers that choose among the versions. */
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define WEFT_SANITIZED 1
 #endif
 #endif

@@ -5,7 +5,7 @@
  *   score     S = a Q K^T            dQ = a dS K          dK = a dS^T Q     a = 1 / sqrt(depth)
  *   context   O = P V                dP = dO V^T          dV = P^T dO
  *
- *   I1  Masked scores (causal, above the diagonal) are -inf: what is added to them stays so, and the
+ *   I1  Masked scores (causal, above the diagonal; with a window, before it) are -inf: what is added to them stays so, and the
  *       softmax behind makes their probability and their gradient 0.
  *   I2  dK and dV sum over the query heads of a group.
  */
@@ -276,8 +276,11 @@ static void mask_scores(const struct kernel_call *call, const struct heads *h, f
 {
     for (int64_t row = 0; row < h->batch * h->head * h->group * h->seq; row++) {
         int64_t free = call->begin[3] + row % h->seq - call->begin[4] + 1;
+        int64_t hidden = call->op->window ? free - call->op->window : 0;
         for (int64_t k = free < 0 ? 0 : free; k < h->kv; k++)
             scores[row * h->kv + k] = -INFINITY; /* I1 */
+        for (int64_t k = 0; k < hidden && k < h->kv; k++)
+            scores[row * h->kv + k] = -INFINITY;
     }
 }
 

@@ -3,9 +3,11 @@
  *   gelu    x s(2 c (x + 0.044715 x^3)), c = sqrt(2 / pi), s the sigmoid: the tanh form
  *           (Hendrycks and Gimpel, 2016)
  *   silu    x s(x)
- *   gated   silu(a) b of a pair (a, b): the gate and the up projection of a feature stand side by
- *           side, so that every split of the features holds whole pairs (compile's layouts); or a
- *           and b are two inputs
+ *   relu    max(x, 0), or its square
+ *   gated   silu(a) b of a pair (a, b), or gelu(a) b, or clamped (gpt-oss' reference, torch/model.py):
+ *           min(a, 7) s(1.702 min(a, 7)) (1 + max(-7, min(b, 7))); the gate and the up projection of a
+ *           feature stand side by side, so that every split of the features holds whole pairs
+ *           (compile's layouts); or a and b are two inputs
  *   dropout x m / (1 - p), m = 0 with probability p; dropout_add the same plus a residual
  *   add     x + y, or x + w where w is a weight with a number for each place of a sample
  *
@@ -60,6 +62,21 @@ VECTOR static void relu_gradient(const float *restrict y, const float *restrict 
     }
 }
 
+VECTOR static void relu2(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
+VECTOR static void relu2_gradient(const float *restrict x, const float *restrict dy, int64_t count,
+                                  float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float slope = 2 * x[i] * dy[i];
+        dx[i] = x[i] > 0 ? slope : 0;
+    }
+}
+
 VECTOR static void silu(const float *restrict x, int64_t count, float *restrict y)
 {
     for (int64_t i = 0; i < count; i++)
@@ -75,28 +92,120 @@ VECTOR static void silu_gradient(const float *restrict x, const float *restrict 
     }
 }
 
-VECTOR static void gated(const float *restrict x, int64_t count, float *restrict y)
+/* ---- gates ----------------------------------------------------------------------------------- */
+
+#define CLAMPED_LIMIT 7.0F
+#define CLAMPED_STEEP 1.702F
+
+/* A gate's activation and slope. */
+struct point {
+    float value, slope;
+};
+
+INLINE struct point silu_at(float a)
 {
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[2 * i] * sigmoid_of(x[2 * i]) * x[2 * i + 1];
+    float s = sigmoid_of(a);
+    return (struct point){a * s, s * (1 + a * (1 - s))};
 }
 
-VECTOR static void gated_gradient(const float *restrict x, const float *restrict dy, int64_t count,
-                                  float *restrict dx)
+INLINE struct point gelu_at(float a)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float gate = x[2 * i], up = x[2 * i + 1], s = sigmoid_of(gate);
-        dx[2 * i] = dy[i] * up * s * (1 + gate * (1 - s));
-        dx[2 * i + 1] = dy[i] * gate * s;
+    float s = sigmoid_of(a * (GELU_LINEAR + GELU_CUBIC * a * a));
+    return (struct point){a * s, s * (1 + a * (GELU_LINEAR + 3 * GELU_CUBIC * a * a) * (1 - s))};
+}
+
+INLINE struct point clamped_at(float a)
+{
+    float c = a > CLAMPED_LIMIT ? CLAMPED_LIMIT : a, s = sigmoid_of(CLAMPED_STEEP * c);
+    float slope = s * (1 + CLAMPED_STEEP * c * (1 - s));
+    return (struct point){c * s, a > CLAMPED_LIMIT ? 0 : slope};
+}
+
+/* What the gate is multiplied by. */
+INLINE struct point same_at(float b)
+{
+    return (struct point){b, 1};
+}
+
+INLINE struct point one_more_at(float b)
+{
+    float low = b < -CLAMPED_LIMIT ? -CLAMPED_LIMIT : b;
+    bool within = b >= -CLAMPED_LIMIT && b <= CLAMPED_LIMIT;
+    return (struct point){1 + (low > CLAMPED_LIMIT ? CLAMPED_LIMIT : low), within ? 1 : 0};
+}
+
+/* What a tile of gate and up makes, in the backward pass with dy. */
+typedef void gate_part(const float *restrict gate, const float *restrict up,
+                       const float *restrict dy, int64_t count, float *restrict out);
+
+/* The five loops of a gate: of pairs side by side, and of two inputs. */
+#define GATE_LOOPS(name, gate_at, up_at)                                                           \
+    VECTOR static void name(const float *restrict x, int64_t count, float *restrict y)             \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            y[i] = gate_at(x[2 * i]).value * up_at(x[2 * i + 1]).value;                            \
+    }                                                                                              \
+    VECTOR static void name##_gradient(const float *restrict x, const float *restrict dy,          \
+                                       int64_t count, float *restrict dx)                          \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            struct point gate = gate_at(x[2 * i]), up = up_at(x[2 * i + 1]);                       \
+            dx[2 * i] = dy[i] * up.value * gate.slope;                                             \
+            dx[2 * i + 1] = dy[i] * gate.value * up.slope;                                         \
+        }                                                                                          \
+    }                                                                                              \
+    VECTOR static void name##_pair(const float *restrict gate, const float *restrict up,           \
+                                   const float *restrict dy, int64_t count, float *restrict y)     \
+    {                                                                                              \
+        (void)dy;                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            y[i] = gate_at(gate[i]).value * up_at(up[i]).value;                                    \
+    }                                                                                              \
+    VECTOR static void name##_pair_gate(const float *restrict gate, const float *restrict up,      \
+                                        const float *restrict dy, int64_t count,                   \
+                                        float *restrict dx)                                        \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dx[i] = dy[i] * up_at(up[i]).value * gate_at(gate[i]).slope;                           \
+    }                                                                                              \
+    VECTOR static void name##_pair_up(const float *restrict gate, const float *restrict up,        \
+                                      const float *restrict dy, int64_t count, float *restrict dx) \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dx[i] = dy[i] * gate_at(gate[i]).value * up_at(up[i]).slope;                           \
     }
-}
+GATE_LOOPS(gated_silu, silu_at, same_at)
+GATE_LOOPS(gated_gelu, gelu_at, same_at)
+GATE_LOOPS(gated_clamped, clamped_at, one_more_at)
 
-static const struct activation *activation_of(enum op_kind kind)
+static const struct {
+    struct activation side_by_side;
+    gate_part *forward[1], *backward[2]; /* backward: into the gate's gradient, and into up's */
+} GATES[] = {
+    [GATE_SILU] = {{2, gated_silu, gated_silu_gradient},
+                   {gated_silu_pair},
+                   {gated_silu_pair_gate, gated_silu_pair_up}},
+    [GATE_GELU] = {{2, gated_gelu, gated_gelu_gradient},
+                   {gated_gelu_pair},
+                   {gated_gelu_pair_gate, gated_gelu_pair_up}},
+    [GATE_CLAMPED] = {{2, gated_clamped, gated_clamped_gradient},
+                      {gated_clamped_pair},
+                      {gated_clamped_pair_gate, gated_clamped_pair_up}},
+};
+_Static_assert(COUNT_OF(GATES) == GATE_COUNT, "a gate without a row");
+
+/* ---- activations of tensors ------------------------------------------------------------------ */
+
+static const struct activation *activation_of(const struct op *op)
 {
     static const struct activation GELU = {1, gelu, gelu_gradient}, RELU = {1, relu, relu_gradient},
-                                   SILU = {1, silu, silu_gradient},
-                                   GATED = {2, gated, gated_gradient};
-    return kind == OP_GELU ? &GELU : kind == OP_RELU ? &RELU : kind == OP_SILU ? &SILU : &GATED;
+                                   RELU2 = {1, relu2, relu2_gradient},
+                                   SILU = {1, silu, silu_gradient};
+    if (op->kind == OP_GATED)
+        return &GATES[op->gate].side_by_side;
+    if (op->kind == OP_RELU)
+        return op->squared ? &RELU2 : &RELU;
+    return op->kind == OP_GELU ? &GELU : &SILU;
 }
 
 static int64_t elements_of(const struct kernel_call *call)
@@ -111,7 +220,7 @@ static int64_t tile_from(int64_t first, int64_t all)
 
 static void activation_forward(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op->kind);
+    const struct activation *f = activation_of(call->op);
     int64_t all = elements_of(call);
     float in[2 * TILE], out[TILE];
     for (int64_t first = 0; first < all; first += TILE) {
@@ -126,8 +235,8 @@ static void activation_forward(const struct kernel_call *call)
 
 static void activation_input(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op->kind);
-    const void *kept = OP_KINDS[call->op->kind].keep & KEEP_OUTPUT ? call->output : call->input[0];
+    const struct activation *f = activation_of(call->op);
+    const void *kept = call->op->keep & KEEP_OUTPUT ? call->output : call->input[0];
     int64_t all = elements_of(call);
     float seen_tile[2 * TILE], dy_tile[TILE], dx_tile[2 * TILE];
     for (int64_t first = 0; call->input_gradient[0] && first < all; first += TILE) {
@@ -141,40 +250,6 @@ static void activation_input(const struct kernel_call *call)
 }
 
 /* ---- gates of two inputs --------------------------------------------------------------------- */
-
-/* What a tile of gate and up makes, in the backward pass with dy. */
-typedef void gate_part(const float *restrict gate, const float *restrict up,
-                       const float *restrict dy, int64_t count, float *restrict out);
-
-VECTOR static void gated_pair(const float *restrict gate, const float *restrict up, int64_t count,
-                              float *restrict y)
-{
-    for (int64_t i = 0; i < count; i++)
-        y[i] = gate[i] * sigmoid_of(gate[i]) * up[i];
-}
-
-static void gate_output(const float *restrict gate, const float *restrict up,
-                        const float *restrict dy, int64_t count, float *restrict y)
-{
-    (void)dy;
-    gated_pair(gate, up, count, y);
-}
-
-VECTOR static void gate_gradient(const float *restrict gate, const float *restrict up,
-                                 const float *restrict dy, int64_t count, float *restrict dx)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float s = sigmoid_of(gate[i]);
-        dx[i] = dy[i] * up[i] * s * (1 + gate[i] * (1 - s));
-    }
-}
-
-static void up_gradient(const float *restrict gate, const float *restrict up,
-                        const float *restrict dy, int64_t count, float *restrict dx)
-{
-    (void)up;
-    gated_pair(gate, dy, count, dx);
-}
 
 /* Every part into its tensor; NULL: not wanted. */
 static void gate_tiles(const struct kernel_call *call, const void *dy, int parts,
@@ -199,20 +274,19 @@ static void gate_tiles(const struct kernel_call *call, const void *dy, int parts
 
 static void gated_forward(const struct kernel_call *call)
 {
-    static gate_part *const PARTS[] = {gate_output};
     if (call->op->inputs == 1)
         activation_forward(call);
     else
-        gate_tiles(call, NULL, COUNT_OF(PARTS), PARTS, &call->output);
+        gate_tiles(call, NULL, 1, GATES[call->op->gate].forward, &call->output);
 }
 
 static void gated_input(const struct kernel_call *call)
 {
-    static gate_part *const PARTS[] = {gate_gradient, up_gradient};
     if (call->op->inputs == 1)
         activation_input(call);
     else
-        gate_tiles(call, call->output_gradient, COUNT_OF(PARTS), PARTS, call->input_gradient);
+        gate_tiles(call, call->output_gradient, 2, GATES[call->op->gate].backward,
+                   call->input_gradient);
 }
 
 #define ACTIVATION                                                                                 \

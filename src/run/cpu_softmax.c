@@ -16,6 +16,10 @@
  *   offset(dy, dx) = (dy + w - 1) (2 w - 1) + dx + w - 1                                         (3)
  *
  * The windows' heads stand one behind the other: head i of all is head i % H.
+ *
+ * Or the weight is a sink z of each head, a score beside the others whose probability goes nowhere:
+ *
+ *   p_j = e^(x_j) / (e^z + sum),   dz = -(1 - sum_j p_j) sum_i p_i dy_i                          (4)
  */
 #include <math.h>
 
@@ -32,7 +36,7 @@ struct softmax {
 
 static int64_t bias_elements(const struct op *op)
 {
-    return op->weights ? op->weight[0].operand.size[0] : 0;
+    return op->weights && !op->sinks ? op->weight[0].operand.size[0] : 0;
 }
 
 /* The w of (3), 0: there is none. */
@@ -124,10 +128,24 @@ static int64_t seen(const struct kernel_call *call, const struct softmax *s, int
     return call->op->causal && causal < s->keys ? causal : s->keys;
 }
 
-static void softmax_row(const float *x, int64_t count, float *y)
+/* The local number of a row's head, and its sink; -INFINITY: it has none. */
+static int64_t head_of(const struct kernel_call *call, const struct softmax *s, int64_t row)
 {
-    float most = row_most(x, count);
-    float sum = row_exp(x, count, most > -INFINITY ? most : 0, y); /* nothing seen: all 0 */
+    return row / s->seq % call->size[1];
+}
+
+static float sink_of(const struct kernel_call *call, const struct softmax *s, int64_t row)
+{
+    float tile;
+    return call->op->sinks
+               ? *tile_read(call->dtype, call->weight[0], head_of(call, s, row), 1, &tile)
+               : -INFINITY;
+}
+
+static void softmax_row(const float *x, int64_t count, float sink, float *y)
+{
+    float most = fmaxf(row_most(x, count), sink), shift = most > -INFINITY ? most : 0;
+    float sum = row_exp(x, count, shift, y) + exp_of(sink - shift); /* nothing seen: all 0 */
     row_scale(y, count, sum > 0 || isnan(sum) ? 1 / sum : 0, y);
 }
 
@@ -153,7 +171,7 @@ static void softmax_forward(const struct kernel_call *call)
         const float *x = tile_read(dtype, call->input[0], row * s.keys, s.keys, s.x);
         float *y = tile_write(dtype, call->output, row * s.keys, s.y);
         int64_t count = seen(call, &s, row);
-        softmax_row(bias ? with_bias(call, &s, row, x) : x, count, y);
+        softmax_row(bias ? with_bias(call, &s, row, x) : x, count, sink_of(call, &s, row), y);
         memset(y + count, 0, (size_t)(s.keys - count) * sizeof *y);
         tile_done(dtype, call->output, row * s.keys, s.keys, y);
     }
@@ -179,9 +197,22 @@ static void softmax_input(const struct kernel_call *call)
     }
 }
 
+static void sinks_gradient(const struct kernel_call *call, const struct softmax *s)
+{
+    for (int64_t row = 0; row < s->rows; row++) { /* (4) */
+        int64_t at = row * s->keys;
+        const float *p = tile_read(call->dtype, call->output, at, s->keys, s->x);
+        const float *dy = tile_read(call->dtype, call->output_gradient, at, s->keys, s->y);
+        call->weight_gradient[0][head_of(call, s, row)] -=
+            (1 - row_sum(p, s->keys)) * row_dot(p, dy, s->keys);
+    }
+}
+
 static void softmax_weight(const struct kernel_call *call)
 {
     struct softmax s = softmax_of(call);
+    if (call->op->sinks)
+        sinks_gradient(call, &s);
     for (int64_t row = 0; s.buckets && row < s.rows; row++) {
         int64_t at = row * s.keys;
         const float *p = tile_read(call->dtype, call->output, at, s.keys, s.x);

@@ -142,6 +142,10 @@ static void find_input(struct calling *c, int32_t k)
         rank_fail(r, "input %d of operator %lld is not there", k, (long long)c->instance);
         return;
     }
+    if (!c->input[k]->data) {
+        rank_fail(r, "input %d of operator %lld is in host memory", k, (long long)c->instance);
+        return;
+    }
     if (use->joint)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
     if (c->seat->border)

@@ -297,7 +297,7 @@ static void start_job(struct rank *r, int32_t number)
         array_push(r->arena, &r->active, w);
     pthread_mutex_unlock(&r->lock);
     if (!active)
-        free(w);
+        errand_free(r, w);
     if ((!active || job->kind == JOB_SEND) && !has_failed(r)) /* I2 */
         end_job(r, job);
 }
@@ -362,7 +362,7 @@ static bool test_active(struct rank *r)
         }
         if (job->kind != JOB_SEND && !has_failed(r))
             end_job(r, job);
-        free(w);
+        errand_free(r, w);
     }
     r->active.len = left;
     return moved;
@@ -421,10 +421,10 @@ static void reset(struct rank *r)
 
 static weft_status stop_all(struct rank *r)
 {
+    r->transport->kind->abort(r->transport, r->why); /* from here on nobody touches a buffer */
     for (size_t i = 0; i < r->active.len; i++)
-        free(r->active.data[i]);
+        errand_free(r, r->active.data[i]);
     r->active.len = 0;
-    r->transport->kind->abort(r->transport, r->why);
     return failure("%s", r->why);
 }
 

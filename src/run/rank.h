@@ -363,6 +363,8 @@ void send_begin(struct rank *r, struct errand *work);
 void send_end(struct rank *r, struct errand *work);
 void receive_begin(struct rank *r, struct errand *work);
 void receive_end(struct rank *r, struct errand *work);
+/* With what it still holds: after a failure. */
+void errand_free(struct rank *r, struct errand *work);
 /* A tensor as the next step of its way takes it: a part of a fused one or the whole of a part, and
  * with the padding of the other side. Takes over and gives back a reference. */
 struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value);

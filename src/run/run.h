@@ -69,7 +69,7 @@ struct run_options {
 enum { DEFAULT_SLICE_BYTES = 1 << 20 };
 
 struct rank;
-/* Refuses plans that it cannot run: in fp16 or fp8, without fp32 masters, operators without a kernel,
+/* Refuses plans that it cannot run: in fp16, fp8 or nvfp4, without fp32 masters, operators without a kernel,
  * another number of ranks. */
 weft_status run_open(const struct run_options *options, struct rank **out);
 void run_close(struct rank *rank);

@@ -366,7 +366,9 @@ struct fused fused_of(const struct model *model, const struct op *op, int32_t op
     bool values = (op->kind == OP_ATTENTION && operand == 2) || op->kind == OP_CONTEXT;
     bool same = operand > 0 &&
                 tensor_storage(model, op->input[0].tensor) == tensor_storage(model, part->tensor);
-    if (values)
+    if (part->part_first)
+        share.first = part->part_first;
+    else if (values)
         share.first = share.whole - share.part;
     else if (same)
         share.first = op->input[0].size[last] / shares;

@@ -159,6 +159,11 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
     if (!value)
         return NULL;
     *stored = (enum dtype)value->dtype;
+    if (!value->data) {
+        rank_fail(r, "what a %s of input %d brings is in host memory", step_name(item->step->kind),
+                  item->operand);
+        return value;
+    }
     return value_as(r, value, DTYPE_FP32);
 }
 
@@ -168,8 +173,10 @@ void run_slice(struct rank *r, struct spot at)
     struct step_place place;
     enum dtype stored;
     struct value *value = find_move(r, at, &move, &place, &stored);
-    if (!value || has_failed(r))
+    if (!value || has_failed(r)) {
+        value_release(r, value);
         return;
+    }
     struct value *result = room_for(r, &move);
     move_slice(&move, r->device, value->data, result->data);
     value_release(r, value);
@@ -276,6 +283,15 @@ static void give_back(struct rank *r, struct errand *w)
     free(w->counts);
     w->out = w->in = NULL;
     w->counts = NULL;
+}
+
+void errand_free(struct rank *r, struct errand *w)
+{
+    if (w->from != w->result)
+        value_release(r, w->from);
+    value_release(r, w->result);
+    give_back(r, w);
+    free(w);
 }
 
 void step_end(struct rank *r, struct errand *w)

@@ -11,6 +11,7 @@
  *
  *   I1  Everything of the hub is changed under its lock; the work of a collective is done under it
  *       too: no rank waits for that longer than it would for the result.
+ *   I2  When a rank has given up nothing meets any more: those that know of it free their buffers.
  */
 #include "run/transport.h"
 
@@ -370,7 +371,9 @@ static weft_status threads_start(struct transport *t, const struct transfer *tra
     if (hub->newest)
         hub->newest->newer = request;
     hub->newest = request;
-    if (pair)
+    if (hub->failed) /* I2 */
+        ;
+    else if (pair)
         join_pair(hub, request);
     else
         join_meeting(hub, hub->group[transfer->group], request);

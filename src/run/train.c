@@ -70,7 +70,7 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
-    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .whole_products = true},
+    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .executed = true},
                       &graph));
     r->graph = graph;
     r->instances = options->plan->instances;

@@ -166,7 +166,8 @@ static double deviation_of(const struct op *op, const struct weight *weight)
 
 static bool is_norm(enum op_kind kind)
 {
-    return kind == OP_LAYER_NORM || kind == OP_RMS_NORM || kind == OP_BATCH_NORM;
+    return kind == OP_LAYER_NORM || kind == OP_RMS_NORM || kind == OP_BATCH_NORM ||
+           kind == OP_GATED_NORM;
 }
 
 static double uniform_of(uint64_t bits)
@@ -182,6 +183,16 @@ static float normal_of(uint64_t seed, int64_t element)
     return (float)(sqrt(-2 * log(uniform_of(a))) * cos(2 * pi * uniform_of(b)));
 }
 
+/* Of a scan, as Mamba-2 begins: decays of 1 to 16, steps of 0.001 to 0.1 (evenly by their
+ * logarithms), and the input itself in the output. */
+static float scan_value(int32_t weight, uint64_t seed, int64_t element)
+{
+    double u = uniform_of(hash_bytes(&element, sizeof element, seed));
+    double step = 0.001 * pow(100, u);
+    const double values[] = {log(1 + 15 * u), 1, log(expm1(step))};
+    return (float)values[weight];
+}
+
 static float first_value(const struct rank *r, const struct held_weight *held, uint64_t seed,
                          double deviation, int64_t element)
 {
@@ -192,6 +203,8 @@ static float first_value(const struct rank *r, const struct held_weight *held, u
         return 0;
     if (is_norm(op->kind))
         return 1;
+    if (op->kind == OP_SCAN)
+        return scan_value(held->weight, seed, element);
     return (float)deviation * normal_of(seed, element);
 }
 

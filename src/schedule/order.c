@@ -137,6 +137,42 @@ int64_t interleaved_in_flight(const struct pipeline *pipeline, int32_t stage)
     return held(pipeline, interleaved_warm_up(pipeline, stage)); /* stage 0: Fold3D, Eq. 6 */
 }
 
+/* ---- the same in pairs ----------------------------------------------------------------------- */
+
+int64_t one_f_one_b_paired_ahead(const struct pipeline *pipeline, int32_t stage)
+{
+    return one_f_one_b_warm_up(pipeline, stage) + 1;
+}
+
+void one_f_one_b_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                              struct slots *out)
+{
+    warm_up_then_pairs(pipeline, one_f_one_b_paired_ahead(pipeline, stage), grouped_forward,
+                       grouped_backward, keep, out);
+}
+
+int64_t one_f_one_b_paired_in_flight(const struct pipeline *pipeline, int32_t stage)
+{
+    return held(pipeline, one_f_one_b_paired_ahead(pipeline, stage));
+}
+
+int64_t interleaved_paired_ahead(const struct pipeline *pipeline, int32_t stage)
+{
+    return interleaved_warm_up(pipeline, stage) + 1;
+}
+
+void interleaved_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                              struct slots *out)
+{
+    warm_up_then_pairs(pipeline, interleaved_paired_ahead(pipeline, stage), grouped_forward,
+                       grouped_backward, keep, out);
+}
+
+int64_t interleaved_paired_in_flight(const struct pipeline *pipeline, int32_t stage)
+{
+    return held(pipeline, interleaved_paired_ahead(pipeline, stage));
+}
+
 /* ---- zero bubble ----------------------------------------------------------------------------- */
 
 /* 1f1b with every backward in two: input gradients in its place, weight gradients `stage` backwards

@@ -12,6 +12,10 @@
  *   I1  A row's in_flight is what counting over its order gives.
  *   I2  With one piece, aiao is gpipe, slot by slot.
  *   I3  A row's `passes` is what its order shows on the last stage.
+ *   I4  Pairs need a forward pass at hand that is not waited for by the backward pass beside it: on
+ *       every stage 2 (p - s - 1) and one more run ahead. Interleaved stages run that far ahead but for
+ *       the one; stages of 1f1b do not, unless there is one stage only. Megatron-LM's combined 1f1b, which
+ *       hides the all-to-alls of experts, asks for the same (overlap_moe_expert_parallel_comm).
  */
 
 #include "schedule/order.h"
@@ -63,16 +67,40 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
 
 static const struct schedule SCHEDULES[] = {
     {"gpipe", "all forwards, then all backwards", check_one_piece, all_in_all_out_order,
-     all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, false},
+     all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, false, NULL},
     {"1f1b", "one forward, one backward: holds at most `stages` micro-batches", check_one_piece,
-     one_f_one_b_order, one_f_one_b_in_flight, ORDER_IN_TURN, false},
+     one_f_one_b_order, one_f_one_b_in_flight, ORDER_IN_TURN, false, NULL},
     {"interleaved", "1f1b over several pieces per stage: a smaller bubble, more transfers",
-     check_interleaved, interleaved_order, interleaved_in_flight, ORDER_IN_TURN, false},
+     check_interleaved, interleaved_order, interleaved_in_flight, ORDER_IN_TURN, false, NULL},
     {"aiao", "all-in-all-out: segment by segment, so that gradients synchronise meanwhile",
-     check_shape, all_in_all_out_order, all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, true},
+     check_shape, all_in_all_out_order, all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, true, NULL},
     {"zb-h1", "1f1b whose weight gradients fill the bubble", check_one_piece, zero_bubble_h1_order,
-     zero_bubble_h1_in_flight, ORDER_SPLIT, false},
+     zero_bubble_h1_in_flight, ORDER_SPLIT, false, NULL},
 };
+
+/* Under the names of those that they are made of (I4). */
+static const struct schedule PAIRED[] = {
+    {"1f1b", "1f1b on one stage, a forward and a backward pass at once", check_one_piece,
+     one_f_one_b_paired_order, one_f_one_b_paired_in_flight, ORDER_PAIRED, false,
+     one_f_one_b_paired_ahead},
+    {"interleaved", "interleaved, a forward and a backward pass at once", check_interleaved,
+     interleaved_paired_order, interleaved_paired_in_flight, ORDER_PAIRED, false,
+     interleaved_paired_ahead},
+};
+
+const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages)
+{
+    int at = schedule->passes == ORDER_IN_TURN ? NAME_INDEX(schedule->name, PAIRED) : -1;
+    bool folds = at >= 0 && PAIRED[at].check == check_interleaved;
+    return at >= 0 && (folds || stages == 1) ? &PAIRED[at] : schedule;
+}
+
+bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
+                  const struct slots *slots, size_t i)
+{
+    return schedule->ahead && slots->data[i].kind == SLOT_FORWARD &&
+           (int64_t)i >= schedule->ahead(pipeline, stage);
+}
 
 const struct schedule *schedule_find(const char *name)
 {

@@ -9,6 +9,8 @@
  *       stages, the lists of all stages never deadlock.
  *   I3  Piece k of stage s follows piece k of stage s - 1; piece k of stage 0 follows piece k - 1
  *       of the last stage.
+ *   I4  A pair that is executed as one (ORDER_PAIRED) waits for the inputs of both and has the outputs of
+ *       both at its end: I2 holds for such lists, too.
  */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
@@ -44,6 +46,7 @@ enum order {
     ORDER_IN_TURN,        /* a forward, then a backward pass */
     ORDER_FORWARDS_FIRST, /* of a piece all forward passes, and later all its backward passes */
     ORDER_SPLIT,          /* in turn, backward passes in two: input gradients, weight gradients */
+    ORDER_PAIRED,         /* a forward and a backward pass at once, of two micro-batches */
     ORDER_COUNT
 };
 
@@ -59,9 +62,18 @@ struct schedule {
     int64_t (*in_flight)(const struct pipeline *pipeline, int32_t stage);
     enum order passes;
     bool segmented; /* pieces are segments: gradients of one synchronise while the next computes */
+    /* Of ORDER_PAIRED: forward slots before the first that goes on at once with the backward slot
+     * right behind it in the list, as all later ones do; else NULL. */
+    int64_t (*ahead)(const struct pipeline *pipeline, int32_t stage);
 };
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */
 size_t schedule_all(const struct schedule **out);
+/* The same schedule with forward and backward passes in pairs, each of which is executed as one, for which
+ * one forward pass more runs ahead; itself where it has no such pairs. */
+const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages);
+/* Whether slot `i` of a stage's list and the one behind it are a pair. */
+bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
+                  const struct slots *slots, size_t i);
 
 /* "F3", "B3", "I3" (input gradients), "W3" (weight gradients); with several pieces "F3a" is the
  * first, "F3b" the second, and from 27 pieces on "F3.26" the last. */

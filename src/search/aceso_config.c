@@ -68,7 +68,7 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
     if (!(p->schedules >> c->schedule & 1) || (pieces && pieces != c->pieces) ||
         p->global_batch % c->batch)
         return false;
-    if (c->stages == 1 && c->schedule != __builtin_ctz(p->schedules))
+    if (c->stages == 1 && (c->pieces > 1 || c->schedule != __builtin_ctz(p->schedules)))
         return false; /* nothing to order */
     if (config_schedule(c)->check(&pipeline) == WEFT_OK)
         return true;
@@ -429,10 +429,23 @@ static void manners_of_part(const struct problem *p, const struct plan *plan, in
     put_manners(&runs, out);
 }
 
+static bool same_operators(const struct model *a, const struct model *b)
+{
+    bool same = a->ops == b->ops;
+    for (int32_t i = 0; same && a != b && i < a->ops; i++)
+        same = a->op[i].kind == b->op[i].kind &&
+               memcmp(a->op[i].size, b->op[i].size, sizeof a->op[i].size) == 0;
+    return same;
+}
+
 weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out)
 {
     const struct schedule *all;
     size_t count = schedule_all(&all);
+    if (!same_operators(plan->model, p->request->model))
+        return bad_argument("give the model that the plan is for",
+                            "the plan is of %s, which has other operators than %s",
+                            plan->model->name, p->request->model->name);
     if (plan->instances != p->instances || plan->parts > MOST_PARTS || plan->stages > MOST_STAGES ||
         plan->global_batch != p->global_batch)
         return bad_argument("give the model, the cluster and the batch that the plan is for",

@@ -264,14 +264,8 @@ static weft_status list_batches(struct problem *p)
     if (p->global_batch < 1)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
     ARRAY(int64_t) list = {0};
-    for (int64_t b = 1; b * b <= p->global_batch; b++)
-        if (p->global_batch % b == 0)
-            array_push(p->arena, &list, b);
-    for (size_t i = list.len; i-- > 0;) {
-        int64_t other = p->global_batch / list.data[i];
-        if (other > list.data[list.len - 1])
-            array_push(p->arena, &list, other);
-    }
+    for (int64_t b = 1; b <= p->global_batch; b = divisor_above(p->global_batch, b))
+        array_push(p->arena, &list, b);
     p->batches = list.data;
     p->batch_count = (int32_t)list.len;
     return WEFT_OK;

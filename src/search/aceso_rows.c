@@ -26,23 +26,6 @@ static struct degrees degrees_of(const struct problem *p, const struct manner *m
     return d;
 }
 
-/* A split by outputs becomes one by inputs, and back. */
-static bool flip(const struct op *op, struct split *split)
-{
-    for (int32_t i = 0; i < split->parts; i++) {
-        struct split_part *part = &split->part[i];
-        if (part->dim != DIM_OUT && part->dim != DIM_IN)
-            continue;
-        enum dim dim = part->dim == DIM_OUT ? DIM_IN : DIM_OUT;
-        int at = op_find_dim(op->kind, dim);
-        if (at < 0 || op->size[at] % part->degree || op->groups > 1)
-            return false;
-        part->dim = (int16_t)dim;
-        return true;
-    }
-    return false;
-}
-
 weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
                           int64_t devices, struct arena *keep, struct choice **out)
 {
@@ -60,7 +43,7 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
     for (int32_t i = 0; i < model->ops; i++) {
         (*out)[i].recompute = p->recomputed[level][i];
         bool flipped = p->flip[i] >= 0 && manner->variant >> p->flip[i] & 1;
-        if (flipped && !flip(&model->op[i], &(*out)[i].split)) {
+        if (flipped && !split_flip(&model->op[i], &(*out)[i].split)) {
             *out = NULL;
             break;
         }

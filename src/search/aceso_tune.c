@@ -209,7 +209,7 @@ done:
     return status;
 }
 
-static weft_status tune_leaps(struct tuning *t)
+weft_status tune_leaps(struct tuning *t)
 {
     weft_status status = WEFT_OK;
     for (int32_t k = 0; k + 1 < config_parts(t->config); k++)

@@ -9,7 +9,8 @@
  *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
  *      those that take seconds, or minutes on many devices, do unless the question is a quick one
  *   5. their plans crossed (cross.c)
- *   6. where nothing fits, changes to the question, cheapest first, until one does
+ *   6. of mixtures of experts, the best with the way of tokens hidden (hide.c)
+ *   7. where nothing fits, changes to the question, cheapest first, until one does
  *
  *   I1  The answer has all trials of the planners that join, as each of them makes them by itself: none
  *       of them beats it.
@@ -376,6 +377,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     TRY(ask_others(&join));
     TRY(refine_best(&join));
     TRY(cross_plans(&join));
+    TRY(hide_tokens(&join));
     say_who(&join);
     say_who_was_left_out(&join);
     if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&

@@ -3,6 +3,7 @@
  *   auto.c        the grid, the planners that join, who found what
  *   refine.c      Aceso from the plans of others
  *   cross.c       the ideas of one planner in the plans of another
+ *   hide.c        tokens on their way to experts beside another pass
  *   variant.c     a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -49,6 +50,10 @@ weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 
 weft_status cross_plans(struct join *join);
+
+/* ---- hiding (hide.c) ------------------------------------------------------------------------- */
+
+weft_status hide_tokens(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */
 

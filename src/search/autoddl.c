@@ -183,6 +183,15 @@ done:
 
 /* ---- threads (I3) ---------------------------------------------------------------------------- */
 
+/* Tokens that go to a device once are fewer than what reshards count. */
+static bool sends_less(const struct model *model)
+{
+    bool once = false;
+    for (int32_t i = 0; i < model->ops; i++)
+        once |= model->op[i].once;
+    return once;
+}
+
 static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
                                   struct reshards *reshards, int32_t stages)
 {
@@ -207,7 +216,8 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
-        .hides = pins->has_overlap && (pins->overlap & OVERLAP_PRODUCTS),
+        .hides = sends_less(a->request->model) ||
+                 (pins->has_overlap && (pins->overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS))),
         .narrow = many && within > 1 ? NARROW_BOTH : 0,
         .limit_bytes = (double)limit,
     };

@@ -66,6 +66,19 @@ int32_t estimator_row(struct estimator *estimator, const struct choice *choice)
     return estimator_tables(estimator) == WEFT_OK ? tables_row(estimator->tables, choice) : -1;
 }
 
+/* ---- its schedule ---------------------------------------------------------------------------- */
+
+/* As plan_schedule says of a plan. */
+static const struct schedule *schedule_of(const struct estimator *e, const struct candidate *c)
+{
+    bool sends = false;
+    if (!(e->settings.overlap & OVERLAP_EXPERTS) || c->micro_batches < 2)
+        return c->schedule;
+    for (int32_t r = 0; r < c->first_run[c->stages * c->pieces] && !sends; r++)
+        sends = row_sends_tokens(e->tables, c->run[r].row);
+    return sends ? schedule_paired(c->schedule, c->stages) : c->schedule;
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Whether all stages are taken to lie as the first one does. */
@@ -75,13 +88,14 @@ static bool is_alike(const struct estimator *e, const struct candidate *c)
            c->stage[0].devices % e->settings.cluster->node.devices == 0;
 }
 
-static struct table_key key_of(const struct candidate *c, int32_t stage, int32_t run)
+static struct table_key key_of(const struct estimator *e, const struct candidate *c, int32_t stage,
+                               int32_t run)
 {
     return (struct table_key){.first_device = c->stage[stage].first_device,
                               .devices = c->stage[stage].devices,
                               .batch = c->batch_per_step,
                               .row = c->run[run].row,
-                              .order = (uint16_t)c->schedule->passes,
+                              .order = (uint16_t)schedule_of(e, c)->passes,
                               .many = c->micro_batches > 1};
 }
 
@@ -89,7 +103,7 @@ static weft_status find_table(struct estimator *e, const struct candidate *c, in
                               int32_t run)
 {
     struct run_memo *memo = &c->memo->run[run];
-    struct table_key key = key_of(c, is_alike(e, c) ? 0 : part % c->stages, run);
+    struct table_key key = key_of(e, c, is_alike(e, c) ? 0 : part % c->stages, run);
     if (memo->table && memcmp(&memo->key, &key, sizeof key) == 0)
         return WEFT_OK;
     memo->key = key;
@@ -135,7 +149,7 @@ static weft_status find_border_behind(struct estimator *e, const struct candidat
     int32_t from = alike ? 0 : part % c->stages, to = alike ? 1 : (part + 1) % c->stages;
     struct seam seam = {table_of(c, next - 1), table_of(c, next), c->stage[from].first_device,
                         c->stage[to].first_device, true};
-    struct table_key behind = key_of(c, to, next);
+    struct table_key behind = key_of(e, c, to, next);
     if (alike)
         TRY(table_find(e->tables, &behind, &seam.behind));
     TRY(find_border(e, &seam, c->run[next].first, &c->memo->seam[part]));
@@ -272,7 +286,7 @@ static int64_t peak_of(const struct estimator *e, const struct candidate *c, int
         stand_in = part->stand_in > stand_in ? part->stand_in : stand_in;
     }
     return state + stand_in +
-           most_held(e->holdings, c->schedule, &pipeline, stage, &c->memo->memory[stage]);
+           most_held(e->holdings, schedule_of(e, c), &pipeline, stage, &c->memo->memory[stage]);
 }
 
 static int64_t optimizer_of(const struct candidate *c, int32_t stage, int64_t *gather_after_ns)
@@ -320,7 +334,7 @@ done:
 static weft_status finish(struct estimator *e, struct candidate *c, struct estimate *out)
 {
     struct candidate_memo *memo = c->memo;
-    struct pipeline_work work = {c->schedule,           c->stages,  c->pieces,
+    struct pipeline_work work = {schedule_of(e, c),     c->stages,  c->pieces,
                                  c->micro_batches,      memo->work, e->settings.overlap,
                                  cost_slowdown(e->cost)};
     weft_status status;

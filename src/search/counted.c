@@ -61,6 +61,6 @@ void count_plan(const struct memory_count *count, const struct plan *plan, int64
         bytes[k % plan->stages] += counted.always;
     }
     for (int32_t s = 0; s < plan->stages; s++)
-        bytes[s] += most_held(holdings, schedule_find(plan->schedule), &pipeline, s, &memory[s]);
+        bytes[s] += most_held(holdings, plan_schedule(plan), &pipeline, s, &memory[s]);
     arena_free(scratch);
 }

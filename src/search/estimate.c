@@ -132,7 +132,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     struct timed timed = {0};
     struct part_work *part = ARENA_ARRAY(scratch, struct part_work, (size_t)plan->parts);
     struct stage_end *end = ARENA_ARRAY(scratch, struct stage_end, (size_t)plan->stages);
-    struct pipeline_work work = {schedule_find(plan->schedule), plan->stages, (int32_t)plan->pieces,
+    struct pipeline_work work = {plan_schedule(plan),           plan->stages, (int32_t)plan->pieces,
                                  plan_micro_batches(plan),      part,         plan->overlap,
                                  cost_slowdown(estimator->cost)};
     weft_status status;

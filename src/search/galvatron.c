@@ -332,8 +332,8 @@ static weft_status list_settings(struct driver *d, struct arena *scratch, int64_
         if (!open_to(d->problem->pp, d->pp.data[i]) || !d->options[i].strategies.len ||
             d->pp.data[i] > d->problem->source->layers)
             continue;
-        for (int64_t m = 1; m <= batch && !told_to_stop(d); m++)
-            if (batch % m == 0 && open_to(d->problem->micro_batches, m))
+        for (int64_t m = 1; m <= batch && !told_to_stop(d); m = divisor_above(batch, m))
+            if (open_to(d->problem->micro_batches, m))
                 TRY(add_setting(d, scratch, i, batch, m, out));
     }
 done:

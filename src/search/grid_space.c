@@ -292,8 +292,8 @@ static void add_micro_batches(struct grid_space *space, int32_t number)
     const struct degrees *pins = &space->request->pins;
     const struct grid_layout *layout = &space->layouts.data[number];
     int64_t share = pins->global_batch / layout->dp;
-    for (int64_t b = 1; b <= share; b++)
-        if (share % b == 0 && open_to(pins->micro_batch, b))
+    for (int64_t b = 1; b <= share; b = divisor_above(share, b))
+        if (open_to(pins->micro_batch, b))
             add_schedules(space, number,
                           (struct grid_place){
                               .layout = number, .micro_batch = b, .micro_batches = share / b});

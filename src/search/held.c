@@ -19,6 +19,15 @@ static int64_t held_in_turn(const struct part_memory *part, int64_t in_flight)
                   in_flight * part->kept + part->backward_rise);
 }
 
+/* (4), if there are pairs. */
+static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int64_t forwards)
+{
+    if (ahead >= forwards)
+        return held_in_turn(part, forwards);
+    return larger(ahead * part->kept + part->forward_rise + part->backward_rise,
+                  held_in_turn(part, ahead));
+}
+
 /* (2), from the first backward pass to the first one of weight gradients; later ones repeat the last. */
 static int64_t held_split(const struct part_memory *part, const struct pipeline *pipeline,
                           int32_t stage)
@@ -86,6 +95,7 @@ enum { NONE = -1, ROUNDS_PLAYED = 3 };
 struct moment_of_stage {
     int32_t piece, left, back;
     enum slot_kind kind;
+    bool paired; /* with the next one */
 };
 /* By how much a slot of a kind rises, and leaves its stage fuller. */
 struct turn {
@@ -195,7 +205,8 @@ static struct stage_slots list_slots(struct arena *keep, const struct schedule *
         .own = ARENA_ARRAY(keep, struct turn, (size_t)pipeline.pieces * SLOT_KIND_COUNT)};
     for (size_t i = 0; i < slots.len; i++) {
         const struct slot *slot = &slots.data[i];
-        list.slot[i] = (struct moment_of_stage){slot->piece, NONE, NONE, slot->kind};
+        bool paired = slots_paired(schedule, &pipeline, stage, &slots, i);
+        list.slot[i] = (struct moment_of_stage){slot->piece, NONE, NONE, slot->kind, paired};
         list.turn[i] = slot->piece * SLOT_KIND_COUNT + (int32_t)slot->kind;
     }
     find_away(&slots, &pipeline, scratch, list.slot);
@@ -259,14 +270,16 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
         for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
             list->own[k * SLOT_KIND_COUNT + kind] =
                 turn_of(&part[k * stride], (enum slot_kind)kind);
-    bool all = offloads || any_gives(&pipeline, part, schedule->passes == ORDER_SPLIT);
+    bool all = offloads || schedule->passes == ORDER_PAIRED ||
+               any_gives(&pipeline, part, schedule->passes == ORDER_SPLIT);
     size_t slots = all ? list->slots : list->enough;
     for (size_t i = 0; i < slots; i++) {
         const struct turn *turn = &list->own[list->turn[i]];
         const struct moment_of_stage *slot = &list->slot[i];
         held -= offloads && slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
         held += offloads && slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
-        most = larger(most, held + turn->rise);
+        int64_t beside = slot->paired ? list->own[list->turn[i + 1]].rise : 0;
+        most = larger(most, held + turn->rise + beside);
         held += turn->net;
     }
     return most;
@@ -292,5 +305,7 @@ int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
         return held_played(holdings, schedule, *pipeline, stage, part, offload);
     if (schedule->passes == ORDER_SPLIT)
         return held_split(part, pipeline, stage);
+    if (schedule->passes == ORDER_PAIRED)
+        return held_in_pairs(part, schedule->ahead(pipeline, stage), pipeline->micro_batches);
     return held_in_turn(part, schedule->in_flight(pipeline, stage));
 }

@@ -6,6 +6,10 @@
  *
  *   max{ (n - 1) kept + rise of forward, n kept + rise of backward }                             (1)
  *
+ * and where passes come in pairs, either may be fullest when the other is:
+ *
+ *   (n - 1) kept + rise of forward + rise of backward                                            (4)
+ *
  * zb-h1 on stage s is through with k <= s passes of input gradients before the first of weight
  * gradients, and with w = p - s - 1 forward passes more:
  *

@@ -27,7 +27,7 @@
  *       none, so that they are a chain.
  *   I4  An optimizer's step takes what its parameters take in the largest of buckets.
  *   I5  MOST_PAIRS of options are compared, MOST_TIMED of them timed: more would take seconds.
- *   I6  Where a product may hide the reshards around it, pairs do not count.
+ *   I6  Where a product, or another pass, may hide the reshards around it, pairs do not count.
  *   I7  Options of equal degrees across nodes and within them, in whatever order, take the same on their
  *       own, and what a reshard takes at least by degrees alone is the same: a chain of such classes comes
  *       first where options are too many, or where nothing but the floor is asked for.

@@ -48,8 +48,9 @@ struct layout_case {
     int64_t global_batch, batch_per_step;
     int32_t stages;
     uint8_t shard;
-    bool recompute;     /* layers */
-    bool hides;         /* products hide their own collectives (OVERLAP_PRODUCTS) */
+    bool recompute; /* layers */
+    bool
+        hides; /* reshards may take less than alone: OVERLAP_PRODUCTS, _EXPERTS, tokens that go once */
     int32_t narrow;     /* levels (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
     double below_ns;    /* there is no assignment where no plan is faster; 0: nobody asks */

@@ -190,6 +190,12 @@ struct part_work close_part(const struct tables *t, const struct part_sums *part
                              .first_more = of[SUM_FIRST] - of[SUM_FORWARD]};
     work.weight = split ? of[SUM_WEIGHT] + stretch_more(of, 2) : 0;
     work.last_more = of[SUM_LAST] - of[split ? SUM_WEIGHT : SUM_BACKWARD];
+    if (table->order == ORDER_PAIRED && table->many) {
+        work.forward_apart = of[SUM_FORWARD_APART] - of[SUM_FORWARD];
+        work.backward_apart = of[SUM_BACKWARD_APART] - of[SUM_BACKWARD];
+        work.first_more -= work.forward_apart;
+        work.last_more -= work.backward_apart;
+    }
     if (!(t->settings->overlap & OVERLAP_GRADIENTS) && micro_batches > 1) {
         *(split ? &work.weight : &work.backward) += of[SUM_SYNC_EACH];
         work.last_more -= of[SUM_SYNC_EACH]; /* those of the last pass are its tail */

@@ -15,20 +15,23 @@ static int64_t larger(int64_t a, int64_t b)
 enum { MOST_PASSES = 9, MOST_ROUNDS = 3 };
 
 /* With one micro-batch, with more, and where gradients go with every one; the letters are
- * slot_label's. */
+ * slot_label's, and P is F and B at once. */
 static const char *const ORDERS[][MOST_ROUNDS] = {
     [ORDER_IN_TURN] = {"FB", "FBFB", "FBFBFB"},
     [ORDER_FORWARDS_FIRST] = {"FB", "FFBB", "FFFBBB"},
     [ORDER_SPLIT] = {"FIW", "FIWFIW", "FIWFIWFIW"},
+    [ORDER_PAIRED] = {"FB", "FFPBB", "FFPPBB"},
 };
 _Static_assert(COUNT_OF(ORDERS) == ORDER_COUNT, "an order without its passes");
 
 struct pass {
     enum slot_kind kind;
     bool first, last; /* the first forward pass; the one that completes all gradients */
+    bool paired;      /* goes on at once with the one behind it */
 };
 struct passes {
-    int32_t count, rounds; /* rounds: micro-batches */
+    int32_t count, rounds; /* passes; which of ORDERS */
+    int32_t micro_batches;
     struct pass pass[MOST_PASSES];
     int32_t number[PASS_ROLES]; /* NONE: there is no such pass */
 };
@@ -63,18 +66,24 @@ static struct passes passes_of(const struct timed *t, int32_t part)
                                    [SLOT_BACKWARD] = 'B',
                                    [SLOT_BACKWARD_INPUT] = 'I',
                                    [SLOT_BACKWARD_WEIGHT] = 'W'};
-    enum order order = schedule_find(t->plan->schedule)->passes;
+    enum order order = plan_schedule(t->plan)->passes;
     struct passes out = {.rounds = rounds_of(t, part)};
-    const char *text = ORDERS[order][out.rounds - 1];
     int32_t middle = out.rounds > 1 ? out.rounds - 1 : 1;
-    out.count = (int32_t)strlen(text);
-    for (int32_t i = 0; i < out.count; i++) {
-        const char *kind = memchr(LETTERS, text[i], sizeof LETTERS);
-        out.pass[i] = (struct pass){(enum slot_kind)(kind - LETTERS), i == 0, i + 1 == out.count};
+    bool paired = order == ORDER_PAIRED;
+    for (const char *text = ORDERS[order][out.rounds - 1]; *text; text++) {
+        bool pair = *text == 'P', first = out.count == 0, last = text[1] == '\0';
+        const char *letter = memchr(LETTERS, pair ? 'F' : *text, sizeof LETTERS);
+        enum slot_kind kind = (enum slot_kind)(letter - LETTERS);
+        out.pass[out.count++] = (struct pass){kind, first, last, pair};
+        out.micro_batches += kind == SLOT_FORWARD;
+        if (pair)
+            out.pass[out.count++] = (struct pass){SLOT_BACKWARD, false, last, false};
     }
-    out.number[PASS_FORWARD] = nth_pass(&out, SLOT_FORWARD, out.rounds);
-    out.number[PASS_BACKWARD] =
-        nth_pass(&out, order == ORDER_SPLIT ? SLOT_BACKWARD_INPUT : SLOT_BACKWARD, middle);
+    out.number[PASS_FORWARD] = nth_pass(&out, SLOT_FORWARD, paired ? 3 : out.rounds);
+    out.number[PASS_FORWARD_APART] = paired ? nth_pass(&out, SLOT_FORWARD, 2) : NONE;
+    out.number[PASS_BACKWARD_APART] = paired ? out.count - 2 : NONE;
+    out.number[PASS_BACKWARD] = nth_pass(
+        &out, order == ORDER_SPLIT ? SLOT_BACKWARD_INPUT : SLOT_BACKWARD, paired ? 1 : middle);
     out.number[PASS_WEIGHT] = nth_pass(&out, SLOT_BACKWARD_WEIGHT, middle);
     out.number[PASS_LAST] = out.count - 1;
     return out;
@@ -99,6 +108,8 @@ struct script {
     int32_t features, computed; /* the latest of either lane before the pass at hand */
     bool begun[LANE_COUNT];     /* a task of this lane of the pass at hand is there */
     int32_t *task[MOST_PASSES]; /* per item */
+    int64_t *own
+        [MOST_PASSES]; /* of a pair's passes, per item: when it is over in the pass' own time (I3) */
     int32_t gradients[MOST_PASSES]; /* the latest behind each pass */
 };
 
@@ -212,33 +223,78 @@ static int32_t add_item(struct script *s, const struct block *block, int32_t i, 
     return add(s, lane, NONE, item->kind == ITEM_OP ? ns[i] : 0);
 }
 
-static void add_pass(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
+/* A pass on its way into the script. */
+struct writing {
+    const struct pass *pass;
+    const struct block *block;
+    const int64_t *ns;
+    struct item_buckets bucket;
+    int32_t *task; /* per item */
+};
+
+static struct writing start_pass(struct script *s, int32_t part, const struct pass *pass)
 {
     const struct timed *t = s->timed;
     int32_t number = t->block_of[pass->kind][part];
     const struct block *block = &t->outline.graph->block[number];
-    const int64_t *ns = t->item_ns + t->item_first[number];
-    struct item_buckets bucket = buckets_of(s->scratch, block);
-    int32_t *task = ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items);
-    bool beside = t->plan->overlap & OVERLAP_GRADIENTS;
+    return (struct writing){pass, block, t->item_ns + t->item_first[number],
+                            buckets_of(s->scratch, block),
+                            ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items)};
+}
+
+static void begin_lanes(struct script *s)
+{
     s->features = s->last[LANE_STEPS];
     s->computed = s->last[LANE_OPS];
     memset(s->begun, 0, sizeof s->begun);
-    for (int32_t i = 0; i < block->items; i++) {
-        int32_t reads = bucket.reads[i], completes = bucket.completes[i];
-        bool gathered = reads >= 0 && gathered_for(t, pass, reads);
+}
+
+static void add_items(struct script *s, const struct writing *w, int32_t first, int32_t last)
+{
+    const struct timed *t = s->timed;
+    bool beside = t->plan->overlap & OVERLAP_GRADIENTS;
+    for (int32_t i = first; i < last; i++) {
+        int32_t reads = w->bucket.reads[i], completes = w->bucket.completes[i];
+        bool gathered = reads >= 0 && gathered_for(t, w->pass, reads);
         if (gathered)
             gather_ahead(s, reads);
         if (gathered)
             wait_for(s, s->last[LANE_GATHERS]);
-        task[i] = add_item(s, block, i, ns, task);
-        if (beside && completes >= 0 && goes_now(t, pass, completes))
+        w->task[i] = add_item(s, w->block, i, w->ns, w->task);
+        if (beside && completes >= 0 && goes_now(t, w->pass, completes))
             synchronise(s, completes);
     }
-    for (int32_t k = 0; !beside && k < block->buckets; k++)
-        if (goes_now(t, pass, block->first_bucket + k))
-            synchronise(s, block->first_bucket + k);
-    *out = task;
+}
+
+static void end_pass(struct script *s, const struct writing *w)
+{
+    bool beside = s->timed->plan->overlap & OVERLAP_GRADIENTS;
+    for (int32_t k = 0; !beside && k < w->block->buckets; k++)
+        if (goes_now(s->timed, w->pass, w->block->first_bucket + k))
+            synchronise(s, w->block->first_bucket + k);
+}
+
+static void add_pass(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
+{
+    struct writing w = start_pass(s, part, pass);
+    begin_lanes(s);
+    add_items(s, &w, 0, w.block->items);
+    end_pass(s, &w);
+    *out = w.task;
+}
+
+/* As compile/emit.c does. */
+static void add_pair(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
+{
+    struct writing w[] = {start_pass(s, part, &pass[0]), start_pass(s, part, &pass[1])};
+    struct pair_turns turns = turns_of_pair(s->scratch, w[0].block, w[1].block);
+    begin_lanes(s);
+    for (size_t i = 0; i < turns.len; i++)
+        add_items(s, &w[turns.data[i].backward], turns.data[i].first, turns.data[i].last);
+    for (int k = 0; k < 2; k++) {
+        end_pass(s, &w[k]);
+        out[k] = w[k].task;
+    }
 }
 
 /* ---- all passes ------------------------------------------------------------------------------ */
@@ -336,13 +392,60 @@ static const struct block *block_at(const struct timed *t, int32_t part, const s
     return &t->outline.graph->block[t->block_of[pass->kind][part]];
 }
 
+/* A pass of a pair in its own time (I3): per item when it is over, from the start of the pass on. How long
+ * its operators count. */
+static int64_t own_time(struct script *s, const struct block *block, int32_t pass,
+                        const int64_t *counts)
+{
+    int64_t ns = 0;
+    s->own[pass] = ARENA_ARRAY(s->scratch, int64_t, (size_t)block->items);
+    for (int32_t i = 0; i < block->items; i++) {
+        ns += counts[s->task[pass][i]];
+        s->own[pass][i] = ns;
+    }
+    return ns;
+}
+
+/* The passes of a pair as if one came behind the other: how long each takes. */
+static void divide_pair(struct script *s, const struct engine_result *result,
+                        const struct passes *passes, int32_t part, int32_t pass, int64_t *end)
+{
+    const struct block *block[] = {block_at(s->timed, part, &passes->pass[pass]),
+                                   block_at(s->timed, part, &passes->pass[pass + 1])};
+    int64_t start = end[pass], over = start, before = start;
+    int64_t *counts = ARENA_ARRAY(s->scratch, int64_t, s->ns.len); /* per task */
+    for (int k = 0; k < 2; k++)
+        over = larger(over, end_of_pass(s, result, block[k], pass + k, false));
+    int32_t first = INT32_MAX, last = -1;
+    for (int k = 0; k < 2; k++)
+        for (int32_t i = 0; i < block[k]->items; i++) {
+            int32_t task = s->task[pass + k][i];
+            first = task < first ? task : first;
+            last = task > last ? task : last;
+        }
+    for (int32_t t = first; t <= last; t++) {
+        if (s->stream.data[t] != LANE_OPS)
+            continue;
+        counts[t] = larger(0, result->end_ns[t] - before);
+        before = larger(before, result->end_ns[t]);
+    }
+    int64_t forward = own_time(s, block[0], pass, counts);
+    own_time(s, block[1], pass + 1, counts);
+    end[pass + 1] = start + forward;
+    end[pass + 2] = over;
+}
+
 /* When each pass is over, from [1] on; [0] is the start. */
-static void find_ends(const struct script *s, const struct engine_result *result,
+static void find_ends(struct script *s, const struct engine_result *result,
                       const struct passes *passes, int32_t part, int64_t *end)
 {
     end[0] = 0;
     for (int32_t p = 0; p < passes->count; p++) {
         const struct pass *pass = &passes->pass[p];
+        if (pass->paired) {
+            divide_pair(s, result, passes, part, p++, end);
+            continue;
+        }
         int64_t over = end_of_pass(s, result, block_at(s->timed, part, pass), p, pass->last);
         end[p + 1] = larger(over, end[p]);
     }
@@ -368,7 +471,7 @@ static int64_t lag_of(const struct script *s, const struct engine_result *result
     return larger(0, tail_behind(s, result, end, second) - tail_behind(s, result, end, first));
 }
 
-static void read_times(const struct script *s, const struct engine_result *result,
+static void read_times(struct script *s, const struct engine_result *result,
                        const struct passes *passes, int32_t part, struct part_work *out)
 {
     int64_t end[MOST_PASSES + 1], ns[PASS_ROLES];
@@ -385,8 +488,14 @@ static void read_times(const struct script *s, const struct engine_result *resul
                               .weight = ns[PASS_WEIGHT],
                               .first_more = ns[PASS_FIRST] - ns[PASS_FORWARD],
                               .last_more = ns[PASS_LAST] - ns[split ? PASS_WEIGHT : PASS_BACKWARD],
-                              .tail = larger(0, tail - (passes->rounds - 1) * lag),
+                              .tail = larger(0, tail - (passes->micro_batches - 1) * lag),
                               .lag = lag};
+    if (passes->number[PASS_FORWARD_APART] < 0)
+        return;
+    out->forward_apart = ns[PASS_FORWARD_APART] - ns[PASS_FORWARD];
+    out->backward_apart = ns[PASS_BACKWARD_APART] - ns[PASS_BACKWARD];
+    out->first_more -= out->forward_apart;
+    out->last_more -= out->backward_apart;
 }
 
 static int64_t sends_ns(const struct timed *t, int32_t from, int32_t to, bool back)
@@ -406,7 +515,12 @@ static weft_status run_passes(struct script *s, int32_t part, const struct passe
     memset(s->last, NONE, sizeof s->last);
     s->before_unit = NONE;
     for (int32_t p = 0; p < passes->count; p++) {
-        add_pass(s, part, &passes->pass[p], &s->task[p]);
+        if (passes->pass[p].paired) {
+            add_pair(s, part, &passes->pass[p], &s->task[p]);
+            s->gradients[p++] = s->last[LANE_GRADIENTS];
+        } else {
+            add_pass(s, part, &passes->pass[p], &s->task[p]);
+        }
         s->gradients[p] = s->last[LANE_GRADIENTS];
     }
     return run_script(s, result);
@@ -449,7 +563,7 @@ weft_status part_items(const struct timed *timed, int32_t part, struct arena *ke
         out->block[role] = block;
         out->end_ns[role] = ARENA_ARRAY(keep, int64_t, (size_t)block->items);
         for (int32_t i = 0; i < block->items; i++)
-            out->end_ns[role][i] = result.end_ns[s.task[p][i]] - end[p];
+            out->end_ns[role][i] = s.own[p] ? s.own[p][i] : result.end_ns[s.task[p][i]] - end[p];
     }
 done:
     arena_free(s.scratch);

@@ -108,8 +108,10 @@ static void find_slacks(const struct pipeline_work *work, struct stage_end *end)
 static void end_one_f_one_b(const struct pipeline_work *work, struct stage_end *end)
 {
     int64_t ns = one_f_one_b_ns(work->part, work->stages, work->micro_batches), more = 0, lag = 0;
+    bool paired = work->schedule->passes == ORDER_PAIRED;
     for (int32_t j = 0; j < work->stages; j++) {
         const struct part_work *s = &work->part[j];
+        more += paired ? s->forward_apart + s->backward_apart : 0;
         end[j].computed_ns = ns;
         ns -= s->backward + s->weight;
         ns -= j + 1 < work->stages ? work->part[j + 1].back : 0;
@@ -252,7 +254,8 @@ void pipeline_ends(struct orders *orders, const struct pipeline_work *work, stru
 {
     if (work->schedule->passes == ORDER_FORWARDS_FIRST)
         end_waves(work, end);
-    else if (work->schedule->passes == ORDER_IN_TURN && work->pieces == 1)
+    else if (work->pieces == 1 && (work->schedule->passes == ORDER_IN_TURN || work->stages == 1) &&
+             work->schedule->passes != ORDER_SPLIT)
         end_one_f_one_b(work, end);
     else
         end_played(orders, work, end);

@@ -29,6 +29,10 @@
  * Interleaved and zb-h1 are played, slot by slot, for a few rounds of p micro-batches, and go on as
  * the last round did (played.h).
  *
+ * Pairs of a forward and a backward pass (ORDER_PAIRED) wait for the inputs of both, take f + b, and have
+ * the outputs of both then; passes by themselves take what they take apart. On one stage that is
+ * m (f + b) and what one forward and one backward pass take more.
+ *
  *   I1  The first micro-batch pays for what its forward passes take more, the last one for its
  *       backward passes; then come what is left of gradients and the optimizer.
  *       Gradients that lag behind from micro-batch to micro-batch catch up while their stage waits

@@ -1,5 +1,5 @@
 /* planner.c - the planners, and what their answers have in common. */
-#include "search/planner.h"
+#include "search/pins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -344,19 +344,47 @@ static weft_status check_options(const struct planner *planner, const struct pla
 }
 
 /* What is pinned must have devices enough, whoever searches. */
-static weft_status check_pins(const struct plan_request *request)
+static bool have_devices(const struct plan_request *request)
 {
     const struct degrees *pins = &request->pins;
     int64_t degrees[] = {pins->dp, pins->tp, pins->pp, pins->cp};
-    int64_t devices = cluster_devices(request->cluster);
     double wanted = 1;
     for (size_t i = 0; i < COUNT_OF(degrees); i++)
         wanted *= degrees[i] > 1 ? (double)degrees[i] : 1;
-    if (wanted <= (double)devices)
-        return WEFT_OK;
-    return no_answer("pin less, or give the cluster more nodes",
-                     "the degrees that are given take %.0f devices; %s has %lld", wanted,
-                     request->cluster->name, (long long)devices);
+    return wanted <= (double)cluster_devices(request->cluster);
+}
+
+/* Nothing was found: it is for the pins, or for what the planner has said, if it did. */
+static weft_status explain_nothing(const struct plan_request *request, bool said,
+                                   struct arena *keep)
+{
+    const weft_error *own = weft_last_error();
+    const char *message = arena_copy_text(keep, said ? own->message : "");
+    const char *hint = said && own->hint ? arena_copy_text(keep, own->hint) : NULL;
+    weft_status status = request->known_ns ? WEFT_OK : pins_refuse(request);
+    if (status)
+        return status;
+    if (*message)
+        return no_answer(hint, "%s", message);
+    return no_answer("try another global batch, pin fewer dimensions or take another planner",
+                     "no combination of degrees makes a plan of %s on %lld devices",
+                     request->model->name, (long long)cluster_devices(request->cluster));
+}
+
+static weft_status find(const struct planner *planner, const struct plan_request *request,
+                        struct planned *planned)
+{
+    weft_status status;
+    TRY(check_options(planner, &request->options));
+    TRY(pins_check(request));
+    TRY(plan_check_dtype(request->cluster,
+                         request->pins.has_dtype ? request->pins.dtype : request->model->dtype));
+    if (have_devices(request))
+        status = planner->find(request, planned);
+    if (status == WEFT_NO_ANSWER || (!status && !planned->trials.len))
+        TRY(explain_nothing(request, status == WEFT_NO_ANSWER, planned->arena));
+done:
+    return status;
 }
 
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
@@ -366,15 +394,7 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     struct planned *planned = ARENA_NEW(arena, struct planned);
     double begin = wall_seconds();
     *planned = (struct planned){.arena = arena, .planner = planner->name};
-    weft_status status = check_options(planner, &request->options);
-    if (!status)
-        status = check_pins(request);
-    if (!status)
-        status = planner->find(request, planned);
-    if (!status && !planned->trials.len)
-        status = no_answer("try another global batch, or pin fewer dimensions",
-                           "no combination of degrees makes a plan of %s on %lld devices",
-                           request->model->name, (long long)cluster_devices(request->cluster));
+    weft_status status = find(planner, request, planned);
     if (!status) {
         qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
         status = merge_same(request, planned);

@@ -6,12 +6,16 @@
 enum { ROUNDS_PLAYED = 3 };
 enum { START = 0 }; /* the step that is over at 0, for slots that need nothing */
 
+/* Times of a part's slots by their kind, and of those that have no other beside them where most have. */
+enum { NS_FORWARD_APART = SLOT_KIND_COUNT, NS_BACKWARD_APART, NS_COUNT };
+
 /* One slot: numbers of what `struct room` has in rows. */
 struct step {
     int32_t stage;
-    int32_t ns;    /* per part and kind of slot */
+    int32_t ns;    /* per part and NS_COUNT */
     int32_t needs; /* a step */
     int32_t send;  /* per part and direction, behind the first, which takes no time */
+    bool opens;    /* a pair: the other step of it comes right behind (2) */
 };
 struct score {
     const struct schedule *schedule;
@@ -26,7 +30,7 @@ struct orders {
     struct arena *keep;
     ARRAY(struct score *) scores;
     const struct score *latest;
-    int64_t *end_ns, *slot_ns;  /* per step; per part and kind of slot */
+    int64_t *end_ns, *slot_ns;  /* per step; per part and NS_COUNT */
     int64_t *send_ns, *link_ns; /* per part and direction: of a send; when the latest is over */
     struct played_stage *stage;
     size_t steps, parts; /* that there is room for */
@@ -77,23 +81,41 @@ static bool find_need(const struct writing *w, const struct slot *slot, int32_t 
     return out->needs != START;
 }
 
-/* A stage's next slot, if what it needs is before a step; how many. Steps that follow each other so do
- * not wait for each other, which the processor makes use of. */
-static int32_t write_slot(const struct writing *w, const struct slots *slots, int32_t stage,
+/* False: what it needs is not before a step. */
+static bool make_step(const struct writing *w, const struct slot *slot, int32_t stage, bool apart,
+                      int32_t before, struct step *out)
+{
+    int32_t part = slot->piece * w->score->pipeline.stages + stage, kind = (int32_t)slot->kind;
+    if (apart)
+        kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
+    *out = (struct step){.stage = stage, .ns = part * NS_COUNT + kind};
+    return find_need(w, slot, part, out) && out->needs < before;
+}
+
+/* A stage's next slot or pair of slots, if what it needs is before a step; how many. Steps that follow
+ * each other so do not wait for each other, which the processor makes use of. */
+static int32_t write_next(const struct writing *w, const struct slots *slots, int32_t stage,
                           int32_t before, int32_t *at)
 {
     struct score *score = w->score;
     if (*at == (int32_t)slots->len)
         return 0;
     const struct slot *slot = &slots->data[*at];
-    int32_t part = slot->piece * score->pipeline.stages + stage;
-    struct step step = {.stage = stage, .ns = part * SLOT_KIND_COUNT + (int32_t)slot->kind};
-    if (!find_need(w, slot, part, &step) || step.needs >= before)
-        return 0;
-    *step_at(w, slot->kind, part, slot->micro_batch) = (int32_t)score->step.len;
-    array_push(w->keep, &score->step, step);
-    ++*at;
-    return 1;
+    bool pair = slots_paired(score->schedule, &score->pipeline, stage, slots, (size_t)*at);
+    bool apart = !pair && score->schedule->passes == ORDER_PAIRED;
+    int32_t count = pair ? 2 : 1;
+    struct step step[2];
+    for (int32_t k = 0; k < count; k++)
+        if (!make_step(w, &slot[k], stage, apart, before, &step[k]))
+            return 0;
+    step[0].opens = pair;
+    for (int32_t k = 0; k < count; k++) {
+        int32_t part = slot[k].piece * score->pipeline.stages + stage;
+        *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
+        array_push(w->keep, &score->step, step[k]);
+    }
+    *at += count;
+    return count;
 }
 
 /* Steps that play_slots reads times of. */
@@ -135,7 +157,7 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
     while (left > 0) {
         int32_t before = (int32_t)score->step.len;
         for (int32_t s = 0; s < pipeline.stages; s++)
-            left -= write_slot(&w, &slots[s], s, before, &at[s]);
+            left -= write_next(&w, &slots[s], s, before, &at[s]);
     }
     mark_steps(&w, slots);
     array_push(orders->keep, &orders->scores, score);
@@ -170,7 +192,7 @@ static void make_room(struct orders *orders, size_t steps, size_t parts)
     }
     if (orders->parts < parts) {
         orders->parts = 2 * parts;
-        orders->slot_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *SLOT_KIND_COUNT);
+        orders->slot_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *NS_COUNT);
         orders->send_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->link_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->stage = ARENA_ARRAY(orders->keep, struct played_stage, orders->parts);
@@ -181,35 +203,47 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
 {
     for (int32_t k = 0; k < work->stages * work->pieces; k++) {
         const struct part_work *part = &work->part[k];
-        int64_t *slot_ns = &orders->slot_ns[k * SLOT_KIND_COUNT];
+        int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
         slot_ns[SLOT_FORWARD] = part->forward;
         slot_ns[SLOT_BACKWARD] = slot_ns[SLOT_BACKWARD_INPUT] = part->backward;
         slot_ns[SLOT_BACKWARD_WEIGHT] = part->weight;
+        slot_ns[NS_FORWARD_APART] = part->forward + part->forward_apart;
+        slot_ns[NS_BACKWARD_APART] = part->backward + part->backward_apart;
         orders->send_ns[1 + 2 * k] = part->send;
         orders->send_ns[2 + 2 * k] = part->back;
     }
 }
 
-/* Equation (1). */
+/* When what a step needs has come. */
+static int64_t come_ns(struct orders *orders, const struct step *step)
+{
+    int64_t come = orders->end_ns[step->needs];
+    int64_t *link_ns = &orders->link_ns[step->send];
+    if (step->send)
+        come = *link_ns = (come > *link_ns ? come : *link_ns) + orders->send_ns[step->send];
+    return come;
+}
+
+/* Equations (1) and (2). */
 static void play_score(struct orders *orders, const struct score *score)
 {
-    int64_t *end_ns = orders->end_ns;
-    const int64_t *slot_ns = orders->slot_ns, *send_ns = orders->send_ns;
+    const int64_t *slot_ns = orders->slot_ns;
     for (int32_t s = 0; s < score->pipeline.stages; s++)
         orders->stage[s].end_ns = 0;
     memset(orders->link_ns, 0,
            (size_t)(2 * score->pipeline.stages * score->pipeline.pieces + 1) *
                sizeof *orders->link_ns);
-    end_ns[START] = 0;
+    orders->end_ns[START] = 0;
     for (size_t i = 1; i < score->step.len; i++) {
         const struct step *step = &score->step.data[i];
-        int64_t come = end_ns[step->needs];
-        int64_t *stage_ns = &orders->stage[step->stage].end_ns,
-                *link_ns = &orders->link_ns[step->send];
-        if (step->send)
-            come = *link_ns = (come > *link_ns ? come : *link_ns) + send_ns[step->send];
+        int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
         *stage_ns = (come > *stage_ns ? come : *stage_ns) + slot_ns[step->ns];
-        end_ns[i] = *stage_ns;
+        if (step->opens) {
+            int64_t start = *stage_ns - slot_ns[step->ns], other = come_ns(orders, step + 1);
+            *stage_ns += (other > start ? other - start : 0) + slot_ns[step[1].ns];
+            orders->end_ns[i++] = *stage_ns;
+        }
+        orders->end_ns[i] = *stage_ns;
     }
 }
 
@@ -229,7 +263,7 @@ static int64_t slowest_round(const struct orders *orders, const struct score *sc
     for (int32_t s = 0; s < p->stages; s++) {
         int64_t ns = 0;
         for (int32_t k = s; k < p->stages * p->pieces; k += p->stages) {
-            const int64_t *slot_ns = &orders->slot_ns[k * SLOT_KIND_COUNT];
+            const int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
             ns += slot_ns[SLOT_FORWARD] + slot_ns[SLOT_BACKWARD];
             ns += split ? slot_ns[SLOT_BACKWARD_WEIGHT] : 0;
         }

@@ -8,6 +8,11 @@
  * Which slot needs which does not depend on times: a shape's slots are put in an order in which each
  * comes behind what it needs once (a *score*), and (1) is played along it for each candidate.
  *
+ * A pair of slots executed as one is over when both are, and starts when both may:
+ *
+ *   end(k) = end(k + 1) = max{ end(before k), sent(what k needs), sent(what k + 1 needs) }
+ *                         + ns(k) + ns(k + 1)                                                   (2)
+ *
  *   I1  Of more than ROUNDS_PLAYED rounds of p micro-batches so many are played, and what m is more
  *       than whole rounds; the others each take what the last forward pass of all and the one a round
  *       before it are apart on the last stage, which no warm-up is ahead of, but no less than the

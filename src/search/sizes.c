@@ -17,6 +17,7 @@ int64_t limit_with_margin(const struct cluster *cluster, int64_t limit_bytes, do
 struct sizing {
     const struct size_request *request;
     struct sized *out;
+    const char *hint; /* of the last size without a plan */
 };
 
 static struct size judge(const struct size_request *request, const struct cluster *cluster,
@@ -76,6 +77,8 @@ static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
         limit_with_margin(cluster, plan.pins.memory_limit_bytes, request->margin);
     status = plan_search(request->planner, &plan, &planned);
     if (status == WEFT_NO_ANSWER) {
+        const char *hint = weft_last_error()->hint;
+        sizing->hint = hint ? arena_copy_text(out->arena, hint) : NULL;
         cluster_free(cluster);
         error_clear();
         return WEFT_OK;
@@ -175,8 +178,8 @@ weft_status size_search(const struct size_request *request, struct sized **out)
     sized->arena = arena;
     TRY(try_sizes(&sizing));
     if (!sized->sizes.len)
-        TRY(no_answer("try another global batch, or pin fewer dimensions",
-                      "no cluster of up to %lld nodes has a plan", (long long)request->most_nodes));
+        TRY(no_answer(sizing.hint, "no cluster of up to %lld nodes has a plan",
+                      (long long)request->most_nodes));
     TRY(answer_in_full(&sizing));
     int64_t chosen = sized->sizes.data[sized->chosen].nodes;
     qsort(sized->sizes.data, sized->sizes.len, sizeof *sized->sizes.data, by_nodes);

@@ -253,8 +253,16 @@ static void fill_rest(const struct filling *f)
 
 weft_status fill_table(struct tables *t, struct table *table)
 {
-    static const enum tally TALLIES[] = {SUM_FIRST, SUM_FORWARD, SUM_BACKWARD, SUM_WEIGHT,
-                                         SUM_LAST};
+    static const enum tally TALLIES[] = {
+        [PASS_FIRST] = SUM_FIRST,
+        [PASS_FORWARD] = SUM_FORWARD,
+        [PASS_BACKWARD] = SUM_BACKWARD,
+        [PASS_WEIGHT] = SUM_WEIGHT,
+        [PASS_LAST] = SUM_LAST,
+        [PASS_FORWARD_APART] = SUM_FORWARD_APART,
+        [PASS_BACKWARD_APART] = SUM_BACKWARD_APART,
+    };
+    _Static_assert(COUNT_OF(TALLIES) == PASS_ROLES, "a role without a sum");
     struct arena *scratch = arena_new();
     struct plan *plan = NULL;
     struct timed timed = {0};

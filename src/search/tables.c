@@ -102,10 +102,19 @@ int32_t tables_row(struct tables *t, const struct choice *choice)
         return row;
     struct choice *copy = ARENA_ARRAY(t->arena, struct choice, ops);
     memcpy(copy, choice, ops * sizeof *copy);
+    bool sends = false;
+    for (size_t i = 0; i < ops; i++)
+        sends |= choice_sends_tokens(&choice[i]);
     row = (int32_t)t->rows.len;
     array_push(t->arena, &t->rows, copy);
+    array_push(t->arena, &t->sends_tokens, sends);
     index_put(t->arena, &t->by_row, hash, row);
     return row;
+}
+
+bool row_sends_tokens(const struct tables *tables, int32_t row)
+{
+    return tables->sends_tokens.data[row];
 }
 
 /* ---- where devices lie (I2) ------------------------------------------------------------------ */
@@ -128,7 +137,11 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 /* ---- compiling tables and borders ------------------------------------------------------------ */
 
 static const char *const SCHEDULE_OF[] = {
-    [ORDER_IN_TURN] = "1f1b", [ORDER_FORWARDS_FIRST] = "gpipe", [ORDER_SPLIT] = "zb-h1"};
+    [ORDER_IN_TURN] = "1f1b",
+    [ORDER_FORWARDS_FIRST] = "gpipe",
+    [ORDER_SPLIT] = "zb-h1",
+    [ORDER_PAIRED] = "interleaved", /* which comes in pairs on any number of stages */
+};
 _Static_assert(COUNT_OF(SCHEDULE_OF) == ORDER_COUNT, "an order without a schedule");
 
 weft_status cut_plan(const struct tables *t, const struct table *before, const struct table *behind,

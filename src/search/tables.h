@@ -34,7 +34,9 @@ enum tally {
     SUM_FORWARD,
     SUM_BACKWARD,
     SUM_WEIGHT,
-    SUM_LAST,                  /* the last pass that completes gradients */
+    SUM_LAST,          /* the last pass that completes gradients */
+    SUM_FORWARD_APART, /* where passes come in pairs: one that has no other beside it */
+    SUM_BACKWARD_APART,
     SUM_DEVICE,                /* per pass of item_cost.h (2), forward, backward, weight: device, */
     SUM_HOST = SUM_DEVICE + 3, /* host, */
     SUM_STRETCHED = SUM_HOST + 3, /* and what the table's passes took for it */
@@ -104,7 +106,8 @@ weft_status tables_new(const struct estimate_settings *settings, struct cost *co
                        struct flow_cache *flows, struct tables **out);
 void tables_free(struct tables *tables);
 int32_t tables_row(struct tables *tables, const struct choice *choice);
-const struct plan *tables_walk(const struct tables *tables); /* of the whole model's places */
+bool row_sends_tokens(const struct tables *tables, int32_t row); /* to experts on other devices */
+const struct plan *tables_walk(const struct tables *tables);     /* of the whole model's places */
 
 struct table_key {
     int64_t first_device, devices, batch;

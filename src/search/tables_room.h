@@ -23,6 +23,7 @@ struct tables {
     struct tied_pair tied; /* places */
     struct places places;
     ARRAY(struct choice *) rows; /* per row: choices by operator */
+    ARRAY(bool) sends_tokens;    /* per row */
     ARRAY(struct table *) tables;
     ARRAY(struct borders *) seams;
     struct index by_row, by_table, by_seam;

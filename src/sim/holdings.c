@@ -12,7 +12,8 @@
  *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
  *
  *   I1  A stage's slots run one behind the other in the order of its schedule: what the engine's
- *       times say too (compile/assembly.h, I1).
+ *       times say too (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
+ *       the other is: held(k) + rise(k) + rise(k + 1) in (1).
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. Where that is no later than they
  *       would be gone they stay. The host has them from the end of their forward slot on.
@@ -51,6 +52,8 @@ struct summit {
     int64_t host;
     int32_t slot; /* -1: before the first */
     int32_t item;
+    int32_t beside; /* of the slot behind it, where the two are one: the item; else -1 */
+    bool paired;
 };
 
 static struct summary (*sum_up_all(const struct player *p))[SLOT_KIND_COUNT]
@@ -78,7 +81,7 @@ static int64_t host_change(const struct player *p, int32_t slot)
 
 static struct summit find_summit(const struct player *p)
 {
-    struct summit top = {0, 0, -1, -1};
+    struct summit top = {0, 0, -1, -1, -1, false};
     struct summary(*sums)[SLOT_KIND_COUNT] = sum_up_all(p);
     int64_t held = 0, host = 0;
     for (int32_t k = 0; k < (int32_t)p->slots.len; k++) {
@@ -89,10 +92,15 @@ static struct summit find_summit(const struct player *p)
             host += host_change(p, k);
             top.host = host > top.host ? host : top.host;
         }
-        if (held + sum->rise > top.above) { /* (1) */
-            top.above = held + sum->rise;
+        const struct slot *next = p->paired[k] ? slot + 1 : NULL;
+        const struct summary *other = next ? &sums[next->piece][next->kind] : NULL;
+        int64_t rise = sum->rise + (other ? other->rise : 0);
+        if (held + rise > top.above) { /* (1) */
+            top.above = held + rise;
             top.slot = k;
             top.item = sum->item;
+            top.paired = other;
+            top.beside = other ? other->item : -1;
         }
         held += sum->net;
     }
@@ -137,14 +145,25 @@ static struct census start_census(const struct player *p, const struct summit *t
     return c;
 }
 
+/* What a slot at hand adds when it has come to an item. */
+static int64_t copies_in(const struct slot *now, int32_t item, int32_t piece,
+                         const struct lifetime *life)
+{
+    int64_t copies = 0;
+    if (now->piece == piece && now->kind == life->born_in)
+        copies += life->born <= item;
+    if (now->piece == piece && now->kind == life->dies_in)
+        copies -= life->dies < item;
+    return copies;
+}
+
 static int64_t copies_of(const struct census *c, int32_t piece, const struct lifetime *life)
 {
     const struct slot *now = &c->player->slots.data[c->top->slot];
     int64_t copies = c->done[piece][life->born_in] - c->done[piece][life->dies_in];
-    if (now->piece == piece && now->kind == life->born_in)
-        copies += life->born <= c->top->item;
-    if (now->piece == piece && now->kind == life->dies_in)
-        copies -= life->dies < c->top->item;
+    copies += copies_in(now, c->top->item, piece, life);
+    if (c->top->paired)
+        copies += copies_in(now + 1, c->top->beside, piece, life);
     return copies - (life->offloaded ? c->gone[piece] : 0);
 }
 
@@ -335,6 +354,8 @@ void find_memory(struct prediction *p, bool reserved)
         struct stage_peak *peak = &p->stage[s].memory;
         if (reserved)
             peak->reserved = find_reserved(&all[s].player, &all[s].state);
+        if (all[s].top.paired && peak->reserved < peak->peak)
+            peak->reserved = peak->peak; /* reserved.c, I3 */
         if (reserved || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         p->fits &= peak->peak <= peak->limit; /* I3 */

@@ -21,7 +21,7 @@ static struct work pass_over(const struct plan *plan, double elements, double re
                          .write_bytes = write};
 }
 
-/* Bytes that casts to fp8 read and write per element, the first time and again: of input and weight
+/* Bytes that casts to fp8 or nvfp4 read and write per element, the first time and again: of input and weight
  * forward, of the output's gradient, and of what a product wants transposed, which is the weight for the
  * input's gradient and input and gradient for the weight's. */
 struct cast_bytes {
@@ -33,6 +33,16 @@ struct cast_bytes {
 static const struct cast_bytes BY_TENSOR = {4, 1, 2, 1};
 /* A scale for each block: both layouts in one pass (Transformer Engine's MXFP8). */
 static const struct cast_bytes BY_BLOCK = {2, 2, 0, 0};
+/* nvfp4 has both, a scale in 8 bits for every 16 elements and one for the tensor: its largest value is
+ * looked for before both layouts are written (Transformer Engine's NVFP4BlockScaling). */
+static const struct cast_bytes BY_BOTH = {4, 2 * (0.5 + 1.0 / 16), 0, 0};
+
+static const struct cast_bytes *cast_bytes_of(const struct plan *plan)
+{
+    if (plan->dtype == DTYPE_NVFP4)
+        return &BY_BOTH;
+    return device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
+}
 
 /* Whether a product shortly before it, of queries or gates, casts the same input. */
 static bool finds_cast(const struct model *model, int32_t op)
@@ -48,8 +58,7 @@ static bool finds_cast(const struct model *model, int32_t op)
 
 static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
-    const struct cast_bytes *bytes =
-        device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
+    const struct cast_bytes *bytes = cast_bytes_of(plan);
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
@@ -110,7 +119,7 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
         return 0;
     if (phase == PHASE_BACKWARD_WEIGHT && !device_adds_gradients(&plan->cluster->node.device))
         count += passes_of(plan, instance, out + count);
-    if (out[0].dtype == DTYPE_FP8) {
+    if (dtype_is_cast(out[0].dtype)) {
         out[count] = casts_of(plan, instance, phase);
         count += out[count].read_bytes > 0;
     }

@@ -58,7 +58,11 @@ struct player player_of(struct arena *scratch, const struct graph *graph, int32_
     struct player p = {.plan = plan, .graph = graph, .scratch = scratch, .stage = stage};
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    schedule_find(plan->schedule)->order(&pipeline, stage, scratch, &p.slots);
+    const struct schedule *schedule = graph_schedule(graph);
+    schedule->order(&pipeline, stage, scratch, &p.slots);
+    p.paired = ARENA_ARRAY(scratch, bool, p.slots.len);
+    for (size_t i = 0; i < p.slots.len; i++)
+        p.paired[i] = slots_paired(schedule, &pipeline, stage, &p.slots, i);
     if (find_offloaded(&p))
         find_away(&p);
     return p;

@@ -16,6 +16,7 @@ struct player {
     struct arena *scratch;
     int32_t stage;
     struct slots slots;
+    bool *paired;       /* per slot: it and the next one are executed as one */
     int64_t *offloaded; /* per piece: bytes of one micro-batch */
     struct away *away;  /* per slot, NULL: nothing is offloaded */
 };

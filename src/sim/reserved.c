@@ -5,6 +5,7 @@
  *
  *   I1  A schedule whose steady state holds no more with fewer micro-batches is played with those:
  *       the smallest multiple of the stages that leaves as many in flight, and one round more.
+ *   I3  Slots that are executed as one are played one behind the other.
  *   I2  Weights, gradients and the optimizer's own copy of the weights are taken first, a tensor for
  *       each (Megatron-LM keeps them in contiguous buffers). Adam makes its two moments in its first
  *       step, weight by weight, behind the first iteration: they settle where that one's tensors
@@ -57,9 +58,10 @@ static void move_offloaded(const struct replay *r, const struct slot *slot, bool
 }
 
 /* I1. */
-static int32_t fewest_micro_batches(const struct plan *plan, int32_t stage)
+static int32_t fewest_micro_batches(const struct graph *graph, int32_t stage)
 {
-    const struct schedule *schedule = schedule_find(plan->schedule);
+    const struct plan *plan = graph->plan;
+    const struct schedule *schedule = graph_schedule(graph);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
     int64_t most = schedule->in_flight(&pipeline, stage);
@@ -127,14 +129,14 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     struct replay r = {.player = player};
     struct slots slots = {0};
     r.micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
-                                   : fewest_micro_batches(plan, player->stage);
+                                   : fewest_micro_batches(player->graph, player->stage);
     r.allocator = allocator_new(player->scratch, &(struct allocator_options){0});
     r.handle = ARENA_ARRAY(player->scratch, int32_t *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
         r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,
                                   (size_t)r.micro_batches *(size_t)player_part(player, i)->lives);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, r.micro_batches};
-    schedule_find(plan->schedule)->order(&pipeline, player->stage, player->scratch, &slots);
+    graph_schedule(player->graph)->order(&pipeline, player->stage, player->scratch, &slots);
     double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(plan->policy);
     allocator_take(r.allocator, state->bytes[MEMORY_WEIGHTS]);
     allocator_take(r.allocator, state->bytes[MEMORY_GRADIENTS]);

@@ -4,6 +4,7 @@
  *
  *   I1  A task's run has the moments of its items and of the steps before it, which are tasks of
  *       their own; what a block gives back behind its last item counts to its last task.
+ *   I2  Of slots that are executed as one, both are at hand.
  */
 #include "sim/player.h"
 
@@ -16,14 +17,14 @@ struct tracker {
         struct memory_point *data;
         size_t len, cap;
     } *out;
-    int32_t slot;   /* at hand, -1: before the first */
-    int32_t moment; /* the next of it */
+    int32_t slot, slots; /* the first at hand, and how many (I2); -1, 0: before the first */
+    int32_t moment[2];   /* the next of each */
     struct memory_point now, most;
 };
 
-static const struct part_lifetimes *part_at(const struct tracker *t)
+static const struct slot *slot_at(const struct tracker *t, int32_t k)
 {
-    return player_part(t->player, t->player->slots.data[t->slot].piece);
+    return &t->player->slots.data[t->slot + k];
 }
 
 static int64_t total(const struct memory_point *point)
@@ -40,14 +41,15 @@ static void push(struct tracker *t, int64_t at_ns, struct memory_point point)
     array_push(t->keep, t->out, point);
 }
 
-/* The moments of the slot at hand up to an item; `most` is what is held meanwhile. */
-static void play_to(struct tracker *t, int32_t item)
+/* The moments of a slot at hand up to an item; `most` is what is held meanwhile. */
+static void play_to(struct tracker *t, int32_t k, int32_t item)
 {
-    const struct part_lifetimes *part = part_at(t);
-    const struct moments *moments = &part->moments[t->player->slots.data[t->slot].kind];
+    const struct part_lifetimes *part = player_part(t->player, slot_at(t, k)->piece);
+    const struct moments *moments = &part->moments[slot_at(t, k)->kind];
+    int32_t *at = &t->moment[k];
     t->most = t->now;
-    for (; t->moment < moments->count && moments->moment[t->moment].item <= item; t->moment++) {
-        const struct moment *m = &moments->moment[t->moment];
+    for (; *at < moments->count && moments->moment[*at].item <= item; (*at)++) {
+        const struct moment *m = &moments->moment[*at];
         const struct lifetime *life = &part->life[m->life];
         t->now.bytes[life->memory] += m->gives ? -life->bytes : life->bytes;
         if (total(&t->now) > total(&t->most))
@@ -63,35 +65,44 @@ static int64_t offloaded(const struct player *p, int32_t slot)
 static void next_slot(struct tracker *t)
 {
     const struct player *p = t->player;
-    if (t->slot >= 0)
-        play_to(t, INT32_MAX); /* a block may end with steps */
-    t->slot++;
-    t->moment = 0;
-    if (p->away)
-        t->now.bytes[MEMORY_ACTIVATIONS] +=
-            offloaded(p, p->away[t->slot].back) - offloaded(p, p->away[t->slot].left);
+    for (int32_t k = 0; k < t->slots; k++)
+        play_to(t, k, INT32_MAX); /* a block may end with steps */
+    t->slot = t->slot < 0 ? 0 : t->slot + t->slots;
+    t->slots = p->paired[t->slot] ? 2 : 1;
+    for (int32_t k = 0; k < t->slots; k++) {
+        t->moment[k] = 0;
+        if (p->away)
+            t->now.bytes[MEMORY_ACTIVATIONS] +=
+                offloaded(p, p->away[t->slot + k].back) - offloaded(p, p->away[t->slot + k].left);
+    }
 }
 
-static bool belongs(const struct tracker *t, const struct task *task)
+/* The slot at hand that a task is of, -1: none. */
+static int32_t belongs(const struct tracker *t, const struct task *task)
 {
     const struct player *p = t->player;
     const struct block *block = &p->graph->block[task->block];
-    const struct slot *slot = &p->slots.data[t->slot];
-    return block->part == slot->piece * p->plan->stages + p->stage && block->kind == slot->kind &&
-           task->micro_batch == slot->micro_batch;
+    for (int32_t k = 0; k < t->slots; k++) {
+        const struct slot *slot = slot_at(t, k);
+        if (block->part == slot->piece * p->plan->stages + p->stage && block->kind == slot->kind &&
+            task->micro_batch == slot->micro_batch)
+            return k;
+    }
+    return -1;
 }
 
 static void follow(struct tracker *t, const struct prediction *p, int32_t number)
 {
     const struct task *task = &p->graph->task[number];
     const struct block *block = &p->graph->block[task->block];
-    while (t->slot < 0 || !belongs(t, task))
+    int32_t k;
+    while ((k = belongs(t, task)) < 0)
         next_slot(t);
     int32_t end = task->first_item + task->items;
-    play_to(t, end - 1);
+    play_to(t, k, end - 1);
     push(t, p->result.start_ns[number], t->most);
     if (end == block->items)
-        play_to(t, end); /* I1 */
+        play_to(t, k, end); /* I1 */
     push(t, p->result.end_ns[number], t->now);
 }
 

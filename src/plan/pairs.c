@@ -1,0 +1,37 @@
+/* pairs.c - whether forward and backward passes go on at once (OVERLAP_EXPERTS). */
+#include "plan/room.h"
+#include "schedule/schedule.h"
+
+bool choice_sends_tokens(const struct choice *choice)
+{
+    return split_degree(&choice->split, DIM_EXPERT) > 1;
+}
+
+static bool sends_tokens(const struct plan *plan)
+{
+    for (int32_t i = 0; i < plan->choices; i++)
+        if (choice_sends_tokens(&plan->choice[i]))
+            return true;
+    return false;
+}
+
+const struct schedule *plan_schedule(const struct plan *plan)
+{
+    const struct schedule *schedule = schedule_find(plan->schedule);
+    if (!schedule || !(plan->overlap & OVERLAP_EXPERTS) || plan_micro_batches(plan) < 2 ||
+        !sends_tokens(plan))
+        return schedule;
+    return schedule_paired(schedule, plan->stages);
+}
+
+/* The reasons, in the order in which one may do something about them. */
+const char *useless_pairs(const struct plan *plan)
+{
+    if (!(plan->overlap & OVERLAP_EXPERTS) || plan_schedule(plan)->ahead)
+        return NULL;
+    if (!sends_tokens(plan))
+        return "overlap: experts changes nothing where no experts are on other devices";
+    if (plan_micro_batches(plan) < 2)
+        return "overlap: experts changes nothing with one micro-batch";
+    return "overlap: experts changes nothing but with schedule interleaved, or 1f1b on one stage";
+}

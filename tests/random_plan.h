@@ -54,8 +54,8 @@ static const struct small_model {
     {"moe", "{layers: 3, hidden: 32, heads: 8, kv_heads: 2, ffn: 32, seq: 16, vocab: 96, experts: "
             "4, top_k: 2, window: 5, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "
             "expert_bias: true, activation: clamped}"},
-    {"llama", "{layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, tied: "
-              "true, window: 6, full_every: 2, sinks: true, qk_norm: true, end_norm: true, "
+    {"llama", "{layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, tied: "
+              "true, window: 6, full_every: 3, sinks: true, qk_norm: true, end_norm: true, "
               "activation: geglu, attention: fused}"},
     {"gpt", "{layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 96, experts: 4, top_k: 1, "
             "shared_ffn: 32, activation: relu2, dropout: 0}"},

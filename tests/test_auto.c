@@ -506,9 +506,13 @@ static void test_sizes_by_hand(void **state)
     (void)state;
     static const struct planner PLANNER = {"made-up", "", 0, false, made_up};
     double price[] = {3600, 1800}; /* money per hour: 1 per second, and half of that on 4 nodes */
+    static const struct model MODEL = {.name = "made-up", .dtype = DTYPE_BF16};
     struct size size;
-    struct size_request request = {
-        .planner = &PLANNER, .most_nodes = 16, .open = open_nodes, .context = price};
+    struct size_request request = {.plan = {.model = &MODEL},
+                                   .planner = &PLANNER,
+                                   .most_nodes = 16,
+                                   .open = open_nodes,
+                                   .context = price};
     /* 1 and 2 do not fit, 4 does, 3 of what is between does, too: 12 / 3 = 4 s */
     assert_int_equal(chosen_nodes(&request, &size), 3);
     assert_true(fabs(size.iteration_s - 4) < 1e-9 && fabs(size.samples_per_s - 1) < 1e-9);
@@ -526,7 +530,8 @@ static void test_sizes_by_hand(void **state)
     assert_int_equal(chosen_nodes(&request, &size), 2); /* the largest */
     assert_true(!size.fits);
     /* money per sample: n nodes * 8 devices * 12 / n s / 4 samples * price = 24, on 4 nodes 12 */
-    request = (struct size_request){.planner = &PLANNER,
+    request = (struct size_request){.plan = {.model = &MODEL},
+                                    .planner = &PLANNER,
                                     .goal = SIZE_CHEAPEST,
                                     .most_nodes = 16,
                                     .open = open_nodes,

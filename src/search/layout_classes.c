@@ -14,8 +14,10 @@ static const double MOST_PAIRS_OF_CLASSES = 6e6; /* half a second */
 
 /* All that the options of a class have in common. */
 struct class_key {
+    int64_t degree[DIM_COUNT + 1];
     int64_t across[DIM_COUNT + 1],
-        within[DIM_COUNT + 1]; /* degrees over nodes, and inside of one */
+        within[DIM_COUNT +
+               1]; /* over nodes, and inside of one; less than it where nodes divide it */
     double pass, weights, least_update, memory;
 };
 
@@ -29,17 +31,18 @@ static uint64_t class_hash(const struct bound *b, int32_t op, int32_t option)
                             .least_update = alone->least_update,
                             .memory = alone->memory};
     for (int32_t d = 0; d <= DIM_COUNT; d++)
-        key.across[d] = key.within[d] = 1;
+        key.degree[d] = key.across[d] = key.within[d] = 1;
     for (int32_t i = split->parts - 1; i >= 0; i--) {
         int64_t degree = split->part[i].degree, inside = stride < node ? node / stride : 1;
         inside = degree < inside ? degree : inside;
+        key.degree[split->part[i].dim] *= degree;
         key.within[split->part[i].dim] *= inside;
         key.across[split->part[i].dim] *= degree / inside;
         stride *= degree;
     }
     return hash_bytes(&key, sizeof key, 0) | 1;
 }
-_Static_assert(sizeof(struct class_key) == 8 * (2 * (DIM_COUNT + 1) + 4), "a key with padding");
+_Static_assert(sizeof(struct class_key) == 8 * (3 * (DIM_COUNT + 1) + 4), "a key with padding");
 
 /* One option of each class, and per option that is left its class. */
 static struct bound by_class(const struct bound *b, int32_t **class)

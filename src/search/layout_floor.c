@@ -30,7 +30,7 @@
  *   I6  Where a product, or another pass, may hide the reshards around it, pairs do not count.
  *   I7  Options of equal degrees across nodes and within them, in whatever order, take the same on their
  *       own, and what a reshard takes at least by degrees alone is the same: a chain of such classes comes
- *       first where options are too many, or where nothing but the floor is asked for.
+ *       first where nothing but the floor is asked for.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -476,7 +476,7 @@ static double find_floor(struct bound *b, double below)
     if (floor >= below || isinf(below))
         return floor;
     drop_alone(b, floor, below);
-    if (floor_all_pairs(b) > (b->p->work->floor_only ? 0 : MOST_PAIRS))
+    if (b->p->work->floor_only)
         floor = fmax(floor, floor_drop_classes(b, below));
     bool far = b->p->work->floor_only && floor < below * (1 - WITHIN_REACH);
     if (floor >= below || far || is_empty(b) || floor_all_pairs(b) > MOST_PAIRS)

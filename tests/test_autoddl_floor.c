@@ -4,6 +4,8 @@
  *   F1  Of a plan that is below the time to beat, no split is dropped: whatever assignment, stages, steps,
  *       recomputation and limit of memory, floors are at most what the simulator says.
  *   F2  Degrees without order are those of all splits, each once.
+ *   F4  What a reshard takes at least by degrees is no more than by splits, which is no more than it takes, and
+ *       the same for splits of the same degrees across nodes and within them, in whatever order.
  *   F3  The planner with a time known: what is faster is found all the same, nothing else is lost.
  */
 #include <math.h>
@@ -17,6 +19,7 @@
 
 #include "autoddl_problem.h"
 #include "random_plan.h"
+#include "search/layout_room.h"
 
 /* ---- F1 -------------------------------------------------------------------------------------- */
 
@@ -62,14 +65,28 @@ static bool has_split(const struct splits *splits, const struct split *split)
     return false;
 }
 
+/* Whatever the time to beat, near or far: classes alone, or refined. */
+static void check_sieve(const struct layout_case *of, int64_t ns)
+{
+    static const double BELOW[] = {1 + 1e-6, 1.01, 3};
+    struct layout_case about = *of;
+    for (size_t i = 0; i < COUNT_OF(BELOW); i++) {
+        double floor;
+        about.below_ns = (double)ns * BELOW[i];
+        assert_int_equal(layout_floor_below(&about, &floor), WEFT_OK);
+        assert_true(floor <= (double)ns * (1 + 1e-9));
+    }
+}
+
 /* Nothing of an assignment goes with a time to beat just above its own. */
 static void check_kept(const struct layout_problem *p, const struct assigned *found, int64_t ns)
 {
     struct layout_case about = p->about;
     struct layout_problem *left;
     double floor;
-    about.below_ns = (double)ns * (1 + 1e-6);
     about.drop = true;
+    check_sieve(&about, ns);
+    about.below_ns = (double)ns * (1 + 1e-6);
     assert_int_equal(layout_floor(&about, &floor), WEFT_OK);
     assert_true(floor <= (double)ns);
     assert_int_equal(layout_problem_new(&about, &left), WEFT_OK);
@@ -228,6 +245,94 @@ static void unordered_splits_have_all_degrees(void **state)
     }
 }
 
+/* ---- F4 -------------------------------------------------------------------------------------- */
+
+/* Parts of a dim that the devices of the first node have. */
+static int64_t parts_in_node(const struct split *split, int dim, int64_t node)
+{
+    enum { MOST_NODE = 8 };
+    int64_t part[MOST_NODE], count = 0;
+    for (int64_t device = 0; device < node; device++) {
+        int64_t own = 0, stride = 1, seen = 0;
+        for (int32_t i = split->parts - 1; i >= 0; stride *= split->part[i--].degree)
+            if (split->part[i].dim == dim)
+                own = own * split->part[i].degree + device / stride % split->part[i].degree;
+        while (seen < count && part[seen] != own)
+            seen++;
+        part[seen] = own;
+        count += seen == count;
+    }
+    return count;
+}
+
+static bool same_class(const struct split *a, const struct split *b, int64_t node)
+{
+    for (int dim = 0; dim <= SPLIT_COPY; dim++)
+        if (parts_in_node(a, dim, node) != parts_in_node(b, dim, node))
+            return false;
+    return same_degrees(a, b);
+}
+
+static double least_there(const struct layout_problem *p, const struct layout_uses *uses,
+                          int32_t operand, int32_t i, int32_t j, bool by_degrees)
+{
+    const struct layout_work *w = p->work;
+    return (by_degrees ? layout_least_by_degrees : layout_least_of_reshard)(
+        p, &w->laid[uses->a].output[i], &w->laid[uses->b].input[operand][j], 4);
+}
+
+/* A pair of options against their real time, and against others of the same classes. */
+static void check_pair(struct rng *rng, const struct layout_problem *p,
+                       const struct layout_uses *uses, int *alike)
+{
+    const struct splits *a = &p->splits[uses->a], *b = &p->splits[uses->b];
+    int64_t node = p->about.cluster->node.devices;
+    int32_t operand = uses->list.data[0].operand;
+    int32_t i = (int32_t)rng_below(rng, (int64_t)a->len),
+            j = (int32_t)rng_below(rng, (int64_t)b->len);
+    double least = least_there(p, uses, operand, i, j, true);
+    assert_true(least <= least_there(p, uses, operand, i, j, false) * (1 + 1e-9));
+    assert_true(least <= layout_use_cost(p, uses, operand, i, j).there * (1 + 1e-9));
+    for (int32_t k = 0; k < (int32_t)a->len; k++) {
+        if (!same_class(&a->data[i], &a->data[k], node))
+            continue;
+        int32_t l =
+            (int32_t)rng_below(rng, (int64_t)b->len); /* some of its class, by luck itself */
+        l = same_class(&b->data[j], &b->data[l], node) ? l : j;
+        double other = least_there(p, uses, operand, k, l, true);
+        assert_true(fabs(other - least) <= 1e-9 * least);
+        *alike += k != i || l != j;
+    }
+}
+
+static void degrees_say_what_their_splits_need(void **state)
+{
+    static const char *const CLUSTERS[] = {"dgx-a100:4x2", "dgx-a100:2x4", "dgx-a100:2x6"};
+    struct rng rng;
+    int alike = 0;
+    (void)state;
+    rng_seed(&rng, 12);
+    for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        struct cluster *cluster = open_named(CLUSTERS[m % 3]);
+        struct cost *cost;
+        assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+        struct layout_problem *p = open_problem(model, cluster, cost, 24, 1);
+        p->work->floor_only = true;
+        for (int round = 0; round < rounds_of(40); round++) {
+            const struct layout_uses *uses =
+                &p->work->edges.data[rng_below(&rng, (int64_t)p->work->edges.len)];
+            if (!uses->tie && uses->list.len)
+                check_pair(&rng, p, uses, &alike);
+        }
+        layout_problem_free(p);
+        cost_close(cost);
+        cluster_free(cluster);
+        model_free(model);
+    }
+    assert_true(alike > 100);
+}
+
 /* ---- F3 -------------------------------------------------------------------------------------- */
 
 struct answer {
@@ -312,6 +417,7 @@ int main(void)
         cmocka_unit_test(floors_are_below_every_plan),
         cmocka_unit_test(hidden_collectives_do_not_count),
         cmocka_unit_test(unordered_splits_have_all_degrees),
+        cmocka_unit_test(degrees_say_what_their_splits_need),
         cmocka_unit_test(nothing_faster_is_lost_with_a_time_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,15 +197,18 @@ static void held_like_slot_by_slot(void **state)
                              (int32_t)(1 + rng_below(&rng, 12))};
         struct part_memory part[12];
         bool offload = rng_below(&rng, 2) == 0, split = schedule->passes == ORDER_SPLIT;
+        bool gives = p.pieces > 1 && schedule->passes != ORDER_FORWARDS_FIRST && i % 8 == 0;
+        p.micro_batches *= i % 40 == 1 ? 3 : 1; /* a slow look takes its cube */
         if (schedule->check(&p) != WEFT_OK)
             continue;
         for (int32_t k = 0; k < p.stages * p.pieces; k++) {
             part[k] = (struct part_memory){.kept = 100 + rng_below(&rng, 1000)};
+            part[k].kept -= gives ? 500 : 0;
             part[k].back = split ? rng_below(&rng, 100) - 50 : -part[k].kept;
             part[k].forward_rise = part[k].kept + rng_below(&rng, 500);
             part[k].backward_rise = rng_below(&rng, 500);
             part[k].weight_rise = split ? rng_below(&rng, 500) : 0;
-            part[k].offloaded = offload ? rng_below(&rng, part[k].kept) : 0;
+            part[k].offloaded = offload && !gives ? rng_below(&rng, part[k].kept) : 0;
         }
         for (int32_t s = 0; s < p.stages; s++) {
             int64_t fast = most_held(holdings, schedule, &p, s, &part[s]);

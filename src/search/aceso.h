@@ -225,7 +225,11 @@ struct stage_verdict {
 };
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
                         struct stage_verdict *out);
-void judge_forget(struct judge *judge); /* costs of parts; the next ones are found anew */
+/* What no verdict of a config is better than, by one of its stages, whose recomputation is chosen. */
+weft_status judge_least(struct judge *judge, struct config *c, int32_t stage,
+                        struct verdict *least);
+void judge_pass_over(struct judge *judge); /* counts a config that need not be judged */
+void judge_forget(struct judge *judge);    /* costs of parts; the next ones are found anew */
 int64_t judge_count(const struct judge *judge);
 /* Bytes that a stage of this config may take, as judged. */
 int64_t judge_limit(const struct judge *judge, const struct config *c);
@@ -454,6 +458,9 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
                          enum effort effort, struct search_result *out);
 void note_found(const struct problem *p, struct search_result *out, const struct config *c,
                 struct verdict verdict, uint64_t hash);
+/* Whether note_found would keep it, were it not there. */
+bool is_worth_noting(const struct problem *p, const struct search_result *out,
+                     const struct config *c, struct verdict verdict);
 /* Batches, and manners of what is before, in and behind the layers. */
 weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
 /* Cuts that even out stages. */

@@ -76,6 +76,11 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
     return false;
 }
 
+static bool same_manner(const struct manner *a, const struct manner *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
 bool config_legal(const struct problem *p, const struct config *c)
 {
     for (int32_t k = 0; k < config_parts(c); k++) {
@@ -84,7 +89,8 @@ bool config_legal(const struct problem *p, const struct config *c)
         if (part->end <= part_first(c, k))
             return false;
         for (int i = 0; i < MOST_MANNERS; i++)
-            if (!manner_legal(p, c, devices, &part->manner[i]))
+            if ((i == 0 || !same_manner(&part->manner[i], &part->manner[i - 1])) &&
+                !manner_legal(p, c, devices, &part->manner[i]))
                 return false;
     }
     return c->part[config_parts(c) - 1].end == p->instances && legal_devices(p, c) &&
@@ -99,11 +105,6 @@ const struct manner *manner_at(const struct config_part *part, int32_t instance)
     while (i < MOST_CHANGES && part->change[i] <= instance)
         i++;
     return &part->manner[i];
-}
-
-static bool same_manner(const struct manner *a, const struct manner *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
 }
 
 /* Runs of one manner, in order: those that meet and are the same are one. */

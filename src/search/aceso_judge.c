@@ -166,6 +166,47 @@ done:
     return status;
 }
 
+/* Whether gradients or weights go with every micro-batch: then the first or the last pass of a stage, and
+ * so any other one's way to its end, may be shorter than those between. */
+static bool shards_each(const struct config *c)
+{
+    enum { GRADIENTS_SHARDED = 2 };
+    bool any = false;
+    for (int32_t k = 0; k < config_parts(c); k++)
+        for (int i = 0; i < MOST_MANNERS; i++)
+            any |= c->part[k].manner[i].shard >= GRADIENTS_SHARDED;
+    return any;
+}
+
+/* A stage's passes come one behind the other in every schedule; what the pace of a pipeline loses by
+ * rounding is less than a nanosecond a micro-batch. */
+weft_status judge_least(struct judge *j, struct config *c, int32_t stage, struct verdict *least)
+{
+    int64_t micro_batches = j->problem->global_batch / c->batch, pass_ns = 0;
+    bool legal;
+    weft_status status;
+    *least = (struct verdict){0, 0};
+    TRY(judge_recompute(j, c, UINT64_C(1) << stage));
+    TRY(judge_parts(j, c, stage, &legal));
+    if (!legal)
+        goto done;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages)
+        pass_ns += j->work[k].forward + j->work[k].backward + j->work[k].weight;
+    double ns = (double)((pass_ns - 1) * micro_batches);
+    int64_t excess = judge_peak(j, c, stage) - judge_limit(j, c);
+    if (!shards_each(c))
+        least->iteration_ns = (int64_t)(ns * (j->told ? told_of(c, j->told->time) : 1));
+    least->excess_bytes = excess > 0 ? excess : 0;
+    judge_keep(j, c, stage, c->stages);
+done:
+    return status;
+}
+
+void judge_pass_over(struct judge *judge)
+{
+    judge->count++;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Both sides of a tied weight that is there twice wait for each other's gradients. */

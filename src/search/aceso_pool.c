@@ -19,16 +19,13 @@ static void drop_found(struct search_result *out, int32_t at)
         out->found[at] = out->found[at + 1];
 }
 
-/* Of every schedule a few, and of every kind, so that the simulator hears of all. */
-void note_found(const struct problem *p, struct search_result *out, const struct config *c,
-                struct verdict verdict, uint64_t hash)
+/* Of every schedule a few, and of every kind, so that the simulator hears of all: which one goes for one
+ * of this kind, -1: none. */
+static int32_t find_drop(const struct search_result *out, const struct config *c, uint64_t kind)
 {
-    int32_t alike = 0, of_schedule = 0, worst_alike = -1, worst = -1, at;
-    uint64_t kind = config_kind(p, c);
+    int32_t alike = 0, of_schedule = 0, worst_alike = -1, worst = -1;
     for (int32_t i = 0; i < out->count; i++) {
         const struct found *other = &out->found[i];
-        if (other->hash == hash)
-            return;
         if (other->config.schedule != c->schedule)
             continue;
         of_schedule++;
@@ -38,7 +35,24 @@ void note_found(const struct problem *p, struct search_result *out, const struct
         alike++;
         worst_alike = i;
     }
-    int32_t drop = alike == MOST_ALIKE ? worst_alike : of_schedule == MOST_OF_SCHEDULE ? worst : -1;
+    return alike == MOST_ALIKE ? worst_alike : of_schedule == MOST_OF_SCHEDULE ? worst : -1;
+}
+
+bool is_worth_noting(const struct problem *p, const struct search_result *out,
+                     const struct config *c, struct verdict verdict)
+{
+    int32_t drop = find_drop(out, c, config_kind(p, c));
+    return drop < 0 || better(verdict, out->found[drop].verdict);
+}
+
+void note_found(const struct problem *p, struct search_result *out, const struct config *c,
+                struct verdict verdict, uint64_t hash)
+{
+    uint64_t kind = config_kind(p, c);
+    int32_t drop = find_drop(out, c, kind), at;
+    for (int32_t i = 0; i < out->count; i++)
+        if (out->found[i].hash == hash)
+            return;
     if (drop >= 0 && !better(verdict, out->found[drop].verdict))
         return;
     if (drop >= 0)

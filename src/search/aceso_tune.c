@@ -11,15 +11,21 @@
  */
 #include "search/aceso_tune.h"
 
-weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages)
+#include <string.h>
+
+/* Whether a config goes, and may be judged. */
+static bool tune_prepare(const struct tuning *t, struct config *c)
+{
+    config_normalise(c);
+    return config_legal(judge_problem(t->judge), c) && !judge_over(t->judge);
+}
+
+static weft_status consider_legal(struct tuning *t, struct config *c, uint64_t stages)
 {
     const struct problem *p = judge_problem(t->judge);
     struct verdict verdict;
     bool legal;
-    weft_status status = WEFT_OK;
-    config_normalise(c);
-    if (!config_legal(p, c) || judge_over(t->judge))
-        return WEFT_OK;
+    weft_status status;
     TRY(judge_recompute(t->judge, c, stages));
     config_normalise(c);
     TRY(judge_config(t->judge, c, &verdict, NULL, &legal));
@@ -32,6 +38,11 @@ weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages)
     config_copy(t->config, c);
 done:
     return status;
+}
+
+weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages)
+{
+    return tune_prepare(t, c) ? consider_legal(t, c, stages) : WEFT_OK;
 }
 
 static uint64_t both_stages(const struct config *c, int32_t part)
@@ -120,27 +131,85 @@ static void leap(const struct config *from, int32_t cut, int32_t to, struct conf
             set_manner(&c->part[k], *main_manner(from, k));
 }
 
+/* Whether one stage by itself says that a config would not be kept: most leaps leave one with the
+ * operators of two. */
+static weft_status is_slow(struct tuning *t, struct config *c, int32_t stage, bool *slow)
+{
+    struct verdict least;
+    weft_status status;
+    *slow = false;
+    TRY(judge_least(t->judge, c, stage, &least));
+    *slow =
+        !better(least, t->verdict) && !is_worth_noting(judge_problem(t->judge), t->out, c, least);
+done:
+    return status;
+}
+
+static bool same_part(const struct config *a, const struct config *b, int32_t part)
+{
+    const struct config_part *x = &a->part[part], *y = &b->part[part];
+    return part_first(a, part) == part_first(b, part) && x->end == y->end &&
+           memcmp(x->change, y->change, sizeof x->change) == 0 &&
+           memcmp(x->manner, y->manner, sizeof x->manner) == 0;
+}
+
+/* Stages with parts or neighbours that are other ones than in a config of the same devices; all, where
+ * those of a tied weight are. Of the others, levels of recomputation are taken over: they would be
+ * chosen again (aceso_recompute.c, I1). */
+static uint64_t take_levels(const struct problem *p, const struct config *from, struct config *c)
+{
+    uint64_t other = 0;
+    int32_t parts = config_parts(c);
+    for (int32_t k = 0; k < parts; k++) {
+        if (same_part(from, c, k))
+            continue;
+        other |= UINT64_C(1) << k % c->stages;
+        other |= k ? UINT64_C(1) << (k - 1) % c->stages : 0;
+        other |= k + 1 < parts ? UINT64_C(1) << (k + 1) % c->stages : 0;
+    }
+    struct tied_parts at = p->tied.user < 0 ? (struct tied_parts){0} : tied_parts_of(c, p->tied);
+    if (p->tied.user >= 0 && !(same_part(from, c, at.owner) && same_part(from, c, at.user)))
+        return UINT64_MAX;
+    for (int32_t k = 0; k < parts; k++)
+        if (!(other >> k % c->stages & 1)) {
+            c->part[k].low = from->part[k].low;
+            c->part[k].high = from->part[k].high;
+            c->part[k].recompute_end = from->part[k].recompute_end;
+        }
+    return other;
+}
+
 /* One of the cuts, into any part that it does not divide already. */
 static weft_status tune_leap(struct tuning *t, int32_t cut)
 {
     enum { PLACES = 24 };
-    struct config from;
+    struct config from, before = {0}, c;
     weft_status status = WEFT_OK;
     config_copy(&from, t->config);
-    for (int32_t k = 0; k < config_parts(&from) && !judge_over(t->judge); k++) {
+    for (int32_t k = 0; k < config_parts(&from); k++) {
         int32_t first = part_first(&from, k), end = from.part[k].end;
-        int32_t step = (end - first) / PLACES + 1;
+        int32_t step = (end - first) / PLACES + 1, whole = k < cut ? cut + 1 : cut;
         for (int32_t to = first + 1; k != cut && k != cut + 1 && to < end; to += step) {
-            struct config c;
-            leap(&from, cut, to, &c);
-            TRY(tune_consider(t, &c, UINT64_MAX));
+            bool slow;
+            leap(&from, cut, to, &c); /* as legal and as normal as where it comes from */
+            if (judge_over(t->judge))
+                goto done;
+            TRY(is_slow(t, &c, whole % c.stages, &slow));
+            if (slow)
+                judge_pass_over(t->judge);
+            if (slow || !tune_prepare(t, &c))
+                continue;
+            uint64_t stages =
+                before.stages ? take_levels(judge_problem(t->judge), &before, &c) : UINT64_MAX;
+            TRY(consider_legal(t, &c, stages));
+            config_copy(&before, &c);
         }
     }
 done:
     return status;
 }
 
-static weft_status tune_leaps(struct tuning *t)
+weft_status tune_leaps(struct tuning *t)
 {
     weft_status status = WEFT_OK;
     for (int32_t k = 0; k + 1 < config_parts(t->config); k++)

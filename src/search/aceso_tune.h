@@ -14,6 +14,9 @@ struct tuning {
 /* Takes a config over if it is better; recomputation of the stages whose bit is set is chosen anew. */
 weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages);
 
+/* Every cut into any other part; most of what is worse is not judged, and counts all the same. */
+weft_status tune_leaps(struct tuning *t);
+
 /* Cuts that even out stages: aceso_balance.c. */
 weft_status tune_balance(struct tuning *t);
 

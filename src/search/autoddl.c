@@ -27,7 +27,8 @@
  *       over descent, all splits 1.1 % over narrow ones.
  *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
  *   I7  A time that whoever asks knows leaves out only what by its floor is no faster: what is found
- *       otherwise, and is faster, is found with it, too.
+ *       otherwise, and is faster, is found with it, too. Before anything is solved, the floor of each
+ *       case with all its splits is held against that time, which leaves little or nothing.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -87,12 +88,44 @@ done:
     return status;
 }
 
+static void report(struct autoddl *a)
+{
+    pthread_mutex_lock(&a->lock);
+    if (a->request->progress)
+        a->request->progress(a->request->context, &a->progress);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* I7 */
+static weft_status sieve_cases(struct autoddl *a, const struct layout_case *about,
+                               struct stage_cases *cases)
+{
+    struct incumbent known = {.known_ns = a->request->known_ns};
+    struct layout_case wide = *about;
+    weft_status status;
+    TRY(list_cases(a, *about, cases));
+    wide.narrow = ALL_SPLITS;
+    wide.below_ns = (double)a->request->known_ns;
+    for (size_t i = 0; i < cases->count && wide.below_ns > 0 && !autoddl_over(a); i++) {
+        struct step_case *c = &cases->data[i];
+        double floor_ns;
+        if (autoddl_is_slower(c, &known))
+            continue;
+        wide.batch_per_step = c->batch_per_step;
+        wide.recompute = c->recompute;
+        TRY(layout_floor_below(&wide, &floor_ns));
+        c->floor_ns = fmax(c->floor_ns, floor_ns);
+        report(a);
+    }
+done:
+    return status;
+}
+
 static weft_status scout_cases(struct autoddl *a, const struct layout_case *about,
                                struct stage_cases *cases)
 {
     struct incumbent known = {.known_ns = a->request->known_ns};
-    weft_status status;
-    TRY(list_cases(a, *about, cases));
+    weft_status status = WEFT_OK;
     if (!a->request->options.search && cases->count && isfinite(cases->data[0].floor_ns) &&
         !autoddl_is_slower(&cases->data[0], &known))
         TRY(autoddl_scout(a, about, &cases->data[0]));
@@ -105,10 +138,13 @@ static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
                              struct stage_cases *cases)
 {
     struct incumbent so_far = {0, a->fastest_ns, a->request->known_ns};
+    struct incumbent known = {.known_ns = a->request->known_ns};
     weft_status status = WEFT_OK;
     int worse = 0;
     for (size_t i = 0; i < cases->count && worse < GIVE_UP && !(i && autoddl_over(a)); i++) {
         struct outcome outcome;
+        if (autoddl_is_slower(&cases->data[i], &known))
+            worse = 0; /* I7: it might have been faster than those before it */
         if (autoddl_is_slower(&cases->data[i], &so_far))
             continue;
         TRY(autoddl_solve(a, about, &cases->data[i], &so_far, &outcome));
@@ -330,14 +366,14 @@ static void list_stages(struct autoddl *a)
             cases->stages = (int32_t)s;
             array_push(a->out->arena, &a->stages, cases);
         }
-    a->progress.all = 3 * (int64_t)a->stages.len;
+    a->progress.all = 4 * (int64_t)a->stages.len;
 }
 
 weft_status autoddl_find(const struct plan_request *request, struct planned *out)
 {
     static weft_status (*const ROUNDS[])(struct autoddl *, const struct layout_case *,
-                                         struct stage_cases *) = {scout_cases, try_cases,
-                                                                  try_all_splits};
+                                         struct stage_cases *) = {sieve_cases, scout_cases,
+                                                                  try_cases, try_all_splits};
     struct autoddl a = {.request = request,
                         .out = out,
                         .progress = {.what = "numbers of stages"},

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "search/places.h"
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -95,15 +97,20 @@ struct moment_of_stage {
     enum slot_kind kind;
     bool paired; /* with the next one */
 };
+/* By how much a slot of a kind rises, and leaves its stage fuller. */
+struct turn {
+    int64_t rise, net;
+};
 struct stage_slots {
-    const struct schedule *schedule;
-    struct pipeline pipeline;
-    int32_t stage;
     struct moment_of_stage *slot;
     size_t slots;
+    int32_t *turn;    /* per slot: by piece, then kind */
+    size_t enough;    /* I4: slots, where nothing is offloaded */
+    struct turn *own; /* room: of the parts at hand */
 };
 struct holdings {
     struct arena *keep;
+    struct index by_shape;
     ARRAY(struct stage_slots) lists;
 };
 
@@ -133,19 +140,77 @@ static void find_away(const struct slots *slots, const struct pipeline *pipeline
     }
 }
 
+/* What a stage holds, in numbers: passes per piece of which it keeps what is kept, and what is added. */
+struct count {
+    int32_t kept, back;
+};
+typedef ARRAY(struct count *) count_list;
+
+static bool is_within(const struct count *count, const struct count *most, int32_t pieces)
+{
+    for (int32_t k = 0; k < pieces; k++)
+        if (count[k].kept > most[k].kept || count[k].back > most[k].back)
+            return false;
+    return true;
+}
+
+/* Whether no slot of the same turn before it found as much; if so it is one of those. */
+static bool is_fuller(struct arena *scratch, const struct count *count, int32_t pieces,
+                      count_list *before)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < before->len; i++)
+        if (is_within(count, before->data[i], pieces))
+            return false;
+    for (size_t i = 0; i < before->len; i++)
+        if (!is_within(before->data[i], count, pieces))
+            before->data[kept++] = before->data[i];
+    before->len = kept;
+    struct count *own = ARENA_ARRAY(scratch, struct count, (size_t)pieces);
+    memcpy(own, count, (size_t)pieces * sizeof *own);
+    array_push(scratch, before, own);
+    return true;
+}
+
+static void count_slot(struct count *count, enum slot_kind kind)
+{
+    count->kept += kind == SLOT_FORWARD ? 1 : kind == SLOT_BACKWARD_INPUT ? 0 : -1;
+    count->back += kind == SLOT_BACKWARD_INPUT ? 1 : kind == SLOT_BACKWARD_WEIGHT ? -1 : 0;
+}
+
+/* I4 */
+static size_t count_enough(struct arena *scratch, const struct stage_slots *list, int32_t pieces)
+{
+    struct count *count = ARENA_ARRAY(scratch, struct count, (size_t)pieces);
+    count_list *before = ARENA_ARRAY(scratch, count_list, (size_t)pieces * SLOT_KIND_COUNT);
+    size_t enough = 0;
+    for (size_t i = 0; i < list->slots; i++) {
+        if (is_fuller(scratch, count, pieces, &before[list->turn[i]]))
+            enough = i + 1;
+        count_slot(&count[list->slot[i].piece], list->slot[i].kind);
+    }
+    return enough;
+}
+
 static struct stage_slots list_slots(struct arena *keep, const struct schedule *schedule,
                                      struct pipeline pipeline, int32_t stage)
 {
     struct arena *scratch = arena_new();
     struct slots slots = {0};
     schedule->order(&pipeline, stage, scratch, &slots);
-    struct stage_slots list = {schedule, pipeline, stage,
-                               ARENA_ARRAY(keep, struct moment_of_stage, slots.len), slots.len};
-    for (size_t i = 0; i < slots.len; i++)
-        list.slot[i] =
-            (struct moment_of_stage){slots.data[i].piece, NONE, NONE, slots.data[i].kind,
-                                     slots_paired(schedule, &pipeline, stage, &slots, i)};
+    struct stage_slots list = {
+        .slot = ARENA_ARRAY(keep, struct moment_of_stage, slots.len),
+        .slots = slots.len,
+        .turn = ARENA_ARRAY(keep, int32_t, slots.len),
+        .own = ARENA_ARRAY(keep, struct turn, (size_t)pipeline.pieces * SLOT_KIND_COUNT)};
+    for (size_t i = 0; i < slots.len; i++) {
+        const struct slot *slot = &slots.data[i];
+        bool paired = slots_paired(schedule, &pipeline, stage, &slots, i);
+        list.slot[i] = (struct moment_of_stage){slot->piece, NONE, NONE, slot->kind, paired};
+        list.turn[i] = slot->piece * SLOT_KIND_COUNT + (int32_t)slot->kind;
+    }
     find_away(&slots, &pipeline, scratch, list.slot);
+    list.enough = count_enough(scratch, &list, pipeline.pieces);
     arena_free(scratch);
     return list;
 }
@@ -154,51 +219,68 @@ static const struct stage_slots *find_slots(struct holdings *holdings,
                                             const struct schedule *schedule,
                                             struct pipeline pipeline, int32_t stage)
 {
-    for (size_t i = 0; i < holdings->lists.len; i++) {
-        const struct stage_slots *list = &holdings->lists.data[i];
-        if (list->schedule == schedule && list->stage == stage &&
-            memcmp(&list->pipeline, &pipeline, sizeof pipeline) == 0)
-            return list;
+    uintptr_t words[] = {(uintptr_t)schedule, (uintptr_t)pipeline.stages,
+                         (uintptr_t)pipeline.pieces, (uintptr_t)pipeline.micro_batches,
+                         (uintptr_t)stage};
+    uint64_t hash = hash_bytes(words, sizeof words, 7) | 1;
+    int32_t number = index_get(&holdings->by_shape, hash);
+    if (number < 0) {
+        struct stage_slots list = list_slots(holdings->keep, schedule, pipeline, stage);
+        number = (int32_t)holdings->lists.len;
+        array_push(holdings->keep, &holdings->lists, list);
+        index_put(holdings->keep, &holdings->by_shape, hash, number);
     }
-    struct stage_slots list = list_slots(holdings->keep, schedule, pipeline, stage);
-    array_push(holdings->keep, &holdings->lists, list);
-    return &holdings->lists.data[holdings->lists.len - 1];
+    return &holdings->lists.data[number];
 }
 
-static int64_t rise_of(const struct part_memory *part, enum slot_kind kind)
+static struct turn turn_of(const struct part_memory *part, enum slot_kind kind)
 {
-    return kind == SLOT_FORWARD           ? part->forward_rise
-           : kind == SLOT_BACKWARD_WEIGHT ? part->weight_rise
-                                          : part->backward_rise;
+    switch (kind) {
+    case SLOT_FORWARD:
+        return (struct turn){part->forward_rise, part->kept};
+    case SLOT_BACKWARD:
+        return (struct turn){part->backward_rise, -part->kept}; /* I3 */
+    case SLOT_BACKWARD_WEIGHT:
+        return (struct turn){part->weight_rise, -part->kept - part->back};
+    default:
+        return (struct turn){part->backward_rise, part->back};
+    }
 }
 
-/* By how much a slot leaves its stage fuller, and rises on the way, beside another's rise. */
-static void hold_slot(const struct part_memory *part, enum slot_kind kind, int64_t beside,
-                      int64_t *held, int64_t *most)
+/* Whether some passes take away what they should leave: then more of them may hold less. */
+static bool any_gives(const struct pipeline *pipeline, const struct part_memory *part, bool split)
 {
-    *most = larger(*most, *held + rise_of(part, kind) + beside);
-    *held += kind == SLOT_FORWARD           ? part->kept
-             : kind == SLOT_BACKWARD        ? -part->kept /* I3 */
-             : kind == SLOT_BACKWARD_WEIGHT ? -part->kept - part->back
-                                            : part->back;
+    bool any = false;
+    for (int32_t k = 0; k < pipeline->pieces; k++)
+        any |= part[(int64_t)k * pipeline->stages].kept < 0 ||
+               (split && part[(int64_t)k * pipeline->stages].back < 0);
+    return any;
 }
 
 static int64_t held_played(struct holdings *holdings, const struct schedule *schedule,
-                           struct pipeline pipeline, int32_t stage, const struct part_memory *part)
+                           struct pipeline pipeline, int32_t stage, const struct part_memory *part,
+                           bool offloads)
 {
     int64_t held = 0, most = 0, stride = pipeline.stages;
     int32_t enough = ROUNDS_PLAYED * pipeline.stages * pipeline.pieces; /* I2 */
     if (pipeline.micro_batches > enough)
         pipeline.micro_batches = enough;
     const struct stage_slots *list = find_slots(holdings, schedule, pipeline, stage);
-    for (size_t i = 0; i < list->slots; i++) {
+    for (int32_t k = 0; k < pipeline.pieces; k++)
+        for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+            list->own[k * SLOT_KIND_COUNT + kind] =
+                turn_of(&part[k * stride], (enum slot_kind)kind);
+    bool all = offloads || schedule->passes == ORDER_PAIRED ||
+               any_gives(&pipeline, part, schedule->passes == ORDER_SPLIT);
+    size_t slots = all ? list->slots : list->enough;
+    for (size_t i = 0; i < slots; i++) {
+        const struct turn *turn = &list->own[list->turn[i]];
         const struct moment_of_stage *slot = &list->slot[i];
-        held -= slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
-        held += slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
-        int64_t beside = 0;
-        if (slot->paired)
-            beside = rise_of(&part[slot[1].piece * stride], slot[1].kind);
-        hold_slot(&part[slot->piece * stride], slot->kind, beside, &held, &most);
+        held -= offloads && slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
+        held += offloads && slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
+        int64_t beside = slot->paired ? list->own[list->turn[i + 1]].rise : 0;
+        most = larger(most, held + turn->rise + beside);
+        held += turn->net;
     }
     return most;
 }
@@ -218,8 +300,9 @@ int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
 {
     if (schedule->passes == ORDER_FORWARDS_FIRST)
         return held_in_waves(pipeline, part);
-    if (pipeline->pieces > 1 || offloads(pipeline, part))
-        return held_played(holdings, schedule, *pipeline, stage, part);
+    bool offload = offloads(pipeline, part);
+    if (pipeline->pieces > 1 || offload)
+        return held_played(holdings, schedule, *pipeline, stage, part, offload);
     if (schedule->passes == ORDER_SPLIT)
         return held_split(part, pipeline, stage);
     if (schedule->passes == ORDER_PAIRED)

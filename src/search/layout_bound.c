@@ -14,11 +14,21 @@
  *
  * The same holds for nodes, each with all that its devices hold: digits within a node are left out.
  *
+ * Of a sum of n addends that c of p devices want, n - 1 messages bring the addends together where it is
+ * complete first, and one more completes it for each other: per device
+ *
+ *   N * (n - 1 + c - 1) / p                                                                    (3)
+ *
  *   I1  Splits that agree by way of others (a with b, b with a) are counted once; of splits that overlap
  *       in part, nothing is known: 1/d. So i is never too small.
  *   I2  A partial sum counts as held; of n addends, n - 1 travel, of which devices with copies may each
  *       take a share.
+ *   I3  By degrees alone, i is no more than what a device holds, and than what it wants.
+ *   I4  (3) counts where nothing but a floor is asked for: what a search goes through, and so where a descent
+ *       ends, stays as it is.
  */
+#include <math.h>
+
 #include "search/layout_room.h"
 
 /* ---- (2) ------------------------------------------------------------------------------------- */
@@ -150,22 +160,61 @@ static bool find_shares(const struct layout *from, const struct layout *to, int6
 /* ---- a reshard ------------------------------------------------------------------------------- */
 
 /* I2, and what a device holds more in the end. */
-static double least_volume(const struct layout *from, const struct layout *to)
+static double least_volume(const struct layout_problem *p, const struct layout *from,
+                           const struct layout *to)
 {
     double have = (double)layout_local(from), want = (double)layout_local(to), copies = 1;
-    double addends = layout_partial_degree(from);
-    for (int64_t i = 0; i < from->digits; i++)
+    double addends = layout_partial_degree(from), devices = 1;
+    for (int64_t i = 0; i < from->digits; i++) {
         copies *= from->digit[i].hold == HOLD_COPY ? (double)from->digit[i].degree : 1;
+        devices *= (double)from->digit[i].degree;
+    }
     double part = (double)to->elements / (double)from->elements;
     double sums = (addends - 1) / addends * have / copies * (part < 1 ? part : 1);
+    if (p->work->floor_only && addends > 1 && to->elements == from->elements &&
+        layout_partial_degree(to) == 1)
+        sums += want - (double)to->elements / devices;             /* (3) */
     double more = to->elements > from->elements ? 0 : want - have; /* part of a tensor */
     return more > sums ? more : sums;
+}
+
+/* The share of the elements that a node's devices have together; `unknown` where nodes end inside of a
+ * split's degree. */
+static double node_share(const struct layout *layout, int64_t within, double unknown)
+{
+    double share = 1;
+    int64_t stride = 1;
+    for (int64_t i = layout->digits - 1; i >= 0; i--) {
+        int64_t degree = layout->digit[i].degree, inside = 1;
+        if (stride < within)
+            inside = stride * degree > within ? within / stride : degree;
+        if (degree % inside || (stride < within && within % (stride * inside)))
+            return unknown;
+        if (layout->digit[i].hold > 0)
+            share /= (double)(degree / inside);
+        stride *= degree;
+    }
+    return share;
+}
+
+double layout_least_by_degrees(const struct layout_problem *p, const struct layout *from,
+                               const struct layout *to, int64_t element_bytes)
+{
+    int64_t within = p->about.cluster->node.devices;
+    double volume = fmax(0, least_volume(p, from, to)), into_node = 0;
+    if (from->elements == to->elements) /* what is unknown is not wanted, and there */
+        into_node = fmax(0, (double)to->elements *
+                                (node_share(to, within, 0) - node_share(from, within, 1)));
+    if (layout_by_volume(p))
+        return volume;
+    return (double)element_bytes *
+           fmax(volume * p->work->byte_ns, into_node * p->work->node_byte_ns);
 }
 
 double layout_least_of_reshard(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes)
 {
-    double elements = (double)to->elements, volume = least_volume(from, to), into_node = 0;
+    double elements = (double)to->elements, volume = least_volume(p, from, to), into_node = 0;
     double bytes = (double)element_bytes;
     struct shares s;
     if (layout_equal(from, to))

@@ -28,41 +28,28 @@
  *   I4  An optimizer's step takes what its parameters take in the largest of buckets.
  *   I5  MOST_PAIRS of options are compared, MOST_TIMED of them timed: more would take seconds.
  *   I6  Where a product, or another pass, may hide the reshards around it, pairs do not count.
+ *   I7  Options of equal degrees across nodes and within them, in whatever order, take the same on their
+ *       own, and what a reshard takes at least by degrees alone is the same: a chain of such classes comes
+ *       first where nothing but the floor is asked for.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/layout_room.h"
+#include "search/layout_floor.h"
 
 enum { PRICES = 40, PRICES_OF_CHAIN = 8, MOST_ROUNDS = 20, MOST_TIMED = 4000 };
+/* Where nothing but the floor is asked for, more are timed. That takes the longer the more
+ * devices there are: pairs times devices. */
+enum { MOST_TIMED_ALONE = 20000 };
+static const double MOST_TIMED_ON = 1e7;
+/* Then a floor of classes that is further below the time to beat is left as it is. */
+static const double WITHIN_REACH = 0.025;
 static const double MOST_PAIRS = 3e6;
 /* Of what makes all memory cost what all else does: where to begin. */
 static const double FIRST_PRICE = 0.05;
 /* What is timed in a round: what lies so far from the floor to the time to beat, and from the floor. */
 static const double TIMED_SHARE = 0.25, TIMED_ABOVE = 0.01;
-
-/* An operator and the next one, which reads its output at once. */
-struct pair {
-    const struct layout_uses *uses; /* NULL: it does not */
-    int32_t operand;
-    double forward, back; /* how often in (2) */
-    double *time;         /* per option that is left of either: at least */
-    bool *real;           /* and not less */
-};
-
-struct bound {
-    const struct layout_problem *p;
-    struct arena *scratch;
-    int32_t ops;
-    double *passes, *updates; /* per operator: how often in (2) */
-    struct pair *pair;        /* per operator: with the next */
-    int32_t *count, **option; /* per operator: what is left */
-    double **before,
-        **behind; /* per operator and option that is left: the least up to it and from it
-                                  on, its own in both */
-    double price; /* of a byte */
-};
 
 /* ---- how often (2) counts what --------------------------------------------------------------- */
 
@@ -147,35 +134,22 @@ static double memory_of(const struct bound *b, int32_t op, int32_t k)
     return b->p->work->alone[op][b->option[op][k]].memory;
 }
 
-static double priced(const struct bound *b, int32_t op, int32_t k)
-{
-    const struct layout_alone *alone = &b->p->work->alone[op][b->option[op][k]];
-    return b->passes[op] * alone->pass + b->updates[op] * alone->least_update +
-           b->price * alone->memory;
-}
-
-/* What (3) takes off; nothing without a limit, which no price needs. */
-static double refund(const struct bound *b)
-{
-    return b->price > 0 ? b->price * b->p->about.limit_bytes : 0;
-}
-
 static int32_t cheapest(const struct bound *b, int32_t op)
 {
     int32_t at = 0;
     for (int32_t k = 1; k < b->count[op]; k++)
-        at = priced(b, op, k) < priced(b, op, at) ? k : at;
+        at = floor_priced(b, op, k) < floor_priced(b, op, at) ? k : at;
     return at;
 }
 
 /* (3) at the bound's price, and the memory of its minimum. */
 static double least_alone(const struct bound *b, double *memory)
 {
-    double sum = -refund(b);
+    double sum = -floor_refund(b);
     *memory = 0;
     for (int32_t op = 0; op < b->ops; op++) {
         int32_t at = cheapest(b, op);
-        sum += priced(b, op, at);
+        sum += floor_priced(b, op, at);
         *memory += memory_of(b, op, at);
     }
     return sum;
@@ -229,10 +203,10 @@ static double relax_alone(struct bound *b)
 static void drop_alone(struct bound *b, double floor, double below)
 {
     for (int32_t op = 0; op < b->ops; op++) {
-        double others = floor - priced(b, op, cheapest(b, op));
+        double others = floor - floor_priced(b, op, cheapest(b, op));
         int32_t kept = 0, count = b->count[op];
         for (int32_t k = 0; k < count; k++)
-            if (others + priced(b, op, k) < below)
+            if (others + floor_priced(b, op, k) < below)
                 b->option[op][kept++] = b->option[op][k];
         b->count[op] = kept;
     }
@@ -254,12 +228,10 @@ static double least_time(const struct bound *b, const struct pair *pair, int32_t
     const struct layout_laid *to = &p->work->laid[pair->uses->b];
     const struct operand *input = &p->about.model->op[pair->uses->b].input[pair->operand];
     int64_t bytes = element_bytes(input->element, p->about.dtype);
-    double there =
-        layout_least_of_reshard(p, &from->output[i], &to->input[pair->operand][j], bytes);
+    double there = b->least(p, &from->output[i], &to->input[pair->operand][j], bytes);
     double back = 0;
     if (pair->back > 0)
-        back = layout_least_of_reshard(p, &to->input_grad[pair->operand][j], &from->output_grad[i],
-                                       bytes);
+        back = b->least(p, &to->input_grad[pair->operand][j], &from->output_grad[i], bytes);
     return pair_time(b, pair, j, there, back);
 }
 
@@ -274,7 +246,7 @@ static size_t entries_of(const struct bound *b, int32_t op)
     return op + 1 < b->ops ? (size_t)b->count[op] * (size_t)b->count[op + 1] : 0;
 }
 
-static double all_pairs(const struct bound *b)
+double floor_all_pairs(const struct bound *b)
 {
     double sum = 0;
     for (int32_t op = 0; op < b->ops; op++)
@@ -282,7 +254,7 @@ static double all_pairs(const struct bound *b)
     return sum;
 }
 
-static void fill_pairs(struct bound *b)
+void floor_fill_pairs(struct bound *b)
 {
     for (int32_t op = 0; op < b->ops; op++) {
         struct pair *pair = &b->pair[op];
@@ -316,7 +288,7 @@ static void pass_on(struct bound *b, int32_t op)
             to[j] = smaller(to[j], before + row[j]);
     }
     for (int32_t j = 0; j < b->count[op]; j++)
-        to[j] += priced(b, op, j);
+        to[j] += floor_priced(b, op, j);
 }
 
 static void pass_back(struct bound *b, int32_t op)
@@ -327,7 +299,7 @@ static void pass_back(struct bound *b, int32_t op)
         double least = wide ? INFINITY : 0;
         for (size_t j = 0; j < wide; j++)
             least = smaller(least, row[j] + b->behind[op + 1][j]);
-        b->behind[op][i] = least + priced(b, op, i);
+        b->behind[op][i] = least + floor_priced(b, op, i);
     }
 }
 
@@ -351,7 +323,7 @@ static double least_of_chain(struct bound *b, double *memory)
                 at = k;
             }
         }
-        floor = op ? floor : least - refund(b);
+        floor = op ? floor : least - floor_refund(b);
         *memory += memory_of(b, op, at);
         before = at;
     }
@@ -359,7 +331,7 @@ static double least_of_chain(struct bound *b, double *memory)
 }
 
 /* The best price is left in b, and its chain. */
-static double relax_chain(struct bound *b, double below)
+double floor_relax_chain(struct bound *b, double below)
 {
     struct prices prices = {.best_floor = -INFINITY};
     double memory, floor;
@@ -398,7 +370,8 @@ static void drop_from_chain(struct bound *b, double below)
     for (int32_t op = 0; op < b->ops; op++) {
         place[op] = ARENA_ARRAY(scratch, int32_t, (size_t)b->count[op]);
         for (int32_t k = 0; k < b->count[op]; k++)
-            if (b->before[op][k] + b->behind[op][k] - priced(b, op, k) - refund(b) < below)
+            if (b->before[op][k] + b->behind[op][k] - floor_priced(b, op, k) - floor_refund(b) <
+                below)
                 place[op][count[op]++] = k;
     }
     for (int32_t op = 0; op + 1 < b->ops; op++)
@@ -423,7 +396,8 @@ static int64_t time_pairs(struct bound *b, double below, int64_t most)
         size_t wide = (size_t)b->count[op + 1], entries = pair->uses ? entries_of(b, op) : 0;
         for (size_t at = 0; at < entries && timed < most; at++) {
             size_t i = at / wide, j = at % wide;
-            double with = b->before[op][i] + pair->time[at] + b->behind[op + 1][j] - refund(b);
+            double with =
+                b->before[op][i] + pair->time[at] + b->behind[op + 1][j] - floor_refund(b);
             if (pair->real[at] || with >= below)
                 continue;
             pair->real[at] = true;
@@ -435,10 +409,17 @@ static int64_t time_pairs(struct bound *b, double below, int64_t most)
     return timed;
 }
 
+static int64_t most_timed(const struct bound *b)
+{
+    int64_t many = (int64_t)(MOST_TIMED_ON / (double)b->p->work->devices);
+    many = many < MOST_TIMED_ALONE ? many : MOST_TIMED_ALONE;
+    return b->p->work->floor_only ? many : MOST_TIMED;
+}
+
 static double refine(struct bound *b, double below)
 {
-    double floor = relax_chain(b, below);
-    int64_t left = MOST_TIMED;
+    double floor = floor_relax_chain(b, below);
+    int64_t left = most_timed(b);
     for (int i = 0; i < MOST_ROUNDS && left > 0 && floor < below; i++) {
         drop_from_chain(b, below);
         double above = fmin(TIMED_SHARE * (below - floor), TIMED_ABOVE * floor);
@@ -446,7 +427,7 @@ static double refine(struct bound *b, double below)
         if (!timed)
             break; /* the minimum is real */
         left -= timed;
-        floor = relax_chain(b, below);
+        floor = floor_relax_chain(b, below);
     }
     if (floor < below)
         drop_from_chain(b, below);
@@ -458,7 +439,10 @@ static double refine(struct bound *b, double below)
 static weft_status bound_open(const struct layout_problem *p, struct bound *b)
 {
     size_t ops = (size_t)p->about.model->ops;
-    *b = (struct bound){.p = p, .scratch = arena_new(), .ops = p->about.model->ops};
+    *b = (struct bound){.p = p,
+                        .scratch = arena_new(),
+                        .ops = p->about.model->ops,
+                        .least = layout_least_of_reshard};
     b->passes = ARENA_ARRAY(b->scratch, double, ops);
     b->updates = ARENA_ARRAY(b->scratch, double, ops);
     b->pair = ARENA_ARRAY(b->scratch, struct pair, ops);
@@ -492,9 +476,12 @@ static double find_floor(struct bound *b, double below)
     if (floor >= below || isinf(below))
         return floor;
     drop_alone(b, floor, below);
-    if (is_empty(b) || all_pairs(b) > MOST_PAIRS)
-        return floor;
-    fill_pairs(b);
+    if (b->p->work->floor_only)
+        floor = fmax(floor, floor_drop_classes(b, below));
+    bool far = b->p->work->floor_only && floor < below * (1 - WITHIN_REACH);
+    if (floor >= below || far || is_empty(b) || floor_all_pairs(b) > MOST_PAIRS)
+        return fmin(below, floor);
+    floor_fill_pairs(b);
     return fmin(below, fmax(floor, refine(b, below))); /* of what was dropped, no more is known */
 }
 

@@ -20,7 +20,7 @@ static double sync_time(const struct layout_problem *p, const struct step_groups
 }
 
 struct layout_state_times layout_state_time(const struct layout_problem *p, const struct op *op,
-                                            const struct choice *choice)
+                                            const struct choice *choice, bool sync)
 {
     const struct layout_case *about = &p->about;
     int64_t local[OP_MAX_DIMS];
@@ -41,7 +41,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     own.weight = op->weight[0].tied_op < 0 ? op->weight : &weight;
     struct op_memory memory = op_memory(about->model, &own, local, about->dtype, about->policy, 1);
     double updated = choice->shard ? ceil(parameters / members) : parameters;
-    return (struct layout_state_times){sync_time(p, &groups, memory.gradients),
+    return (struct layout_state_times){sync ? sync_time(p, &groups, memory.gradients) : 0,
                                        (double)optimizer_ns(&p->work->costs, (int64_t)updated),
                                        updated};
 }
@@ -107,6 +107,12 @@ static bool has_tie(const struct layout_problem *p, int32_t number)
     return layout_tied_to(&p->about.model->op[number]) >= 0;
 }
 
+/* I3: a tied weight's is its owner's, on one stage. */
+static bool owns_state(const struct layout_problem *p, int32_t number)
+{
+    return !has_tie(p, number) || p->about.stages > 1;
+}
+
 weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option)
 {
     struct layout_work *w = p->work;
@@ -123,15 +129,27 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
     if (!layout_by_volume(p))
         alone = compute_time(p, at, choice.recompute);
     struct layout_state_times once = {0};
-    if (!has_tie(p, number) || apart)
-        once = layout_state_time(p, op, &choice);
+    if (owns_state(p, number))
+        once = layout_state_time(p, op, &choice, false);
     alone.least_update = once.updated * w->parameter_ns;
-    alone.sync = w->copies[number] * w->once * once.sync;
-    alone.time = w->copies[number] * (w->each * alone.pass + w->once * (once.sync + once.update));
+    alone.time = w->copies[number] * (w->each * alone.pass + w->once * once.update);
     alone.memory =
         w->copies[number] / p->about.stages *
         (layout_state_bytes(&state) + in_flight * kept_bytes(p, number, option, &choice));
     w->alone[number][option] = alone;
 done:
     return status;
+}
+
+void layout_fill_sync(struct layout_problem *p, int32_t number, int32_t option)
+{
+    struct layout_alone *alone = &p->work->alone[number][option];
+    struct choice choice = layout_choice(p, number, option);
+    if (!owns_state(p, number))
+        return;
+    struct layout_state_times once =
+        layout_state_time(p, &p->about.model->op[number], &choice, true);
+    alone->sync = p->work->copies[number] * p->work->once * once.sync;
+    alone->time = p->work->copies[number] *
+                  (p->work->each * alone->pass + p->work->once * (once.sync + once.update));
 }

@@ -249,6 +249,14 @@ done:
     return status;
 }
 
+/* Of the options that are left. */
+static void fill_syncs(struct layout_problem *p)
+{
+    for (int32_t op = 0; op < p->about.model->ops; op++)
+        for (int32_t i = 0; i < (int32_t)p->splits[op].len; i++)
+            layout_fill_sync(p, op, i);
+}
+
 /* Of groups of any size at any distance, as far as devices are numbered evenly. Into a node goes what
  * all its devices take from other nodes. */
 static weft_status find_byte_ns(struct layout_problem *p)
@@ -308,7 +316,8 @@ static double count_entries(const struct layout_problem *p)
     return sum;
 }
 
-static weft_status build(struct layout_problem *p)
+/* Its options, with their floor if somebody asks. */
+static weft_status build_floor(struct layout_problem *p)
 {
     struct split_mesh mesh;
     weft_status status;
@@ -319,10 +328,25 @@ static weft_status build(struct layout_problem *p)
     TRY(fill_operators(p));
     if (p->about.below_ns > 0)
         TRY(layout_find_floor(p));
+done:
+    return status;
+}
+
+static weft_status build_floor_only(struct layout_problem *p)
+{
+    p->work->floor_only = true;
+    return build_floor(p);
+}
+
+static weft_status build(struct layout_problem *p)
+{
+    weft_status status;
+    TRY(build_floor(p));
     bool wanted = p->about.below_ns <= 0 || p->floor_ns < p->about.below_ns;
     if (p->about.drop)
         wanted &= count_entries(p) <= MOST_ENTRIES;
     if (wanted) {
+        fill_syncs(p);
         make_assign(p);
         add_own_edges(p);
     }
@@ -366,17 +390,28 @@ weft_status layout_problem_new(const struct layout_case *about, struct layout_pr
     return open_case(about, build, out);
 }
 
-weft_status layout_floor(const struct layout_case *about, double *floor_ns)
+static weft_status floor_of(const struct layout_case *about,
+                            weft_status (*how)(struct layout_problem *p), double *floor_ns)
 {
-    struct layout_case whole = *about;
     struct layout_problem *p;
     weft_status status;
-    whole.below_ns = 0;
-    TRY(open_case(&whole, build_by_degrees, &p));
+    TRY(open_case(about, how, &p));
     *floor_ns = p->floor_ns;
     layout_problem_free(p);
 done:
     return status;
+}
+
+weft_status layout_floor(const struct layout_case *about, double *floor_ns)
+{
+    struct layout_case whole = *about;
+    whole.below_ns = 0;
+    return floor_of(&whole, build_by_degrees, floor_ns);
+}
+
+weft_status layout_floor_below(const struct layout_case *about, double *floor_ns)
+{
+    return floor_of(about, build_floor_only, floor_ns);
 }
 
 void layout_problem_free(struct layout_problem *p)

@@ -88,6 +88,8 @@ struct choice layout_choice(const struct layout_problem *problem, int32_t op, in
 /* The floor of a case by degrees alone, nothing sent, for all splits, narrow or not: quick. INFINITY:
  * nothing fits. */
 weft_status layout_floor(const struct layout_case *about, double *floor_ns);
+/* The floor of layout_problem_new, without an assignment: the case's time to beat, or less. */
+weft_status layout_floor_below(const struct layout_case *about, double *floor_ns);
 /* What (2) is of one edge without its factor: there, and back; of the case's measure. */
 struct layout_edge {
     double there, back;

@@ -54,6 +54,7 @@ struct layout_work {
     struct layout_uses_time **found; /* per edge, of entries that were found */
     struct layout_exposed exposed;   /* as times have it */
     int64_t devices;                 /* of a stage */
+    bool floor_only;                 /* nobody asks for an assignment */
 };
 
 static inline bool layout_by_volume(const struct layout_problem *p)
@@ -85,11 +86,14 @@ struct layout_state_times {
     double sync, update;
     double updated; /* parameters */
 };
+/* Without `sync` the time of that is left out, which takes longest to find. */
 struct layout_state_times layout_state_time(const struct layout_problem *p, const struct op *op,
-                                            const struct choice *choice);
+                                            const struct choice *choice, bool sync);
 double layout_state_bytes(const struct stage_memory *memory);
 double layout_partial_degree(const struct layout *layout); /* addends of its partial sums */
+/* But for synchronisation, which no floor counts, and which comes behind it. */
 weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option);
+void layout_fill_sync(struct layout_problem *p, int32_t number, int32_t option);
 /* Only these options of an operator, in rising order, are left. */
 void layout_keep_options(struct layout_problem *p, int32_t number, const int32_t *option,
                          int32_t count);
@@ -103,6 +107,9 @@ void layout_find_pair(void *context, int32_t edge, int32_t i, int32_t j);
 double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j);
 /* What a reshard takes at least, in ns or elements (layout_bound.c). */
 double layout_least_of_reshard(const struct layout_problem *p, const struct layout *from,
+                               const struct layout *to, int64_t element_bytes);
+/* The same by the degrees of splits across nodes and within them, in whatever order: no more than that. */
+double layout_least_by_degrees(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes);
 /* (2) as it is exposed. */
 double layout_shown_time(const struct layout_problem *p, const struct layout_uses_time *time);

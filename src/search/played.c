@@ -81,42 +81,41 @@ static bool find_need(const struct writing *w, const struct slot *slot, int32_t 
     return out->needs != START;
 }
 
-/* False: what it needs is not there yet. */
+/* False: what it needs is not before a step. */
 static bool make_step(const struct writing *w, const struct slot *slot, int32_t stage, bool apart,
-                      struct step *out)
+                      int32_t before, struct step *out)
 {
     int32_t part = slot->piece * w->score->pipeline.stages + stage, kind = (int32_t)slot->kind;
     if (apart)
         kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
     *out = (struct step){.stage = stage, .ns = part * NS_COUNT + kind};
-    return find_need(w, slot, part, out);
+    return find_need(w, slot, part, out) && out->needs < before;
 }
 
-/* As many of a stage's slots as have what they need; how many. */
-static int32_t write_stage(const struct writing *w, const struct slots *slots, int32_t stage,
-                           int32_t *at)
+/* A stage's next slot or pair of slots, if what it needs is before a step; how many. Steps that follow
+ * each other so do not wait for each other, which the processor makes use of. */
+static int32_t write_next(const struct writing *w, const struct slots *slots, int32_t stage,
+                          int32_t before, int32_t *at)
 {
     struct score *score = w->score;
-    int32_t first = *at;
-    while (*at < (int32_t)slots->len) {
-        const struct slot *slot = &slots->data[*at];
-        bool pair = slots_paired(score->schedule, &score->pipeline, stage, slots, (size_t)*at);
-        bool apart = !pair && score->schedule->passes == ORDER_PAIRED;
-        int32_t count = pair ? 2 : 1, ready = 0;
-        struct step step[2];
-        while (ready < count && make_step(w, &slot[ready], stage, apart, &step[ready]))
-            ready++;
-        if (ready < count)
-            break;
-        step[0].opens = pair;
-        for (int32_t k = 0; k < count; k++) {
-            int32_t part = slot[k].piece * score->pipeline.stages + stage;
-            *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
-            array_push(w->keep, &score->step, step[k]);
-        }
-        *at += count;
+    if (*at == (int32_t)slots->len)
+        return 0;
+    const struct slot *slot = &slots->data[*at];
+    bool pair = slots_paired(score->schedule, &score->pipeline, stage, slots, (size_t)*at);
+    bool apart = !pair && score->schedule->passes == ORDER_PAIRED;
+    int32_t count = pair ? 2 : 1;
+    struct step step[2];
+    for (int32_t k = 0; k < count; k++)
+        if (!make_step(w, &slot[k], stage, apart, before, &step[k]))
+            return 0;
+    step[0].opens = pair;
+    for (int32_t k = 0; k < count; k++) {
+        int32_t part = slot[k].piece * score->pipeline.stages + stage;
+        *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
+        array_push(w->keep, &score->step, step[k]);
     }
-    return *at - first;
+    *at += count;
+    return count;
 }
 
 /* Steps that play_slots reads times of. */
@@ -155,9 +154,11 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
         schedule->order(&pipeline, s, scratch, &slots[s]);
         left += (int32_t)slots[s].len;
     }
-    while (left > 0)
+    while (left > 0) {
+        int32_t before = (int32_t)score->step.len;
         for (int32_t s = 0; s < pipeline.stages; s++)
-            left -= write_stage(&w, &slots[s], s, &at[s]);
+            left -= write_next(&w, &slots[s], s, before, &at[s]);
+    }
     mark_steps(&w, slots);
     array_push(orders->keep, &orders->scores, score);
     arena_free(scratch);

@@ -153,6 +153,11 @@ static bool same_part(const struct config *a, const struct config *b, int32_t pa
            memcmp(x->manner, y->manner, sizeof x->manner) == 0;
 }
 
+static uint64_t bit_of_stage(const struct config *c, int32_t part)
+{
+    return (uint64_t)1 << part % c->stages;
+}
+
 /* Stages with parts or neighbours that are other ones than in a config of the same devices; all, where
  * those of a tied weight are. Of the others, levels of recomputation are taken over: they would be
  * chosen again (aceso_recompute.c, I1). */
@@ -163,15 +168,17 @@ static uint64_t take_levels(const struct problem *p, const struct config *from, 
     for (int32_t k = 0; k < parts; k++) {
         if (same_part(from, c, k))
             continue;
-        other |= UINT64_C(1) << k % c->stages;
-        other |= k ? UINT64_C(1) << (k - 1) % c->stages : 0;
-        other |= k + 1 < parts ? UINT64_C(1) << (k + 1) % c->stages : 0;
+        other |= bit_of_stage(c, k);
+        if (k > 0)
+            other |= bit_of_stage(c, k - 1);
+        if (k + 1 < parts)
+            other |= bit_of_stage(c, k + 1);
     }
     struct tied_parts at = p->tied.user < 0 ? (struct tied_parts){0} : tied_parts_of(c, p->tied);
     if (p->tied.user >= 0 && !(same_part(from, c, at.owner) && same_part(from, c, at.user)))
         return UINT64_MAX;
     for (int32_t k = 0; k < parts; k++)
-        if (!(other >> k % c->stages & 1)) {
+        if (!(other & bit_of_stage(c, k))) {
             c->part[k].low = from->part[k].low;
             c->part[k].high = from->part[k].high;
             c->part[k].recompute_end = from->part[k].recompute_end;

@@ -174,9 +174,11 @@ static uint64_t take_levels(const struct problem *p, const struct config *from, 
         if (k + 1 < parts)
             other |= bit_of_stage(c, k + 1);
     }
-    struct tied_parts at = p->tied.user < 0 ? (struct tied_parts){0} : tied_parts_of(c, p->tied);
-    if (p->tied.user >= 0 && !(same_part(from, c, at.owner) && same_part(from, c, at.user)))
-        return UINT64_MAX;
+    if (p->tied.user >= 0) {
+        struct tied_parts at = tied_parts_of(c, p->tied);
+        if (!same_part(from, c, at.owner) || !same_part(from, c, at.user))
+            return UINT64_MAX;
+    }
     for (int32_t k = 0; k < parts; k++)
         if (!(other & bit_of_stage(c, k))) {
             c->part[k].low = from->part[k].low;

@@ -90,14 +90,6 @@ weft_status weft_plan_read(const char *text, weft_plan **out)
     return status;
 }
 
-static void name_plan(const struct plan_question *question, struct plan *plan)
-{
-    plan->model_name = arena_copy_text(plan->arena, question->model_name);
-    plan->model_options =
-        question->model_options ? arena_copy_text(plan->arena, question->model_options) : NULL;
-    plan->cluster_name = arena_copy_text(plan->arena, question->cluster_name);
-}
-
 /* What does not fit is an answer and a status. */
 static weft_status must_fit_memory(const struct trial *trial)
 {
@@ -127,7 +119,8 @@ weft_status weft_plan_find(const char *text, const char *name, weft_plan **out)
     TRY(plan_search(planner, &request, &planned));
     struct trial best = planned->trials.data[0];
     TRY(trial_take(&request, &planned->trials.data[0], &question.opened.plan));
-    name_plan(&question, question.opened.plan);
+    plan_set_names(question.opened.plan, question.model_name, question.model_options,
+                   question.cluster_name);
     *out = plan_handle(arena, &question.opened);
     status = must_fit_memory(&best);
 done:

@@ -362,10 +362,7 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
 
 void plan_name(struct plan *plan, const struct plan_arguments *arguments)
 {
-    plan->model_name = arena_copy_text(plan->arena, arguments->name[0]);
-    plan->model_options =
-        arguments->overrides ? arena_copy_text(plan->arena, arguments->overrides) : NULL;
-    plan->cluster_name = arena_copy_text(plan->arena, arguments->name[1]);
+    plan_set_names(plan, arguments->name[0], arguments->overrides, arguments->name[1]);
 }
 
 static weft_status from_degrees(const struct plan_arguments *in, struct opened_plan *out)

@@ -65,6 +65,19 @@
         [KERNEL_OPTIMIZER] = {0.9, 0.9}, [KERNEL_SCAN] = {1, 1},                                   \
     }
 
+/* What all of Blackwell has but its power: fitted on SimuMax's B200 table. Ratios of misaligned rows are
+ * hopper's, Winograd's traffic volta's. Forward, two tiles of 128 rows of attention take turns on a unit (cuDNN,
+ * FlashAttention-4). No scan was measured: what a unit of the H200 does. */
+#define BLACKWELL                                                                                  \
+    .scales_blocks = true, .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9,     \
+    .tile_edge = 17.6, .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},     \
+    .winograd_traffic = 1.28, .attention_rows = {256, 128}, .attention_fraction = {0.602, 0.536},  \
+    .attention_softmax = {20.3, 20.5}, .attention_power = {0.583, 0.481}, .attention_tail = 0.231, \
+    .attention_ramp_ns = {25600, 11600}, .attention_v1 = 3, .attention_v2 = 1.65,                  \
+    .attention_sustained = 1, .scan_fraction = {0.1, 0.13}, .memory_fraction = 0.887,              \
+    .share = SHARES(0.846), .ramp_ns = 1920, .issue_ns = 7590, .training_issue_ns = 20000,         \
+    .overlap_slowdown = 1.14
+
 static const struct calibration CALIBRATIONS[] = {
     {.arch = "volta",
      .source = "fitted on Aceso's V100 table",
@@ -209,63 +222,15 @@ static const struct calibration CALIBRATIONS[] = {
      * in MXFP8. That is 1,502 and 2,677 TFLOP/s; of 1,100 W, where a GB300 has 1,400 W. */
     {.device = "GB300",
      .source = "B200's, products at the rates that Transformer Engine publishes of a B300",
-     .scales_blocks = true,
-     .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}},
      .power_fraction = 0.601,
      .sustained_fraction = 0.601, /* as alone: not known of long runs, and B200's are as alone */
      .fp8_loss = 0.109,
-     .prologue_k = 55.9,
-     .tile_edge = 17.6,
-     .unhidden = 0.176,
-     .group_unhidden = 0.896,
-     .misaligned = {0.37, 0.18}, /* hopper's */
-     .winograd_traffic = 1.28,   /* volta's */
-     /* Forward, two tiles of 128 take turns on a unit (cuDNN, FlashAttention-4). */
-     .attention_rows = {256, 128},
-     .attention_fraction = {0.602, 0.536},
-     .attention_softmax = {20.3, 20.5},
-     .attention_power = {0.583, 0.481},
-     .attention_tail = 0.231,
-     .attention_ramp_ns = {25600, 11600},
-     .attention_v1 = 3,
-     .attention_v2 = 1.65,
-     .attention_sustained = 1,
-     .scan_fraction = {0.1, 0.13}, /* B200's */
-     .memory_fraction = 0.887,
-     .share = SHARES(0.846),
-     .ramp_ns = 1920,
-     .issue_ns = 7590,
-     .training_issue_ns = 20000,
-     .overlap_slowdown = 1.14},
+     BLACKWELL},
     {.arch = "blackwell",
      .source = "fitted on SimuMax's B200 table",
-     .scales_blocks = true,
-     .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}},
      .power_fraction = 0.497,
      .sustained_fraction = 0.497,
-     .prologue_k = 55.9,
-     .tile_edge = 17.6,
-     .unhidden = 0.176,
-     .group_unhidden = 0.896,
-     .misaligned = {0.37, 0.18}, /* hopper's */
-     .winograd_traffic = 1.28,   /* volta's */
-     /* Forward, two tiles of 128 take turns on a unit (cuDNN, FlashAttention-4). */
-     .attention_rows = {256, 128},
-     .attention_fraction = {0.602, 0.536},
-     .attention_softmax = {20.3, 20.5},
-     .attention_power = {0.583, 0.481},
-     .attention_tail = 0.231,
-     .attention_ramp_ns = {25600, 11600},
-     .attention_v1 = 3,
-     .attention_v2 = 1.65,
-     .attention_sustained = 1,
-     .scan_fraction = {0.1, 0.13}, /* not measured: what a unit of H200 does */
-     .memory_fraction = 0.887,
-     .share = SHARES(0.846),
-     .ramp_ns = 1920,
-     .issue_ns = 7590,
-     .training_issue_ns = 20000,
-     .overlap_slowdown = 1.14},
+     BLACKWELL},
     {.arch = "cpu",
      .source = "a BLAS on all cores and a stream benchmark, usual values; not fitted",
      .unit_fraction = {{0.8, 0.8}, {0.8, 0.8}},

@@ -212,9 +212,7 @@ static void set_names_and_batch(struct plan_file *file)
     struct plan *plan = file->plan;
     const char *options = NULL;
     file_options_text(file, &options); /* read before, so it is fine */
-    plan->model_name = arena_copy_text(plan->arena, file->root.model);
-    plan->model_options = options ? arena_copy_text(plan->arena, options) : NULL;
-    plan->cluster_name = arena_copy_text(plan->arena, file->root.cluster);
+    plan_set_names(plan, file->root.model, options, file->root.cluster);
     if (!file->batch.step)
         return;
     plan->batch_per_step = file->batch.step;

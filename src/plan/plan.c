@@ -155,6 +155,18 @@ static void set_defaults(struct plan *plan)
     plan->part[0] = (struct part){0, plan->instances};
 }
 
+static const char *copy_name(struct plan *plan, const char *name)
+{
+    return name ? arena_copy_text(plan->arena, name) : NULL;
+}
+
+void plan_set_names(struct plan *plan, const char *model, const char *options, const char *cluster)
+{
+    plan->model_name = copy_name(plan, model);
+    plan->model_options = copy_name(plan, options);
+    plan->cluster_name = copy_name(plan, cluster);
+}
+
 void plan_copy_settings(struct plan *to, const struct plan *from)
 {
     to->dtype = from->dtype;

@@ -149,6 +149,8 @@ void plan_free(struct plan *plan); /* not its model and cluster */
 /* Dtype, policy, memory limit, overlap, buckets and sends of another plan: all that does not depend on
  * how its operators are laid out. */
 void plan_copy_settings(struct plan *to, const struct plan *from);
+/* How a plan file is to name its model and cluster, copied; any may be NULL. */
+void plan_set_names(struct plan *plan, const char *model, const char *options, const char *cluster);
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);

@@ -192,9 +192,6 @@ weft_status settings_apply(struct arena *scratch, const char *file, int line, co
 
 void copy_settings(struct plan *to, const struct plan *from)
 {
-    to->model_name = from->model_name ? arena_copy_text(to->arena, from->model_name) : NULL;
-    to->model_options =
-        from->model_options ? arena_copy_text(to->arena, from->model_options) : NULL;
-    to->cluster_name = from->cluster_name ? arena_copy_text(to->arena, from->cluster_name) : NULL;
+    plan_set_names(to, from->model_name, from->model_options, from->cluster_name);
     plan_copy_settings(to, from);
 }

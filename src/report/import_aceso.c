@@ -209,10 +209,7 @@ static weft_status make(struct reading *r, const struct import_input *input, con
                       (long long)f->micro_batch, (long long)f->global_batch));
     struct aceso_plan theirs = {f->micro_batch, (int32_t)f->stages, r->stage, r->op}; /* (1) */
     TRY(aceso_plan_make(&theirs, out->model, out->cluster, &settings, &out->plan));
-    out->plan->model_name = arena_copy_text(out->plan->arena, model);
-    out->plan->model_options =
-        input->options ? arena_copy_text(out->plan->arena, input->options) : NULL;
-    out->plan->cluster_name = arena_copy_text(out->plan->arena, input->cluster);
+    plan_set_names(out->plan, model, input->options, input->cluster);
 done:
     return status;
 }

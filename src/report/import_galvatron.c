@@ -344,10 +344,7 @@ static weft_status make(struct reading *r, const struct import_input *input,
     TRY(read_beside(r, &beside));
     r->config.sequence = beside.sequence;
     TRY(galvatron_plan(out->model, out->cluster, &r->config, &out->plan));
-    out->plan->model_name = arena_copy_text(out->plan->arena, input->model);
-    out->plan->model_options =
-        input->options ? arena_copy_text(out->plan->arena, input->options) : NULL;
-    out->plan->cluster_name = arena_copy_text(out->plan->arena, input->cluster);
+    plan_set_names(out->plan, input->model, input->options, input->cluster);
     TRY(settings_apply(r->scratch, input->file, r->file.weft ? r->file.weft->line : 0,
                        beside.settings, out->plan));
     TRY(plan_check(out->plan));

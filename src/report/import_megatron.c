@@ -263,8 +263,7 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
     read_state(&r);
     read_overlap(&r);
     TRY(plan_of_degrees(*model, cluster, &r.d, r.part_layers, r.block, &made));
-    made->model_name = arena_copy_text(made->arena, name);
-    made->model_options = options ? arena_copy_text(made->arena, options) : NULL;
+    plan_set_names(made, name, options, input->cluster);
     for (size_t i = 0; i < arguments.settings.len; i++)
         TRY(settings_apply(scratch, input->file, 0, arguments.settings.data[i], made));
     TRY(plan_check(made));
@@ -282,7 +281,6 @@ weft_status megatron_import(struct arena *scratch, const struct import_input *in
     *out = (struct opened_plan){0};
     TRY(cluster_open(input->cluster, &out->cluster));
     TRY(megatron_plan(scratch, input, out->cluster, &out->model, &out->plan, notes));
-    out->plan->cluster_name = arena_copy_text(out->plan->arena, input->cluster);
 done:
     if (status)
         plan_close(out);

@@ -139,38 +139,22 @@ int64_t interleaved_in_flight(const struct pipeline *pipeline, int32_t stage)
 
 /* ---- the same in pairs ----------------------------------------------------------------------- */
 
-int64_t one_f_one_b_paired_ahead(const struct pipeline *pipeline, int32_t stage)
-{
-    return one_f_one_b_warm_up(pipeline, stage) + 1;
-}
-
-void one_f_one_b_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                              struct slots *out)
-{
-    warm_up_then_pairs(pipeline, one_f_one_b_paired_ahead(pipeline, stage), grouped_forward,
-                       grouped_backward, keep, out);
-}
-
-int64_t one_f_one_b_paired_in_flight(const struct pipeline *pipeline, int32_t stage)
-{
-    return held(pipeline, one_f_one_b_paired_ahead(pipeline, stage));
-}
-
-int64_t interleaved_paired_ahead(const struct pipeline *pipeline, int32_t stage)
+/* 1f1b has them on one stage, where it is the same: nothing runs ahead but this one. */
+int64_t paired_ahead(const struct pipeline *pipeline, int32_t stage)
 {
     return interleaved_warm_up(pipeline, stage) + 1;
 }
 
-void interleaved_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                              struct slots *out)
+void paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out)
 {
-    warm_up_then_pairs(pipeline, interleaved_paired_ahead(pipeline, stage), grouped_forward,
-                       grouped_backward, keep, out);
+    warm_up_then_pairs(pipeline, paired_ahead(pipeline, stage), grouped_forward, grouped_backward,
+                       keep, out);
 }
 
-int64_t interleaved_paired_in_flight(const struct pipeline *pipeline, int32_t stage)
+int64_t paired_in_flight(const struct pipeline *pipeline, int32_t stage)
 {
-    return held(pipeline, interleaved_paired_ahead(pipeline, stage));
+    return held(pipeline, paired_ahead(pipeline, stage));
 }
 
 /* ---- zero bubble ----------------------------------------------------------------------------- */

@@ -17,15 +17,10 @@ void interleaved_order(const struct pipeline *pipeline, int32_t stage, struct ar
 int64_t interleaved_in_flight(const struct pipeline *pipeline, int32_t stage);
 
 /* With pairs: one more ahead, and how many those are. */
-void one_f_one_b_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                              struct slots *out);
-int64_t one_f_one_b_paired_in_flight(const struct pipeline *pipeline, int32_t stage);
-int64_t one_f_one_b_paired_ahead(const struct pipeline *pipeline, int32_t stage);
-
-void interleaved_paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                              struct slots *out);
-int64_t interleaved_paired_in_flight(const struct pipeline *pipeline, int32_t stage);
-int64_t interleaved_paired_ahead(const struct pipeline *pipeline, int32_t stage);
+void paired_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out);
+int64_t paired_in_flight(const struct pipeline *pipeline, int32_t stage);
+int64_t paired_ahead(const struct pipeline *pipeline, int32_t stage);
 
 void zero_bubble_h1_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
                           struct slots *out);

@@ -81,11 +81,9 @@ static const struct schedule SCHEDULES[] = {
 /* Under the names of those that they are made of (I4). */
 static const struct schedule PAIRED[] = {
     {"1f1b", "1f1b on one stage, a forward and a backward pass at once", check_one_piece,
-     one_f_one_b_paired_order, one_f_one_b_paired_in_flight, ORDER_PAIRED, false,
-     one_f_one_b_paired_ahead},
+     paired_order, paired_in_flight, ORDER_PAIRED, false, paired_ahead},
     {"interleaved", "interleaved, a forward and a backward pass at once", check_interleaved,
-     interleaved_paired_order, interleaved_paired_in_flight, ORDER_PAIRED, false,
-     interleaved_paired_ahead},
+     paired_order, paired_in_flight, ORDER_PAIRED, false, paired_ahead},
 };
 
 const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages)

@@ -10,7 +10,7 @@
 #include "search/layout_floor.h"
 #include "search/places.h"
 
-static const double MOST_PAIRS_OF_CLASSES = 6e6; /* half a second */
+static const double MOST_PAIRS_OF_CLASSES = 6e6; /* beyond, a case is left to be solved */
 
 /* All that the options of a class have in common. */
 struct class_key {

@@ -73,7 +73,7 @@ static const struct family *family_named(const char *name)
     return NULL;
 }
 
-static struct model *open_small(const struct small_model *small)
+static inline struct model *open_small(const struct small_model *small)
 {
     struct arena *scratch = arena_new();
     struct doc *options;

@@ -1,0 +1,159 @@
+/* test_galvatron_files.c - layerwise strategies in Galvatron's files: what is written comes back as the
+ * same plan, and wrong strategies are named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "random_plan.h"
+#include "same_plan.h"
+
+static int64_t divisor_of(struct rng *rng, int64_t n)
+{
+    return chance(rng, 3) ? 1 : factor_of(rng, n);
+}
+
+static struct galvatron draw_config(struct rng *rng, const struct model *model, int64_t layers,
+                                    int64_t devices)
+{
+    struct galvatron c = {.layers = layers, .chunks = 1 + rng_below(rng, 4)};
+    static const int DEFAULTS[] = {0, 2};
+    (void)model;
+    do
+        c.pp = divisor_of(rng, devices);
+    while (c.pp > layers);
+    size_t count = (size_t)layers;
+    c.global_batch = devices * c.chunks;
+    c.tp = ARENA_ARRAY(arena, int64_t, count);
+    c.consecutive = ARENA_ARRAY(arena, bool, count);
+    c.sharded = ARENA_ARRAY(arena, bool, count);
+    c.checkpointed = ARENA_ARRAY(arena, bool, count);
+    c.division = ARENA_ARRAY(arena, int64_t, (size_t)c.pp);
+    for (int64_t i = 0; i < layers; i++) {
+        c.tp[i] = divisor_of(rng, devices / c.pp);
+        c.consecutive[i] = chance(rng, 2);
+        c.sharded[i] = chance(rng, 2);
+        c.checkpointed[i] = chance(rng, 2);
+        c.division[i < c.pp ? i : rng_below(rng, c.pp)]++;
+    }
+    c.vocab_tp = divisor_of(rng, devices / c.pp);
+    c.vocab_sharded = chance(rng, 2);
+    c.default_shard = DEFAULTS[rng_below(rng, COUNT_OF(DEFAULTS))];
+    c.gpipe = chance(rng, 2);
+    c.sequence = chance(rng, 3);
+    return c;
+}
+
+static void layerwise_plans_come_back_from_galvatron(void **state)
+{
+    (void)state;
+    struct rng rng;
+    int done = 0, uneven = 0;
+    rng_seed(&rng, 3);
+    for (int round = 0; round < rounds_of(300); round++) {
+        const char *path = arena_printf(arena, "/tmp/weft-test-export-%d.yaml", (int)getpid());
+        const struct small_model *small = &SMALL_MODELS[rng_below(&rng, 12)]; /* with layers */
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fprintf(file, "family: %s\noptions: %s\n", small->family, small->options);
+        fclose(file);
+        struct model *model;
+        assert_int_equal(model_open(path, NULL, &model), WEFT_OK);
+        struct cluster *cluster = open_named("dgx-a100");
+        struct plan *empty, *plan = NULL;
+        int64_t layers;
+        assert_int_equal(plan_new(model, cluster, &empty), WEFT_OK);
+        layers_of_instances(arena, empty, &layers);
+        plan_free(empty);
+        struct galvatron config = draw_config(&rng, model, layers, 8);
+        if (galvatron_plan(model, cluster, &config, &plan) == WEFT_OK &&
+            plan_check(plan) == WEFT_OK) {
+            struct export_result result;
+            struct opened_plan again;
+            struct texts notes = {0};
+            choose_overlap(&rng, plan);
+            if (plan_export(arena, plan, target_find("galvatron"), false, &result))
+                fail_msg("%s", weft_last_error()->message);
+            struct import_input input = {.file = "strategy.json",
+                                         .text = result.text,
+                                         .len = strlen(result.text),
+                                         .model = path,
+                                         .cluster = "dgx-a100"};
+            if (galvatron_import(arena, &input, &again, &notes))
+                fail_msg("%s", weft_last_error()->message);
+            same_plan(plan, again.plan);
+            if (done++ % 16 == 0)
+                same_prediction(plan, again.plan);
+            for (int64_t i = 1; i < layers; i++)
+                if (config.tp[i] != config.tp[0]) {
+                    uneven++;
+                    break;
+                }
+            plan_close(&again);
+            plan_free(result.written);
+        }
+        plan_free(plan);
+        cluster_free(cluster);
+        model_free(model);
+        unlink(path);
+    }
+    print_message("%d plans, %d of them with different tp\n", done, uneven);
+    assert_true(done > rounds_of(300) / 8 && uneven > 0);
+}
+
+static const struct {
+    const char *text, *message;
+} BROKEN_JSON[] = {
+    {"{}", "s.json:1: 'pp_deg' is missing, expected a whole number of at least 1"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"tp_sizes_enc\": \"1,1\"}",
+     "s.json:1: 'tp_sizes_enc' has 2 numbers, expected 12"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"tp_sizes_enc\": \"1,two\"}",
+     "s.json:1: 'tp_sizes_enc' holds 'two', expected a whole number from 1 to 2147483647"},
+    {"{\"pp_deg\": 3, \"global_bsz\": 8, \"chunks\": 1, \"tp_sizes_enc\": "
+     "\"1,1,1,1,1,1,1,1,1,1,1,1\"}",
+     "s.json:1: 'pp_deg' is 3, which does not divide the 8 devices of dgx-a100"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 3, \"tp_sizes_enc\": "
+     "\"1,1,1,1,1,1,1,1,1,1,1,1\"}",
+     "s.json:1: 'chunks' is 3, which does not divide 'global_bsz', 8"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"tp_sizes_enc\": "
+     "\"1,1,1,1,1,1,1,1,1,1,1,3\"}",
+     "s.json:1: tp 3 does not divide the 8 devices of a stage"},
+    {"{\"pp_deg\": 2, \"global_bsz\": 8, \"chunks\": 1, \"pp_division\": \"5,6\", "
+     "\"tp_sizes_enc\": \"1,1,1,1,1,1,1,1,1,1,1,1\"}",
+     "s.json:1: 'pp_division' adds up to 11 layers, the model has 12"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"default_dp_type\": \"zero1\", "
+     "\"tp_sizes_enc\": \"1,1,1,1,1,1,1,1,1,1,1,1\"}",
+     "s.json:1: 'default_dp_type' is 'zero1', expected ddp, zero2 or zero3"},
+    {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"use_sp\": \"0,0,0,0,0,0,0,0,0,0,0,1\", "
+     "\"tp_sizes_enc\": \"1,1,1,1,1,1,1,1,1,1,1,1\"}",
+     "s.json:1: 'use_sp' is not all 0: Ulysses and context parallelism per layer are not read"},
+};
+
+static void wrong_strategies_are_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(BROKEN_JSON); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        struct import_input input = {.file = "s.json",
+                                     .text = BROKEN_JSON[i].text,
+                                     .len = strlen(BROKEN_JSON[i].text),
+                                     .model = "gpt2",
+                                     .cluster = "dgx-a100"};
+        assert_int_equal(galvatron_import(arena, &input, &opened, &notes), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, BROKEN_JSON[i].message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layerwise_plans_come_back_from_galvatron),
+        cmocka_unit_test(wrong_strategies_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

@@ -1,0 +1,334 @@
+/* test_import_megatron.c - plans from launch arguments as people write them: scripts are read without
+ * being run, words of overlap, uneven stages, and what is wrong in them is named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "made_plan.h"
+#include "same_plan.h"
+
+#define SMALL                                                                                      \
+    "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 128 "                   \
+    "--max-position-embeddings 128 --micro-batch-size 1 --vocab-size 1000 "
+
+static weft_status import_text(const char *text, struct opened_plan *out, struct texts *notes)
+{
+    struct import_input input = {
+        .file = "run.sh", .text = text, .len = strlen(text), .cluster = "dgx-a100"};
+    return megatron_import(arena, &input, out, notes);
+}
+
+static void scripts_are_read_without_being_run(void **state)
+{
+    (void)state;
+    static const char SCRIPT[] =
+        "#!/bin/bash\n"
+        "TP=4\n"
+        "PP=\"2\" # stages\n"
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+        "GPT_ARGS=(\n"
+        "    --num-layers 8 --hidden-size=512\n"
+        "    --num-attention-heads 8 --seq-length 128\n"
+        "    --max-position-embeddings 256\n"
+        ")\n"
+        "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py \\\n"
+        "    ${GPT_ARGS[@]} --tensor-model-parallel-size $TP \\\n"
+        "    --pipeline-model-parallel-size ${PP} --bf16 \\\n"
+        "    --micro-batch-size 2 --global-batch-size 16 \\\n"
+        "    --pipeline-model-parallel-layout 'E(t|)*5,t*3L' \\\n"
+        "    --recompute-granularity full --recompute-method block \\\n"
+        "    --recompute-num-layers 1 --tokenizer-type GPT2BPETokenizer \\\n"
+        "    --data-path 0.3 a 0.7 b --lr 1e-4\n";
+    struct opened_plan opened;
+    struct texts notes = {0};
+    if (import_text(SCRIPT, &opened, &notes) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    const struct plan *plan = opened.plan;
+    assert_int_equal(plan->stages, 2);
+    assert_int_equal(plan->pieces, 3);
+    assert_int_equal(plan->global_batch, 16);
+    assert_int_equal(plan->batch_per_step, 2);
+    assert_int_equal(plan->dtype, DTYPE_BF16);
+    assert_int_equal(plan->policy, POLICY_MIXED_FP32_GRADIENTS);
+    const int64_t *layers = layers_of_parts(arena, plan);
+    static const int64_t LAYERS[] = {1, 1, 1, 1, 1, 3};
+    assert_memory_equal(layers, LAYERS, sizeof LAYERS);
+    /* 50257 up to a multiple of 128 * 4 */
+    assert_int_equal(plan->model->op[0].weight[0].operand.size[0], 50688);
+    assert_int_equal(plan->model->op[0].weight[1].operand.size[0], 256);
+    /* of the last part's three layers the first is recomputed */
+    int64_t recomputed = 0, first = plan->part[5].first;
+    for (int64_t i = 0; i < plan->part[5].count; i++)
+        recomputed += plan_choice(plan, first + i)->recompute && plan->ends_layer[first + i];
+    assert_int_equal(recomputed, 1);
+    plan_close(&opened);
+}
+
+/* Products beside their own collectives: with an argument of Megatron's, and of torchtitan's. */
+static void products_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned overlap;
+        bool told;
+    } ROWS[] = {
+        {SMALL "--bf16 --tensor-model-parallel-size 4 --sequence-parallel --tp-comm-overlap",
+         OVERLAP_TENSOR | OVERLAP_PRODUCTS, true},
+        {SMALL "--bf16 --tensor-model-parallel-size 4 --sequence-parallel", OVERLAP_TENSOR, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct export_result result;
+        struct texts notes = {0};
+        assert_int_equal(import_text(ROWS[i].text, &opened, &notes), WEFT_OK);
+        assert_int_equal(opened.plan->overlap, ROWS[i].overlap);
+        assert_int_equal(plan_export(arena, opened.plan, target_find("megatron"), false, &result),
+                         WEFT_OK);
+        assert_int_equal(strstr(result.text, "--tp-comm-overlap") != NULL, ROWS[i].told);
+        assert_null(strstr(result.text, "# weft"));
+        plan_free(result.written);
+        assert_int_equal(plan_export(arena, opened.plan, target_find("galvatron"), false, &result),
+                         WEFT_OK);
+        assert_int_equal(result.notes.len, ROWS[i].told ? 2 : 1); /* and how to start it */
+        plan_free(result.written);
+        plan_close(&opened);
+    }
+}
+
+/* Tokens beside the other pass of a pair, and tokens that go to a device once: with Megatron's arguments. */
+static void experts_are_told(void **state)
+{
+    (void)state;
+#define MIXTURE                                                                                    \
+    SMALL "--bf16 --swiglu --normalization RMSNorm --disable-bias-linear --global-batch-size 32 "  \
+          "--untie-embeddings-and-output-weights --position-embedding-type rope "                  \
+          "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 64 "
+#define HIDDEN "--overlap-moe-expert-parallel-comm "
+    static const struct {
+        const char *text;
+        bool experts, told, once, noted;
+    } ROWS[] = {
+        {MIXTURE HIDDEN "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall", true,
+         true, false, false},
+        {MIXTURE HIDDEN "--expert-model-parallel-size 2 --moe-token-dispatcher-type flex", true,
+         true, true, false},
+        {MIXTURE HIDDEN "--moe-token-dispatcher-type alltoall", true, false, false, false},
+        {MIXTURE "--expert-model-parallel-size 2 --moe-token-dispatcher-type flex", false, false,
+         true, false},
+        {MIXTURE HIDDEN "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall "
+                        "--recompute-granularity full --recompute-method uniform "
+                        "--recompute-num-layers 1",
+         true, false, false, true},
+    };
+#undef HIDDEN
+#undef MIXTURE
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct export_result result;
+        struct texts notes = {0};
+        if (import_text(ROWS[i].text, &opened, &notes) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        assert_int_equal((opened.plan->overlap & OVERLAP_EXPERTS) != 0, ROWS[i].experts);
+        assert_int_equal(plan_export(arena, opened.plan, target_find("megatron"), false, &result),
+                         WEFT_OK);
+        assert_int_equal(strstr(result.text, "--overlap-moe-expert-parallel-comm") != NULL,
+                         ROWS[i].told);
+        assert_int_equal(strstr(result.text, "--moe-enable-deepep") != NULL, ROWS[i].once);
+        bool noted = false;
+        for (size_t k = 0; k < result.notes.len; k++)
+            noted |= strstr(result.notes.data[k], "full recomputation") != NULL;
+        assert_int_equal(noted, ROWS[i].noted);
+        plan_free(result.written);
+        plan_close(&opened);
+    }
+}
+
+/* Async TP is all or nothing. */
+static void async_tp_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned overlap;
+        const char *line;
+        size_t notes; /* of one word without the other */
+    } ROWS[] = {{OVERLAP_EVERY, "enable_async_tensor_parallel = true", 0},
+                {OVERLAP_ALL, "enable_async_tensor_parallel = true", 1},
+                {OVERLAP_PRODUCTS, "enable_async_tensor_parallel = true", 1},
+                {OVERLAP_PIPELINE, "enable_async_tensor_parallel = false", 0}};
+    struct model *model;
+    struct cluster *cluster = open_cluster("dgx-h100");
+    struct degrees d = {.tp = 8, .sequence = true};
+    struct plan *plan;
+    assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct export_result result;
+        size_t found = 0;
+        plan->overlap = ROWS[i].overlap;
+        assert_int_equal(plan_export(arena, plan, target_find("torchtitan"), false, &result),
+                         WEFT_OK);
+        assert_non_null(strstr(result.text, ROWS[i].line));
+        for (size_t k = 0; k < result.notes.len; k++)
+            found += strstr(result.notes.data[k], "async TP overlaps as") != NULL;
+        assert_int_equal(found, ROWS[i].notes);
+        plan_free(result.written);
+    }
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
+/* One plan, told in the ways that scripts tell it. */
+static void ways_to_write_arguments_are_alike(void **state)
+{
+    (void)state;
+    static const char *const WAYS[] = {
+        SMALL "--tensor-model-parallel-size 2 --bf16",
+        "TP=2\nARGS=\"" SMALL "\\\n --bf16\"\ntorchrun --nnodes=1 pretrain_gpt.py $ARGS "
+        "--tensor-model-parallel-size ${TP}",
+        "export ARGS=(" SMALL ") # the model\npretrain_gpt.py \"${ARGS[@]}\" "
+        "--tensor-model-parallel-size='2' \\\n  --bf16 >log 2>&1 &",
+        SMALL "--tensor-model-parallel-size 8 --bf16 --tensor-model-parallel-size 2",
+    };
+    struct opened_plan first;
+    struct texts notes = {0};
+    assert_int_equal(import_text(WAYS[0], &first, &notes), WEFT_OK);
+    for (size_t i = 1; i < COUNT_OF(WAYS); i++) {
+        struct opened_plan other;
+        if (import_text(WAYS[i], &other, &notes))
+            fail_msg("%s: %s", WAYS[i], weft_last_error()->message);
+        same_plan(first.plan, other.plan);
+        plan_close(&other);
+    }
+    plan_close(&first);
+}
+
+/* The older ways to uneven stages, and layouts: layers of each part. */
+static void stages_hold_the_layers_they_are_given(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int64_t pieces, layers[4];
+    } CASES[] = {
+        {"--pipeline-model-parallel-size 4", 1, {2, 2, 2, 2}},
+        {"--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 1 "
+         "--decoder-last-pipeline-num-layers 3",
+         1,
+         {1, 2, 2, 3}},
+        {"--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 2 "
+         "--num-virtual-stages-per-pipeline-rank 2 --global-batch-size 8",
+         2,
+         {3, 1, 3, 1}},
+        {"--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "
+         "--global-batch-size 8",
+         2,
+         {2, 2, 2, 2}},
+        {"--pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
+         "--account-for-loss-in-pipeline-split",
+         1,
+         {4, 4}},
+        {"--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'E|tttt,|t*4|L'",
+         1,
+         {0, 4, 4, 0}},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        const char *text = arena_printf(arena, "%s %s", SMALL, CASES[i].arguments);
+        if (import_text(text, &opened, &notes))
+            fail_msg("%s: %s", text, weft_last_error()->message);
+        assert_int_equal(opened.plan->pieces, CASES[i].pieces);
+        assert_memory_equal(layers_of_parts(arena, opened.plan), CASES[i].layers,
+                            (size_t)opened.plan->parts * sizeof(int64_t));
+        plan_close(&opened);
+    }
+}
+
+static const struct {
+    const char *text, *message, *hint;
+} BROKEN[] = {
+    {"", "run.sh: holds no arguments of Megatron-LM", "give those behind pretrain_gpt.py"},
+    {"--num-layer 8", "run.sh:1: Megatron-LM has no argument --num-layer",
+     "did you mean --num-layers?"},
+    {"\n--num-layers many", "run.sh:2: --num-layers is 'many', expected a whole number", NULL},
+    {"--num-layers", "run.sh:1: --num-layers has no value", NULL},
+    {"--num-layers $N", "run.sh:1: --num-layers is '$N', a variable that is not set here",
+     "write the number: Weft does not run the script"},
+    {"--num-layers 8", "run.sh: --micro-batch-size is missing, expected 1 or more", NULL},
+    {"A=--bf16--bf16--bf16\nB=$A$A$A$A$A$A$A$A\nC=$B$B$B$B$B$B$B$B\nD=$C$C$C$C$C$C$C$C\n"
+     "E=$D$D$D$D$D$D$D$D\nF=$E$E$E$E$E$E$E$E\nG=$F$F$F$F$F$F$F$F $G",
+     "run.sh: its variables stand for more than 4194304 bytes",
+     "write the arguments without variables"},
+    {SMALL "--tensor-model-parallel-size 3",
+     "run.sh:1: tp 3 * pp 1 * cp 1 is 3 devices, dgx-a100 has 8",
+     "name a cluster with a multiple of these"},
+    {SMALL "--hybrid-layer-pattern 'M*M-'",
+     "run.sh:1: --hybrid-layer-pattern: layers by a pattern are not read from arguments",
+     "write a model file of the family hybrid"},
+    {SMALL "--swiglu",
+     "run.sh:1: --swiglu with LayerNorm: Weft's models have RMSNorm with SwiGLU, or neither", NULL},
+    {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*3|t*4L'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'Et*3|t*4L': its layers are not --num-layers "
+     "many",
+     "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*3|(t*5L'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'Et*3|(t*5L': expected E, t, L and | with "
+     "(...)*n and x*n",
+     "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8m|L|'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': Weft has no multi-token "
+     "prediction layers (m)",
+     "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*99999999|L'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'Et*99999999|L': expected E, t, L and | with "
+     "(...)*n and x*n",
+     "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--recompute-granularity full",
+     "run.sh:1: --recompute-granularity full needs a method, uniform or block",
+     "add --recompute-method"},
+    {SMALL "--normalization RMSNorm --swiglu --num-experts 4 --moe-layer-freq '([0]*3+[1]*4)'",
+     "run.sh:1: --moe-layer-freq is '([0]*3+[1]*4)', expected a list of 8 zeros and ones, or a "
+     "number",
+     "an example: ([0]*3+[1]*58)"},
+    {SMALL "--normalization RMSNorm --swiglu --num-experts 4 --moe-layer-freq '[1]*4+[0]*4'",
+     "run.sh:1: --moe-layer-freq is '[1]*4+[0]*4', which is no run of dense layers followed by a "
+     "mixture in every N-th",
+     NULL},
+    {SMALL "\n# weft: overlap=everything",
+     "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
+     "whole_sends=..., dtype=..., policy=... or memory=...",
+     "leave the line as `weft export` wrote it, or out"},
+};
+
+static void wrong_arguments_are_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(BROKEN); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        assert_int_equal(import_text(BROKEN[i].text, &opened, &notes), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, BROKEN[i].message);
+        if (BROKEN[i].hint)
+            assert_string_equal(weft_last_error()->hint, BROKEN[i].hint);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scripts_are_read_without_being_run),
+        cmocka_unit_test(products_are_told),
+        cmocka_unit_test(experts_are_told),
+        cmocka_unit_test(async_tp_is_told),
+        cmocka_unit_test(ways_to_write_arguments_are_alike),
+        cmocka_unit_test(stages_hold_the_layers_they_are_given),
+        cmocka_unit_test(wrong_arguments_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

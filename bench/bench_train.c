@@ -78,7 +78,7 @@ static double sgemm_rate(int64_t m, int64_t n, int64_t k)
 /* The shape of an ask's products and their FLOPs; 0: it has none. */
 static double products_of(const struct work *work, int64_t shape[3])
 {
-    /* batch m n k, or batch heads kv_heads q kv depth value_depth causal (docs/profile.md) */
+    /* batch m n k, or batch heads kv_heads q kv depth value_depth causal (docs/reference/profile.md) */
     const int64_t *s = work->shape;
     bool attends = work->kernel == KERNEL_ATTENTION;
     if (!attends && work->kernel != KERNEL_MATMUL)

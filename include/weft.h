@@ -20,7 +20,7 @@
  *
  * Names that stand here stay: functions are added, none changes its arguments or meaning before the
  * library's major version does, and handles are opaque. What has many parts is text: questions and
- * plans in YAML or JSON (docs/plan-file.md), predictions in JSON (docs/json.md).
+ * plans in YAML or JSON (docs/reference/plan-file.md), predictions in JSON (docs/reference/json.md).
  */
 #ifndef WEFT_H
 #define WEFT_H

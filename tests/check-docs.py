@@ -9,7 +9,9 @@
   is what it prints. A command with nothing below it only has to succeed. `make` is not run: its
   targets have to exist. A page's commands run one after the other, in a folder that looks like the
   source tree but may be written to.
-- Every key of each answer shown in docs/json.md is described in the same section, as `key`.
+- Every key of each answer shown in docs/reference/json.md is described in the same section, as `key`.
+- Every relative link leads to a file, and its anchor to a heading there; every page that a source
+  file, a test or the manual names exists.
 """
 import json
 import os
@@ -19,8 +21,11 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROOT = next(folder for folder in pathlib.Path(__file__).resolve().parents
+            if (folder / "README.md").exists() and (folder / "src").is_dir())
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING_PAGES = [*PAGES, *sorted((ROOT / "data").rglob("*.md"))]
+JSON_PAGE = ROOT / "docs/reference/json.md"
 MANUAL = ROOT / "man/weft.1"
 COMMON_OPTIONS = {"--help", "--usage", "--version"}
 
@@ -117,22 +122,66 @@ def described_in(section, sections):
     names = set(re.findall(r"`([a-z0-9_]+)`", section))
     for other in re.findall(r"fields of `(weft [a-z]+)`", section):
         names |= set(re.findall(r"`([a-z0-9_]+)`", sections[other]))
-    for linked in re.findall(r"\(([a-z-]+\.md)\)", section):
-        names |= set(re.findall(r"`([a-z0-9_]+)", (ROOT / "docs" / linked).read_text()))
+    for linked in re.findall(r"\(([a-z./-]+\.md)\)", section):
+        names |= set(re.findall(r"`([a-z0-9_]+)", (JSON_PAGE.parent / linked).read_text()))
     return names
 
 
 def check_json():
-    page = ROOT / "docs/json.md"
-    answers = {command: result.stdout for command, _, _, result in run_page(page)}
-    texts = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]
+    answers = {command: result.stdout for command, _, _, result in run_page(JSON_PAGE)}
+    texts = re.split(r"^## ", JSON_PAGE.read_text(), flags=re.MULTILINE)[1:]
     sections = {text.split("\n", 1)[0]: text for text in texts}
     for section in texts:
         described = described_in(section, sections)
         for command in re.findall(r"^\$ (weft .*--json.*)$", section, re.MULTILINE):
             answer = json.loads(answers[command] or "{}")  # check_console tells of a failure
             for key in sorted(set(keys(answer)) - described):
-                complaints.append(f"docs/json.md: `{command}` gives {key}, which is not described")
+                complaints.append(f"{JSON_PAGE.relative_to(ROOT)}: `{command}` gives {key}, which "
+                                  "is not described")
+
+
+def prose(page):
+    """(line number, line) of what stands outside of ``` blocks."""
+    inside = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside:
+            yield number, line
+
+
+def anchors(page):
+    """What GitHub makes of a page's headings: lower case, punctuation dropped, blanks as dashes."""
+    found = []
+    for _, line in prose(page):
+        heading = re.match(r"#+ +(.*)", line)
+        if heading:
+            text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1])
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            again = found.count(slug)
+            found.append(f"{slug}-{again}" if again else slug)
+    return found
+
+
+def check_links(page):
+    for number, line in prose(page):
+        for path, anchor in re.findall(r"\]\((?![a-z]+:)([^)#]*)#?([^)]*)\)", line):
+            target = (page.parent / path).resolve() if path else page
+            where = f"{page.relative_to(ROOT)}:{number}"
+            if not target.exists():
+                complaints.append(f"{where}: links to {path}, which does not exist")
+            elif anchor and anchor not in anchors(target):
+                complaints.append(f"{where}: links to #{anchor}, which is no heading of {target.name}")
+
+
+def check_mentions():
+    """Messages and comments name pages as docs/PAGE.md, as seen from the root."""
+    found = run(r"grep -rnoE '(^|[ (\"/])docs/[a-z/-]+\.md' src include tests man python bench tools")
+    for mention in found.stdout.splitlines():
+        where, _, page = mention.rpartition(":")
+        page = page[page.index("docs/"):]
+        if not (ROOT / page).exists():
+            complaints.append(f"{where}: names {page}, which does not exist")
 
 
 def main(arguments):
@@ -143,6 +192,9 @@ def main(arguments):
             update(page)
         return 0
     check_manual()
+    check_mentions()
+    for page in LINKING_PAGES:
+        check_links(page)
     for page in PAGES:
         check_console(page)
     check_json()

@@ -1,7 +1,7 @@
 /* refusals.h - golden refusals: broken inputs as text, each with the exact words it is answered with.
  *
  *   # A comment stands between cases.
- *   otherwise: docs/cluster-file.md describes the format
+ *   otherwise: docs/reference/cluster-file.md describes the format
  *
  *   >>> t.yaml
  *   base: dgx-a100

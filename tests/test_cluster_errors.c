@@ -48,7 +48,7 @@ static const struct {
     {":4", "no cluster is called ''",
      "`weft clusters` lists the names; a file ends in .yaml, .json or .xml"},
     {"titan-xp:2", "titan-xp is a single machine: its source names no network",
-     "describe its network in a cluster file (docs/cluster-file.md)"},
+     "describe its network in a cluster file (docs/reference/cluster-file.md)"},
     {"absent.yaml", "absent.yaml: cannot be opened: No such file or directory", NULL},
     {"absent.xml:4", "absent.xml: cannot be opened: No such file or directory", NULL},
 };
@@ -111,7 +111,7 @@ static void test_nesting_and_size_are_bounded(void **state)
     const size_t million = 1000000;
     expect_error(read_repeated(CLUSTER_YAML, "node: ", "[", 10 * million),
                  "t.yaml:1: is nested deeper than the 64 levels that Weft reads",
-                 "docs/cluster-file.md describes the format");
+                 "docs/reference/cluster-file.md describes the format");
     expect_error(read_repeated(CLUSTER_XML, "", "<pci>", 2 * million),
                  "t.xml:1: is nested deeper than the 64 levels that Weft reads",
                  "NCCL writes such a file when NCCL_TOPO_DUMP_FILE names one");
@@ -149,10 +149,11 @@ static void test_truncated_files(void **state)
 static void test_too_many_of_everything(void **state)
 {
     (void)state;
-    expect_error(
-        read_repeated(CLUSTER_YAML, "device: cpu\nnode:\n  devices: 1\n  vertices:\n    socket:\n",
-                      "      - s\n", 5),
-        "t.yaml:7: two vertices are called 's'", "docs/cluster-file.md describes the format");
+    expect_error(read_repeated(CLUSTER_YAML,
+                               "device: cpu\nnode:\n  devices: 1\n  vertices:\n    socket:\n",
+                               "      - s\n", 5),
+                 "t.yaml:7: two vertices are called 's'",
+                 "docs/reference/cluster-file.md describes the format");
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
@@ -163,7 +164,7 @@ static void test_too_many_of_everything(void **state)
     struct cluster *cluster = NULL;
     expect_error(cluster_from_text(CLUSTER_YAML, "t.yaml", text, len, 0, &cluster),
                  "t.yaml:2053: the node has more than 2048 vertices",
-                 "docs/cluster-file.md describes the format");
+                 "docs/reference/cluster-file.md describes the format");
     free(text);
 }
 

@@ -126,7 +126,7 @@ static void test_models_and_what_planners_chose(void **state)
 /* ---- P4 -------------------------------------------------------------------------------------- */
 
 /* Fold3D, Table 2: TFLOP/s of 95.8 over 67.4 and of 116.1 over 88.3. What is taken for either system is
- * one of several readings, settled with these in sight; docs/compare.md has the others, which lie between
+ * one of several readings, settled with these in sight; docs/guide/comparing.md has the others, which lie between
  * 32 and 50 % and between 17 and 38 %. This holds the simulator to what it says, it does not validate it. */
 static void test_fold3d_in_one_command(void **state)
 {

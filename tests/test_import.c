@@ -314,7 +314,8 @@ static void the_manual_lists_every_option(void **state)
     size_t count = model_families(&families), len;
     char *text;
     assert_int_equal(
-        file_read(scratch, WEFT_SOURCE_DIR "/docs/model-file.md", 1 << 20, &text, &len), WEFT_OK);
+        file_read(scratch, WEFT_SOURCE_DIR "/docs/reference/model-file.md", 1 << 20, &text, &len),
+        WEFT_OK);
     for (size_t i = 0; i < count; i++) {
         char row[4096], option[256];
         int used = snprintf(row, sizeof row, "| `%s` | ", families[i]->name);
@@ -324,7 +325,7 @@ static void the_manual_lists_every_option(void **state)
         }
         snprintf(row + used, sizeof row - (size_t)used, " |\n");
         if (!strstr(text, row))
-            fail_msg("docs/model-file.md lacks the row %s", row);
+            fail_msg("docs/reference/model-file.md lacks the row %s", row);
     }
     arena_free(scratch);
 }

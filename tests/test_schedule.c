@@ -607,7 +607,8 @@ static void the_manual_shows_what_is_drawn(void **state)
     char *manual, *picture;
     size_t len;
     assert_int_equal(
-        file_read(scratch, WEFT_SOURCE_DIR "/docs/schedules.md", 1 << 20, &manual, &len), WEFT_OK);
+        file_read(scratch, WEFT_SOURCE_DIR "/docs/reference/schedules.md", 1 << 20, &manual, &len),
+        WEFT_OK);
     const struct schedule *table;
     size_t count = schedule_all(&table);
     for (size_t i = 0; i < count; i++) {
@@ -617,7 +618,8 @@ static void the_manual_shows_what_is_drawn(void **state)
             schedule_draw(scratch, &table[i], one_piece ? &whole : &pieces, 120, &picture),
             WEFT_OK);
         if (!strstr(manual, picture))
-            fail_msg("docs/schedules.md lacks this picture of %s:\n%s", table[i].name, picture);
+            fail_msg("docs/reference/schedules.md lacks this picture of %s:\n%s", table[i].name,
+                     picture);
     }
     arena_free(scratch);
 }

@@ -155,11 +155,12 @@ static const struct {
     {"check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --virtual 2 --global-batch 6",
      "weft: interleaved needs a multiple of its 2 stages as micro-batches, not 3\n"
      "hint: use 4 micro-batches: a global batch of 8\n"},
-    {"check absent.yaml", "weft: absent.yaml: cannot be opened: No such file or directory\n"
-                          "hint: name a plan file (docs/plan-file.md), or a model and a cluster\n"},
+    {"check absent.yaml",
+     "weft: absent.yaml: cannot be opened: No such file or directory\n"
+     "hint: name a plan file (docs/reference/plan-file.md), or a model and a cluster\n"},
     {"simulate absent.yaml",
      "weft: absent.yaml: cannot be opened: No such file or directory\n"
-     "hint: name a plan file (docs/plan-file.md), or a model and a cluster\n"},
+     "hint: name a plan file (docs/reference/plan-file.md), or a model and a cluster\n"},
     {"check " PLANS "gpt3-13b.yaml --tp 4",
      "weft: --tp makes a plan; " PLANS "gpt3-13b.yaml is one already\n"
      "hint: change the file, or name a model and a cluster\n"},

@@ -2,7 +2,7 @@
  *
  * A command parses its arguments with argp, calls the library, and prints. Standard output carries
  * the answer and nothing else; errors and progress go to standard error. With --json the answer is
- * one JSON object with documented fields (docs/json.md).
+ * one JSON object with documented fields (docs/reference/json.md).
  */
 #ifndef WEFT_CLI_H
 #define WEFT_CLI_H

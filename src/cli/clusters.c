@@ -115,7 +115,8 @@ static const struct syntax SYNTAX = {
     OPTIONS,
     "[CLUSTER]",
     "Lists the clusters Weft knows; or draws one, with what collectives cost on it.\v"
-    "CLUSTER is a preset with a number of nodes, a cluster file (docs/cluster-file.md), or a "
+    "CLUSTER is a preset with a number of nodes, a cluster file (docs/reference/cluster-file.md), "
+    "or a "
     "topology that NCCL wrote to NCCL_TOPO_DUMP_FILE.\n\n"
     "Example:\n"
     "  weft clusters dgx-v100:4\n"

@@ -356,7 +356,7 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
                             in->name[0]);
     weft_status status = plan_load(in->name[0], out);
     if (status && !weft_last_error()->hint)
-        error_hint("name a plan file (docs/plan-file.md), or a model and a cluster");
+        error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");
     return status;
 }
 

@@ -132,8 +132,9 @@ static weft_status check_price(const struct goals *goals, const struct cluster *
 {
     if (goals->objective != OBJECTIVE_COST || cluster->node.device.price_per_hour > 0)
         return WEFT_OK;
-    return bad_argument("a cluster file says price_per_hour of its device (docs/cluster-file.md)",
-                        "what a device of %s costs is not known", cluster->name);
+    return bad_argument(
+        "a cluster file says price_per_hour of its device (docs/reference/cluster-file.md)",
+        "what a device of %s costs is not known", cluster->name);
 }
 
 weft_status goals_search(const struct goals *goals, const struct planner *planner,

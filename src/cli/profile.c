@@ -67,7 +67,7 @@ static const struct syntax SYNTAX = {
     "that Aceso, Sailor, SimuMax, Galvatron, vTrain, SimAI and Proteus publish: all files or, on "
     "an "
     "error, none. `measure` times this machine; `weft profile measure --help` says more. "
-    "docs/profile.md describes tables and database.\n\n"
+    "docs/reference/profile.md describes tables and database.\n\n"
     "Example:\n"
     "  weft profile import measured.csv --db my.sqlite\n"
     "  weft profile show my.sqlite --kernel matmul\n"

@@ -232,7 +232,7 @@ static weft_status question(const struct profile_options *options, const struct 
         out->phase = whole ? PHASE_BACKWARD_INPUT : (enum phase)filter->phase;
     const char *problem = shape_parse(arena, options->shape, out);
     if (problem)
-        return bad_argument("docs/profile.md lists every kernel's shape numbers",
+        return bad_argument("docs/reference/profile.md lists every kernel's shape numbers",
                             "shape '%s' of a %s: %s", options->shape, options->kernel, problem);
     if (whole)
         out->flops *= 2; /* both gradients at once */

@@ -26,7 +26,7 @@ static const struct syntax SYNTAX = {
     "PLAN\nMODEL CLUSTER",
     "Shows a plan: the stages with their devices, operators and memory, and how every operator is "
     "split. Equal choices of neighbouring layers are one line.\v"
-    "PLAN is a plan file (docs/plan-file.md).\n\n"
+    "PLAN is a plan file (docs/reference/plan-file.md).\n\n"
     "Example:\n"
     "  weft show data/plans/gpt3-13b.yaml\n"
     "  weft show gpt3-13b dgx-v100:4 --tp 8 --pp 2 --sp --zero 1 -o plan.json\n"

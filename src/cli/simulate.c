@@ -50,7 +50,7 @@ static const struct syntax SYNTAX = {
     "Simulates one iteration of a plan: how long it takes, where the time goes, what every stage "
     "waits for, and how full memory gets. A plan that does not fit in memory is simulated all the "
     "same, and ends the command with exit code 1.\v"
-    "PLAN is a plan file (docs/plan-file.md).\n\n"
+    "PLAN is a plan file (docs/reference/plan-file.md).\n\n"
     "Example:\n"
     "  weft simulate data/plans/gpt3-13b.yaml\n"
     "  weft simulate gpt3-13b dgx-v100:4 --tp 8 --pp 2 --sp --zero 1 --global-batch 64\n"

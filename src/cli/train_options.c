@@ -73,7 +73,7 @@ static void take_delay(struct argp_state *state, void *input, char *arg)
 
 #define AT(field) offsetof(struct train_arguments, field)
 static const struct cli_option OPTIONS[] = {
-    {"data", "FILE", "the text, or a file of tokens (docs/training.md)", OPTION_TEXT,
+    {"data", "FILE", "the text, or a file of tokens (docs/guide/training.md)", OPTION_TEXT,
      AT(training.data.path)},
     {"data-format", "F", "text, uint16, uint32, weft or megatron (default: by the file)",
      OPTION_TAKE, .take = take_format},
@@ -134,7 +134,7 @@ const struct syntax TRAIN_SYNTAX = {
     "mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
     "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run behind a step, "
     "with a checkpoint.\v"
-    "PLAN is a plan file (docs/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
+    "PLAN is a plan file (docs/reference/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
     "Example:\n"
     "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --steps 300 --rate 0.003\n"
     "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run --save-every "

@@ -1,4 +1,4 @@
-/* validate_json.c - what `weft validate` found, as JSON (docs/json.md). */
+/* validate_json.c - what `weft validate` found, as JSON (docs/reference/json.md). */
 #include "cli/validate.h"
 
 /* Numbers that are not known are left out. */

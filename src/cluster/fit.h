@@ -29,7 +29,7 @@ struct sample_filter {
     const char *column, *value; /* CSV: only rows with this value in this column */
 };
 
-/* nccl-tests' output, old or new, or CSV; appends to `out`. docs/fit.md documents the CSV
+/* nccl-tests' output, old or new, or CSV; appends to `out`. docs/guide/fitting.md documents the CSV
  * columns. */
 weft_status samples_read(struct arena *keep, const char *path, const struct sample_filter *filter,
                          struct samples *out);

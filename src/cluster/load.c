@@ -1,4 +1,4 @@
-/* load.c - cluster files (docs/cluster-file.md): a preset or captured topology with changes, or a
+/* load.c - cluster files (docs/reference/cluster-file.md): a preset or captured topology with changes, or a
  * machine written out in full.
  *
  *   I1  Everything is read through doc.h's tables: an unknown key, a wrong type or a number out of

@@ -47,8 +47,9 @@ static weft_status known_device(const struct doc *doc, const char *name, struct 
         return WEFT_OK;
     }
     size_t count = device_presets(&devices);
-    weft_status status = doc_error(doc, "write it out as a mapping (docs/cluster-file.md)",
-                                   "no device is called '%.100s'", name);
+    weft_status status =
+        doc_error(doc, "write it out as a mapping (docs/reference/cluster-file.md)",
+                  "no device is called '%.100s'", name);
     hint_near(nearest_name(name, devices, sizeof *devices, count));
     return status;
 }

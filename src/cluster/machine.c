@@ -107,8 +107,9 @@ weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_p
     if (status)
         return status;
     if (cluster->nodes > 1 && machine->fabric == FABRIC_NONE)
-        return bad_argument("describe its network in a cluster file (docs/cluster-file.md)",
-                            "%s is a single machine: its source names no network", preset->name);
+        return bad_argument(
+            "describe its network in a cluster file (docs/reference/cluster-file.md)",
+            "%s is a single machine: its source names no network", preset->name);
     cluster->source = machine->notes;
     cluster->node.name = preset->name;
     cluster->node.device = *device_find(machine->device);

@@ -65,8 +65,8 @@ static const struct {
 
 /* What helps where an error has no hint of its own. */
 static const char *const FORMATS[] = {
-    [CLUSTER_YAML] = "docs/cluster-file.md describes the format",
-    [CLUSTER_JSON] = "docs/cluster-file.md describes the format",
+    [CLUSTER_YAML] = "docs/reference/cluster-file.md describes the format",
+    [CLUSTER_JSON] = "docs/reference/cluster-file.md describes the format",
     [CLUSTER_XML] = "NCCL writes such a file when NCCL_TOPO_DUMP_FILE names one",
 };
 

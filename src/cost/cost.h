@@ -43,7 +43,7 @@ int64_t analytic_device_ns(const struct device *device, const struct calibration
 /* ---- the profile database (profile.c) -------------------------------------------------------- */
 
 struct profile;
-/* Opens an existing database for reading; docs/profile.md documents its schema. Once open, lookups
+/* Opens an existing database for reading; docs/reference/profile.md documents its schema. Once open, lookups
  * touch memory only and may run in several threads. */
 weft_status profile_open(const char *path, struct profile **out);
 /* The database that ships with Weft for a device: "RTX-TITAN". WEFT_FAILURE where there is none. */
@@ -159,7 +159,7 @@ struct model_ends {
 };
 weft_status profile_model_ends(struct profile *profile, const char *device, const char *model,
                                struct arena *keep, struct model_ends **out, size_t *count);
-/* How fast groups of a device's machines communicate, in bytes on the bus; docs/profile.md. */
+/* How fast groups of a device's machines communicate, in bytes on the bus; docs/reference/profile.md. */
 struct collective_rate {
     const char *machine;
     enum collective collective;

@@ -149,7 +149,8 @@ static weft_status read_csv(struct import *import, char *text, size_t len)
     TRY(csv_open(&csv, import->file, text, len));
     const struct csv_kind *kind = find_kind(&csv, import->options->format);
     if (!kind)
-        return bad_input(import->file, csv.line, "docs/profile.md describes the tables Weft reads",
+        return bad_input(import->file, csv.line,
+                         "docs/reference/profile.md describes the tables Weft reads",
                          "has no known column, beginning with '%.60s'", csv.header[0]);
     import->summary->format = kind->name;
     if (kind->source)

@@ -1,4 +1,4 @@
-/* profile_schema.c - the tables of a profile database (docs/profile.md), and their names. */
+/* profile_schema.c - the tables of a profile database (docs/reference/profile.md), and their names. */
 #include <string.h>
 
 #include "cost/profile_room.h"

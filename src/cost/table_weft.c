@@ -1,4 +1,4 @@
-/* table_weft.c - Weft's own table: times of single kernels, documented in docs/profile.md.
+/* table_weft.c - Weft's own table: times of single kernels, documented in docs/reference/profile.md.
  *
  *   I1  A time is the kernel's alone, without the host's gaps: what tools/measure_torch.py writes.
  */
@@ -39,7 +39,8 @@ static weft_status read_kernel(const struct table *table, const struct csv *csv,
         TRY(csv_error(csv, at[DTYPE], NULL, DTYPE_NAMES));
     const char *problem = shape_parse(table->scratch, csv->field[at[SHAPE]], &time->kernel);
     if (problem)
-        TRY(bad_input(csv->file, csv->line, "docs/profile.md lists every kernel's shape numbers",
+        TRY(bad_input(csv->file, csv->line,
+                      "docs/reference/profile.md lists every kernel's shape numbers",
                       "shape '%.100s' of a %s: %s", csv->field[at[SHAPE]],
                       kernel_name(time->kernel.kernel), problem));
 done:

@@ -1,7 +1,7 @@
 /* import.h - models from files: each format's reader, from memory, so that a fuzzer can reach it.
  *
  *   open.c         decides what a name means and reads the file
- *   import_yaml.c  Weft's own model files (docs/model-file.md)
+ *   import_yaml.c  Weft's own model files (docs/reference/model-file.md)
  *   import_hf.c    Hugging Face's config.json
  *   import_onnx.c  ONNX graphs (onnx.h)
  *

@@ -275,7 +275,8 @@ static weft_status rule_full(struct reading *r, const struct hf_row *row, const 
     int64_t every = first_full(value), number = 1;
     for (const struct doc *d = value->first; d; d = d->next, number++)
         if (is_full(d) != (every && number % every == 0))
-            return doc_error(d, "write the model down as operators: see docs/model-file.md",
+            return doc_error(d,
+                             "write the model down as operators: see docs/reference/model-file.md",
                              "'%s' breaks its order at layer %lld, expected one layer in %lld, the "
                              "last, to be 'full_attention'",
                              row->key, (long long)number - 1, (long long)every);
@@ -357,7 +358,7 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
         }
     }
     weft_status status =
-        doc_error(type, "write the model down as operators: see docs/model-file.md",
+        doc_error(type, "write the model down as operators: see docs/reference/model-file.md",
                   "'model_type' is '%.60s', expected one of %s", type->text, all);
     hint_near(nearest_word(type->text, names, count));
     return status;

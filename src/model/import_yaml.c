@@ -4,7 +4,7 @@
  *     family: llama                       inputs: {...}
  *     options: {layers: 16, ...}          operators: [...]
  *
- * docs/model-file.md describes the format. Operators written out are in import_yaml_ops.c.
+ * docs/reference/model-file.md describes the format. Operators written out are in import_yaml_ops.c.
  */
 #include "model/import.h"
 

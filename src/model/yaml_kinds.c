@@ -582,7 +582,7 @@ weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out)
         *out = &KINDS[at];
         return WEFT_OK;
     }
-    weft_status status = doc_error(kind, "docs/model-file.md lists the kinds",
+    weft_status status = doc_error(kind, "docs/reference/model-file.md lists the kinds",
                                    "'%.60s' is not an operator kind", kind->text);
     hint_near(NEAREST_NAME(kind->text, KINDS));
     return status;

@@ -7,7 +7,7 @@
  *     stages: [{until: layers.17, devices: 16}, {devices: 16}]
  *     tree: {head: {shard: 0}}
  *
- * docs/plan-file.md describes the format.
+ * docs/reference/plan-file.md describes the format.
  *
  *   I1  Later keys of this list refine earlier ones: degrees make a whole plan, stages move its
  *       cuts and devices, the tree changes choices.
@@ -23,7 +23,7 @@
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
-static const char FORMAT[] = "docs/plan-file.md describes the format";
+static const char FORMAT[] = "docs/reference/plan-file.md describes the format";
 
 weft_status file_error_at(const struct doc *where, weft_status status)
 {

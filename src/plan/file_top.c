@@ -8,7 +8,7 @@
 #include "plan/room.h"
 
 enum { MOST_BATCH = 1 << 24, MOST_PIECES = 1 << 16 };
-static const char FORMAT[] = "docs/plan-file.md describes the format";
+static const char FORMAT[] = "docs/reference/plan-file.md describes the format";
 
 /* ---- the top of the file --------------------------------------------------------------------- */
 

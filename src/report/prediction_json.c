@@ -1,4 +1,4 @@
-/* prediction_json.c - a prediction as JSON; docs/json.md has the fields.
+/* prediction_json.c - a prediction as JSON; docs/reference/json.md has the fields.
  *
  *   I1  Times are whole nanoseconds divided by 1e9: a stage's times add up to iteration_s.
  */

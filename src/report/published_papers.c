@@ -87,7 +87,7 @@ enum { FOLD3D_MICRO_BATCH = 4 };
 enum { FOLD3D_PIECES = 2, FOLD3D_SEGMENTS_USUAL = 4 };
 
 /* Sections 2 and 6: whole layers recomputed. That sequence parallelism is off and sends are whole rests
- * on the printed times alone, which then come out (docs/compare.md has what speaks against it).
+ * on the printed times alone, which then come out (docs/guide/comparing.md has what speaks against it).
  * Megatron sends beside computation in its interleaved schedule and synchronises gradients at the end,
  * DeepSpeed 3D overlaps neither, ZeRO-3 prefetches; Fold3D overlaps all and offloads checkpoints.
  * Gradients are fp16: the printed times are their bytes' over the network. */

@@ -247,7 +247,7 @@ void set_overlap(struct degrees *degrees, unsigned overlap, int64_t bucket_bytes
 }
 
 /* Autocast is the type of its products. fp8 is that of weights' products only; tensors are kept and
- * sent in 16 bits, here as in those runs (docs/operators.md). */
+ * sent in 16 bits, here as in those runs (docs/reference/operators.md). */
 static const struct {
     const char *precision;
     enum dtype dtype;

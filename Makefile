@@ -89,7 +89,7 @@ deps:
 
 # Runs the commands shown in README.md and docs/ and writes what they print now below them.
 docs: weft
-	tests/check-docs.py --update $(BUILD)/weft
+	tests/checks/check-docs.py --update $(BUILD)/weft
 
 clean:
 	rm -rf $(BUILD)

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "search/aceso.h"
+#include "search/aceso/room.h"
 #include "within.h"
 
 struct asked {

@@ -182,12 +182,12 @@ static int64_t best_of(const struct planner *planner, const struct plan_request 
 }
 
 /* How often and by how much one planner beats auto. */
-struct tally {
+struct duel_tally {
     int64_t answers, beaten;
     double most, cpu_s;
 };
 
-static void run_duel(struct duel *duel, struct tally *tally)
+static void run_duel(struct duel *duel, struct duel_tally *tally)
 {
     const struct planner *all;
     size_t count = planners(&all);
@@ -221,7 +221,7 @@ static void run_duel(struct duel *duel, struct tally *tally)
 static void run_duels(int64_t count, uint64_t seed, int64_t least, int64_t most)
 {
     enum { MOST_PLANNERS = 16 };
-    struct tally tally[MOST_PLANNERS] = {0};
+    struct duel_tally tally[MOST_PLANNERS] = {0};
     const struct planner *all;
     size_t planner_count = planners(&all);
     struct rng rng;

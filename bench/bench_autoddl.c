@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../tests/autoddl_cases.h"
+#include "../tests/support/autoddl_cases.h"
 #include "autoddl_lab.h"
 
 static double cpu_s(void)

@@ -26,12 +26,12 @@
 
 #include "autoddl_lab.h"
 
-struct timed {
+struct timed_row {
     double s, compute_s;
     const char *how;
 };
 
-static double communication_s(const struct timed *timed)
+static double communication_s(const struct timed_row *timed)
 {
     return timed->s - timed->compute_s;
 }
@@ -91,12 +91,12 @@ static double held_bytes(const struct prediction *prediction)
 }
 
 /* *held is the memory of a device of the fullest stage. `mesh` is NULL where nothing is by hand. */
-static struct timed timed_plan(const struct lab *lab, struct plan *plan, const struct mesh_2d *mesh,
-                               double *held)
+static struct timed_row timed_plan(const struct lab *lab, struct plan *plan,
+                                   const struct mesh_2d *mesh, double *held)
 {
     struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = lab->cost};
     struct prediction *prediction;
-    struct timed timed = {.how = ""};
+    struct timed_row timed = {.how = ""};
     plan->overlap = 0;
     need(simulate(plan, &options, &prediction));
     const int64_t *ns = prediction->stage[prediction->busiest].time_ns;
@@ -160,12 +160,12 @@ static const char *splits_text(struct arena *keep, const struct plan *plan)
 
 /* The best of the problem that fits, as the planner finds it: what does not fit when simulated is
  * solved again with less memory to fill. */
-static struct timed best_of(const struct lab *lab, struct layout_problem *p,
-                            const struct mesh_2d *mesh)
+static struct timed_row best_of(const struct lab *lab, struct layout_problem *p,
+                                const struct mesh_2d *mesh)
 {
     enum { RETRIES = 4 };
     static const double MARGIN = 0.99;
-    struct timed timed = {.s = INFINITY};
+    struct timed_row timed = {.s = INFINITY};
     p->assign->limit = memory_of(lab);
     count_buffers(p);
     for (int i = 0; i < RETRIES && isinf(timed.s); i++) {
@@ -200,12 +200,12 @@ struct contest {
 
 /* The best mesh and step by hand; where nodes have several devices, features are split
  * within them only (AutoDDL, section 5). */
-static struct timed by_hand(const struct lab *lab, const struct contest *contest, bool summa)
+static struct timed_row by_hand(const struct lab *lab, const struct contest *contest, bool summa)
 {
     int64_t devices = cluster_devices(lab->cluster) / contest->stages;
     bool inside = lab->cluster->node.devices > 1;
     int64_t least = inside ? ceil_div(devices, lab->cluster->node.devices) : 1;
-    struct timed best = {.s = INFINITY, .how = ""};
+    struct timed_row best = {.s = INFINITY, .how = ""};
     for (int64_t step = contest->batch / contest->stages; step >= 1; step /= 2)
         for (int64_t d = least; d <= devices && d <= step; d *= 2) {
             struct mesh_2d mesh = {d, devices / d, summa, inside};
@@ -214,7 +214,7 @@ static struct timed by_hand(const struct lab *lab, const struct contest *contest
             restrict_to(p, on_mesh, &mesh);
             if (!summa) /* which has them in as many parts as there are devices */
                 restrict_to(p, in_parts, &contest->parts);
-            struct timed timed = best_of(lab, p, &mesh);
+            struct timed_row timed = best_of(lab, p, &mesh);
             timed.how = arena_printf(lab->keep, "%lld x %lld, %lld", (long long)mesh.batch,
                                      (long long)mesh.rest, (long long)step);
             best = timed.s < best.s ? timed : best;
@@ -224,14 +224,14 @@ static struct timed by_hand(const struct lab *lab, const struct contest *contest
 }
 
 /* The best splits and step: the planner's own problem, solved exactly. */
-static struct timed by_search(const struct lab *lab, const struct contest *contest)
+static struct timed_row by_search(const struct lab *lab, const struct contest *contest)
 {
-    struct timed best = {.s = INFINITY, .how = ""};
+    struct timed_row best = {.s = INFINITY, .how = ""};
     for (int64_t step = contest->batch / contest->stages; step >= 1; step /= 2) {
         struct layout_problem *p =
             problem_of(lab, contest->batch, step, contest->stages, LAYOUT_TIME, 0);
         restrict_to(p, in_parts, &contest->parts);
-        struct timed timed = best_of(lab, p, NULL);
+        struct timed_row timed = best_of(lab, p, NULL);
         timed.how = arena_printf(lab->keep, "steps of %lld: %s", (long long)step, timed.how);
         best = timed.s < best.s ? timed : best;
         layout_problem_free(p);
@@ -300,11 +300,11 @@ static void section_5(const struct asked *asked)
         struct lab lab =
             lab_open(ROWS[i].model, NULL, in_place(text, ROWS[i].cluster, asked->file));
         struct contest contest = {ROWS[i].batch, 1, ROWS[i].parts};
-        struct timed megatron = by_hand(&lab, &contest, false), summa = {.s = INFINITY};
+        struct timed_row megatron = by_hand(&lab, &contest, false), summa = {.s = INFINITY};
         if (ROWS[i].summa)
             summa = by_hand(&lab, &contest, true);
-        struct timed ours = by_search(&lab, &contest);
-        struct timed best = megatron.s < summa.s ? megatron : summa;
+        struct timed_row ours = by_search(&lab, &contest);
+        struct timed_row best = megatron.s < summa.s ? megatron : summa;
         printf("  %-14s %-14s %8.4g %8.4g %8.4g %6.1f %6.1f %6.1f %6.1f %6.0f %6.0f\n",
                ROWS[i].model, ROWS[i].cluster, megatron.s, summa.s, ours.s, saved(ours.s, best.s),
                ROWS[i].paper, saved(communication_s(&ours), communication_s(&best)),
@@ -339,7 +339,7 @@ static void table_3(const struct asked *asked)
             lab_open(ROWS[i].model, NULL, in_place(text, ROWS[i].cluster, asked->file));
         for (int32_t stages = 1; stages <= MOST_STAGES; stages *= 2) {
             struct contest contest = {ROWS[i].batch, stages, 0};
-            struct timed megatron = by_hand(&lab, &contest, false);
+            struct timed_row megatron = by_hand(&lab, &contest, false);
             printf("  %-14s %-14s %6d %9.4g %9lld %9.4g %9lld\n", ROWS[i].model, ROWS[i].cluster,
                    stages, megatron.s, (long long)ROWS[i].megatron_s, by_search(&lab, &contest).s,
                    (long long)ROWS[i].autoddl_s);

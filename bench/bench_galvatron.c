@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "search/layer_costs.h"
+#include "search/galvatron/layer_costs.h"
 #include "search/search.h"
 
 static double now_ms(void)

@@ -14,7 +14,7 @@
 
 #include <cblas.h>
 
-#include "run/kernels.h"
+#include "run/kernels/kernels.h"
 
 enum { MOST_OPS = 128, MOST_TENSORS = 256, MOST_RATES = 256 };
 static const double LONG_ENOUGH_S = 0.03;

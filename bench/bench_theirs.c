@@ -5,7 +5,7 @@
  * `bench_theirs MODEL` takes one of them. */
 #include <string.h>
 
-#include "report/duel.h"
+#include "lab/duel.h"
 #include "within.h"
 
 static double slower(const struct answer *answer, const struct duel *duel)

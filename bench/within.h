@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-#include "search/planner.h"
+#include "search/planner/planner.h"
 
 static inline void stop_on(weft_status status)
 {

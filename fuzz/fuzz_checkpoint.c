@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/manifest.h"
-#include "run/shard.h"
+#include "run/checkpoint/manifest.h"
+#include "run/checkpoint/shard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* fuzz_log.c - any text as a log that is resumed: an error, or whole lines of it, and those again. */
 #include <stdlib.h>
 
-#include "run/log.h"
+#include "run/train/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

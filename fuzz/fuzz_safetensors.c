@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - any bytes as a safetensors file: an error, or tensors that lie in it. */
 #include <stdlib.h>
 
-#include "run/safetensors.h"
+#include "run/checkpoint/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -88,7 +88,7 @@ struct map *map_new(struct arena *arena);
 bool map_put(struct map *map, const char *key, int64_t value); /* false: replaced an older value */
 bool map_get(const struct map *map, const char *key, int64_t *value);
 
-/* ---- checked arithmetic: input may be large, products may not wrap ---------------------------- */
+/* ---- checked arithmetic: input may be large, products may not wrap --------------------------- */
 
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
@@ -96,7 +96,7 @@ int64_t ceil_div(int64_t a, int64_t b);                /* a >= 0, b > 0 */
 int64_t divisor_above(int64_t whole, int64_t divisor); /* of the whole; behind the last: above it */
 int64_t common_divisor(int64_t a, int64_t b);          /* the greatest; a, b >= 0 */
 
-/* ---- element types ---------------------------------------------------------------------------- */
+/* ---- element types --------------------------------------------------------------------------- */
 
 enum dtype { DTYPE_FP32, DTYPE_TF32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8, DTYPE_NVFP4, DTYPE_COUNT };
 /* The names of all, for messages. */
@@ -141,7 +141,7 @@ const char *nearest_name(const char *name, const void *rows, size_t stride, size
 weft_status unknown_name(const char *what, const char *name, const void *rows, size_t stride,
                          size_t count);
 
-/* ---- random numbers: xoshiro256**, the same sequence everywhere ------------------------------- */
+/* ---- random numbers: xoshiro256**, the same sequence everywhere ------------------------------ */
 
 struct rng {
     uint64_t state[4];
@@ -155,7 +155,7 @@ uint64_t hash_bytes(const void *data, size_t len, uint64_t seed);
 /* Seconds of a clock that only goes forward: how long something took. */
 double wall_seconds(void);
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* The whole of a file, NUL-terminated behind its end. Refuses what is larger than `limit`. */
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
@@ -183,5 +183,6 @@ const char *shipped_missing(struct arena *keep, const struct shipped *where);
 
 #include "base/csv.h"
 #include "base/doc.h"
+#include "base/files.h"
 
 #endif

@@ -45,7 +45,7 @@ const struct doc *doc_get(const struct doc *map, const char *key)
     return NULL;
 }
 
-/* ---- YAML --------------------------------------------------------------------------------------- */
+/* ---- YAML ------------------------------------------------------------------------------------ */
 
 struct yaml_source {
     yaml_parser_t parser;
@@ -333,7 +333,7 @@ static weft_status json_parse(struct arena *keep, const char *file, const char *
     return status;
 }
 
-/* ---- either -------------------------------------------------------------------------------------- */
+/* ---- either ---------------------------------------------------------------------------------- */
 
 weft_status doc_parse(struct arena *keep, const char *name, const char *text, size_t len,
                       enum doc_format format, struct doc **out)

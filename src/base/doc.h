@@ -35,7 +35,7 @@ weft_status doc_parse(struct arena *keep, const char *name, const char *text, si
 const struct doc *doc_get(const struct doc *map, const char *key); /* NULL if absent or no map */
 const char *doc_kind_name(enum doc_kind kind);                     /* "a mapping", "a number" */
 
-/* ---- reading a mapping into a struct ---------------------------------------------------------- */
+/* ---- reading a mapping into a struct --------------------------------------------------------- */
 
 enum field_type {
     FIELD_COUNT,    /* int64_t, at least 1 */

@@ -1,4 +1,4 @@
-/* cli.h - the program: one file per command, one row per command in main.c.
+/* cli.h - the program: one file per command, one row per command in src/main.c.
  *
  * A command parses its arguments with argp, calls the library, and prints. Standard output carries
  * the answer and nothing else; errors and progress go to standard error. With --json the answer is
@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "cost/cost.h"
+#include "exchange/exchange.h"
 #include "report/report.h"
 
 struct command {
@@ -31,7 +32,6 @@ int cmd_simulate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_train(int argc, char **argv);
-int cmd_validate(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 
@@ -58,4 +58,7 @@ void cli_warn_missing(void);
 
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
+
+#include "cli/options.h"
+
 #endif

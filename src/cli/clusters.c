@@ -126,7 +126,7 @@ static const struct syntax SYNTAX = {
     .names = take_names,
 };
 
-/* ---- the list ----------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 struct inside {
     const char *kind;
@@ -216,7 +216,7 @@ static int list_presets(struct arena *arena, bool json)
     return WEFT_OK;
 }
 
-/* ---- collectives on groups ------------------------------------------------------------------------------------ */
+/* ---- collectives on groups ------------------------------------------------------------------- */
 
 struct question {
     const char *label;
@@ -355,7 +355,7 @@ static weft_status answer_all(struct arena *arena, const struct cluster *cluster
     return WEFT_OK;
 }
 
-/* ---- one cluster as JSON ----------------------------------------------------------------------------------------- */
+/* ---- one cluster as JSON --------------------------------------------------------------------- */
 
 static json_t *device_json(const struct device *device)
 {
@@ -414,7 +414,7 @@ static json_t *cluster_json(const struct cluster *cluster, json_t *collectives)
                      "fabric", fabric_json(&cluster->fabric), "collectives", collectives);
 }
 
-/* ---- one cluster -------------------------------------------------------------------------------------------------- */
+/* ---- one cluster ----------------------------------------------------------------------------- */
 
 static int describe(struct arena *arena, const struct cluster *cluster,
                     const struct options *options)

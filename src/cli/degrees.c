@@ -189,7 +189,7 @@ static void take_bucket(struct argp_state *state, struct plan_arguments *in, con
         argp_error(state, "--bucket is '%s', expected a size such as 25MiB, or whole", arg);
 }
 
-/* ---- options that are on or off --------------------------------------------------------------- */
+/* ---- options that are on or off -------------------------------------------------------------- */
 
 static const struct {
     int key;

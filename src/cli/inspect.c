@@ -87,7 +87,7 @@ static const struct syntax SYNTAX = {
     .names = take_names,
 };
 
-/* ---- printing ---------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 /* 12,853,954,560 */
 static const char *with_commas(struct arena *keep, double count)
@@ -178,7 +178,7 @@ static int print_json(const struct inspection *in, bool ops)
     return cli_print_json(json);
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 struct subject {
     struct model *model;

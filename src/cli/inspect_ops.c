@@ -81,7 +81,7 @@ static const char *dims_text(struct arena *keep, const struct op *op)
     return text;
 }
 
-/* ---- for people -------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 enum { COLUMNS = 5 };
 
@@ -190,7 +190,7 @@ void ops_print(const struct inspection *in, FILE *out)
         print_work(in, out);
 }
 
-/* ---- for programs ------------------------------------------------------------------------------ */
+/* ---- for programs ---------------------------------------------------------------------------- */
 
 static json_t *dims_json(const struct op *op)
 {

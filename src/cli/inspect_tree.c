@@ -75,7 +75,7 @@ static struct node next_node(const struct inspection *in, int32_t above, int32_t
                          module_totals(model, child, in->dtype)};
 }
 
-/* ---- for people -------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void share_cell(struct table *table, double part, double whole)
 {
@@ -124,7 +124,7 @@ void tree_print(const struct inspection *in, FILE *out)
     table_print(table, out);
 }
 
-/* ---- for programs ------------------------------------------------------------------------------ */
+/* ---- for programs ---------------------------------------------------------------------------- */
 
 static json_t *children_json(const struct inspection *in, int32_t above, int64_t level)
 {

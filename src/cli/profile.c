@@ -76,7 +76,7 @@ static const struct syntax SYNTAX = {
     .names = take_names,
 };
 
-/* ---- import ----------------------------------------------------------------------------------- */
+/* ---- import ---------------------------------------------------------------------------------- */
 
 static void print_summary(const struct import_summary *summary)
 {

@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 
-/* ---- devices ------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 struct device {
     const char *name; /* "A100-SXM4-80GB" */
@@ -40,7 +40,7 @@ struct device {
 const struct device *device_find(const char *name);
 size_t device_presets(const struct device **out);
 
-/* ---- the inside of a node ------------------------------------------------------------------------ */
+/* ---- the inside of a node -------------------------------------------------------------------- */
 
 enum vertex_kind {
     VERTEX_DEVICE,
@@ -80,7 +80,7 @@ struct node_type {
                                   shares */
 };
 
-/* ---- the fabric between nodes -------------------------------------------------------------------- */
+/* ---- the fabric between nodes ---------------------------------------------------------------- */
 
 enum fabric_kind {
     FABRIC_NONE,
@@ -168,7 +168,7 @@ const char *cluster_part_name(enum cluster_part part); /* "network" */
 struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part,
                                double factor);
 
-/* ---- device groups -------------------------------------------------------------------------------- */
+/* ---- device groups --------------------------------------------------------------------------- */
 
 /* first + sum of i_k * stride_k for all 0 <= i_k < count_k: every group of a mesh is of this form,
  * and a tensor-parallel group next to a data-parallel one on 100,000 devices takes a few words. A
@@ -187,7 +187,7 @@ int64_t group_device(const struct group *group, int64_t i);
  * equal times, whatever the collective and its size. */
 weft_status group_place(const struct cluster *cluster, const struct group *group, uint64_t *out);
 
-/* ---- collectives ---------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 struct collective_cost {
     int64_t ns;
@@ -260,7 +260,7 @@ struct rings {
 weft_status find_rings(const struct node_type *node, const int32_t *devices, int32_t count,
                        struct arena *keep, struct rings *out);
 
-/* ---- opening, describing --------------------------------------------------------------------------- */
+/* ---- opening, describing --------------------------------------------------------------------- */
 
 struct cluster_preset {
     const char *name;              /* "dgx-a100" */

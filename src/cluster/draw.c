@@ -20,7 +20,7 @@ struct drawing {
     int columns;
 };
 
-/* ---- how two vertices reach each other --------------------------------------------------------------------- */
+/* ---- how two vertices reach each other ------------------------------------------------------- */
 
 static bool joins(const struct link *link, int32_t a, int32_t b)
 {
@@ -97,7 +97,7 @@ static void relation(const struct node_type *node, const int32_t *before, int32_
         strcpy(text, way(node, before, to));
 }
 
-/* ---- the matrix ------------------------------------------------------------------------------------------------ */
+/* ---- the matrix ------------------------------------------------------------------------------ */
 
 /* The vertices that get a column: devices, then NICs, as far as the width goes. */
 static int32_t choose_columns(const struct drawing *d, int32_t *vertex)
@@ -173,7 +173,7 @@ static bool draw_plane(const struct drawing *d)
     return true;
 }
 
-/* ---- the PCI tree -------------------------------------------------------------------------------------------------- */
+/* ---- the PCI tree ---------------------------------------------------------------------------- */
 
 /* Below `vertex`: what hangs on it without being its parent or another socket. */
 static bool is_child(const struct node_type *node, const struct link *link, int32_t vertex,
@@ -239,7 +239,7 @@ static void draw_tree(const struct drawing *d)
         fprintf(d->out, "  from socket to socket %s\n", show_rate(link->bytes_per_s).s);
 }
 
-/* ---- the fabric ---------------------------------------------------------------------------------------------------- */
+/* ---- the fabric ------------------------------------------------------------------------------ */
 
 static void draw_tier(const struct drawing *d, int32_t k)
 {

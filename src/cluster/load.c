@@ -32,7 +32,7 @@ static const struct field CLUSTER_FIELDS[] = {
     {"collectives", FIELD_DOC, offsetof(struct cluster_form, collectives)},
 };
 
-/* ---- the base ----------------------------------------------------------------------------------------- */
+/* ---- the base -------------------------------------------------------------------------------- */
 
 /* The last error again, with the line of the file that asked for what failed. */
 static weft_status error_at(const struct doc *node)
@@ -88,7 +88,7 @@ static weft_status read_base(struct cluster *cluster, const struct doc *root,
     return status ? error_at(line) : WEFT_OK;
 }
 
-/* ---- NICs and fabric ------------------------------------------------------------------------------------ */
+/* ---- NICs and fabric ------------------------------------------------------------------------- */
 
 static weft_status read_nic(struct cluster *cluster, const struct doc *doc)
 {
@@ -214,7 +214,7 @@ static weft_status read_fabric(struct cluster *cluster, const struct doc *doc)
     return status;
 }
 
-/* ---- measured collectives -------------------------------------------------------------------------------- */
+/* ---- measured collectives -------------------------------------------------------------------- */
 
 struct fit_form {
     int64_t latency, step, half_size;
@@ -270,7 +270,7 @@ static weft_status read_collectives(struct cluster *cluster, const struct doc *d
     return status;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static weft_status check_parts(const struct doc *root, const struct cluster_form *form)
 {

@@ -30,7 +30,7 @@ struct node_reader {
     int32_t *root;      /* of the PCI tree that a vertex belongs to, as a chain */
 };
 
-/* ---- vertices -------------------------------------------------------------------------------------------- */
+/* ---- vertices -------------------------------------------------------------------------------- */
 
 /* What a drawing and a range can show. */
 static bool valid_name(const char *name)
@@ -96,7 +96,7 @@ static void add_devices(struct node_reader *reader, int64_t count)
     }
 }
 
-/* ---- ends: a name, or a range such as dev0..dev7 ------------------------------------------------------------ */
+/* ---- ends: a name, or a range such as dev0..dev7 --------------------------------------------- */
 
 struct ends {
     int32_t *vertex;
@@ -190,7 +190,7 @@ static weft_status find_ends(struct node_reader *reader, const struct doc *doc, 
     return find_vertex(reader, doc, name, out->vertex);
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 struct link_form {
     const struct doc *between;

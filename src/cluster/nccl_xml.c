@@ -22,7 +22,7 @@
 #define DEFAULT_NET_MBIT 10000 /* Mb/s */
 #define MBIT             (1e6 / 8)
 
-/* ---- attributes ----------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static weft_status xml_error(const struct element *at, const char *hint, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
@@ -88,7 +88,7 @@ static double net_rate(const struct element *net)
     return (double)mbit * MBIT;
 }
 
-/* ---- devices -------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 struct found_device {
     const struct element *gpu, *pci;
@@ -171,7 +171,7 @@ static int32_t vertex_of_device(const struct machine_reader *reader, const struc
     return -1;
 }
 
-/* ---- the PCI tree --------------------------------------------------------------------------------------- */
+/* ---- the PCI tree ---------------------------------------------------------------------------- */
 
 static weft_status room_for_vertex(const struct machine_reader *reader, const struct element *at)
 {
@@ -247,7 +247,7 @@ static weft_status add_tree(struct machine_reader *reader, const struct element 
     return status;
 }
 
-/* ---- sockets ---------------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 /* By architecture, vendor and Intel's model number, as NCCL tells them apart. */
 static enum cpu_kind cpu_kind(const struct element *cpu)
@@ -294,7 +294,7 @@ done:
     return status;
 }
 
-/* ---- NVLink ------------------------------------------------------------------------------------------------ */
+/* ---- NVLink ---------------------------------------------------------------------------------- */
 
 enum { CLASS_NVSWITCH = 0x068000, CLASS_NPU = 0x068001 };
 
@@ -388,7 +388,7 @@ static weft_status add_nvlinks(struct machine_reader *reader)
     return status;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static weft_status identify(const struct machine_reader *reader, const struct device *given,
                             struct device *out)

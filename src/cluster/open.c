@@ -51,7 +51,7 @@ weft_status plain_fabric(struct cluster *cluster, const char *file, int line)
     return WEFT_OK;
 }
 
-/* ---- formats ---------------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *ending;
@@ -126,7 +126,7 @@ static weft_status open_file(const char *path, int64_t nodes, struct cluster **o
     return status;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool is_file(const char *path)
 {

@@ -30,7 +30,7 @@ static const struct device *known_accelerator(hwloc_obj_t pci)
     return device_by_ids(attr->device_id, 0);
 }
 
-/* ---- CPU packages as devices ------------------------------------------------------------------------------ */
+/* ---- CPU packages as devices ----------------------------------------------------------------- */
 
 /* One package: the generic CPU scaled to the cores it has. */
 static struct device package_device(hwloc_obj_t package, int cores, int64_t memory_bytes)
@@ -74,7 +74,7 @@ static void add_packages(struct hwloc_reader *reader)
     link_sockets(&reader->graph, packages, packages, CPU_SKYLAKE);
 }
 
-/* ---- cores as devices ------------------------------------------------------------------------------------- */
+/* ---- cores as devices ------------------------------------------------------------------------ */
 
 static int64_t last_cache_bytes(hwloc_topology_t topology)
 {
@@ -109,7 +109,7 @@ static void add_ranks(struct hwloc_reader *reader, struct arena *keep, int32_t r
         add_link(&reader->graph, LINK_SOCKET, i, socket, 1, device->memory_bytes_per_s, SOCKET_NS);
 }
 
-/* ---- accelerators ------------------------------------------------------------------------------------------ */
+/* ---- accelerators ---------------------------------------------------------------------------- */
 
 static void add_accelerators(struct hwloc_reader *reader)
 {
@@ -217,7 +217,7 @@ static void add_sockets_and_io(struct hwloc_reader *reader)
     add_io_of(reader, hwloc_get_root_obj(reader->topology), devices, devices, &device);
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* hwloc's accelerator backends start drivers and add nothing that is used here; PCI it also reads
  * from Linux, without the library behind its pci backend (which never gives its memory back). */

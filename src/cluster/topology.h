@@ -19,7 +19,7 @@ enum {
     MAX_CLUSTER_NODES = 1000000
 };
 
-/* ---- constants of wires -------------------------------------------------------------------------- */
+/* ---- constants of wires ---------------------------------------------------------------------- */
 
 /* Time for a small message to cross, one way: ring steps of NCCL's low-latency protocol (tuning.cc)
  * take 0.6 us over NVLink, 1.0 us over two PCIe links, 2.7 us over a network. */
@@ -48,7 +48,7 @@ enum cpu_kind {
 };
 double socket_bytes_per_s(enum cpu_kind kind);
 
-/* ---- building ------------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 struct topology {
     struct arena *keep;
@@ -78,7 +78,7 @@ struct tier_plan {
 /* As many of the tiers as this cluster's nodes need; I3. */
 void fabric_build(struct cluster *cluster, const struct tier_plan *plans, int32_t count);
 
-/* ---- readers --------------------------------------------------------------------------------------- */
+/* ---- readers --------------------------------------------------------------------------------- */
 
 struct cluster *cluster_new(const char *name);
 /* 0 nodes: as many as the description says by itself. */

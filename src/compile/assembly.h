@@ -10,7 +10,7 @@
  *   sends.c      from stage to stage
  *   offload.c    checkpoints to the host and back
  *   ties.c       gradients of weights that several stages have
- *   meetings.c   which steps may meet other traffic
+ *   shared_links.c   which steps may meet other traffic
  *   graph.c      the whole
  *
  *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it. So are pairs of
@@ -66,7 +66,7 @@ struct direction {
 };
 
 /* Whether a block has steps, and whether their links are also those of sends or of copies to and from
- * the host (meetings.c). */
+ * the host (shared_links.c). */
 enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_OTHERS };
 
 struct assembly {

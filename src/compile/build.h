@@ -3,7 +3,7 @@
  *   uses.c     who reads what, in which layout: every operand's producer and the reshards between
  *   blocks.c   the items of every part's passes
  *   buckets.c  weights whose gradients (and gathers) go together
- *   lifetimes.c, whole.c  when the tensors of every part are taken and given back
+ *   lifetimes.c, gathered_spans.c  when the tensors of every part are taken and given back
  *   intern.c   patterns and exchanges, each there once
  *   runs.c     a block cut into tasks
  *   assembly.h, and the files it lists: all stages' slots as tasks, and what they wait for
@@ -78,7 +78,7 @@ void find_uses(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);
 void find_lifetimes(struct build *b);
-/* Those of whole weights and gradients under shard 2 and 3, in one block (whole.c). */
+/* Those of whole weights and gradients under shard 2 and 3, in one block (gathered_spans.c). */
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
 bool is_product(enum op_kind kind); /* with weights: a matrix product or convolution */
 /* ---- what is there once (intern.c) ----------------------------------------------------------- */

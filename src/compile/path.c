@@ -34,7 +34,7 @@
  * By I2 and because digits stay, some paths are not looked at, above all those that let devices
  * with copies share a sum and gather it again, over links that are otherwise idle and may be slow.
  * Against all paths on 2 x 2 x 2 devices, 92 % of the pairs have the least volume, the worst 1.5
- * times that (tests/test_reshard.c).
+ * times that (tests/compile/test_reshard.c).
  */
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * the room.
  *
  *   serial.c       the model walked operator by operator: who reads whose output
- *   holds.c        layouts, and what a step makes of them
+ *   proof_layouts.c        layouts, and what a step makes of them
  *   weights.c      which bucket a weight is in, and over which devices it is a sum
  *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
  *   equivalence.c  the graph's tasks, executed on all of them
@@ -62,7 +62,7 @@ static inline uint64_t mark_of(int64_t number)
 
 weft_status walk_model(struct proof *p);
 
-/* ---- holds.c --------------------------------------------------------------------------------- */
+/* ---- proof_layouts.c ------------------------------------------------------------------------- */
 
 int32_t number_layout(struct proof *p, const struct layout *layout);
 /* Layouts that are the same data seen otherwise: the tensor as it is, a part of it or the whole that

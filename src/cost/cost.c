@@ -47,7 +47,7 @@ static const char *twin_of(const char *device)
     return NULL;
 }
 
-/* ---- where the shipped databases are ------------------------------------------------------------------ */
+/* ---- where the shipped databases are --------------------------------------------------------- */
 
 static const struct shipped PROFILES = {"WEFT_PROFILES", "profiles", WEFT_PROFILE_DIR};
 
@@ -76,7 +76,7 @@ weft_status profile_open_shipped(const char *device, struct profile **out)
     return status;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static weft_status add_source(struct cost *cost, const char *path, const char *device, bool own)
 {
@@ -128,7 +128,7 @@ void cost_close(struct cost *cost)
     arena_free(cost->arena);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 /* The type that runs like this one on this device, or the type itself (I1). */
 static enum dtype like(const struct device *device, enum dtype dtype)

@@ -374,7 +374,7 @@ weft_status profile_lookup(struct profile *profile, const char *device, const st
     return status;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------ */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 struct size_time {
     int64_t bytes; /* 0: none */

@@ -5,7 +5,7 @@
  */
 #include "model/draft.h"
 
-/* ---- operators: embeddings and products ------------------------------------------------------------ */
+/* ---- operators: embeddings and products ------------------------------------------------------ */
 
 int build_embedding(struct builder *b, const char *name, int ids, int64_t vocab, int64_t width,
                     int64_t positions)
@@ -54,7 +54,7 @@ int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedd
     return logits;
 }
 
-/* ---- operators: attention ---------------------------------------------------------------------------- */
+/* ---- operators: attention -------------------------------------------------------------------- */
 
 static void set_heads(struct op *op, const struct attention *a, int64_t seq, int64_t kv)
 {
@@ -134,7 +134,7 @@ void build_sinks(struct builder *b, int64_t heads)
         build_last(b)->sinks = true;
 }
 
-/* ---- operators: bound by bytes ------------------------------------------------------------------------ */
+/* ---- operators: bound by bytes --------------------------------------------------------------- */
 
 static int64_t rows_of(const struct builder *b, int x)
 {
@@ -252,7 +252,7 @@ int build_fused_loss(struct builder *b, const char *name, int logits, bool apart
     return draft_append(b, &op, t.axes - 1, t.size, ELEMENT_FP32);
 }
 
-/* ---- operators: experts --------------------------------------------------------------------------------- */
+/* ---- operators: experts ---------------------------------------------------------------------- */
 
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k)
 {
@@ -329,7 +329,7 @@ int build_combine(struct builder *b, const char *name, int expert_out, int score
                         ELEMENT_COMPUTE);
 }
 
-/* ---- operators: images ------------------------------------------------------------------------------------ */
+/* ---- operators: images ----------------------------------------------------------------------- */
 
 static void set_window(struct op *op, const struct window *w)
 {
@@ -396,7 +396,7 @@ int build_global_pool(struct builder *b, const char *name, int x)
     return build_flatten(b, build_pool(b, name, x, &whole));
 }
 
-/* ---- operators: movement ------------------------------------------------------------------------------------ */
+/* ---- operators: movement --------------------------------------------------------------------- */
 
 int build_concat(struct builder *b, const char *name, const int *parts, int count, int axis)
 {

@@ -14,7 +14,7 @@ static const int64_t LARGEST_ELEMENTS = INT64_C(1) << 50;
 static const struct tensor DUMMY = {
     .producer = -1, .carry_module = -1, .view_of = -1, .axes = 3, .size = {1, 1, 1, 1, 1}};
 
-/* ---- modules ------------------------------------------------------------------------------------ */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 static int32_t open_module(struct builder *b, const char *name)
 {
@@ -124,7 +124,7 @@ int build_repeat_end(struct builder *b, int carried)
     return b->status == WEFT_OK ? carried : -1;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 const struct tensor *build_tensor(const struct builder *b, int tensor)
 {
@@ -198,7 +198,7 @@ int build_flatten(struct builder *b, int x)
     return build_view(b, x, 2, (int64_t[]){1, all});
 }
 
-/* ---- operands ----------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 /* "batch,seq,head group depth" into positions of the kind's dims. Where the tensor has fewer axes
  * than the text (a linear on (batch, features)), the axes behind the batch are left out. */
@@ -264,7 +264,7 @@ static void sizes_from(struct op *op, const struct operand *operand)
     }
 }
 
-/* ---- drafting one operator ------------------------------------------------------------------------ */
+/* ---- drafting one operator ------------------------------------------------------------------- */
 
 void draft_dim(struct op *op, enum dim dim, int64_t size)
 {
@@ -363,7 +363,7 @@ int32_t build_last_index(const struct builder *b)
     return (int32_t)b->ops.len - 1;
 }
 
-/* ---- closing -------------------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 /* The innermost repeating module around `module`, or -1. */
 static int32_t scope_of(const struct model *model, int32_t module)

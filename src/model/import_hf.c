@@ -15,7 +15,7 @@
 
 enum { LONGEST_SEQ = 4096, MOST_ARCHITECTURES = 64 };
 
-/* ---- rules ------------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 struct reading {
     struct arena *scratch;
@@ -231,7 +231,7 @@ static weft_status rule_pattern(struct reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
-/* ---- sliding windows ------------------------------------------------------------------------------ */
+/* ---- sliding windows ------------------------------------------------------------------------- */
 
 static bool is_full(const struct doc *type)
 {
@@ -308,7 +308,7 @@ static weft_status (*const RULES[])(struct reading *, const struct hf_row *, con
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 
-/* ---- reading a config --------------------------------------------------------------------------------- */
+/* ---- reading a config ------------------------------------------------------------------------ */
 
 /* The default of a row as a node at the place of the whole config. */
 static weft_status default_of(struct reading *r, const struct hf_row *row, const struct doc **out)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* `name`, or name_2, name_3 where the path is taken. */
 static const char *unique(struct onnx_graph *graph, const char *path, const char *name)
@@ -85,7 +85,7 @@ const char *onnx_enter(const struct onnx_node *node)
     return unique(graph, joined_path(graph), *last ? last : "node");
 }
 
-/* ---- the model ------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 void onnx_warn(struct onnx_graph *graph, const char *text)
 {

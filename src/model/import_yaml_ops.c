@@ -25,7 +25,7 @@
 enum { MOST_OPERATORS = 100000 };
 #define MOST_COPIES (INT64_C(1) << 40)
 
-/* ---- names ---------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const struct yaml_entry *yaml_find_name(const struct yaml_reader *r, const char *name)
 {
@@ -107,7 +107,7 @@ static weft_status read_inputs(struct yaml_reader *r, struct yaml_spec *spec)
     return status;
 }
 
-/* ---- operators -------------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* Operators without a name are called after their kind, and numbered from the second on. */
 static const char *name_of(const struct yaml_reader *r, const struct yaml_spec *spec)
@@ -156,7 +156,7 @@ done:
     return status;
 }
 
-/* ---- blocks ----------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static weft_status read_items(struct yaml_reader *r, const struct doc *items);
 
@@ -275,7 +275,7 @@ static weft_status read_items(struct yaml_reader *r, const struct doc *items)
     return status;
 }
 
-/* ---- inputs and the whole ------------------------------------------------------------------------------------ */
+/* ---- inputs and the whole -------------------------------------------------------------------- */
 
 struct input {
     const struct doc *shape;

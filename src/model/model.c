@@ -50,7 +50,7 @@ double operand_elements(const struct op *op, const struct operand *operand, cons
     return elements;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------ */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
                      enum dtype dtype)
@@ -178,7 +178,7 @@ int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtyp
     return elements * element_bytes(tensor->element, dtype);
 }
 
-/* ---- totals ------------------------------------------------------------------------------------------ */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 double op_parameters(const struct op *op)
 {
@@ -287,7 +287,7 @@ struct totals model_totals(const struct model *model, enum dtype dtype)
     return module_totals(model, 0, dtype);
 }
 
-/* ---- paths -------------------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 bool module_is_named(const struct module *module)
 {

@@ -21,7 +21,7 @@
 
 #include "base/base.h"
 
-/* ---- dims -------------------------------------------------------------------------------------- */
+/* ---- dims ------------------------------------------------------------------------------------ */
 
 enum dim {
     DIM_BATCH,  /* samples; 1 in the model, the micro-batch in work */
@@ -53,7 +53,7 @@ enum dim_role {
 const char *dim_name(enum dim dim);
 bool dim_from_name(const char *name, enum dim *out);
 
-/* ---- tensors ------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 enum {
     MAX_AXES = 5,
@@ -106,7 +106,7 @@ struct weight {
     int32_t tied_op; /* I5: the operator that owns it (its first weight), or -1 */
 };
 
-/* ---- operators ---------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 enum op_kind {
     OP_EMBEDDING,     /* ids -> rows of a table (plus positions) */
@@ -222,7 +222,7 @@ struct op {
     const char *onnx_type; /* of an opaque operator */
 };
 
-/* ---- work: what a kernel is asked to do ---------------------------------------------------------- */
+/* ---- work: what a kernel is asked to do ------------------------------------------------------ */
 
 /* The kernels that costs are known for. An operator's phase runs as one kernel of one shape. */
 enum kernel {
@@ -281,7 +281,7 @@ double operand_bytes(const struct op *op, const struct operand *operand, const i
                      enum dtype dtype);
 int64_t element_bytes(enum element element, enum dtype dtype);
 
-/* ---- modules and the model ------------------------------------------------------------------------ */
+/* ---- modules and the model ------------------------------------------------------------------- */
 
 struct module {
     const char *name; /* "layers", "attn" */
@@ -357,7 +357,7 @@ int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtyp
 /* The tensor behind a chain of views. */
 int32_t tensor_storage(const struct model *model, int32_t tensor);
 
-/* ---- opening: presets and importers ---------------------------------------------------------------- */
+/* ---- opening: presets and importers ---------------------------------------------------------- */
 
 struct preset {
     const char *name;    /* "gpt3-13b" */
@@ -372,7 +372,7 @@ size_t model_presets(const struct preset **out);
  * family file: "seq: 4096, attention: plain". */
 weft_status model_open(const char *name, const char *overrides, struct model **out);
 
-/* ---- families ------------------------------------------------------------------------------------- */
+/* ---- families -------------------------------------------------------------------------------- */
 
 struct builder;
 struct family {

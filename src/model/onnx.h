@@ -85,12 +85,12 @@ struct onnx_node {
     const int32_t *in, *out;
 };
 
-/* ---- onnx_read.c -------------------------------------------------------------------------------- */
+/* ---- onnx_read.c ----------------------------------------------------------------------------- */
 
 weft_status onnx_read(struct arena *scratch, const char *file, const void *bytes, size_t len,
                       Onnx__ModelProto **out);
 
-/* ---- onnx_graph.c ------------------------------------------------------------------------------- */
+/* ---- onnx_graph.c ---------------------------------------------------------------------------- */
 
 /* Values, consumers, and the order of nodes (I2, I3). */
 weft_status onnx_graph_open(struct onnx_graph *graph, const Onnx__ModelProto *model,
@@ -115,23 +115,23 @@ int64_t onnx_int(const struct onnx_node *node, const char *name, int64_t otherwi
 /* The list of an attribute into `out`, at most `most`; how many, or -1 without the attribute. */
 int onnx_ints(const struct onnx_node *node, const char *name, int64_t *out, int most);
 
-/* ---- onnx_elements.c ---------------------------------------------------------------------------- */
+/* ---- onnx_elements.c ------------------------------------------------------------------------- */
 
 /* The elements of a tensor as numbers, or NULL where they are many or absent. */
 double *onnx_tensor_values(struct arena *scratch, const Onnx__TensorProto *tensor);
 
-/* ---- onnx_shape.c, onnx_fold.c ------------------------------------------------------------------ */
+/* ---- onnx_shape.c, onnx_fold.c --------------------------------------------------------------- */
 
 /* Shapes of a node's outputs. What it does not know stays as the file declared it, or unknown. */
 weft_status onnx_infer(const struct onnx_node *node);
 /* Elements of a node's outputs, where all that it reads is constant. */
 void onnx_fold(const struct onnx_node *node);
 
-/* ---- onnx_emit.c -------------------------------------------------------------------------------- */
+/* ---- onnx_emit.c ----------------------------------------------------------------------------- */
 
 weft_status onnx_emit(const struct onnx_node *node);
 
-/* ---- import_onnx.c ------------------------------------------------------------------------------ */
+/* ---- import_onnx.c --------------------------------------------------------------------------- */
 
 /* Opens the modules that the node's name tells of; returns its own name in there. */
 const char *onnx_enter(const struct onnx_node *node);

@@ -11,7 +11,7 @@
 
 typedef weft_status emit_rule(const struct onnx_node *node, const char *name);
 
-/* ---- opaque ------------------------------------------------------------------------------------------ */
+/* ---- opaque ---------------------------------------------------------------------------------- */
 
 static struct weight weight_shape(const struct onnx_value *source)
 {
@@ -58,7 +58,7 @@ static weft_status emit_opaque(const struct onnx_node *node, const char *name)
     return WEFT_OK;
 }
 
-/* ---- products ---------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* The Add of a vector that follows a MatMul: its bias. */
 static struct onnx_value *bias_behind(const struct onnx_node *node, int64_t features)
@@ -137,7 +137,7 @@ static weft_status emit_matmul(const struct onnx_node *node, const char *name)
                                                           : emit_opaque(node, name);
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 /* ONNX pads each side apart, dilates and rounds up; the builder has one pad. So the window is swept
  * with room to spare, and its output then gets the inferred size. */
@@ -219,7 +219,7 @@ static weft_status emit_global_pool(const struct onnx_node *node, const char *na
     return WEFT_OK;
 }
 
-/* ---- norms, softmax ---------------------------------------------------------------------------------------- */
+/* ---- norms, softmax -------------------------------------------------------------------------- */
 
 static weft_status emit_batch_norm(const struct onnx_node *node, const char *name)
 {
@@ -269,7 +269,7 @@ static weft_status emit_softmax(const struct onnx_node *node, const char *name)
     return WEFT_OK;
 }
 
-/* ---- elementwise -------------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static bool has_free_weight(const struct onnx_node *node)
 {
@@ -383,7 +383,7 @@ static weft_status emit_product(const struct onnx_node *node, const char *name)
     return emit_combination(node, name, KEEP_INPUT_0 | KEEP_INPUT_1);
 }
 
-/* ---- movement ------------------------------------------------------------------------------------------------- */
+/* ---- movement -------------------------------------------------------------------------------- */
 
 /* The same elements in the same order: the output is the input under another shape. A result of the
  * graph that no operator has made still needs one. */
@@ -474,7 +474,7 @@ static weft_status emit_concat(const struct onnx_node *node, const char *name)
     return WEFT_OK;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *types; /* separated by blanks */

@@ -161,7 +161,7 @@ static bool fold_product(const struct onnx_node *node, double *out, int64_t coun
     return count == 1;
 }
 
-/* ---- elementwise ------------------------------------------------------------------------------------ */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static double apply(const char *type, double a, double b, bool whole)
 {
@@ -220,7 +220,7 @@ static bool fold_unary(const struct onnx_node *node, double *out, int64_t count)
     return true;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *type;

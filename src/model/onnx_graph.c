@@ -13,7 +13,7 @@ static const char *text_of(const char *text)
     return text ? text : "";
 }
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int32_t find_value(const struct onnx_graph *graph, const char *name)
 {
@@ -96,7 +96,7 @@ static weft_status add_initializer(struct onnx_graph *graph, const Onnx__TensorP
     return WEFT_OK;
 }
 
-/* ---- declared shapes ----------------------------------------------------------------------------- */
+/* ---- declared shapes ------------------------------------------------------------------------- */
 
 struct symbols {
     const struct doc *given; /* sizes by the user */
@@ -220,7 +220,7 @@ static weft_status check_overrides(const struct onnx_graph *graph, const struct 
     return WEFT_OK;
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static weft_status add_node_outputs(struct onnx_graph *graph)
 {
@@ -410,7 +410,7 @@ done:
     return status;
 }
 
-/* ---- asking a node ---------------------------------------------------------------------------------- */
+/* ---- asking a node --------------------------------------------------------------------------- */
 
 struct onnx_value *onnx_in(const struct onnx_node *node, int i)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- movement ---------------------------------------------------------------------------------------------- */
+/* ---- movement -------------------------------------------------------------------------------- */
 
 weft_status infer_concat(const struct onnx_node *node)
 {
@@ -295,7 +295,7 @@ weft_status infer_resize(const struct onnx_node *node)
     return shape_set(node, 0, &out);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 weft_status infer_reduce(const struct onnx_node *node)
 {
@@ -346,7 +346,7 @@ weft_status infer_top_k(const struct onnx_node *node)
     return status ? status : shape_set(node, 1, &out);
 }
 
-/* ---- shapes and constants ------------------------------------------------------------------------------------ */
+/* ---- shapes and constants -------------------------------------------------------------------- */
 
 weft_status infer_shape(const struct onnx_node *node)
 {

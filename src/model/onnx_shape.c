@@ -32,7 +32,7 @@ struct text32 shape_show(const struct onnx_value *value)
     return text;
 }
 
-/* ---- writing and asking -------------------------------------------------------------------------- */
+/* ---- writing and asking ---------------------------------------------------------------------- */
 
 weft_status shape_set(const struct onnx_node *node, int i, const struct shape *shape)
 {
@@ -111,7 +111,7 @@ weft_status shape_bad_axis(const struct onnx_node *node, int64_t axis, int rank)
                       rank - 1);
 }
 
-/* ---- elementwise ----------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static weft_status like_first(const struct onnx_node *node)
 {
@@ -155,7 +155,7 @@ static weft_status broadcast_all(const struct onnx_node *node)
     return shape_set(node, 0, &all);
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------ */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 enum { MOST_WINDOW = ONNX_MAX_RANK - 2 };
 
@@ -258,7 +258,7 @@ static weft_status infer_global_pool(const struct onnx_node *node)
     return shape_set(node, 0, &out);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static weft_status no_product(const struct onnx_node *node)
 {
@@ -297,7 +297,7 @@ static weft_status infer_matmul(const struct onnx_node *node)
     return shape_set(node, 0, &out);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------ */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 static weft_status infer_batch_norm(const struct onnx_node *node)
 {
@@ -322,7 +322,7 @@ static weft_status infer_layer_norm(const struct onnx_node *node)
     return status;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *types; /* separated by blanks */

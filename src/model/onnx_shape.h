@@ -30,7 +30,7 @@ int shape_axis(int64_t axis, int rank);
 weft_status shape_bad_axis(const struct onnx_node *node, int64_t axis, int rank);
 int64_t shape_to_int(double value);
 
-/* ---- onnx_move.c ---------------------------------------------------------------------------------- */
+/* ---- onnx_move.c ----------------------------------------------------------------------------- */
 
 typedef weft_status infer_rule(const struct onnx_node *node);
 infer_rule infer_concat, infer_reshape, infer_flatten, infer_transpose, infer_squeeze,

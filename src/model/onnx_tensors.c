@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* ---- shapes per sample --------------------------------------------------------------------------- */
+/* ---- shapes per sample ----------------------------------------------------------------------- */
 
 /* What is left of the leading dim per sample: 1 for a batch, seq for a merged batch * seq. */
 static int64_t lead_of(const struct onnx_graph *graph, const struct onnx_value *value)
@@ -62,7 +62,7 @@ struct onnx_axes onnx_row_axes(const struct onnx_graph *graph, const struct onnx
     return (struct onnx_axes){3, {1, at_least_one(rows), at_least_one(cols)}};
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static enum element element_of(int type)
 {
@@ -98,7 +98,7 @@ int onnx_tensor_as(const struct onnx_node *node, struct onnx_value *value,
     return build_reshape(b, name, x, want->count, want->size);
 }
 
-/* ---- weights --------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 void onnx_claim(const struct onnx_node *node, const struct onnx_value *value)
 {

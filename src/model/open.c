@@ -11,7 +11,7 @@
 
 #include "model/onnx.h"
 
-/* ---- options ------------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
 weft_status options_parse(struct arena *scratch, const char *text, struct doc **out)
 {
@@ -51,7 +51,7 @@ struct doc *options_merge(struct arena *scratch, const struct doc *under, const 
     return map;
 }
 
-/* ---- presets and families -------------------------------------------------------------------------- */
+/* ---- presets and families -------------------------------------------------------------------- */
 
 const struct preset *preset_find(const char *name)
 {
@@ -104,7 +104,7 @@ done:
     return status;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 typedef weft_status open_rule(struct arena *scratch, const char *path, const struct doc *overrides,
                               struct model **out);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- one function per kind ----------------------------------------------------------------------------- */
+/* ---- one function per kind ------------------------------------------------------------------- */
 
 static weft_status do_embedding(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
@@ -419,7 +419,7 @@ static weft_status do_opaque(struct yaml_reader *r, struct yaml_spec *spec, int 
     return status;
 }
 
-/* ---- the table of kinds ---------------------------------------------------------------------------------- */
+/* ---- the table of kinds ---------------------------------------------------------------------- */
 
 /* Keys; every kind also has kind, name, input and inputs. */
 enum key {

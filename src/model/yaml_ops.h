@@ -54,13 +54,13 @@ struct yaml_kind {
     unsigned keys;
 };
 
-/* ---- import_yaml_ops.c ---------------------------------------------------------------------------- */
+/* ---- import_yaml_ops.c ----------------------------------------------------------------------- */
 
 const struct yaml_entry *yaml_find_name(const struct yaml_reader *r, const char *name);
 /* The error about a name that is not known at this point. */
 weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at, const char *name);
 
-/* ---- yaml_kinds.c ---------------------------------------------------------------------------------- */
+/* ---- yaml_kinds.c ---------------------------------------------------------------------------- */
 
 weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out);
 /* The keys of a kind, at most YAML_MOST_KEYS, over struct yaml_spec; how many. */
@@ -69,7 +69,7 @@ size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields);
 weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
                               const struct yaml_kind *kind);
 
-/* ---- yaml_shapes.c --------------------------------------------------------------------------------- */
+/* ---- yaml_shapes.c --------------------------------------------------------------------------- */
 
 static inline int64_t yaml_size(const struct yaml_reader *r, int tensor, int axis)
 {

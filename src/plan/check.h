@@ -10,7 +10,7 @@ struct fault {
     int64_t at; /* the stage or instance */
     const char *message, *hint;
 };
-/* ---- for those who look ------------------------------------------------------------------------ */
+/* ---- for those who look ---------------------------------------------------------------------- */
 
 struct finding {
     struct arena *keep;
@@ -33,7 +33,7 @@ static inline bool with_hint(struct finding *f, const char *hint)
 /* Of the operators and their choices (check_op.c). */
 bool instances_fault(struct finding *f);
 
-/* ---- for those who ask ------------------------------------------------------------------------- */
+/* ---- for those who ask ----------------------------------------------------------------------- */
 
 /* False: the plan is fine. */
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out);

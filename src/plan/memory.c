@@ -7,7 +7,7 @@
  *   I1  A recomputed instance keeps none of its own. What its neighbours need stays: an input that
  *       is a layer's carry or comes from an instance that is not recomputed and does not keep it,
  *       and an output that an instance without recomputation reads again. Each tensor counts once.
- *       One whose output is saved (again.c) keeps that, its mask and its statistics.
+ *       One whose output is saved (recompute.c) keeps that, its mask and its statistics.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
  *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and optimizer

@@ -166,7 +166,7 @@ const char *plan_path(struct arena *keep, const struct plan *plan, int64_t insta
 
 enum again { AGAIN_NONE, AGAIN_MADE, AGAIN_SAVED, AGAIN_LEFT_OUT };
 /* Per instance, of enum again: not recomputed; runs forward again; is recomputed by name, but its output
- * stays, or is not needed (again.c). */
+ * stays, or is not needed (recompute.c). */
 const uint8_t *plan_again(struct arena *keep, const struct plan *plan);
 
 /* ---- primitives: how the library and the plan file change a plan ----------------------------- */

@@ -1,5 +1,5 @@
 /* report.h - answers for people and programs: tables, plans and predictions in words and as JSON,
- * comparisons, and predictions held against published measurements. */
+ * comparisons. */
 #ifndef WEFT_REPORT_H
 #define WEFT_REPORT_H
 
@@ -8,14 +8,10 @@
 #include <jansson.h>
 
 #include "report/comparison.h"
-#include "report/export.h"
 #include "report/measured.h"
 #include "report/page.h"
 #include "report/planned.h"
 #include "report/prediction.h"
-#include "report/published.h"
-#include "report/replanned.h"
-#include "report/searched.h"
 
 enum { REPORT_COLUMNS = 100 };
 

@@ -24,7 +24,7 @@ struct table {
     ARRAY(size_t) ruled_rows; /* rows (0: the header) with a line above them, ascending */
 };
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* The C library knows which characters are wide, combining or invisible, but only in a UTF-8
  * locale; a library must not change its program's, so the calling thread borrows one. */
@@ -108,7 +108,7 @@ static void clean_text(char *text)
     *to = '\0';
 }
 
-/* ---- filling ---------------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
 struct table *table_new(struct arena *arena, size_t columns, const char *const *headers,
                         const enum align *aligns)
@@ -146,7 +146,7 @@ void table_rule(struct table *table)
         array_push(table->arena, &table->ruled_rows, row);
 }
 
-/* ---- printing --------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *cell_at(const struct table *table, size_t row, size_t column)
 {

@@ -1,0 +1,154 @@
+/* shared_links.c - which steps may meet other traffic (graph.h, I2).
+ *
+ *   I1  Nodes are alike, and a group that lies in two of them uses all kinds of links that it would
+ *       use in more: its links in two stand for all.
+ */
+#include "compile/assembly.h"
+
+/* ---- sets of links --------------------------------------------------------------------------- */
+
+struct link_set {
+    uint64_t *slot; /* 0: empty */
+    size_t size, used;
+};
+
+static uint64_t link_key(struct link_id link)
+{
+    int64_t key[] = {link.unit, link.tier, link.link, link.reverse};
+    return hash_bytes(key, sizeof key, 0) | 1;
+}
+
+static bool set_has(const struct link_set *set, uint64_t key)
+{
+    for (size_t at = key & (set->size - 1); set->size && set->slot[at];
+         at = (at + 1) & (set->size - 1))
+        if (set->slot[at] == key)
+            return true;
+    return false;
+}
+
+static void set_add(struct arena *keep, struct link_set *set, uint64_t key)
+{
+    if (2 * (set->used + 1) > set->size) {
+        struct link_set old = *set;
+        *set = (struct link_set){.size = old.size ? 2 * old.size : 256};
+        set->slot = ARENA_ARRAY(keep, uint64_t, set->size);
+        for (size_t i = 0; i < old.size; i++)
+            if (old.slot[i])
+                set_add(keep, set, old.slot[i]);
+    }
+    size_t at = key & (set->size - 1);
+    while (set->slot[at] && set->slot[at] != key)
+        at = (at + 1) & (set->size - 1);
+    set->used += !set->slot[at];
+    set->slot[at] = key;
+}
+
+/* ---- patterns -------------------------------------------------------------------------------- */
+
+/* Links of the pattern's first group, as far as it lies in two nodes: nodes are alike. */
+static weft_status links_of(struct assembly *a, const struct pattern *pattern,
+                            struct traffic_list *out)
+{
+    struct group group = pattern_group(pattern, 0);
+    int64_t near = 2 * a->b->plan->cluster->node.devices;
+    for (int32_t i = 0; i < group.levels && group.stride[i] > 0; i++) {
+        int64_t count = ceil_div(near, group.stride[i]);
+        count = count < 2 ? 2 : count;
+        group.count[i] = group.count[i] < count ? group.count[i] : count;
+    }
+    out->len = 0;
+    return collective_traffic(a->b->plan->cluster, (enum collective)pattern->collective, &group,
+                              1 << 20, a->b->scratch, out);
+}
+
+static void name_sends(struct build *b)
+{
+    for (size_t i = 0; i < b->crossings.len; i++) {
+        const struct crossing *c = &b->crossings.data[i];
+        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
+        const struct joint *j = b->use[c->use].joint;
+        intern_send(b, from, to, j->forward[1]);
+        intern_send(b, to, from, j->backward[0]);
+    }
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static bool offloads(const struct assembly *a, int32_t stage)
+{
+    const struct part_lifetimes *part = a->graph->lifetimes->part;
+    for (int32_t k = stage; k < a->b->plan->parts; k += a->b->plan->stages)
+        if (offloaded_bytes(&part[k]) > 0)
+            return true;
+    return false;
+}
+
+/* Links of a stage's checkpoints to the host and back, in as many nodes as patterns are looked at. */
+static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t number,
+                              struct link_set *set)
+{
+    const struct stage *stage = &a->b->plan->stage[number];
+    int64_t near = 2 * a->b->plan->cluster->node.devices;
+    int64_t devices = stage->devices < near ? stage->devices : near;
+    struct traffic_list links = {0};
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < 2 * devices; i++)
+        TRY(ledger_copy(ledger, stage->first_device + i / 2, i % 2, 1 << 20, a->b->scratch,
+                        &links));
+    for (size_t i = 0; i < links.len; i++)
+        set_add(a->b->scratch, set, link_key(links.data[i].link));
+done:
+    return status;
+}
+
+static weft_status add_all_copies(struct assembly *a, struct link_set *set)
+{
+    struct ledger *ledger = NULL;
+    weft_status status = WEFT_OK;
+    for (int32_t s = 0; s < a->b->plan->stages; s++) {
+        if (!offloads(a, s))
+            continue;
+        if (!ledger)
+            ledger = ledger_new(a->b->plan->cluster, a->b->scratch);
+        TRY(add_copies(a, ledger, s, set));
+    }
+done:
+    return status;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static enum meeting meeting_of(const struct block *block, const bool *meets)
+{
+    enum meeting met = WITHOUT_STEPS;
+    for (int32_t i = 0; i < block->items && met != MEETS_OTHERS; i++)
+        if (block->item[i].pattern >= 0)
+            met = meets[block->item[i].pattern] ? MEETS_OTHERS : MEETS_NOBODY;
+    return met;
+}
+
+weft_status find_meetings(struct assembly *a)
+{
+    struct build *b = a->b;
+    struct link_set others = {0};
+    weft_status status = WEFT_OK;
+    name_sends(b);
+    struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
+    bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len); /* per pattern: sends, copies */
+    TRY(add_all_copies(a, &others));
+    for (size_t p = 0; p < b->patterns.len; p++) {
+        bool sent = b->patterns.data[p].collective == COLLECTIVE_SEND;
+        TRY(links_of(a, &b->patterns.data[p], &links[p]));
+        for (size_t i = 0; sent && i < links[p].len; i++)
+            set_add(b->scratch, &others, link_key(links[p].data[i].link));
+    }
+    for (size_t p = 0; p < b->patterns.len; p++)
+        for (size_t i = 0; i < links[p].len && !meets[p]; i++)
+            meets[p] = set_has(&others, link_key(links[p].data[i].link));
+    a->met = ARENA_ARRAY(b->scratch, enum meeting, b->blocks.len);
+    for (size_t i = 0; i < b->blocks.len; i++)
+        a->met[i] = meeting_of(&b->blocks.data[i], meets);
+done:
+    return status;
+}

@@ -1,0 +1,65 @@
+/* exchange.h - plans in the words of other frameworks, and theirs as plans.
+ *
+ * A target takes a handful of numbers (degrees, layers per stage, or one strategy per layer), not a
+ * choice per operator. Exporting therefore *recognises* such numbers in a plan, makes the plan that
+ * they stand for, and holds the two against each other:
+ *
+ *   I1  What is written describes the rebuilt plan exactly; what differs from the user's plan is
+ *       listed, choice by choice, and is an error unless the nearest plan was asked for.
+ *   I2  What decides only how a framework times its communication (overlap, buckets) is no difference
+ *       but a note: no launch argument of a target controls all of it. Formats that Weft reads back
+ *       carry it in a comment or a key that the framework ignores, so that they read back as equal.
+ */
+#ifndef WEFT_EXCHANGE_H
+#define WEFT_EXCHANGE_H
+
+#include "sim/sim.h"
+
+struct texts {
+    const char **data;
+    size_t len, cap;
+};
+
+/* ---- exporting ------------------------------------------------------------------------------- */
+
+struct target;
+size_t target_count(void);
+const struct target *target_at(size_t index);
+const char *target_name(const struct target *target);
+/* NULL where there is none: says so, with the nearest name. */
+const struct target *target_find(const char *name);
+
+struct export_result {
+    const char *text;         /* of the file, in `keep` */
+    struct texts differences; /* between the plan and what is written; none: exactly the plan */
+    struct texts notes;       /* what the file cannot say, and what the user has to add */
+    struct plan *written;     /* the plan that the text stands for; the caller frees it */
+};
+/* A plan that the target cannot express is bad input, with what and where, unless `nearest`. */
+weft_status plan_export(struct arena *keep, const struct plan *plan, const struct target *target,
+                        bool nearest, struct export_result *out);
+
+/* torchtitan's "selective" recomputation: of what a plan recomputes, attention and every second
+ * matrix product are kept. */
+weft_status keep_products(struct plan *plan);
+
+/* ---- importing ------------------------------------------------------------------------------- */
+
+/* What is read: a file's text under its name, or the words of a command line. */
+struct import_input {
+    const char *file; /* for messages */
+    const char *text;
+    size_t len;
+    const char *model, *options; /* the user's; NULL: from the arguments (needed by Galvatron) */
+    const char *cluster;
+};
+struct source {
+    const char *name, *summary;
+    weft_status (*read)(struct arena *scratch, const struct import_input *input,
+                        struct opened_plan *out, struct texts *notes);
+};
+const struct source *source_find(const char *name);
+
+#include "exchange/aceso_plan.h"
+
+#endif

@@ -1,0 +1,362 @@
+/* export_degrees.c - the degrees in a plan: those whose lowering chooses most like it.
+ *
+ * For D devices per stage, every (dp, cp, tp) with
+ *
+ *   dp * cp * tp = D,  dp divides batch_per_step                                               (1)
+ *
+ * is lowered with and without sequence parallelism, and the splits are counted that agree. Of equal
+ * counts the first in this order wins: small cp, small tp, no sequence parallelism.
+ *
+ *   I1  If degrees make the plan, they are found: all instances agree.
+ *   I2  Recomputation, sharding and offload are what most instances of layers have.
+ */
+#include "exchange/room.h"
+
+#include <string.h>
+
+/* ---- rebuilding ------------------------------------------------------------------------------ */
+
+static weft_status recut(struct plan *plan, const struct degrees *d, const int64_t *part_layers)
+{
+    struct arena *scratch = arena_new();
+    int64_t *cut, *devices = ARENA_ARRAY(scratch, int64_t, (size_t)d->pp);
+    weft_status status;
+    for (int64_t s = 0; s < d->pp; s++)
+        devices[s] = plan->stage[s].devices;
+    if (cuts_behind_layers(scratch, plan, d->pp * d->pieces, part_layers, &cut))
+        status = plan_map(plan, (int32_t)d->pp, d->pieces, cut, devices);
+    else
+        status = bad_argument(NULL, "the layers per stage leave a stage empty");
+    arena_free(scratch);
+    return status;
+}
+
+/* Of every part the first `block` layers are recomputed as a whole. */
+static weft_status recompute_block(struct plan *plan, int64_t block)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t done = 0;
+        for (int64_t i = plan->part[p].first; i < plan->part[p].first + plan->part[p].count; i++) {
+            struct choice choice = *plan_choice(plan, i);
+            choice.recompute =
+                done < block && op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
+            done += plan->ends_layer[i];
+            TRY(plan_choose(plan, i, &choice));
+        }
+    }
+done:
+    return status;
+}
+
+/* models/llama3/parallelize.py: outputs of attention and of the first of every two products are saved,
+ * counted anew in every layer. */
+weft_status keep_products(struct plan *plan)
+{
+    int64_t products = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        enum op_kind kind = plan->model->op[plan->instance[i].op].kind;
+        if (i && plan->ends_layer[i - 1])
+            products = 0;
+        if (!choice.recompute || (kind != OP_LINEAR && kind != OP_ATTENTION))
+            continue;
+        choice.saved = kind == OP_ATTENTION || products++ % 2 == 0;
+        weft_status status = plan_choose(plan, i, &choice);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status plan_of_degrees(const struct model *model, const struct cluster *cluster,
+                            const struct degrees *degrees, const int64_t *part_layers,
+                            int64_t block, struct plan **out)
+{
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_from_degrees(model, cluster, degrees, &plan));
+    if (part_layers)
+        TRY(recut(plan, degrees, part_layers));
+    if (block > 0)
+        TRY(recompute_block(plan, block));
+    if (block == BLOCK_PRODUCTS)
+        TRY(keep_products(plan));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+static int64_t expert_degree(const struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan->model->op[plan->instance[i].op].kind == OP_EXPERT_LINEAR)
+            return split_degree(&plan_choice(plan, i)->split, DIM_EXPERT);
+    return 1;
+}
+
+static int64_t equal_splits(const struct plan *plan, const struct plan *other)
+{
+    int64_t equal = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        equal += split_equal(&plan_choice(plan, i)->split, &plan_choice(other, i)->split);
+    return equal;
+}
+
+struct trial {
+    const struct plan *plan;
+    struct degrees best;
+    int64_t equal; /* of the best; -1: none yet */
+};
+
+static void try_degrees(struct trial *trial, const struct degrees *d)
+{
+    struct plan *other = NULL;
+    if (plan_from_degrees(trial->plan->model, trial->plan->cluster, d, &other) != WEFT_OK) {
+        error_clear();
+        return;
+    }
+    int64_t equal = equal_splits(trial->plan, other);
+    if (equal > trial->equal) {
+        trial->equal = equal;
+        trial->best = *d;
+    }
+    plan_free(other);
+}
+
+static void try_replica(struct trial *trial, struct degrees d)
+{
+    int64_t ep = expert_degree(trial->plan);
+    d.micro_batch = trial->plan->batch_per_step / d.dp;
+    d.micro_batch = d.micro_batch ? d.micro_batch : 1;
+    d.global_batch = trial->plan->global_batch;
+    for (int along = 0; along <= (d.tp > 1 ? 1 : 0); along++) {
+        d.sequence = along != 0;
+        d.ep = d.dp % ep == 0 ? ep : 1;
+        try_degrees(trial, &d);
+    }
+}
+
+/* All (dp, cp, tp) of so many stages; `exact`: that pass as many samples at a time as the plan. */
+static void try_stages(struct trial *trial, int64_t pp, bool exact)
+{
+    const struct plan *plan = trial->plan;
+    struct degrees d = {.pp = pp, .segments = 1};
+    int64_t group = cluster_devices(plan->cluster) / pp;
+    d.pieces = pp == plan->stages ? plan->pieces : 1;
+    d.schedule = pp == plan->stages ? plan->schedule : NULL;
+    for (d.cp = 1; d.cp <= group; d.cp++)
+        for (d.tp = 1; d.tp <= group / d.cp && group % d.cp == 0; d.tp++) {
+            d.dp = group / d.cp / d.tp;
+            if (d.dp * d.cp * d.tp != group || (exact && plan->batch_per_step % d.dp)) /* (1) */
+                continue;
+            try_replica(trial, d);
+            if (trial->equal == plan->instances)
+                return;
+        }
+}
+
+/* The plan's stages, else the nearest count that divides the devices and has degrees at all. */
+static weft_status find_splits(const struct plan *plan, struct degrees *out)
+{
+    struct trial trial = {.plan = plan, .equal = -1};
+    int64_t devices = cluster_devices(plan->cluster), layers = plan->model->layers;
+    if (devices % plan->stages == 0)
+        try_stages(&trial, plan->stages, true);
+    for (int64_t off = 0; trial.equal < 0 && off <= devices; off++) {
+        int64_t below = plan->stages - off, above = plan->stages + off;
+        if (above <= layers && devices % above == 0)
+            try_stages(&trial, above, false);
+        if (trial.equal < 0 && below >= 1 && devices % below == 0)
+            try_stages(&trial, below, false);
+    }
+    if (trial.equal < 0)
+        return bad_argument("write the plan with `weft show` and run it with Weft",
+                            "no degrees of tp, cp and dp make a plan for %s on %s",
+                            plan->model->name, plan->cluster->name);
+    *out = trial.best;
+    out->schedule = out->schedule ? out->schedule : "1f1b";
+    return WEFT_OK;
+}
+
+/* ---- the rest of a choice -------------------------------------------------------------------- */
+
+static bool in_layer(const struct plan *plan, int64_t i)
+{
+    return op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
+}
+
+static int most_common_shard(const struct plan *plan)
+{
+    int64_t count[4] = {0};
+    int best = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        count[plan_choice(plan, i)->shard & 3]++;
+    for (int shard = 1; shard < 4; shard++)
+        if (count[shard] > count[best])
+            best = shard;
+    return best;
+}
+
+static bool mostly_offloaded(const struct plan *plan)
+{
+    int64_t balance = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (in_layer(plan, i))
+            balance += plan_choice(plan, i)->offload ? 1 : -1;
+    return balance > 0;
+}
+
+static int64_t equal_recompute(const struct plan *plan, const struct plan *other)
+{
+    int64_t equal = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        equal += plan_choice(plan, i)->recompute == plan_choice(other, i)->recompute &&
+                 plan_choice(plan, i)->saved == plan_choice(other, i)->saved;
+    return equal;
+}
+
+/* Layers at the head of part 0 that are recomputed as a whole. */
+static int64_t leading_block(const struct plan *plan)
+{
+    int64_t block = 0;
+    for (int64_t i = plan->part[0].first; i < plan->part[0].first + plan->part[0].count; i++) {
+        if (in_layer(plan, i) && !plan_choice(plan, i)->recompute)
+            break;
+        block += plan->ends_layer[i];
+    }
+    return block;
+}
+
+/* One more way to recompute, if it agrees in more instances than those before. */
+static weft_status try_recompute(const struct plan *plan, struct recognised *r,
+                                 enum recompute recompute, int64_t block, int64_t *best,
+                                 struct recognised *chosen)
+{
+    struct plan *other = NULL;
+    struct degrees d = r->degrees;
+    d.recompute = recompute;
+    weft_status status =
+        plan_of_degrees(plan->model, plan->cluster, &d, r->part_layers, block, &other);
+    if (status)
+        return status;
+    int64_t equal = equal_recompute(plan, other);
+    if (equal > *best) {
+        *best = equal;
+        chosen->degrees.recompute = recompute;
+        chosen->block = block;
+    }
+    plan_free(other);
+    return WEFT_OK;
+}
+
+static weft_status find_recompute(const struct plan *plan, struct recognised *r)
+{
+    struct recognised chosen = *r;
+    int64_t best = -1, block = leading_block(plan);
+    weft_status status = WEFT_OK;
+    for (int way = 0; way < RECOMPUTE_COUNT; way++)
+        TRY(try_recompute(plan, r, (enum recompute)way, 0, &best, &chosen));
+    if (block)
+        TRY(try_recompute(plan, r, RECOMPUTE_FULL, block, &best, &chosen));
+    TRY(try_recompute(plan, r, RECOMPUTE_FULL, BLOCK_PRODUCTS, &best, &chosen));
+    *r = chosen;
+done:
+    return status;
+}
+
+static void find_cuts(struct arena *keep, const struct plan *plan, struct recognised *r)
+{
+    struct plan *even = NULL;
+    r->part_layers = NULL;
+    if (r->degrees.pp != plan->stages)
+        return;
+    if (plan_from_degrees(plan->model, plan->cluster, &r->degrees, &even) != WEFT_OK) {
+        error_clear();
+        return;
+    }
+    bool same = true;
+    for (int32_t p = 0; p < plan->parts; p++)
+        same &= plan->part[p].first == even->part[p].first;
+    int64_t *cut, *layers = layers_of_parts(keep, plan);
+    if (!same && cuts_behind_layers(keep, plan, plan->parts, layers, &cut))
+        r->part_layers = layers;
+    plan_free(even);
+}
+
+/* ---- all together ---------------------------------------------------------------------------- */
+
+static void set_fixed(const struct plan *plan, struct degrees *d)
+{
+    d->has_dtype = d->has_policy = d->has_overlap = d->has_bucket = true;
+    d->has_shard = d->has_recompute = true;
+    d->dtype = plan->dtype;
+    d->policy = plan->policy;
+    d->overlap = plan->overlap;
+    d->bucket_bytes = plan->bucket_bytes;
+    d->whole_sends = plan->whole_sends;
+    d->memory_limit_bytes = plan->memory_limit_bytes;
+}
+
+static weft_status rebuild(const struct plan *plan, struct recognised *r)
+{
+    weft_status status = plan_of_degrees(plan->model, plan->cluster, &r->degrees, r->part_layers,
+                                         r->block, &r->plan);
+    if (status == WEFT_OK)
+        copy_settings(r->plan, plan);
+    return status;
+}
+
+/* A schedule that cannot order these micro-batches gives way to the usual one. */
+static weft_status rebuild_nearest(const struct plan *plan, const struct abilities *can,
+                                   struct recognised *r)
+{
+    weft_status status;
+    TRY(rebuild(plan, r));
+    if (plan_check(r->plan) == WEFT_OK)
+        return WEFT_OK;
+    error_clear();
+    plan_free(r->plan);
+    r->plan = NULL;
+    r->degrees.pieces = 1;
+    r->degrees.schedule = can->schedules[0];
+    r->part_layers = NULL;
+    TRY(rebuild(plan, r));
+    TRY(plan_check(r->plan));
+done:
+    return status;
+}
+
+weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
+                            const struct abilities *can, const char *target, bool nearest,
+                            struct recognised *out)
+{
+    struct recognised r = {0};
+    weft_status status;
+    TRY(find_splits(plan, &r.degrees));
+    set_fixed(plan, &r.degrees);
+    r.degrees.shard = most_common_shard(plan);
+    r.degrees.offload = mostly_offloaded(plan);
+    find_cuts(keep, plan, &r);
+    TRY(find_recompute(plan, &r));
+    TRY(rebuild(plan, &r));
+    struct texts choices = {0};
+    plan_differences(keep, plan, r.plan, &choices);
+    limit_degrees(keep, plan, can, target, &r);
+    for (size_t i = 0; i < choices.len; i++)
+        add_text(keep, &r.differences, choices.data[i]);
+    if (nearest && r.differences.len) {
+        plan_free(r.plan);
+        r.plan = NULL;
+        TRY(rebuild_nearest(plan, can, &r));
+    }
+    *out = r;
+    r.plan = NULL;
+done:
+    plan_free(r.plan);
+    return status;
+}

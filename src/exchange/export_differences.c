@@ -1,0 +1,117 @@
+/* export_differences.c - where two plans of one walk part ways, in words: the first of each kind. */
+#include "exchange/room.h"
+
+#include <string.h>
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+struct facet {
+    const char *name;
+    bool (*same)(const struct choice *a, const struct choice *b);
+    const char *(*text)(struct arena *keep, const struct choice *choice);
+};
+
+static bool same_split(const struct choice *a, const struct choice *b)
+{
+    return split_equal(&a->split, &b->split);
+}
+static bool same_shard(const struct choice *a, const struct choice *b)
+{
+    return a->shard == b->shard;
+}
+static bool same_recompute(const struct choice *a, const struct choice *b)
+{
+    return a->recompute == b->recompute && a->saved == b->saved;
+}
+static bool same_offload(const struct choice *a, const struct choice *b)
+{
+    return a->offload == b->offload;
+}
+static const char *text_of_split(struct arena *keep, const struct choice *choice)
+{
+    return split_text(keep, &choice->split);
+}
+static const char *text_of_shard(struct arena *keep, const struct choice *choice)
+{
+    return arena_printf(keep, "%d", choice->shard);
+}
+static const char *text_of_recompute(struct arena *keep, const struct choice *choice)
+{
+    (void)keep;
+    return choice->saved ? "saved" : choice->recompute ? "true" : "false";
+}
+static const char *text_of_offload(struct arena *keep, const struct choice *choice)
+{
+    (void)keep;
+    return choice->offload ? "true" : "false";
+}
+
+static const struct facet FACETS[] = {
+    {"split", same_split, text_of_split},
+    {"shard", same_shard, text_of_shard},
+    {"recompute", same_recompute, text_of_recompute},
+    {"offload", same_offload, text_of_offload},
+};
+
+static void compare_facet(struct arena *keep, const struct plan *plan, const struct plan *other,
+                          const struct facet *facet, struct texts *out)
+{
+    int64_t first = -1, count = 0;
+    for (int64_t i = plan->instances - 1; i >= 0; i--)
+        if (!facet->same(plan_choice(plan, i), plan_choice(other, i))) {
+            first = i;
+            count++;
+        }
+    if (first < 0)
+        return;
+    add_text(keep, out,
+             arena_printf(keep, "%s has %s %s, not %s (%lld of %lld operators)",
+                          plan_path(keep, plan, first), facet->name,
+                          facet->text(keep, plan_choice(plan, first)),
+                          facet->text(keep, plan_choice(other, first)), (long long)count,
+                          (long long)plan->instances));
+}
+
+static void compare_map(struct arena *keep, const struct plan *plan, const struct plan *other,
+                        struct texts *out)
+{
+    if (plan->stages != other->stages || plan->pieces != other->pieces) {
+        add_text(keep, out,
+                 arena_printf(keep, "%d stages of %lld pieces, not %d of %lld", (int)plan->stages,
+                              (long long)plan->pieces, (int)other->stages,
+                              (long long)other->pieces));
+        return;
+    }
+    for (int32_t s = 0; s < plan->stages; s++)
+        if (plan->stage[s].devices != other->stage[s].devices) {
+            add_text(keep, out,
+                     arena_printf(keep, "stage %d has %lld devices, not %lld", (int)s,
+                                  (long long)plan->stage[s].devices,
+                                  (long long)other->stage[s].devices));
+            break;
+        }
+    for (int32_t p = 1; p < plan->parts; p++)
+        if (plan->part[p].first != other->part[p].first) {
+            add_text(keep, out,
+                     arena_printf(keep, "part %d begins with %s, not %s", (int)p,
+                                  plan_path(keep, plan, plan->part[p].first),
+                                  plan_path(keep, plan, other->part[p].first)));
+            break;
+        }
+}
+
+void plan_differences(struct arena *keep, const struct plan *plan, const struct plan *other,
+                      struct texts *out)
+{
+    compare_map(keep, plan, other, out);
+    if (strcmp(plan->schedule, other->schedule) != 0)
+        add_text(keep, out,
+                 arena_printf(keep, "schedule %s, not %s", plan->schedule, other->schedule));
+    if (plan->global_batch != other->global_batch || plan->batch_per_step != other->batch_per_step)
+        add_text(keep, out,
+                 arena_printf(keep, "batches of %lld by %lld samples, not %lld by %lld",
+                              (long long)plan->global_batch, (long long)plan->batch_per_step,
+                              (long long)other->global_batch, (long long)other->batch_per_step));
+    for (size_t i = 0; i < COUNT_OF(FACETS); i++)
+        compare_facet(keep, plan, other, &FACETS[i], out);
+}

@@ -1,0 +1,129 @@
+/* export_fsdp.c - a training script for PyTorch's FSDP2: the plan's numbers as a Python dict, then a
+ * script that is always the same.
+ *
+ *   global_batch = micro_batch * devices * accumulation steps
+ */
+#include "exchange/export_fsdp.h"
+
+#include <string.h>
+
+#include "exchange/room.h"
+
+struct script {
+    struct arena *keep;
+    const char *text;
+};
+
+static void put_int(struct script *s, const char *key, int64_t value)
+{
+    s->text = arena_printf(s->keep, "%s    \"%s\": %lld,\n", s->text, key, (long long)value);
+}
+
+static void put_bool(struct script *s, const char *key, bool value)
+{
+    s->text = arena_printf(s->keep, "%s    \"%s\": %s,\n", s->text, key, value ? "True" : "False");
+}
+
+static void put_word(struct script *s, const char *key, const char *value)
+{
+    s->text = arena_printf(s->keep, "%s    \"%s\": \"%s\",\n", s->text, key, value);
+}
+
+static void put_model(struct script *s, const struct shape *shape)
+{
+    put_int(s, "layers", shape->layers);
+    put_int(s, "hidden", shape->hidden);
+    put_int(s, "heads", shape->heads);
+    put_int(s, "kv_heads", shape->kv_heads);
+    put_int(s, "head_dim", shape->head_dim);
+    put_int(s, "ffn", shape->ffn);
+    put_int(s, "seq", shape->seq);
+    put_int(s, "vocab", shape->vocab);
+    put_int(s, "positions", shape->positions);
+    put_bool(s, "rotary", shape->rotary);
+    put_bool(s, "gated", shape->family == SHAPE_LLAMA);
+    put_bool(s, "bias", shape->bias);
+    put_bool(s, "qkv_bias", shape->bias || shape->qkv_bias);
+    put_bool(s, "tied", shape->tied);
+    put_bool(s, "dropout", shape->dropout);
+}
+
+static const char *torch_type(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 || dtype == DTYPE_TF32 ? "fp32"
+           : dtype == DTYPE_FP16                      ? "fp16"
+                                                      : "bf16";
+}
+
+static void put_plan(struct script *s, const struct recognised *r)
+{
+    const struct degrees *d = &r->degrees;
+    const struct plan *plan = r->plan;
+    put_int(s, "devices", d->dp);
+    put_int(s, "micro_batch", d->micro_batch);
+    put_int(s, "global_batch", d->global_batch);
+    put_int(s, "zero", d->shard);
+    put_bool(s, "recompute", d->recompute == RECOMPUTE_FULL);
+    put_word(s, "dtype", torch_type(plan->dtype));
+    put_word(s, "reduce_dtype",
+             bytes_per_gradient(plan->policy) == 4 ? "fp32" : torch_type(plan->dtype));
+}
+
+/* What the script's decoder has not. */
+static const char *missing(const struct shape *s)
+{
+    if (shape_rarity(s))
+        return shape_rarity(s);
+    return s->experts || s->family == SHAPE_BERT ? "experts or an encoder"
+           : s->qk_norm                          ? "norms of queries and keys"
+           : s->apart                            ? "products for gate and up apart"
+           : s->relu                             ? "ReLU"
+           : s->parallel                         ? "attention and MLP side by side"
+                                                 : NULL;
+}
+
+static void add_notes(struct export_job *job, const struct shape *shape)
+{
+    const struct plan *plan = job->plan;
+    if (plan->dtype == DTYPE_FP8)
+        note(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
+    if (plan->dtype == DTYPE_NVFP4)
+        note(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
+    if (plan->dtype == DTYPE_FP16)
+        note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
+    if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&
+        bytes_per_gradient(plan->policy) != 4)
+        note(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
+    if (strncmp(shape->attention, "flash", 5) != 0)
+        note(job, "the script's attention keeps no scores: --set attention=flash predicts it");
+}
+
+weft_status write_fsdp(struct export_job *job)
+{
+    struct script s = {.keep = job->keep};
+    struct shape shape;
+    weft_status status;
+    TRY(shape_of_model(job->plan->model, &shape));
+    if (missing(&shape))
+        TRY(bad_argument("models of the families gpt and llama can be written",
+                         "%s has %s, and the script of fsdp a plain decoder",
+                         job->plan->model->name, missing(&shape)));
+    const struct cluster *cluster = job->plan->cluster;
+    s.text = arena_printf(job->keep,
+                          "#!/usr/bin/env python3\n"
+                          "\"\"\"Trains %s with PyTorch, as planned by weft. On each node:\n\n"
+                          "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
+                          "\"\"\"\n"
+                          "import argparse\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
+                          plan_title(job->keep, job->plan), (long long)cluster->nodes,
+                          (long long)(cluster_devices(cluster) / cluster->nodes));
+    put_model(&s, &shape);
+    put_plan(&s, &job->found);
+    s.text = arena_printf(job->keep, "%s}\n", s.text);
+    for (const char *const *line = FSDP_SCRIPT; *line; line++)
+        s.text = arena_printf(job->keep, "%s%s\n", s.text, *line);
+    add_notes(job, &shape);
+    job->out->text = s.text;
+done:
+    return status;
+}

@@ -1,0 +1,197 @@
+/* export_layers.c - a plan by layers: which layer an instance belongs to, how many a part holds.
+ *
+ * Frameworks cut between layers. With a_0 instances before the first layer and e_k the end of layer
+ * k, the cut behind n layers is e_(n-1), and behind none a_0.
+ */
+#include "exchange/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers)
+{
+    int64_t *layer = ARENA_ARRAY(keep, int64_t, (size_t)plan->instances), count = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        bool inside = op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
+        layer[i] = inside ? count : -1;
+        count += plan->ends_layer[i];
+    }
+    *layers = count;
+    return layer;
+}
+
+int64_t *layers_of_parts(struct arena *keep, const struct plan *plan)
+{
+    int64_t *layers = ARENA_ARRAY(keep, int64_t, (size_t)plan->parts);
+    for (int32_t p = 0; p < plan->parts; p++)
+        for (int64_t i = 0; i < plan->part[p].count; i++)
+            layers[p] += plan->ends_layer[plan->part[p].first + i];
+    return layers;
+}
+
+/* The first instance behind n layers. */
+static int64_t behind(const struct plan *plan, int64_t n)
+{
+    int64_t i = 0;
+    while (n == 0 && i < plan->instances &&
+           !op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
+        i++;
+    for (; n > 0 && i < plan->instances; i++)
+        n -= plan->ends_layer[i];
+    return i;
+}
+
+bool cuts_behind_layers(struct arena *keep, const struct plan *plan, int64_t parts,
+                        const int64_t *part_layers, int64_t **cut)
+{
+    int64_t layers = 0, before = 0;
+    *cut = ARENA_ARRAY(keep, int64_t, (size_t)parts);
+    for (int64_t p = 0; p + 1 < parts; p++) {
+        layers += part_layers[p];
+        (*cut)[p] = behind(plan, layers);
+        if ((*cut)[p] <= before || (*cut)[p] >= plan->instances)
+            return false;
+        before = (*cut)[p];
+    }
+    return true;
+}
+
+void add_text(struct arena *keep, struct texts *texts, const char *text)
+{
+    array_push(keep, texts, text);
+}
+
+int64_t bytes_per_gradient(enum policy policy)
+{
+    return policy == POLICY_MIXED || policy == POLICY_PURE_BF16 ? 2 : 4;
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static const char *overlap_list(struct arena *keep, unsigned overlap)
+{
+    const char *list = "";
+    for (unsigned bit = 1; bit <= OVERLAP_EVERY; bit <<= 1)
+        if (overlap & bit)
+            list = arena_printf(keep, "%s%s%s", list, *list ? "," : "", overlap_name(bit));
+    return *list ? list : "none";
+}
+
+static bool only_replicas(const struct split *split)
+{
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim != DIM_BATCH && split->part[i].dim != SPLIT_COPY)
+            return false;
+    return true;
+}
+
+/* What a plan has of what may overlap: reshards of split operators, sends, gathers of state. */
+static unsigned overlaps_of(const struct plan *plan)
+{
+    unsigned bits = OVERLAP_GRADIENTS | (plan->stages > 1 ? OVERLAP_PIPELINE : 0);
+    bits |= plan_schedule(plan)->ahead ? OVERLAP_EXPERTS : 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct choice *choice = plan_choice(plan, i);
+        bits |= choice->shard ? OVERLAP_PARAMETERS : 0;
+        bits |= split_equal(&choice->split, &plan_choice(plan, 0)->split) &&
+                        only_replicas(&choice->split)
+                    ? 0
+                    : OVERLAP_TENSOR | OVERLAP_PRODUCTS;
+    }
+    return bits;
+}
+
+const char *settings_text(struct arena *keep, const struct plan *plan, const struct plan *other)
+{
+    const char *text = "";
+    if ((plan->overlap ^ other->overlap) & overlaps_of(plan))
+        text = arena_printf(keep, "%s overlap=%s", text, overlap_list(keep, plan->overlap));
+    if (plan->bucket_bytes != other->bucket_bytes)
+        text = arena_printf(keep, "%s bucket=%lld", text, (long long)plan->bucket_bytes);
+    if (plan->whole_sends != other->whole_sends && plan->stages > 1)
+        text = arena_printf(keep, "%s whole_sends=%d", text, plan->whole_sends);
+    if (plan->dtype != other->dtype)
+        text = arena_printf(keep, "%s dtype=%s", text, dtype_name(plan->dtype));
+    if (plan->policy != other->policy)
+        text = arena_printf(keep, "%s policy=%s", text, policy_name(plan->policy));
+    if (plan->memory_limit_bytes != other->memory_limit_bytes)
+        text = arena_printf(keep, "%s memory=%lld", text, (long long)plan->memory_limit_bytes);
+    return *text ? text + 1 : text;
+}
+
+static bool take_overlap(struct plan *plan, char *words)
+{
+    char *word;
+    plan->overlap = 0;
+    while ((word = strsep(&words, ",")) != NULL)
+        if (!overlap_from_name(word, &plan->overlap))
+            return false;
+    return true;
+}
+
+static bool take_bucket(struct plan *plan, char *value)
+{
+    return parse_int(value, &plan->bucket_bytes) && plan->bucket_bytes >= 0;
+}
+
+static bool take_whole_sends(struct plan *plan, char *value)
+{
+    plan->whole_sends = strcmp(value, "1") == 0;
+    return plan->whole_sends || strcmp(value, "0") == 0;
+}
+
+static bool take_dtype(struct plan *plan, char *value)
+{
+    return dtype_from_name(value, &plan->dtype);
+}
+
+static bool take_policy(struct plan *plan, char *value)
+{
+    return policy_from_name(value, &plan->policy);
+}
+
+static bool take_memory(struct plan *plan, char *value)
+{
+    return parse_int(value, &plan->memory_limit_bytes) && plan->memory_limit_bytes >= 0;
+}
+
+static const struct {
+    const char *key;
+    bool (*take)(struct plan *plan, char *value);
+} SETTINGS[] = {
+    {"overlap", take_overlap}, {"bucket", take_bucket}, {"whole_sends", take_whole_sends},
+    {"dtype", take_dtype},     {"policy", take_policy}, {"memory", take_memory},
+};
+
+static bool take_setting(struct plan *plan, char *setting)
+{
+    char *value = strchr(setting, '=');
+    if (!value)
+        return false;
+    *value++ = '\0';
+    for (size_t i = 0; i < COUNT_OF(SETTINGS); i++)
+        if (strcmp(SETTINGS[i].key, setting) == 0)
+            return SETTINGS[i].take(plan, value);
+    return false;
+}
+
+weft_status settings_apply(struct arena *scratch, const char *file, int line, const char *text,
+                           struct plan *plan)
+{
+    char *rest = arena_copy_text(scratch, text), *setting;
+    while ((setting = strsep(&rest, " \t")) != NULL) {
+        const char *as_given = arena_copy_text(scratch, setting);
+        if (*setting && !take_setting(plan, setting))
+            return bad_input(file, line, "leave the line as `weft export` wrote it, or out",
+                             "'%.60s' is no setting of Weft, expected overlap=..., bucket=..., "
+                             "whole_sends=..., dtype=..., policy=... or memory=...",
+                             as_given);
+    }
+    return WEFT_OK;
+}
+
+void copy_settings(struct plan *to, const struct plan *from)
+{
+    plan_set_names(to, from->model_name, from->model_options, from->cluster_name);
+    plan_copy_settings(to, from);
+}

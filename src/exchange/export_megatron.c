@@ -1,0 +1,490 @@
+/* export_megatron.c - a plan as launch arguments of Megatron-LM.
+ *
+ * Degrees are one argument each. Stages that hold different numbers of layers become a layout
+ * string: E the embedding, t a layer, L norm, head and loss, | between parts, so that
+ *
+ *   Et*3|(t*2|)*29,L                                                                            (1)
+ *
+ * is 3 layers, 29 parts of 2, and a part with the head alone.
+ *
+ *   I1  What was written is read back (megatron_import) before it is returned: it is the plan.
+ */
+#include "exchange/room.h"
+
+#include <string.h>
+
+struct lines {
+    struct arena *keep;
+    struct texts lines;
+};
+
+static void add_flag(struct lines *a, const char *name)
+{
+    const char *line = arena_printf(a->keep, "--%s", name);
+    array_push(a->keep, &a->lines, line);
+}
+
+static void add_word(struct lines *a, const char *name, const char *value)
+{
+    bool plain = value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                     "0123456789._-")] == '\0';
+    const char *line = arena_printf(a->keep, plain ? "--%s %s" : "--%s '%s'", name, value);
+    array_push(a->keep, &a->lines, line);
+}
+
+static void add_int(struct lines *a, const char *name, int64_t value)
+{
+    add_word(a, name, arena_printf(a->keep, "%lld", (long long)value));
+}
+
+static void add_above_one(struct lines *a, const char *name, int64_t value)
+{
+    if (value > 1)
+        add_int(a, name, value);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static void add_attention(struct lines *a, const struct shape *s)
+{
+    bool flash = strncmp(s->attention, "flash", 5) == 0;
+    if (s->family != SHAPE_GPT && s->family != SHAPE_BERT && !s->kv_lora) {
+        if (s->kv_heads != s->heads) {
+            add_flag(a, "group-query-attention");
+            add_int(a, "num-query-groups", s->kv_heads);
+        }
+        if (s->head_dim * s->heads != s->hidden)
+            add_int(a, "kv-channels", s->head_dim);
+    }
+    add_word(a, "attention-backend", flash ? "flash" : "unfused");
+    if (strcmp(s->attention, "eager") == 0)
+        add_flag(a, "no-masked-softmax-fusion");
+    if (s->qk_norm && !s->kv_lora)
+        add_flag(a, "qk-layernorm");
+    if (s->window) /* keys before a query's own, and behind it */
+        add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
+    if (s->full_every)
+        add_int(a, "window-attn-skip-freq", s->full_every);
+    if (s->sinks)
+        add_word(a, "softmax-type", "learnable");
+}
+
+static void add_latent(struct lines *a, const struct shape *s)
+{
+    if (!s->kv_lora)
+        return;
+    add_flag(a, "multi-latent-attention");
+    if (s->q_lora)
+        add_int(a, "q-lora-rank", s->q_lora);
+    add_int(a, "kv-lora-rank", s->kv_lora);
+    add_int(a, "qk-head-dim", s->nope_dim);
+    add_int(a, "qk-pos-emb-head-dim", s->rope_dim);
+    add_int(a, "v-head-dim", s->value_dim);
+}
+
+static void add_positions(struct lines *a, const struct shape *s)
+{
+    int64_t rows = s->positions ? s->positions : s->seq;
+    add_int(a, "seq-length", s->seq);
+    add_int(a, "max-position-embeddings", rows > s->seq ? rows : s->seq);
+    if (s->rotary)
+        add_word(a, "position-embedding-type", "rope");
+    else if (!s->positions)
+        add_word(a, "position-embedding-type", "none");
+}
+
+/* "[0]*3+[1]*58": 1 is a layer with experts. */
+static const char *frequency(struct arena *keep, const struct shape *s)
+{
+    const bool *mixture = shape_mixtures(keep, s);
+    const char *text = "";
+    for (int64_t i = 0, run; i < s->layers; i += run) {
+        for (run = 1; i + run < s->layers && mixture[i + run] == mixture[i];)
+            run++;
+        text =
+            arena_printf(keep, "%s%s[%d]*%lld", text, *text ? "+" : "", mixture[i], (long long)run);
+    }
+    return arena_printf(keep, "(%s)", text);
+}
+
+static void add_experts(struct lines *a, const struct shape *s)
+{
+    if (!s->experts)
+        return;
+    add_int(a, "num-experts", s->experts);
+    add_int(a, "moe-router-topk", s->top_k);
+    add_int(a, "moe-ffn-hidden-size", s->expert_ffn);
+    if (s->shared_ffn)
+        add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
+    if (s->first_dense || s->moe_every > 1)
+        add_word(a, "moe-layer-freq", frequency(a->keep, s));
+    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
+    if (s->tokens_once)
+        add_flag(a, "moe-enable-deepep");
+}
+
+static void add_blocks(struct lines *a, const struct shape *s)
+{
+    bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
+    if (decoder)
+        add_word(a, "normalization", "RMSNorm");
+    if (s->clamped) {
+        add_flag(a, "quick-geglu");
+        add_word(a, "activation-func-clamp-value", "7.0");
+        add_word(a, "glu-linear-offset", "1.0");
+    } else if (decoder) {
+        add_flag(a, "swiglu");
+    }
+    if (!s->bias && !s->expert_bias)
+        add_flag(a, "disable-bias-linear");
+    if (decoder && s->qkv_bias && !s->expert_bias)
+        add_flag(a, "add-qkv-bias");
+    if (!s->tied && s->family != SHAPE_BERT)
+        add_flag(a, "untie-embeddings-and-output-weights");
+    add_word(a, "attention-dropout", s->dropout ? "0.1" : "0.0");
+    add_word(a, "hidden-dropout", s->dropout ? "0.1" : "0.0");
+    if (strcmp(s->loss, "plain") != 0)
+        add_flag(a, "cross-entropy-loss-fusion");
+    if (s->family == SHAPE_BERT) {
+        add_word(a, "tokenizer-type", "BertWordPieceLowerCase");
+        if (!s->pooler)
+            add_flag(a, "bert-no-binary-head");
+    }
+}
+
+static void add_model(struct lines *a, const struct shape *s, int64_t tp)
+{
+    add_int(a, "num-layers", s->layers);
+    add_int(a, "hidden-size", s->hidden);
+    add_int(a, "ffn-hidden-size", s->ffn ? s->ffn : s->expert_ffn);
+    add_int(a, "num-attention-heads", s->heads);
+    add_attention(a, s);
+    add_latent(a, s);
+    add_positions(a, s);
+    add_blocks(a, s);
+    add_experts(a, s);
+    add_int(a, "vocab-size", s->vocab);
+    add_int(a, "padded-vocab-size", ceil_div(s->vocab, tp) * tp);
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static const char *layout_of_part(struct arena *keep, const struct plan *plan, int32_t part,
+                                  int64_t layers)
+{
+    const char *body = layers == 0   ? ""
+                       : layers == 1 ? "t"
+                                     : arena_printf(keep, "t*%lld", (long long)layers);
+    return arena_printf(keep, "%s%s%s", part == 0 ? "E" : "", body,
+                        part == plan->parts - 1 ? "L" : "");
+}
+
+/* (1) */
+static const char *parts_text(struct arena *keep, const struct plan *plan, const int64_t *layers)
+{
+    const char *text = "";
+    for (int32_t p = 0, run; p < plan->parts; p += run) {
+        const char *body = layout_of_part(keep, plan, p, layers[p]);
+        run = 1;
+        while (p > 0 && p + run < plan->parts - 1 && layers[p + run] == layers[p])
+            run++;
+        if (p == plan->parts - 1)
+            text = arena_printf(keep, "%s%s", text, body);
+        else if (run > 1)
+            text = arena_printf(keep, "%s(%s|)*%d,", text, body, (int)run);
+        else
+            text = arena_printf(keep, "%s%s|", text, body);
+    }
+    return text;
+}
+
+static bool all_equal(const int64_t *values, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] != values[0])
+            return false;
+    return true;
+}
+
+static void add_pipeline(struct lines *a, const struct plan *plan, const struct degrees *d)
+{
+    const int64_t *layers = layers_of_parts(a->keep, plan);
+    add_above_one(a, "pipeline-model-parallel-size", d->pp);
+    if (d->pp == 1)
+        return;
+    if (!all_equal(layers, plan->parts))
+        add_word(a, "pipeline-model-parallel-layout", parts_text(a->keep, plan, layers));
+    else
+        add_above_one(a, "num-virtual-stages-per-pipeline-rank", d->pieces);
+    if (d->pieces > 1 && !(plan->overlap & OVERLAP_PIPELINE) && d->pp > 2)
+        add_flag(a, "no-overlap-p2p-communication");
+}
+
+static void add_recompute(struct lines *a, const struct recognised *r)
+{
+    if (r->degrees.recompute == RECOMPUTE_NONE && !r->block)
+        return;
+    bool selective = r->degrees.recompute == RECOMPUTE_SELECTIVE && !r->block;
+    add_word(a, "recompute-granularity", selective ? "selective" : "full");
+    if (selective) {
+        add_word(a, "recompute-modules", "core_attn");
+        return;
+    }
+    add_word(a, "recompute-method", r->block ? "block" : "uniform");
+    add_int(a, "recompute-num-layers", r->block ? r->block : 1);
+}
+
+bool uses_fsdp(const struct degrees *degrees)
+{
+    return degrees->shard >= 2;
+}
+
+static void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d)
+{
+    if (d->shard >= 1)
+        add_flag(a, "use-distributed-optimizer");
+    if (uses_fsdp(d)) {
+        add_flag(a, "use-megatron-fsdp");
+        add_word(a, "data-parallel-sharding-strategy",
+                 d->shard == 2 ? "optim_grads" : "optim_grads_params");
+        add_flag(a, "no-gradient-accumulation-fusion");
+        add_word(a, "ckpt-format", "fsdp_dtensor");
+    }
+    if (!(plan->overlap & OVERLAP_GRADIENTS))
+        return;
+    add_flag(a, "overlap-grad-reduce");
+    if (plan->bucket_bytes)
+        add_int(a, "ddp-bucket-size",
+                ceil_div(plan->bucket_bytes, bytes_per_gradient(plan->policy)));
+    else
+        add_int(a, "ddp-num-buckets", 1);
+    if (d->shard >= 1 && (plan->overlap & OVERLAP_PARAMETERS))
+        add_flag(a, "overlap-param-gather");
+}
+
+static bool has_experts(const struct model *model)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].kind == OP_EXPERT_LINEAR)
+            return true;
+    return false;
+}
+
+static void add_precision(struct lines *a, const struct plan *plan)
+{
+    bool fp16 = plan->dtype == DTYPE_FP16, wide = bytes_per_gradient(plan->policy) == 4;
+    if (plan->dtype == DTYPE_FP32 || plan->dtype == DTYPE_TF32)
+        return;
+    add_flag(a, fp16 ? "fp16" : "bf16");
+    if (plan->dtype == DTYPE_FP8)
+        add_word(a, "fp8-format", "hybrid");
+    if (plan->dtype == DTYPE_NVFP4) {
+        add_word(a, "fp4-format", "e2m1");
+        add_word(a, "fp4-recipe", "nvfp4");
+    }
+    if (has_experts(plan->model) && !fp16)
+        add_flag(a, "moe-grouped-gemm"); /* in bf16 only */
+    if (fp16 && wide)
+        add_flag(a, "accumulate-allreduce-grads-in-fp32");
+    if (!fp16 && !wide)
+        add_flag(a, "grad-reduce-in-bf16");
+}
+
+/* Megatron-LM refuses it with layers that are recomputed in full. */
+static bool hides_tokens(const struct plan *plan, const struct degrees *d)
+{
+    return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
+}
+
+static void add_plan(struct lines *a, const struct recognised *r)
+{
+    const struct degrees *d = &r->degrees;
+    const struct plan *plan = r->plan;
+    add_int(a, "micro-batch-size", d->micro_batch);
+    add_int(a, "global-batch-size", d->global_batch);
+    add_precision(a, plan);
+    add_above_one(a, "tensor-model-parallel-size", d->tp);
+    if (d->sequence)
+        add_flag(a, "sequence-parallel");
+    if (d->sequence && d->tp > 1 && (plan->overlap & OVERLAP_PRODUCTS))
+        add_flag(a, "tp-comm-overlap");
+    add_above_one(a, "context-parallel-size", d->cp);
+    add_above_one(a, "expert-model-parallel-size", d->ep);
+    if (hides_tokens(plan, d))
+        add_flag(a, "overlap-moe-expert-parallel-comm");
+    add_pipeline(a, plan, d);
+    add_recompute(a, r);
+    add_sharding(a, plan, d);
+}
+
+/* ---- what has no argument -------------------------------------------------------------------- */
+
+/* Bytes per parameter that no combination of arguments has. */
+static void check_policy(struct export_job *job)
+{
+    struct plan *plan = job->found.plan;
+    bool narrow = plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32;
+    bool fits = narrow ? plan->policy != POLICY_FP32 && plan->policy != POLICY_PURE_BF16
+                       : plan->policy == POLICY_FP32;
+    if (plan->policy == POLICY_DISTRIBUTED && job->found.degrees.shard == 0)
+        fits = false;
+    if (fits)
+        return;
+    enum policy nearest = !narrow                              ? POLICY_FP32
+                          : plan->policy == POLICY_DISTRIBUTED ? POLICY_MIXED_FP32_GRADIENTS
+                                                               : POLICY_MIXED;
+    job_differs(job, "policy %s in %s with state sharding %d, not %s", policy_name(plan->policy),
+                dtype_name(plan->dtype), job->found.degrees.shard, policy_name(nearest));
+    plan->policy = nearest;
+}
+
+/* What Megatron asserts beside the types of its arguments (validate_args, MoELayer.forward). */
+static weft_status check_asserts(struct export_job *job, const struct shape *shape)
+{
+    struct degrees *d = &job->found.degrees;
+    size_t before = job->out->differences.len;
+    if (d->cp > 1 && shape->seq % (2 * d->cp))
+        return bad_argument(NULL,
+                            "Megatron-LM needs sequences of a multiple of 2 * cp = %lld, not %lld",
+                            (long long)(2 * d->cp), (long long)shape->seq);
+    if (shape->experts && d->tp > 1 && !d->sequence) {
+        job_differs(job, "experts with tp %lld: Megatron-LM needs sequence parallelism with them",
+                    (long long)d->tp);
+        d->sequence = true;
+    }
+    if (d->ep > 1 && d->dtype == DTYPE_FP16) {
+        job_differs(job, "ep %lld in fp16: Megatron-LM needs bf16", (long long)d->ep);
+        d->dtype = job->found.plan->dtype = DTYPE_BF16;
+    }
+    return job->out->differences.len > before ? job_rebuild(job) : WEFT_OK;
+}
+
+static void note_overlap(struct export_job *job)
+{
+    const struct plan *plan = job->found.plan;
+    const struct degrees *d = &job->found.degrees;
+    if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
+        note(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
+    if (plan_schedule(plan)->ahead && !hides_tokens(plan, d))
+        note(job,
+             "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
+             "has both");
+    if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
+        note(job, "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
+    if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))
+        note(job, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them");
+    if (d->dp * d->cp > 1 && !(plan->overlap & OVERLAP_GRADIENTS) && plan->bucket_bytes)
+        note(job,
+             "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
+}
+
+/* I1. The settings that only Weft reads come back as text. */
+static weft_status read_back(struct export_job *job, const char *text, const char **settings)
+{
+    struct model *model = NULL;
+    struct plan *again = NULL;
+    struct texts differences = {0}, notes = {0};
+    struct arena *scratch = arena_new();
+    const struct plan *plan = job->found.plan;
+    struct import_input input = {.file = "exported arguments", .text = text, .len = strlen(text)};
+    weft_status status;
+    TRY(megatron_plan(scratch, &input, plan->cluster, &model, &again, &notes));
+    const char *first = model_difference(scratch, plan->model, model);
+    if (first)
+        TRY(failure("the arguments do not read back as the model: %s", first));
+    plan_differences(scratch, plan, again, &differences);
+    if (differences.len)
+        TRY(failure("the arguments do not read back as the plan: %s", differences.data[0]));
+    *settings = settings_text(job->keep, plan, again);
+done:
+    plan_free(again);
+    model_free(model);
+    arena_free(scratch);
+    return status;
+}
+
+static const char *join(struct arena *keep, const struct texts *lines)
+{
+    const char *text = "";
+    for (size_t i = 0; i < lines->len; i++)
+        text = arena_printf(keep, "%s    %s\n", text, lines->data[i]);
+    return text;
+}
+
+/* How the model's operators are implemented, where Megatron-LM has no choice. */
+static const char *implementation_comment(struct export_job *job, const struct shape *shape)
+{
+    bool version = strncmp(shape->attention, "flash-", 6) == 0;
+    bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
+    if (version)
+        note(job, "attention %s: Megatron-LM takes the version that is installed",
+             shape->attention);
+    if (compiled)
+        note(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
+    if (eager)
+        note(job, "an eager loss: Megatron-LM's writes fewer tensors");
+    if (shape->apart)
+        note(job, "query, key, value, gate and up apart: Megatron-LM joins them");
+    if (!version && !compiled && !eager && !shape->apart)
+        return "";
+    return arena_printf(job->keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
+                        version ? shape->attention : "", compiled ? " compiled-loss" : "",
+                        eager ? " eager-loss" : "", shape->apart ? " apart" : "");
+}
+
+weft_status megatron_lines(struct export_job *job, const char **out)
+{
+    struct lines a = {.keep = job->keep};
+    struct shape shape;
+    const char *settings;
+    weft_status status;
+    TRY(shape_of_model(job->plan->model, &shape));
+    if (shape.relu || shape.parallel)
+        TRY(bad_argument(NULL, "%s has %s, for which Megatron-LM has no argument",
+                         job->plan->model->name,
+                         shape.relu ? "ReLU" : "attention and MLP side by side"));
+    if (shape.proj_bias != shape.expert_bias || (shape.expert_bias && !shape.qkv_bias))
+        TRY(bad_argument(NULL,
+                         "%s has biases of some products, Megatron-LM's arguments of none or all",
+                         job->plan->model->name));
+    TRY(check_asserts(job, &shape));
+    check_policy(job);
+    add_model(&a, &shape, job->found.degrees.tp);
+    add_plan(&a, &job->found);
+    const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
+                                     implementation_comment(job, &shape));
+    TRY(read_back(job, lines, &settings));
+    if (*settings)
+        lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);
+    note_overlap(job);
+    *out = lines;
+done:
+    return status;
+}
+
+const char *megatron_script(const struct plan *plan)
+{
+    return strcmp(plan->model->family, "bert") == 0 ? "pretrain_bert.py" : "pretrain_gpt.py";
+}
+
+weft_status write_megatron(struct export_job *job)
+{
+    const char *lines;
+    weft_status status = megatron_lines(job, &lines);
+    if (status)
+        return status;
+    const struct cluster *cluster = job->plan->cluster;
+    const struct degrees *d = &job->found.degrees;
+    int64_t all = cluster_devices(cluster);
+    job->out->text = arena_printf(
+        job->keep,
+        "# Megatron-LM arguments for %s.\n"
+        "# Add data, tokenizer and learning rate, then on each of %lld nodes%s:\n"
+        "#   torchrun --nnodes %lld --nproc-per-node %lld %s \"${MEGATRON_ARGS[@]}\"\n"
+        "MEGATRON_ARGS=(\n%s)\n",
+        plan_title(job->keep, job->plan), (long long)cluster->nodes,
+        !uses_fsdp(d) && d->tp * d->cp > 1 ? ", with CUDA_DEVICE_MAX_CONNECTIONS=1" : "",
+        (long long)cluster->nodes, (long long)(all / cluster->nodes), megatron_script(job->plan),
+        lines);
+    return WEFT_OK;
+}

@@ -1,0 +1,406 @@
+/* export_shape.c - the sizes of a transformer, read off its operators.
+ *
+ * A model does not remember the options it was built from, and may have come from a file. Its
+ * operators tell: the embedding's table is vocab * hidden, attention has its heads, and so on. What
+ * was read is built again and held against the model.
+ *
+ *   I1  A shape that is returned makes a model whose operators do and keep the same.
+ */
+#include "exchange/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *family, *preset;
+} FAMILIES[] = {
+    [SHAPE_GPT] = {"gpt", "gpt2"},
+    [SHAPE_LLAMA] = {"llama", "llama3-8b"},
+    [SHAPE_MOE] = {"moe", "mixtral-8x7b"},
+    [SHAPE_BERT] = {"bert", "bert-large"},
+};
+_Static_assert(COUNT_OF(FAMILIES) == SHAPE_COUNT, "a family without a preset");
+
+/* ---- reading operators ----------------------------------------------------------------------- */
+
+static const struct op *op_named(const struct model *model, const char *module, const char *name)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        if (strcmp(op->name, name) == 0 &&
+            (!module || strcmp(model->module[op->module].name, module) == 0))
+            return op;
+    }
+    return NULL;
+}
+
+static const struct op *op_of_kind(const struct model *model, enum op_kind kind)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].kind == kind)
+            return &model->op[i];
+    return NULL;
+}
+
+static int64_t size_of(const struct op *op, enum dim dim)
+{
+    int at = op ? op_find_dim(op->kind, dim) : -1;
+    return at >= 0 ? op->size[at] : 0;
+}
+
+static bool has_bias(const struct op *op)
+{
+    return op && op->weights > 1;
+}
+
+static const char *attention_of(const struct model *model)
+{
+    static const char *const FLASH[] = {"flash", "flash-v1", "flash-v2"};
+    const struct op *flash = op_of_kind(model, OP_ATTENTION);
+    if (flash)
+        return FLASH[flash->flash >= 0 && flash->flash < (int)COUNT_OF(FLASH) ? flash->flash : 0];
+    const struct op *softmax = op_of_kind(model, OP_SOFTMAX);
+    unsigned eager = KEEP_INPUT_0 | KEEP_MASK;
+    return softmax && (softmax->keep & eager) ? "eager" : "fused";
+}
+
+static void read_attention(const struct model *model, struct shape *s)
+{
+    const struct op *core = op_of_kind(model, OP_ATTENTION);
+    if (!core)
+        core = op_of_kind(model, OP_SCORE);
+    s->kv_heads = size_of(core, DIM_HEAD);
+    s->heads = s->kv_heads * size_of(core, DIM_GROUP);
+    s->head_dim = size_of(core, DIM_DEPTH);
+    s->attention = attention_of(model);
+    s->rotary = op_of_kind(model, OP_ROTARY) != NULL;
+    const struct op *qkv = op_named(model, "attn", "qkv");
+    s->qkv_bias = has_bias(qkv ? qkv : op_named(model, "attn", "q"));
+    s->qk_norm = op_named(model, "attn", "k_norm") != NULL;
+    s->apart = op_named(model, "mlp", "gate") || op_named(model, "shared", "gate") ||
+               (!s->qk_norm && op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
+}
+
+static bool sees_all(const struct op *op)
+{
+    return (op->kind == OP_ATTENTION || op->kind == OP_SCORE) && !op->window;
+}
+
+/* The layers with an operator of this sort, by the numbers in its copies' paths. */
+static bool *layers_with(struct arena *scratch, const struct model *model,
+                         bool (*is)(const struct op *))
+{
+    bool *with = ARENA_ARRAY(scratch, bool, (size_t)model->layers + 1);
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        for (int64_t copy = 0; is(op) && copy < op_copies(model, op); copy++) {
+            const char *path = op_path(scratch, model, op, copy),
+                       *digit = strpbrk(path, "0123456789");
+            int64_t layer = digit ? strtoll(digit, NULL, 10) : model->layers;
+            if (layer < model->layers)
+                with[layer] = true;
+        }
+    }
+    return with;
+}
+
+static void read_window(struct arena *scratch, const struct model *model, struct shape *s)
+{
+    const bool *full = layers_with(scratch, model, sees_all);
+    int64_t first = 0;
+    for (int32_t i = 0; i < model->ops; i++) {
+        s->window = model->op[i].window ? model->op[i].window : s->window;
+        s->sinks |= model->op[i].sinks;
+        s->clamped |= model->op[i].gate == GATE_CLAMPED;
+    }
+    while (first < s->layers && !full[first])
+        first++;
+    if (s->window && first < s->layers)
+        s->full_every = first + 1;
+}
+
+static void read_latent(const struct model *model, struct shape *s)
+{
+    s->kv_lora = size_of(op_named(model, "attn", "kv_a"), DIM_OUT);
+    if (!s->kv_lora || !s->heads)
+        return;
+    s->q_lora = size_of(op_named(model, "attn", "q_a"), DIM_OUT);
+    s->nope_dim = size_of(op_named(model, "attn", "k_b"), DIM_OUT) / s->heads;
+    s->rope_dim = size_of(op_named(model, "attn", "k_rope"), DIM_OUT);
+    s->value_dim = size_of(op_named(model, "attn", "v_b"), DIM_OUT) / s->heads;
+    s->head_dim = 0;
+}
+
+static bool is_router(const struct op *op)
+{
+    return op->kind == OP_ROUTER;
+}
+
+bool *shape_mixtures(struct arena *keep, const struct shape *s)
+{
+    bool *mixture = ARENA_ARRAY(keep, bool, (size_t)s->layers + 1);
+    for (int64_t i = s->first_dense; i < s->layers && s->experts; i++)
+        mixture[i] = (i - s->first_dense + 1) % s->moe_every == 0;
+    return mixture;
+}
+
+static void read_period(struct arena *scratch, const struct model *model, struct shape *s)
+{
+    const bool *routed = layers_with(scratch, model, is_router);
+    s->first_dense = 0;
+    while (s->first_dense < s->layers && !routed[s->first_dense])
+        s->first_dense++;
+    int64_t next = s->first_dense + 1;
+    while (next < s->layers && !routed[next])
+        next++;
+    s->moe_every = next < s->layers ? next - s->first_dense : 1;
+    if (s->moe_every > 1) /* a period ends with its mixture */
+        s->first_dense = s->first_dense >= s->moe_every - 1 ? s->first_dense - s->moe_every + 1 : 0;
+}
+
+static void read_experts(struct arena *scratch, const struct model *model, struct shape *s)
+{
+    const struct op *router = op_of_kind(model, OP_ROUTER);
+    if (!router)
+        return;
+    const struct op *up = op_of_kind(model, OP_EXPERT_LINEAR);
+    s->experts = size_of(up, DIM_EXPERT);
+    s->top_k = router->top_k;
+    s->tokens_once = op_of_kind(model, OP_DISPATCH)->once;
+    s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
+    s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
+    s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
+    if (!s->shared_ffn)
+        s->shared_ffn =
+            size_of(op_named(model, "shared", s->family == SHAPE_GPT ? "up" : "gate"), DIM_OUT);
+    read_period(scratch, model, s);
+}
+
+static void read_mlp(const struct model *model, struct shape *s)
+{
+    const struct op *up = op_named(model, "mlp", "up");
+    s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
+    s->relu = op_of_kind(model, OP_RELU) != NULL;
+    s->bias = has_bias(op_named(model, "attn", "proj"));
+    s->proj_bias = s->bias && (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE);
+    s->bias &= !s->proj_bias;
+    s->parallel = s->family == SHAPE_GPT && op_named(model, "layers", "sum") != NULL;
+}
+
+static void read_ends(const struct model *model, struct shape *s)
+{
+    const struct op *embedding = op_of_kind(model, OP_EMBEDDING);
+    const struct op *loss = op_of_kind(model, OP_LOSS);
+    const struct op *head = op_named(model, s->family == SHAPE_BERT ? "masked" : NULL, "head");
+    if (embedding) {
+        s->vocab = embedding->weight[0].operand.size[0];
+        s->hidden = embedding->weight[0].operand.size[1];
+        s->positions = embedding->weights > 1 ? embedding->weight[1].operand.size[0] : 0;
+    }
+    if (s->family == SHAPE_BERT)
+        s->positions -= 2; /* the segments of a pair */
+    s->tied = head && head->weights && head->weight[0].tied_op >= 0;
+    s->loss = !loss                          ? "plain"
+              : loss->keep & KEEP_STEPS      ? "eager"
+              : !(loss->keep & KEEP_INPUT_0) ? "plain"
+              : loss->keep & KEEP_APART      ? "compiled"
+                                             : "fused";
+    s->dropout = op_of_kind(model, OP_DROPOUT_ADD) != NULL;
+    s->pooler = op_named(model, "next", "pooler") != NULL;
+}
+
+/* ---- and building them again ----------------------------------------------------------------- */
+
+const char *shape_preset(const struct shape *s)
+{
+    if (s->kv_lora)
+        return s->q_lora ? "deepseek-v2" : "deepseek-v2-lite";
+    return FAMILIES[s->family].preset;
+}
+
+static const char *word(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static const char *gpt_experts(struct arena *keep, const struct shape *s)
+{
+    if (!s->experts)
+        return "";
+    return arena_printf(
+        keep, ", experts: %lld, top_k: %lld, expert_ffn: %lld%s", (long long)s->experts,
+        (long long)s->top_k, (long long)s->expert_ffn,
+        s->shared_ffn ? arena_printf(keep, ", shared_ffn: %lld", (long long)s->shared_ffn) : "");
+}
+
+static const char *gpt_options(struct arena *keep, const struct shape *s)
+{
+    return arena_printf(keep,
+                        ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s%s",
+                        s->loss, word(s->bias),
+                        s->rotary      ? "rotary"
+                        : s->positions ? "learned"
+                                       : "none",
+                        s->relu ? "relu" : "gelu", word(s->parallel),
+                        s->positions && s->positions != s->seq
+                            ? arena_printf(keep, ", max_positions: %lld", (long long)s->positions)
+                            : "",
+                        gpt_experts(keep, s));
+}
+
+static const char *window_options(struct arena *keep, const struct shape *s)
+{
+    const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
+    if (s->full_every)
+        text = arena_printf(keep, "%s, full_every: %lld", text, (long long)s->full_every);
+    return arena_printf(keep, "%s%s%s%s", text, s->sinks ? ", sinks: true" : "",
+                        s->proj_bias ? ", proj_bias: true" : "",
+                        s->clamped ? ", activation: clamped" : "");
+}
+
+static const char *decoder_options(struct arena *keep, const struct shape *s)
+{
+    const char *heads =
+        s->kv_lora ? "" : arena_printf(keep, ", kv_heads: %lld", (long long)s->kv_heads);
+    if (s->head_dim)
+        heads = arena_printf(keep, "%s, head_dim: %lld", heads, (long long)s->head_dim);
+    return arena_printf(keep, "%s, qkv_bias: %s, qk_norm: %s, loss: %s%s%s", heads,
+                        word(s->qkv_bias), word(s->qk_norm && !s->kv_lora), s->loss,
+                        s->apart ? ", apart: true" : "", window_options(keep, s));
+}
+
+static const char *moe_options(struct arena *keep, const struct shape *s)
+{
+    const char *text =
+        arena_printf(keep,
+                     "%s, experts: %lld, top_k: %lld, expert_ffn: %lld, shared_experts: %d, "
+                     "first_dense: %lld, moe_every: %lld",
+                     decoder_options(keep, s), (long long)s->experts, (long long)s->top_k,
+                     (long long)s->expert_ffn, s->shared_ffn ? 1 : 0, (long long)s->first_dense,
+                     (long long)s->moe_every);
+    if (s->tokens_once)
+        text = arena_printf(keep, "%s, tokens_once: true", text);
+    if (s->expert_bias)
+        text = arena_printf(keep, "%s, expert_bias: true", text);
+    if (s->shared_ffn)
+        text = arena_printf(keep, "%s, shared_ffn: %lld", text, (long long)s->shared_ffn);
+    if (s->q_lora)
+        text = arena_printf(keep, "%s, q_lora: %lld", text, (long long)s->q_lora);
+    if (s->kv_lora)
+        text = arena_printf(keep,
+                            "%s, kv_lora: %lld, nope_dim: %lld, rope_dim: %lld, "
+                            "value_dim: %lld",
+                            text, (long long)s->kv_lora, (long long)s->nope_dim,
+                            (long long)s->rope_dim, (long long)s->value_dim);
+    return text;
+}
+
+static const char *bert_options(struct arena *keep, const struct shape *s)
+{
+    return arena_printf(keep, ", pooler: %s, max_positions: %lld", word(s->pooler),
+                        (long long)s->positions);
+}
+
+const char *shape_options(struct arena *keep, const struct shape *s)
+{
+    static const char *(*const REST[])(struct arena *, const struct shape *) = {
+        [SHAPE_GPT] = gpt_options,
+        [SHAPE_LLAMA] = decoder_options,
+        [SHAPE_MOE] = moe_options,
+        [SHAPE_BERT] = bert_options,
+    };
+    _Static_assert(COUNT_OF(REST) == SHAPE_COUNT, "a family without its options");
+    const char *text =
+        arena_printf(keep,
+                     "layers: %lld, hidden: %lld, heads: %lld, seq: %lld, vocab: %lld, "
+                     "attention: %s",
+                     (long long)s->layers, (long long)s->hidden, (long long)s->heads,
+                     (long long)s->seq, (long long)s->vocab, s->attention);
+    if (s->ffn)
+        text = arena_printf(keep, "%s, ffn: %lld", text, (long long)s->ffn);
+    if (s->family != SHAPE_BERT)
+        text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
+    if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
+        text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
+    return arena_printf(keep, "%s%s", text, REST[s->family](keep, s));
+}
+
+weft_status shape_of_model(const struct model *model, struct shape *out)
+{
+    struct arena *scratch = arena_new();
+    struct model *again = NULL;
+    weft_status status;
+    size_t family = 0;
+    *out = (struct shape){.layers = model->layers, .seq = model->seq, .moe_every = 1};
+    while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)
+        family++;
+    if (family == SHAPE_COUNT)
+        TRY(bad_argument("models of the families gpt, llama, moe and bert have them",
+                         "%s is of the family %s, for which there are no launch arguments",
+                         model->name, model->family));
+    out->family = (enum shape_family)family;
+    read_ends(model, out);
+    read_attention(model, out);
+    read_latent(model, out);
+    read_mlp(model, out);
+    read_experts(scratch, model, out);
+    read_window(scratch, model, out);
+    TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));
+    const char *difference = model_difference(scratch, model, again); /* I1 */
+    if (difference)
+        TRY(bad_argument(NULL, "%s is no model of its family's sizes: %s", model->name,
+                         difference));
+done:
+    model_free(again);
+    arena_free(scratch);
+    return status;
+}
+
+const char *shape_rarity(const struct shape *s)
+{
+    return s->window                        ? "a window of attention"
+           : s->sinks                       ? "sinks of attention"
+           : s->clamped                     ? "clamped gates"
+           : s->proj_bias || s->expert_bias ? "biases behind attention or in experts"
+                                            : NULL;
+}
+
+/* ---- comparing models ------------------------------------------------------------------------ */
+
+static bool same_weights(const struct op *a, const struct op *b)
+{
+    if (a->weights != b->weights)
+        return false;
+    for (int32_t i = 0; i < a->weights; i++) {
+        const struct weight *x = &a->weight[i], *y = &b->weight[i];
+        if (x->tied_op != y->tied_op || x->operand.axes != y->operand.axes ||
+            memcmp(x->operand.size, y->operand.size, sizeof x->operand.size) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool same_op(const struct op *a, const struct op *b)
+{
+    return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
+           a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
+           a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
+           a->value_depth == b->value_depth && a->top_k == b->top_k && a->once == b->once &&
+           a->window == b->window && a->sinks == b->sinks && a->gate == b->gate &&
+           a->squared == b->squared && same_weights(a, b);
+}
+
+const char *model_difference(struct arena *keep, const struct model *a, const struct model *b)
+{
+    if (a->ops != b->ops)
+        return arena_printf(keep, "%d operators, not %d", (int)a->ops, (int)b->ops);
+    for (int32_t i = 0; i < a->ops; i++) {
+        const struct op *x = &a->op[i], *y = &b->op[i];
+        if (!same_op(x, y))
+            return arena_printf(keep, "%s differs", op_path(keep, a, x, 0));
+        if (op_copies(a, x) != op_copies(b, y))
+            return arena_printf(keep, "%s occurs %lld times, not %lld", op_path(keep, a, x, 0),
+                                (long long)op_copies(a, x), (long long)op_copies(b, y));
+    }
+    return NULL;
+}

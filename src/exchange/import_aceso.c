@@ -1,0 +1,240 @@
+/* import_aceso.c - Aceso's JSON, a tensor and a data parallel degree for every operator, as a plan.
+ *
+ *   micro_batch_size = samples of all replicas at once                                           (1)
+ *
+ * Source: what search/aceso_search.py of microsoft/SuperScaler (commit a692fa66) writes and its runtime
+ * reads. `resharding_stages` follows from the degrees; operators are those of its own walk (aceso_plan.h).
+ *
+ *   I1  A stage recomputes where its checkpoint_activations says so; recompute_ops names the operators.
+ */
+#include "exchange/aceso_plan.h"
+#include "exchange/room.h"
+
+struct file {
+    const char *name, *size;
+    int64_t global_batch, micro_batch, stages;
+    const struct doc *devices, *checkpoint, *operators, *tp, *dp, *recompute, *algo;
+};
+static const struct field FIELDS[] = {
+    {"model_name", FIELD_TEXT, offsetof(struct file, name)},
+    {"model_size", FIELD_TEXT, offsetof(struct file, size)},
+    {"global_batch_size", FIELD_COUNT, offsetof(struct file, global_batch), .required = true},
+    {"micro_batch_size", FIELD_COUNT, offsetof(struct file, micro_batch), .required = true},
+    {"num_stages", FIELD_COUNT, offsetof(struct file, stages), .required = true},
+    {"num_gpus", FIELD_DOC, offsetof(struct file, devices), .required = true},
+    {"checkpoint_activations", FIELD_DOC, offsetof(struct file, checkpoint)},
+    {"num_ops_in_each_stage", FIELD_DOC, offsetof(struct file, operators), .required = true},
+    {"model_parallel_size_of_each_op", FIELD_DOC, offsetof(struct file, tp), .required = true},
+    {"data_parallel_size_of_each_op", FIELD_DOC, offsetof(struct file, dp), .required = true},
+    {"recompute_ops", FIELD_DOC, offsetof(struct file, recompute)},
+    {"algo_of_each_op", FIELD_DOC, offsetof(struct file, algo)},
+};
+
+struct reading {
+    struct arena *scratch;
+    const struct doc *root;
+    struct file file;
+    struct aceso_stage *stage;
+    struct aceso_operator *op;
+};
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* A list of so many; `what` is what it has one of for each of them. */
+static weft_status check_list(const struct doc *list, const char *key, int64_t count,
+                              const char *what)
+{
+    if (list->kind != DOC_LIST)
+        return doc_error(list, NULL, "'%s' is %s, expected a list", key, doc_kind_name(list->kind));
+    if ((int64_t)list->count != count)
+        return doc_error(list, NULL, "'%s' has %zu entries, expected one for each of the %lld %s",
+                         key, list->count, (long long)count, what);
+    return WEFT_OK;
+}
+
+static weft_status read_number(const struct doc *node, const char *key, int64_t least, int64_t most,
+                               int64_t *out)
+{
+    weft_status status;
+    TRY(doc_scalar(node, FIELD_INT, out));
+    if (*out < least || *out > most)
+        TRY(doc_error(node, NULL, "'%s' has %lld, expected %lld to %lld", key, (long long)*out,
+                      (long long)least, (long long)most));
+done:
+    return status;
+}
+
+/* One number for each of so many. */
+static weft_status read_numbers(struct reading *r, const struct doc *list, const char *key,
+                                int64_t count, const char *what, int64_t least, int64_t most,
+                                int64_t **out)
+{
+    weft_status status;
+    TRY(check_list(list, key, count, what));
+    int64_t *number = ARENA_ARRAY(r->scratch, int64_t, (size_t)count);
+    const struct doc *node = list->first;
+    for (int64_t i = 0; i < count; i++, node = node->next)
+        TRY(read_number(node, key, least, most, &number[i]));
+    *out = number;
+done:
+    return status;
+}
+
+/* ---- stages and operators -------------------------------------------------------------------- */
+
+static weft_status read_stages(struct reading *r, const struct cluster *cluster)
+{
+    const struct file *f = &r->file;
+    int64_t *devices, *operators, all = 0;
+    weft_status status;
+    TRY(read_numbers(r, f->devices, "num_gpus", f->stages, "stages", 1, INT32_MAX, &devices));
+    TRY(read_numbers(r, f->operators, "num_ops_in_each_stage", f->stages, "stages", 1, INT32_MAX,
+                     &operators));
+    r->stage = ARENA_ARRAY(r->scratch, struct aceso_stage, (size_t)f->stages);
+    for (int64_t s = 0; s < f->stages; s++) {
+        r->stage[s] = (struct aceso_stage){devices[s], operators[s]};
+        all += devices[s];
+    }
+    if (all != cluster_devices(cluster))
+        TRY(doc_error(f->devices, "name the cluster it was made for",
+                      "'num_gpus' adds up to %lld devices, %s has %lld", (long long)all,
+                      cluster->name, (long long)cluster_devices(cluster)));
+done:
+    return status;
+}
+
+/* The degrees of an operator fill its stage (aceso_plan.h, I2). */
+static weft_status check_degrees(const struct reading *r, const struct doc *at, int64_t tp,
+                                 int64_t dp, int64_t devices)
+{
+    if (tp * dp != devices)
+        return doc_error(at, NULL, "tp %lld * dp %lld is not the %lld devices of the stage",
+                         (long long)tp, (long long)dp, (long long)devices);
+    if (r->file.micro_batch % dp)
+        return doc_error(at, NULL, "dp %lld does not divide 'micro_batch_size', %lld",
+                         (long long)dp, (long long)r->file.micro_batch);
+    return WEFT_OK;
+}
+
+/* The lists of one stage. */
+struct lists {
+    const struct doc *tp, *dp, *recompute, *algo; /* the last two: NULL, none */
+    bool again;
+};
+
+static weft_status read_operators(struct reading *r, const struct lists *lists,
+                                  const struct aceso_stage *stage, struct aceso_operator *op)
+{
+    static const char WHAT[] = "operators of the stage";
+    int64_t n = stage->operators, *tp, *dp, *recompute = NULL, *algo = NULL;
+    weft_status status;
+    TRY(read_numbers(r, lists->tp, "model_parallel_size_of_each_op", n, WHAT, 1, stage->devices,
+                     &tp));
+    TRY(read_numbers(r, lists->dp, "data_parallel_size_of_each_op", n, WHAT, 1, stage->devices,
+                     &dp));
+    if (lists->recompute)
+        TRY(read_numbers(r, lists->recompute, "recompute_ops", n, WHAT, 0, 1, &recompute));
+    if (lists->algo)
+        TRY(read_numbers(r, lists->algo, "algo_of_each_op", n, WHAT, 0, 1, &algo));
+    for (int64_t i = 0; i < n; i++) {
+        TRY(check_degrees(r, lists->tp, tp[i], dp[i], stage->devices));
+        op[i] = (struct aceso_operator){.tp = tp[i],
+                                        .flipped = algo && algo[i],
+                                        .recompute = lists->again && recompute && recompute[i]};
+    }
+done:
+    return status;
+}
+
+static weft_status read_lists(struct reading *r)
+{
+    const struct file *f = &r->file;
+    static const char *const KEYS[] = {"model_parallel_size_of_each_op",
+                                       "data_parallel_size_of_each_op", "recompute_ops",
+                                       "algo_of_each_op", "checkpoint_activations"};
+    const struct doc *list[] = {f->tp, f->dp, f->recompute, f->algo, f->checkpoint};
+    _Static_assert(COUNT_OF(list) == COUNT_OF(KEYS), "a list without a key");
+    size_t all = 0;
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; k < COUNT_OF(list); k++) {
+        if (list[k])
+            TRY(check_list(list[k], KEYS[k], f->stages, "stages"));
+        list[k] = list[k] ? list[k]->first : NULL;
+    }
+    for (int64_t s = 0; s < f->stages; s++)
+        all += (size_t)r->stage[s].operators;
+    if (all > DOC_MAX_NODES) /* more than any file can list */
+        TRY(doc_error(f->operators, NULL, "'num_ops_in_each_stage' adds up to %zu operators", all));
+    r->op = ARENA_ARRAY(r->scratch, struct aceso_operator, all);
+    struct aceso_operator *op = r->op;
+    for (int64_t s = 0; s < f->stages; s++) {
+        struct lists lists = {list[0], list[1], list[2], list[3], true};
+        if (list[4])
+            TRY(doc_scalar(list[4], FIELD_BOOL, &lists.again)); /* I1 */
+        TRY(read_operators(r, &lists, &r->stage[s], op));
+        op += r->stage[s].operators;
+        for (size_t k = 0; k < COUNT_OF(list); k++)
+            list[k] = list[k] ? list[k]->next : NULL;
+    }
+done:
+    return status;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Named, or one of those that Aceso's search knows: "gpt" and "1_3B". */
+static weft_status model_of(struct reading *r, const struct import_input *input, const char **out)
+{
+    const char *name = r->file.name ? r->file.name : "", *size = r->file.size ? r->file.size : "";
+    const struct aceso_table *table =
+        aceso_table_named(arena_printf(r->scratch, "%s_%s", name, size));
+    *out = input->model ? input->model : table ? table->model : NULL;
+    if (*out)
+        return WEFT_OK;
+    return bad_argument("add --model", "no model of Weft is known for '%.40s' of size '%.40s'",
+                        name, size);
+}
+
+static weft_status make(struct reading *r, const struct import_input *input, const char *model,
+                        struct opened_plan *out)
+{
+    const struct file *f = &r->file;
+    struct degrees settings = aceso_settings(f->global_batch);
+    weft_status status;
+    TRY(read_stages(r, out->cluster));
+    TRY(read_lists(r));
+    if (f->global_batch % f->micro_batch)
+        TRY(doc_error(doc_get(r->root, "micro_batch_size"), NULL,
+                      "'micro_batch_size' is %lld, which does not divide 'global_batch_size', %lld",
+                      (long long)f->micro_batch, (long long)f->global_batch));
+    struct aceso_plan theirs = {f->micro_batch, (int32_t)f->stages, r->stage, r->op}; /* (1) */
+    TRY(aceso_plan_make(&theirs, out->model, out->cluster, &settings, &out->plan));
+    plan_set_names(out->plan, model, input->options, input->cluster);
+done:
+    return status;
+}
+
+weft_status aceso_import(struct arena *scratch, const struct import_input *input,
+                         struct opened_plan *out, struct texts *notes)
+{
+    struct reading r = {.scratch = scratch};
+    struct doc *root = NULL;
+    const char *model;
+    weft_status status;
+    *out = (struct opened_plan){0};
+    TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));
+    r.root = root;
+    TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
+    TRY(model_of(&r, input, &model));
+    TRY(model_open(model, input->options, &out->model));
+    TRY(cluster_open(input->cluster, &out->cluster));
+    TRY(make(&r, input, model, out));
+    if (!input->model)
+        add_text(
+            scratch, notes,
+            arena_printf(scratch, "the model is taken to be %s: --model names another", model));
+done:
+    if (status)
+        plan_close(out);
+    return status;
+}

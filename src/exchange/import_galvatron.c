@@ -1,0 +1,378 @@
+/* import_galvatron.c - Galvatron's JSON, one strategy per layer, as a plan.
+ *
+ * A layer of tp t on the D devices of its stage is split as uniform degrees (tp t, dp D / t) would
+ * split it. Where its tp devices are not consecutive, the replicas are: the batch moves to the inner
+ * end of every split,
+ *
+ *   batch:D/t out:t   ->   out:t batch:D/t                                                      (1)
+ *
+ * What stands around the layers takes vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
+ * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
+ *
+ *   I1  batch_per_step = global_bsz / chunks; every layer's dp divides it.
+ */
+#include "exchange/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const GALVATRON_DEFAULTS[4] = {"ddp", NULL, "zero2", "zero3"};
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Splits by operator, for each tp that occurs. */
+struct uniform {
+    int64_t tp;
+    struct split *split;
+};
+
+struct lowering {
+    struct arena *scratch;
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct galvatron *config;
+    ARRAY(struct uniform) known;
+};
+
+static weft_status lower_uniform(struct lowering *l, int64_t tp, struct split **out)
+{
+    struct plan *plan = NULL;
+    const struct galvatron *c = l->config;
+    struct degrees d = {.tp = tp, .pp = c->pp, .sequence = c->sequence && tp > 1};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < l->known.len; i++)
+        if (l->known.data[i].tp == tp) {
+            *out = l->known.data[i].split;
+            return WEFT_OK;
+        }
+    TRY(plan_from_degrees(l->model, l->cluster, &d, &plan));
+    struct uniform uniform = {tp, ARENA_ARRAY(l->scratch, struct split, (size_t)l->model->ops)};
+    for (int64_t i = 0; i < plan->instances; i++)
+        uniform.split[plan->instance[i].op] = plan_choice(plan, i)->split;
+    array_push(l->scratch, &l->known, uniform);
+    *out = uniform.split;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* (1) */
+static struct split batch_inside(const struct split *split)
+{
+    struct split out = split_none();
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim != DIM_BATCH)
+            split_add(&out, split->part[i].dim, split->part[i].degree);
+    split_add(&out, DIM_BATCH, split_degree(split, DIM_BATCH));
+    return out;
+}
+
+static weft_status choose(struct lowering *l, struct plan *plan, int64_t i, int64_t layer)
+{
+    const struct galvatron *c = l->config;
+    struct split *split;
+    weft_status status = lower_uniform(l, layer < 0 ? c->vocab_tp : c->tp[layer], &split);
+    if (status)
+        return status;
+    struct choice choice = {.split = split[plan->instance[i].op]};
+    if (layer >= 0 && !c->consecutive[layer])
+        choice.split = batch_inside(&choice.split);
+    bool sharded = layer < 0 ? c->vocab_sharded : c->sharded[layer];
+    choice.shard = (uint8_t)(sharded ? 3 : c->default_shard);
+    choice.recompute = layer >= 0 && c->checkpointed[layer];
+    return plan_choose(plan, i, &choice);
+}
+
+static weft_status map_stages(struct lowering *l, struct plan *plan)
+{
+    const struct galvatron *c = l->config;
+    int64_t *devices = ARENA_ARRAY(l->scratch, int64_t, (size_t)c->pp), *cut;
+    for (int64_t s = 0; s < c->pp; s++)
+        devices[s] = cluster_devices(l->cluster) / c->pp;
+    if (!cuts_behind_layers(l->scratch, plan, c->pp, c->division, &cut))
+        return bad_argument("give every stage a layer", "'pp_division' leaves a stage empty");
+    return plan_map(plan, (int32_t)c->pp, 1, cut, devices);
+}
+
+weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
+                           const struct galvatron *config, struct plan **out)
+{
+    struct lowering l = {arena_new(), model, cluster, config, {0}};
+    struct plan *plan = NULL;
+    int64_t layers;
+    weft_status status;
+    TRY(plan_new(model, cluster, &plan));
+    plan->global_batch = config->global_batch;
+    plan->batch_per_step = config->global_batch / config->chunks; /* I1 */
+    plan->schedule = config->gpipe ? "gpipe" : "1f1b";
+    TRY(map_stages(&l, plan));
+    const int64_t *layer = layers_of_instances(l.scratch, plan, &layers);
+    for (int64_t i = 0; i < plan->instances; i++)
+        TRY(choose(&l, plan, i, layer[i]));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    arena_free(l.scratch);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct file {
+    int64_t pp, global_batch, chunks, vocab_tp, vocab_sp, world_size, embed_sdp;
+    const char *tp, *consecutive, *types, *checkpoint, *division, *use_sp, *cp, *pipeline,
+        *default_type;
+    const struct doc *weft;
+};
+static const struct field FIELDS[] = {
+    {"pp_deg", FIELD_COUNT, offsetof(struct file, pp), .required = true},
+    {"global_bsz", FIELD_COUNT, offsetof(struct file, global_batch), .required = true},
+    {"chunks", FIELD_COUNT, offsetof(struct file, chunks), .required = true},
+    {"tp_sizes_enc", FIELD_TEXT, offsetof(struct file, tp), .required = true},
+    {"tp_consecutive_flags", FIELD_TEXT, offsetof(struct file, consecutive)},
+    {"dp_types_enc", FIELD_TEXT, offsetof(struct file, types)},
+    {"checkpoint", FIELD_TEXT, offsetof(struct file, checkpoint)},
+    {"pp_division", FIELD_TEXT, offsetof(struct file, division)},
+    {"use_sp", FIELD_TEXT, offsetof(struct file, use_sp)},
+    {"cp_sizes_enc", FIELD_TEXT, offsetof(struct file, cp)},
+    {"pipeline_type", FIELD_TEXT, offsetof(struct file, pipeline)},
+    {"default_dp_type", FIELD_TEXT, offsetof(struct file, default_type)},
+    {"vtp", FIELD_COUNT, offsetof(struct file, vocab_tp)},
+    {"vsp", FIELD_INT, offsetof(struct file, vocab_sp)},
+    {"embed_sdp", FIELD_INT, offsetof(struct file, embed_sdp)},
+    {"world_size", FIELD_COUNT, offsetof(struct file, world_size)},
+    {"weft", FIELD_DOC, offsetof(struct file, weft)},
+};
+
+struct reading {
+    struct arena *scratch;
+    const struct doc *root;
+    struct file file;
+    struct galvatron config;
+};
+
+/* "1,1,2": one number per layer, or `usual` for each where the key is not there. */
+static weft_status read_list(struct reading *r, const char *key, const char *text, int64_t count,
+                             int64_t least, int64_t most, int64_t usual, int64_t **out)
+{
+    char *rest = text ? arena_copy_text(r->scratch, text) : NULL, *word;
+    const struct doc *at = doc_get(r->root, key) ? doc_get(r->root, key) : r->root;
+    int64_t found = 0;
+    *out = ARENA_ARRAY(r->scratch, int64_t, (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        (*out)[i] = usual;
+    while (rest && (word = strsep(&rest, ",")) != NULL) {
+        int64_t value;
+        word += strspn(word, " ");
+        if (!parse_int(word, &value) || value < least || value > most)
+            return doc_error(at, NULL,
+                             "'%s' holds '%.20s', expected a whole number from %lld to "
+                             "%lld",
+                             key, word, (long long)least, (long long)most);
+        if (found < count)
+            (*out)[found] = value;
+        found++;
+    }
+    if (text && found != count)
+        return doc_error(at, NULL, "'%s' has %lld numbers, expected %lld", key, (long long)found,
+                         (long long)count);
+    return WEFT_OK;
+}
+
+static weft_status read_flags(struct reading *r, const char *key, const char *text, int64_t usual,
+                              bool **out)
+{
+    int64_t *numbers, count = r->config.layers;
+    weft_status status = read_list(r, key, text, count, 0, 1, usual, &numbers);
+    if (status)
+        return status;
+    *out = ARENA_ARRAY(r->scratch, bool, (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        (*out)[i] = numbers[i] != 0;
+    return WEFT_OK;
+}
+
+static weft_status read_default(struct reading *r)
+{
+    const char *type = r->file.default_type;
+    for (int i = 0; i < (int)COUNT_OF(GALVATRON_DEFAULTS); i++)
+        if (GALVATRON_DEFAULTS[i] && strcmp(type, GALVATRON_DEFAULTS[i]) == 0) {
+            r->config.default_shard = i;
+            return WEFT_OK;
+        }
+    return doc_error(doc_get(r->root, "default_dp_type"), NULL,
+                     "'default_dp_type' is '%.20s', expected ddp, zero2 or zero3", type);
+}
+
+static weft_status read_pipeline(struct reading *r)
+{
+    const char *type = r->file.pipeline;
+    r->config.gpipe = strcmp(type, "gpipe") == 0;
+    if (r->config.gpipe || strcmp(type, "pipedream_flush") == 0)
+        return WEFT_OK;
+    return doc_error(doc_get(r->root, "pipeline_type"), NULL,
+                     "'pipeline_type' is '%.20s', expected gpipe or pipedream_flush", type);
+}
+
+/* Ulysses and context parallelism per layer: other splits than tp's, and not read yet as any. */
+static weft_status refuse_others(struct reading *r)
+{
+    static const char *const KEYS[] = {"use_sp", "cp_sizes_enc", "vsp"};
+    const char *const texts[] = {r->file.use_sp, r->file.cp, r->file.vocab_sp ? "1" : "0"};
+    static const char NEUTRAL[] = "01";
+    for (size_t k = 0; k < COUNT_OF(KEYS); k++) {
+        char none = NEUTRAL[k == 1];
+        for (const char *c = texts[k]; c && *c; c++)
+            if (*c != ',' && *c != ' ' && *c != none)
+                return doc_error(doc_get(r->root, KEYS[k]), NULL,
+                                 "'%s' is not all %c: Ulysses and context parallelism per layer "
+                                 "are not read",
+                                 KEYS[k], none);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_sizes(struct reading *r, const struct cluster *cluster)
+{
+    struct galvatron *c = &r->config;
+    int64_t devices = cluster_devices(cluster);
+    if (r->file.world_size && r->file.world_size != devices)
+        return doc_error(doc_get(r->root, "world_size"), "name the cluster it was written for",
+                         "'world_size' is %lld, %s has %lld devices", (long long)r->file.world_size,
+                         cluster->name, (long long)devices);
+    if (devices % c->pp)
+        return doc_error(doc_get(r->root, "pp_deg"), NULL,
+                         "'pp_deg' is %lld, which does not divide the %lld devices of %s",
+                         (long long)c->pp, (long long)devices, cluster->name);
+    if (c->global_batch % c->chunks)
+        return doc_error(doc_get(r->root, "chunks"), NULL,
+                         "'chunks' is %lld, which does not divide 'global_bsz', %lld",
+                         (long long)c->chunks, (long long)c->global_batch);
+    for (int64_t i = -1; i < c->layers; i++)
+        if (devices / c->pp % (i < 0 ? c->vocab_tp : c->tp[i]))
+            return doc_error(doc_get(r->root, i < 0 ? "vtp" : "tp_sizes_enc"), NULL,
+                             "tp %lld does not divide the %lld devices of a stage",
+                             (long long)(i < 0 ? c->vocab_tp : c->tp[i]),
+                             (long long)(devices / c->pp));
+    return WEFT_OK;
+}
+
+static weft_status read_division(struct reading *r)
+{
+    struct galvatron *c = &r->config;
+    int64_t sum = 0;
+    weft_status status = read_list(r, "pp_division", r->file.division, c->pp, 0, c->layers,
+                                   c->layers / c->pp, &c->division);
+    if (status)
+        return status;
+    if (!r->file.division) /* the last stage takes the rest */
+        c->division[c->pp - 1] += c->layers % c->pp;
+    for (int64_t s = 0; s < c->pp; s++)
+        sum += c->division[s];
+    return sum == c->layers ? WEFT_OK
+                            : doc_error(doc_get(r->root, "pp_division"), NULL,
+                                        "'pp_division' adds up to %lld layers, the model has %lld",
+                                        (long long)sum, (long long)c->layers);
+}
+
+static weft_status read_config(struct reading *r, int64_t layers, const struct cluster *cluster)
+{
+    struct galvatron *c = &r->config;
+    weft_status status;
+    *c = (struct galvatron){.pp = r->file.pp,
+                            .global_batch = r->file.global_batch,
+                            .chunks = r->file.chunks,
+                            .layers = layers,
+                            .vocab_tp = r->file.vocab_tp,
+                            .vocab_sharded = r->file.embed_sdp == 1};
+    if (c->pp > layers)
+        return doc_error(doc_get(r->root, "pp_deg"), NULL,
+                         "'pp_deg' is %lld, the model has %lld layers", (long long)c->pp,
+                         (long long)layers);
+    TRY(read_list(r, "tp_sizes_enc", r->file.tp, layers, 1, INT32_MAX, 1, &c->tp));
+    TRY(read_flags(r, "tp_consecutive_flags", r->file.consecutive, 1, &c->consecutive));
+    TRY(read_flags(r, "dp_types_enc", r->file.types, 0, &c->sharded));
+    TRY(read_flags(r, "checkpoint", r->file.checkpoint, 0, &c->checkpointed));
+    TRY(read_division(r));
+    TRY(read_default(r));
+    TRY(read_pipeline(r));
+    TRY(refuse_others(r));
+    TRY(check_sizes(r, cluster));
+done:
+    return status;
+}
+
+/* What Galvatron takes from its launch script: Weft writes it beside its keys (export.h, I2). */
+struct beside {
+    bool sequence;
+    const char *settings;
+};
+
+static weft_status read_beside(struct reading *r, struct beside *out)
+{
+    static const struct field BESIDE[] = {
+        {"sequence_parallel", FIELD_BOOL, offsetof(struct beside, sequence)},
+        {"settings", FIELD_TEXT, offsetof(struct beside, settings)},
+    };
+    if (!r->file.weft)
+        return WEFT_OK;
+    return doc_read(r->file.weft, BESIDE, COUNT_OF(BESIDE), DOC_REFUSE_UNKNOWN, out);
+}
+
+static int64_t layer_count(struct arena *scratch, const struct model *model,
+                           const struct cluster *cluster, weft_status *status)
+{
+    struct plan *plan = NULL;
+    int64_t layers = 0;
+    *status = plan_new(model, cluster, &plan);
+    if (*status == WEFT_OK)
+        layers_of_instances(scratch, plan, &layers);
+    plan_free(plan);
+    return layers;
+}
+
+static weft_status make(struct reading *r, const struct import_input *input,
+                        struct opened_plan *out)
+{
+    struct beside beside = {.settings = ""};
+    weft_status status;
+    int64_t layers = layer_count(r->scratch, out->model, out->cluster, &status);
+    if (status)
+        return status;
+    TRY(read_config(r, layers, out->cluster));
+    TRY(read_beside(r, &beside));
+    r->config.sequence = beside.sequence;
+    TRY(galvatron_plan(out->model, out->cluster, &r->config, &out->plan));
+    plan_set_names(out->plan, input->model, input->options, input->cluster);
+    TRY(settings_apply(r->scratch, input->file, r->file.weft ? r->file.weft->line : 0,
+                       beside.settings, out->plan));
+    TRY(plan_check(out->plan));
+done:
+    return status;
+}
+
+weft_status galvatron_import(struct arena *scratch, const struct import_input *input,
+                             struct opened_plan *out, struct texts *notes)
+{
+    struct reading r = {.scratch = scratch};
+    struct doc *root = NULL;
+    weft_status status;
+    (void)notes;
+    *out = (struct opened_plan){0};
+    r.file = (struct file){.vocab_tp = 1,
+                           .pipeline = "gpipe",
+                           .default_type = "ddp"}; /* defaults of its arguments.py */
+    if (!input->model)
+        TRY(bad_argument("add --model", "Galvatron's JSON does not name its model"));
+    TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));
+    r.root = root;
+    TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
+    TRY(model_open(input->model, input->options, &out->model));
+    TRY(cluster_open(input->cluster, &out->cluster));
+    TRY(make(&r, input, out));
+done:
+    if (status)
+        plan_close(out);
+    return status;
+}

@@ -1,0 +1,301 @@
+/* import_layout.c - two small languages inside Megatron's arguments: which part holds which layers,
+ * and which layers have experts.
+ *
+ *   layout     E t L | and repetition: (body)*n, x*n; commas mean nothing
+ *   frequency  Python lists of 0 and 1 with + and *: "([0]*3+[1]*58)", or N: every N-th layer
+ *
+ *   I1  Neither unrolls to more than MOST characters or layers.
+ */
+#include "exchange/room.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 100000 };
+
+struct unrolled {
+    char *data;
+    size_t len, cap;
+};
+
+/* Appends `count` copies of what is there from `first` on, less the one that is. */
+static bool repeat(struct arena *scratch, struct unrolled *u, size_t first, int64_t count)
+{
+    size_t len = u->len - first;
+    if (count < 0 || count > MOST || (int64_t)(len + 1) * count > MOST)
+        return false;
+    if (count == 0)
+        u->len = first;
+    for (int64_t i = 1; i < count; i++)
+        for (size_t k = 0; k < len; k++) {
+            char copy = u->data[first + k];
+            array_push(scratch, u, copy);
+        }
+    return true;
+}
+
+/* The number behind a star, if there is one; 1 otherwise. */
+static int64_t take_times(const char **at)
+{
+    if (**at != '*')
+        return 1;
+    char *end;
+    long long count = strtoll(*at + 1, &end, 10);
+    bool digits = end != *at + 1;
+    *at = end;
+    return digits ? count : -1;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Groups hold no groups. */
+static bool unroll_layout(struct arena *scratch, const char *text, struct unrolled *out)
+{
+    size_t group = 0;
+    bool inside = false;
+    for (const char *at = text; *at;) {
+        size_t first = out->len;
+        char c = *at++;
+        if (c == ',' || isspace((unsigned char)c))
+            continue;
+        if (c == '(' ? inside : c == ')' ? !inside : !strchr("EtmL|", c))
+            return false;
+        if (c == '(') {
+            inside = true;
+            group = out->len;
+            continue;
+        }
+        if (c == ')') {
+            inside = false;
+            first = group;
+        } else {
+            array_push(scratch, out, c);
+        }
+        if (!repeat(scratch, out, first, take_times(&at)))
+            return false;
+    }
+    array_push(scratch, out, '\0');
+    return !inside;
+}
+
+static weft_status bad_layout(const struct arguments *a, const char *what)
+{
+    static const char NAME[] = "pipeline-model-parallel-layout";
+    return argument_error(a, NAME, "an example: Et*3|(tt|)*29,L", "--%s is '%.60s': %s", NAME,
+                          argument_word(a, NAME, ""), what);
+}
+
+static weft_status read_layout(struct arena *keep, const struct arguments *a, int64_t layers,
+                               int64_t pp, int64_t *pieces, int64_t **part_layers)
+{
+    struct unrolled u = {0};
+    if (!unroll_layout(keep, argument_word(a, "pipeline-model-parallel-layout", ""), &u))
+        return bad_layout(a, "expected E, t, L and | with (...)*n and x*n");
+    if (strchr(u.data, 'm'))
+        return bad_layout(a, "Weft has no multi-token prediction layers (m)");
+    size_t len = strlen(u.data);
+    if (len < 2 || u.data[0] != 'E' || u.data[len - 1] != 'L' || strchr(u.data + 1, 'E') ||
+        strchr(u.data, 'L') != u.data + len - 1)
+        return bad_layout(a, "expected one E in front and one L at the end");
+    int64_t parts = 1, found = 0;
+    for (const char *at = u.data; *at; at++)
+        parts += *at == '|';
+    if (parts % pp)
+        return bad_layout(a, "the number of parts is no multiple of the pipeline's size");
+    *part_layers = ARENA_ARRAY(keep, int64_t, (size_t)parts);
+    int64_t part = 0;
+    for (const char *at = u.data; *at; at++) {
+        part += *at == '|';
+        (*part_layers)[part] += *at == 't';
+        found += *at == 't';
+    }
+    if (found != layers)
+        return bad_layout(a, "its layers are not --num-layers many");
+    *pieces = parts / pp;
+    return WEFT_OK;
+}
+
+/* ---- the older ways to cut unevenly ---------------------------------------------------------- */
+
+static weft_status uneven(const struct arguments *a, const char *what)
+{
+    return argument_error(a, "pipeline-model-parallel-size", NULL,
+                          "the layers do not divide into the stages: %s", what);
+}
+
+/* --decoder-first-pipeline-num-layers and -last-. */
+static weft_status read_ends(struct arena *keep, const struct arguments *a, int64_t layers,
+                             int64_t pp, int64_t pieces, int64_t **part_layers)
+{
+    int64_t first = argument_int(a, "decoder-first-pipeline-num-layers", -1);
+    int64_t last = argument_int(a, "decoder-last-pipeline-num-layers", -1);
+    int64_t between = pp - (first >= 0) - (last >= 0);
+    int64_t rest = layers - (first > 0 ? first : 0) - (last > 0 ? last : 0);
+    if (between < 0 || rest < 0 || (between == 0 ? rest : rest % between))
+        return uneven(a, "first and last stage leave a rest");
+    *part_layers = ARENA_ARRAY(keep, int64_t, (size_t)(pp * pieces));
+    for (int64_t s = 0; s < pp; s++) {
+        int64_t own = s == 0 && first >= 0       ? first
+                      : s == pp - 1 && last >= 0 ? last
+                                                 : rest / between;
+        if (own % pieces)
+            return uneven(a, "a stage's layers are no multiple of its pieces");
+        for (int64_t k = 0; k < pieces; k++)
+            (*part_layers)[k * pp + s] = own / pieces;
+    }
+    return WEFT_OK;
+}
+
+/* Embedding and loss each stand for a layer. */
+static weft_status read_accounts(struct arena *keep, const struct arguments *a, int64_t layers,
+                                 int64_t parts, int64_t **part_layers)
+{
+    bool embedding = argument_given(a, "account-for-embedding-in-pipeline-split");
+    bool loss = argument_given(a, "account-for-loss-in-pipeline-split");
+    int64_t all = layers + embedding + loss;
+    if (all % parts)
+        return uneven(a, "with embedding and loss counted there is a rest");
+    *part_layers = ARENA_ARRAY(keep, int64_t, (size_t)parts);
+    for (int64_t p = 0; p < parts; p++)
+        (*part_layers)[p] = all / parts - (p == 0 && embedding) - (p == parts - 1 && loss);
+    return WEFT_OK;
+}
+
+weft_status layout_read(struct arena *keep, const struct arguments *a, int64_t layers, int64_t pp,
+                        int64_t *pieces, int64_t **part_layers)
+{
+    *part_layers = NULL;
+    *pieces = argument_int(a, "num-virtual-stages-per-pipeline-rank", 1);
+    int64_t per_part = argument_int(a, "num-layers-per-virtual-pipeline-stage", 0);
+    if (argument_given(a, "pipeline-model-parallel-layout"))
+        return read_layout(keep, a, layers, pp, pieces, part_layers);
+    if (per_part > 0 && pp > 0)
+        *pieces = layers / pp / per_part;
+    if (*pieces < 1)
+        return argument_error(a, "num-layers-per-virtual-pipeline-stage", NULL,
+                              "%lld layers on %lld stages have no %lld layers per virtual stage",
+                              (long long)layers, (long long)pp, (long long)per_part);
+    if (argument_given(a, "decoder-first-pipeline-num-layers") ||
+        argument_given(a, "decoder-last-pipeline-num-layers"))
+        return read_ends(keep, a, layers, pp, *pieces, part_layers);
+    if (argument_given(a, "account-for-embedding-in-pipeline-split") ||
+        argument_given(a, "account-for-loss-in-pipeline-split"))
+        return read_accounts(keep, a, layers, pp * *pieces, part_layers);
+    if (layers % (pp * *pieces))
+        return uneven(a, "give --pipeline-model-parallel-layout");
+    return WEFT_OK;
+}
+
+/* ---- layers with experts --------------------------------------------------------------------- */
+
+struct frequency {
+    struct arena *scratch;
+    const char *at;
+    struct unrolled bits;
+    int depth;
+    bool bad;
+};
+
+static void pattern_sum(struct frequency *p);
+
+static void pattern_list(struct frequency *p)
+{
+    while (!p->bad && *p->at && *p->at != ']') {
+        char c = *p->at++;
+        if (c == '0' || c == '1')
+            array_push(p->scratch, &p->bits, c);
+        else
+            p->bad = c != ',' && c != ' ';
+    }
+    p->bad |= *p->at != ']';
+    p->at += *p->at == ']';
+}
+
+static void pattern_factor(struct frequency *p)
+{
+    enum { DEEPEST = 32 };
+    size_t first = p->bits.len;
+    char open = *p->at++;
+    if (open == '[') {
+        pattern_list(p);
+    } else if (open == '(' && p->depth < DEEPEST) {
+        p->depth++;
+        pattern_sum(p);
+        p->depth--;
+        p->bad |= *p->at != ')';
+        p->at += *p->at == ')';
+    } else {
+        p->bad = true;
+        p->at -= open == '\0';
+    }
+    while (!p->bad && *p->at == '*')
+        p->bad = !repeat(p->scratch, &p->bits, first, take_times(&p->at));
+}
+
+static void pattern_sum(struct frequency *p)
+{
+    pattern_factor(p);
+    while (!p->bad && *p->at == '+') {
+        p->at++;
+        pattern_factor(p);
+    }
+}
+
+static bool matches(struct arena *scratch, const struct shape *s, const char *bits)
+{
+    const bool *mixture = shape_mixtures(scratch, s);
+    for (int64_t i = 0; i < s->layers; i++)
+        if (mixture[i] != (bits[i] == '1'))
+            return false;
+    return true;
+}
+
+/* The first first_dense and moe_every that make the same layers mixtures. */
+static bool fit_period(struct shape *s, const char *bits)
+{
+    enum { MOST_PERIOD = 64 };
+    struct arena *scratch = arena_new();
+    bool found = false;
+    int64_t zeros = (int64_t)strspn(bits, "0");
+    for (s->moe_every = 1; s->moe_every <= MOST_PERIOD && !found; s->moe_every++)
+        for (s->first_dense = 0; s->first_dense <= zeros && !found; s->first_dense++)
+            found = matches(scratch, s, bits);
+    s->moe_every--;
+    s->first_dense--;
+    arena_free(scratch);
+    return found;
+}
+
+static char *every_nth(struct arena *scratch, int64_t layers, int64_t n)
+{
+    char *bits = ARENA_ARRAY(scratch, char, (size_t)layers + 1);
+    for (int64_t i = 0; i < layers; i++)
+        bits[i] = i % n == 0 ? '1' : '0'; /* TransformerConfig.moe_layer_freq */
+    return bits;
+}
+
+weft_status frequency_read(struct arena *scratch, const struct arguments *a, struct shape *s)
+{
+    const char *text = argument_word(a, "moe-layer-freq", "1"), *bits;
+    struct frequency p = {.scratch = scratch, .at = text};
+    int64_t every;
+    if (parse_int(text, &every) && every >= 1) {
+        bits = every_nth(scratch, s->layers, every);
+    } else {
+        pattern_sum(&p);
+        array_push(scratch, &p.bits, '\0');
+        bits = p.bits.data;
+        if (p.bad || *p.at || (int64_t)strlen(bits) != s->layers)
+            return argument_error(a, "moe-layer-freq", "an example: ([0]*3+[1]*58)",
+                                  "--moe-layer-freq is '%.60s', expected a list of %lld zeros and "
+                                  "ones, or a number",
+                                  text, (long long)s->layers);
+    }
+    if (fit_period(s, bits))
+        return WEFT_OK;
+    return argument_error(a, "moe-layer-freq", NULL,
+                          "--moe-layer-freq is '%.60s', which is no run of dense layers followed "
+                          "by a mixture in every N-th",
+                          text);
+}

@@ -1,0 +1,288 @@
+/* import_megatron.c - launch arguments of Megatron-LM as a model and a plan.
+ *
+ * Ranks are numbered tp fastest, then cp, dp, pp in Megatron as here, so that degrees carry over as
+ * they are. What its code decides by itself is in read_overlap and read_state; the source of both is
+ * megatron/training/arguments.py (export_flags.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "exchange/import_shape.h"
+
+struct reading {
+    struct arena *scratch;
+    const struct arguments *a;
+    struct degrees d;
+    int64_t *part_layers;
+    int64_t block;
+    struct texts *notes;
+};
+
+static bool has(const struct reading *r, const char *name)
+{
+    return argument_given(r->a, name);
+}
+
+static void remark(struct reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void remark(struct reading *r, const char *fmt, ...)
+{
+    va_list list;
+    va_start(list, fmt);
+    add_text(r->scratch, r->notes, arena_vprintf(r->scratch, fmt, list));
+    va_end(list);
+}
+
+/* ---- degrees --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *argument;
+    size_t offset;
+    int64_t usual;
+} COUNTS[] = {
+    {"tensor-model-parallel-size", offsetof(struct degrees, tp), 1},
+    {"pipeline-model-parallel-size", offsetof(struct degrees, pp), 1},
+    {"context-parallel-size", offsetof(struct degrees, cp), 1},
+    {"expert-model-parallel-size", offsetof(struct degrees, ep), 1},
+    {"micro-batch-size", offsetof(struct degrees, micro_batch), 0},
+};
+
+static weft_status read_counts(struct reading *r)
+{
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
+        int64_t value = argument_int(r->a, COUNTS[i].argument, COUNTS[i].usual);
+        if (value < 1 || value > INT32_MAX)
+            return argument_error(r->a, COUNTS[i].argument, NULL, "--%s is %s, expected 1 or more",
+                                  COUNTS[i].argument,
+                                  argument_word(r->a, COUNTS[i].argument, "missing"));
+        memcpy((char *)&r->d + COUNTS[i].offset, &value, sizeof value);
+    }
+    int64_t etp = argument_int(r->a, "expert-tensor-parallel-size", r->d.tp);
+    if (etp != r->d.tp && argument_int(r->a, "num-experts", 0) > 0)
+        return argument_error(
+            r->a, "expert-tensor-parallel-size", NULL,
+            "experts of tp %lld in a model of tp %lld: degrees of Weft split both "
+            "alike",
+            (long long)etp, (long long)r->d.tp);
+    r->d.sequence = has(r, "sequence-parallel") && r->d.tp > 1;
+    if (has(r, "use-tp-pp-dp-mapping"))
+        remark(r, "--use-tp-pp-dp-mapping: devices are numbered as if it were not given");
+    return WEFT_OK;
+}
+
+static weft_status read_batch(struct reading *r, const struct cluster *cluster)
+{
+    int64_t replica = r->d.tp * r->d.pp * r->d.cp, devices = cluster_devices(cluster);
+    int64_t dp = devices / replica;
+    if (devices % replica || dp < 1)
+        return argument_error(r->a, "tensor-model-parallel-size",
+                              "name a cluster with a multiple of these",
+                              "tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld",
+                              (long long)r->d.tp, (long long)r->d.pp, (long long)r->d.cp,
+                              (long long)replica, cluster->name, (long long)devices);
+    r->d.dp = dp;
+    r->d.global_batch = argument_int(r->a, "global-batch-size", r->d.micro_batch * dp);
+    if (has(r, "rampup-batch-size"))
+        remark(r, "--rampup-batch-size: the full batch is simulated");
+    return WEFT_OK;
+}
+
+/* ---- recomputation --------------------------------------------------------------------------- */
+
+static weft_status read_full(struct reading *r)
+{
+    const char *method = argument_word(r->a, "recompute-method", "");
+    int64_t layers = argument_int(r->a, "recompute-num-layers", 1);
+    r->d.recompute = RECOMPUTE_FULL;
+    if (strcmp(method, "block") == 0 && layers == 0)
+        r->d.recompute = RECOMPUTE_NONE;
+    else if (strcmp(method, "block") == 0)
+        r->block = layers;
+    else if (strcmp(method, "uniform") != 0)
+        return argument_error(r->a, "recompute-granularity", "add --recompute-method",
+                              "--recompute-granularity full needs a method, uniform or block");
+    else if (layers > 1)
+        remark(r,
+               "--recompute-num-layers %lld: every layer's input is kept here, not every %lld-th",
+               (long long)layers, (long long)layers);
+    return WEFT_OK;
+}
+
+static weft_status read_recompute(struct reading *r)
+{
+    const char *granularity = argument_word(r->a, "recompute-granularity",
+                                            has(r, "recompute-activations") ? "selective" : "");
+    if (strcmp(granularity, "full") == 0)
+        return read_full(r);
+    if (strcmp(granularity, "selective") != 0)
+        return WEFT_OK;
+    const char *modules = argument_word(r->a, "recompute-modules", "core_attn");
+    r->d.recompute = strstr(modules, "core_attn") ? RECOMPUTE_SELECTIVE : RECOMPUTE_NONE;
+    if (strcmp(modules, "core_attn") != 0)
+        remark(r, "--recompute-modules %.100s: of these core_attn is recomputed here", modules);
+    return WEFT_OK;
+}
+
+/* ---- state and overlap ----------------------------------------------------------------------- */
+
+static int shard_of(const struct reading *r)
+{
+    static const char *const STRATEGIES[] = {"no_shard", "optim", "optim_grads",
+                                             "optim_grads_params"};
+    if (has(r, "use-torch-fsdp2"))
+        return has(r, "torch-fsdp2-no-reshard-after-forward") ? 2 : 3;
+    const char *strategy = argument_word(r->a, "data-parallel-sharding-strategy", "no_shard");
+    for (int i = 0; i < (int)COUNT_OF(STRATEGIES) && has(r, "use-megatron-fsdp"); i++)
+        if (strcmp(strategy, STRATEGIES[i]) == 0)
+            return i;
+    return has(r, "use-distributed-optimizer") ? 1 : 0;
+}
+
+static void read_state(struct reading *r)
+{
+    struct degrees *d = &r->d;
+    bool fp16 = has(r, "fp16"), bf16 = has(r, "bf16"), fp8 = has(r, "fp8-format");
+    bool fp4 = has(r, "fp4-format");
+    bool narrow_grads =
+        fp16 ? !has(r, "accumulate-allreduce-grads-in-fp32")
+             : has(r, "grad-reduce-in-bf16") ||
+                   strcmp(argument_word(r->a, "main-grads-dtype", "fp32"), "bf16") == 0;
+    d->has_dtype = d->has_policy = true;
+    d->shard = shard_of(r);
+    d->dtype = fp4    ? DTYPE_NVFP4
+               : fp8  ? DTYPE_FP8
+               : bf16 ? DTYPE_BF16
+               : fp16 ? DTYPE_FP16
+                      : DTYPE_FP32;
+    d->policy = d->dtype == DTYPE_FP32 ? POLICY_FP32
+                : narrow_grads         ? POLICY_MIXED
+                : d->shard == 1        ? POLICY_DISTRIBUTED
+                                       : POLICY_MIXED_FP32_GRADIENTS;
+    if (has(r, "num-distributed-optimizer-instances") &&
+        argument_int(r->a, "num-distributed-optimizer-instances", 1) > 1)
+        remark(r, "--num-distributed-optimizer-instances: state is sharded over all replicas here");
+    if (has(r, "optimizer-cpu-offload"))
+        remark(r, "--optimizer-cpu-offload: the optimizer stays on the device here");
+}
+
+/* Tensor exchanges always run beside weight gradients, sends between stages only in the interleaved
+ * schedule; without overlap all gradients of a part go at once. */
+static void read_overlap(struct reading *r)
+{
+    struct degrees *d = &r->d;
+    d->has_overlap = d->has_bucket = true;
+    d->overlap = OVERLAP_TENSOR;
+    if (d->pieces > 1 && !has(r, "no-overlap-p2p-communication"))
+        d->overlap |= OVERLAP_PIPELINE;
+    if (has(r, "overlap-grad-reduce") || has(r, "use-torch-fsdp2"))
+        d->overlap |= OVERLAP_GRADIENTS;
+    if (has(r, "overlap-param-gather") || has(r, "use-torch-fsdp2"))
+        d->overlap |= OVERLAP_PARAMETERS;
+    if (has(r, "tp-comm-overlap"))
+        d->overlap |= OVERLAP_PRODUCTS;
+    if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))
+        remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
+    if (has(r, "overlap-moe-expert-parallel-comm"))
+        d->overlap |= OVERLAP_EXPERTS;
+    if (has(r, "delay-wgrad-compute"))
+        remark(r, "--delay-wgrad-compute: weight gradients come behind their layer's inputs' here");
+    int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
+    bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
+    d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0
+                          ? 0
+                          : parameters * bytes_per_gradient(d->policy);
+    d->whole_sends = has(r, "no-scatter-gather-tensors-in-pipeline");
+}
+
+/* ---- all together ---------------------------------------------------------------------------- */
+
+/* A preset of these sizes, for the sake of its name; what people change of a preset are `options`. */
+static const char *preset_named(struct reading *r, const struct model *model,
+                                const struct shape *shape, const char **options)
+{
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    const char *changes =
+        arena_printf(r->scratch, "seq: %lld, vocab: %lld, attention: %s", (long long)shape->seq,
+                     (long long)shape->vocab, shape->attention);
+    for (size_t i = 0; i < count; i++) {
+        struct model *other = NULL;
+        if (strcmp(presets[i].family, model->family) != 0)
+            continue;
+        bool same = model_open(presets[i].name, changes, &other) == WEFT_OK &&
+                    !model_difference(r->scratch, model, other);
+        model_free(other);
+        error_clear();
+        if (same) {
+            *options = changes;
+            return presets[i].name;
+        }
+    }
+    return NULL;
+}
+
+static weft_status open_model(struct reading *r, const struct import_input *input,
+                              struct model **out, const char **name, const char **options)
+{
+    struct shape shape = {0};
+    weft_status status;
+    *name = input->model;
+    *options = input->options;
+    if (!input->model) {
+        TRY(shape_of_arguments(r->scratch, r->a, &shape, r->notes));
+        *name = shape_preset(&shape);
+        *options = shape_options(r->scratch, &shape);
+    }
+    TRY(model_open(*name, *options, out));
+    const char *preset = input->model ? NULL : preset_named(r, *out, &shape, options);
+    if (preset) {
+        struct model *named;
+        TRY(model_open(preset, *options, &named));
+        model_free(*out);
+        *out = named;
+        *name = preset;
+    }
+done:
+    return status;
+}
+
+weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
+                          const struct cluster *cluster, struct model **model, struct plan **plan,
+                          struct texts *notes)
+{
+    struct arguments arguments;
+    struct reading r = {.scratch = scratch, .a = &arguments, .notes = notes};
+    struct plan *made = NULL;
+    const char *name, *options;
+    weft_status status;
+    TRY(arguments_read(scratch, input, &arguments));
+    TRY(read_counts(&r));
+    TRY(read_batch(&r, cluster));
+    TRY(open_model(&r, input, model, &name, &options));
+    TRY(layout_read(scratch, &arguments, (*model)->layers, r.d.pp, &r.d.pieces, &r.part_layers));
+    TRY(read_recompute(&r));
+    read_state(&r);
+    read_overlap(&r);
+    TRY(plan_of_degrees(*model, cluster, &r.d, r.part_layers, r.block, &made));
+    plan_set_names(made, name, options, input->cluster);
+    for (size_t i = 0; i < arguments.settings.len; i++)
+        TRY(settings_apply(scratch, input->file, 0, arguments.settings.data[i], made));
+    TRY(plan_check(made));
+    *plan = made;
+    made = NULL;
+done:
+    plan_free(made);
+    return status;
+}
+
+weft_status megatron_import(struct arena *scratch, const struct import_input *input,
+                            struct opened_plan *out, struct texts *notes)
+{
+    weft_status status;
+    *out = (struct opened_plan){0};
+    TRY(cluster_open(input->cluster, &out->cluster));
+    TRY(megatron_plan(scratch, input, out->cluster, &out->model, &out->plan, notes));
+done:
+    if (status)
+        plan_close(out);
+    return status;
+}

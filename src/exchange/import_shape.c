@@ -1,0 +1,315 @@
+/* import_shape.c - Megatron's model arguments as a shape of one of Weft's families.
+ *
+ *   LayerNorm, no gate      gpt, or bert under pretrain_bert.py
+ *   RMSNorm with SwiGLU     llama; with --num-experts moe
+ *
+ * What a family lacks and costs little (biases, dropout of a llama) becomes a note; what changes the
+ * model is refused.
+ */
+#include "exchange/import_shape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct reading {
+    struct arena *keep;
+    const struct arguments *a;
+    struct shape *s;
+    struct texts *notes;
+};
+
+static void remark(struct reading *r, const char *text)
+{
+    array_push(r->keep, r->notes, text);
+}
+
+static bool has(const struct reading *r, const char *name)
+{
+    return argument_given(r->a, name);
+}
+
+static bool is(const struct reading *r, const char *name, const char *word)
+{
+    return strcmp(argument_word(r->a, name, ""), word) == 0;
+}
+
+/* ---- the family ------------------------------------------------------------------------------ */
+
+static bool is_bert(const struct reading *r)
+{
+    return strstr(r->a->script, "pretrain_bert") || has(r, "bert-no-binary-head") ||
+           strncmp(argument_word(r->a, "tokenizer-type", ""), "Bert", 4) == 0;
+}
+
+/* SwiGLU, or gpt-oss' clamped gate. */
+static bool is_gated(const struct reading *r)
+{
+    return has(r, "swiglu") || has(r, "quick-geglu");
+}
+
+static weft_status read_family(struct reading *r)
+{
+    static const struct {
+        const char *argument, *what;
+    } MISSING[] = {
+        {"encoder-num-layers", "an encoder beside its decoder"},
+        {"experimental-attention-variant", "linear or sparse attention"},
+        {"linear-attention-freq", "linear or sparse attention"},
+        {"attention-output-gate", "gates behind attention"},
+        {"head-wise-attn-gate", "gates behind attention"},
+        {"mtp-num-layers", "multi-token prediction"},
+        {"heterogeneous-layers-config-path", "layers of different sizes"},
+    };
+    for (size_t i = 0; i < COUNT_OF(MISSING); i++)
+        if (has(r, MISSING[i].argument))
+            return argument_error(r->a, MISSING[i].argument, NULL, "--%s: no model of Weft has %s",
+                                  MISSING[i].argument, MISSING[i].what);
+    static const char *const PATTERNS[] = {"hybrid-override-pattern", "hybrid-layer-pattern"};
+    for (size_t i = 0; i < COUNT_OF(PATTERNS); i++)
+        if (has(r, PATTERNS[i]))
+            return argument_error(r->a, PATTERNS[i], "write a model file of the family hybrid",
+                                  "--%s: layers by a pattern are not read from arguments",
+                                  PATTERNS[i]);
+    bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
+    if (rms != gated)
+        return argument_error(r->a, rms ? "normalization" : "swiglu", NULL,
+                              "%s: Weft's models have RMSNorm with SwiGLU, or neither",
+                              rms ? "RMSNorm without --swiglu" : "--swiglu with LayerNorm");
+    bool experts = argument_int(r->a, "num-experts", 0) > 0;
+    if (has(r, "multi-latent-attention") && !(experts && gated))
+        return argument_error(r->a, "multi-latent-attention", NULL,
+                              "latent attention without experts that have gates: no model of Weft "
+                              "has it");
+    if (has(r, "window-size") && !gated)
+        return argument_error(r->a, "window-size", NULL,
+                              "--window-size with LayerNorm: no model of Weft has it");
+    r->s->family = gated ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
+    return WEFT_OK;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static weft_status need(const struct reading *r, const char *name, int64_t *out)
+{
+    *out = argument_int(r->a, name, 0);
+    return *out >= 1 ? WEFT_OK
+                     : argument_error(r->a, name, NULL,
+                                      "--%s is %s, expected a whole number of at least 1", name,
+                                      has(r, name) ? argument_word(r->a, name, "") : "missing");
+}
+
+/* Megatron's default of a gated MLP is 8/3 of the hidden size, down to a multiple of 64. */
+static int64_t usual_ffn(const struct reading *r)
+{
+    int64_t hidden = r->s->hidden;
+    return is_gated(r) ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
+}
+
+static weft_status read_sizes(struct reading *r)
+{
+    struct shape *s = r->s;
+    weft_status status;
+    TRY(need(r, "num-layers", &s->layers));
+    TRY(need(r, "hidden-size", &s->hidden));
+    TRY(need(r, "num-attention-heads", &s->heads));
+    TRY(need(r, "seq-length", &s->seq));
+    s->ffn = argument_int(r->a, "ffn-hidden-size", usual_ffn(r));
+    s->kv_heads =
+        has(r, "group-query-attention") ? argument_int(r->a, "num-query-groups", 1) : s->heads;
+    s->head_dim = argument_int(r->a, "kv-channels", s->hidden / s->heads);
+    bool plain = s->family == SHAPE_GPT || s->family == SHAPE_BERT;
+    if (plain && (s->kv_heads != s->heads || s->head_dim * s->heads != s->hidden))
+        TRY(argument_error(r->a, "num-attention-heads", NULL,
+                           "grouped queries or --kv-channels with LayerNorm: no model of Weft has "
+                           "them"));
+    if (plain && has(r, "qk-layernorm"))
+        TRY(argument_error(r->a, "qk-layernorm", NULL,
+                           "--qk-layernorm with LayerNorm: no model of Weft has it"));
+done:
+    return status;
+}
+
+/* Tokenizers whose vocabulary is part of their name. */
+static int64_t known_vocabulary(const struct reading *r)
+{
+    const char *type = argument_word(r->a, "tokenizer-type", "");
+    if (strcmp(type, "GPT2BPETokenizer") == 0)
+        return 50257;
+    return strcmp(type, "BertWordPieceLowerCase") == 0 ? 30522 : 0;
+}
+
+/* Megatron pads to a multiple of --make-vocab-size-divisible-by times tp. Padding to a multiple of
+ * tp alone is what a split does here by itself (plan.h, I4). */
+static weft_status read_vocabulary(struct reading *r)
+{
+    int64_t tp = argument_int(r->a, "tensor-model-parallel-size", 1);
+    int64_t vocab = argument_int(r->a, "vocab-size", known_vocabulary(r));
+    int64_t padded = argument_int(r->a, "padded-vocab-size", 0);
+    int64_t multiple = argument_int(r->a, "make-vocab-size-divisible-by", 128);
+    if (tp < 1 || multiple < 1 || multiple > INT32_MAX || tp > INT32_MAX)
+        return argument_error(r->a, "make-vocab-size-divisible-by", NULL,
+                              "the vocabulary is padded to a multiple of %lld * %lld",
+                              (long long)multiple, (long long)tp);
+    if (padded > 0) {
+        r->s->vocab = vocab > 0 && ceil_div(vocab, tp) * tp == padded ? vocab : padded;
+        return WEFT_OK;
+    }
+    if (vocab < 1)
+        return argument_error(r->a, "tokenizer-type", "add --vocab-size",
+                              "the size of the vocabulary is in a file that these arguments name");
+    vocab += is(r, "tokenizer-type", "NullTokenizer"); /* it adds an end of text */
+    r->s->vocab = multiple == 1 ? vocab : ceil_div(vocab, multiple * tp) * multiple * tp;
+    return WEFT_OK;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+/* Transformer Engine picks flash attention, or cuDNN's of the same kind, where nothing forbids it. */
+/* Of the words in a comment that `weft export` wrote: "flash-v2 compiled-loss". */
+static const char *version_of(const struct reading *r)
+{
+    const char *word = r->a->model ? strstr(r->a->model, "flash-") : NULL;
+    return word ? arena_copy_bytes(r->keep, word, strcspn(word, " ")) : "flash";
+}
+
+static const char *loss_of(const struct reading *r)
+{
+    if (r->a->model && strstr(r->a->model, "compiled-loss"))
+        return "compiled";
+    if (r->a->model && strstr(r->a->model, "eager-loss"))
+        return "eager";
+    return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
+}
+
+static const char *attention_of(const struct reading *r)
+{
+    const char *backend = argument_word(r->a, "attention-backend", "auto");
+    bool local = is(r, "transformer-impl", "local") || is(r, "spec", "local");
+    bool unfused = strcmp(backend, "unfused") == 0 || strcmp(backend, "local") == 0 ||
+                   (local && !has(r, "use-flash-attn") && strcmp(backend, "flash") != 0);
+    if (!unfused)
+        return version_of(r);
+    return has(r, "no-masked-softmax-fusion") ? "eager" : "fused";
+}
+
+static void read_positions(struct reading *r)
+{
+    struct shape *s = r->s;
+    const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
+    s->rotary = strcmp(type, "rope") == 0 || has(r, "use-rotary-position-embeddings");
+    bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
+    s->positions = learned ? argument_int(r->a, "max-position-embeddings", s->seq) : 0;
+    if (s->family == SHAPE_BERT)
+        s->positions = argument_int(r->a, "max-position-embeddings", s->seq);
+    if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && !s->rotary) {
+        remark(r, "positions: counted as rotary, as every model with RMSNorm here");
+        s->rotary = true;
+        s->positions = 0;
+    }
+}
+
+static bool drops(const struct reading *r, const char *name)
+{
+    double share = 0.1; /* Megatron's default */
+    const struct argument *given = argument_find(r->a, name);
+    if (given)
+        parse_real(given->value, &share);
+    return share > 0;
+}
+
+static void read_blocks(struct reading *r)
+{
+    struct shape *s = r->s;
+    bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
+    s->attention = attention_of(r);
+    s->bias = !has(r, "disable-bias-linear");
+    s->qkv_bias = has(r, "add-qkv-bias");
+    s->qk_norm = has(r, "qk-layernorm");
+    s->apart = r->a->model && strstr(r->a->model, "apart");
+    s->tied = !has(r, "untie-embeddings-and-output-weights");
+    s->dropout = drops(r, "hidden-dropout");
+    s->loss = s->family == SHAPE_BERT ? "plain" : loss_of(r);
+    s->pooler = !has(r, "bert-no-binary-head");
+    s->relu = has(r, "squared-relu");
+    s->clamped = has(r, "quick-geglu");
+    s->sinks = is(r, "softmax-type", "learnable");
+    s->proj_bias = s->expert_bias = s->family == SHAPE_MOE && s->bias;
+    if (s->family == SHAPE_LLAMA && s->bias)
+        remark(r, "biases of linear layers but queries, keys and values are not counted");
+    if (decoder && s->dropout)
+        remark(r, "dropout is not counted: no model with RMSNorm here has it");
+    if (s->family == SHAPE_BERT && has(r, "cross-entropy-loss-fusion"))
+        remark(r, "--cross-entropy-loss-fusion is not counted: BERT has two losses");
+    if (decoder) {
+        s->qkv_bias |= s->bias;
+        s->bias = s->dropout = false;
+    }
+}
+
+/* "127,0": keys before a query's own, and behind it; with how many layers one comes that sees all. */
+static weft_status read_window(struct reading *r)
+{
+    struct shape *s = r->s;
+    const char *text = argument_word(r->a, "window-size", "");
+    long long before = 0, behind = 0;
+    if (!has(r, "window-size"))
+        return WEFT_OK;
+    if (sscanf(text, "%lld,%lld", &before, &behind) != 2 || before < 1 || behind != 0)
+        return argument_error(r->a, "window-size", NULL,
+                              "--window-size is %s, expected a number of keys and 0: 127,0", text);
+    s->window = before + 1;
+    s->full_every = argument_int(r->a, "window-attn-skip-freq", 0);
+    if (has(r, "window-attn-skip-freq") && s->full_every < 2)
+        return argument_error(
+            r->a, "window-attn-skip-freq", NULL,
+            "--window-attn-skip-freq is %s, expected a whole number of at least 2",
+            argument_word(r->a, "window-attn-skip-freq", ""));
+    return WEFT_OK;
+}
+
+static weft_status read_experts(struct reading *r)
+{
+    struct shape *s = r->s;
+    if (s->family != SHAPE_MOE && s->family != SHAPE_GPT)
+        return WEFT_OK;
+    s->experts = argument_int(r->a, "num-experts", 0);
+    s->top_k = argument_int(r->a, "moe-router-topk", 2);
+    s->expert_ffn = argument_int(r->a, "moe-ffn-hidden-size", s->ffn);
+    s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
+    s->tokens_once =
+        strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
+    if (has(r, "multi-latent-attention")) {
+        s->q_lora = argument_int(r->a, "q-lora-rank", 0);
+        s->kv_lora = argument_int(r->a, "kv-lora-rank", 32);
+        s->nope_dim = argument_int(r->a, "qk-head-dim", 128);
+        s->rope_dim = argument_int(r->a, "qk-pos-emb-head-dim", 64);
+        s->value_dim = argument_int(r->a, "v-head-dim", 128);
+        s->head_dim = 0;
+        s->qk_norm = false; /* part of it */
+    }
+    if (!s->experts)
+        return WEFT_OK;
+    weft_status status = frequency_read(r->keep, r->a, s);
+    if (!status && s->family == SHAPE_GPT && (s->first_dense || s->moe_every > 1))
+        status = argument_error(r->a, "moe-layer-freq", NULL,
+                                "layers without experts beside others, with LayerNorm: no model of "
+                                "Weft has them");
+    return status;
+}
+
+weft_status shape_of_arguments(struct arena *keep, const struct arguments *arguments,
+                               struct shape *out, struct texts *notes)
+{
+    struct reading r = {keep, arguments, out, notes};
+    weft_status status;
+    *out = (struct shape){.moe_every = 1};
+    TRY(read_family(&r));
+    TRY(read_sizes(&r));
+    TRY(read_vocabulary(&r));
+    read_positions(&r);
+    read_blocks(&r);
+    TRY(read_experts(&r));
+    TRY(read_window(&r));
+done:
+    return status;
+}

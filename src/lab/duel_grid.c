@@ -1,0 +1,316 @@
+/* duel_grid.c - Megatron-LM's grid as Aceso's authors drew it (the artifact, microsoft/SuperScaler:
+ * search/gen_megatron_plan.py and scripts/):
+ *
+ *   tp 1, 2, 4, 8;  pp up to 16;  tp pp divides the devices;  everything recomputed, or nothing
+ *   step = dp micro-batch, where both the step and the micro-batch are in the list of the model     (1)
+ *
+ * Stages are cut by counting layers: equally many of GPT-3; of T5, encoder layers on the first s stages
+ * and decoder layers on the others, equally many on each, for every s; of Wide-ResNet the whole part
+ * of blocks / pp, and what is left over on the last stage.
+ *
+ * The authors chose the point that their own model says is the fastest within 28,000 MB (section 5),
+ * and did not print it. CHOSEN is what that model (search/aceso_cost_model.py) says of their published
+ * tables; its times for these points are those that its authors' script prints, to 1.5 %. Weft's own choice
+ * is the fastest by its estimate of those that have room by the authors' count (duel_memory.c): all twelve
+ * are the same. By Weft's count, points with less recomputation would have room, too.
+ */
+#include <string.h>
+
+#include "lab/duel.h"
+
+enum { MOST_PP = 16, STEPS = 4 };
+
+/* ---- what the authors did -------------------------------------------------------------------- */
+
+struct walk; /* where stages may begin, below */
+typedef bool cut_rule(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut);
+static cut_rule cut_equally, cut_blocks, cut_stacks;
+
+static const struct contest {
+    const char *family;
+    int64_t batch;       /* Table 2 */
+    int64_t step[STEPS]; /* scripts/: --micro-batch-size */
+    int64_t one_device;  /* the micro-batch of single_gpu_configs/; all is recomputed */
+    cut_rule *cut;
+    bool splits; /* into two stacks, at any stage */
+} CONTESTS[] = {
+    {"GPT-3", 1024, {1, 2, 4, 8}, 8, cut_equally, false},
+    {"Wide-ResNet", 1536, {16, 32, 48, 64}, 64, cut_blocks, false},
+    {"T5", 1024, {1, 2, 4, 8}, 2, cut_stacks, true},
+};
+
+static const struct chosen {
+    const char *model;
+    int64_t dp, tp, pp, micro_batch, split;
+    bool recompute;
+} CHOSEN[] = {
+    {"gpt3-1.3b", 2, 2, 1, 1, 0, false},    {"gpt3-2.6b", 1, 2, 4, 1, 0, false},
+    {"gpt3-6.7b", 2, 4, 2, 1, 0, false},    {"gpt3-13b", 2, 2, 8, 2, 0, true},
+    {"wresnet-2b", 1, 2, 2, 16, 0, false},  {"wresnet-4b", 1, 8, 1, 16, 0, false},
+    {"wresnet-6.8b", 2, 8, 1, 16, 0, true}, {"wresnet-13b", 2, 8, 2, 16, 0, true},
+    {"t5-3b", 1, 4, 1, 4, 0, true},         {"t5-6b", 1, 8, 1, 4, 0, true},
+    {"t5-11b", 1, 1, 16, 1, 8, true},       {"t5-22b", 1, 2, 16, 2, 8, true},
+};
+
+const struct contest *contest_find(const char *family)
+{
+    for (size_t i = 0; i < COUNT_OF(CONTESTS); i++)
+        if (strcmp(CONTESTS[i].family, family) == 0)
+            return &CONTESTS[i];
+    return NULL;
+}
+
+int64_t contest_batch(const struct contest *contest)
+{
+    return contest->batch;
+}
+
+int64_t contest_one_device(const struct contest *contest)
+{
+    return contest->one_device;
+}
+
+int64_t contest_least(const struct contest *contest)
+{
+    return contest->step[0];
+}
+
+int64_t contest_most(const struct contest *contest)
+{
+    return contest->step[STEPS - 1];
+}
+
+/* ---- where the grid cuts --------------------------------------------------------------------- */
+
+struct walk {
+    int64_t layers, *end; /* the instance behind each */
+    int64_t second;       /* the first instance of the second stack */
+};
+
+static struct walk walk_of(const struct plan *plan, struct arena *scratch)
+{
+    struct walk walk = {.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances)};
+    for (int64_t i = 0; i < plan->instances; i++) {
+        if (plan->ends_layer[i])
+            walk.end[walk.layers++] = i + 1;
+        if (plan->model->op[plan->instance[i].op].kind == OP_EMBEDDING)
+            walk.second = i;
+    }
+    return walk;
+}
+
+/* Cuts `layers` from number `first` on into `stages`, all but the last of equally many. */
+static void cut_run(const struct walk *walk, int64_t first, int64_t layers, int64_t stages,
+                    int64_t *cut)
+{
+    for (int64_t s = 1; s < stages; s++)
+        cut[s - 1] = walk->end[first + s * (layers / stages) - 1];
+}
+
+static bool cut_equally(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+{
+    (void)split;
+    cut_run(walk, 0, walk->layers, pp, cut);
+    return walk->layers % pp == 0;
+}
+
+static bool cut_blocks(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+{
+    (void)split;
+    if (walk->layers < pp)
+        return false;
+    cut_run(walk, 0, walk->layers, pp, cut);
+    return true;
+}
+
+/* Encoder layers on the first `split` stages; as many in the decoder. */
+static bool cut_stacks(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+{
+    int64_t layers = walk->layers / 2;
+    if (pp == 1)
+        return true;
+    if (layers % split || layers % (pp - split))
+        return false;
+    cut_run(walk, 0, layers, split, cut);
+    cut[split - 1] = walk->second;
+    cut_run(walk, layers, layers, pp - split, cut + split);
+    return true;
+}
+
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+struct megatron {
+    const struct contest *contest;
+    const struct plan_request *request;
+    struct arena *keep;
+    struct estimator *estimator;
+    struct plan *best; /* NULL: nothing fits */
+    const char *text;  /* of it */
+    int64_t best_ns;
+};
+
+static const char *point_text(struct arena *keep, const struct degrees *d, int64_t split)
+{
+    const char *text =
+        arena_printf(keep, "dp %lld, tp %lld, pp %lld, micro-batch %lld", (long long)d->dp,
+                     (long long)d->tp, (long long)d->pp, (long long)d->micro_batch);
+    if (split)
+        text = arena_printf(keep, "%s, %lld of them encoder", text, (long long)split);
+    return d->recompute == RECOMPUTE_FULL ? arena_printf(keep, "%s, recompute full", text) : text;
+}
+
+static bool has_room(const struct megatron *grid, const struct plan *plan)
+{
+    int64_t bytes[MOST_PP];
+    count_plan(grid->request->options.count, plan, bytes);
+    for (int32_t s = 0; s < plan->stages; s++)
+        if (bytes[s] > plan_limit_bytes(plan))
+            return false;
+    return true;
+}
+
+static weft_status judge(struct megatron *grid, struct plan *plan, const struct degrees *d,
+                         int64_t split)
+{
+    struct arena *scratch = arena_new();
+    struct estimate estimate;
+    weft_status status = WEFT_OK;
+    if (!grid->estimator) {
+        struct estimate_settings settings = estimate_settings_of(plan);
+        TRY(estimator_new(&settings, &grid->estimator));
+    }
+    TRY(estimate_plan(grid->estimator, plan, scratch, &estimate));
+    if (estimate.iteration_ns < grid->best_ns && has_room(grid, plan)) {
+        plan_free(grid->best);
+        grid->best = plan;
+        plan = NULL;
+        grid->best_ns = estimate.iteration_ns;
+        grid->text = point_text(grid->keep, d, split);
+    }
+done:
+    plan_free(plan);
+    arena_free(scratch);
+    return status;
+}
+
+/* *out is NULL where the grid has no such point. */
+static weft_status point_plan(const struct megatron *grid, const struct degrees *d, int64_t split,
+                              struct plan **out)
+{
+    struct arena *scratch = arena_new();
+    int64_t cut[MOST_PP], devices[MOST_PP];
+    struct plan *plan = NULL;
+    *out = NULL;
+    if (plan_from_degrees(grid->request->model, grid->request->cluster, d, &plan) == WEFT_OK) {
+        struct walk walk = walk_of(plan, scratch);
+        for (int64_t s = 0; s < d->pp; s++)
+            devices[s] = d->dp * d->tp;
+        if (grid->contest->cut(&walk, d->pp, split, cut) &&
+            plan_map(plan, (int32_t)d->pp, 1, cut, devices) == WEFT_OK &&
+            plan_check(plan) == WEFT_OK) {
+            *out = plan;
+            plan = NULL;
+        }
+    }
+    plan_free(plan);
+    error_clear();
+    arena_free(scratch);
+    return WEFT_OK;
+}
+
+static weft_status try_point(struct megatron *grid, const struct degrees *d)
+{
+    bool splits = grid->contest->splits && d->pp > 1;
+    struct plan *plan;
+    weft_status status = WEFT_OK;
+    for (int64_t split = splits; split < (splits ? d->pp : 1); split++) {
+        TRY(point_plan(grid, d, split, &plan));
+        if (plan)
+            TRY(judge(grid, plan, d, split));
+    }
+done:
+    return status;
+}
+
+/* (1) */
+static bool in_list(const struct contest *contest, int64_t samples)
+{
+    for (int i = 0; i < STEPS; i++)
+        if (contest->step[i] == samples)
+            return true;
+    return false;
+}
+
+static weft_status try_steps(struct megatron *grid, struct degrees d)
+{
+    const struct contest *contest = grid->contest;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < STEPS; i++) {
+        if (contest->step[i] % d.dp || !in_list(contest, contest->step[i] / d.dp))
+            continue;
+        d.micro_batch = contest->step[i] / d.dp;
+        for (int full = 0; full < 2; full++) {
+            d.recompute = full ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+            TRY(try_point(grid, &d));
+        }
+    }
+done:
+    return status;
+}
+
+static weft_status search_grid(struct megatron *grid)
+{
+    int64_t devices = cluster_devices(grid->request->cluster);
+    struct degrees d = grid->request->pins;
+    weft_status status = WEFT_OK;
+    if (devices == 1)
+        return try_point(grid, &d);
+    for (d.pp = 1; d.pp <= MOST_PP; d.pp++) {
+        for (d.tp = 1; d.tp <= grid->request->cluster->node.devices; d.tp *= 2) {
+            if (devices % (d.tp * d.pp))
+                continue;
+            d.dp = devices / (d.tp * d.pp);
+            TRY(try_steps(grid, d));
+        }
+    }
+done:
+    return status;
+}
+
+weft_status contest_run(struct arena *keep, const struct contest *contest,
+                        const struct plan_request *request, struct plan **out, const char **text)
+{
+    struct megatron grid = {.contest = contest, .request = request, .keep = keep};
+    struct degrees d = request->pins;
+    int64_t split = 0;
+    for (size_t i = 0; i < COUNT_OF(CHOSEN) && cluster_devices(request->cluster) > 1; i++) {
+        const struct chosen *chosen = &CHOSEN[i];
+        if (strcmp(chosen->model, request->model->name) != 0)
+            continue;
+        d.dp = chosen->dp;
+        d.tp = chosen->tp;
+        d.pp = chosen->pp;
+        d.micro_batch = chosen->micro_batch;
+        d.recompute = chosen->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        split = chosen->split;
+    }
+    *text = point_text(keep, &d, split);
+    return point_plan(&grid, &d, split, out);
+}
+
+weft_status contest_grid(struct arena *keep, const struct contest *contest,
+                         const struct plan_request *request, struct plan **out, const char **text)
+{
+    struct megatron grid = {.contest = contest,
+                            .request = request,
+                            .keep = keep,
+                            .text = "nothing fits",
+                            .best_ns = INT64_MAX};
+    weft_status status = search_grid(&grid);
+    if (status)
+        plan_free(grid.best);
+    *out = status ? NULL : grid.best;
+    *text = grid.text;
+    estimator_free(grid.estimator);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* published_predict.c - the prediction of one published run. */
+#include "lab/published_read.h"
+
+#define SECONDS(ns) ((double)(ns) / 1e9)
+
+static const struct stage_peak *measured_stage(const struct published *row,
+                                               const struct prediction *prediction)
+{
+    const struct stage_prediction *stage = prediction->stage;
+    int32_t stages = prediction->plan->stages, fullest = stages - 1;
+    for (int32_t i = 0; i < stages && row->memory_place == MEMORY_OF_FULLEST; i++)
+        if (stage[i].memory.peak > stage[fullest].memory.peak)
+            fullest = i;
+    return &stage[fullest].memory;
+}
+
+static void take_portions(const struct prediction *prediction, struct run_outcome *out)
+{
+    static const enum portion PORTIONS[] = {
+        [PURPOSE_FORWARD] = PORTION_FORWARD,    [PURPOSE_BACKWARD] = PORTION_BACKWARD,
+        [PURPOSE_RECOMPUTE] = PORTION_BACKWARD, [PURPOSE_OPTIMIZER] = PORTION_REST,
+        [PURPOSE_TENSOR] = PORTION_TENSOR,      [PURPOSE_DATA] = PORTION_DATA,
+        [PURPOSE_PIPELINE] = PORTION_PIPELINE,  [PURPOSE_OFFLOAD] = PORTION_REST,
+        [TIME_BUBBLE] = PORTION_BUBBLE,
+    };
+    _Static_assert(COUNT_OF(PORTIONS) == TIME_COUNT, "a time without a portion");
+    const struct stage_prediction *stage = &prediction->stage[prediction->busiest];
+    for (int i = 0; i < TIME_COUNT; i++)
+        out->portion_s[PORTIONS[i]] += SECONDS(stage->time_ns[i]);
+}
+
+static void take_outcome(const struct prediction *prediction, struct published *row)
+{
+    const struct stage_peak *peak = measured_stage(row, prediction);
+    row->predicted = (struct run_outcome){
+        .time_s = SECONDS(prediction->iteration_ns),
+        .memory_bytes = (double)(row->memory_reserved ? peak->reserved : peak->peak),
+        .reserved_bytes = (double)peak->reserved,
+        .fits = prediction->fits};
+    take_portions(prediction, &row->predicted);
+    row->done = true;
+}
+
+weft_status published_predict(struct arena *keep, struct published *row)
+{
+    struct opened_plan opened;
+    struct prediction *prediction = NULL;
+    struct simulate_options options = {
+        .fold = FOLD_AUTO,
+        .reserved = row->measured.reserved_bytes > 0 ||
+                    (row->memory_reserved && row->measured.memory_bytes > 0)};
+    weft_status status = published_settle(keep, row);
+    if (!status)
+        status = published_plan(keep, row, &opened);
+    if (status || row->reason)
+        return status;
+    status = simulate(opened.plan, &options, &prediction);
+    if (status == WEFT_OK) {
+        take_outcome(prediction, row);
+        prediction_free(prediction);
+    } else if (status != WEFT_FAILURE) {
+        refuse(keep, row, "cannot be simulated: %s", weft_last_error()->message);
+        error_clear();
+        status = WEFT_OK;
+    }
+    plan_close(&opened);
+    return status;
+}

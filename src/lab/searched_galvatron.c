@@ -1,0 +1,371 @@
+/* searched_galvatron.c - the cells of Galvatron-BMW's Tables II and III, searched with the layers that
+ * its authors measured on RTX TITAN.
+ *
+ * For every batch, a multiple of 8 as in the tables, and every PP degree: the number of micro-batches
+ * is what the authors took (they tuned it by hand, section VII-A), the rest is searched.
+ *
+ *   iteration = (n / s - 1) * max_i steady_i + sum_i time_i                                     (1)
+ *
+ * of a batch of n samples in chunks of s: all of s but the last, which has what is left. So does
+ * torch.chunk, which cuts a batch of 8 into 3, 3 and 2.
+ *
+ *   I1  Rows that are not 1F1B hold a whole batch at once (GPipe), which is cut only into several
+ *       stages; 1F1B rows also accumulate gradients on a single one.
+ *   I2  1F1B rows may also take the chunks of GPipe rows, and every row with recomputing or 1F1B the
+ *       batch of the row that it extends. What fits there fits here and takes no longer.
+ *   I3  A batch that nothing fits ends the search, as in Algorithm 1.
+ *   I4  1F1B can accumulate any batch. Algorithm 2 stays within B0 - r .. B0 + r of the batch B0 of
+ *       Algorithm 1; r is not published, and B0 is taken for it.
+ */
+#include <string.h>
+
+#include "lab/published_read.h"
+#include "lab/searched.h"
+
+static const char DEVICE[] = "RTX-TITAN";
+
+/* ---- what the authors did -------------------------------------------------------------------- */
+
+static const struct row {
+    const char *strategy, *space;
+    const char *extends; /* the row whose batch is B0 (I2, I4); NULL: none */
+    bool flush;          /* 1F1B */
+} ROWS[] = {
+    {"PyTorch DDP (DP)", "dp", NULL, false},
+    {"Megatron (TP)", "tp", NULL, false},
+    {"PyTorch GPipe (PP)", "pp", NULL, false},
+    {"FSDP/ZeRO-3 (SDP)", "sdp", NULL, false},
+    {"DeepSpeed 3D", "3d", NULL, false},
+    {"Galvatron (DP+TP)", "dp+tp", NULL, false},
+    {"Galvatron (DP+PP)", "dp+pp", NULL, false},
+    {"Galvatron", "galvatron", NULL, false},
+    {"Galvatron-Base", "base", "Galvatron", false},
+    {"Galvatron (1F1B+Bi-obj)", "bi-obj", "Galvatron", true},
+    {"Galvatron-BMW", "bmw", "Galvatron-Base", true},
+};
+
+/* How many chunks for so many samples a device: the scripts of Galvatron v1 (Hsword/Hetu,
+ * tools/Galvatron, MODEL/search_layerwise_hp_8gpus.py). */
+static double bert_chunks(double samples, int64_t pp)
+{
+    (void)pp;
+    return samples < 6 ? samples / 2 : samples / 8 + 2;
+}
+
+static double vit_chunks(double samples, int64_t pp)
+{
+    (void)pp;
+    return samples == 8 ? 1 : 2;
+}
+
+static double t5_chunks(double samples, int64_t pp)
+{
+    if (samples == 2)
+        return 1;
+    return pp == 8 ? 3 : 2;
+}
+
+static double swin_chunks(double samples, int64_t pp)
+{
+    (void)pp;
+    if (samples <= 8)
+        return 1;
+    if (samples < 32)
+        return 2;
+    return samples <= 96 ? 3 : 4;
+}
+
+/* Layers of Table I. Samples of a chunk, and what of a sample's activations on the first and the last
+ * stage only the chunk at work needs: search_layerwise_hp_dist_16gpus.py of the same scripts, which
+ * take that many MB off, the more the more chunks there are. On the first stage of BERT and T5 they
+ * divide all of it by the stages, which is read here as all of it being of that kind. */
+static const struct model_row {
+    const char *model;
+    struct measured_model measured;
+    double (*chunks)(double samples, int64_t pp); /* on 8 devices */
+    int64_t chunk_samples[2];                     /* else: up to 8 stages, on more */
+    int64_t end_peak_mib[2];
+    int64_t batch_step; /* on 16 devices; those of Table III are multiples of it */
+} MODELS[] = {
+    {"BERT-Huge-32",
+     {.profile = "bert-1280", .runs = 1, .run = {{0, 32}}},
+     bert_chunks,
+     {4, 4},
+     {330, 120},
+     8},
+    {"BERT-Huge-48",
+     {.profile = "bert-1280", .runs = 1, .run = {{0, 48}}},
+     bert_chunks,
+     {4, 4},
+     {330, 120},
+     8},
+    {"ViT-Huge-32",
+     {.profile = "vit-1280", .runs = 1, .run = {{0, 32}}},
+     vit_chunks,
+     {16, 32},
+     {7, 7},
+     32},
+    {"ViT-Huge-48",
+     {.profile = "vit-1280", .runs = 1, .run = {{0, 48}}},
+     vit_chunks,
+     {16, 32},
+     {7, 7},
+     8},
+    {"T5-Large-32",
+     {.profile = "t5-large-1024", .runs = 2, .run = {{0, 16}, {1, 16}}},
+     t5_chunks,
+     {4, 4},
+     {250, 140},
+     8},
+    {"T5-Large-48",
+     {.profile = "t5-large-1024", .runs = 2, .run = {{0, 24}, {1, 24}}},
+     t5_chunks,
+     {4, 4},
+     {250, 140},
+     8},
+    {"Swin-Huge-32",
+     {.profile = "swin-huge-320", .runs = 4, .run = {{0, 2}, {1, 2}, {2, 26}, {3, 2}}},
+     swin_chunks,
+     {16, 32},
+     {0},
+     8},
+    {"Swin-Huge-48",
+     {.profile = "swin-huge-320", .runs = 4, .run = {{0, 2}, {1, 2}, {2, 42}, {3, 2}}},
+     swin_chunks,
+     {16, 32},
+     {0},
+     8},
+};
+
+/* Of a layer's states: utils/cost_model.py and cost_model_dist.py of the same scripts. */
+static const struct machine {
+    int64_t devices;
+    double shard_margin;
+} MACHINES[] = {{8, 0.025}, {16, 0.003}};
+
+enum { BATCH_STEP = 8, MOST_BATCH = 1280 };
+
+/* ---- one batch on one number of stages ------------------------------------------------------- */
+
+struct hunt {
+    struct arena *keep;
+    const struct row *row;
+    const struct model_row *model;
+    struct layer_source source;
+    struct space space;
+    struct pp_degrees pp;
+    int64_t batch_step;
+    struct search_cell *cell;
+};
+
+/* Chunks that so many samples of a device become when about so many are asked for. */
+static int64_t torch_chunks(int64_t samples, double asked)
+{
+    int64_t count = asked < 1 ? 1 : (int64_t)asked;
+    return ceil_div(samples, ceil_div(samples, count));
+}
+
+static size_t list_chunks(const struct hunt *hunt, int64_t samples, int64_t pp, int64_t out[2])
+{
+    const struct model_row *model = hunt->model;
+    int64_t by_size = ceil_div(samples, model->chunk_samples[pp > 8]);
+    double own = hunt->cell->devices == 8 ? model->chunks((double)samples, pp) : (double)by_size;
+    out[0] = pp == 1 ? 1 : torch_chunks(samples, own);
+    out[1] = torch_chunks(samples, (double)by_size);
+    return hunt->row->flush && out[1] != out[0] ? 2 : 1; /* I1, I2 */
+}
+
+static const char *laid_out(struct arena *keep, const struct layer_plan *plan)
+{
+    const char *text = "";
+    int32_t layer = 0;
+    for (int32_t stage = 0; stage < plan->stages; stage++) {
+        const char *before = stage ? " | " : "";
+        for (int32_t end = layer + plan->count[stage]; layer < end;) {
+            const char *own = strategy_text(keep, &plan->strategy[layer], plan->stages);
+            int32_t first = layer++;
+            while (layer < end &&
+                   strcmp(own, strategy_text(keep, &plan->strategy[layer], plan->stages)) == 0)
+                layer++;
+            text = arena_printf(keep, "%s%s%s x%d", text, before, own, (int)(layer - first));
+            before = ", ";
+        }
+    }
+    return text;
+}
+
+/* (1) */
+static double iteration_s(const struct layer_plan *plan, int64_t batch)
+{
+    double missing = (double)(plan->global_batch - batch) /
+                     ((double)plan->global_batch / (double)plan->micro_batches);
+    int64_t slowest = 0;
+    for (int32_t stage = 0; stage < plan->stages; stage++)
+        if (plan->cost[stage].steady_ns > slowest)
+            slowest = plan->cost[stage].steady_ns;
+    return ((double)plan->iteration_ns - missing * (double)slowest) * 1e-9;
+}
+
+static void take_plan(struct hunt *hunt, struct arena *scratch, const struct layer_plan *plan,
+                      int64_t batch)
+{
+    struct search_answer *best = &hunt->cell->predicted;
+    double rate = (double)batch / iteration_s(plan, batch);
+    if (best->fits && rate <= best->samples_per_s)
+        return;
+    *best = (struct search_answer){true, batch, rate};
+    hunt->cell->layout = arena_copy_text(hunt->keep, laid_out(scratch, plan));
+}
+
+static weft_status search_chunks(struct hunt *hunt, int64_t batch, int64_t pp, int64_t chunks,
+                                 bool *fits)
+{
+    int64_t group = hunt->cell->devices / pp;
+    int64_t padded = ceil_div(batch / group, chunks) * chunks * group;
+    struct arena *scratch = arena_new();
+    struct layer_problem problem = {.source = &hunt->source,
+                                    .space = &hunt->space,
+                                    .devices = hunt->cell->devices,
+                                    .limit_bytes = hunt->cell->limit_bytes,
+                                    .global_batch = padded,
+                                    .pp = pp,
+                                    .micro_batches = chunks};
+    struct layer_plans plans;
+    weft_status status;
+    layer_profile_hold(&hunt->source, hunt->row->flush ? 0 : batch);
+    status = galvatron_search(scratch, &problem, &plans);
+    if (status == WEFT_OK) {
+        *fits = true;
+        take_plan(hunt, scratch, &plans.data[0], batch);
+    } else if (status == WEFT_NO_ANSWER) {
+        error_clear();
+        status = WEFT_OK;
+    }
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- all batches ----------------------------------------------------------------------------- */
+
+/* *fits: with some degree, or none of them has whole samples. */
+static weft_status search_batch(struct hunt *hunt, int64_t batch, bool *fits)
+{
+    weft_status status = WEFT_OK;
+    bool tried = false;
+    *fits = false;
+    for (size_t i = 0; i < hunt->pp.len; i++) {
+        int64_t pp = hunt->pp.data[i], group = hunt->cell->devices / pp, chunks[2];
+        if (batch % group)
+            continue;
+        size_t count = list_chunks(hunt, batch / group, pp, chunks);
+        tried = true;
+        for (size_t c = 0; c < count; c++)
+            TRY(search_chunks(hunt, batch, pp, chunks[c], fits));
+    }
+    *fits |= !tried;
+done:
+    return status;
+}
+
+/* Rows that extend another one have large batches, which they try far from each other. */
+static int64_t next_batch(const struct hunt *hunt, int64_t batch)
+{
+    int64_t more = hunt->row->extends ? batch / 4 : 0, step = hunt->batch_step;
+    return batch + step + more / step * step;
+}
+
+static weft_status search_batches(struct hunt *hunt, int64_t base)
+{
+    int64_t most = hunt->row->flush ? 2 * base : MOST_BATCH; /* I4 */
+    weft_status status = WEFT_OK;
+    bool fits = true;
+    for (int64_t batch = hunt->batch_step; fits && batch <= most; batch = next_batch(hunt, batch))
+        TRY(search_batch(hunt, batch, &fits)); /* I3 */
+    if (hunt->row->extends)
+        TRY(search_batch(hunt, base, &fits)); /* I2 */
+done:
+    return status;
+}
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+/* What the cell is about; false: Weft does not know one of it, which is its reason. */
+static bool identify(struct hunt *hunt, const struct machine **machine)
+{
+    struct search_cell *cell = hunt->cell;
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+        if (strcmp(cell->strategy, ROWS[i].strategy) == 0)
+            hunt->row = &ROWS[i];
+    for (size_t i = 0; i < COUNT_OF(MODELS); i++)
+        if (strcmp(cell->model, MODELS[i].model) == 0)
+            hunt->model = &MODELS[i];
+    *machine = NULL;
+    for (size_t i = 0; i < COUNT_OF(MACHINES); i++)
+        if (cell->devices == MACHINES[i].devices)
+            *machine = &MACHINES[i];
+    if (hunt->row && hunt->model && *machine)
+        return true;
+    cell->reason = !hunt->row     ? "a strategy that Weft does not know"
+                   : !hunt->model ? "no layers of this model were measured"
+                                  : "no machine of so many devices was measured";
+    return false;
+}
+
+static weft_status open_hunt(struct hunt *hunt, const struct machine *machine)
+{
+    struct measured_model measured = hunt->model->measured;
+    struct profile *profile = NULL;
+    weft_status status;
+    measured.device = DEVICE;
+    measured.shard_margin = machine->shard_margin;
+    for (int i = 0; i < 2 && machine->devices > 8; i++)
+        measured.end_peak_bytes[i] = hunt->model->end_peak_mib[i] << 20;
+    TRY(profile_open_shipped(DEVICE, &profile));
+    TRY(layer_profile_source(hunt->keep, profile, &measured, &hunt->source));
+    hunt->space = *space_find(hunt->row->space);
+    if (hunt->source.kinds > 1) /* the authors cut such models by memory, not by layers */
+        hunt->space.flags |= SPACE_BALANCE;
+    hunt->batch_step = machine->devices == 8 ? BATCH_STEP : hunt->model->batch_step;
+    space_pp_degrees(hunt->keep, &hunt->space, machine->devices, &hunt->pp);
+done:
+    profile_close(profile);
+    return status;
+}
+
+/* B0: the batch of the row that this one extends; the smallest where that fits nothing. */
+static weft_status base_batch(const struct hunt *hunt, const struct search_cells *known,
+                              int64_t *out)
+{
+    struct search_cell base = *hunt->cell;
+    weft_status status = WEFT_OK;
+    base.strategy = hunt->row->extends;
+    for (size_t i = 0; known && i < known->len; i++) {
+        const struct search_cell *other = &known->data[i];
+        if (other->done && searched_same_column(other, &base) &&
+            strcmp(other->strategy, base.strategy) == 0)
+            base = *other;
+    }
+    if (!base.done)
+        TRY(searched_predict(hunt->keep, known, &base));
+    *out = base.predicted.fits ? base.predicted.batch : hunt->batch_step;
+done:
+    return status;
+}
+
+weft_status searched_predict(struct arena *keep, const struct search_cells *known,
+                             struct search_cell *cell)
+{
+    struct hunt hunt = {.keep = keep, .cell = cell};
+    const struct machine *machine;
+    int64_t base = 0;
+    weft_status status = WEFT_OK;
+    if (!identify(&hunt, &machine))
+        return status;
+    TRY(open_hunt(&hunt, machine));
+    if (hunt.row->extends)
+        TRY(base_batch(&hunt, known, &base));
+    TRY(search_batches(&hunt, base));
+    cell->done = true;
+done:
+    return status;
+}

@@ -1,0 +1,287 @@
+/* validate.c - `weft validate`: published measurements of real runs, and what Weft predicts for them. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lab/validate.h"
+#include "cli/cli.h"
+
+struct options {
+    struct validation validation;
+    const char *name[MAX_DATASETS];
+    size_t names;
+    bool list_names, json;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static void take_half(struct argp_state *state, void *input, char *arg)
+{
+    struct validation *v = &((struct options *)input)->validation;
+    bool both = strcmp(arg, "both") == 0, any = both;
+    for (int i = 0; i < HALF_COUNT; i++) {
+        v->half[i] = both || strcmp(arg, half_name((enum half)i)) == 0;
+        any |= v->half[i];
+    }
+    if (!any)
+        argp_error(state, "--half is '%s', expected fit, held-out or both", arg);
+}
+
+static const struct cli_option OPTIONS[] = {
+    {"rows", NULL, "list every row: measured, predicted, error", OPTION_FLAG,
+     AT(validation.list_rows)},
+    {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
+     OPTION_FLAG, AT(validation.plan)},
+    {"half", "HALF", "fit, held-out or both (default both)", OPTION_TAKE, .take = take_half},
+    {"names", NULL, "bare names of the datasets, one per line", OPTION_FLAG, AT(list_names)},
+    JSON_OPTION(AT(json)),
+    {0},
+};
+
+static error_t take_names(int key, char *arg, struct argp_state *state)
+{
+    struct options *options = state->input;
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    if (options->names == MAX_DATASETS)
+        argp_error(state, "at most %d datasets", MAX_DATASETS);
+    else
+        options->name[options->names++] = arg;
+    return 0;
+}
+
+/* The datasets below what the table of options says. */
+static char *help_filter(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_EXTRA)
+        return (char *)(uintptr_t)text;
+    const struct dataset *all;
+    const struct search_table *tables;
+    size_t count = published_datasets(&all), searches = search_tables(&tables), len = 0;
+    char *out = NULL;
+    FILE *stream = open_memstream(&out, &len);
+    if (!stream)
+        return NULL;
+    fputs("Datasets:\n", stream);
+    for (size_t i = 0; i < count; i++)
+        fprintf(stream, "  %-23s %s\n", all[i].name, all[i].summary);
+    fputs("\nPublished searches, which are run when they are named:\n", stream);
+    for (size_t i = 0; i < searches; i++)
+        fprintf(stream, "  %-23s %s\n", tables[i].name, tables[i].summary);
+    fclose(stream);
+    return out;
+}
+
+static const struct syntax SYNTAX = {
+    OPTIONS,
+    "[DATASET...]",
+    "Predicts published measurements of real training runs and says how far off the predictions "
+    "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
+    "constants may be fitted to, one held out. What no plan can express is listed with its "
+    "reason. Published searches are searched anew: which strategies fit, with which batch and how "
+    "fast; and how fast what a planner finds is beside the best of a grid. With --plan, published "
+    "runs are planned anew; without datasets, those of large models. The exit code is 1 when a "
+    "published plan is faster than what was found.\v"
+    "Example:\n"
+    "  weft validate\n"
+    "  weft validate vtrain_multi --rows --half held-out\n"
+    "  weft validate --plan\n"
+    "  weft validate galvatron_table2",
+    .names = take_names,
+    .help_filter = help_filter,
+};
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+struct counts validation_counts(const struct validation *v, const struct dataset *dataset,
+                                enum half half)
+{
+    struct counts counts = {0};
+    for (size_t i = 0; i < v->rows.len; i++) {
+        const struct published *row = &v->rows.data[i];
+        if (row->dataset != dataset || row->half != half)
+            continue;
+        counts.rows++;
+        counts.predicted += row->done;
+    }
+    return counts;
+}
+
+const char *row_reason(const struct published *row)
+{
+    return row->reason;
+}
+
+const char *row_assumes(const struct published *row)
+{
+    return row->done ? row->assumes : NULL;
+}
+
+void validation_excuses(const struct validation *v,
+                        const char *(*text)(const struct published *row), struct excuses *out)
+{
+    for (size_t i = 0; i < v->rows.len; i++) {
+        const struct published *row = &v->rows.data[i];
+        struct excuse excuse = {row->dataset, text(row), 0};
+        size_t at = 0;
+        if (!excuse.text)
+            continue;
+        while (at < out->len && (out->data[at].dataset != row->dataset ||
+                                 strcmp(out->data[at].text, excuse.text) != 0))
+            at++;
+        if (at == out->len)
+            array_push(v->arena, out, excuse);
+        out->data[at].rows++;
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* True if it is one, which is then on the list. */
+static bool choose_search(struct validation *v, const char *name)
+{
+    const struct search_table *found = search_table_find(name);
+    for (size_t i = 0; i < v->searches; i++)
+        if (v->searched[i] == found)
+            return true;
+    if (found)
+        v->searched[v->searches++] = found;
+    return found != NULL;
+}
+
+static weft_status choose_datasets(struct options *options)
+{
+    struct validation *v = &options->validation;
+    const struct dataset *all;
+    size_t count = published_datasets(&all);
+    for (size_t i = 0; i < count && !options->names; i++)
+        if (!v->plan || all[i].planned)
+            v->dataset[v->datasets++] = &all[i];
+    for (size_t i = 0; i < options->names; i++) {
+        bool search = choose_search(v, options->name[i]);
+        if (search && v->plan)
+            return bad_argument("--plan takes datasets of runs: `weft validate --help` lists them",
+                                "'%s' has what searches found, and no runs to plan anew",
+                                options->name[i]);
+        if (search)
+            continue;
+        const struct dataset *found = dataset_find(options->name[i]);
+        bool again = false;
+        for (size_t j = 0; j < v->datasets; j++)
+            again |= v->dataset[j] == found;
+        if (!found)
+            return WEFT_BAD_INPUT;
+        if (!again)
+            v->dataset[v->datasets++] = found;
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_search(struct validation *v, const struct search_table *table)
+{
+    switch (table->form) {
+    case SEARCH_CUTS:
+        return searched_cuts(v->arena, &v->cuts);
+    case SEARCH_DUELS:
+        return duels_read(v->arena, table, &v->duels);
+    case SEARCH_CELLS:
+        break;
+    }
+    return searched_read(v->arena, table, &v->cells);
+}
+
+static weft_status read_datasets(struct validation *v)
+{
+    struct published_rows all = {0};
+    for (size_t i = 0; i < v->datasets; i++) {
+        weft_status status = published_read(v->arena, v->dataset[i], &all);
+        if (status)
+            return status;
+    }
+    for (size_t i = 0; i < all.len; i++)
+        if (v->half[all.data[i].half])
+            array_push(v->arena, &v->rows, all.data[i]);
+    for (size_t i = 0; i < v->searches; i++) {
+        weft_status status = read_search(v, v->searched[i]);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+static weft_status replan(struct validation *v, bool terminal)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu runs planned", i, v->rows.len);
+        if (v->rows.data[i].done)
+            status = published_replan(v->arena, &v->rows.data[i], &v->replanned);
+    }
+    return status;
+}
+
+static weft_status predict(struct validation *v)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
+        if (terminal && i % 8 == 0)
+            fprintf(stderr, "\r%zu of %zu runs", i, v->rows.len);
+        status = published_predict(v->arena, &v->rows.data[i]);
+    }
+    if (v->plan && status == WEFT_OK)
+        status = replan(v, terminal);
+    for (size_t i = 0; i < v->cells.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu searches", i, v->cells.len);
+        status = searched_predict(v->arena, &v->cells, &v->cells.data[i]);
+    }
+    for (size_t i = 0; i < v->duels.len && status == WEFT_OK; i++) {
+        if (terminal)
+            fprintf(stderr, "\r%zu of %zu models", i, v->duels.len);
+        status = duel_predict(v->arena, &v->duels.data[i]);
+    }
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
+static int print_names(void)
+{
+    const struct dataset *all;
+    size_t count = published_datasets(&all);
+    for (size_t i = 0; i < count; i++)
+        puts(all[i].name);
+    const struct search_table *tables;
+    count = search_tables(&tables);
+    for (size_t i = 0; i < count; i++)
+        puts(tables[i].name);
+    return WEFT_OK;
+}
+
+int cmd_validate(int argc, char **argv)
+{
+    struct options options = {.validation.half = {true, true}};
+    struct validation *v = &options.validation;
+    weft_status status;
+    cli_read(&SYNTAX, argc, argv, &options);
+    if (options.list_names)
+        return print_names();
+    cli_warn_missing();
+    v->arena = arena_new();
+    TRY(choose_datasets(&options));
+    TRY(read_datasets(v));
+    TRY(predict(v));
+done:;
+    int code = status         ? cli_fail(status)
+               : options.json ? validation_print_json(v)
+                              : validation_print(v);
+    if (!status && !code && v->plan && replanned_verdict(v)) {
+        fflush(stdout); /* before what is told on standard error */
+        code = cli_fail(WEFT_NO_ANSWER);
+    }
+    arena_free(v->arena);
+    return code;
+}

@@ -1,0 +1,61 @@
+/* validate.h - what `weft validate` found, for its two ways of telling it. Private to the room. */
+#ifndef WEFT_LAB_VALIDATE_H
+#define WEFT_LAB_VALIDATE_H
+
+#include "cli/cli.h"
+#include "lab/lab.h"
+
+enum { MAX_DATASETS = 32 };
+
+struct validation {
+    struct arena *arena;
+    const struct dataset *dataset[MAX_DATASETS];
+    size_t datasets;
+    bool half[HALF_COUNT]; /* which ones were run */
+    bool list_rows, plan;
+    struct published_rows rows;      /* of these datasets and halves */
+    struct replanned_list replanned; /* with `plan`, of those that are predicted */
+    const struct search_table *searched[MAX_DATASETS];
+    size_t searches;
+    struct search_cells cells; /* of these tables */
+    struct cut_pipelines cuts;
+    struct duels duels;
+};
+
+/* Rows of a dataset in a half; those that are predicted. */
+struct counts {
+    int64_t rows, predicted;
+};
+struct counts validation_counts(const struct validation *v, const struct dataset *dataset,
+                                enum half half);
+
+/* Rows that have the same reason (or assume the same), in the order of their first. */
+struct excuse {
+    const struct dataset *dataset;
+    const char *text;
+    int64_t rows;
+};
+struct excuses {
+    struct excuse *data;
+    size_t len, cap;
+};
+const char *row_reason(const struct published *row);
+const char *row_assumes(const struct published *row);
+void validation_excuses(const struct validation *v,
+                        const char *(*text)(const struct published *row), struct excuses *out);
+
+/* validate_text.c, validate_json.c */
+int validation_print(const struct validation *v);
+int validation_print_json(const struct validation *v);
+/* validate_planned.c: published runs planned anew; the status is no answer where a plan lost */
+void replanned_print(const struct validation *v);
+json_t *replanned_json(const struct validation *v, const struct dataset *dataset);
+weft_status replanned_verdict(const struct validation *v);
+/* validate_searched.c: published searches */
+void searched_print(const struct validation *v);
+json_t *searched_json(const struct validation *v);
+/* validate_duels.c: two planners against each other */
+void duels_print(const struct validation *v, const struct search_table *which);
+json_t *duels_json(const struct validation *v, const struct search_table *which);
+
+#endif

@@ -1,0 +1,100 @@
+/* recompute.c - what runs forward again in the backward pass.
+ *
+ * Recomputed instances of a layer that follow each other are one *run*, which is made again before the
+ * first of them is needed. One without saved instances is made again as a whole (Megatron-LM's
+ * checkpoints). Of one with saved instances (PyTorch's selective checkpointing) only what is needed is:
+ *
+ *   needed = its own backward pass reads its output, mask or statistics, or that of a reader in the
+ *            run reads its output, or a reader in the run that is made again reads it            (1)
+ */
+#include "plan/room.h"
+
+/* Which copy of module `above` the operator's copy lies in. */
+static int64_t copy_within(const struct model *model, const struct instance *instance,
+                           int32_t above)
+{
+    int64_t copy = instance->copy;
+    int32_t at = model->op[instance->op].module;
+    for (; at >= 0 && at != above; at = model->module[at].parent)
+        copy /= model->module[at].repeat;
+    return copy % model->module[above].repeat;
+}
+
+int32_t plan_origin(const struct model *model, const struct instance *reader, int32_t tensor,
+                    bool *carried)
+{
+    tensor = tensor_storage(model, tensor);
+    const struct tensor *t = &model->tensor[tensor];
+    *carried = t->carry_module >= 0;
+    if (!*carried)
+        return tensor;
+    const struct module *m = &model->module[t->carry_module];
+    bool first = copy_within(model, reader, t->carry_module) == 0;
+    return tensor_storage(model, first ? m->carry_init : m->carry_out);
+}
+
+struct again_run {
+    const struct plan *plan;
+    int64_t first, end; /* instances */
+    uint8_t *again;     /* of enum again, per instance */
+};
+
+static const struct op *op_of(const struct plan *plan, int64_t instance)
+{
+    return &plan->model->op[plan->instance[instance].op];
+}
+
+/* Whether instance `reader` of the run wants the tensor in the backward pass. */
+static bool wants(const struct again_run *r, int64_t reader, int32_t tensor)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = op_of(r->plan, reader);
+    bool any = false, carried;
+    for (int32_t k = 0; k < op->inputs; k++) {
+        bool keeps = k < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[k]);
+        if (plan_origin(r->plan->model, &r->plan->instance[reader], op->input[k].tensor,
+                        &carried) == tensor)
+            any |= keeps || r->again[reader] == AGAIN_MADE;
+    }
+    return any;
+}
+
+static bool needed(const struct again_run *r, int64_t instance)
+{
+    const struct op *op = op_of(r->plan, instance);
+    int32_t tensor = tensor_storage(r->plan->model, op->output.tensor);
+    bool any = (op->keep & (KEEP_OUTPUT | KEEP_MASK)) || op->kept_elements || op->kept_fp32;
+    for (int64_t reader = instance + 1; reader < r->end && !any; reader++)
+        any = wants(r, reader, tensor);
+    return any; /* (1) */
+}
+
+static void close_run(const struct again_run *r)
+{
+    bool saves = false;
+    for (int64_t i = r->first; i < r->end; i++)
+        saves |= plan_choice(r->plan, i)->saved;
+    for (int64_t i = r->end - 1; i >= r->first; i--)
+        r->again[i] = !saves || (needed(r, i) && !plan_choice(r->plan, i)->saved) ? AGAIN_MADE
+                      : needed(r, i)                                              ? AGAIN_SAVED
+                                                                                  : AGAIN_LEFT_OUT;
+}
+
+const uint8_t *plan_again(struct arena *keep, const struct plan *plan)
+{
+    struct again_run run = {.plan = plan};
+    run.again = ARENA_ARRAY(keep, uint8_t, (size_t)plan->instances);
+    for (int32_t part = 0; part < plan->parts; part++) {
+        int64_t end = plan->part[part].first + plan->part[part].count;
+        for (run.first = plan->part[part].first; run.first < end; run.first = run.end) {
+            run.end = run.first + 1;
+            if (!plan_choice(plan, run.first)->recompute)
+                continue;
+            while (run.end < end && !plan->ends_layer[run.end - 1] &&
+                   plan_choice(plan, run.end)->recompute)
+                run.end++;
+            close_run(&run);
+        }
+    }
+    return run.again;
+}

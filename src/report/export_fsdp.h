@@ -1,7 +1,0 @@
-/* export_fsdp.h - the lines of the script behind its numbers, NULL-terminated. Inside this room only. */
-#ifndef WEFT_REPORT_EXPORT_FSDP_H
-#define WEFT_REPORT_EXPORT_FSDP_H
-
-extern const char *const FSDP_SCRIPT[];
-
-#endif

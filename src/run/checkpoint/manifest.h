@@ -1,0 +1,30 @@
+/* manifest.h - checkpoint.json: what a checkpoint is of, and the files it consists of. */
+#ifndef WEFT_RUN_CHECKPOINT_MANIFEST_H
+#define WEFT_RUN_CHECKPOINT_MANIFEST_H
+
+#include "base/base.h"
+
+/* Where a run stands. */
+struct training_state {
+    int64_t step;             /* steps done */
+    int64_t seed;             /* of the run: order of samples, initial weights */
+    int64_t samples;          /* of training, taken so far */
+    const char *model, *plan; /* the model's name; the plan's text (plan_write) */
+};
+
+enum { MAX_CHECKPOINT_FILES = 1 << 20 };
+struct manifest_file {
+    const char *name; /* within the checkpoint's folder */
+    struct written written;
+};
+struct manifest {
+    struct training_state state;
+    int64_t files;
+    struct manifest_file *file;
+};
+
+const char *manifest_text(struct arena *keep, const struct manifest *manifest);
+weft_status manifest_parse(struct arena *keep, const char *path, const char *text, size_t len,
+                           struct manifest *out);
+
+#endif

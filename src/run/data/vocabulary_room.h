@@ -1,0 +1,34 @@
+/* vocabulary_room.h - a vocabulary, for those who fill it (vocabulary.c) and encode (encode.c). */
+#ifndef WEFT_RUN_DATA_VOCABULARY_ROOM_H
+#define WEFT_RUN_DATA_VOCABULARY_ROOM_H
+
+#include "base/base.h"
+
+struct token {
+    const char *bytes;
+    size_t len;
+    bool exists;
+};
+struct merge {
+    int32_t rank; /* its line among the merges */
+    int32_t token;
+};
+
+/* Open addressing, linear probing, at most half full; a free slot has token -1. */
+struct merge_slot {
+    int32_t left, right;
+    struct merge merge;
+};
+struct vocabulary {
+    struct arena *arena;
+    int64_t size;
+    struct token *token; /* by number; not every number need be one */
+    struct map *number_of;
+    int32_t byte_token[256];
+    struct merge_slot *slot;
+    size_t slots, merges;
+};
+
+bool merges_put(struct vocabulary *vocabulary, int32_t left, int32_t right, struct merge merge);
+
+#endif

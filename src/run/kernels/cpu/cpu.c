@@ -1,0 +1,151 @@
+/* cpu.c - the CPU backend: which kernel runs which kind, and how elements are stored. */
+#include "run/kernels/cpu/cpu.h"
+
+static const struct cpu_kernel *const TABLE[] = {
+    [OP_EMBEDDING] = &CPU_EMBEDDING,
+    [OP_EMBEDDING_BAG] = &CPU_EMBEDDING_BAG,
+    [OP_LINEAR] = &CPU_LINEAR,
+    [OP_SCORE] = &CPU_SCORE,
+    [OP_CONTEXT] = &CPU_CONTEXT,
+    [OP_ATTENTION] = &CPU_ATTENTION,
+    [OP_SOFTMAX] = &CPU_SOFTMAX,
+    [OP_LAYER_NORM] = &CPU_LAYER_NORM,
+    [OP_RMS_NORM] = &CPU_RMS_NORM,
+    [OP_BATCH_NORM] = &CPU_BATCH_NORM,
+    [OP_GELU] = &CPU_GELU,
+    [OP_RELU] = &CPU_RELU,
+    [OP_SILU] = &CPU_SILU,
+    [OP_GATED] = &CPU_GATED,
+    [OP_DROPOUT] = &CPU_DROPOUT,
+    [OP_DROPOUT_ADD] = &CPU_DROPOUT_ADD,
+    [OP_ADD] = &CPU_ADD,
+    [OP_ROTARY] = &CPU_ROTARY,
+    [OP_ROUTER] = &CPU_ROUTER,
+    [OP_DISPATCH] = &CPU_DISPATCH,
+    [OP_EXPERT_LINEAR] = &CPU_EXPERT_LINEAR,
+    [OP_COMBINE] = &CPU_COMBINE,
+    [OP_CONV1D] = &CPU_CONV1D,
+    [OP_SCAN] = &CPU_SCAN,
+    [OP_GATED_NORM] = &CPU_GATED_NORM,
+    [OP_CONV] = &CPU_CONV,
+    [OP_POOL] = &CPU_POOL,
+    [OP_CONCAT] = &CPU_CONCAT,
+    [OP_INTERACTION] = &CPU_INTERACTION,
+    [OP_LOSS] = &CPU_LOSS,
+    [OP_RESHAPE] = &CPU_RESHAPE,
+    [OP_OPAQUE] = NULL,
+};
+_Static_assert(COUNT_OF(TABLE) == OP_KIND_COUNT, "a kind without a row");
+
+static bool cpu_has(const struct op *op, const char **why)
+{
+    const struct cpu_kernel *kernel = TABLE[op->kind];
+    *why = kernel ? NULL : "the CPU backend has no kernel of this kind";
+    if (kernel && kernel->refuses)
+        *why = kernel->refuses(op);
+    return *why == NULL;
+}
+
+static int64_t cpu_kept_bytes(const struct kernel_call *call)
+{
+    const struct cpu_kernel *kernel = TABLE[call->op->kind];
+    return kernel->kept_bytes ? kernel->kept_bytes(call) : 0;
+}
+
+static int64_t cpu_scratch_bytes(const struct kernel_call *call)
+{
+    const struct cpu_kernel *kernel = TABLE[call->op->kind];
+    int64_t floats = kernel->scratch_floats ? kernel->scratch_floats(call) : 0;
+    return floats * (int64_t)sizeof(float);
+}
+
+static void cpu_run(const struct kernel_call *call, enum phase phase)
+{
+    void (*run)(const struct kernel_call *) = TABLE[call->op->kind]->phase[phase];
+    if (run)
+        run(call);
+}
+
+const struct kernels CPU_KERNELS = {
+    "cpu", cpu_has, cpu_kept_bytes, cpu_scratch_bytes, cpu_run, cpu_optimize,
+};
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+VECTOR static void widen_all(const uint16_t *restrict from, int64_t count, float *restrict to)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = bits_float((uint32_t)from[i] << 16);
+}
+
+/* To the nearest, ties to even; NaN stays one. */
+VECTOR static void narrow_all(const float *restrict from, int64_t count, uint16_t *restrict to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = float_bits(from[i]);
+        uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+        uint32_t quiet = (bits >> 16) | 0x40U;
+        to[i] = (uint16_t)((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+    }
+}
+
+void widen(const void *from, int64_t first, int64_t count, float *to)
+{
+    widen_all((const uint16_t *)from + first, count, to);
+}
+
+void narrow(const float *from, int64_t count, void *to, int64_t first)
+{
+    narrow_all(from, count, (uint16_t *)to + first);
+}
+
+static float *take(float **room, int64_t count)
+{
+    float *taken = *room;
+    *room += count;
+    return taken;
+}
+
+int64_t whole_floats(enum dtype dtype, int64_t count)
+{
+    return dtype == DTYPE_FP32 ? 0 : count;
+}
+
+const float *whole_read(enum dtype dtype, const void *from, int64_t count, float **room)
+{
+    if (!from) /* sharded weights are not there for their gradients */
+        return NULL;
+    return tile_read(dtype, from, 0, count, take(room, whole_floats(dtype, count)));
+}
+
+float *whole_write(enum dtype dtype, void *to, int64_t count, float **room)
+{
+    return tile_write(dtype, to, 0, take(room, whole_floats(dtype, count)));
+}
+
+void copy_elements(enum dtype dtype, const void *from, int64_t from_first, int64_t count, void *to,
+                   int64_t to_first)
+{
+    int64_t bytes = dtype_bytes(dtype);
+    memcpy((char *)to + to_first * bytes, (const char *)from + from_first * bytes,
+           (size_t)(count * bytes));
+}
+
+struct extent axis_extent(const struct kernel_call *call, const struct operand *operand, int axis)
+{
+    int dim = operand->dims[axis][0];
+    if (dim < 0 || call->op->size[dim] == 0)
+        return (struct extent){operand->size[axis], 0, operand->size[axis]};
+    int64_t each = operand->size[axis] / call->op->size[dim]; /* two in a fused gate and up */
+    return (struct extent){call->size[dim] * each, call->begin[dim] * each,
+                           call->whole[dim] * each};
+}
+
+int64_t axes_product(const struct kernel_call *call, const struct operand *operand, int from,
+                     int to)
+{
+    int64_t all = 1;
+    for (int axis = from; axis < to; axis++)
+        all *= axis_extent(call, operand, axis).size;
+    return all;
+}

@@ -1,0 +1,171 @@
+/* move.c - tensors side by side, and tensors in another shape.
+ *
+ * A model says the shape that a reshape gives, not how; so it is the plainest of what its families
+ * mean, sample by sample:
+ *
+ *   as many elements    the same, in order (Swin's windows and merged patches)
+ *   fewer               the first ones (the first position of BERT and of a class token)
+ *   a weight more       the weight, then the elements (ViT's class token)
+ *   longer rows         each row several times (DeepSeek's key that all heads share)
+ */
+#include "run/kernels/cpu/cpu.h"
+
+/* ---- concat ---------------------------------------------------------------------------------- */
+
+/* The axis along which the parts are laid; 0 where they are no parts. */
+static int joined_axis(const struct op *op)
+{
+    for (int axis = 1; axis < op->output.axes; axis++)
+        if (op->inputs && op->input[0].axes == op->output.axes &&
+            op->input[0].size[axis] != op->output.size[axis])
+            return axis;
+    return 0;
+}
+
+static const char *concat_refuses(const struct op *op)
+{
+    int64_t sum = 0;
+    int axis = joined_axis(op);
+    if (op->inputs > CALL_INPUTS)
+        return "it has more than 16 inputs";
+    for (int i = 0; i < op->inputs; i++)
+        sum += op->input[i].axes == op->output.axes ? op->input[i].size[axis] : 0;
+    return axis == 0 || sum != op->output.size[axis] ? "its inputs are no parts of its output"
+                                                     : NULL;
+}
+
+static int64_t elements_from(const struct operand *operand, int axis)
+{
+    int64_t all = 1;
+    for (; axis < operand->axes; axis++)
+        all *= operand->size[axis];
+    return all;
+}
+
+/* Part i lies in runs of `run` elements, one in each `step` of the output. */
+static void move_parts(const struct kernel_call *call, bool forward)
+{
+    const struct op *op = call->op;
+    int axis = joined_axis(op);
+    int64_t step = elements_from(&op->output, axis), at = 0;
+    int64_t runs = call->size[0] * elements_from(&op->output, 1) / step;
+    for (int i = 0; i < op->inputs; i++) {
+        int64_t run = elements_from(&op->input[i], axis);
+        for (int64_t n = 0; n < runs; n++)
+            if (forward)
+                copy_elements(call->dtype, call->input[i], n * run, run, call->output,
+                              n * step + at);
+            else if (call->input_gradient[i])
+                copy_elements(call->dtype, call->output_gradient, n * step + at, run,
+                              call->input_gradient[i], n * run);
+        at += run;
+    }
+}
+
+static void concat_forward(const struct kernel_call *call)
+{
+    move_parts(call, true);
+}
+
+static void concat_input(const struct kernel_call *call)
+{
+    move_parts(call, false);
+}
+
+const struct cpu_kernel CPU_CONCAT = {
+    .refuses = concat_refuses,
+    .phase = {concat_forward, concat_input},
+};
+
+/* ---- reshape --------------------------------------------------------------------------------- */
+
+/* One sample: `front` elements of a weight, then rows of `run` elements, each `times` over, out of
+ * `in` elements. */
+struct movement {
+    int64_t in, out, front, rows, run, times;
+};
+
+static struct movement movement_of(const struct op *op)
+{
+    struct movement m = {.in = elements_from(&op->input[0], 1),
+                         .out = elements_from(&op->output, 1),
+                         .front = op->weights ? op->weight[0].operand.size[0] : 0,
+                         .rows = 1,
+                         .times = 1};
+    int64_t width = op->input[0].size[op->input[0].axes - 1];
+    m.run = m.out - m.front < m.in ? m.out - m.front : m.in;
+    if (m.out > m.in && !m.front) {
+        m.run = width;
+        m.rows = m.in / width;
+        m.times = m.out / m.in;
+    }
+    return m;
+}
+
+static const char *reshape_refuses(const struct op *op)
+{
+    struct movement m = movement_of(op);
+    if (op->inputs != 1 || op->weights > 1)
+        return "it moves more than one tensor";
+    return m.front + m.rows * m.run * m.times == m.out
+               ? NULL
+               : "its sizes do not say which elements go where";
+}
+
+static void reshape_forward(const struct kernel_call *call)
+{
+    struct movement m = movement_of(call->op);
+    for (int64_t sample = 0; sample < call->size[0]; sample++) {
+        if (m.front)
+            copy_elements(call->dtype, call->weight[0], 0, m.front, call->output, sample * m.out);
+        int64_t to = sample * m.out + m.front;
+        for (int64_t i = 0; i < m.rows * m.times; i++, to += m.run)
+            copy_elements(call->dtype, call->input[0], sample * m.in + i / m.times * m.run, m.run,
+                          call->output, to);
+    }
+}
+
+/* The gradients of a row's copies, added up. */
+static void reshape_input(const struct kernel_call *call)
+{
+    struct movement m = movement_of(call->op);
+    enum dtype dtype = call->dtype;
+    float *sum_tile = call->scratch, *tile = sum_tile + m.run;
+    if (!call->input_gradient[0])
+        return;
+    for (int64_t row = 0; row < call->size[0] * m.rows; row++) {
+        int64_t at = row / m.rows * m.in + row % m.rows * m.run;
+        int64_t from = row / m.rows * m.out + m.front + row % m.rows * m.run * m.times;
+        float *sum = tile_write(dtype, call->input_gradient[0], at, sum_tile);
+        memset(sum, 0, (size_t)m.run * sizeof *sum);
+        for (int64_t i = 0; i < m.times; i++)
+            row_add(tile_read(dtype, call->output_gradient, from + i * m.run, m.run, tile), m.run,
+                    sum);
+        tile_done(dtype, call->input_gradient[0], at, m.run, sum);
+    }
+    int64_t moved = m.rows * m.run, rest = m.in - moved;
+    for (int64_t sample = 0; rest && sample < call->size[0]; sample++)
+        memset((char *)call->input_gradient[0] + (sample * m.in + moved) * dtype_bytes(dtype), 0,
+               (size_t)(rest * dtype_bytes(dtype)));
+}
+
+static void reshape_weight(const struct kernel_call *call)
+{
+    struct movement m = movement_of(call->op);
+    for (int64_t sample = 0; m.front && sample < call->size[0]; sample++)
+        row_add(
+            tile_read(call->dtype, call->output_gradient, sample * m.out, m.front, call->scratch),
+            m.front, call->weight_gradient[0]);
+}
+
+static int64_t reshape_scratch(const struct kernel_call *call)
+{
+    struct movement m = movement_of(call->op);
+    return whole_floats(call->dtype, 2 * m.run + m.front);
+}
+
+const struct cpu_kernel CPU_RESHAPE = {
+    .refuses = reshape_refuses,
+    .scratch_floats = reshape_scratch,
+    .phase = {reshape_forward, reshape_input, reshape_weight},
+};

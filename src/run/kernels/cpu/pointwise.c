@@ -1,0 +1,493 @@
+/* pointwise.c - kinds that treat elements alike: activations, gates, dropout, sums.
+ *
+ *   gelu    x s(2 c (x + 0.044715 x^3)), c = sqrt(2 / pi), s the sigmoid: the tanh form
+ *           (Hendrycks and Gimpel, 2016)
+ *   silu    x s(x)
+ *   relu    max(x, 0), or its square
+ *   gated   silu(a) b of a pair (a, b), or gelu(a) b, or clamped (gpt-oss' reference, torch/model.py):
+ *           min(a, 7) s(1.702 min(a, 7)) (1 + max(-7, min(b, 7))); the gate and the up projection of a
+ *           feature stand side by side, so that every split of the features holds whole pairs
+ *           (compile's layouts); or a and b are two inputs
+ *   dropout x m / (1 - p), m = 0 with probability p; dropout_add the same plus a residual
+ *   add     x + y, or x + w where w is a weight with a number for each place of a sample
+ *
+ *   I1  A mask comes from the seed and the element's index in the whole (kernels.h, I2): a key of the
+ *       row it is in, mixed with its column. One byte of each element is kept.
+ */
+#include "run/kernels/cpu/cpu.h"
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+struct activation {
+    int width; /* input elements per output element */
+    void (*forward)(const float *restrict x, int64_t count, float *restrict y);
+    void (*backward)(const float *restrict seen, const float *restrict dy, int64_t count,
+                     float *restrict dx);
+};
+
+/* 2 c and 2 c 0.044715 of gelu */
+#define GELU_LINEAR 1.5957691216F
+#define GELU_CUBIC  0.0713548163F
+
+VECTOR static void gelu(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] * sigmoid_of(x[i] * (GELU_LINEAR + GELU_CUBIC * x[i] * x[i]));
+}
+
+VECTOR static void gelu_gradient(const float *restrict x, const float *restrict dy, int64_t count,
+                                 float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float square = x[i] * x[i];
+        float s = sigmoid_of(x[i] * (GELU_LINEAR + GELU_CUBIC * square));
+        float slope = x[i] * (GELU_LINEAR + 3 * GELU_CUBIC * square);
+        dx[i] = dy[i] * s * (1 + slope * (1 - s));
+    }
+}
+
+VECTOR static void relu(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+/* Sees the output: it is positive where the input was. */
+VECTOR static void relu_gradient(const float *restrict y, const float *restrict dy, int64_t count,
+                                 float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float slope = dy[i]; /* read whatever y says: a loop without branches */
+        dx[i] = y[i] > 0 ? slope : 0;
+    }
+}
+
+VECTOR static void relu2(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i] * x[i];
+}
+
+VECTOR static void relu2_gradient(const float *restrict x, const float *restrict dy, int64_t count,
+                                  float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float slope = 2 * x[i] * dy[i];
+        dx[i] = x[i] > 0 ? slope : 0;
+    }
+}
+
+VECTOR static void silu(const float *restrict x, int64_t count, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] * sigmoid_of(x[i]);
+}
+
+VECTOR static void silu_gradient(const float *restrict x, const float *restrict dy, int64_t count,
+                                 float *restrict dx)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float s = sigmoid_of(x[i]);
+        dx[i] = dy[i] * s * (1 + x[i] * (1 - s));
+    }
+}
+
+/* ---- gates ----------------------------------------------------------------------------------- */
+
+#define CLAMPED_LIMIT 7.0F
+#define CLAMPED_STEEP 1.702F
+
+/* A gate's activation and slope. */
+struct point {
+    float value, slope;
+};
+
+INLINE struct point silu_at(float a)
+{
+    float s = sigmoid_of(a);
+    return (struct point){a * s, s * (1 + a * (1 - s))};
+}
+
+INLINE struct point gelu_at(float a)
+{
+    float s = sigmoid_of(a * (GELU_LINEAR + GELU_CUBIC * a * a));
+    return (struct point){a * s, s * (1 + a * (GELU_LINEAR + 3 * GELU_CUBIC * a * a) * (1 - s))};
+}
+
+INLINE struct point clamped_at(float a)
+{
+    float c = a > CLAMPED_LIMIT ? CLAMPED_LIMIT : a, s = sigmoid_of(CLAMPED_STEEP * c);
+    float slope = s * (1 + CLAMPED_STEEP * c * (1 - s));
+    return (struct point){c * s, a > CLAMPED_LIMIT ? 0 : slope};
+}
+
+/* What the gate is multiplied by. */
+INLINE struct point same_at(float b)
+{
+    return (struct point){b, 1};
+}
+
+INLINE struct point one_more_at(float b)
+{
+    float low = b < -CLAMPED_LIMIT ? -CLAMPED_LIMIT : b;
+    bool within = b >= -CLAMPED_LIMIT && b <= CLAMPED_LIMIT;
+    return (struct point){1 + (low > CLAMPED_LIMIT ? CLAMPED_LIMIT : low), within ? 1 : 0};
+}
+
+/* What a tile of gate and up makes, in the backward pass with dy. */
+typedef void gate_part(const float *restrict gate, const float *restrict up,
+                       const float *restrict dy, int64_t count, float *restrict out);
+
+/* The five loops of a gate: of pairs side by side, and of two inputs. */
+#define GATE_LOOPS(name, gate_at, up_at)                                                           \
+    VECTOR static void name(const float *restrict x, int64_t count, float *restrict y)             \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            y[i] = gate_at(x[2 * i]).value * up_at(x[2 * i + 1]).value;                            \
+    }                                                                                              \
+    VECTOR static void name##_gradient(const float *restrict x, const float *restrict dy,          \
+                                       int64_t count, float *restrict dx)                          \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            struct point gate = gate_at(x[2 * i]), up = up_at(x[2 * i + 1]);                       \
+            dx[2 * i] = dy[i] * up.value * gate.slope;                                             \
+            dx[2 * i + 1] = dy[i] * gate.value * up.slope;                                         \
+        }                                                                                          \
+    }                                                                                              \
+    VECTOR static void name##_pair(const float *restrict gate, const float *restrict up,           \
+                                   const float *restrict dy, int64_t count, float *restrict y)     \
+    {                                                                                              \
+        (void)dy;                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            y[i] = gate_at(gate[i]).value * up_at(up[i]).value;                                    \
+    }                                                                                              \
+    VECTOR static void name##_pair_gate(const float *restrict gate, const float *restrict up,      \
+                                        const float *restrict dy, int64_t count,                   \
+                                        float *restrict dx)                                        \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dx[i] = dy[i] * up_at(up[i]).value * gate_at(gate[i]).slope;                           \
+    }                                                                                              \
+    VECTOR static void name##_pair_up(const float *restrict gate, const float *restrict up,        \
+                                      const float *restrict dy, int64_t count, float *restrict dx) \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dx[i] = dy[i] * gate_at(gate[i]).value * up_at(up[i]).slope;                           \
+    }
+GATE_LOOPS(gated_silu, silu_at, same_at)
+GATE_LOOPS(gated_gelu, gelu_at, same_at)
+GATE_LOOPS(gated_clamped, clamped_at, one_more_at)
+
+static const struct {
+    struct activation side_by_side;
+    gate_part *forward[1], *backward[2]; /* backward: into the gate's gradient, and into up's */
+} GATES[] = {
+    [GATE_SILU] = {{2, gated_silu, gated_silu_gradient},
+                   {gated_silu_pair},
+                   {gated_silu_pair_gate, gated_silu_pair_up}},
+    [GATE_GELU] = {{2, gated_gelu, gated_gelu_gradient},
+                   {gated_gelu_pair},
+                   {gated_gelu_pair_gate, gated_gelu_pair_up}},
+    [GATE_CLAMPED] = {{2, gated_clamped, gated_clamped_gradient},
+                      {gated_clamped_pair},
+                      {gated_clamped_pair_gate, gated_clamped_pair_up}},
+};
+_Static_assert(COUNT_OF(GATES) == GATE_COUNT, "a gate without a row");
+
+/* ---- activations of tensors ------------------------------------------------------------------ */
+
+static const struct activation *activation_of(const struct op *op)
+{
+    static const struct activation GELU = {1, gelu, gelu_gradient}, RELU = {1, relu, relu_gradient},
+                                   RELU2 = {1, relu2, relu2_gradient},
+                                   SILU = {1, silu, silu_gradient};
+    if (op->kind == OP_GATED)
+        return &GATES[op->gate].side_by_side;
+    if (op->kind == OP_RELU)
+        return op->squared ? &RELU2 : &RELU;
+    return op->kind == OP_GELU ? &GELU : &SILU;
+}
+
+static int64_t elements_of(const struct kernel_call *call)
+{
+    return axes_product(call, &call->op->output, 0, call->op->output.axes);
+}
+
+static int64_t tile_from(int64_t first, int64_t all)
+{
+    return all - first < TILE ? all - first : TILE;
+}
+
+static void activation_forward(const struct kernel_call *call)
+{
+    const struct activation *f = activation_of(call->op);
+    int64_t all = elements_of(call);
+    float in[2 * TILE], out[TILE];
+    for (int64_t first = 0; first < all; first += TILE) {
+        int64_t count = tile_from(first, all);
+        const float *x =
+            tile_read(call->dtype, call->input[0], f->width * first, f->width * count, in);
+        float *y = tile_write(call->dtype, call->output, first, out);
+        f->forward(x, count, y);
+        tile_done(call->dtype, call->output, first, count, y);
+    }
+}
+
+static void activation_input(const struct kernel_call *call)
+{
+    const struct activation *f = activation_of(call->op);
+    const void *kept = call->op->keep & KEEP_OUTPUT ? call->output : call->input[0];
+    int64_t all = elements_of(call);
+    float seen_tile[2 * TILE], dy_tile[TILE], dx_tile[2 * TILE];
+    for (int64_t first = 0; call->input_gradient[0] && first < all; first += TILE) {
+        int64_t count = tile_from(first, all), at = f->width * first;
+        const float *seen = tile_read(call->dtype, kept, at, f->width * count, seen_tile);
+        const float *dy = tile_read(call->dtype, call->output_gradient, first, count, dy_tile);
+        float *dx = tile_write(call->dtype, call->input_gradient[0], at, dx_tile);
+        f->backward(seen, dy, count, dx);
+        tile_done(call->dtype, call->input_gradient[0], at, f->width * count, dx);
+    }
+}
+
+/* ---- gates of two inputs --------------------------------------------------------------------- */
+
+/* Every part into its tensor; NULL: not wanted. */
+static void gate_tiles(const struct kernel_call *call, const void *dy, int parts,
+                       gate_part *const *part, void *const *to)
+{
+    int64_t all = elements_of(call);
+    float gate_tile[TILE], up_tile[TILE], dy_tile[TILE], out_tile[TILE];
+    for (int64_t first = 0; first < all; first += TILE) {
+        int64_t count = tile_from(first, all);
+        const float *gate = tile_read(call->dtype, call->input[0], first, count, gate_tile);
+        const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
+        const float *slope = dy ? tile_read(call->dtype, dy, first, count, dy_tile) : NULL;
+        for (int k = 0; k < parts; k++) {
+            if (!to[k])
+                continue;
+            float *out = tile_write(call->dtype, to[k], first, out_tile);
+            part[k](gate, up, slope, count, out);
+            tile_done(call->dtype, to[k], first, count, out);
+        }
+    }
+}
+
+static void gated_forward(const struct kernel_call *call)
+{
+    if (call->op->inputs == 1)
+        activation_forward(call);
+    else
+        gate_tiles(call, NULL, 1, GATES[call->op->gate].forward, &call->output);
+}
+
+static void gated_input(const struct kernel_call *call)
+{
+    if (call->op->inputs == 1)
+        activation_input(call);
+    else
+        gate_tiles(call, call->output_gradient, 2, GATES[call->op->gate].backward,
+                   call->input_gradient);
+}
+
+#define ACTIVATION                                                                                 \
+    {                                                                                              \
+        .phase = {activation_forward, activation_input},                                           \
+    }
+const struct cpu_kernel CPU_GELU = ACTIVATION, CPU_RELU = ACTIVATION, CPU_SILU = ACTIVATION;
+const struct cpu_kernel CPU_GATED = {.phase = {gated_forward, gated_input}};
+
+/* ---- where elements are ---------------------------------------------------------------------- */
+
+/* Rows along the last axis. */
+struct places {
+    int axes;
+    struct extent axis[MAX_AXES];
+    int64_t rows, columns;
+};
+
+static struct places places_of(const struct kernel_call *call)
+{
+    struct places p = {.axes = call->op->output.axes, .rows = 1};
+    for (int i = 0; i < p.axes; i++) {
+        p.axis[i] = axis_extent(call, &call->op->output, i);
+        if (i + 1 < p.axes)
+            p.rows *= p.axis[i].size;
+    }
+    p.columns = p.axis[p.axes - 1].size;
+    return p;
+}
+
+/* The number of a row in the whole, counted from axis `outermost` on. */
+static int64_t row_in_whole(const struct places *p, int64_t row, int outermost)
+{
+    int64_t index = 0, stride = 1;
+    for (int i = p->axes - 2; i >= outermost; i--) {
+        index += (p->axis[i].begin + row % p->axis[i].size) * stride;
+        row /= p->axis[i].size;
+        stride *= p->axis[i].whole;
+    }
+    return index;
+}
+
+/* ---- dropout --------------------------------------------------------------------------------- */
+
+static uint32_t row_key(uint64_t seed, int64_t row)
+{
+    return (uint32_t)(hash_bytes(&row, sizeof row, seed) >> 16);
+}
+
+/* MurmurHash3's finalizer of key and column, against the probability in 2^24ths. */
+VECTOR static void draw_mask(uint32_t key, uint32_t column, int64_t count, uint32_t dropped,
+                             uint8_t *restrict mask)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t h = key ^ ((column + (uint32_t)i) * 0x9e3779b1U);
+        h = (h ^ (h >> 16)) * 0x85ebca6bU;
+        h = (h ^ (h >> 13)) * 0xc2b2ae35U;
+        h ^= h >> 16;
+        mask[i] = (h >> 8) >= dropped;
+    }
+}
+
+VECTOR static void apply_mask(const float *restrict x, const uint8_t *restrict mask, int64_t count,
+                              float scale, float *restrict y)
+{
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] * ((float)mask[i] * scale);
+}
+
+static float drop_scale(const struct kernel_call *call)
+{
+    return call->dropout < 1 ? 1 / (1 - call->dropout) : 0;
+}
+
+static int64_t dropout_kept(const struct kernel_call *call)
+{
+    return elements_of(call);
+}
+
+static void draw_masks(const struct kernel_call *call)
+{
+    struct places p = places_of(call);
+    uint32_t dropped = (uint32_t)((double)call->dropout * (1 << 24));
+    for (int64_t row = 0; row < p.rows; row++)
+        draw_mask(row_key(call->seed, row_in_whole(&p, row, 0)), (uint32_t)p.axis[p.axes - 1].begin,
+                  p.columns, dropped, (uint8_t *)call->kept + row * p.columns);
+}
+
+static void mask_all(const struct kernel_call *call, const void *from, const void *residual,
+                     void *to)
+{
+    int64_t all = elements_of(call);
+    float x_tile[TILE], y_tile[TILE], z_tile[TILE], scale = drop_scale(call);
+    for (int64_t first = 0; to && first < all; first += TILE) {
+        int64_t count = tile_from(first, all);
+        const float *x = tile_read(call->dtype, from, first, count, x_tile);
+        float *y = tile_write(call->dtype, to, first, y_tile);
+        apply_mask(x, (const uint8_t *)call->kept + first, count, scale, y);
+        if (residual)
+            row_add(tile_read(call->dtype, residual, first, count, z_tile), count, y);
+        tile_done(call->dtype, to, first, count, y);
+    }
+}
+
+static void dropout_forward(const struct kernel_call *call)
+{
+    draw_masks(call);
+    mask_all(call, call->input[0], call->op->inputs > 1 ? call->input[1] : NULL, call->output);
+}
+
+static void dropout_input(const struct kernel_call *call)
+{
+    mask_all(call, call->output_gradient, NULL, call->input_gradient[0]);
+    if (call->op->inputs > 1 && call->input_gradient[1])
+        copy_elements(call->dtype, call->output_gradient, 0, elements_of(call),
+                      call->input_gradient[1], 0);
+}
+
+const struct cpu_kernel CPU_DROPOUT = {
+    .kept_bytes = dropout_kept,
+    .phase = {dropout_forward, dropout_input},
+};
+const struct cpu_kernel CPU_DROPOUT_ADD = {
+    .kept_bytes = dropout_kept,
+    .phase = {dropout_forward, dropout_input},
+};
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static const char *add_refuses(const struct op *op)
+{
+    int64_t sample = 1;
+    for (int i = 1; i < op->output.axes; i++)
+        sample *= op->output.size[i];
+    if (op->inputs == 2 && op->weights == 0)
+        return NULL;
+    return op->inputs == 1 && op->weights == 1 && op->weight[0].operand.size[0] == sample
+               ? NULL
+               : "it adds neither two tensors nor a weight as large as a sample";
+}
+
+VECTOR static void sum_tiles(const float *restrict x, const float *restrict y, int64_t count,
+                             float *restrict z)
+{
+    for (int64_t i = 0; i < count; i++)
+        z[i] = x[i] + y[i];
+}
+
+/* count elements from `first` of x and of the output, plus those from `at` of y. */
+static void add_range(const struct kernel_call *call, const void *y, int64_t at, int64_t first,
+                      int64_t all)
+{
+    float x_tile[TILE], y_tile[TILE], z_tile[TILE];
+    for (int64_t i = 0; i < all; i += TILE) {
+        int64_t count = tile_from(i, all);
+        float *z = tile_write(call->dtype, call->output, first + i, z_tile);
+        sum_tiles(tile_read(call->dtype, call->input[0], first + i, count, x_tile),
+                  tile_read(call->dtype, y, at + i, count, y_tile), count, z);
+        tile_done(call->dtype, call->output, first + i, count, z);
+    }
+}
+
+/* Where a row's numbers are in a weight of one sample. */
+static int64_t row_in_weight(const struct places *p, int64_t row)
+{
+    const struct extent *last = &p->axis[p->axes - 1];
+    return row_in_whole(p, row, 1) * last->whole + last->begin;
+}
+
+static void add_forward(const struct kernel_call *call)
+{
+    if (call->op->inputs > 1) {
+        add_range(call, call->input[1], 0, 0, elements_of(call));
+        return;
+    }
+    struct places p = places_of(call);
+    for (int64_t row = 0; row < p.rows; row++)
+        add_range(call, call->weight[0], row_in_weight(&p, row), row * p.columns, p.columns);
+}
+
+static void add_input(const struct kernel_call *call)
+{
+    for (int i = 0; i < call->op->inputs; i++)
+        if (call->input_gradient[i])
+            copy_elements(call->dtype, call->output_gradient, 0, elements_of(call),
+                          call->input_gradient[i], 0);
+}
+
+static void add_weight(const struct kernel_call *call)
+{
+    struct places p = places_of(call);
+    float tile[TILE];
+    for (int64_t row = 0; call->op->weights && row < p.rows; row++)
+        for (int64_t i = 0; i < p.columns; i += TILE) {
+            int64_t count = tile_from(i, p.columns);
+            row_add(tile_read(call->dtype, call->output_gradient, row * p.columns + i, count, tile),
+                    count, call->weight_gradient[0] + row_in_weight(&p, row) + i);
+        }
+}
+
+const struct cpu_kernel CPU_ADD = {
+    .refuses = add_refuses,
+    .phase = {add_forward, add_input, add_weight},
+};

@@ -1,0 +1,290 @@
+/* measure.c - kernels in front of a clock (measure.h has what is measured and when it is kept). */
+#include "run/measure/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/measure/rig.h"
+#include "run/measure/sampling.h"
+
+enum { CACHE_LINE = 64 };
+static const double COMMIT_EVERY_S = 1; /* I3 */
+
+static double thread_seconds(void *context)
+{
+    struct timespec now;
+    (void)context;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double real_seconds(void *context)
+{
+    (void)context;
+    return wall_seconds();
+}
+
+/* 5 % of each kernel is below 1 % of a step of dozens. Ten samples are the fewest that (1) of
+ * sampling.h does not read off the extremes. */
+struct measure_options measure_defaults(void)
+{
+    return (struct measure_options){.kernels = &CPU_KERNELS,
+                                    .kernel_seconds = thread_seconds,
+                                    .wall_seconds = real_seconds,
+                                    .precision = 0.05,
+                                    .least = 10,
+                                    .most = 1000,
+                                    .most_s = 5,
+                                    .memory_bytes = INT64_MAX};
+}
+
+/* ---- the state of a measurement -------------------------------------------------------------- */
+
+struct session {
+    const struct measure_options *options;
+    const struct asks *asks;
+    struct arena *keep;
+    struct measured *out;
+    char *away;
+    double began_s, committed_s, reading_s; /* reading_s: what the clock itself takes */
+    size_t committed;                       /* of out: those before are in the database */
+};
+
+static bool ended(struct session *s)
+{
+    const struct measure_options *o = s->options;
+    bool late = o->budget_s > 0 && o->wall_seconds(o->context) - s->began_s >= o->budget_s;
+    s->out->stopped = s->out->stopped || late || (o->stop && atomic_load(o->stop));
+    return s->out->stopped;
+}
+
+/* ---- what is there already (I2) -------------------------------------------------------------- */
+
+static const struct profile_row *find_row(const struct session *s, const struct work *work,
+                                          const struct profile_row *rows, size_t count)
+{
+    const struct measure_options *o = s->options;
+    for (size_t i = 0; i < count; i++) {
+        struct profile_key key;
+        if (profile_key_of(work, rows[i].key.device, &key) &&
+            memcmp(&key, &rows[i].key, sizeof key) == 0 && strcmp(rows[i].device, o->device) == 0 &&
+            strcmp(rows[i].source, o->source) == 0)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static weft_status read_known(struct session *s)
+{
+    struct profile *profile = NULL;
+    const struct profile_row *rows;
+    size_t count;
+    weft_status status;
+    TRY(profile_create(s->options->db, &profile));
+    TRY(profile_rows(profile, &rows, &count));
+    for (size_t i = 0; i < s->asks->len; i++) {
+        struct measured_ask one = {.ask = &s->asks->data[i]};
+        const struct profile_row *row = find_row(s, &one.ask->work, rows, count);
+        one.known = row && row->error > 0 && row->error <= s->options->precision;
+        if (one.known) {
+            one.ns = row->ns;
+            one.error = row->error;
+            one.samples = row->samples;
+        }
+        s->out->known += one.known;
+        array_push(s->keep, s->out, one);
+    }
+done:
+    profile_close(profile);
+    return status;
+}
+
+/* ---- storing (I3) ---------------------------------------------------------------------------- */
+
+static weft_status store(struct session *s, size_t end)
+{
+    struct profile *profile = NULL;
+    weft_status status;
+    TRY(profile_create(s->options->db, &profile));
+    for (size_t i = s->committed; i < end; i++) {
+        const struct measured_ask *one = &s->out->data[i];
+        struct profile_key key;
+        profile_key_of(&one->ask->work, 0, &key);
+        struct measurement m = {.device = s->options->device,
+                                .work = one->ask->work,
+                                .whole_backward = key.phase == PHASE_WHOLE_BACKWARD,
+                                .ns = one->ns,
+                                .samples = one->samples,
+                                .source = s->options->source,
+                                .error = one->error};
+        if (one->samples > 0 && !one->known)
+            TRY(profile_add(profile, &m));
+    }
+    TRY(profile_commit(profile));
+    s->committed = end;
+    s->committed_s = s->options->wall_seconds(s->options->context);
+done:
+    profile_close(profile);
+    return status;
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+static void touch(const void *from, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += CACHE_LINE)
+        (void)((const volatile char *)from)[i];
+}
+
+static void prepare_caches(const struct session *s, const struct rig *rig)
+{
+    for (int64_t i = 0; i < s->options->away_bytes; i += CACHE_LINE)
+        s->away[i]++;
+    touch(rig->handed, rig->handed_bytes);
+}
+
+static double one_sample(const struct session *s, const struct rig *rig)
+{
+    const struct measure_options *o = s->options;
+    prepare_caches(s, rig);
+    double begin = o->kernel_seconds(o->context);
+    rig_run(rig);
+    double end = o->kernel_seconds(o->context);
+    return end - begin - s->reading_s;
+}
+
+static void read_clock(struct session *s)
+{
+    enum { READINGS = 101 };
+    const struct measure_options *o = s->options;
+    struct sampling readings = sampling_new(s->keep, READINGS);
+    for (int i = 0; i < READINGS; i++) {
+        double begin = o->kernel_seconds(o->context);
+        readings.ns[readings.count++] = (o->kernel_seconds(o->context) - begin) * 1e9;
+    }
+    s->reading_s = spread_of(&readings).median_ns / 1e9;
+}
+
+/* False: it was stopped. The first run is no sample: pages and branches are new to it. */
+static bool sample_rig(struct session *s, const struct rig *rig, struct sampling *samples,
+                       struct spread *out)
+{
+    const struct measure_options *o = s->options;
+    double all_s = 0;
+    rig_run(rig);
+    for (;;) {
+        if (ended(s))
+            return false;
+        double seconds = one_sample(s, rig);
+        sampling_add(samples, seconds);
+        all_s += seconds;
+        if (samples->count < o->least)
+            continue;
+        *out = spread_of(samples);
+        if (out->error <= o->precision || samples->count >= o->most || all_s >= o->most_s)
+            return true;
+    }
+}
+
+/* (1); the answer is false where it was stopped. */
+static bool measure_askers(struct session *s, struct measured_ask *one)
+{
+    double ns = 0, square = 0, uses = 0;
+    int64_t count = 0;
+    for (size_t i = 0; i < one->ask->askers.len; i++) {
+        const struct asker *asker = &one->ask->askers.data[i];
+        struct arena *scratch = arena_new();
+        struct sampling samples = sampling_new(scratch, s->options->most);
+        struct spread spread = {0};
+        struct rig rig;
+        bool opened = rig_open(&rig, s->options->kernels, one->ask, asker, s->asks->policy);
+        bool done = opened && sample_rig(s, &rig, &samples, &spread);
+        rig_close(&rig);
+        arena_free(scratch);
+        if (!opened)
+            one->why = "there is no memory for it";
+        if (!done)
+            return !opened;
+        double share = spread.median_ns * (double)asker->uses;
+        ns += share;
+        square += share * spread.error * share * spread.error;
+        uses += (double)asker->uses;
+        count += samples.count;
+    }
+    one->ns = ns / uses;
+    one->error = sqrt(square) / ns;
+    one->samples = count;
+    return true;
+}
+
+static const char *refusal(const struct session *s, const struct ask *ask)
+{
+    const char *why = ask->askers.len ? NULL : "no kernel does it by itself";
+    for (size_t i = 0; !why && i < ask->askers.len; i++) {
+        const struct asker *asker = &ask->askers.data[i];
+        why = rig_refuses(s->options->kernels, ask, asker);
+        if (!why && rig_bytes(s->options->kernels, ask, asker, s->asks->policy) >
+                        s->options->memory_bytes - s->options->away_bytes)
+            why = "there is no memory for it";
+    }
+    return why;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static void tell(const struct session *s, size_t i, int64_t done)
+{
+    const struct measure_options *o = s->options;
+    int64_t all = (int64_t)s->asks->len - s->out->known;
+    double gone_s = o->wall_seconds(o->context) - s->began_s;
+    struct measure_progress progress = {done, all, kernel_name(s->asks->data[i].work.kernel),
+                                        done > 0 ? gone_s / (double)done * (double)(all - done)
+                                                 : 0};
+    if (o->progress)
+        o->progress(o->context, &progress);
+}
+
+static weft_status measure_all(struct session *s)
+{
+    const struct measure_options *o = s->options;
+    int64_t done = 0;
+    for (size_t i = 0; i < s->asks->len; i++) {
+        struct measured_ask *one = &s->out->data[i];
+        if (one->known)
+            continue;
+        tell(s, i, done++);
+        one->why = refusal(s, one->ask);
+        if (!one->why && !measure_askers(s, one))
+            return store(s, i);
+        s->out->left_out += one->why != NULL;
+        s->out->measured += one->samples > 0;
+        s->out->imprecise += one->error > o->precision;
+        if (o->wall_seconds(o->context) - s->committed_s < COMMIT_EVERY_S)
+            continue;
+        weft_status status = store(s, i + 1);
+        if (status)
+            return status;
+    }
+    return store(s, s->asks->len);
+}
+
+weft_status measure_asks(const struct asks *asks, const struct measure_options *options,
+                         struct arena *keep, struct measured *out)
+{
+    struct session s = {.options = options, .asks = asks, .keep = keep, .out = out};
+    weft_status status;
+    *out = (struct measured){0};
+    s.began_s = s.committed_s = options->wall_seconds(options->context);
+    s.away = calloc((size_t)options->away_bytes + 1, 1);
+    if (!s.away)
+        return failure("no memory for %lld bytes to fill caches with",
+                       (long long)options->away_bytes);
+    TRY(read_known(&s));
+    read_clock(&s);
+    TRY(measure_all(&s));
+done:
+    free(s.away);
+    return status;
+}

@@ -1,0 +1,455 @@
+/* transfers.c - collectives and sends in front of a clock.
+ *
+ * Ranks leave the barrier before a transfer one after the other, by as much as a small transfer takes.
+ * A sample is therefore the time in which all of them are in it, by the one clock of the machine:
+ *
+ *   sample = max over ranks of its end - max over ranks of its start                             (1)
+ *
+ * The wall clock also counts what other programs take, and no error of a median shows that. A sample
+ * in which a rank could have run and had no core for longer than a slice of the scheduler is
+ * *disturbed*: it is left out, unless there are not enough others.
+ *
+ *   I1  All ranks go through the same cases in the same order; whether another batch of samples is
+ *       needed, or a case is left out, is what rank 0 says.
+ *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/measure/measure.h"
+#include "run/measure/sampling.h"
+
+/* CFS lets a program that has a core keep it for 0.75 ms at least (sched_min_granularity). */
+static const float SLICE_S = 0.75e-3F;
+
+enum { BATCH = 10, LEAST_BYTES = 1 << 10, SIZE_STEP = 4 };
+
+static const struct {
+    enum transfer_kind kind;
+    bool one_part; /* `count` is of one member's part */
+} KINDS[] = {
+    [COLLECTIVE_ALL_REDUCE] = {TRANSFER_ALL_REDUCE, false},
+    [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, true},
+    [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, true},
+    [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, false},
+    [COLLECTIVE_BROADCAST] = {TRANSFER_COUNT, false}, /* no transport has it */
+    [COLLECTIVE_SEND] = {TRANSFER_SEND, false},
+};
+_Static_assert(COUNT_OF(KINDS) == COLLECTIVE_COUNT, "a collective without a row");
+
+struct bench {
+    struct transport *t;
+    const struct measure_options *options;
+    struct arena *keep;
+    struct measured_transfers *out;
+    float *from, *to;
+    int64_t *counts; /* per member, of an all-to-all */
+    double began_s;
+    int64_t done, all; /* cases */
+};
+
+struct bench_case {
+    enum collective collective;
+    int32_t group, members;
+    int64_t bytes;
+};
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static weft_status run_transfer(struct bench *b, const struct transfer *transfer)
+{
+    static const double WAIT_S = 0.1;
+    struct request *request;
+    weft_status status = b->t->kind->start(b->t, transfer, &request);
+    if (status)
+        return status;
+    while (!b->t->kind->test(b->t, request)) {
+        const char *why = b->t->kind->failed(b->t);
+        if (why)
+            return failure("another rank gave up: %s", why);
+        b->t->kind->wait(b->t, WAIT_S, true);
+    }
+    return WEFT_OK;
+}
+
+static weft_status most_of(struct bench *b, int32_t group, float *data, int64_t count)
+{
+    struct transfer most = {.kind = TRANSFER_ALL_REDUCE,
+                            .op = REDUCE_MAX,
+                            .group = group,
+                            .from = data,
+                            .to = data,
+                            .count = count};
+    return run_transfer(b, &most);
+}
+
+/* What rank 0 says (I1). */
+static weft_status agree(struct bench *b, int32_t group, bool *yes)
+{
+    float said = b->t->rank == 0 && *yes ? 1 : 0;
+    weft_status status = most_of(b, group, &said, 1);
+    *yes = said > 0;
+    return status;
+}
+
+static struct transfer transfer_of(const struct bench *b, const struct bench_case *c)
+{
+    int64_t count = c->bytes / (int64_t)sizeof(float);
+    struct transfer transfer = {.kind = KINDS[c->collective].kind,
+                                .group = c->group,
+                                .from = b->from,
+                                .to = b->to,
+                                .count = KINDS[c->collective].one_part ? count / c->members : count,
+                                .from_counts = b->counts,
+                                .to_counts = b->counts};
+    for (int32_t m = 0; m < c->members; m++)
+        b->counts[m] = count / c->members;
+    if (c->collective == COLLECTIVE_SEND) {
+        transfer.peer = 1 - b->t->rank;
+        transfer.kind = b->t->rank == 0 ? TRANSFER_SEND : TRANSFER_RECEIVE;
+    }
+    return transfer;
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* What this thread has waited for a core so far, as Linux counts it; 0 where it does not. */
+static double core_wait_seconds(void)
+{
+    unsigned long long ran_ns, waited_ns = 0;
+    FILE *file = fopen("/proc/thread-self/schedstat", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2)
+        waited_ns = 0;
+    fclose(file);
+    return (double)waited_ns / 1e9;
+}
+
+/* The time of rank 0's clock from which a batch counts, the same on all; in parts that floats hold. */
+static weft_status agree_on_base(struct bench *b, int32_t group, double *out)
+{
+    const double part = 4096;
+    float parts[3] = {0};
+    if (b->t->rank == 0) {
+        double now = b->options->wall_seconds(b->options->context), whole = floor(now);
+        parts[0] = (float)floor(whole / part);
+        parts[1] = (float)(whole - part * floor(whole / part));
+        parts[2] = (float)(now - whole);
+    }
+    weft_status status = most_of(b, group, parts, COUNT_OF(parts));
+    *out = part * parts[0] + parts[1] + parts[2];
+    return status;
+}
+
+struct batches {
+    struct sampling good, disturbed;
+};
+
+/* (1), BATCH times. */
+static weft_status sample_batch(struct bench *b, const struct bench_case *c, struct batches *out)
+{
+    const struct measure_options *o = b->options;
+    struct transfer transfer = transfer_of(b, c);
+    float at[3][BATCH], ready = 0;
+    double base;
+    weft_status status;
+    TRY(agree_on_base(b, c->group, &base));
+    for (int i = 0; i < BATCH; i++) {
+        TRY(most_of(b, c->group, &ready, 1));
+        double waited = core_wait_seconds();
+        at[0][i] = (float)(o->wall_seconds(o->context) - base);
+        TRY(run_transfer(b, &transfer));
+        at[1][i] = (float)(o->wall_seconds(o->context) - base);
+        at[2][i] = (float)(core_wait_seconds() - waited);
+    }
+    TRY(most_of(b, c->group, at[0], 3 * BATCH));
+    for (int i = 0; i < BATCH; i++)
+        sampling_add(at[2][i] < SLICE_S ? &out->good : &out->disturbed, at[1][i] - at[0][i]);
+done:
+    return status;
+}
+
+static struct spread spread_of_batches(struct batches *batches)
+{
+    struct sampling *good = &batches->good, *disturbed = &batches->disturbed;
+    for (int64_t i = 0; good->count < BATCH && i < disturbed->count; i++)
+        sampling_add(good, disturbed->ns[i] / 1e9);
+    return spread_of(good);
+}
+
+static bool bench_ended(struct bench *b)
+{
+    const struct measure_options *o = b->options;
+    bool late = o->budget_s > 0 && o->wall_seconds(o->context) - b->began_s >= o->budget_s;
+    return late || (o->stop && atomic_load(o->stop));
+}
+
+/* *stopped: rank 0 wants no more. */
+static weft_status sample_case(struct bench *b, const struct bench_case *c, struct batches *batches,
+                               struct measured_transfer *out, bool *stopped)
+{
+    const struct measure_options *o = b->options;
+    struct transfer first = transfer_of(b, c);
+    double begin_s = o->wall_seconds(o->context);
+    int64_t taken = 0;
+    weft_status status;
+    TRY(run_transfer(b, &first)); /* no sample: pages are new to it */
+    for (bool more = true; more;) {
+        *stopped = bench_ended(b);
+        TRY(agree(b, c->group, stopped));
+        if (*stopped)
+            return WEFT_OK;
+        TRY(sample_batch(b, c, batches));
+        taken += BATCH;
+        bool few = batches->good.count < BATCH;
+        bool late = o->wall_seconds(o->context) - begin_s >= o->most_s;
+        more = (few || spread_of(&batches->good).error > o->precision) &&
+               taken + BATCH <= o->most && !late;
+        TRY(agree(b, c->group, &more));
+    }
+    out->disturbed = batches->disturbed.count;
+    out->trusted = batches->good.count >= BATCH;
+    struct spread spread = spread_of_batches(batches);
+    out->ns = spread.median_ns;
+    out->error = spread.error;
+    out->samples = batches->good.count;
+done:
+    return status;
+}
+
+/* ---- what rank 0 keeps ----------------------------------------------------------------------- */
+
+static struct collective_measurement row_of(const struct bench *b,
+                                            const struct measured_transfer *one)
+{
+    const struct measure_options *o = b->options;
+    return (struct collective_measurement){o->device, o->machine, one->collective, one->ranks,
+                                           1,         one->bytes, one->ns,         one->samples,
+                                           o->source, one->error};
+}
+
+static weft_status look_for(struct bench *b, struct measured_transfer *one)
+{
+    struct profile *profile = NULL;
+    struct kernel_cost cost;
+    weft_status status = WEFT_OK;
+    struct collective_measurement row = row_of(b, one);
+    if (!b->options->db)
+        return WEFT_OK;
+    TRY(profile_create(b->options->db, &profile));
+    TRY(profile_has_collective(profile, &row, b->options->precision, &one->known));
+    if (one->known) {
+        TRY(profile_collective(profile, row.device, row.collective, row.devices, 1, row.bytes,
+                               &cost));
+        one->ns = (double)cost.ns;
+    }
+done:
+    profile_close(profile);
+    return status;
+}
+
+static weft_status keep_row(struct bench *b, const struct measured_transfer *one)
+{
+    struct profile *profile = NULL;
+    struct collective_measurement row = row_of(b, one);
+    weft_status status = WEFT_OK;
+    array_push(b->keep, b->out, *one);
+    if (!b->options->db || one->known || !one->trusted)
+        return WEFT_OK;
+    TRY(profile_create(b->options->db, &profile));
+    TRY(profile_add_collective(profile, &row));
+    TRY(profile_commit(profile));
+done:
+    profile_close(profile);
+    return status;
+}
+
+static void tell(const struct bench *b, const struct bench_case *c)
+{
+    const struct measure_options *o = b->options;
+    double gone_s = o->wall_seconds(o->context) - b->began_s;
+    struct measure_progress progress = {
+        b->done, b->all, collective_name(c->collective),
+        b->done > 0 ? gone_s / (double)b->done * (double)(b->all - b->done) : 0};
+    if (o->progress && b->t->rank == 0)
+        o->progress(o->context, &progress);
+}
+
+static weft_status measure_case(struct bench *b, const struct bench_case *c, bool *stopped)
+{
+    struct batches batches = {sampling_new(b->keep, b->options->most + BATCH),
+                              sampling_new(b->keep, b->options->most + BATCH)};
+    struct measured_transfer one = {
+        .collective = c->collective, .ranks = c->members, .bytes = c->bytes};
+    weft_status status = WEFT_OK;
+    tell(b, c);
+    if (b->t->rank == 0)
+        TRY(look_for(b, &one));
+    TRY(agree(b, c->group, &one.known));
+    if (!one.known)
+        TRY(sample_case(b, c, &batches, &one, stopped));
+    if (*stopped)
+        return WEFT_OK;
+    if (b->t->rank == 0)
+        status = keep_row(b, &one);
+done:
+    return status;
+}
+
+/* ---- all cases ------------------------------------------------------------------------------- */
+
+static int32_t next_members(int32_t members, int32_t ranks)
+{
+    return members < ranks && members * 2 > ranks ? ranks : members * 2;
+}
+
+static int64_t sizes_up_to(int64_t most_bytes)
+{
+    int64_t sizes = 0;
+    for (int64_t bytes = LEAST_BYTES; bytes <= most_bytes; bytes *= SIZE_STEP)
+        sizes++;
+    return sizes;
+}
+
+static bool is_case(enum collective collective, int32_t members)
+{
+    return KINDS[collective].kind != TRANSFER_COUNT &&
+           (collective != COLLECTIVE_SEND || members == 2);
+}
+
+static weft_status measure_group(struct bench *b, int32_t group, int32_t world, int32_t members,
+                                 int64_t most_bytes)
+{
+    weft_status status = WEFT_OK;
+    for (int collective = 0; collective < COLLECTIVE_COUNT; collective++) {
+        if (!is_case((enum collective)collective, members))
+            continue;
+        for (int64_t bytes = LEAST_BYTES; bytes <= most_bytes; bytes *= SIZE_STEP) {
+            struct bench_case c = {(enum collective)collective, group, members, bytes};
+            bool stopped = false;
+            if (b->t->rank < members)
+                TRY(measure_case(b, &c, &stopped));
+            TRY(agree(b, world, &stopped)); /* I2 */
+            b->done++;
+            b->out->stopped = stopped;
+            if (stopped)
+                return WEFT_OK;
+        }
+    }
+done:
+    return status;
+}
+
+static weft_status measure_groups(struct bench *b, int64_t most_bytes)
+{
+    int32_t ranks = b->t->ranks, world, group;
+    int32_t *member = ARENA_ARRAY(b->keep, int32_t, (size_t)ranks);
+    weft_status status;
+    for (int32_t r = 0; r < ranks; r++)
+        member[r] = r;
+    TRY(b->t->kind->group(b->t, member, ranks, 0, &world));
+    for (int32_t members = 2; members <= ranks && !b->out->stopped;
+         members = next_members(members, ranks)) {
+        group = world;
+        if (b->t->rank < members && members < ranks)
+            TRY(b->t->kind->group(b->t, member, members, 0, &group));
+        TRY(measure_group(b, group, world, members, most_bytes));
+    }
+done:
+    return status;
+}
+
+static int64_t cases_of(int32_t ranks, int64_t most_bytes)
+{
+    int64_t cases = 0;
+    for (int32_t members = 2; members <= ranks; members = next_members(members, ranks))
+        for (int collective = 0; collective < COLLECTIVE_COUNT; collective++)
+            cases += is_case((enum collective)collective, members) ? sizes_up_to(most_bytes) : 0;
+    return cases;
+}
+
+weft_status measure_transfers(struct transport *transport, const struct measure_options *options,
+                              int64_t most_bytes, struct arena *keep,
+                              struct measured_transfers *out)
+{
+    struct bench b = {.t = transport, .options = options, .keep = keep, .out = out};
+    *out = (struct measured_transfers){0};
+    b.began_s = options->wall_seconds(options->context);
+    b.all = cases_of(transport->ranks, most_bytes);
+    b.from = calloc((size_t)most_bytes, 1);
+    b.to = calloc((size_t)most_bytes, 1);
+    b.counts = ARENA_ARRAY(keep, int64_t, (size_t)transport->ranks);
+    weft_status status =
+        b.from && b.to ? measure_groups(&b, most_bytes)
+                       : failure("no memory for two buffers of %lld bytes", (long long)most_bytes);
+    if (status)
+        transport->kind->abort(transport, weft_last_error()->message);
+    free(b.from);
+    free(b.to);
+    return status;
+}
+
+/* ---- ranks that are threads ------------------------------------------------------------------ */
+
+struct thread_rank {
+    struct transport *transport;
+    const struct measure_options *options;
+    int64_t most_bytes;
+    struct arena *arena;
+    struct measured_transfers out;
+    weft_status status;
+    char message[256];
+};
+
+static void *run_rank(void *argument)
+{
+    struct thread_rank *r = argument;
+    r->status = measure_transfers(r->transport, r->options, r->most_bytes, r->arena, &r->out);
+    if (r->status)
+        snprintf(r->message, sizeof r->message, "%s", weft_last_error()->message);
+    return NULL;
+}
+
+static weft_status first_failure(const struct thread_rank *rank, int32_t ranks)
+{
+    for (int32_t r = 0; r < ranks; r++)
+        if (rank[r].status)
+            return failure("%s", rank[r].message);
+    return WEFT_OK;
+}
+
+weft_status measure_thread_transfers(int32_t ranks, const struct measure_options *options,
+                                     int64_t most_bytes, struct arena *keep,
+                                     struct measured_transfers *out)
+{
+    struct thread_rank *rank = ARENA_ARRAY(keep, struct thread_rank, (size_t)ranks);
+    pthread_t *thread = ARENA_ARRAY(keep, pthread_t, (size_t)ranks);
+    struct hub *hub = hub_new(ranks, NULL);
+    int32_t started = 1;
+    for (int32_t r = 0; r < ranks; r++)
+        rank[r] = (struct thread_rank){.transport = transport_threads(hub, r),
+                                       .options = options,
+                                       .most_bytes = most_bytes,
+                                       .arena = arena_new()};
+    while (started < ranks && pthread_create(&thread[started], NULL, run_rank, &rank[started]) == 0)
+        started++;
+    if (started < ranks)
+        rank[0].transport->kind->abort(rank[0].transport, "no more threads can be started");
+    run_rank(&rank[0]);
+    for (int32_t r = 1; r < started; r++)
+        pthread_join(thread[r], NULL);
+    weft_status status = first_failure(rank, ranks);
+    *out = (struct measured_transfers){.stopped = rank[0].out.stopped};
+    for (size_t i = 0; i < rank[0].out.len; i++)
+        array_push(keep, out, rank[0].out.data[i]);
+    for (int32_t r = 0; r < ranks; r++) {
+        rank[r].transport->kind->close(rank[r].transport);
+        arena_free(rank[r].arena);
+    }
+    hub_free(hub);
+    return status;
+}

@@ -1,0 +1,527 @@
+/* items.c - operators on the tensors of one micro-batch: what they find, and what they leave.
+ *
+ *   gradient of an output = sum of what its readers leave, in the order of the uses              (1)
+ *   gradient of a loss    = 1 / rows of the global batch                                         (2)
+ *
+ *   I1  The gradient of a sum's input is that of its output: the same tensor (lifetimes.h, I5).
+ *   I2  Tensors are written once. Only a sum that nobody else sees is added to.
+ */
+#include "run/kernels/cpu/cpu.h"
+#include "run/rank/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the model's own inputs ------------------------------------------------------------------ */
+
+/* The model's inputs are numbered in the order of its tensors. */
+static int32_t input_number(const struct model *model, int32_t tensor)
+{
+    int32_t number = 0, storage = tensor_storage(model, tensor);
+    for (int32_t i = 0; i < storage; i++) {
+        const struct tensor *t = &model->tensor[i];
+        number += t->producer < 0 && t->carry_module < 0 && t->view_of < 0;
+    }
+    return number;
+}
+
+/* So are its losses, in the order of its operators. */
+static int32_t loss_number(const struct model *model, const struct op *loss)
+{
+    int32_t number = 0;
+    for (const struct op *op = model->op; op < loss; op++)
+        number += op->kind == OP_LOSS;
+    return number;
+}
+
+static int64_t per_sample(const struct operand *operand)
+{
+    int64_t elements = 1;
+    for (int axis = 0; axis < operand->axes; axis++)
+        elements *= operand->size[axis];
+    return elements;
+}
+
+/* What this device reads of one input, or of the labels, element by element of `bytes`. */
+static void read_source(struct rank *r, int32_t micro_batch, int32_t input,
+                        const struct operand *operand, const struct layout *layout, int64_t bytes,
+                        void *out)
+{
+    const struct batch_source *source = &r->source;
+    int64_t each = per_sample(operand), now = -1;
+    int64_t first = r->first_sample + micro_batch * r->plan->batch_per_step;
+    char *whole = malloc((size_t)(each * bytes));
+    if (!whole)
+        abort();
+    for (int64_t i = 0; i < layout_local(layout); i++) {
+        int64_t element = layout_element(layout, r->device, i);
+        if (element / each != now) {
+            now = element / each;
+            source->read(source->context, first + now, input, whole);
+        }
+        memcpy((char *)out + i * bytes, whole + element % each * bytes, (size_t)bytes);
+    }
+    free(whole);
+}
+
+static struct value *read_input(struct rank *r, int32_t micro_batch, const struct seat *seat,
+                                int32_t operand)
+{
+    const struct operand *input = &seat->laid->op->input[operand];
+    const struct layout *layout = &seat->laid->input[operand];
+    int64_t bytes =
+        input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
+    struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
+                                    layout_local(layout) * bytes / (int64_t)sizeof(float));
+    read_source(r, micro_batch, input_number(r->plan->model, input->tensor), input, layout, bytes,
+                value->data);
+    return value_as(r, value, stored_as(r, input->element));
+}
+
+/* ---- a kernel's call ------------------------------------------------------------------------- */
+
+/* What a call reads and writes, as references of its own. */
+struct calling {
+    struct rank *r;
+    struct spot at;
+    int64_t instance;
+    const struct seat *seat;
+    struct kernel_call call;
+    struct value *input[CALL_INPUTS], *output, *kept, *gradient;
+    struct value *input_gradient[CALL_INPUTS];
+    int64_t *labels;
+    int64_t begin[OP_MAX_DIMS];
+};
+
+static void sum_for_kernel(void *context, enum reduce op, float *data, int64_t count)
+{
+    const struct calling *c = context;
+    ask_sum(c->r, c->seat->sums, op, data, count);
+}
+
+static struct calling calling_of(struct rank *r, struct spot at)
+{
+    int64_t instance = r->graph->block[at.block].item[at.item].instance;
+    const struct seat *seat = &r->seat[instance];
+    struct calling c = {.r = r, .at = at, .instance = instance, .seat = seat};
+    c.call = (struct kernel_call){.op = seat->laid->op,
+                                  .size = seat->size,
+                                  .whole = seat->whole,
+                                  .adds_once = seat->adds_once,
+                                  .dtype = stored_as(r, ELEMENT_COMPUTE),
+                                  .seed = hash_bytes(&r->step, sizeof r->step, seat->path_hash),
+                                  .dropout = r->evaluates ? 0 : r->options->dropout};
+    return c;
+}
+
+/* Samples are counted through all micro-batches of the step: a mask is the same whatever their size. */
+static void place_samples(struct calling *c)
+{
+    int batch = op_find_dim(c->call.op->kind, DIM_BATCH);
+    memcpy(c->begin, c->seat->begin, sizeof c->begin);
+    if (batch >= 0)
+        c->begin[batch] += c->at.micro_batch * c->r->plan->batch_per_step;
+    c->call.begin = c->begin;
+}
+
+static struct value *share_at(struct rank *r, int32_t micro_batch, int64_t key)
+{
+    pthread_mutex_lock(&r->lock);
+    struct value *value = value_share(*value_at(r, micro_batch, key));
+    pthread_mutex_unlock(&r->lock);
+    return value;
+}
+
+static void find_input(struct calling *c, int32_t k)
+{
+    struct rank *r = c->r;
+    int64_t u = r->graph->uses->use_first[c->instance] + k;
+    const struct use *use = &r->graph->uses->use[u];
+    c->input[k] = share_at(r, c->at.micro_batch, input_key(r, u));
+    if (!c->input[k]) {
+        rank_fail(r, "input %d of operator %lld is not there", k, (long long)c->instance);
+        return;
+    }
+    if (!c->input[k]->data) {
+        rank_fail(r, "input %d of operator %lld is in host memory", k, (long long)c->instance);
+        return;
+    }
+    if (use->joint)
+        c->input[k] = fit_forward(r, use->joint, c->input[k]);
+    if (c->seat->border)
+        c->input[k] = border_gather(r, c->seat->border, k, c->input[k]);
+    c->call.input[k] = c->input[k]->data;
+}
+
+static void find_weights_of(struct calling *c)
+{
+    const struct op *op = c->call.op;
+    for (int32_t w = 0; w < op->weights && w < MAX_KIND_WEIGHTS; w++)
+        c->call.weight[w] = weight_data(c->r, c->r->weight_of[c->instance * MAX_KIND_WEIGHTS + w],
+                                        c->at.micro_batch);
+}
+
+static void find_labels(struct calling *c)
+{
+    const struct laid *laid = c->seat->laid;
+    struct rank *r = c->r;
+    if (laid->op->kind != OP_LOSS)
+        return;
+    c->labels = malloc((size_t)layout_local(&laid->output) * sizeof *c->labels);
+    if (!c->labels)
+        abort();
+    read_source(r, c->at.micro_batch, SOURCE_LABELS - loss_number(r->plan->model, laid->op),
+                &laid->op->output, &laid->output, sizeof *c->labels, c->labels);
+    c->call.input[laid->op->inputs] = c->labels;
+}
+
+static void run_kernel(struct calling *c, enum phase phase)
+{
+    struct rank *r = c->r;
+    int64_t bytes = r->options->kernels->scratch_bytes(&c->call);
+    if (c->seat->sums >= 0) {
+        c->call.reduce = sum_for_kernel;
+        c->call.context = c;
+    }
+    if (bytes > r->scratch_bytes || !r->scratch) {
+        floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
+        r->scratch_bytes = bytes / 64 * 64 + 64;
+        r->scratch = floats_counted(r, MEMORY_WORKSPACE, r->scratch_bytes / (int64_t)sizeof(float));
+    }
+    c->call.scratch = r->scratch;
+    if (!has_failed(r))
+        r->options->kernels->run(&c->call, phase);
+}
+
+static void give_back(struct calling *c)
+{
+    pthread_mutex_lock(&c->r->lock);
+    for (int k = 0; k < CALL_INPUTS; k++)
+        value_drop(c->r, c->input[k]);
+    value_drop(c->r, c->output);
+    value_drop(c->r, c->kept);
+    value_drop(c->r, c->gradient);
+    pthread_mutex_unlock(&c->r->lock);
+    free(c->labels);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static double rows_of(const struct rank *r, const struct op *loss)
+{
+    return (double)r->plan->global_batch * (double)per_sample(&loss->output);
+}
+
+static void count_loss(struct calling *c)
+{
+    const float *rows = c->output->data;
+    double sum = 0;
+    for (int64_t i = 0; i < c->output->count; i++)
+        sum += (double)rows[i];
+    if (c->seat->counts)
+        c->r->loss += sum / rows_of(c->r, c->call.op);
+}
+
+static void run_forward(struct calling *c, enum purpose purpose)
+{
+    struct rank *r = c->r;
+    const struct laid *laid = c->seat->laid;
+    const struct graph_uses *uses = r->graph->uses;
+    int32_t mb = c->at.micro_batch;
+    for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
+        int64_t u = uses->use_first[c->instance] + k;
+        if (uses->use[u].source < 0)
+            put_value(r, mb, key_of(r, KEY_INPUT, u), read_input(r, mb, c->seat, k));
+        find_input(c, k);
+    }
+    find_weights_of(c);
+    find_labels(c);
+    int64_t kept = r->options->kernels->kept_bytes(&c->call);
+    c->output = value_new(r, MEMORY_ACTIVATIONS, stored_as(r, laid->op->output.element),
+                          &laid->output, layout_local(&laid->output));
+    c->call.output = c->output->data;
+    if (kept) {
+        c->kept = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output,
+                            ceil_div(kept, (int64_t)sizeof(float)));
+        c->call.kept = c->kept->data;
+    }
+    run_kernel(c, PHASE_FORWARD);
+    if (laid->op->kind == OP_LOSS && purpose == PURPOSE_FORWARD)
+        count_loss(c);
+    put_value(r, mb, key_of(r, KEY_OUTPUT, c->instance), c->output);
+    put_value(r, mb, key_of(r, KEY_KEPT, c->instance), c->kept);
+    c->output = c->kept = NULL;
+}
+
+/* ---- gradients of outputs (1) ---------------------------------------------------------------- */
+
+static void add_all(struct value *to, const struct value *from)
+{
+    enum dtype dtype = (enum dtype)to->dtype;
+    float sum[TILE], addend[TILE];
+    for (int64_t at = 0; at < to->count; at += TILE) {
+        int64_t count = to->count - at < TILE ? to->count - at : TILE;
+        float *y = tile_write(dtype, to->data, at, sum);
+        if (y == sum)
+            widen(to->data, at, count, y);
+        row_add(tile_read(dtype, from->data, at, count, addend), count, y);
+        tile_done(dtype, to->data, at, count, y);
+    }
+}
+
+/* A sum of two, in a tensor that nobody else sees (I2). Takes over both references. */
+static struct value *add_values(struct rank *r, struct value *sum, struct value *more)
+{
+    if (!sum)
+        return more;
+    pthread_mutex_lock(&r->lock);
+    bool shared = sum->refs > 1;
+    pthread_mutex_unlock(&r->lock);
+    if (shared) {
+        struct value *own = value_new(r, (enum memory_class)sum->memory, (enum dtype)sum->dtype,
+                                      &sum->layout, sum->count);
+        copy_elements((enum dtype)sum->dtype, sum->data, 0, sum->count, own->data, 0);
+        value_release(r, sum);
+        sum = own;
+    }
+    add_all(sum, more);
+    value_release(r, more);
+    return sum;
+}
+
+/* The gradient of a part of a fused tensor, into the sum of the whole: not made whole first. */
+static bool add_part(struct rank *r, const struct joint *joint, struct value *sum,
+                     struct value *part)
+{
+    if (!sum || !joint->part || part->layout.elements == sum->layout.elements ||
+        sum->dtype != DTYPE_FP32 || part->dtype != DTYPE_FP32)
+        return false;
+    struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
+    pthread_mutex_lock(&r->lock);
+    bool alone = sum->refs == 1;
+    pthread_mutex_unlock(&r->lock);
+    if (!alone || part->count / share.part * share.whole != sum->count)
+        return false;
+    fused_add(share, part->count, part->data, sum->data);
+    value_release(r, part);
+    return true;
+}
+
+/* Uses in their order: the list has them the other way round. */
+static struct value *add_readers(struct rank *r, int32_t micro_batch, int32_t u)
+{
+    if (u < 0)
+        return NULL;
+    const struct use *use = &r->graph->uses->use[u];
+    struct value *sum = add_readers(r, micro_batch, use->next);
+    if (use->same_backward != u)
+        return sum;
+    struct value *one =
+        share_at(r, micro_batch, key_of(r, use->joint->across ? KEY_BACK : KEY_RAW, u));
+    if (!one || add_part(r, use->joint, sum, one))
+        return sum;
+    return add_values(r, sum, fit_gradient(r, use->joint, one));
+}
+
+static struct value *loss_gradient(struct rank *r, const struct laid *laid)
+{
+    struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output_grad,
+                                    layout_local(&laid->output_grad));
+    double gradient = laid->op->kind == OP_LOSS ? 1 / rows_of(r, laid->op) : 0; /* (2) */
+    float *rows = value->data;
+    for (int64_t i = 0; i < value->count; i++)
+        rows[i] = (float)gradient;
+    return value_as(r, value, stored_as(r, laid->op->output.element));
+}
+
+static void find_gradient(struct calling *c)
+{
+    struct rank *r = c->r;
+    int32_t key = key_of(r, KEY_GRADIENT, c->instance), mb = c->at.micro_batch;
+    c->gradient = share_at(r, mb, key);
+    if (!c->gradient) {
+        struct value *sum = add_readers(r, mb, r->graph->uses->last_use[c->instance]);
+        if (!sum)
+            sum = loss_gradient(r, c->seat->laid);
+        put_value(r, mb, key, sum);
+        c->gradient = share_at(r, mb, key);
+    }
+    c->call.output_gradient = c->gradient->data;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static void find_kept(struct calling *c, enum phase phase)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = c->call.op;
+    struct rank *r = c->r;
+    if (phase == PHASE_BACKWARD_INPUT && makes_product(op->kind))
+        return;
+    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
+        if (op->keep & INPUTS[k] && op->kind != OP_POOL) /* whose places are enough */
+            find_input(c, k);
+    if (op->keep & KEEP_OUTPUT) {
+        c->output = share_at(r, c->at.micro_batch, key_of(r, KEY_OUTPUT, c->instance));
+        c->call.output = c->output ? c->output->data : NULL;
+    }
+    c->kept = share_at(r, c->at.micro_batch, key_of(r, KEY_KEPT, c->instance));
+    c->call.kept = c->kept ? c->kept->data : NULL;
+}
+
+/* Operands whose gradient is the output's own (I1): bits, from the first. */
+static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
+
+static bool passes_on(const struct calling *c, int32_t k)
+{
+    const struct laid *laid = c->seat->laid;
+    return PASSES_ON[laid->op->kind] >> k & 1 &&
+           layout_equal(&laid->input_grad[k], &laid->output_grad);
+}
+
+/* The tensors that the kernel writes; whether there are any. */
+static bool make_room(struct calling *c)
+{
+    const struct graph_uses *uses = c->r->graph->uses;
+    const struct laid *laid = c->seat->laid;
+    bool any = false;
+    for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
+        const struct use *use = &uses->use[uses->use_first[c->instance] + k];
+        if (use->source < 0 || !takes_gradient(use->joint->from->op))
+            continue;
+        if (passes_on(c, k)) {
+            pthread_mutex_lock(&c->r->lock);
+            c->input_gradient[k] = value_share(c->gradient);
+            pthread_mutex_unlock(&c->r->lock);
+            continue;
+        }
+        enum dtype dtype = stored_as(c->r, laid->op->input[k].element);
+        c->input_gradient[k] =
+            c->seat->border ? border_room(c->r, c->seat->border, k, dtype)
+                            : value_new(c->r, MEMORY_ACTIVATIONS, dtype, &laid->input_grad[k],
+                                        layout_local(&laid->input_grad[k]));
+        c->call.input_gradient[k] = c->input_gradient[k]->data;
+        any = true;
+    }
+    return any;
+}
+
+static void leave_gradients(struct calling *c)
+{
+    struct rank *r = c->r;
+    const struct graph_uses *uses = r->graph->uses;
+    for (int32_t k = 0; k < CALL_INPUTS; k++) {
+        if (!c->input_gradient[k])
+            continue;
+        const struct use *use = &uses->use[uses->use_first[c->instance] + k];
+        int64_t key = key_of(r, KEY_RAW, use->same_backward);
+        if (c->seat->border)
+            c->input_gradient[k] = border_give_back(r, c->seat->border, k, c->input_gradient[k]);
+        pthread_mutex_lock(&r->lock);
+        struct value **at = value_at(r, c->at.micro_batch, key), *sum = *at;
+        *at = NULL;
+        pthread_mutex_unlock(&r->lock);
+        put_value(r, c->at.micro_batch, key, add_values(r, sum, c->input_gradient[k]));
+    }
+}
+
+static void run_backward_input(struct calling *c)
+{
+    find_gradient(c);
+    find_kept(c, PHASE_BACKWARD_INPUT);
+    find_weights_of(c);
+    find_labels(c);
+    if (make_room(c))
+        run_kernel(c, PHASE_BACKWARD_INPUT);
+    leave_gradients(c);
+}
+
+static void run_backward_weight(struct calling *c)
+{
+    struct rank *r = c->r;
+    find_gradient(c);
+    find_kept(c, PHASE_BACKWARD_WEIGHT);
+    find_weights_of(c);
+    for (int32_t w = 0; w < c->call.op->weights && w < MAX_KIND_WEIGHTS; w++) {
+        int32_t weight = r->weight_of[c->instance * MAX_KIND_WEIGHTS + w];
+        await_room(r, weight, c->at.micro_batch);
+        c->call.weight_gradient[w] = gradient_data(r, weight, c->at.micro_batch);
+    }
+    run_kernel(c, PHASE_BACKWARD_WEIGHT);
+}
+
+void run_op(struct rank *r, struct spot at)
+{
+    const struct item *item = &r->graph->block[at.block].item[at.item];
+    struct calling c = calling_of(r, at);
+    place_samples(&c);
+    if (item->phase == PHASE_FORWARD)
+        run_forward(&c, (enum purpose)item->purpose);
+    else if (item->phase == PHASE_BACKWARD_INPUT)
+        run_backward_input(&c);
+    else
+        run_backward_weight(&c);
+    give_back(&c);
+}
+
+/* ---- the end of an item (rank.h, I2) --------------------------------------------------------- */
+
+static void drop_key(struct rank *r, int32_t micro_batch, int32_t key)
+{
+    int32_t weights = key_of(r, KEY_WEIGHTS, 0);
+    if (key >= weights) {
+        int32_t *spare = &r->spare_weights[micro_batch * r->graph->buckets + (key - weights)];
+        if (*spare > 0) {
+            --*spare;
+            return;
+        }
+    }
+    struct value **at = value_at(r, micro_batch, key);
+    value_drop(r, *at);
+    *at = NULL;
+}
+
+/* What is sent stays until it has gone. */
+static void fill_boxes(struct rank *r, int32_t micro_batch, const struct block *block)
+{
+    const struct graph_uses *uses = r->graph->uses;
+    const struct part *part = &r->plan->part[block->part];
+    bool forward = block->kind == SLOT_FORWARD;
+    if (block->kind == SLOT_BACKWARD_WEIGHT)
+        return;
+    for (int64_t u = 0; u < r->uses; u++) {
+        const struct use *use = &uses->use[u];
+        int64_t end = forward ? use->source : use->reader;
+        if (!(r->program.sends[u] >> !forward & 1) || end < part->first ||
+            end >= part->first + part->count)
+            continue;
+        struct value *value =
+            *value_at(r, micro_batch, key_of(r, forward ? KEY_SENDING : KEY_RAW, u));
+        if (!value && forward)
+            value = *value_at(r, micro_batch, key_of(r, KEY_OUTPUT, use->source));
+        struct value **box =
+            value_at(r, micro_batch, key_of(r, forward ? KEY_OUTBOX : KEY_INBOX, u));
+        value_drop(r, *box);
+        *box = value_share(value);
+    }
+}
+
+void item_over(struct rank *r, struct spot at)
+{
+    const struct block *block = &r->graph->block[at.block];
+    struct progress *p = &r->progress[at.micro_batch * r->graph->blocks + at.block];
+    pthread_mutex_lock(&r->lock);
+    p->over[at.item] = true;
+    while (p->prefix < block->items && p->over[p->prefix]) {
+        const struct keys *drop = &r->drops[at.block].behind[p->prefix++];
+        for (int32_t i = 0; i < drop->count; i++)
+            drop_key(r, at.micro_batch, drop->key[i]);
+    }
+    if (p->prefix == block->items) {
+        const struct keys *drop = &r->drops[at.block].behind[block->items];
+        fill_boxes(r, at.micro_batch, block);
+        for (int32_t i = 0; i < drop->count; i++)
+            drop_key(r, at.micro_batch, drop->key[i]);
+    }
+    pthread_mutex_unlock(&r->lock);
+}

@@ -1,0 +1,201 @@
+/* memberships.c - what an operator computes on this device, and the groups that this rank is in.
+ *
+ *   first index of a dim = value of its digits, outermost first, * local size                    (1)
+ *
+ *   I1  Groups are made in the order of the graph's tasks, then of instances: the same on all members.
+ */
+#include "run/rank/room.h"
+
+#include <string.h>
+
+/* Dims over whose devices a kernel sums in the middle (kernels.h, I3): bits of enum dim. */
+static const unsigned SUMS[OP_KIND_COUNT] = {
+    [OP_LOSS] = 1U << DIM_VOCAB,
+    [OP_ATTENTION] = 1U << DIM_KV,
+    [OP_BATCH_NORM] = 1U << DIM_BATCH | 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
+};
+
+/* ---- seats ----------------------------------------------------------------------------------- */
+
+/* Each part of the split: this device's value of it. */
+static void digits_of(const struct split *split, int64_t device, int64_t *value)
+{
+    for (int32_t i = split->parts - 1; i >= 0; i--) {
+        value[i] = device % split->part[i].degree;
+        device /= split->part[i].degree;
+    }
+}
+
+static void sit(struct rank *r, int64_t instance, struct seat *seat)
+{
+    const struct split *split = &seat->laid->choice->split;
+    const struct op *op = seat->laid->op;
+    int64_t value[MAX_SPLIT_PARTS];
+    digits_of(split, r->device, value);
+    memcpy(seat->size, seat->laid->local, sizeof seat->size);
+    op_full_size(op, r->plan->batch_per_step, seat->whole);
+    seat->counts = true;
+    for (int32_t i = 0; i < split->parts; i++) {
+        int dim = split->part[i].dim == SPLIT_COPY
+                      ? -1
+                      : op_find_dim(op->kind, (enum dim)split->part[i].dim);
+        if (dim < 0)
+            seat->counts &= value[i] == 0;
+        else
+            seat->begin[dim] = seat->begin[dim] * split->part[i].degree + value[i];
+    }
+    seat->adds_once = true;
+    for (int dim = 0; dim < op_dims(op->kind); dim++) {
+        if (OP_KINDS[op->kind].dims[dim].role == ROLE_REDUCE)
+            seat->adds_once &= seat->begin[dim] == 0;
+        seat->begin[dim] *= seat->size[dim]; /* (1) */
+    }
+    struct arena *scratch = arena_new();
+    const char *path = plan_path(scratch, r->plan, instance);
+    seat->path_hash = hash_bytes(path, strlen(path), r->options->seed);
+    arena_free(scratch);
+}
+
+static weft_status check_seat(const struct rank *r, int64_t instance, const struct laid *laid)
+{
+    const char *why = NULL;
+    struct arena *scratch = arena_new();
+    const char *path = plan_path(scratch, r->plan, instance);
+    weft_status status = WEFT_OK;
+    if (laid->op->inputs > CALL_INPUTS)
+        TRY(bad_argument(NULL, "%s has %d inputs, expected at most %d", path, laid->op->inputs,
+                         CALL_INPUTS));
+    if (!r->options->kernels->has(laid->op, &why))
+        TRY(bad_argument("this model can be planned and simulated, not run", "%s: %s", path, why));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+weft_status find_seats(struct rank *r)
+{
+    weft_status status = WEFT_OK;
+    r->seat = ARENA_ARRAY(r->arena, struct seat, (size_t)r->instances);
+    for (int64_t i = 0; i < r->instances; i++) {
+        r->seat[i].laid = graph_laid(r->graph, i);
+        r->seat[i].sums = -1;
+        TRY(check_seat(r, i, r->seat[i].laid));
+        if (plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage)
+            sit(r, i, &r->seat[i]);
+    }
+done:
+    return status;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int32_t channel,
+                      int32_t *out)
+{
+    for (size_t i = 0; i < r->pool.len; i++) {
+        const struct pooled *p = &r->pool.data[i];
+        if (p->count == count && p->channel == channel &&
+            memcmp(p->member, member, (size_t)count * sizeof *member) == 0) {
+            *out = p->group;
+            return WEFT_OK;
+        }
+    }
+    struct pooled made = {ARENA_ARRAY(r->arena, int32_t, (size_t)count), count, channel, -1};
+    memcpy(made.member, member, (size_t)count * sizeof *member);
+    weft_status status =
+        r->transport->kind->group(r->transport, member, count, channel, &made.group);
+    if (status != WEFT_OK)
+        return status;
+    array_push(r->arena, &r->pool, made);
+    *out = made.group;
+    return WEFT_OK;
+}
+
+/* The group of an exchange, as ranks. */
+static int32_t *ranks_of(struct arena *keep, const struct group *group)
+{
+    int32_t *member = ARENA_ARRAY(keep, int32_t, (size_t)group_size(group));
+    for (int64_t i = 0; i < group_size(group); i++)
+        member[i] = (int32_t)group_device(group, i);
+    return member;
+}
+
+/* One group per exchange and stream: exchanges of one number are of one group. */
+static weft_status make_task_groups(struct rank *r, struct arena *scratch)
+{
+    const struct graph *graph = r->graph;
+    int32_t *known = ARENA_ARRAY(scratch, int32_t, (size_t)graph->exchanges *STREAM_COUNT);
+    weft_status status = WEFT_OK;
+    memset(known, -1, (size_t)graph->exchanges * STREAM_COUNT * sizeof *known);
+    for (int32_t i = 0; i < r->program.jobs; i++) {
+        struct job *job = &r->program.job[i];
+        const struct task *task = &graph->task[job->task];
+        if (task->exchange < 0 || job->kind == JOB_NOTHING ||
+            graph->exchange[task->exchange].kind != EXCHANGE_COLLECTIVE ||
+            graph->exchange[task->exchange].collective == COLLECTIVE_SEND)
+            continue;
+        const struct exchange *e = &graph->exchange[task->exchange];
+        struct group group = pattern_group(&graph->pattern[e->pattern], e->group);
+        int32_t *at = &known[task->exchange * STREAM_COUNT + task->stream];
+        if (*at < 0)
+            TRY(group_for(r, ranks_of(scratch, &group), (int32_t)group_size(&group), task->stream,
+                          at));
+        job->group = *at;
+    }
+done:
+    return status;
+}
+
+/* The devices of this stage that differ from this one in these dims' digits only. */
+static int32_t members_of_sum(const struct rank *r, const struct seat *seat, int32_t *member)
+{
+    const struct split *split = &seat->laid->choice->split;
+    int64_t devices = r->plan->stage[r->stage].devices;
+    int64_t own[MAX_SPLIT_PARTS], other[MAX_SPLIT_PARTS];
+    int32_t count = 0;
+    digits_of(split, r->device, own);
+    for (int64_t d = 0; d < devices; d++) {
+        bool in = true;
+        digits_of(split, d, other);
+        for (int32_t i = 0; i < split->parts; i++)
+            in &= other[i] == own[i] || (split->part[i].dim != SPLIT_COPY &&
+                                         SUMS[seat->laid->op->kind] >> split->part[i].dim & 1);
+        if (in)
+            member[count++] = (int32_t)(r->plan->stage[r->stage].first_device + d);
+    }
+    return count;
+}
+
+static weft_status make_sum_groups(struct rank *r, struct arena *scratch)
+{
+    int32_t *member = ARENA_ARRAY(scratch, int32_t, (size_t)r->plan->stage[r->stage].devices);
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < r->instances; i++) {
+        struct seat *seat = &r->seat[i];
+        bool here = plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage;
+        if (here)
+            TRY(find_border(r, seat));
+        if (!here || !SUMS[seat->laid->op->kind])
+            continue;
+        int32_t count = members_of_sum(r, seat, member);
+        if (count > 1)
+            TRY(group_for(r, member, count, STREAM_COMPUTE, &seat->sums));
+    }
+done:
+    return status;
+}
+
+weft_status make_groups(struct rank *r)
+{
+    struct arena *scratch = arena_new();
+    int32_t *all = ARENA_ARRAY(scratch, int32_t, (size_t)r->transport->ranks);
+    weft_status status;
+    for (int32_t i = 0; i < r->transport->ranks; i++)
+        all[i] = i;
+    TRY(make_task_groups(r, scratch));
+    TRY(make_sum_groups(r, scratch));
+    TRY(group_for(r, all, r->transport->ranks, STREAM_COUNT, &r->world));
+done:
+    arena_free(scratch);
+    return status;
+}

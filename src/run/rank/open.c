@@ -1,0 +1,251 @@
+/* open.c - run.h: a rank is opened, runs its steps, shows its weights. */
+#include "run/rank/room.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/sim.h"
+
+static weft_status check_plan(const struct run_options *o)
+{
+    int64_t devices = cluster_devices(o->plan->cluster);
+    enum dtype dtype = o->plan->dtype;
+    if (dtype != DTYPE_FP32 && dtype != DTYPE_TF32 && dtype != DTYPE_BF16)
+        return bad_argument("plan it with --dtype bf16 or fp32",
+                            "a plan in %s cannot be run: kernels store fp32 and bf16",
+                            dtype_name(dtype));
+    if (dtype == DTYPE_BF16 && o->plan->policy == POLICY_PURE_BF16)
+        return bad_argument("plan it with another policy: mixed",
+                            "a plan without fp32 masters of its weights cannot be run");
+    if (devices != o->transport->ranks)
+        return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
+                            (long long)devices, o->transport->ranks);
+    return WEFT_OK;
+}
+
+static void make_state(struct rank *r)
+{
+    const struct graph *graph = r->graph;
+    size_t rows = (size_t)r->micro_batches, blocks = (size_t)graph->blocks;
+    r->keys = key_of(r, KEY_WEIGHTS, 0) + graph->buckets;
+    r->value = ARENA_ARRAY(r->arena, struct value *, rows * (size_t)r->keys);
+    r->spare_weights = ARENA_ARRAY(r->arena, int32_t, rows *(size_t)graph->buckets);
+    r->progress = ARENA_ARRAY(r->arena, struct progress, rows * blocks);
+    for (size_t i = 0; i < rows * blocks; i++)
+        r->progress[i].over = ARENA_ARRAY(r->arena, bool, (size_t)graph->block[i % blocks].items);
+}
+
+static weft_status prepare(struct rank *r)
+{
+    weft_status status;
+    make_state(r);
+    find_moments(r);
+    TRY(find_seats(r));
+    TRY(find_weights(r));
+    TRY(find_ties(r));
+    TRY(find_program(r));
+    TRY(make_groups(r));
+    make_stores(r);
+    fill_weights(r);
+done:
+    return status;
+}
+
+weft_status run_open(const struct run_options *options, struct rank **out)
+{
+    struct arena *arena = arena_new();
+    struct rank *r = ARENA_NEW(arena, struct rank);
+    struct run_options *own = ARENA_NEW(arena, struct run_options);
+    struct graph *graph = NULL;
+    weft_status status;
+    *own = *options;
+    *r = (struct rank){.arena = arena, .options = own, .plan = options->plan};
+    r->transport = options->transport;
+    r->step = options->first_step;
+    r->rate = options->optimizer.rate;
+    r->gradient_norm = NAN;
+    r->started_s = wall_seconds();
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->driving, NULL);
+    pthread_cond_init(&r->called, NULL);
+    TRY(check_plan(options));
+    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .executed = true},
+                      &graph));
+    r->graph = graph;
+    r->instances = options->plan->instances;
+    r->uses = graph->uses->use_first[r->instances];
+    r->micro_batches = (int32_t)plan_micro_batches(options->plan);
+    r->stage = graph->device[options->transport->rank].stage;
+    r->device = graph->device[options->transport->rank].device -
+                options->plan->stage[r->stage].first_device;
+    TRY(prepare(r));
+    *out = r;
+    return WEFT_OK;
+done:
+    run_close(r);
+    return status;
+}
+
+static void free_values(struct rank *r)
+{
+    for (int64_t i = 0; r->value && i < r->micro_batches * r->keys; i++)
+        value_drop(r, r->value[i]);
+}
+
+void run_close(struct rank *r)
+{
+    if (!r)
+        return;
+    free_values(r);
+    free_stores(r);
+    floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
+    buffers_clear(r);
+    pthread_mutex_destroy(&r->lock);
+    pthread_mutex_destroy(&r->driving);
+    pthread_cond_destroy(&r->called);
+    struct graph *graph = (struct graph *)(uintptr_t)r->graph;
+    graph_free(graph);
+    arena_free(r->arena);
+}
+
+weft_status run_step(struct rank *r, double *loss)
+{
+    r->pace[r->step & 1] = (struct pace){r->rate, 1};
+    r->source = r->options->source;
+    r->first_sample = r->step * r->plan->global_batch;
+    return run_iteration(r, loss);
+}
+
+void run_set_rate(struct rank *r, float rate)
+{
+    r->rate = rate;
+}
+
+double run_gradient_norm(const struct rank *r)
+{
+    return r->gradient_norm;
+}
+
+weft_status run_evaluate(struct rank *r, const struct batch_source *source, int64_t first,
+                         double *loss)
+{
+    weft_status status;
+    TRY(run_deferred(r));
+    r->source = *source;
+    r->first_sample = first;
+    r->evaluates = true;
+    TRY(run_iteration(r, loss));
+done:
+    r->evaluates = false;
+    return status;
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+bool shows_weight(const struct rank *r, const struct held_weight *held)
+{
+    const struct store *s = &r->store[held->store];
+    const struct pattern *pattern =
+        s->shard ? &r->graph->pattern[r->graph->bucket[s->bucket].pattern] : NULL;
+    int64_t mesh = 1, place = r->device;
+    for (int32_t i = 0; pattern && i < pattern->digits; i++)
+        place -= r->device / pattern->stride[i] % pattern->degree[i] * pattern->stride[i];
+    for (int64_t i = held->layout.digits - 1; i >= 0; i--) {
+        int64_t degree = held->layout.digit[i].degree;
+        if (held->layout.digit[i].hold == HOLD_COPY && place / mesh % degree)
+            return false;
+        mesh *= degree;
+    }
+    return held->weight > 0 || plan_weight_owner(r->plan, held->instance) == held->instance;
+}
+
+/* Elements first .. first + count of those that lie here, without what is behind the end. */
+static struct run_weight part_of(const struct rank *r, const struct held_weight *held,
+                                 int64_t first, int64_t count)
+{
+    const struct laid *laid = r->seat[held->instance].laid;
+    struct run_weight weight = {.name = held->name,
+                                .elements = held->elements,
+                                .layout = &held->layout,
+                                .device = r->device,
+                                .first = first,
+                                .count = count};
+    if (weight.first + weight.count > held->count)
+        weight.count = held->count > first ? held->count - first : 0;
+    weight.shard = shard_of_operand(laid->op, &laid->op->weight[held->weight].operand,
+                                    &laid->choice->split, r->device);
+    weight.shard.first = weight.first;
+    weight.shard.count = weight.count;
+    return weight;
+}
+
+weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_weight *weight),
+                        void *context)
+{
+    weft_status status;
+    TRY(run_deferred(r));
+    for (int32_t i = 0; i < r->weights; i++) {
+        const struct held_weight *held = &r->weight[i];
+        struct store *s = &r->store[held->store];
+        struct run_weight weight = part_of(r, held, s->member * held->share, held->share);
+        weight.value = master_data(r, held, weight.first);
+        weight.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
+        weight.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
+        if (shows_weight(r, held) && weight.count > 0)
+            visit(context, &weight);
+    }
+done:
+    return status;
+}
+
+weft_status run_fill(struct rank *r,
+                     weft_status (*visit)(void *context, const struct run_weight *weight),
+                     void *context)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < r->weights; i++) {
+        const struct held_weight *held = &r->weight[i];
+        struct store *s = &r->store[held->store];
+        struct run_weight moments = part_of(r, held, s->member * held->share, held->share);
+        struct run_weight value = s->shard == 3 ? moments : part_of(r, held, 0, held->count);
+        float *all = floats_counted(r, MEMORY_WORKSPACE, value.count);
+        value.value = all;
+        moments.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
+        moments.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
+        status = visit(context, &value);
+        if (status == WEFT_OK)
+            set_weight(r, held, value.first, value.count, all);
+        floats_free(r, MEMORY_WORKSPACE, all, value.count);
+        TRY(status);
+        if (moments.moment1 || moments.moment2)
+            TRY(visit(context, &moments));
+    }
+done:
+    return status;
+}
+
+/* ---- what it took ---------------------------------------------------------------------------- */
+
+struct run_memory run_memory(const struct rank *r)
+{
+    struct run_memory memory = r->buffers.most;
+    memory.predicted = stage_peak_bytes(r->graph, r->stage);
+    return memory;
+}
+
+int64_t run_peak_bytes(const struct rank *r)
+{
+    return r->buffers.most.peak;
+}
+
+size_t run_events(const struct rank *r, const struct run_event **out)
+{
+    *out = r->events.data;
+    return r->events.len;
+}
+
+const struct graph *run_graph(const struct rank *r)
+{
+    return r->graph;
+}

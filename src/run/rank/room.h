@@ -1,0 +1,434 @@
+/* room.h - one rank of a run; private to the room.
+ *
+ * A rank is one device of the graph. Two threads work for it: the *executor* runs the tasks of its
+ * compute stream, the *communicator* (the thread that called us) those of all others; an executor that
+ * waits does so in its place (progress_thread.c).
+ *
+ *   program.c   its tasks: which of the graph's it has a part in, and what they wait for here
+ *   liveness.c   which tensors live when: who is the last to read each
+ *   buffers.c   tensors with their layouts, counted
+ *   memberships.c     what an operator computes here: local sizes, groups of its sums, its kernel's call
+ *   borders.c   inputs that it reads beyond its part
+ *   items.c     operators and steps, on the tensors of one micro-batch
+ *   steps.c     a step of a reshard as a transfer; sends between stages
+ *   weights.c   the weights of this device, and what they begin with
+ *   stores.c    weights, gradients and optimizer state by buckets; their synchronisation
+ *   ties.c      gradients of tied weights
+ *   rank.c      the two threads, and one iteration
+ *   progress_thread.c     which of them looks after transfers
+ *   train.c     run.h
+ *
+ *   I1  What both threads see is changed under `lock`; tensors are counted references, and what a
+ *       kernel reads or a transfer fills is not changed meanwhile.
+ *   I2  A tensor is given up when every item up to the last one that reads it is over, in the order of
+ *       the block's list: the two lanes of a block may run apart.
+ *   I3  A task waits for those of its dependencies that this rank has a part in. The others are
+ *       waited for by their own ranks: a collective is over when all members have started it.
+ */
+#ifndef WEFT_RUN_RANK_ROOM_H
+#define WEFT_RUN_RANK_ROOM_H
+
+#include <pthread.h>
+
+#include "run/rank/rank.h"
+#include "run/rank/spread.h"
+
+/* ---- tensors (buffers.c) --------------------------------------------------------------------- */
+
+struct value {
+    void *data;
+    int64_t count; /* elements */
+    struct layout layout;
+    int32_t refs;
+    uint8_t memory; /* enum memory_class */
+    uint8_t dtype;  /* as it is stored: fp32 or bf16 */
+    void *host;     /* where it waits, while data is NULL */
+};
+
+/* Memory that is kept for the next of its size. */
+struct spare {
+    struct spare *next;
+};
+struct shelf {
+    int64_t bytes, asked; /* asked: when last */
+    struct spare *first;
+};
+struct buffers {
+    int64_t held[MEMORY_CLASS_COUNT], now, host_now;
+    struct run_memory most;
+    ARRAY(struct shelf) shelves;
+    int64_t spare, asked; /* bytes that are kept; how often memory was asked for */
+};
+void buffers_clear(struct rank *r);
+/* value_share and value_drop under the rank's lock, the others take it; `floats_*` are for memory that
+ * is no tensor of a pass. */
+struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
+                        const struct layout *layout, int64_t elements);
+struct value *value_share(struct value *value);
+void value_drop(struct rank *r, struct value *value); /* NULL: nothing */
+void value_release(struct rank *r, struct value *value);
+/* The same numbers in another dtype. Takes over and gives back a reference. */
+struct value *value_as(struct rank *r, struct value *value, enum dtype dtype);
+/* How elements of an operand are stored under this plan. */
+enum dtype stored_as(const struct rank *r, enum element element);
+float *floats_new(struct rank *r, enum memory_class memory, int64_t elements);
+float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements); /* zeroed */
+void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_t elements);
+void value_to_host(struct rank *r, struct value *value);
+void value_from_host(struct rank *r, struct value *value);
+
+/* ---- what is where, per micro-batch ---------------------------------------------------------- */
+
+enum key_kind {
+    KEY_OUTPUT,   /* per instance: its output */
+    KEY_KEPT,     /* its statistics */
+    KEY_GRADIENT, /* of its output, added up */
+    KEY_INPUT,    /* per use: the model's own input */
+    KEY_COPY,     /* what steps made of an input */
+    KEY_RECEIVED, /* what another stage sent */
+    KEY_SENDING,  /* what steps made of an output, for another stage */
+    KEY_RAW,      /* the gradient of an input, on its way back */
+    KEY_BACK,     /* that, at its source's stage */
+    KEY_OUTBOX,   /* what is to be sent forward, */
+    KEY_INBOX,    /* and backward */
+    KEY_WEIGHTS,  /* per bucket: gathered (shard 3) */
+    KEY_KIND_COUNT
+};
+
+struct keys {
+    int32_t *key;
+    int32_t count;
+};
+/* Per block and item, and one behind the last: what nobody reads any more (liveness.c). */
+struct drops {
+    struct keys *behind;
+};
+
+/* How far a block is, of one micro-batch (I2). */
+struct progress {
+    bool *over; /* per item */
+    int32_t prefix;
+};
+
+/* ---- operators (memberships.c) --------------------------------------------------------------- */
+
+struct seat {
+    const struct laid *laid;
+    int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
+    bool adds_once;
+    bool counts;  /* of a loss: no device before this one has the same rows */
+    int32_t sums; /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
+    struct border *border; /* NULL: it reads its own part of its inputs */
+    uint64_t path_hash;
+};
+
+/* ---- weights (weights.c) --------------------------------------------------------------------- */
+
+/* One weight of one instance, as it lies here. */
+struct held_weight {
+    int64_t instance;
+    int32_t weight, store;
+    const char *name; /* "layers.0.attn.qkv.weight" */
+    struct layout layout;
+    int64_t elements; /* of the whole, without padding */
+    int64_t count;    /* here */
+    int64_t first;    /* in the whole of its bucket */
+    int64_t share,
+        place;        /* each member's part of it, and where that is in a member's part of all */
+    bool contributes; /* its gradients to the sum: of copies, one does */
+};
+
+/* A bucket's weights, gradients and optimizer state. */
+struct store {
+    int32_t bucket, shard;
+    int32_t first_weight, weights_count; /* of the rank's held weights */
+    int32_t members, member;             /* that share the state; 1 without sharding */
+    int64_t count;                       /* elements of all weights here */
+    int64_t part;                        /* of one member's part */
+    int64_t kept;                        /* of the part: what is not deferred */
+    void *weights;                       /* as stored: whole; with shard 3 the part */
+    float *master;            /* NULL: the weights are; else whole, with sharding the part */
+    float *gradients;         /* whole; with shard 2 and 3 the part */
+    float *moment1, *moment2; /* of the part */
+    struct value **made;      /* per micro-batch, with shard 2 and 3: whole gradients */
+};
+/* Whole gradients whose sum is over, until those of the next bucket are complete (stores.c, I3). */
+struct outlived {
+    struct store *store; /* NULL: none */
+    int32_t micro_batch;
+};
+
+/* ---- tasks (program.c) ----------------------------------------------------------------------- */
+
+enum job_kind {
+    JOB_COMPUTE,
+    JOB_OPTIMIZER,
+    JOB_STEP,
+    JOB_SLICES, /* steps without a transfer */
+    JOB_SEND,
+    JOB_RECEIVE,
+    JOB_SYNCHRONISE,
+    JOB_DEFERRED, /* what the iteration before has left */
+    JOB_GATHER,
+    JOB_TIE,
+    JOB_TO_HOST,
+    JOB_FROM_HOST,
+    JOB_NOTHING, /* what other tasks do for it */
+    JOB_KIND_COUNT
+};
+
+struct job {
+    int32_t task;
+    enum job_kind kind;
+    uint8_t stream;
+    int32_t dependencies, first_after, afters; /* in `after` */
+    int32_t slot;  /* of a block's, and of a receive: of the first that waits for it; else -1 */
+    int32_t group; /* of the transport, -1: none */
+    bool empties;  /* of a send: nobody else is sent the same */
+    /* In this iteration. */
+    int32_t waits;
+    bool started, over;
+    int64_t begin_ns;
+};
+
+struct program {
+    struct job *job;
+    int32_t jobs;
+    int32_t *after;
+    int32_t *queue[STREAM_COUNT], queued[STREAM_COUNT]; /* jobs, in order; without receives */
+    int32_t *receive, receives;                         /* by slot */
+    uint8_t *sends; /* per use: bits of enum flow, what this rank sends of it */
+};
+
+/* A transfer at work. */
+struct errand {
+    int32_t job;
+    struct request *request;
+    struct transfer transfer;
+    /* Of a step or a send. */
+    struct move move;
+    struct value *from, *result; /* in fp32 */
+    enum dtype stored;           /* what becomes of the result */
+    int32_t key;
+    float *out, *in; /* staged */
+    int64_t out_count, in_count;
+    int64_t *counts;
+    /* Of gradients and weights: how much of it has gone. */
+    int64_t at, end;
+};
+
+/* A group of the transport: one for all exchanges of the same ranks on one channel. */
+struct pooled {
+    int32_t *member;
+    int32_t count, channel, group;
+};
+
+/* A transfer that the executor waits for: a sum that a kernel asks for, a border. */
+struct asked {
+    bool waiting, over;
+    struct transfer transfer;
+};
+
+struct rank {
+    struct arena *arena;
+    const struct run_options *options;
+    const struct graph *graph;
+    const struct plan *plan;
+    struct transport *transport;
+    int32_t stage;
+    int64_t device; /* of the stage, from 0 */
+    int32_t micro_batches;
+    int64_t instances, uses;
+
+    struct seat *seat; /* per instance */
+    struct held_weight *weight;
+    int32_t weights;
+    int32_t *weight_of; /* per instance and place: its held weight, -1: not here */
+    struct store *store;
+    int32_t stores;
+    int32_t *store_of; /* per bucket, -1: not here */
+    struct outlived outlived;
+    struct tie *tie;
+    int32_t ties;
+
+    struct drops *drops;   /* per block */
+    struct keys *offloads; /* per part: what waits in host memory */
+    int64_t keys;
+    struct value **value;      /* per micro-batch and key */
+    int32_t *spare_weights;    /* per micro-batch and bucket: gathered again while in use */
+    struct progress *progress; /* per micro-batch and block */
+
+    struct program program;
+    int32_t next[STREAM_COUNT]; /* of the queues */
+    int32_t next_receive, slot;
+    int32_t done;
+    ARRAY(struct errand *) active;
+    struct asked asked;
+    struct request *summing; /* what was asked for, on its way: the communicator's */
+    int32_t world;           /* the group of all ranks */
+    ARRAY(struct pooled) pool;
+
+    pthread_mutex_t lock;
+    struct buffers buffers;
+    void *scratch;
+    int64_t scratch_bytes;
+
+    int64_t step; /* from 0 */
+    /* Of this step and the one before, by the last bit of their numbers: what is left to the next
+     * iteration is optimized as if it were not. */
+    struct pace {
+        float rate, scale;
+    } pace[2];
+    float rate;
+    double gradient_norm;
+    struct batch_source source; /* of this iteration */
+    int64_t first_sample;
+    bool evaluates;          /* changes no weight */
+    bool deferred;           /* gradients of the step before are still to be synchronised */
+    double loss;             /* what this rank's rows add to the mean */
+    pthread_mutex_t driving; /* progress_thread.c, I1 */
+    pthread_cond_t called;   /* what the communicator sleeps on */
+    int64_t calls;           /* so far */
+    bool executor_drives, executor_ended; /* in this iteration */
+    bool failed;
+    char why[256];
+    double started_s;
+    ARRAY(struct run_event) events;
+};
+
+static inline struct value **value_at(const struct rank *r, int32_t micro_batch, int64_t key)
+{
+    return &r->value[(int64_t)micro_batch * r->keys + key];
+}
+
+int32_t key_of(const struct rank *r, enum key_kind kind, int64_t number);
+void put_value(struct rank *r, int32_t micro_batch, int64_t key, struct value *value); /* locks */
+void rank_fail(struct rank *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+bool has_failed(struct rank *r);
+
+/* ---- memberships.c --------------------------------------------------------------------------- */
+
+weft_status find_seats(struct rank *r);
+weft_status make_groups(struct rank *r);
+/* The transport's group of these ranks, made once. */
+weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int32_t channel,
+                      int32_t *out);
+
+/* ---- borders.c ------------------------------------------------------------------------------- */
+
+weft_status find_border(struct rank *r, struct seat *seat);
+/* Of one input: the whole of the group's parts; room for its gradient, an addend of the whole; and the
+ * own part of the sum of these. Gathering and giving back take over a reference. */
+struct value *border_gather(struct rank *r, const struct border *border, int32_t operand,
+                            struct value *value);
+struct value *border_room(struct rank *r, const struct border *border, int32_t operand,
+                          enum dtype dtype);
+struct value *border_give_back(struct rank *r, const struct border *border, int32_t operand,
+                               struct value *value);
+
+/* ---- liveness.c ------------------------------------------------------------------------------ */
+
+void find_moments(struct rank *r);
+/* What an operator reads as its input: a key. */
+int32_t input_key(const struct rank *r, int64_t use);
+bool makes_product(enum op_kind kind); /* with weights */
+bool takes_gradient(const struct op *op);
+
+/* One step of a use's reshards: whose tensor it continues or begins with, and makes. */
+struct step_place {
+    int64_t use;
+    const struct joint *joint;
+    enum flow flow;
+    int32_t from, to; /* keys */
+    bool second;      /* of the second reshard of the joint */
+    bool nothing;     /* what the sender has done already: a slice of what came */
+};
+struct step_place place_of_step(const struct rank *r, int32_t part, const struct item *item);
+
+/* ---- items.c --------------------------------------------------------------------------------- */
+
+struct spot {
+    int32_t micro_batch, block, item;
+};
+void run_op(struct rank *r, struct spot at);
+void run_slice(struct rank *r, struct spot at);
+/* I2 */
+void item_over(struct rank *r, struct spot at);
+
+/* ---- steps.c --------------------------------------------------------------------------------- */
+
+void step_begin(struct rank *r, struct errand *work);
+void step_end(struct rank *r, struct errand *work);
+void send_begin(struct rank *r, struct errand *work);
+void send_end(struct rank *r, struct errand *work);
+void receive_begin(struct rank *r, struct errand *work);
+void receive_end(struct rank *r, struct errand *work);
+/* With what it still holds: after a failure. */
+void errand_free(struct rank *r, struct errand *work);
+/* A tensor as the next step of its way takes it: a part of a fused one or the whole of a part, and
+ * with the padding of the other side. Takes over and gives back a reference. */
+struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value);
+struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value);
+
+/* ---- weights.c, stores.c --------------------------------------------------------------------- */
+
+weft_status find_weights(struct rank *r);
+/* Of devices that have the same of a weight the first one shows it; those that share its state each
+ * show their part. */
+bool shows_weight(const struct rank *r, const struct held_weight *held);
+void make_stores(struct rank *r);
+void fill_weights(struct rank *r);
+void free_stores(struct rank *r);
+const void *weight_data(const struct rank *r, int32_t weight, int32_t micro_batch);
+float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch);
+/* Where in fp32 elements from `first` on are of what lies here: of the member's part with sharding. */
+float *master_data(const struct rank *r, const struct held_weight *held, int64_t first);
+/* A weight's elements as they lie here, from `first` on: stored, and the master's with them. */
+void set_weight(struct rank *r, const struct held_weight *held, int64_t first, int64_t count,
+                const float *from);
+/* Where a member's part of it begins, and how much of that there is. */
+float *gradient_part(const struct rank *r, int32_t weight, int64_t *count);
+/* Of a bucket's gradients and weights: the next transfer; false: that was all. */
+bool synchronise_next(struct rank *r, struct errand *work);
+void drop_outlived(struct rank *r);
+bool gather_next(struct rank *r, struct errand *work);
+void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
+/* Of this rank's part of all gradients, without what others have too. */
+double gradient_squares(const struct rank *r);
+
+/* ---- ties.c ---------------------------------------------------------------------------------- */
+
+weft_status find_ties(struct rank *r);
+bool tied_by_task(const struct rank *r, int64_t user);
+bool tie_begin(struct rank *r, struct errand *work); /* false: nothing to do */
+/* Those that no task does: before the optimizer's step, by the executor. */
+void tie_rest(struct rank *r);
+
+/* ---- program.c, rank.c ----------------------------------------------------------------------- */
+
+weft_status find_program(struct rank *r);
+/* Starts and tests what can be; whether anything moved. By who holds `driving`. */
+bool look(struct rank *r);
+/* From the executor: a transfer, until it is over or the run has failed. */
+void ask(struct rank *r, const struct transfer *transfer);
+/* For kernels and ties: a sum over a group. */
+void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count);
+weft_status run_iteration(struct rank *r, double *loss);
+
+/* ---- progress_thread.c ----------------------------------------------------------------------- */
+
+void communicate(struct rank *r); /* until the iteration is over */
+void call_communicator(struct rank *r);
+/* The executor, until a job may run; until what it asked for is there; before it makes whole
+ * gradients of a sharded bucket, and behind a task that may have completed some (stores.c, I3). */
+void await_job(struct rank *r, const struct job *job);
+void await_asked(struct rank *r);
+void await_room(struct rank *r, int32_t weight, int32_t micro_batch);
+void await_begun(struct rank *r);
+
+/* ---- rank.c ---------------------------------------------------------------------------------- */
+
+/* What an iteration has left to the next. */
+weft_status run_deferred(struct rank *r);
+
+#endif

@@ -1,0 +1,447 @@
+/* steps.c - a step of a reshard as a transfer, and sends between stages.
+ *
+ *   all-reduce      as it lies, in place where nobody else sees the tensor
+ *   reduce-scatter  packed into one block per member
+ *   all-gather      unpacked from one block per member
+ *   all-to-all      both
+ *   send            what the receiver's first steps would slice away is not sent (reshard.c, I3)
+ *
+ *   I1  A fused tensor becomes its part, and a tensor with other padding the one that is wanted,
+ *       between the steps where the compiler looks at it under the other layout (uses.h, I1).
+ *   I2  What is sent is copied first: a send is over for its rank when it has started.
+ *   I3  Numbers travel and are summed in fp32, however they are stored.
+ */
+#include "run/kernels/cpu/cpu.h"
+#include "run/rank/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the same tensor under another layout (I1) ----------------------------------------------- */
+
+/* Rows of a tensor whose last axis is padded. */
+static int64_t rows_of(const struct rank *r, const struct operand *operand)
+{
+    int64_t rows = r->plan->batch_per_step;
+    for (int axis = 0; axis + 1 < operand->axes; axis++)
+        rows *= operand->size[axis];
+    return rows;
+}
+
+/* All elements are here, with other padding at the end of each row. */
+static struct value *pad(struct rank *r, const struct joint *joint, struct value *value,
+                         int64_t elements)
+{
+    int64_t rows = rows_of(r, &joint->to->op->input[joint->operand]);
+    int64_t have = value->count / rows, want = elements / rows, both = have < want ? have : want;
+    struct layout layout = value->layout;
+    enum dtype dtype = (enum dtype)value->dtype;
+    layout.elements = elements;
+    struct value *out = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, elements);
+    memset(out->data, 0, (size_t)(elements * dtype_bytes(dtype)));
+    for (int64_t i = 0; i < rows; i++)
+        copy_elements(dtype, value->data, i * have, both, out->data, i * want);
+    value_release(r, value);
+    return out;
+}
+
+static bool is_padded(const struct value *value, int64_t elements)
+{
+    return value->layout.elements != elements && layout_is_copies(&value->layout);
+}
+
+struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value)
+{
+    const struct op *op = joint->to->op;
+    int64_t elements = joint->to->input[joint->operand].elements;
+    if (!joint->part)
+        return is_padded(value, elements) ? pad(r, joint, value, elements) : value;
+    if (value->layout.elements != joint->from->output.elements)
+        return value; /* a part already */
+    struct fused share = fused_of(r->plan->model, op, joint->operand);
+    struct layout whole = value->layout;
+    struct layout layout = layout_part(r->plan->model, op, &op->input[joint->operand], &whole);
+    enum dtype stored = (enum dtype)value->dtype;
+    value = value_as(r, value, DTYPE_FP32);
+    struct value *part = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
+                                   value->count / share.whole * share.part);
+    fused_take(share, part->count, value->data, part->data);
+    value_release(r, value);
+    return value_as(r, part, stored);
+}
+
+struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
+{
+    int64_t elements = joint->from->output_grad.elements;
+    if (!joint->part)
+        return is_padded(value, elements) ? pad(r, joint, value, elements) : value;
+    if (value->layout.elements == elements)
+        return value; /* the whole already */
+    struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
+    struct layout layout = layout_none(elements);
+    for (int64_t i = 0; i < value->layout.digits; i++) {
+        int64_t hold = value->layout.digit[i].hold;
+        layout_add(&layout, value->layout.digit[i].degree,
+                   hold > 0 ? hold * share.whole / share.part : hold);
+    }
+    enum dtype stored = (enum dtype)value->dtype;
+    value = value_as(r, value, DTYPE_FP32);
+    struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
+                                    value->count / share.part * share.whole);
+    memset(whole->data, 0, (size_t)whole->count * sizeof(float));
+    fused_add(share, value->count, value->data, whole->data);
+    value_release(r, value);
+    return value_as(r, whole, stored);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static struct spot spot_of(const struct task *task)
+{
+    return (struct spot){task->micro_batch, task->block, task->first_item};
+}
+
+/* Whether this item is the last that reads it, and all before are over. */
+static bool dies_here(const struct rank *r, struct spot at, int32_t key)
+{
+    const struct keys *drops = &r->drops[at.block].behind[at.item];
+    bool found = false;
+    for (int32_t i = 0; i < drops->count && !found; i++)
+        found = drops->key[i] == key;
+    return found && r->progress[at.micro_batch * r->graph->blocks + at.block].prefix == at.item;
+}
+
+static struct value *take(struct rank *r, struct spot at, const struct step_place *place)
+{
+    pthread_mutex_lock(&r->lock);
+    struct value **slot = value_at(r, at.micro_batch, place->from), *value = *slot;
+    if (place->from == place->to || dies_here(r, at, place->from))
+        *slot = NULL;
+    else
+        value_share(value);
+    pthread_mutex_unlock(&r->lock);
+    if (!value)
+        return NULL;
+    if (place->flow == FLOW_FORWARD)
+        return place->second ? fit_forward(r, place->joint, value) : value;
+    return place->second || !place->joint->part ? fit_gradient(r, place->joint, value) : value;
+}
+
+static bool is_alone(struct rank *r, const struct value *value)
+{
+    pthread_mutex_lock(&r->lock);
+    bool alone = value->refs == 1;
+    pthread_mutex_unlock(&r->lock);
+    return alone;
+}
+
+static struct value *room_for(struct rank *r, const struct move *move)
+{
+    return value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
+}
+
+/* What the step makes of what it finds, in fp32 (I3), and how that was stored; NULL after an error. */
+static struct value *find_move(struct rank *r, struct spot at, struct move *move,
+                               struct step_place *place, enum dtype *stored)
+{
+    const struct block *block = &r->graph->block[at.block];
+    const struct item *item = &block->item[at.item];
+    *place = place_of_step(r, block->part, item);
+    if (place->nothing)
+        return NULL;
+    struct value *value = take(r, at, place);
+    if (!value)
+        rank_fail(r, "what a %s of input %d brings is not there", step_name(item->step->kind),
+                  item->operand);
+    else if (!move_of(&value->layout, item->step, move))
+        rank_fail(r, "a %s of input %d does not fit how it lies", step_name(item->step->kind),
+                  item->operand);
+    if (!value)
+        return NULL;
+    *stored = (enum dtype)value->dtype;
+    if (!value->data) {
+        rank_fail(r, "what a %s of input %d brings is in host memory", step_name(item->step->kind),
+                  item->operand);
+        return value;
+    }
+    return value_as(r, value, DTYPE_FP32);
+}
+
+void run_slice(struct rank *r, struct spot at)
+{
+    struct move move;
+    struct step_place place;
+    enum dtype stored;
+    struct value *value = find_move(r, at, &move, &place, &stored);
+    if (!value || has_failed(r)) {
+        value_release(r, value);
+        return;
+    }
+    struct value *result = room_for(r, &move);
+    move_slice(&move, r->device, value->data, result->data);
+    value_release(r, value);
+    put_value(r, at.micro_batch, place.to, value_as(r, result, stored));
+}
+
+static void stage_out(struct rank *r, struct errand *w, int64_t count)
+{
+    w->out_count = count;
+    w->out = floats_new(r, MEMORY_WORKSPACE, count);
+    w->transfer.from = w->out;
+}
+
+static void stage_in(struct rank *r, struct errand *w, int64_t count)
+{
+    w->in_count = count;
+    w->in = floats_new(r, MEMORY_WORKSPACE, count);
+    w->transfer.to = w->in;
+}
+
+static void begin_all_reduce(struct rank *r, struct errand *w)
+{
+    w->result = is_alone(r, w->from) ? w->from : room_for(r, &w->move);
+    w->transfer.from = w->from->data;
+    w->transfer.to = w->result->data;
+    w->transfer.count = w->from->count;
+}
+
+/* One block behind the other is how they lie. */
+static bool is_plain(const struct move *move, bool before)
+{
+    return move->digits == 1 && (before ? move->digit[0].before == move->before_count
+                                        : move->digit[0].after == move->count);
+}
+
+static void begin_reduce_scatter(struct rank *r, struct errand *w)
+{
+    w->transfer.from = w->from->data;
+    if (!is_plain(&w->move, false)) {
+        stage_out(r, w, w->from->count);
+        move_scatter(&w->move, w->from->data, w->out);
+    }
+    w->result = room_for(r, &w->move);
+    w->transfer.to = w->result->data;
+    w->transfer.count = w->move.count;
+}
+
+static void begin_all_gather(struct rank *r, struct errand *w)
+{
+    w->transfer.from = w->from->data;
+    w->result = room_for(r, &w->move);
+    w->transfer.to = w->result->data;
+    if (!is_plain(&w->move, true))
+        stage_in(r, w, w->move.count);
+    w->transfer.count = w->move.before_count;
+}
+
+static void begin_all_to_all(struct rank *r, struct errand *w)
+{
+    int32_t member = move_member(&w->move, r->device);
+    w->counts = malloc(2 * (size_t)w->move.members * sizeof *w->counts);
+    if (!w->counts)
+        abort();
+    w->transfer.from_counts = w->counts;
+    w->transfer.to_counts = w->counts + w->move.members;
+    move_counts(&w->move, member, w->counts, w->counts + w->move.members);
+    for (int32_t m = 0; m < w->move.members; m++)
+        w->out_count += w->counts[m];
+    stage_out(r, w, w->out_count);
+    move_pack(&w->move, member, w->from->data, w->out);
+    stage_in(r, w, w->move.count);
+    w->result = room_for(r, &w->move);
+}
+
+static const struct {
+    enum transfer_kind kind;
+    void (*begin)(struct rank *r, struct errand *w);
+} STEPS[COLLECTIVE_COUNT] = {
+    [COLLECTIVE_ALL_REDUCE] = {TRANSFER_ALL_REDUCE, begin_all_reduce},
+    [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, begin_all_gather},
+    [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, begin_reduce_scatter},
+    [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, begin_all_to_all},
+};
+
+void step_begin(struct rank *r, struct errand *w)
+{
+    const struct job *job = &r->program.job[w->job];
+    const struct task *task = &r->graph->task[job->task];
+    const struct item *item = &r->graph->block[task->block].item[task->first_item];
+    struct step_place place;
+    w->from = find_move(r, spot_of(task), &w->move, &place, &w->stored);
+    w->key = place.to;
+    if (!w->from || has_failed(r))
+        return;
+    w->transfer.kind = STEPS[item->step->kind].kind;
+    w->transfer.group = job->group;
+    STEPS[item->step->kind].begin(r, w);
+}
+
+static void give_back(struct rank *r, struct errand *w)
+{
+    floats_free(r, MEMORY_WORKSPACE, w->out, w->out_count);
+    floats_free(r, MEMORY_WORKSPACE, w->in, w->in_count);
+    free(w->counts);
+    w->out = w->in = NULL;
+    w->counts = NULL;
+}
+
+void errand_free(struct rank *r, struct errand *w)
+{
+    if (w->from != w->result)
+        value_release(r, w->from);
+    value_release(r, w->result);
+    give_back(r, w);
+    free(w);
+}
+
+void step_end(struct rank *r, struct errand *w)
+{
+    const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    if (w->transfer.kind == TRANSFER_ALL_GATHER && w->in)
+        move_gather(&w->move, w->in, w->result->data);
+    if (w->transfer.kind == TRANSFER_ALL_TO_ALL)
+        move_unpack(&w->move, move_member(&w->move, r->device), w->in, w->result->data);
+    w->result->layout = w->move.after;
+    give_back(r, w);
+    if (w->from != w->result)
+        value_release(r, w->from);
+    put_value(r, task->micro_batch, w->key, value_as(r, w->result, w->stored));
+    w->from = w->result = NULL;
+    item_over(r, spot_of(task));
+}
+
+/* ---- sends ----------------------------------------------------------------------------------- */
+
+/* What a task sends, and between whom. */
+struct crossing {
+    const struct joint *joint;
+    const struct reshard *reshard;
+    enum flow flow;
+    int64_t use;
+    int32_t sender, receiver;
+    int64_t from, to, place; /* devices of both stages; the receiver's among them */
+};
+
+static struct crossing crossing_of(const struct rank *r, const struct task *task)
+{
+    const struct graph *graph = r->graph;
+    const struct exchange *e = &graph->exchange[task->exchange];
+    const struct pattern *pattern = &graph->pattern[e->pattern];
+    struct group pair = pattern_group(pattern, e->group);
+    struct crossing c = {.use = graph->uses->use_first[task->reader] + task->about};
+    c.joint = graph->uses->use[c.use].joint;
+    c.flow = task->stream == STREAM_PREVIOUS ? FLOW_GRADIENT : FLOW_FORWARD;
+    c.reshard = c.flow == FLOW_FORWARD ? c.joint->forward[1] : c.joint->backward[0];
+    c.sender = (int32_t)group_device(&pair, 0);
+    c.receiver = (int32_t)group_device(&pair, 1);
+    c.from = pattern->from_devices;
+    c.to = pattern->devices;
+    c.place = c.receiver - pattern->first;
+    return c;
+}
+
+static bool slices(const struct reshard *reshard, int32_t step)
+{
+    return step < reshard->steps && reshard->step[step].kind == STEP_SLICE;
+}
+
+void send_begin(struct rank *r, struct errand *w)
+{
+    const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    struct crossing c = crossing_of(r, task);
+    bool forward = c.flow == FLOW_FORWARD;
+    int32_t key = key_of(r, forward ? KEY_OUTBOX : KEY_INBOX, c.use);
+    pthread_mutex_lock(&r->lock);
+    struct value **box = value_at(r, task->micro_batch, key), *value = *box;
+    if (r->program.job[w->job].empties)
+        *box = NULL;
+    else
+        value_share(value);
+    pthread_mutex_unlock(&r->lock);
+    if (!value) {
+        rank_fail(r, "what is to be sent of input %d is not there", task->about);
+        return;
+    }
+    if (forward)
+        value = fit_forward(r, c.joint, value);
+    else if (!c.joint->part)
+        value = fit_gradient(r, c.joint, value);
+    value = value_as(r, value, DTYPE_FP32);
+    struct layout layout = layout_received(&value->layout, c.from, c.to);
+    for (int32_t i = c.reshard->send + 1; slices(c.reshard, i); i++) {
+        struct move move;
+        if (!move_of(&layout, &c.reshard->step[i], &move)) {
+            rank_fail(r, "what is sent of input %d is not how it lies", task->about);
+            break;
+        }
+        struct value *sliced = room_for(r, &move);
+        move_slice(&move, c.place, value->data, sliced->data);
+        value_release(r, value);
+        value = sliced;
+        layout = move.after;
+    }
+    stage_out(r, w, value->count);
+    memcpy(w->out, value->data, (size_t)value->count * sizeof(float));
+    value_release(r, value);
+    w->transfer.kind = TRANSFER_SEND;
+    w->transfer.peer = c.receiver;
+    w->transfer.tag = r->program.job[w->job].task;
+    w->transfer.count = w->out_count;
+}
+
+void send_end(struct rank *r, struct errand *w)
+{
+    give_back(r, w);
+}
+
+/* How it lies when it comes: I3 of reshard.c. False: it cannot. */
+static bool received_layout(const struct rank *r, const struct crossing *c, struct layout *out)
+{
+    const struct joint *j = c->joint;
+    const struct op *op = j->to->op;
+    bool forward = c->flow == FLOW_FORWARD;
+    struct layout whole = j->from->output;
+    int64_t elements = forward ? j->to->input[j->operand].elements : j->from->output_grad.elements;
+    *out = j->to->input_grad[j->operand];
+    if (forward)
+        *out = layout_part(r->plan->model, op, &op->input[j->operand], &whole);
+    for (int32_t i = 0; i <= c->reshard->send || slices(c->reshard, i); i++) {
+        struct move move;
+        if (!j->part && layout_is_copies(out))
+            out->elements = elements;
+        if (i == c->reshard->send) {
+            *out = layout_received(out, c->from, c->to);
+            continue;
+        }
+        if (!move_of(out, &c->reshard->step[i], &move))
+            return false;
+        *out = move.after;
+    }
+    return true;
+}
+
+void receive_begin(struct rank *r, struct errand *w)
+{
+    const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    struct crossing c = crossing_of(r, task);
+    struct layout layout;
+    if (!received_layout(r, &c, &layout)) {
+        rank_fail(r, "what comes of input %d is not how it lies", task->about);
+        return;
+    }
+    w->stored = stored_as(r, c.joint->from->op->output.element);
+    w->result = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout, layout_local(&layout));
+    w->key = key_of(r, c.flow == FLOW_FORWARD ? KEY_RECEIVED : KEY_BACK, c.use);
+    w->transfer.kind = TRANSFER_RECEIVE;
+    w->transfer.peer = c.sender;
+    w->transfer.tag = r->program.job[w->job].task;
+    w->transfer.to = w->result->data;
+    w->transfer.count = w->result->count;
+}
+
+void receive_end(struct rank *r, struct errand *w)
+{
+    put_value(r, r->graph->task[r->program.job[w->job].task].micro_batch, w->key,
+              value_as(r, w->result, w->stored));
+    w->result = NULL;
+}

@@ -1,0 +1,98 @@
+/* saving.c - see saving.h. */
+#include "run/train/saving.h"
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+struct collected {
+    struct arena *arena;
+    ARRAY(struct shard_values) shards;
+};
+
+static void collect(struct collected *c, const char *name, const struct run_weight *weight,
+                    const float *data)
+{
+    struct shard_values values = {name, STORED_F32, weight->shard, data};
+    if (data)
+        array_push(c->arena, &c->shards, values);
+}
+
+static void collect_weight(void *context, struct run_weight *weight)
+{
+    struct collected *c = context;
+    const char *name = weight->name;
+    collect(c, name, weight, weight->value);
+    collect(c, arena_printf(c->arena, "%s%s", name, MOMENT1_SUFFIX), weight, weight->moment1);
+    collect(c, arena_printf(c->arena, "%s%s", name, MOMENT2_SUFFIX), weight, weight->moment2);
+}
+
+static weft_status save_files(struct rank *rank, const struct council *council,
+                              const struct checkpoint_place *place, int64_t step,
+                              struct arena *scratch, struct written *files)
+{
+    struct collected collected = {.arena = scratch};
+    struct written written = {0};
+    int32_t number = council->transport->rank;
+    weft_status status;
+    TRY(council_agree(council, number == 0 ? checkpoint_begin(place, step) : WEFT_OK));
+    TRY(run_weights(rank, collect_weight, &collected));
+    TRY(council_agree(council, checkpoint_save(place, step, number, collected.shards.data,
+                                               collected.shards.len, &written)));
+    TRY(council_gather(council, &written, sizeof written, files));
+done:
+    return status;
+}
+
+weft_status save_state(struct rank *rank, const struct council *council,
+                       const struct checkpoint_place *place, const struct training_state *state,
+                       struct arena *keep, const char **out)
+{
+    struct arena *scratch = arena_new();
+    int32_t ranks = council->transport->ranks;
+    struct written *files = ARENA_ARRAY(scratch, struct written, (size_t)ranks);
+    bool first = council->transport->rank == 0;
+    weft_status status;
+    TRY(save_files(rank, council, place, state->step, scratch, files));
+    TRY(council_agree(council,
+                      first ? checkpoint_commit(place, state, files, ranks, keep, out) : WEFT_OK));
+done:
+    if (status && first)
+        checkpoint_abandon(place, state->step);
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+struct loading {
+    struct checkpoint *checkpoint;
+    struct arena *scratch;
+};
+
+static weft_status load(const struct loading *l, const char *name, const struct run_weight *weight,
+                        float *out)
+{
+    return out ? checkpoint_read(l->checkpoint, name, &weight->shard, out) : WEFT_OK;
+}
+
+static weft_status load_weight(void *context, const struct run_weight *weight)
+{
+    const struct loading *l = context;
+    const char *name = weight->name;
+    weft_status status;
+    TRY(load(l, name, weight, weight->value));
+    TRY(load(l, arena_printf(l->scratch, "%s%s", name, MOMENT1_SUFFIX), weight, weight->moment1));
+    TRY(load(l, arena_printf(l->scratch, "%s%s", name, MOMENT2_SUFFIX), weight, weight->moment2));
+done:
+    return status;
+}
+
+weft_status load_state(struct rank *rank, struct checkpoint *checkpoint)
+{
+    struct loading loading = {checkpoint, arena_new()};
+    weft_status status = run_fill(rank, load_weight, &loading);
+    if (status == WEFT_BAD_INPUT)
+        error_hint("%s is of %s; resume with its model and --optimizer",
+                   checkpoint_folder(checkpoint), checkpoint_state(checkpoint)->model);
+    arena_free(loading.scratch);
+    return status;
+}

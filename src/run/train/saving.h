@@ -1,0 +1,15 @@
+/* saving.h - the state of a rank to a checkpoint and back; private to the room. */
+#ifndef WEFT_RUN_TRAIN_SAVING_H
+#define WEFT_RUN_TRAIN_SAVING_H
+
+#include "run/rank/rank.h"
+
+/* All ranks call; whole or not at all, and the error of one is that of all. Names the folder in `keep`
+ * on rank 0. */
+weft_status save_state(struct rank *rank, const struct council *council,
+                       const struct checkpoint_place *place, const struct training_state *state,
+                       struct arena *keep, const char **out);
+/* Weights and moments of this rank, before its first step. */
+weft_status load_state(struct rank *rank, struct checkpoint *checkpoint);
+
+#endif

@@ -1,0 +1,363 @@
+/* train.c - see train.h. */
+#include "run/train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "run/train/saving.h"
+
+/* One rank's run. */
+struct training {
+    const struct training_options *o;
+    struct council council;
+    struct arena *keep;
+    struct corpus corpus;
+    struct checkpoint *checkpoint; /* resumed from */
+    struct rank *rank;
+    struct run_log log;
+    uint64_t seed;
+    int64_t samples_taken;
+    double started_s;
+    struct training_result *out;
+    bool agreed; /* the error is known to all */
+};
+
+static bool is_first(const struct training *t)
+{
+    return t->council.transport->rank == 0;
+}
+
+/* I2 */
+static weft_status agree(struct training *t, weft_status mine)
+{
+    weft_status status = council_agree(&t->council, mine);
+    t->agreed = status != WEFT_OK;
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static weft_status take_seed(struct training *t)
+{
+    const struct training_state *state =
+        t->checkpoint ? checkpoint_state(t->checkpoint) : &(struct training_state){0};
+    int64_t seed = t->o->seed;
+    if (seed < 0)
+        seed = t->checkpoint ? state->seed : DEFAULT_SEED;
+    if (t->checkpoint && seed != state->seed)
+        return bad_argument("leave --seed out", "%s is of a run with seed %lld, not %lld",
+                            checkpoint_folder(t->checkpoint), (long long)state->seed,
+                            (long long)seed);
+    if (state->step >= t->o->steps)
+        return bad_argument("give more --steps", "%s has done %lld steps already",
+                            t->checkpoint ? checkpoint_folder(t->checkpoint) : "a run of no steps",
+                            (long long)state->step);
+    t->seed = (uint64_t)seed;
+    t->samples_taken = state->samples;
+    t->out->first_step = t->out->step = state->step;
+    return WEFT_OK;
+}
+
+static weft_status open_files(struct training *t)
+{
+    struct corpus_options data = t->o->data;
+    weft_status status;
+    TRY(rate_check(&t->o->rate));
+    if (t->o->resume)
+        TRY(checkpoint_open(t->o->resume, &t->checkpoint));
+    TRY(take_seed(t));
+    data.seed = t->seed;
+    TRY(corpus_open(t->o->plan->model, &data, &t->corpus));
+    t->corpus.before = t->samples_taken - t->out->step * t->o->plan->global_batch;
+    if (is_first(t) && t->o->log)
+        TRY(log_open(t->keep, t->o->log, t->out->step, &t->log));
+done:
+    return status;
+}
+
+static weft_status open_rank(struct training *t)
+{
+    const struct training_options *o = t->o;
+    struct run_options run = {.plan = o->plan,
+                              .transport = t->council.transport,
+                              .kernels = &CPU_KERNELS,
+                              .source = corpus_training(&t->corpus),
+                              .optimizer = o->optimizer,
+                              .seed = t->seed,
+                              .dropout = o->dropout,
+                              .clip = o->clip,
+                              .first_step = t->out->step,
+                              .trace = o->trace};
+    weft_status status;
+    TRY(run_open(&run, &t->rank));
+    if (t->checkpoint)
+        TRY(load_state(t->rank, t->checkpoint));
+done:
+    return status;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* What every rank tells behind a step. */
+struct pulse {
+    int64_t memory_bytes;
+    bool stops, fails;
+};
+
+static weft_status take_pulse(struct training *t, struct log_row *row)
+{
+    int32_t ranks = t->council.transport->ranks;
+    struct pulse mine = {.memory_bytes = run_peak_bytes(t->rank),
+                         .stops = t->o->stop && *t->o->stop,
+                         .fails = corpus_status(&t->corpus) != WEFT_OK};
+    struct pulse *all = calloc((size_t)ranks, sizeof *all);
+    bool fails = false;
+    if (!all)
+        return failure("out of memory");
+    weft_status status = council_gather(&t->council, &mine, sizeof mine, all);
+    for (int32_t i = 0; status == WEFT_OK && i < ranks; i++) {
+        if (all[i].memory_bytes > row->memory_bytes)
+            row->memory_bytes = all[i].memory_bytes;
+        t->out->stopped |= all[i].stops;
+        fails |= all[i].fails;
+    }
+    free(all);
+    return fails ? agree(t, corpus_status(&t->corpus)) : status;
+}
+
+/* I3: what it rests on is the same on all ranks. */
+static weft_status check_numbers(struct training *t, const struct log_row *row)
+{
+    bool bad_norm = t->o->clip > 0 && !isfinite(row->grad_norm);
+    if (isfinite(row->loss) && !bad_norm)
+        return WEFT_OK;
+    t->agreed = true;
+    failure("the %s of step %lld is not a number", isfinite(row->loss) ? "gradient" : "loss",
+            (long long)row->step);
+    error_hint("%s%s", t->out->saved ? "resume from the last checkpoint with " : "",
+               "a lower --rate, a longer --warmup or a lower --clip");
+    return WEFT_FAILURE;
+}
+
+static weft_status step(struct training *t, struct log_row *row)
+{
+    double from_s = wall_seconds(), tokens = (double)t->o->plan->global_batch;
+    weft_status status;
+    row->step = t->out->step + 1;
+    row->rate = rate_at(&t->o->rate, t->out->step);
+    run_set_rate(t->rank, (float)row->rate);
+    TRY(run_step(t->rank, &row->loss));
+    tokens *= (double)t->corpus.order.window;
+    row->tokens_per_s = tokens / (wall_seconds() - from_s);
+    row->grad_norm = run_gradient_norm(t->rank);
+    TRY(take_pulse(t, row));
+    TRY(check_numbers(t, row));
+    t->out->step++;
+    t->out->loss = row->loss;
+    t->samples_taken += t->o->plan->global_batch;
+done:
+    return status;
+}
+
+/* ---- every so often -------------------------------------------------------------------------- */
+
+static bool is_over(const struct training *t)
+{
+    return t->out->step == t->o->steps || t->out->stopped;
+}
+
+static bool is_due(const struct training *t, int64_t every)
+{
+    return is_over(t) || (every > 0 && t->out->step % every == 0);
+}
+
+static weft_status validate(struct training *t, struct log_row *row)
+{
+    struct batch_source source = corpus_validation(&t->corpus);
+    int64_t global = t->o->plan->global_batch, batches = t->corpus.order.validation / global;
+    double sum = 0, loss;
+    weft_status status = WEFT_OK;
+    if (t->corpus.order.validation == 0 || !is_due(t, t->o->validate_every))
+        return WEFT_OK;
+    batches = batches > MOST_VALIDATION_BATCHES ? MOST_VALIDATION_BATCHES : batches;
+    batches = batches < 1 ? 1 : batches;
+    for (int64_t i = 0; i < batches; i++) {
+        TRY(run_evaluate(t->rank, &source, i * global, &loss));
+        sum += loss;
+    }
+    row->validated = t->out->validated = true;
+    row->validation_loss = t->out->validation_loss = sum / (double)batches;
+done:
+    return status;
+}
+
+static weft_status save(struct training *t, struct training_news *news)
+{
+    const struct plan *plan = t->o->plan;
+    weft_status status;
+    if (!t->o->checkpoint.folder || !is_due(t, t->o->save_every))
+        return WEFT_OK;
+    struct arena *scratch = arena_new();
+    struct training_state state = {.step = t->out->step,
+                                   .seed = (int64_t)t->seed,
+                                   .samples = t->samples_taken,
+                                   .model = plan->model->name,
+                                   .plan = plan_write(scratch, plan)};
+    TRY(save_state(t->rank, &t->council, &t->o->checkpoint, &state, t->keep, &t->out->saved));
+    news->saved = t->out->saved;
+done:
+    t->agreed = status != WEFT_OK;
+    arena_free(scratch);
+    return status;
+}
+
+static void tell(struct training *t, struct training_news *news)
+{
+    int64_t done = t->out->step - t->out->first_step, left = t->o->steps - t->out->step;
+    news->steps = t->o->steps;
+    news->left_s = (wall_seconds() - t->started_s) / (double)done * (double)left;
+    if (is_first(t) && t->o->tell)
+        t->o->tell(t->o->context, news);
+}
+
+/* A step's line comes before its checkpoint: a log never ends before what one resumes from. */
+static weft_status write_log(struct training *t, const struct log_row *row)
+{
+    if (!t->o->log)
+        return WEFT_OK;
+    return agree(t, is_first(t) ? log_write(&t->log, row) : WEFT_OK);
+}
+
+static weft_status loop(struct training *t)
+{
+    weft_status status = WEFT_OK;
+    t->started_s = wall_seconds();
+    while (!is_over(t)) {
+        struct training_news news = {0};
+        TRY(step(t, &news.row));
+        TRY(validate(t, &news.row));
+        TRY(write_log(t, &news.row));
+        TRY(save(t, &news));
+        tell(t, &news);
+    }
+done:
+    return status;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static weft_status finish(struct training *t)
+{
+    int32_t ranks = t->council.transport->ranks;
+    struct run_memory memory = run_memory(t->rank);
+    weft_status status;
+    t->out->memory = ARENA_ARRAY(t->keep, struct run_memory, (size_t)ranks);
+    TRY(council_gather(&t->council, &memory, sizeof memory, t->out->memory));
+    if (t->o->trace)
+        TRY(record_write(t->rank, &t->council, t->o->trace));
+done:
+    t->agreed = status != WEFT_OK;
+    return status;
+}
+
+weft_status train_rank(const struct training_options *options, struct transport *transport,
+                       struct arena *keep, struct training_result *out)
+{
+    struct training t = {.o = options, .keep = keep, .out = out, .log.file = -1};
+    weft_status status;
+    *out = (struct training_result){0};
+    TRY(council_new(transport, &t.council));
+    TRY(agree(&t, open_files(&t)));
+    TRY(agree(&t, open_rank(&t)));
+    TRY(loop(&t));
+    TRY(finish(&t));
+done:
+    if (status && !t.agreed)
+        transport->kind->abort(transport, weft_last_error()->message);
+    log_close(&t.log);
+    run_close(t.rank);
+    checkpoint_close(t.checkpoint);
+    corpus_close(&t.corpus);
+    return status;
+}
+
+/* ---- ranks that are threads ------------------------------------------------------------------ */
+
+struct thread {
+    const struct training_options *options;
+    struct hub *hub;
+    int32_t number;
+    pthread_t id;
+    struct arena *keep;
+    struct training_result result;
+    weft_status status;
+    char message[512], hint[256];
+};
+
+static void *run_thread(void *context)
+{
+    struct thread *thread = context;
+    struct transport *transport = transport_threads(thread->hub, thread->number);
+    thread->status = train_rank(thread->options, transport, thread->keep, &thread->result);
+    if (thread->status) {
+        const weft_error *error = weft_last_error();
+        snprintf(thread->message, sizeof thread->message, "%s", error->message);
+        snprintf(thread->hint, sizeof thread->hint, "%s", error->hint ? error->hint : "");
+    }
+    transport->kind->close(transport);
+    return NULL;
+}
+
+static weft_status status_of(const struct thread *thread)
+{
+    const char *hint = *thread->hint ? thread->hint : NULL;
+    if (thread->status == WEFT_BAD_INPUT)
+        return bad_argument(hint, "%s", thread->message);
+    if (thread->status == WEFT_OK)
+        return WEFT_OK;
+    failure("%s", thread->message);
+    if (hint)
+        error_hint("%s", hint);
+    return WEFT_FAILURE;
+}
+
+static bool start_thread(const struct training_options *options, struct hub *hub, int32_t number,
+                         struct arena *keep, struct thread *out)
+{
+    *out = (struct thread){.options = options, .hub = hub, .number = number, .keep = keep};
+    if (pthread_create(&out->id, NULL, run_thread, out) == 0)
+        return true;
+    struct transport *transport = transport_threads(hub, number);
+    transport->kind->abort(transport, "cannot start a thread for every rank");
+    transport->kind->close(transport);
+    return false;
+}
+
+weft_status train_threads(const struct training_options *options, struct arena *keep,
+                          struct training_result *out)
+{
+    int32_t ranks = (int32_t)cluster_devices(options->plan->cluster), started = 0;
+    struct arena *scratch = arena_new();
+    struct thread *thread = ARENA_ARRAY(scratch, struct thread, (size_t)ranks);
+    struct hub *hub = hub_new(ranks, &options->slowdown);
+    weft_status status = WEFT_OK;
+    for (; started < ranks; started++)
+        if (!start_thread(options, hub, started, started ? arena_new() : keep, &thread[started]))
+            break;
+    for (int32_t i = 0; i < started; i++) {
+        pthread_join(thread[i].id, NULL);
+        if (i > 0)
+            arena_free(thread[i].keep);
+    }
+    *out = thread[0].result;
+    for (int32_t i = 0; i < started && status == WEFT_OK; i++)
+        status = status_of(&thread[i]);
+    if (started < ranks) {
+        if (started > 0)
+            arena_free(thread[started].keep);
+        status = failure("cannot start a thread for every rank");
+    }
+    hub_free(hub);
+    arena_free(scratch);
+    return status;
+}

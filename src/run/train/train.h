@@ -1,0 +1,67 @@
+/* train.h - a run from its data to its last checkpoint: what `weft train` does on every rank. 
+ *
+ *   step s takes  samples [s g, (s + 1) g) of the order, the rate of s, the gradients' clipped norm; (1)
+ *   every so often the loss of validation samples, and a checkpoint
+ *
+ *   I1  All of it depends on the step and the seed alone: a run that is resumed, under this plan or
+ *       another, goes on to the losses of one that was not interrupted, up to rounding.
+ *   I2  A run ends on all ranks at the same step: by its steps, by `stop` on any rank, or by an error
+ *       of any rank, which becomes that of all. What was saved stays as it is.
+ *   I3  A loss or a norm that is not finite ends the run before anything is saved.
+ */
+#ifndef WEFT_RUN_TRAIN_H
+#define WEFT_RUN_TRAIN_H
+
+#include <signal.h>
+
+#include "run/rank/rank.h"
+#include "run/train/log.h"
+
+struct training_news {
+    struct log_row row; /* its step counts from 1 */
+    int64_t steps;
+    double left_s;     /* as the steps so far went */
+    const char *saved; /* the checkpoint that was written behind the step, NULL: none */
+};
+
+struct training_options {
+    const struct plan *plan;
+    struct corpus_options data;
+    int64_t steps;
+    int64_t seed; /* below 0: that of the checkpoint, else DEFAULT_SEED */
+    struct rate_schedule rate;
+    struct optimizer_step optimizer; /* its kind and what goes with it */
+    float dropout, clip;
+    int64_t validate_every;             /* steps; 0: at the end only */
+    const char *log;                    /* NULL: none */
+    struct checkpoint_place checkpoint; /* folder NULL: none */
+    int64_t save_every;                 /* steps; 0: at the end only */
+    const char *resume;                 /* a checkpoint; NULL: from the beginning */
+    const char *trace;                  /* a file for what happened; NULL: none */
+    struct slowdown slowdown;           /* of ranks that are threads */
+    const volatile sig_atomic_t *stop;  /* NULL: never */
+    /* Behind every step, on rank 0; NULL: nobody is told. */
+    void (*tell)(void *context, const struct training_news *news);
+    void *context;
+};
+enum { DEFAULT_SEED = 1 };
+/* Of a large file one need not read all that is kept for validation: the first 16 batches tell. */
+enum { MOST_VALIDATION_BATCHES = 16 };
+
+struct training_result {      /* the same on all ranks */
+    int64_t first_step, step; /* steps done before, and now */
+    double loss;              /* of the last step */
+    bool validated, stopped;
+    double validation_loss;    /* the last one */
+    struct run_memory *memory; /* per rank, in `keep` */
+    const char *saved;         /* the last checkpoint, in `keep`; NULL: none. On rank 0 */
+};
+
+/* On one rank, with its transport. */
+weft_status train_rank(const struct training_options *options, struct transport *transport,
+                       struct arena *keep, struct training_result *out);
+/* On as many ranks as the plan has devices, all of them threads of this process. */
+weft_status train_threads(const struct training_options *options, struct arena *keep,
+                          struct training_result *out);
+
+#endif

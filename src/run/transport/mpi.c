@@ -1,0 +1,317 @@
+/* mpi.c - ranks of MPI (MPI 3.1: nonblocking collectives, communicators made by their members alone).
+ *
+ *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
+ *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
+ *       gradient buckets are sliced below that (stores.c, I1).
+ *   I3  A rank that gives up ends all of them: MPI_Abort. Nobody is left to be told.
+ */
+#include "run/transport/transport.h"
+
+#ifdef WEFT_MPI
+
+#include <errno.h>
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+struct request {
+    MPI_Request handle;
+    int *counts; /* of an all-to-all: both sides' counts and places */
+};
+
+struct mpi_transport {
+    struct transport base;
+    bool initialised; /* by us */
+    int largest_tag;
+    int32_t active; /* transfers that are not over */
+    bool crowded;   /* more ranks on this machine than cores */
+    pthread_mutex_t lock;
+    pthread_cond_t woken;
+    int64_t wakes, seen;
+    int32_t groups, room;
+    MPI_Comm *group;
+};
+
+static struct mpi_transport *own(struct transport *t)
+{
+    return (struct mpi_transport *)t;
+}
+
+static weft_status check(int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return WEFT_OK;
+    MPI_Error_string(code, text, &length);
+    return failure("MPI: %s: %s", what, text);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static weft_status make(const int32_t *member, int32_t count, MPI_Comm *out)
+{
+    MPI_Group world = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+    int *ranks = malloc((size_t)count * sizeof *ranks);
+    weft_status status = WEFT_OK;
+    if (!ranks)
+        return failure("out of memory");
+    for (int32_t i = 0; i < count; i++)
+        ranks[i] = member[i];
+    TRY(check(MPI_Comm_group(MPI_COMM_WORLD, &world), "the group of all ranks"));
+    TRY(check(MPI_Group_incl(world, count, ranks, &group), "a group"));
+    TRY(check(MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, out), "a communicator"));
+done:
+    if (group != MPI_GROUP_NULL)
+        MPI_Group_free(&group);
+    if (world != MPI_GROUP_NULL)
+        MPI_Group_free(&world);
+    free(ranks);
+    return status;
+}
+
+static weft_status mpi_group(struct transport *t, const int32_t *member, int32_t count,
+                             int32_t channel, int32_t *out)
+{
+    struct mpi_transport *m = own(t);
+    (void)channel; /* every call makes a communicator of its own */
+    if (m->groups == m->room) {
+        m->room = m->room ? 2 * m->room : 16;
+        MPI_Comm *more = realloc(m->group, (size_t)m->room * sizeof *more);
+        if (!more)
+            return failure("out of memory");
+        m->group = more;
+    }
+    weft_status status = make(member, count, &m->group[m->groups]);
+    if (status == WEFT_OK)
+        *out = m->groups++;
+    return status;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+/* Counts of both sides, and where each member's begin. */
+static weft_status lay_out(const struct transfer *x, int members, struct request *request)
+{
+    int *counts = malloc(4 * (size_t)members * sizeof *counts);
+    int64_t out = 0, in = 0;
+    if (!counts)
+        return failure("out of memory");
+    for (int i = 0; i < members; i++) {
+        counts[i] = (int)x->from_counts[i];
+        counts[members + i] = (int)out;
+        counts[2 * members + i] = (int)x->to_counts[i];
+        counts[3 * members + i] = (int)in;
+        out += x->from_counts[i];
+        in += x->to_counts[i];
+    }
+    request->counts = counts;
+    return out > INT_MAX || in > INT_MAX ? failure("an all-to-all of more than 2^31 elements")
+                                         : WEFT_OK;
+}
+
+static weft_status start_all_to_all(const struct transfer *x, MPI_Comm comm,
+                                    struct request *request)
+{
+    int members;
+    weft_status status;
+    TRY(check(MPI_Comm_size(comm, &members), "the size of a group"));
+    TRY(lay_out(x, members, request));
+    int *c = request->counts;
+    TRY(check(MPI_Ialltoallv(x->from, c, c + members, MPI_FLOAT, x->to, c + 2 * members,
+                             c + 3 * members, MPI_FLOAT, comm, &request->handle),
+              "all-to-all"));
+done:
+    return status;
+}
+
+static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
+                                    struct request *request)
+{
+    static const MPI_Op OPS[] = {[REDUCE_SUM] = MPI_SUM, [REDUCE_MAX] = MPI_MAX};
+    int count = (int)x->count;
+    const void *from = x->from == x->to ? MPI_IN_PLACE : x->from;
+    switch (x->kind) {
+    case TRANSFER_ALL_REDUCE:
+        return check(
+            MPI_Iallreduce(from, x->to, count, MPI_FLOAT, OPS[x->op], comm, &request->handle),
+            "all-reduce");
+    case TRANSFER_REDUCE_SCATTER:
+        return check(MPI_Ireduce_scatter_block(x->from, x->to, count, MPI_FLOAT, OPS[x->op], comm,
+                                               &request->handle),
+                     "reduce-scatter");
+    case TRANSFER_ALL_GATHER:
+        return check(MPI_Iallgather(x->from, count, MPI_FLOAT, x->to, count, MPI_FLOAT, comm,
+                                    &request->handle),
+                     "all-gather");
+    default:
+        return start_all_to_all(x, comm, request);
+    }
+}
+
+static weft_status start_pair(struct transport *t, const struct transfer *x,
+                              struct request *request)
+{
+    if (x->tag > own(t)->largest_tag)
+        return failure("this MPI numbers messages up to %d; the plan's graph has more tasks",
+                       own(t)->largest_tag);
+    if (x->kind == TRANSFER_SEND)
+        return check(MPI_Isend(x->from, (int)x->count, MPI_FLOAT, x->peer, x->tag, MPI_COMM_WORLD,
+                               &request->handle),
+                     "send");
+    return check(MPI_Irecv(x->to, (int)x->count, MPI_FLOAT, x->peer, x->tag, MPI_COMM_WORLD,
+                           &request->handle),
+                 "receive");
+}
+
+static weft_status mpi_start(struct transport *t, const struct transfer *x, struct request **out)
+{
+    struct request *request = calloc(1, sizeof *request);
+    bool pair = x->kind == TRANSFER_SEND || x->kind == TRANSFER_RECEIVE;
+    weft_status status;
+    if (!request)
+        return failure("out of memory");
+    if (x->count > INT_MAX) /* I2 */
+        TRY(failure("a transfer of %lld elements, expected fewer than 2^31", (long long)x->count));
+    TRY(pair ? start_pair(t, x, request) : start_collective(x, own(t)->group[x->group], request));
+    own(t)->active++;
+    *out = request;
+    request = NULL;
+done:
+    if (request)
+        free(request->counts);
+    free(request);
+    return status;
+}
+
+static bool mpi_test(struct transport *t, struct request *request)
+{
+    int over = 0;
+    if (MPI_Test(&request->handle, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || !over)
+        return false;
+    own(t)->active--;
+    free(request->counts);
+    free(request);
+    return true;
+}
+
+/* ---- waiting, and giving up ------------------------------------------------------------------ */
+
+/* MPI moves what its calls look at. A rank that has nothing to compute looks all the time, unless others
+ * want its core; beside computation it looks rarely, and not at all while nothing is on its way. */
+static void mpi_wait(struct transport *t, double seconds, bool idle)
+{
+    static const double LOOK_S =
+        50e-6; /* a message of 64 KiB through shared memory takes as long */
+    struct mpi_transport *m = own(t);
+    if (m->active && idle && !m->crowded) {
+        sched_yield();
+        return;
+    }
+    if (m->active && seconds > LOOK_S)
+        seconds = LOOK_S;
+    struct timespec until = realtime_in(seconds);
+    pthread_mutex_lock(&m->lock);
+    int error = 0;
+    while (m->wakes == m->seen && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&m->woken, &m->lock, &until);
+    m->seen = m->wakes;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void mpi_wake(struct transport *t)
+{
+    struct mpi_transport *m = own(t);
+    pthread_mutex_lock(&m->lock);
+    m->wakes++;
+    pthread_cond_signal(&m->woken);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void mpi_abort(struct transport *t, const char *why)
+{
+    fprintf(stderr, "rank %d: %s\n", t->rank, why);
+    MPI_Abort(MPI_COMM_WORLD, WEFT_FAILURE);
+}
+
+static const char *mpi_failed(struct transport *t)
+{
+    (void)t;
+    return NULL; /* I3 */
+}
+
+static void mpi_close(struct transport *t)
+{
+    struct mpi_transport *m = own(t);
+    for (int32_t i = 0; i < m->groups; i++)
+        MPI_Comm_free(&m->group[i]);
+    free(m->group);
+    pthread_cond_destroy(&m->woken);
+    pthread_mutex_destroy(&m->lock);
+    if (m->initialised)
+        MPI_Finalize();
+    free(m);
+}
+
+static const struct transport_kind MPI_RANKS = {"mpi",    mpi_group, mpi_start,  mpi_test, mpi_wait,
+                                                mpi_wake, mpi_abort, mpi_failed, mpi_close};
+
+static weft_status find_crowd(bool *out)
+{
+    MPI_Comm machine = MPI_COMM_NULL;
+    int ranks = 0;
+    weft_status status;
+    TRY(check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
+              "the ranks of this machine"));
+    TRY(check(MPI_Comm_size(machine, &ranks), "their number"));
+    *out = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+done:
+    if (machine != MPI_COMM_NULL)
+        MPI_Comm_free(&machine);
+    return status;
+}
+
+weft_status transport_mpi(struct transport **out)
+{
+    struct mpi_transport *m = calloc(1, sizeof *m);
+    int started = 0, provided = 0, rank = 0, ranks = 0, found = 0, *largest = NULL;
+    weft_status status;
+    if (!m)
+        return failure("out of memory");
+    TRY(check(MPI_Initialized(&started), "whether it has started"));
+    m->initialised = !started;
+    if (!started)
+        TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "starting"));
+    else
+        TRY(check(MPI_Query_thread(&provided), "its threads"));
+    if (provided < MPI_THREAD_SERIALIZED)
+        TRY(failure("this MPI does not bear calls from several threads, one at a time"));
+    TRY(find_crowd(&m->crowded));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&largest, &found);
+    m->largest_tag = found ? *largest : 32767; /* what MPI promises */
+    m->base = (struct transport){&MPI_RANKS, rank, ranks};
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->woken, NULL);
+    *out = &m->base;
+    m = NULL;
+done:
+    free(m);
+    return status;
+}
+
+#else
+
+weft_status transport_mpi(struct transport **out)
+{
+    *out = NULL;
+    return failure("this Weft was built without MPI: build it where Open MPI is installed");
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* rank_agreement.c - see rank_agreement.h. Transports move floats; a gather moves them without reading them, so that
+ * any bytes may be dressed up as floats. */
+#include "run/transport/rank_agreement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Beside the channels of a rank's own groups (run/rank/memberships.c): one for each stream, and one more. */
+enum { COUNCIL_CHANNEL = 1000 };
+static const double PATIENCE_S = 0.001; /* between looks at the transport's word (I2) */
+
+weft_status council_new(struct transport *transport, struct council *out)
+{
+    int32_t *member = calloc((size_t)transport->ranks, sizeof *member);
+    if (!member)
+        return failure("out of memory");
+    for (int32_t i = 0; i < transport->ranks; i++)
+        member[i] = i;
+    *out = (struct council){.transport = transport};
+    weft_status status =
+        transport->kind->group(transport, member, transport->ranks, COUNCIL_CHANNEL, &out->group);
+    free(member);
+    return status;
+}
+
+static weft_status gather_floats(const struct council *c, const float *mine, int64_t count,
+                                 float *all)
+{
+    const struct transport_kind *kind = c->transport->kind;
+    struct transfer transfer = {
+        .kind = TRANSFER_ALL_GATHER, .group = c->group, .from = mine, .to = all, .count = count};
+    struct request *request;
+    weft_status status;
+    TRY(kind->start(c->transport, &transfer, &request));
+    while (!kind->test(c->transport, request)) {
+        const char *why = kind->failed(c->transport);
+        if (why)
+            TRY(failure("%s", why));
+        kind->wait(c->transport, PATIENCE_S, true);
+    }
+done:
+    return status;
+}
+
+weft_status council_gather(const struct council *c, const void *mine, size_t bytes, void *all)
+{
+    size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
+    size_t ranks = (size_t)c->transport->ranks;
+    float *from = calloc(floats + 1, sizeof *from), *to = calloc(floats * ranks + 1, sizeof *to);
+    weft_status status = from && to ? WEFT_OK : failure("out of memory");
+    if (status == WEFT_OK) {
+        memcpy(from, mine, bytes);
+        status = gather_floats(c, from, (int64_t)floats, to);
+    }
+    for (size_t i = 0; status == WEFT_OK && i < ranks; i++)
+        memcpy((char *)all + i * bytes, to + i * floats, bytes);
+    free(from);
+    free(to);
+    return status;
+}
+
+struct verdict {
+    int32_t status;
+    bool has_hint;
+    char message[512], hint[256];
+};
+
+static struct verdict verdict_of(weft_status status)
+{
+    struct verdict verdict = {.status = (int32_t)status};
+    if (status == WEFT_OK)
+        return verdict;
+    const weft_error *error = weft_last_error();
+    snprintf(verdict.message, sizeof verdict.message, "%s", error->message);
+    snprintf(verdict.hint, sizeof verdict.hint, "%s", error->hint ? error->hint : "");
+    verdict.has_hint = error->hint;
+    return verdict;
+}
+
+static weft_status repeat(const struct verdict *verdict)
+{
+    const char *hint = verdict->has_hint ? verdict->hint : NULL;
+    switch ((weft_status)verdict->status) {
+    case WEFT_OK:
+        return WEFT_OK;
+    case WEFT_BAD_INPUT:
+        return bad_argument(hint, "%s", verdict->message);
+    case WEFT_NO_ANSWER:
+        return no_answer(hint, "%s", verdict->message);
+    default:
+        failure("%s", verdict->message);
+        if (hint)
+            error_hint("%s", hint);
+        return WEFT_FAILURE;
+    }
+}
+
+weft_status council_agree(const struct council *c, weft_status mine)
+{
+    struct verdict own = verdict_of(mine);
+    struct verdict *all = calloc((size_t)c->transport->ranks, sizeof *all);
+    weft_status status = all ? council_gather(c, &own, sizeof own, all) : failure("out of memory");
+    for (int32_t i = 0; status == WEFT_OK && i < c->transport->ranks; i++)
+        status = repeat(&all[i]);
+    free(all);
+    return status;
+}

@@ -1,0 +1,475 @@
+/* threads.c - ranks that are threads of one process: a transport for tests and for one rank.
+ *
+ * All ranks share a hub. A collective is there when its last member has started it, and that member
+ * does the work for all, in the order of the members (transport.h, I4). A send meets its receive in
+ * the same way. What is slowed is done at once and over later:
+ *
+ *   over = max(met, links free) + bytes / bandwidth + delay                                      (1)
+ *
+ * A rank has one link out and one in. A send takes its sender's out and its receiver's in, a collective both
+ * of all members: as the links of a cluster file, which have their bandwidth in each direction.
+ *
+ *   I1  Everything of the hub is changed under its lock; the work of a collective is done under it
+ *       too: no rank waits for that longer than it would for the result.
+ *   I2  When a rank has given up nothing meets any more: those that know of it free their buffers.
+ */
+#include "run/transport/transport.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/kernels/cpu/cpu.h"
+
+struct request {
+    struct transfer transfer;
+    int32_t rank, member; /* of its group */
+    bool met;
+    double over_s;        /* (1) */
+    struct request *next; /* of those that have not met */
+    struct request *older, *newer;
+};
+
+/* One collective of a group, while not all members have started it. */
+struct meeting {
+    int64_t number;
+    int32_t arrived;
+    struct request **request; /* per member */
+    struct meeting *next;
+};
+
+struct hub_group {
+    int32_t members, channel;
+    int32_t *member;
+    int64_t *started; /* per member: how many */
+    struct meeting *meetings;
+    struct hub_group *next;
+};
+
+struct hub {
+    pthread_mutex_t lock;
+    pthread_cond_t *changed; /* per rank */
+    int64_t *events;         /* per rank */
+    double *link_free_s;     /* per rank: out, then in */
+    int32_t ranks;
+    struct slowdown slowdown;
+    struct rng rng;
+    struct hub_group **group;
+    int32_t groups;
+    struct request *alone; /* sends and receives that have not met */
+    struct request *newest;
+    char why[256];
+    bool failed;
+};
+
+struct threads_transport {
+    struct transport base;
+    struct hub *hub;
+    int64_t seen; /* events */
+};
+
+static struct threads_transport *own(struct transport *t)
+{
+    return (struct threads_transport *)t;
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+struct hub *hub_new(int32_t ranks, const struct slowdown *slowdown)
+{
+    struct hub *hub = allocate(1, sizeof *hub);
+    hub->ranks = ranks;
+    hub->changed = allocate((size_t)ranks, sizeof *hub->changed);
+    hub->events = allocate((size_t)ranks, sizeof *hub->events);
+    hub->link_free_s = allocate(2 * (size_t)ranks, sizeof *hub->link_free_s);
+    pthread_mutex_init(&hub->lock, NULL);
+    for (int32_t r = 0; r < ranks; r++)
+        pthread_cond_init(&hub->changed[r], NULL);
+    if (slowdown)
+        hub->slowdown = *slowdown;
+    rng_seed(&hub->rng, hub->slowdown.seed);
+    return hub;
+}
+
+static void free_meetings(struct hub_group *group)
+{
+    while (group->meetings) {
+        struct meeting *next = group->meetings->next;
+        free((void *)group->meetings->request);
+        free(group->meetings);
+        group->meetings = next;
+    }
+}
+
+void hub_free(struct hub *hub)
+{
+    for (int32_t i = 0; i < hub->groups; i++) {
+        free_meetings(hub->group[i]);
+        free(hub->group[i]->member);
+        free(hub->group[i]->started);
+        free(hub->group[i]);
+    }
+    while (hub->newest) { /* where a rank gave up */
+        struct request *older = hub->newest->older;
+        free(hub->newest);
+        hub->newest = older;
+    }
+    for (int32_t r = 0; r < hub->ranks; r++)
+        pthread_cond_destroy(&hub->changed[r]);
+    pthread_mutex_destroy(&hub->lock);
+    free((void *)hub->group);
+    free(hub->changed);
+    free(hub->events);
+    free(hub->link_free_s);
+    free(hub);
+}
+
+static void notify(struct hub *hub, int32_t rank)
+{
+    hub->events[rank]++;
+    pthread_cond_signal(&hub->changed[rank]);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static bool is_group(const struct hub_group *group, const int32_t *member, int32_t count,
+                     int32_t channel)
+{
+    return group->members == count && group->channel == channel &&
+           memcmp(group->member, member, (size_t)count * sizeof *member) == 0;
+}
+
+static struct hub_group *new_group(const int32_t *member, int32_t count, int32_t channel)
+{
+    struct hub_group *group = allocate(1, sizeof *group);
+    group->members = count;
+    group->channel = channel;
+    group->member = allocate((size_t)count, sizeof *group->member);
+    memcpy(group->member, member, (size_t)count * sizeof *member);
+    group->started = allocate((size_t)count, sizeof *group->started);
+    return group;
+}
+
+static weft_status threads_group(struct transport *t, const int32_t *member, int32_t count,
+                                 int32_t channel, int32_t *out)
+{
+    struct hub *hub = own(t)->hub;
+    int32_t i = 0;
+    pthread_mutex_lock(&hub->lock);
+    while (i < hub->groups && !is_group(hub->group[i], member, count, channel))
+        i++;
+    if (i == hub->groups) {
+        size_t bytes = sizeof(struct hub_group *) * ((size_t)hub->groups + 1);
+        struct hub_group **more = realloc((void *)hub->group, bytes);
+        if (!more)
+            abort();
+        hub->group = more;
+        hub->group[hub->groups++] = new_group(member, count, channel);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    *out = i;
+    return WEFT_OK;
+}
+
+/* ---- what transfers do ----------------------------------------------------------------------- */
+
+/* to = to op from. */
+VECTOR static void combine(enum reduce op, const float *from, int64_t count, float *to)
+{
+    if (op == REDUCE_SUM)
+        for (int64_t i = 0; i < count; i++)
+            to[i] += from[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = to[i] > from[i] ? to[i] : from[i];
+}
+
+/* Elements first .. first + count of all members' `from`, into `to`, which may be one of them; a tile at
+ * a time, which stays in the nearest cache. */
+static void reduce_into(struct request **r, int32_t members, int64_t first, int64_t count,
+                        float *to)
+{
+    float tile[TILE];
+    for (int64_t at = 0; at < count; at += TILE) {
+        int64_t now = count - at < TILE ? count - at : TILE;
+        memcpy(tile, r[0]->transfer.from + first + at, (size_t)now * sizeof *tile);
+        for (int32_t m = 1; m < members; m++)
+            combine(r[0]->transfer.op, r[m]->transfer.from + first + at, now, tile);
+        memcpy(to + at, tile, (size_t)now * sizeof *tile);
+    }
+}
+
+static void do_all_reduce(struct request **r, int32_t members)
+{
+    int64_t count = r[0]->transfer.count;
+    reduce_into(r, members, 0, count, r[0]->transfer.to);
+    for (int32_t m = 1; m < members; m++)
+        memcpy(r[m]->transfer.to, r[0]->transfer.to, (size_t)count * sizeof(float));
+}
+
+static void do_reduce_scatter(struct request **r, int32_t members)
+{
+    int64_t count = r[0]->transfer.count;
+    for (int32_t m = 0; m < members; m++)
+        reduce_into(r, members, m * count, count, r[m]->transfer.to);
+}
+
+static void do_all_gather(struct request **r, int32_t members)
+{
+    int64_t count = r[0]->transfer.count;
+    for (int32_t to = 0; to < members; to++)
+        for (int32_t m = 0; m < members; m++)
+            memcpy(r[to]->transfer.to + m * count, r[m]->transfer.from,
+                   (size_t)count * sizeof(float));
+}
+
+static void do_all_to_all(struct request **r, int32_t members)
+{
+    for (int32_t from = 0; from < members; from++) {
+        const float *at = r[from]->transfer.from;
+        for (int32_t to = 0; to < members; to++) {
+            float *there = r[to]->transfer.to;
+            int64_t count = r[from]->transfer.from_counts[to];
+            for (int32_t m = 0; m < from; m++)
+                there += r[to]->transfer.to_counts[m];
+            memcpy(there, at, (size_t)count * sizeof(float));
+            at += count;
+        }
+    }
+}
+
+static void do_send(struct request **r, int32_t members)
+{
+    (void)members;
+    memcpy(r[1]->transfer.to, r[0]->transfer.from, (size_t)r[0]->transfer.count * sizeof(float));
+}
+
+static void (*const WORK[])(struct request **r, int32_t members) = {
+    [TRANSFER_ALL_REDUCE] = do_all_reduce,
+    [TRANSFER_REDUCE_SCATTER] = do_reduce_scatter,
+    [TRANSFER_ALL_GATHER] = do_all_gather,
+    [TRANSFER_ALL_TO_ALL] = do_all_to_all,
+    [TRANSFER_SEND] = do_send,
+    [TRANSFER_RECEIVE] = do_send,
+};
+_Static_assert(COUNT_OF(WORK) == TRANSFER_COUNT, "a transfer without its work");
+
+static double bytes_of(const struct transfer *transfer, int32_t members)
+{
+    double count = (double)transfer->count;
+    if (transfer->kind == TRANSFER_ALL_REDUCE)
+        count *= 2.0 * (members - 1) / members;
+    else if (transfer->kind == TRANSFER_REDUCE_SCATTER || transfer->kind == TRANSFER_ALL_GATHER)
+        count *= members - 1;
+    else if (transfer->kind == TRANSFER_ALL_TO_ALL)
+        for (int32_t m = 0; m < members; m++)
+            count += (double)transfer->from_counts[m];
+    return count * sizeof(float);
+}
+
+/* way 0 is out, 1 is in */
+static double *link_of(struct hub *hub, const struct request *request, int way)
+{
+    return &hub->link_free_s[2 * request->rank + way];
+}
+
+static bool uses_link(const struct request *request, int way)
+{
+    return request->transfer.kind != (way == 0 ? TRANSFER_RECEIVE : TRANSFER_SEND);
+}
+
+/* All are there: the work, and when it is over. (1) */
+static void meet(struct hub *hub, struct request **r, int32_t members)
+{
+    const struct slowdown *slow = &hub->slowdown;
+    double bytes = bytes_of(&r[0]->transfer, members), over_s = wall_seconds();
+    WORK[r[0]->transfer.kind](r, members);
+    for (int32_t m = 0; m < members && slow->bytes_per_s > 0; m++)
+        for (int way = 0; way < 2; way++) {
+            double free_s = *link_of(hub, r[m], way);
+            over_s = uses_link(r[m], way) && free_s > over_s ? free_s : over_s;
+        }
+    if (slow->bytes_per_s > 0)
+        over_s += bytes / slow->bytes_per_s;
+    for (int32_t m = 0; m < members; m++) {
+        for (int way = 0; way < 2; way++)
+            if (uses_link(r[m], way))
+                *link_of(hub, r[m], way) = over_s;
+        r[m]->over_s = over_s + slow->delay_s * rng_uniform(&hub->rng);
+        r[m]->met = true;
+        notify(hub, r[m]->rank);
+    }
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
+
+static void join_meeting(struct hub *hub, struct hub_group *group, struct request *request)
+{
+    while (group->member[request->member] != request->rank)
+        request->member++;
+    int64_t number = group->started[request->member]++;
+    struct meeting **at = &group->meetings;
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    if (!*at) {
+        *at = allocate(1, sizeof **at);
+        (*at)->number = number;
+        (*at)->request = allocate((size_t)group->members, sizeof(struct request *));
+    }
+    struct meeting *meeting = *at;
+    meeting->request[request->member] = request;
+    if (++meeting->arrived < group->members)
+        return;
+    *at = meeting->next;
+    meet(hub, meeting->request, group->members);
+    free((void *)meeting->request);
+    free(meeting);
+}
+
+static bool answers(const struct request *a, const struct request *b)
+{
+    return a->transfer.kind != b->transfer.kind && a->transfer.tag == b->transfer.tag &&
+           a->transfer.peer == b->rank && b->transfer.peer == a->rank;
+}
+
+static void join_pair(struct hub *hub, struct request *request)
+{
+    struct request **at = &hub->alone;
+    while (*at && !answers(*at, request))
+        at = &(*at)->next;
+    if (!*at) {
+        *at = request; /* at the end: in order */
+        return;
+    }
+    struct request *other = *at;
+    *at = other->next;
+    other->next = NULL;
+    bool sends = request->transfer.kind == TRANSFER_SEND;
+    struct request *pair[] = {sends ? request : other, sends ? other : request};
+    meet(hub, pair, 2);
+}
+
+static weft_status threads_start(struct transport *t, const struct transfer *transfer,
+                                 struct request **out)
+{
+    struct hub *hub = own(t)->hub;
+    struct request *request = allocate(1, sizeof *request);
+    bool pair = transfer->kind == TRANSFER_SEND || transfer->kind == TRANSFER_RECEIVE;
+    request->transfer = *transfer;
+    request->rank = t->rank;
+    *out = request;
+    pthread_mutex_lock(&hub->lock);
+    request->older = hub->newest;
+    if (hub->newest)
+        hub->newest->newer = request;
+    hub->newest = request;
+    if (hub->failed) /* I2 */
+        ;
+    else if (pair)
+        join_pair(hub, request);
+    else
+        join_meeting(hub, hub->group[transfer->group], request);
+    pthread_mutex_unlock(&hub->lock);
+    return WEFT_OK;
+}
+
+static void forget(struct hub *hub, struct request *request)
+{
+    if (request->newer)
+        request->newer->older = request->older;
+    else
+        hub->newest = request->older;
+    if (request->older)
+        request->older->newer = request->newer;
+    free(request);
+}
+
+static bool threads_test(struct transport *t, struct request *request)
+{
+    struct hub *hub = own(t)->hub;
+    pthread_mutex_lock(&hub->lock);
+    bool over = !hub->failed && request->met && wall_seconds() >= request->over_s;
+    if (over)
+        forget(hub, request);
+    pthread_mutex_unlock(&hub->lock);
+    return over;
+}
+
+/* ---- waiting, and giving up ------------------------------------------------------------------ */
+
+struct timespec realtime_in(double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    return until;
+}
+
+static void threads_wait(struct transport *t, double seconds, bool idle)
+{
+    struct hub *hub = own(t)->hub;
+    (void)idle;
+    struct timespec until = realtime_in(seconds);
+    pthread_mutex_lock(&hub->lock);
+    int error = 0;
+    while (hub->events[t->rank] == own(t)->seen && !hub->failed && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&hub->changed[t->rank], &hub->lock, &until);
+    own(t)->seen = hub->events[t->rank];
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static void threads_wake(struct transport *t)
+{
+    struct hub *hub = own(t)->hub;
+    pthread_mutex_lock(&hub->lock);
+    notify(hub, t->rank);
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static void threads_abort(struct transport *t, const char *why)
+{
+    struct hub *hub = own(t)->hub;
+    pthread_mutex_lock(&hub->lock);
+    if (!hub->failed)
+        strncpy(hub->why, why, sizeof hub->why - 1);
+    hub->failed = true;
+    for (int32_t r = 0; r < hub->ranks; r++)
+        notify(hub, r);
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static const char *threads_failed(struct transport *t)
+{
+    struct hub *hub = own(t)->hub;
+    pthread_mutex_lock(&hub->lock);
+    bool failed = hub->failed;
+    pthread_mutex_unlock(&hub->lock);
+    return failed ? hub->why : NULL;
+}
+
+static void threads_close(struct transport *t)
+{
+    free(t);
+}
+
+static const struct transport_kind THREADS = {"threads",     threads_group,  threads_start,
+                                              threads_test,  threads_wait,   threads_wake,
+                                              threads_abort, threads_failed, threads_close};
+
+struct transport *transport_threads(struct hub *hub, int32_t rank)
+{
+    struct threads_transport *t = allocate(1, sizeof *t);
+    t->base = (struct transport){&THREADS, rank, hub->ranks};
+    t->hub = hub;
+    return &t->base;
+}

@@ -1,0 +1,88 @@
+/* transport.h - how ranks exchange buffers: one small table of functions per kind of transport.
+ *
+ *   I1  One thread of a rank at a time calls its transport; only `wake` may be called beside it.
+ *   I2  Everything is nonblocking: `start` takes a transfer, `test` says when it is over. Buffers are
+ *       the caller's and stay until then; `from` and `to` of an all-reduce may be the same.
+ *   I3  The members of a group start the same collectives in the same order. Sends and receives match
+ *       by (sender, receiver, tag), in order; a send may last until its receive has started.
+ *   I4  Members are numbered by their place in the list that made the group. Sums are in that order
+ *       where the transport can say so (threads), so that runs repeat bit for bit.
+ *   I5  When a rank gives up, `failed` tells the others why; no transfer is over from then on.
+ */
+#ifndef WEFT_RUN_TRANSPORT_H
+#define WEFT_RUN_TRANSPORT_H
+
+#include <time.h>
+
+#include "base/base.h"
+#include "run/kernels/kernels.h"
+
+enum transfer_kind {
+    TRANSFER_ALL_REDUCE,
+    TRANSFER_REDUCE_SCATTER,
+    TRANSFER_ALL_GATHER,
+    TRANSFER_ALL_TO_ALL,
+    TRANSFER_SEND,
+    TRANSFER_RECEIVE,
+    TRANSFER_COUNT
+};
+
+struct transfer {
+    enum transfer_kind kind;
+    enum reduce op;
+    int32_t group;     /* of a collective */
+    int32_t peer, tag; /* of a send or receive */
+    const float *from;
+    float *to;
+    int64_t count; /* elements: of all; scattered or gathered: of one member's */
+    const int64_t *from_counts, *to_counts; /* all-to-all: per member; they stay like buffers */
+};
+
+struct transport;
+struct request;
+struct transport_kind {
+    const char *name;
+    /* A group of ranks, this one among them; all members make their groups in the same order. Groups
+     * of the same ranks on different channels do not disturb each other's order (I3). */
+    weft_status (*group)(struct transport *t, const int32_t *member, int32_t count, int32_t channel,
+                         int32_t *out);
+    weft_status (*start)(struct transport *t, const struct transfer *transfer,
+                         struct request **out);
+    bool (*test)(struct transport *t, struct request *request); /* true: over, and freed */
+    /* Until `wake`, or something may be over, or so long. `idle`: nobody else wants this rank's core. */
+    void (*wait)(struct transport *t, double seconds, bool idle);
+    void (*wake)(struct transport *t); /* from any thread */
+    void (*abort)(struct transport *t, const char *why);
+    const char *(*failed)(struct transport *t); /* NULL: nobody has given up */
+    void (*close)(struct transport *t);
+};
+
+struct transport {
+    const struct transport_kind *kind;
+    int32_t rank, ranks;
+};
+
+/* ---- ranks that are threads of this process -------------------------------------------------- */
+
+/* A slowed transport stands in for a slow network. */
+struct slowdown {
+    uint64_t seed;
+    double delay_s;     /* every transfer takes up to this much longer, at random; 0: none */
+    double bytes_per_s; /* through the link of each rank, one transfer after another; 0: no limit */
+};
+struct hub;
+struct hub *hub_new(int32_t ranks, const struct slowdown *slowdown); /* NULL: not slowed */
+void hub_free(struct hub *hub);                                      /* behind its transports */
+struct transport *transport_threads(struct hub *hub, int32_t rank);
+
+/* ---- MPI ------------------------------------------------------------------------------------- */
+
+/* Under any launcher that starts MPI ranks. Fails where Weft was built without MPI. */
+weft_status transport_mpi(struct transport **out);
+
+/* Until when pthread_cond_timedwait waits for so long. */
+struct timespec realtime_in(double seconds);
+
+#include "run/transport/rank_agreement.h"
+
+#endif

@@ -1,0 +1,409 @@
+/* aceso.c - the planner: a search per number of stages, in threads, turn by turn; between turns the
+ * simulator's word on the best of them (simulate.c); and what was traded for what.
+ *
+ *   I1  Every search has its own beginning and its own random numbers, and learns nothing from the
+ *       others; which ones go on is decided when a turn is over. So the answer is the same with any
+ *       number of threads.
+ *   I2  The simulator decides. Where a finalist does not fit that was judged to, and is faster than all
+ *       that do, the last turns are made again, with less memory for that search, a few times.
+ */
+#include "search/aceso/team.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
+ * of two. */
+static const struct turn TURNS[] = {
+    {SKETCH, 0, INT32_MAX, ALWAYS},  {FIT, 1.05, INT32_MAX, FROM_PLANS},
+    {FIT, 1.0, 1, ALWAYS},           {TRIM, 1.0, 1, ALWAYS},
+    {POLISH, 1.0, 1, ALWAYS},        {SKETCH, 0, INT32_MAX, ALWAYS},
+    {SPREAD, 1.5, 10, ALWAYS},       {FIT, 2.0, 8, ALWAYS},
+    {TRIM, 1.1, 8, ALWAYS},          {POLISH, 1.0, 1, ALWAYS},
+    {DESCEND, 1.04, 3, ALWAYS},      {FIT, 1.1, 4, ALWAYS},
+    {TRIM, 1.1, 4, ALWAYS},          {WIDEN, 1.02, 2, FOR_FEW},
+    {TRIM, 1.1, 4, ALWAYS},          {REFINE, 1.02, 2, ALWAYS},
+    {BALANCE, 1.15, 16, ALWAYS},     {POLISH, 1.0, 1, ALWAYS},
+    {WIDEN, 1.02, 2, WITH_A_BUDGET}, {TRIM, 1.1, 4, WITH_A_BUDGET},
+    {REFINE, 1.02, 2, WITH_A_BUDGET}};
+enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: those made again begin there */
+
+struct worker {
+    struct team *team;
+    struct judge *judge;
+    pthread_t thread;
+    weft_status status;
+    char message[512];
+};
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static weft_status work(struct worker *w)
+{
+    struct team *team = w->team;
+    weft_status status = WEFT_OK;
+    if (!w->judge)
+        TRY(judge_new(team->problem, &w->judge));
+    for (;;) {
+        int32_t i = atomic_fetch_add(&team->next, 1);
+        if (i >= team->searches)
+            break;
+        if (!team->chosen[i] || (team->turn != TURNS && problem_over(team->problem)))
+            continue; /* where the first searches begin is judged in any case */
+        TRY(aceso_search(w->judge, &team->settings[i], team->turn->effort, &team->result[i]));
+    }
+done:
+    return status;
+}
+
+static void *work_in_thread(void *context)
+{
+    struct worker *w = context;
+    w->status = work(w);
+    if (w->status)
+        snprintf(w->message, sizeof w->message, "%s", weft_last_error()->message);
+    return NULL;
+}
+
+/* All chosen searches, if there are any; this thread works, too. */
+static weft_status run_team(struct team *team, struct worker *worker, int32_t workers)
+{
+    int32_t started = 1;
+    weft_status status;
+    atomic_store(&team->next, 0);
+    for (; started < workers; started++)
+        if (pthread_create(&worker[started].thread, NULL, work_in_thread, &worker[started]) != 0)
+            break;
+    status = work(&worker[0]);
+    for (int32_t i = 1; i < started; i++) {
+        pthread_join(worker[i].thread, NULL);
+        if (worker[i].status && !status)
+            status = failure("%s", worker[i].message);
+    }
+    return status;
+}
+
+static int32_t workers_for(const struct plan_options *options, int32_t searches)
+{
+    int64_t threads = options->threads ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    threads = threads < 1 ? 1 : threads;
+    return (int32_t)(threads < searches ? threads : searches > 1 ? searches : 1);
+}
+
+/* ---- efforts --------------------------------------------------------------------------------- */
+
+static const struct found *best_of(const struct search_result *result)
+{
+    return result->count ? &result->found[0] : NULL;
+}
+
+static bool comes(const struct team *team)
+{
+    bool few = team->problem->devices <= FEW_DEVICES;
+    enum occasion when = team->turn->when;
+    return when == FROM_PLANS      ? team->searches > 1 && team->problem->request->options.begins
+           : when == FOR_FEW       ? few
+           : when == WITH_A_BUDGET ? !few && team->problem->deadline_s > 0
+                                   : true;
+}
+
+static void choose_searches(struct team *team)
+{
+    struct verdict best = {INT64_MAX, INT64_MAX};
+    for (int32_t i = 0; i < team->searches; i++)
+        if (best_of(&team->result[i]) && better(best_of(&team->result[i])->verdict, best))
+            best = best_of(&team->result[i])->verdict;
+    double most = team->turn->within * (double)best.iteration_ns;
+    bool every = team->problem->request->options.every_stages;
+    int32_t left = comes(team) ? team->turn->most : 0;
+    bool all = team->turn->effort == SKETCH || (every && left);
+    for (int32_t i = 0; i < team->searches; i++) {
+        int32_t stages = team->settings[i].stages;
+        bool now = team->turn != TURNS || every || team->searches == 1 || team->settings[i].begin ||
+                   (stages & (stages - 1)) == 0;
+        team->chosen[i] = all && now;
+    }
+    for (; !all && left > 0; left--) {
+        int32_t at = -1;
+        for (int32_t i = 0; i < team->searches; i++) {
+            const struct found *found = best_of(&team->result[i]);
+            if (!found || team->chosen[i] || found->verdict.excess_bytes > best.excess_bytes ||
+                (double)found->verdict.iteration_ns > most)
+                continue;
+            if (at < 0 || better(found->verdict, best_of(&team->result[at])->verdict))
+                at = i;
+        }
+        if (at < 0)
+            break;
+        team->chosen[at] = true;
+    }
+}
+
+/* Where several plans share few configs, these are kept for efforts that make more of a plan: what a sketch
+ * tries takes long to judge for the first time. */
+static bool skips_sketch(const struct team *team, int32_t search)
+{
+    enum { FEW_CONFIGS = 10000 };
+    int64_t most = team->problem->request->options.most_configs;
+    return team->turn == TURNS && team->searches > 1 && team->settings[search].begin && most > 0 &&
+           most < FEW_CONFIGS * team->searches;
+}
+
+/* What is left of plan_options.most_configs is shared out among those that go on, so that how many are
+ * judged depends on nothing but the problem; false: nothing is left. */
+static bool share_configs(struct team *team)
+{
+    int64_t left = team->problem->request->options.most_configs, chosen = 0;
+    if (!team->problem->request->options.most_configs)
+        return true;
+    for (int32_t i = 0; i < team->searches; i++) {
+        left -= team->result[i].configs;
+        chosen += team->chosen[i];
+    }
+    if (left <= 0 && team->turn != TURNS)
+        return false;
+    for (int32_t i = 0; chosen && i < team->searches; i++)
+        team->settings[i].most_configs =
+            left > chosen && !skips_sketch(team, i) ? left / chosen : 1;
+    return true;
+}
+
+static void report(const struct plan_request *request, const char *what, const struct team *team,
+                   const struct planned *out)
+{
+    struct progress progress = {
+        .what = what, .all = team->searches, .trials = (int64_t)out->trials.len};
+    if (!request->progress)
+        return;
+    for (int32_t i = 0; i < team->searches; i++) {
+        const struct found *best = best_of(&team->result[i]);
+        progress.done += best != NULL;
+        progress.candidates += team->result[i].configs;
+        if (best && !best->verdict.excess_bytes &&
+            (!progress.best_ns || best->verdict.iteration_ns < progress.best_ns))
+            progress.best_ns = best->verdict.iteration_ns;
+    }
+    request->progress(request->context, &progress);
+}
+
+static weft_status run_turns(struct team *team, struct worker *worker, int32_t workers,
+                             size_t first, struct outcome *out)
+{
+    const struct plan_request *request = team->problem->request;
+    weft_status status = WEFT_OK;
+    for (size_t t = first; t < COUNT_OF(TURNS); t++) {
+        team->turn = &TURNS[t];
+        choose_searches(team);
+        if (!share_configs(team))
+            break;
+        TRY(run_team(team, worker, workers));
+        if (!worker[0].judge)
+            TRY(judge_new(team->problem, &worker[0].judge));
+        TRY(team_ask(team, worker[0].judge, out));
+        report(request, "numbers of stages", team, out->planned);
+    }
+done:
+    return status;
+}
+
+/* I2 */
+static weft_status run_rounds(struct team *team, struct worker *worker, int32_t workers,
+                              struct outcome *out)
+{
+    weft_status status = WEFT_OK;
+    for (int round = 0; round < ROUNDS; round++) {
+        TRY(run_turns(team, worker, workers, round ? LAST_TURNS : 0, out));
+        TRY(team_finish(team, worker[0].judge, out));
+        if (!out->missed || problem_over(team->problem))
+            break;
+    }
+done:
+    return status;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static const char *const BEGINNINGS[] = {[BEGIN_BALANCED] = "balanced",
+                                         [BEGIN_IMBALANCED_OP] = "imbalanced-op",
+                                         [BEGIN_IMBALANCED_DEVICE] = "imbalanced-device"};
+_Static_assert(COUNT_OF(BEGINNINGS) == BEGIN_COUNT, "a beginning without a name");
+
+/* The user's plan, over the request's own model and cluster. */
+static weft_status copy_plan(const struct problem *p, const struct plan *from, struct plan **out)
+{
+    struct plan *plan = NULL;
+    int64_t cut[ACESO_MOST_PARTS], devices[MOST_STAGES];
+    weft_status status;
+    TRY(plan_new(p->request->model, p->request->cluster, &plan));
+    plan_copy_settings(plan, from);
+    plan->global_batch = from->global_batch;
+    plan->batch_per_step = from->batch_per_step;
+    plan->schedule = arena_copy_text(plan->arena, from->schedule);
+    plan->memory_limit_bytes = p->settings.memory_limit_bytes;
+    for (int32_t k = 0; k < from->parts; k++)
+        cut[k] = from->part[k].first + from->part[k].count;
+    for (int32_t s = 0; s < from->stages; s++)
+        devices[s] = from->stage[s].devices;
+    TRY(plan_map(plan, from->stages, from->pieces, cut, devices));
+    for (int64_t i = 0; i < plan->instances; i++)
+        TRY(plan_choose(plan, i, plan_choice(from, i)));
+    TRY(plan_check(plan));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* A plan file as where to begin; what it is worth is the first trial. */
+static weft_status begin_with_file(const struct problem *p, struct planned *out,
+                                   struct config *begin)
+{
+    struct opened_plan opened = {0};
+    struct plan *plan;
+    struct cost *cost = NULL;
+    const struct trial *trial;
+    weft_status status;
+    TRY(plan_load(p->request->options.initial, &opened));
+    TRY(config_of_plan(p, opened.plan, begin));
+    TRY(copy_plan(p, opened.plan, &plan));
+    TRY(cost_open(&p->request->cluster->node.device, p->request->profile, &cost));
+    TRY(try_plan(p->request, cost, plan, "the plan to begin with", out, &trial));
+done:
+    cost_close(cost);
+    plan_close(&opened);
+    return status;
+}
+
+/* Where to begin instead of at a beginning of its own, one config per search; none: there. */
+struct begins {
+    struct config *config;
+    int64_t *iteration_ns; /* simulated */
+    int32_t count;
+};
+
+/* Plans that whoever asks has at hand have been tried; those that make no config are left out, unless
+ * none is left. */
+static weft_status begin_with_plans(const struct problem *p, struct begins *out)
+{
+    const struct plan_options *options = &p->request->options;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < options->begins; i++) {
+        status = config_of_plan(p, options->begin[i].plan, &out->config[out->count]);
+        out->iteration_ns[out->count] = options->begin[i].iteration_ns;
+        out->count += status == WEFT_OK;
+    }
+    if (out->count)
+        error_clear();
+    return out->count ? WEFT_OK : status;
+}
+
+static void set_up(struct arena *keep, const struct problem *p, const struct begins *begins,
+                   enum beginning beginning, struct team *team)
+{
+    int32_t stages[MOST_STAGES];
+    *team = (struct team){.problem = p, .searches = problem_stage_counts(p, stages)};
+    if (begins->count)
+        team->searches = begins->count;
+    for (int32_t i = 0; i < begins->count; i++)
+        stages[i] = begins->config[i].stages;
+    team->result = ARENA_ARRAY(keep, struct search_result, (size_t)team->searches);
+    team->settings = ARENA_ARRAY(keep, struct search_settings, (size_t)team->searches);
+    team->told = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
+    team->missed = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
+    team->chosen = ARENA_ARRAY(keep, bool, (size_t)team->searches);
+    for (int32_t i = 0; i < team->searches; i++) {
+        team->result[i].arena = arena_new();
+        team->result[i].stages = stages[i];
+        team->settings[i] =
+            (struct search_settings){.stages = stages[i],
+                                     .beginning = beginning,
+                                     .begin = begins->count ? &begins->config[i] : NULL,
+                                     .seed = (uint64_t)p->request->options.seed,
+                                     .told = &team->told[i],
+                                     .begin_s = wall_seconds()};
+    }
+}
+
+static void tear_down(struct team *team)
+{
+    for (int32_t i = 0; i < team->searches; i++)
+        arena_free(team->result[i].arena);
+}
+
+/* So that searches that begin with plans are compared by what these take. */
+static weft_status tell_begins(struct team *team, const struct begins *begins,
+                               struct worker *worker)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < begins->count && begins->count > 1; i++) {
+        if (!worker->judge)
+            TRY(judge_new(team->problem, &worker->judge));
+        TRY(team_tell(team, worker->judge, i, &begins->config[i], begins->iteration_ns[i]));
+    }
+done:
+    return status;
+}
+
+static weft_status search_all(struct problem *p, const struct begins *begins,
+                              enum beginning beginning, struct planned *planned)
+{
+    struct arena *scratch = arena_new();
+    struct team team;
+    struct outcome out = {
+        .planned = planned, .arena = scratch, .search = -1, .missed_ns = INT64_MAX};
+    set_up(scratch, p, begins, beginning, &team);
+    int32_t workers = workers_for(&p->request->options, team.searches);
+    struct worker *worker = ARENA_ARRAY(scratch, struct worker, (size_t)workers + 1);
+    const char *log = p->request->options.log;
+    weft_status status;
+    for (int32_t i = 0; i < workers; i++)
+        worker[i].team = &team;
+    TRY(tell_begins(&team, begins, worker));
+    TRY(run_rounds(&team, worker, workers, &out));
+    for (int32_t i = 0; i < team.searches; i++) {
+        planned->candidates += team.result[i].configs;
+        planned->stopped |= team.result[i].stopped;
+    }
+    if (out.search >= 0)
+        explain(planned, &team.result[out.search]);
+    if (log)
+        TRY(aceso_log_write(log, p, team.result, team.searches));
+done:
+    for (int32_t i = 0; i < workers; i++)
+        judge_free(worker[i].judge);
+    tear_down(&team);
+    arena_free(scratch);
+    return status;
+}
+
+weft_status aceso_find(const struct plan_request *request, struct planned *out)
+{
+    const char *initial = request->options.initial;
+    enum beginning beginning = BEGIN_BALANCED;
+    struct arena *scratch = arena_new();
+    struct problem *p = NULL;
+    size_t most = (size_t)request->options.begins + 1;
+    struct begins begins = {ARENA_ARRAY(scratch, struct config, most),
+                            ARENA_ARRAY(scratch, int64_t, most), 0};
+    weft_status status;
+    TRY(problem_new(request, &p));
+    while (initial && beginning < BEGIN_COUNT && strcmp(initial, BEGINNINGS[beginning]) != 0)
+        beginning++;
+    if (request->options.begins) {
+        TRY(begin_with_plans(p, &begins));
+    } else if (beginning == BEGIN_COUNT) {
+        TRY(begin_with_file(p, out, begins.config));
+        begins.count = 1;
+    }
+    if (begins.count)
+        beginning = BEGIN_BALANCED;
+    TRY(search_all(p, &begins, beginning, out));
+    out->stopped |= problem_over(p);
+done:
+    problem_free(p);
+    arena_free(scratch);
+    return status;
+}

@@ -1,0 +1,474 @@
+/* config.c - configs: legality, hashes, where a search begins.
+ *
+ * Devices of a stage. A cluster whose nodes, and whose node's devices, are powers of two has stages
+ * of powers of two devices (Aceso, section 5.1); in others a stage has a divisor of a node's devices,
+ * or any number of whole nodes.
+ */
+#include "search/aceso/room.h"
+
+#include <string.h>
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+static bool power_of_two(int64_t number)
+{
+    return (number & (number - 1)) == 0;
+}
+
+bool devices_allowed(const struct problem *p, int64_t devices)
+{
+    if (devices < 1 || devices > p->devices)
+        return false;
+    if (devices < p->node)
+        return p->node % devices == 0;
+    return devices % p->node == 0 &&
+           (!power_of_two(p->devices / p->node) || power_of_two(devices / p->node));
+}
+
+int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp)
+{
+    return tp < 1 || devices % (tp * p->cp) ? 0 : devices / (tp * p->cp);
+}
+
+/* ---- legality -------------------------------------------------------------------------------- */
+
+static bool legal_devices(const struct problem *p, const struct config *c)
+{
+    int64_t first = 0;
+    for (int32_t s = 0; s < c->stages; s++) {
+        int64_t devices = c->devices[s], at = first % p->node;
+        if (!devices_allowed(p, devices) || (at + devices > p->node && at))
+            return false;
+        first += devices;
+    }
+    return first == p->devices;
+}
+
+bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
+                  const struct manner *m)
+{
+    const struct degrees *pins = &p->request->pins;
+    int64_t dp = dp_of(p, devices, m->tp);
+    if (dp < 1 || m->tp > p->node || c->batch % dp || dp % p->ep)
+        return false;
+    if ((pins->least_micro_batch && c->batch % (pins->least_micro_batch * dp)) ||
+        (pins->most_step && c->batch > pins->most_step))
+        return false;
+    if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
+        (pins->micro_batch && pins->micro_batch * dp != c->batch))
+        return false;
+    return p->shards >> m->shard & 1 || devices == m->tp;
+}
+
+static bool legal_schedule(const struct problem *p, const struct config *c)
+{
+    const struct degrees *pins = &p->request->pins;
+    int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
+    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)(p->global_batch / c->batch)};
+    if (!(p->schedules >> c->schedule & 1) || (pieces && pieces != c->pieces) ||
+        p->global_batch % c->batch)
+        return false;
+    if (c->stages == 1 && (c->pieces > 1 || c->schedule != __builtin_ctz(p->schedules)))
+        return false; /* nothing to order */
+    if (config_schedule(c)->check(&pipeline) == WEFT_OK)
+        return true;
+    error_clear();
+    return false;
+}
+
+static bool same_manner(const struct manner *a, const struct manner *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+bool config_legal(const struct problem *p, const struct config *c)
+{
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        const struct config_part *part = &c->part[k];
+        int64_t devices = c->devices[k % c->stages];
+        if (part->end <= part_first(c, k))
+            return false;
+        for (int i = 0; i < MOST_MANNERS; i++)
+            if ((i == 0 || !same_manner(&part->manner[i], &part->manner[i - 1])) &&
+                !manner_legal(p, c, devices, &part->manner[i]))
+                return false;
+    }
+    return c->part[config_parts(c) - 1].end == p->instances && legal_devices(p, c) &&
+           legal_schedule(p, c);
+}
+
+/* ---- manners --------------------------------------------------------------------------------- */
+
+const struct manner *manner_at(const struct config_part *part, int32_t instance)
+{
+    int i = 0;
+    while (i < MOST_CHANGES && part->change[i] <= instance)
+        i++;
+    return &part->manner[i];
+}
+
+/* Runs of one manner, in order: those that meet and are the same are one. */
+struct manner_runs {
+    int count;
+    int32_t end[2 * MOST_MANNERS];
+    struct manner manner[2 * MOST_MANNERS];
+};
+
+static void add_manner(struct manner_runs *runs, int32_t first, int32_t end, struct manner manner)
+{
+    if (end <= first)
+        return;
+    if (runs->count == 0 || !same_manner(&runs->manner[runs->count - 1], &manner))
+        runs->manner[runs->count++] = manner;
+    runs->end[runs->count - 1] = end;
+}
+
+/* Those of a part between two instances. */
+static void add_manners(struct manner_runs *runs, const struct config_part *part, int32_t first,
+                        int32_t end)
+{
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        int32_t stop = i < MOST_CHANGES && part->change[i] < end ? part->change[i] : end;
+        add_manner(runs, first, stop, part->manner[i]);
+        first = stop > first ? stop : first;
+    }
+}
+
+/* False: there are none, or too many. */
+static bool put_manners(const struct manner_runs *runs, struct config_part *part)
+{
+    if (runs->count < 1 || runs->count > MOST_MANNERS)
+        return false;
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        part->manner[i] = runs->manner[i < runs->count ? i : runs->count - 1];
+        if (i < MOST_CHANGES)
+            part->change[i] = i < runs->count ? runs->end[i] : part->end;
+    }
+    return true;
+}
+
+const struct manner *main_manner(const struct config *c, int32_t part)
+{
+    const struct config_part *own = &c->part[part];
+    int32_t at = part_first(c, part), most = 0;
+    const struct manner *manner = &own->manner[0];
+    for (int i = 0; i < MOST_MANNERS; i++) {
+        int32_t stop = i < MOST_CHANGES && own->change[i] < own->end ? own->change[i] : own->end;
+        if (stop - at > most) {
+            most = stop - at;
+            manner = &own->manner[i];
+        }
+        at = stop > at ? stop : at;
+    }
+    return manner;
+}
+
+void set_manner(struct config_part *part, struct manner manner)
+{
+    put_manners(&(struct manner_runs){1, {part->end}, {manner}}, part);
+}
+
+bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner)
+{
+    struct config_part *own = &c->part[part];
+    struct manner_runs runs = {0};
+    add_manners(&runs, own, part_first(c, part), from);
+    add_manner(&runs, from, to, manner);
+    add_manners(&runs, own, to, own->end);
+    return put_manners(&runs, own);
+}
+
+/* ---- the same config, said once -------------------------------------------------------------- */
+
+void config_copy(struct config *to, const struct config *from)
+{
+    memcpy(to, from, config_bytes(from));
+}
+
+static void normalise_manner(int64_t devices, struct manner *m)
+{
+    if (m->tp == 1) {
+        m->sequence = false;
+        m->variant = 0;
+    }
+    if (m->tp == devices)
+        m->shard = 0;
+}
+
+void config_normalise(struct config *c)
+{
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        struct config_part *part = &c->part[k];
+        int32_t first = part_first(c, k);
+        struct manner_runs runs = {0};
+        for (int i = 0; i < MOST_MANNERS; i++)
+            normalise_manner(c->devices[k % c->stages], &part->manner[i]);
+        add_manners(&runs, part, first, part->end);
+        put_manners(&runs, part);
+        if (part->recompute_end <= first)
+            part->high = part->low;
+        else if (part->recompute_end >= part->end)
+            part->low = part->high;
+        if (part->low == part->high)
+            part->recompute_end = part->end;
+    }
+}
+
+uint64_t config_hash(const struct config *c)
+{
+    uint64_t hash = hash_bytes(c, offsetof(struct config, devices), 7);
+    hash = hash_bytes(c->devices, (size_t)c->stages * sizeof c->devices[0], hash);
+    return hash_bytes(c->part, (size_t)config_parts(c) * sizeof c->part[0], hash) | 1;
+}
+
+/* Degrees change only where the layers begin or end. */
+static bool changes_by_zones(const struct problem *p, const struct config *c)
+{
+    for (int32_t k = 0; k < config_parts(c); k++)
+        for (int i = 0; i < MOST_CHANGES; i++) {
+            int32_t at = c->part[k].change[i];
+            if (at < c->part[k].end && at != p->layers_first && at != p->layers_end)
+                return false;
+        }
+    return true;
+}
+
+uint64_t config_kind(const struct problem *p, const struct config *c)
+{
+    const struct config_part *last = &c->part[config_parts(c) - 1];
+    const struct manner *m[] = {manner_at(&c->part[0], 0), main_manner(c, 0),
+                                manner_at(last, last->end - 1)};
+    int64_t kind[] = {c->schedule, c->batch, 0, changes_by_zones(p, c)};
+    for (size_t i = 0; i < COUNT_OF(m); i++)
+        kind[2] = kind[2] << 18 | m[i]->tp << 2 | m[i]->shard;
+    return hash_bytes(kind, sizeof kind, 13);
+}
+
+/* ---- beginnings ------------------------------------------------------------------------------ */
+
+/* The largest part that can be taken from a stage, at most half of it, leaving an allowed number; 0:
+ * none. */
+static int32_t half_of(const struct problem *p, int32_t devices)
+{
+    for (int32_t less = devices / 2; less > 0; less--)
+        if (devices_allowed(p, less) && devices_allowed(p, devices - less))
+            return less;
+    return 0;
+}
+
+/* As many for every stage; false where that is not allowed. */
+static bool share_equally(const struct problem *p, struct config *c)
+{
+    int32_t each = (int32_t)(p->devices / c->stages);
+    for (int32_t s = 0; s < c->stages; s++)
+        c->devices[s] = each;
+    return p->devices % c->stages == 0 && legal_devices(p, c);
+}
+
+/* Begins with one stage and divides the largest in two (or, imbalanced, the smallest that can be)
+ * until there are enough. */
+static bool share_devices(const struct problem *p, bool balanced, struct config *c)
+{
+    if (balanced && share_equally(p, c))
+        return true;
+    c->devices[0] = (int32_t)p->devices;
+    for (int32_t stages = 1; stages < c->stages; stages++) {
+        int32_t at = -1;
+        for (int32_t s = 0; s < stages; s++) {
+            bool divides = half_of(p, c->devices[s]) > 0;
+            bool first = at < 0 || (balanced ? c->devices[s] > c->devices[at]
+                                             : c->devices[s] < c->devices[at]);
+            at = divides && first ? s : at;
+        }
+        if (at < 0)
+            return share_equally(p, c);
+        int32_t less = half_of(p, c->devices[at]);
+        memmove(&c->devices[at + 1], &c->devices[at], (size_t)(stages - at) * sizeof c->devices[0]);
+        c->devices[at] = less;
+        c->devices[at + 1] -= less;
+    }
+    return legal_devices(p, c);
+}
+
+/* Cuts nearest to the given shares, each part with at least one unit. */
+static void cut_by(const struct problem *p, const double *share, struct config *c)
+{
+    int32_t parts = config_parts(c);
+    enum grain grain =
+        p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)parts ? GRAIN_LAYERS : GRAIN_OPERATORS;
+    const struct places_list *cuts = &p->cuts[grain];
+    struct manner manner[ACESO_MOST_PARTS];
+    double all = 0, so_far = 0;
+    size_t at = 0;
+    for (int32_t k = 0; k < parts; k++) {
+        manner[k] = *main_manner(c, k);
+        all += share[k];
+    }
+    for (int32_t k = 0; k + 1 < parts; k++) {
+        so_far += share[k];
+        double wanted = p->flops[p->instances] * so_far / all;
+        size_t last = cuts->len - (size_t)(parts - 2 - k) - 1;
+        while (at < last && 2 * wanted > p->flops[cuts->data[at]] + p->flops[cuts->data[at + 1]])
+            at++;
+        c->part[k].end = cuts->data[at++];
+    }
+    c->part[parts - 1].end = (int32_t)p->instances;
+    for (int32_t k = 0; k < parts; k++) {
+        c->part[k].recompute_end = c->part[k].end;
+        set_manner(&c->part[k], manner[k]);
+    }
+}
+
+void config_cut_evenly(const struct problem *p, struct config *c)
+{
+    double share[ACESO_MOST_PARTS];
+    for (int32_t k = 0; k < config_parts(c); k++)
+        share[k] = c->devices[k % c->stages];
+    cut_by(p, share, c);
+}
+
+/* So much tensor parallelism as a stage and the model allow, at most `most`, the rest data
+ * parallelism; then the smallest batch that divides. */
+static bool begin_manners(const struct problem *p, int64_t most, struct config *c)
+{
+    const struct degrees *pins = &p->request->pins;
+    for (int32_t i = 0; i < p->batch_count; i++) {
+        bool legal = true;
+        c->batch = p->batches[i];
+        for (int32_t s = 0; legal && s < c->stages; s++) {
+            struct manner m = {.shard = (uint8_t)(pins->has_shard ? pins->shard : 0),
+                               .sequence = pins->sequence,
+                               .offload = pins->offload};
+            for (m.tp = (uint16_t)most; m.tp > 0; m.tp--)
+                if (p->tp_goes[m.tp] && manner_legal(p, c, c->devices[s], &m))
+                    break;
+            legal = m.tp > 0;
+            for (int32_t k = s; k < config_parts(c); k += c->stages)
+                set_manner(&c->part[k], m);
+        }
+        if (legal && legal_schedule(p, c))
+            return true;
+    }
+    return false;
+}
+
+bool config_begin(const struct problem *p, int32_t stages, enum beginning beginning,
+                  struct config *out)
+{
+    return config_begin_with(p, stages, beginning, p->node, out);
+}
+
+bool config_begin_with(const struct problem *p, int32_t stages, enum beginning beginning,
+                       int64_t most_tp, struct config *out)
+{
+    const struct degrees *pins = &p->request->pins;
+    int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
+    double share[ACESO_MOST_PARTS];
+    *out = (struct config){.stages = stages, .pieces = pieces > 1 ? (int32_t)pieces : 1};
+    if (config_parts(out) > ACESO_MOST_PARTS || config_parts(out) > p->instances)
+        return false;
+    while (!(p->schedules >> out->schedule & 1))
+        out->schedule++;
+    if (!share_devices(p, beginning != BEGIN_IMBALANCED_DEVICE, out))
+        return false;
+    for (int32_t k = 0; k < config_parts(out); k++)
+        share[k] = (double)out->devices[k % stages] *
+                   (beginning == BEGIN_IMBALANCED_OP ? (double)(stages - k % stages) : 1);
+    if (!begin_manners(p, most_tp, out))
+        return false;
+    cut_by(p, share, out);
+    config_normalise(out);
+    return config_legal(p, out);
+}
+
+/* ---- from a plan ----------------------------------------------------------------------------- */
+
+/* What a plan has chosen for an operator; sequence parallelism does not show in all of them. */
+static struct manner manner_of(const struct problem *p, const struct plan *plan, int64_t devices,
+                               int64_t instance)
+{
+    const struct choice *choice = plan_choice(plan, instance);
+    int64_t dp = split_degree(&choice->split, DIM_BATCH) * p->cp;
+    return (struct manner){.tp = (uint16_t)(devices % dp ? 1 : devices / dp),
+                           .shard = choice->shard,
+                           .offload = choice->offload};
+}
+
+/* Too many runs: the shortest goes to its neighbour, as often as it must. */
+static void drop_shortest(struct manner_runs *runs, int32_t first)
+{
+    int at = 0;
+    for (int i = 1; i < runs->count; i++)
+        if (runs->end[i] - runs->end[i - 1] < runs->end[at] - (at ? runs->end[at - 1] : first))
+            at = i;
+    struct manner_runs left = {0};
+    for (int i = 0; i < runs->count; i++) {
+        int32_t start = i ? runs->end[i - 1] : first;
+        int neighbour = i > 0 ? i - 1 : 1;
+        add_manner(&left, start, runs->end[i], runs->manner[i == at ? neighbour : i]);
+    }
+    *runs = left;
+}
+
+static void manners_of_part(const struct problem *p, const struct plan *plan, int32_t k,
+                            struct config_part *out)
+{
+    const struct part *part = &plan->part[k];
+    int64_t devices = plan->stage[plan_stage_of_part(plan, k)].devices;
+    int32_t first = (int32_t)part->first;
+    struct manner_runs runs = {0};
+    bool sequence = false;
+    for (int32_t i = first; i < first + part->count; i++) {
+        add_manner(&runs, i, i + 1, manner_of(p, plan, devices, i));
+        if (runs.count > MOST_MANNERS)
+            drop_shortest(&runs, first);
+        sequence |= split_degree(&plan_choice(plan, i)->split, DIM_SEQ) > p->cp;
+    }
+    for (int i = 0; i < runs.count; i++)
+        runs.manner[i].sequence = sequence;
+    put_manners(&runs, out);
+}
+
+static bool same_operators(const struct model *a, const struct model *b)
+{
+    bool same = a->ops == b->ops;
+    for (int32_t i = 0; same && a != b && i < a->ops; i++)
+        same = a->op[i].kind == b->op[i].kind &&
+               memcmp(a->op[i].size, b->op[i].size, sizeof a->op[i].size) == 0;
+    return same;
+}
+
+weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out)
+{
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    if (!same_operators(plan->model, p->request->model))
+        return bad_argument("give the model that the plan is for",
+                            "the plan is of %s, which has other operators than %s",
+                            plan->model->name, p->request->model->name);
+    if (plan->instances != p->instances || plan->parts > ACESO_MOST_PARTS ||
+        plan->stages > MOST_STAGES || plan->global_batch != p->global_batch)
+        return bad_argument("give the model, the cluster and the batch that the plan is for",
+                            "the plan has %lld operators and %lld samples, the model %lld and the "
+                            "batch %lld",
+                            (long long)plan->instances, (long long)plan->global_batch,
+                            (long long)p->instances, (long long)p->global_batch);
+    *out = (struct config){
+        .stages = plan->stages, .pieces = (int32_t)plan->pieces, .batch = plan->batch_per_step};
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].name, plan->schedule) == 0)
+            out->schedule = (int32_t)i;
+    for (int32_t s = 0; s < plan->stages; s++)
+        out->devices[s] = (int32_t)plan->stage[s].devices;
+    for (int32_t k = 0; k < plan->parts; k++) {
+        struct config_part *part = &out->part[k];
+        part->end = part->recompute_end = (int32_t)(plan->part[k].first + plan->part[k].count);
+        manners_of_part(p, plan, k, part);
+    }
+    config_normalise(out);
+    if (!config_legal(p, out))
+        return bad_argument("begin with balanced instead, or pin less",
+                            "the search cannot begin with this plan: its schedule or degrees are "
+                            "pinned otherwise, or its stages divide nodes");
+    return WEFT_OK;
+}

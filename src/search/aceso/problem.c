@@ -1,0 +1,339 @@
+/* problem.c - what is asked, as the searches want to know it. */
+#include <string.h>
+
+#include "search/aceso/room.h"
+
+/* ---- pins ------------------------------------------------------------------------------------ */
+
+static struct estimate_settings settings_of(const struct plan_request *request)
+{
+    const struct degrees *pins = &request->pins;
+    enum dtype dtype = pins->has_dtype ? pins->dtype : request->model->dtype;
+    return (struct estimate_settings){
+        .cluster = request->cluster,
+        .dtype = dtype,
+        .policy = pins->has_policy ? pins->policy : policy_for(dtype),
+        .overlap = pins->has_overlap ? pins->overlap : OVERLAP_ALL,
+        .bucket_bytes = pins->has_bucket ? pins->bucket_bytes : DEFAULT_BUCKET_BYTES,
+        .memory_limit_bytes = pins->memory_limit_bytes,
+        .whole_sends = pins->whole_sends,
+        .profile = request->profile,
+    };
+}
+
+static weft_status schedules_of(const struct degrees *pins, bool any, unsigned *out)
+{
+    static const char *const FREE[] = {"1f1b", "interleaved", "aiao", "zb-h1"};
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    *out = 0;
+    const char *only = pins->schedule       ? pins->schedule
+                       : pins->segments > 1 ? "aiao"
+                       : pins->pieces > 1   ? "interleaved"
+                       : any                ? NULL
+                                            : "1f1b";
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < COUNT_OF(FREE); k++)
+            if (strcmp(all[i].name, only ? only : FREE[k]) == 0)
+                *out |= 1U << i;
+    if (!*out)
+        return bad_argument("weft plan --help names the schedules", "no schedule is called '%s'",
+                            only);
+    return WEFT_OK;
+}
+
+/* What a search may use. */
+struct scope {
+    const char *name;
+    unsigned more;     /* 1 << enum primitive, beside those of Table 1 */
+    unsigned shards;   /* 1 << ZeRO stage */
+    bool schedules;    /* others than 1f1b */
+    bool whole_layers; /* recomputed, or nothing */
+    bool behind;       /* a level of recomputation for what comes behind a softmax */
+};
+static const struct scope SCOPES[] = {
+    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false},
+    {"paper", 0, 1U << 0, false, false, false},
+    {"artifact", 0, 1U << 0, false, false, true},
+    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true, false},
+};
+
+static weft_status scope_of(const struct plan_request *request, const struct scope **out)
+{
+    const char *space = request->options.space ? request->options.space : SCOPES[0].name;
+    for (size_t i = 0; i < COUNT_OF(SCOPES); i++)
+        if (strcmp(space, SCOPES[i].name) == 0) {
+            *out = &SCOPES[i];
+            return WEFT_OK;
+        }
+    return bad_argument("paper: the primitives of Aceso's Table 1; artifact: the same, with the "
+                        "recomputation of the authors' plans; bmw: what the planner galvatron "
+                        "chooses from, too; all: Weft's, too",
+                        "the planner aceso has no space '%s', expected all, paper, artifact or bmw",
+                        space);
+}
+
+static unsigned primitives_of(const struct scope *scope)
+{
+    unsigned out = scope->more;
+    for (int i = 0; i < PRIMITIVE_COUNT; i++)
+        out |= PRIMITIVES[i].paper ? 1U << i : 0;
+    return out;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static struct degrees plain_degrees(const struct degrees *pins, enum recompute recompute)
+{
+    struct degrees d = *pins;
+    d.dp = d.tp = d.pp = d.cp = d.ep = d.pieces = d.segments = d.micro_batch = 1;
+    d.global_batch = 1;
+    d.sequence = false;
+    d.recompute = recompute;
+    return d;
+}
+
+/* The operators that a way to recompute names. */
+static weft_status named_by(struct problem *p, enum recompute recompute, bool *out)
+{
+    struct degrees d = plain_degrees(&p->request->pins, recompute);
+    struct choice *choice;
+    weft_status status;
+    TRY(lower_degrees(p->request->model, &d, p->arena, &choice));
+    for (int32_t i = 0; i < p->request->model->ops; i++)
+        out[i] = choice[i].recompute;
+done:
+    return status;
+}
+
+static double flops_of(const struct problem *p, int32_t op)
+{
+    const struct op *o = &p->request->model->op[op];
+    return op_work(o, o->size, p->settings.dtype, PHASE_FORWARD).flops;
+}
+
+static void add_level(struct problem *p, const bool *mask)
+{
+    size_t bytes = (size_t)p->request->model->ops * sizeof *mask;
+    if (p->levels == 0 || memcmp(p->recomputed[p->levels - 1], mask, bytes) != 0)
+        p->recomputed[p->levels++] = mask;
+}
+
+/* Of what selective recomputation names, what comes behind a softmax and drops out: of all operators those
+ * that give back most bytes for their time. */
+static void find_behind(const struct model *model, const bool *selective, bool *out)
+{
+    bool behind = false, drops = false;
+    for (int32_t i = 0; i < model->ops; i++) {
+        behind &= selective[i];
+        out[i] = behind;
+        drops |= behind && model->op[i].kind == OP_DROPOUT;
+        behind |= selective[i] && model->op[i].kind == OP_SOFTMAX;
+    }
+    for (int32_t i = 0; i < model->ops && !drops; i++)
+        out[i] = false;
+}
+
+/* rows.c, I1 */
+static weft_status find_levels(struct problem *p, const struct scope *scope)
+{
+    enum { NONE, BEHIND, SELECTIVE, NO_PRODUCTS, FULL };
+    const struct degrees *pins = &p->request->pins;
+    const struct model *model = p->request->model;
+    bool *mask[MOST_LEVELS], any = false;
+    weft_status status;
+    for (int i = 0; i < MOST_LEVELS; i++)
+        mask[i] = ARENA_ARRAY(p->arena, bool, (size_t)model->ops);
+    if (pins->has_recompute) {
+        TRY(named_by(p, pins->recompute, mask[NONE]));
+        add_level(p, mask[NONE]);
+        goto done;
+    }
+    TRY(named_by(p, RECOMPUTE_SELECTIVE, mask[SELECTIVE]));
+    TRY(named_by(p, RECOMPUTE_FULL, mask[FULL]));
+    for (int32_t i = 0; i < model->ops; i++)
+        any |= mask[FULL][i];
+    for (int32_t i = 0; i < model->ops; i++) {
+        mask[FULL][i] |= !any && model->op[i].kind != OP_LOSS; /* without layers: all */
+        mask[SELECTIVE][i] &= mask[FULL][i];
+        mask[NO_PRODUCTS][i] = mask[SELECTIVE][i] || (mask[FULL][i] && flops_of(p, i) == 0);
+    }
+    if (scope->behind)
+        find_behind(model, mask[SELECTIVE], mask[BEHIND]);
+    for (int i = 0; i < MOST_LEVELS; i += scope->whole_layers ? MOST_LEVELS - 1 : 1)
+        add_level(p, mask[i]);
+done:
+    return status;
+}
+
+static void find_tp(struct problem *p)
+{
+    struct arena *scratch = arena_new();
+    bool *goes = ARENA_ARRAY(p->arena, bool, (size_t)p->node + 1);
+    for (int64_t tp = 1; tp <= p->node; tp++) {
+        struct degrees d = plain_degrees(&p->request->pins, RECOMPUTE_NONE);
+        struct choice *choice;
+        d.tp = tp;
+        d.sequence = p->request->pins.sequence;
+        goes[tp] = lower_degrees(p->request->model, &d, scratch, &choice) == WEFT_OK;
+    }
+    error_clear();
+    p->tp_goes = goes;
+    arena_free(scratch);
+}
+
+/* Operators whose outputs or inputs tp can split, as many as a variant has bits. */
+static void find_flips(struct problem *p)
+{
+    const struct model *model = p->request->model;
+    int8_t *flip = ARENA_ARRAY(p->arena, int8_t, (size_t)model->ops);
+    int8_t bits = 0;
+    for (int32_t i = 0; i < model->ops; i++) {
+        enum op_kind kind = model->op[i].kind;
+        bool flips = op_find_dim(kind, DIM_OUT) >= 0 && op_find_dim(kind, DIM_IN) >= 0;
+        flip[i] = flips && bits < 32 ? bits++ : (int8_t)-1;
+    }
+    p->flip = flip;
+}
+
+static struct tied_pair find_tied(const struct plan *plan)
+{
+    struct tied_pair pair = {-1, -1};
+    int32_t tied = -1;
+    for (int64_t i = 0; i < plan->instances && tied < 0; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        tied = op->weights ? op->weight[0].tied_op : -1;
+        pair.user = tied < 0 ? -1 : i;
+    }
+    for (int64_t i = 0; i < plan->instances && tied >= 0 && pair.owner < 0; i++)
+        pair.owner = plan->instance[i].op == tied ? i : -1;
+    return pair;
+}
+
+/* Layers are what full recomputation names; without any, all are of one. */
+static weft_status find_layers(struct problem *p)
+{
+    bool *named = ARENA_ARRAY(p->arena, bool, (size_t)p->request->model->ops);
+    int32_t first = -1, end = 0;
+    weft_status status;
+    TRY(named_by(p, RECOMPUTE_FULL, named));
+    for (int32_t i = 0; i < p->instances; i++) {
+        first = first < 0 && named[p->op[i]] ? i : first;
+        end = named[p->op[i]] ? i + 1 : end;
+    }
+    p->layers_first = first < 0 ? 0 : first;
+    p->layers_end = first < 0 ? (int32_t)p->instances : end;
+done:
+    return status;
+}
+
+static weft_status read_walk(struct problem *p)
+{
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_new(p->request->model, p->request->cluster, &plan));
+    p->instances = plan->instances;
+    double *flops = ARENA_ARRAY(p->arena, double, (size_t)plan->instances + 1);
+    int32_t *op = ARENA_ARRAY(p->arena, int32_t, (size_t)plan->instances);
+    bool layers = false;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        op[i] = plan->instance[i].op;
+        flops[i + 1] = flops[i] + flops_of(p, plan->instance[i].op) + 1; /* cuts differ */
+        layers |= plan->ends_layer[i] && i + 1 < plan->instances;
+    }
+    p->flops = flops;
+    p->op = op;
+    p->tied = find_tied(plan);
+    TRY(find_layers(p));
+    for (int64_t i = 1; i < plan->instances; i++) {
+        int32_t place = (int32_t)i;
+        bool border = place == p->layers_first || place == p->layers_end;
+        array_push(p->arena, &p->cuts[GRAIN_OPERATORS], place);
+        if (!layers || plan->ends_layer[i - 1] || border)
+            array_push(p->arena, &p->cuts[GRAIN_LAYERS], place);
+    }
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static weft_status list_batches(struct problem *p)
+{
+    if (p->global_batch < 1)
+        return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
+    ARRAY(int64_t) list = {0};
+    for (int64_t b = 1; b <= p->global_batch; b = divisor_above(p->global_batch, b))
+        array_push(p->arena, &list, b);
+    p->batches = list.data;
+    p->batch_count = (int32_t)list.len;
+    return WEFT_OK;
+}
+
+weft_status problem_new(const struct plan_request *request, struct problem **out)
+{
+    struct arena *arena = arena_new();
+    struct problem *p = ARENA_NEW(arena, struct problem);
+    const struct degrees *pins = &request->pins;
+    const struct device *device = &request->cluster->node.device;
+    const struct scope *scope = SCOPES;
+    weft_status status;
+    *p = (struct problem){.request = request,
+                          .arena = arena,
+                          .settings = settings_of(request),
+                          .devices = cluster_devices(request->cluster),
+                          .node = request->cluster->node.devices,
+                          .cp = pins->cp ? pins->cp : 1,
+                          .ep = pins->ep ? pins->ep : 1,
+                          .global_batch = pins->global_batch,
+                          .tune = true};
+    TRY(scope_of(request, &scope));
+    TRY(list_batches(p));
+    TRY(schedules_of(pins, scope->schedules, &p->schedules));
+    p->primitives = primitives_of(scope);
+    p->shards = pins->has_shard ? 1U << pins->shard : scope->shards;
+    p->most_hops = request->options.given >> TAKES_MAX_HOPS & 1 ? (int32_t)request->options.max_hops
+                                                                : USUAL_HOPS;
+    p->limit_bytes = p->settings.memory_limit_bytes ? p->settings.memory_limit_bytes
+                                                    : device->memory_bytes - device->context_bytes;
+    if (request->options.budget_ns)
+        p->deadline_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
+    TRY(folding_new(arena, request->model, request->cluster, &p->fold));
+    p->settings.model = &p->fold.model;
+    TRY(find_levels(p, scope));
+    TRY(read_walk(p));
+    find_tp(p);
+    find_flips(p);
+    *out = p;
+    return WEFT_OK;
+done:
+    problem_free(p);
+    return status;
+}
+
+void problem_free(struct problem *problem)
+{
+    if (problem)
+        arena_free(problem->arena);
+}
+
+bool problem_over(const struct problem *problem)
+{
+    return plan_stopped(problem->request) ||
+           (problem->deadline_s > 0 && wall_seconds() > problem->deadline_s);
+}
+
+int32_t problem_stage_counts(const struct problem *p, int32_t out[MOST_STAGES])
+{
+    int64_t pinned = p->request->pins.pp;
+    int64_t most = p->devices < p->instances ? p->devices : p->instances;
+    int32_t count = 0;
+    for (int others = 0; others < 2; others++)
+        for (int64_t n = 1; n <= most && n <= MOST_STAGES; n++) {
+            bool power = (n & (n - 1)) == 0, wanted = pinned ? n == pinned : n <= USUAL_STAGES;
+            if (power != (bool)others && (wanted || (power && !pinned)))
+                out[count++] = (int32_t)n;
+        }
+    return count;
+}

@@ -1,0 +1,391 @@
+/* auto.c - one answer from all planners: the grid by estimate, its best simulated, then what the
+ * planners that look further find, and what comes of crossing their plans.
+ *
+ *   1. the best of the grid by estimate (grid.h)
+ *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
+ *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
+ *   3. Aceso from the best plan so far, and from those with half and twice as many stages, a counted
+ *      effort (refine.c)
+ *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
+ *      those that take seconds, or minutes on many devices, do unless the question is a quick one
+ *   5. their plans crossed (cross.c)
+ *   6. of mixtures of experts, the best with the way of tokens hidden (overlap_experts.c)
+ *   7. where nothing fits, changes to the question, cheapest first, until one does
+ *
+ *   I1  The answer has all trials of the planners that join, as each of them makes them by itself: none
+ *       of them beats it.
+ *   I2  What is forbidden is in no trial, whoever found it.
+ *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
+ *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
+ *       for its own estimates, so that it is told only where not all are asked.
+ */
+#include <string.h>
+
+#include "search/auto/room.h"
+#include "search/auto/would_fit.h"
+
+/* On no more devices, planners that take seconds elsewhere take less than one. */
+enum { ONE_NODE = 8 };
+/* Points kept for the simulator: fewer where each takes long to simulate. */
+static const struct {
+    int64_t devices; /* up to */
+    size_t points;
+} FINALISTS[] = {{64, 64}, {512, 12}, {INT64_MAX, 6}};
+enum { LEAST_TRIALS = 4, MISSES = 8 }; /* simulated in any case; of what does not fit */
+/* With --batch auto: batches double until that brings less than this. */
+static const double WORTH_A_LARGER_BATCH = 0.01;
+enum { MOST_DOUBLINGS = 16 };
+
+double ns_per_sample(const struct trial *trial)
+{
+    return (double)trial->iteration_ns / (double)trial->global_batch;
+}
+
+int64_t join_left_ns(const struct join *join)
+{
+    return join->request->options.budget_ns - (int64_t)((wall_seconds() - join->began_s) * 1e9);
+}
+
+bool join_over(const struct join *join)
+{
+    return plan_stopped(join->request) ||
+           (join->request->options.budget_ns && join_left_ns(join) <= 0);
+}
+
+bool join_has_time(const struct plan_request *request)
+{
+    const struct plan_options *options = &request->options;
+    bool few = cluster_devices(request->cluster) <= ONE_NODE;
+    return options->budget_ns > 0 || (few && !options->quick);
+}
+
+static bool asks_all(const struct plan_request *request)
+{
+    return request->options.budget_ns > 0 || !request->options.quick;
+}
+
+const struct trial *join_best(const struct planned *planned, const char *found_by)
+{
+    const struct trial *best = NULL;
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        bool asked = !found_by || strcmp(trial->found_by, found_by) == 0;
+        if (asked && trial->fits && (!best || ns_per_sample(trial) < ns_per_sample(best)))
+            best = trial;
+    }
+    return best;
+}
+
+void join_report(struct join *join)
+{
+    struct progress *progress = &join->progress;
+    const struct trial *best = join_best(join->out, NULL);
+    progress->best_ns = best ? best->iteration_ns : 0;
+    progress->trials = (int64_t)join->out->trials.len;
+    progress->candidates = join->out->candidates;
+    if (join->request->progress)
+        join->request->progress(join->request->context, progress);
+}
+
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+static weft_status try_points(struct join *join, const struct plan_request *request,
+                              const struct grid *grid)
+{
+    weft_status status = WEFT_OK;
+    double best_ns = 0;
+    int64_t tried = 0;
+    join->progress.all += (int64_t)grid->best.len;
+    for (size_t i = 0; i < grid->best.len && (!join_over(join) || tried == 0); i++) {
+        const struct grid_point *point = &grid->best.data[i];
+        const struct trial *trial;
+        bool behind = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
+        if (tried >= LEAST_TRIALS && (behind || (!point->fits && tried >= MISSES)))
+            break;
+        TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
+        join->progress.done++;
+        if (!trial)
+            continue;
+        tried++;
+        if (trial->fits && (best_ns == 0 || (double)trial->iteration_ns < best_ns))
+            best_ns = (double)trial->iteration_ns;
+        join_report(join);
+    }
+done:
+    return status;
+}
+
+/* What would be faster with more memory; whoever asks what that brings finds it among the trials. */
+static weft_status try_roomier(struct join *join, const struct plan_request *request,
+                               const struct grid *grid)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < grid->roomier.len && !join_over(join); i++) {
+        const struct grid_point *point = &grid->roomier.data[i];
+        const struct trial *trial, *best = join_best(join->out, NULL);
+        if (best && point->iteration_ns >= best->iteration_ns)
+            break;
+        TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
+        if (trial)
+            join_report(join);
+    }
+done:
+    return status;
+}
+
+/* Whether other numbers of stages are worth a beginning each. */
+static bool looks_around(const struct plan_request *request)
+{
+    return !request->options.batch_auto && !request->pins.pp && !join_has_time(request);
+}
+
+static weft_status try_grid(struct join *join, const struct plan_request *request)
+{
+    struct arena *scratch = arena_new();
+    struct grid grid;
+    struct grid_walk *walk = NULL;
+    size_t row = 0;
+    weft_status status;
+    while (cluster_devices(request->cluster) > FINALISTS[row].devices)
+        row++;
+    TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
+    join->out->candidates += grid.estimates;
+    size_t before = join->out->trials.len;
+    TRY(try_points(join, request, &grid));
+    if (grid.best.len && grid.best.data[0].fits)
+        TRY(try_roomier(join, request, &grid));
+    array_push(join->out->arena, &join->out->reasons,
+               arena_printf(join->out->arena,
+                            "%lld combinations of degrees: %lld estimated, %zu simulated, the "
+                            "others ruled out by bounds",
+                            (long long)grid.points, (long long)grid.estimates,
+                            join->out->trials.len - before));
+    if (looks_around(request))
+        TRY(refine_around(join, walk));
+done:
+    grid_walk_free(walk);
+    arena_free(scratch);
+    return status;
+}
+
+/* Batches double from what gives each device a sample, as long as that is worth it. */
+static weft_status try_batches(struct join *join)
+{
+    struct plan_request request = *join->request;
+    weft_status status = WEFT_OK;
+    double before = 0;
+    request.pins.global_batch = cluster_devices(request.cluster);
+    for (int i = 0; i < MOST_DOUBLINGS && !join_over(join); i++) {
+        TRY(try_grid(join, &request));
+        const struct trial *best = join_best(join->out, NULL);
+        if (best && before > 0 && ns_per_sample(best) > before * (1 - WORTH_A_LARGER_BATCH))
+            break;
+        before = best ? ns_per_sample(best) : 0;
+        request.pins.global_batch *= 2;
+    }
+done:
+    return status;
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+/* I2 */
+static bool trial_forbidden(const struct plan_request *request, const struct trial *trial)
+{
+    struct degrees d = trial->degrees;
+    d.schedule = d.schedule       ? d.schedule
+                 : d.segments > 1 ? "aiao"
+                 : d.pieces > 1   ? "interleaved"
+                                  : "1f1b";
+    return trial->plan ? plan_forbidden(&request->forbids, trial->plan)
+                       : degrees_forbidden(&request->forbids, &d);
+}
+
+/* Whoever goes on from a plan may come to one that is known. */
+static bool is_known(const struct planned *planned, const struct trial *trial)
+{
+    for (size_t i = 0; trial->plan && i < planned->trials.len; i++)
+        if (planned->trials.data[i].plan && is_same_plan(planned->trials.data[i].plan, trial->plan))
+            return true;
+    return false;
+}
+
+static void take_over(struct join *join, struct planned *from, const char *found_by)
+{
+    struct planned *out = join->out;
+    for (size_t i = 0; i < from->trials.len; i++) {
+        struct trial trial = from->trials.data[i];
+        if (trial_forbidden(join->request, &trial) || is_known(out, &trial)) {
+            plan_free(trial.plan);
+            continue;
+        }
+        trial.number = (int64_t)out->trials.len + 1;
+        trial.found_by = found_by;
+        array_push(out->arena, &out->trials, trial);
+    }
+    out->candidates += from->candidates;
+}
+
+static void say(struct join *join, const char *who, const char *what)
+{
+    array_push(join->out->arena, &join->out->reasons,
+               arena_printf(join->out->arena, "%s: %s", who, what));
+}
+
+/* What a planner that was asked reports, with the best that was simulated before it: its own best may be
+ * an estimate. */
+struct relay {
+    const struct join *join;
+    const char *who;
+    int64_t best_ns; /* 0: nothing fits so far */
+};
+static void relay_progress(void *context, const struct progress *progress)
+{
+    const struct relay *relay = context;
+    struct progress all = *progress;
+    all.who = relay->who;
+    all.candidates += relay->join->out->candidates;
+    all.trials += (int64_t)relay->join->out->trials.len;
+    all.best_ns = relay->best_ns;
+    relay->join->request->progress(relay->join->request->context, &all);
+}
+
+weft_status join_ask(struct join *join, const struct planner *planner,
+                     const struct plan_request *request, const char *found_by)
+{
+    struct plan_request own = *request;
+    struct planned found = {.arena = join->out->arena, .planner = planner->name};
+    const struct trial *best = join_best(join->out, NULL);
+    struct relay relay = {join, planner->name, best ? best->iteration_ns : 0};
+    bool first = !request->options.begins;
+    own.options.given &= planner->takes;
+    if (own.progress) {
+        own.progress = relay_progress;
+        own.context = &relay;
+    }
+    weft_status status = planner->find(&own, &found);
+    take_over(join, &found, found_by);
+    if (status == WEFT_FAILURE)
+        return status;
+    for (size_t i = 0; first && i < found.reasons.len; i++)
+        say(join, found_by, found.reasons.data[i]);
+    if (status && first)
+        say(join, found_by, arena_printf(found.arena, "no answer, %s", weft_last_error()->message));
+    error_clear();
+    return WEFT_OK;
+}
+
+static bool joins(const struct planner *planner, const struct plan_request *request)
+{
+    unsigned needs = request->options.batch_auto ? 1U << TAKES_BATCH_AUTO : 0;
+    bool time =
+        planner->joins == JOINS_ALWAYS || (planner->joins == JOINS_IN_TIME && asks_all(request));
+    return time && (needs & ~planner->takes) == 0;
+}
+
+/* I3 */
+static int64_t known_ns(const struct join *join, const struct planner *planner)
+{
+    const struct plan_request *request = join->request;
+    const struct trial *best = join_best(join->out, NULL);
+    bool told = planner->joins == JOINS_ALWAYS ? !asks_all(request) : !join_has_time(request);
+    return best && told && !request->options.batch_auto ? best->iteration_ns : 0;
+}
+
+static weft_status ask_others(struct join *join)
+{
+    struct plan_request request = *join->request;
+    const struct planner *all;
+    size_t count = planners(&all), left = 1; /* for crossing */
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count; i++)
+        left += joins(&all[i], join->request);
+    for (size_t i = 0; i < count && !join_over(join); i++) {
+        if (!joins(&all[i], join->request))
+            continue;
+        request.known_ns = known_ns(join, &all[i]);
+        if (request.options.budget_ns)
+            request.options.budget_ns = join_left_ns(join) / (int64_t)left--;
+        TRY(join_ask(join, &all[i], &request, all[i].name));
+    }
+done:
+    return status;
+}
+
+static bool is_first_of(const struct planned *planned, const struct trial *trial)
+{
+    const struct trial *other = planned->trials.data;
+    while (strcmp(other->found_by, trial->found_by) != 0)
+        other++;
+    return other == trial;
+}
+
+/* Who found the best, and how far behind the best of each other is. */
+static void say_who(struct join *join)
+{
+    struct planned *out = join->out;
+    const struct trial *best = join_best(out, NULL);
+    const char *words = NULL;
+    for (size_t i = 0; best && i < out->trials.len; i++) {
+        const struct trial *trial = &out->trials.data[i], *own = join_best(out, trial->found_by);
+        if (!own || !is_first_of(out, trial) || strcmp(own->found_by, best->found_by) == 0)
+            continue;
+        double behind = 100 * (ns_per_sample(own) / ns_per_sample(best) - 1);
+        words = words ? arena_printf(out->arena, "%s, of %s %.1f %%", words, own->found_by, behind)
+                      : arena_printf(out->arena, "found by %s; the best of %s is %.1f %% behind",
+                                     best->found_by, own->found_by, behind);
+    }
+    if (words)
+        array_push(out->arena, &out->reasons, words);
+}
+
+static void say_who_was_left_out(struct join *join)
+{
+    if (!asks_all(join->request))
+        array_push(join->out->arena, &join->out->reasons,
+                   "a quick search: aceso made some steps only, and autoddl none; without --quick "
+                   "they are asked in full");
+}
+
+static weft_status say_what_would_fit(struct join *join)
+{
+    struct planned *out = join->out;
+    const char *words = NULL;
+    weft_status status;
+    TRY(would_fit(join->request, join->cost, out->arena, &words));
+    if (words)
+        array_push(out->arena, &out->reasons, words);
+done:
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+weft_status auto_find(const struct plan_request *request, struct planned *out)
+{
+    struct join join = {.request = request,
+                        .out = out,
+                        .began_s = wall_seconds(),
+                        .progress = {.what = "finalists"}};
+    weft_status status;
+    TRY(cost_open(&request->cluster->node.device, request->profile, &join.cost));
+    if (request->options.batch_auto)
+        TRY(try_batches(&join));
+    else
+        TRY(try_grid(&join, request));
+    TRY(refine_best(&join));
+    TRY(ask_others(&join));
+    TRY(refine_best(&join));
+    TRY(cross_plans(&join));
+    TRY(hide_tokens(&join));
+    say_who(&join);
+    say_who_was_left_out(&join);
+    if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&
+        !request->options.batch_auto)
+        TRY(say_what_would_fit(&join));
+    out->stopped = join_over(&join);
+done:
+    estimator_free(join.estimator);
+    cost_close(join.cost);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* auto.h - the planners that look at combinations of degrees: "auto", which also asks the others, and
+ * "megatron"; and searches that ask them again and again.
+ *
+ *   grid   every combination of degrees, by estimate and bounds
+ *   sizes  how many nodes a training needs
+ *   pins   which pins leave no plan, and what to pin instead
+ */
+#ifndef WEFT_SEARCH_AUTO_H
+#define WEFT_SEARCH_AUTO_H
+
+#include "search/auto/grid.h"
+#include "search/auto/pins.h"
+#include "search/auto/sizes.h"
+
+weft_status auto_find(const struct plan_request *request, struct planned *out);
+weft_status megatron_find(const struct plan_request *request, struct planned *out);
+
+/* Whether two plans of one question are one plan (variant.c). */
+bool is_same_plan(const struct plan *a, const struct plan *b);
+
+#endif

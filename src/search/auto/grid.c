@@ -1,0 +1,495 @@
+/* grid.c - branch and bound over the grid (grid.h). */
+#include "search/auto/grid.h"
+
+#include <stdlib.h>
+
+#include "search/estimate/estimate.h"
+#include "search/auto/grid_space.h"
+
+/* Copies of a layer that tables compile: fewer take less time, these are the fewest there may be. */
+enum { COPIES = 3 };
+/* Passes of a part by itself may be up to one in so many faster than its share of the whole model's:
+ * a collective between two of its operators is a send where they are cut. */
+enum { SEAMS = 32 };
+/* The same of an estimate whose parts are shares of the whole model's passes and send nothing. */
+enum { BORDERS = 16 };
+/* Of an estimate whose stages all lie as the first one. */
+enum { PLACES = 64 };
+enum { ROOMIER = 1 }; /* points kept of I5 */
+
+struct grid_walk {
+    struct grid_space *space;
+    struct estimator *estimator;
+    struct arena *keep;
+    struct grid *out;
+    size_t count;
+    uint8_t *looks;              /* per point: taken so far; one more: estimated */
+    struct grid_points by_shape; /* the best of each shape, so far */
+};
+
+/* ---- estimates ------------------------------------------------------------------------------- */
+
+static int32_t row_of(struct grid_walk *walk, const struct grid_place *point)
+{
+    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
+    int32_t *row = &layout->row[point->recompute][point->shard];
+    size_t ops = (size_t)walk->space->request->model->ops;
+    if (*row)
+        return *row - 1;
+    struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
+    for (size_t i = 0; i < ops; i++) {
+        choice[i] = layout->choice[point->recompute][i];
+        choice[i].shard = point->shard;
+    }
+    *row = estimator_row(walk->estimator, choice) + 1;
+    return *row - 1;
+}
+
+static struct candidate *candidate_of(struct grid_walk *walk, const struct grid_place *point)
+{
+    const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
+    struct grid_shape *shape = &walk->space->shapes.data[point->shape];
+    int32_t parts = (int32_t)(shape->pp * shape->pieces), row = row_of(walk, point);
+    int64_t devices = walk->space->devices / shape->pp;
+    if (!shape->candidate)
+        shape->candidate =
+            candidate_new(walk->space->arena, (int32_t)shape->pp, (int32_t)shape->pieces, parts);
+    struct candidate *c = shape->candidate;
+    c->schedule = grid_schedule(point);
+    c->batch_per_step = layout->dp * point->micro_batch;
+    c->micro_batches = point->micro_batches;
+    for (int32_t s = 0; s < c->stages; s++)
+        c->stage[s] = (struct stage){s * devices, devices};
+    for (int32_t k = 0; k < parts; k++) {
+        c->first_run[k + 1] = k + 1;
+        c->run[k] = (struct candidate_run){shape->cut[k], shape->cut[k + 1], row};
+    }
+    return c;
+}
+
+static weft_status estimate_point(struct grid_walk *walk, const struct grid_place *point,
+                                  struct grid_point *out)
+{
+    struct estimate estimate;
+    weft_status status;
+    TRY(estimate_candidate(walk->estimator, candidate_of(walk, point), &estimate));
+    double room = (double)estimate.limit_bytes * (1 + GRID_SLACK);
+    *out = (struct grid_point){.degrees = grid_degrees(walk->space, point),
+                               .bound_ns = point->bound_ns,
+                               .bound_bytes = point->bound_bytes,
+                               .iteration_ns = estimate.iteration_ns,
+                               .peak_bytes = estimate.peak_bytes,
+                               .fits = (double)estimate.peak_bytes <= room};
+    walk->out->estimates++;
+done:
+    return status;
+}
+
+/* ---- a closer bound -------------------------------------------------------------------------- */
+
+/* The choices of one replica: nothing is split by samples. */
+static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
+{
+    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
+    int32_t *row = &layout->alone[point->recompute];
+    size_t ops = (size_t)walk->space->request->model->ops;
+    if (*row)
+        return *row - 1;
+    struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
+    for (size_t i = 0; i < ops; i++) {
+        const struct split *split = &layout->choice[point->recompute][i].split;
+        choice[i] = layout->choice[point->recompute][i];
+        choice[i].split = split_none();
+        for (int32_t k = 0; k < split->parts; k++)
+            if (split->part[k].dim != DIM_BATCH)
+                split_add(&choice[i].split, split->part[k].dim, split->part[k].degree);
+    }
+    *row = estimator_row(walk->estimator, choice) + 1;
+    return *row - 1;
+}
+
+/* Whether a replica that starts with this device may be faster than those before it. */
+static bool lies_anew(const struct cluster *cluster, int64_t first, int64_t devices)
+{
+    struct group group = group_range(first, devices, 1);
+    uint64_t place, other;
+    if (first == 0 || group_place(cluster, &group, &place) != WEFT_OK)
+        return first == 0;
+    for (int64_t before = 0; before < first; before += devices) {
+        group = group_range(before, devices, 1);
+        if (group_place(cluster, &group, &other) == WEFT_OK && other == place)
+            return false;
+    }
+    return true;
+}
+
+/* Each part's passes, where they are the faster. */
+static weft_status time_parts(struct grid_walk *walk, const struct grid_shape *shape,
+                              struct run_question *question)
+{
+    weft_status status = WEFT_OK;
+    bool first = question->stage.first_device == 0;
+    for (int64_t k = 0; k < shape->pp * shape->pieces; k++) {
+        struct grid_part *part = &shape->part[k];
+        struct run_estimate run;
+        question->run.first = shape->cut[k];
+        question->run.last = shape->cut[k + 1];
+        TRY(estimate_run(walk->estimator, question, &run));
+        if (first || run.forward_ns < part->forward_ns)
+            part->forward_ns = run.forward_ns;
+        if (first || run.backward_ns < part->backward_ns)
+            part->backward_ns = run.backward_ns;
+    }
+done:
+    return status;
+}
+
+/* grid.h (1). */
+static weft_status look_closer(struct grid_walk *walk, const struct grid_place *point,
+                               int64_t *bound_ns)
+{
+    const struct cluster *cluster = walk->space->request->cluster;
+    const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
+    const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
+    int64_t devices = layout->tp * layout->cp;
+    weft_status status = WEFT_OK;
+    *bound_ns = point->bound_ns;
+    if (layout->ep > 1)
+        return WEFT_OK;
+    struct run_question question = {.run = {.row = row_alone(walk, point)},
+                                    .schedule = schedule_find("1f1b"),
+                                    .batch_per_step = point->micro_batch,
+                                    .micro_batches = point->micro_batches};
+    for (int64_t at = 0; at == 0 || at + devices <= cluster->node.devices; at += devices)
+        if (lies_anew(cluster, at, devices)) {
+            question.stage = (struct stage){at, devices};
+            TRY(time_parts(walk, shape, &question));
+        }
+    int64_t closer = grid_least_ns(shape, point, shape->part);
+    closer -= closer / SEAMS;
+    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+done:
+    return status;
+}
+
+/* A bound from an estimate that leaves something out, less one in `less` of it. */
+static weft_status look_at(struct grid_walk *walk, const struct grid_place *point,
+                           enum detail detail, int64_t less, int64_t *bound_ns)
+{
+    struct candidate *c = candidate_of(walk, point);
+    struct estimate estimate;
+    weft_status status;
+    if (c->stages == 1)
+        return WEFT_OK;
+    c->detail = detail;
+    TRY(estimate_candidate(walk->estimator, c, &estimate));
+    int64_t closer = estimate.iteration_ns - estimate.iteration_ns / less;
+    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+done:
+    c->detail = DETAIL_ALL;
+    return status;
+}
+
+/* grid.h (2). */
+static weft_status look_without_borders(struct grid_walk *walk, const struct grid_place *point,
+                                        int64_t *bound_ns)
+{
+    struct grid_place less = *point;
+    less.shard = point->shard > 1 ? 1 : point->shard;
+    return look_at(walk, &less, DETAIL_BARE, BORDERS, bound_ns);
+}
+
+/* grid.h (3). */
+static weft_status look_at_one_border(struct grid_walk *walk, const struct grid_place *point,
+                                      int64_t *bound_ns)
+{
+    return look_at(walk, point, DETAIL_ALIKE, PLACES, bound_ns);
+}
+
+static weft_status (*const LOOKS[])(struct grid_walk *, const struct grid_place *, int64_t *) = {
+    look_closer, look_without_borders, look_at_one_border};
+
+/* ---- the best so far ------------------------------------------------------------------------- */
+
+/* By time or by memory, then by the other; the first of equals stays first. */
+static bool before(const struct grid_point *a, const struct grid_point *b, bool by_memory)
+{
+    int64_t first[] = {a->iteration_ns, a->peak_bytes}, other[] = {b->iteration_ns, b->peak_bytes};
+    if (first[by_memory] != other[by_memory])
+        return first[by_memory] < other[by_memory];
+    return first[!by_memory] < other[!by_memory];
+}
+
+static void note_in(struct grid_walk *walk, struct grid_points *list, size_t most,
+                    const struct grid_point *point, bool by_memory)
+{
+    size_t at = list->len;
+    if (at == most && !before(point, &list->data[at - 1], by_memory))
+        return;
+    if (at < most)
+        array_push(walk->keep, list, *point);
+    else
+        at--;
+    for (; at > 0 && before(point, &list->data[at - 1], by_memory); at--)
+        list->data[at] = list->data[at - 1];
+    list->data[at] = *point;
+}
+
+static void note(struct grid_walk *walk, const struct grid_point *point, bool by_memory)
+{
+    note_in(walk, &walk->out->best, walk->count, point, by_memory);
+}
+
+/* I5 */
+static void note_roomier(struct grid_walk *walk, const struct grid_point *point)
+{
+    double room = (double)(walk->space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 - GRID_SLACK);
+    if ((double)point->peak_bytes <= room)
+        note_in(walk, &walk->out->roomier, ROOMIER, point, false);
+}
+
+/* I5: a point that cannot fit is worth a look as long as it may be faster than what does. */
+static bool is_idle(const struct grid_walk *walk, const struct grid_place *place, int64_t bound_ns)
+{
+    const struct grid *out = walk->out;
+    bool slow =
+        (out->best.len && bound_ns > out->best.data[0].iteration_ns) ||
+        (out->roomier.len == ROOMIER && bound_ns > out->roomier.data[ROOMIER - 1].iteration_ns);
+    double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
+    return slow && (double)place->bound_bytes > room;
+}
+
+/* Of each number of stages and of pieces (I6). */
+static void note_shape(struct grid_walk *walk, const struct grid_point *point)
+{
+    struct grid_points *list = &walk->by_shape;
+    for (size_t i = 0; i < list->len; i++) {
+        struct grid_point *known = &list->data[i];
+        if (known->degrees.pp != point->degrees.pp ||
+            known->degrees.pieces != point->degrees.pieces)
+            continue;
+        if (before(point, known, false))
+            *known = *point;
+        return;
+    }
+    array_push(walk->space->arena, list, *point);
+}
+
+static const struct grid_point *best_shape(const struct grid_walk *walk, int64_t pp,
+                                           int64_t most_parts)
+{
+    const struct grid_point *best = NULL;
+    for (size_t i = 0; i < walk->by_shape.len; i++) {
+        const struct grid_point *point = &walk->by_shape.data[i];
+        if (point->degrees.pp == pp && pp * point->degrees.pieces <= most_parts &&
+            (!best || before(point, best, false)))
+            best = point;
+    }
+    return best;
+}
+
+static bool is_full(const struct grid_walk *walk)
+{
+    return walk->out->best.len == walk->count;
+}
+
+static const struct grid_point *last_of(const struct grid_walk *walk)
+{
+    return &walk->out->best.data[walk->out->best.len - 1];
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+/* Points by bound; I2, I5. */
+static struct heap front_of(const struct grid_space *space)
+{
+    int32_t points = (int32_t)space->points.len;
+    double room = (double)(space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 + GRID_SLACK);
+    struct heap front = heap_new(space->arena, points);
+    for (int32_t i = 0; i < points; i++)
+        if ((double)space->points.data[i].bound_bytes <= room)
+            heap_set(&front, i, space->points.data[i].bound_ns);
+    return front;
+}
+
+/* The same of so many stages, and what was not estimated before (I6). */
+static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t most_parts)
+{
+    const struct grid_space *space = walk->space;
+    int32_t points = (int32_t)space->points.len;
+    double room = (double)space->limit_bytes * (1 + GRID_SLACK);
+    struct heap front = heap_new(space->arena, points);
+    for (int32_t i = 0; i < points; i++) {
+        const struct grid_place *place = &space->points.data[i];
+        const struct grid_shape *shape = &space->shapes.data[place->shape];
+        if (shape->pp == pp && pp * shape->pieces <= most_parts &&
+            (double)place->bound_bytes <= room && walk->looks[i] <= COUNT_OF(LOOKS))
+            heap_set(&front, i, place->bound_ns);
+    }
+    return front;
+}
+
+/* Looks closer at a point, which waits for another turn, or estimates it: *done. */
+static weft_status take_turn(struct grid_walk *walk, struct heap *front, int32_t number,
+                             struct grid_point *out, bool *done)
+{
+    struct grid_place *place = &walk->space->points.data[number];
+    uint8_t look = walk->looks[number]++;
+    weft_status status = WEFT_OK;
+    *done = look >= COUNT_OF(LOOKS);
+    if (*done) {
+        TRY(estimate_point(walk, place, out));
+        if (out->fits)
+            note_shape(walk, out);
+    } else {
+        TRY(LOOKS[look](walk, place, &place->bound_ns));
+        heap_set(front, number, place->bound_ns);
+    }
+done:
+    return status;
+}
+
+static weft_status walk_by_time(struct grid_walk *walk)
+{
+    const struct grid_space *space = walk->space;
+    struct heap front = front_of(space);
+    weft_status status = WEFT_OK;
+    while (front.slot.len && !plan_stopped(space->request)) {
+        struct heap_entry entry = heap_pop(&front);
+        struct grid_point point;
+        bool done;
+        if (is_full(walk) && entry.key > last_of(walk)->iteration_ns)
+            break;
+        if (is_idle(walk, &space->points.data[entry.id], entry.key))
+            continue;
+        TRY(take_turn(walk, &front, entry.id, &point, &done));
+        if (done && point.fits)
+            note(walk, &point, false);
+        else if (done)
+            note_roomier(walk, &point);
+    }
+done:
+    return status;
+}
+
+/* I6 */
+weft_status grid_best_with(struct grid_walk *walk, int64_t pp, int64_t most_parts,
+                           struct grid_point *out, bool *found)
+{
+    const struct grid_space *space = walk->space;
+    struct heap front = front_with(walk, pp, most_parts);
+    weft_status status = WEFT_OK;
+    const struct grid_point *best = best_shape(walk, pp, most_parts);
+    while (front.slot.len && !plan_stopped(space->request)) {
+        struct heap_entry entry = heap_pop(&front);
+        bool done;
+        if (best && entry.key > best->iteration_ns)
+            break;
+        TRY(take_turn(walk, &front, entry.id, out, &done));
+        best = best_shape(walk, pp, most_parts);
+    }
+    *found = best != NULL;
+    if (best)
+        *out = *best;
+done:
+    return status;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct grid_place *x = a, *y = b;
+    if (x->bound_bytes != y->bound_bytes)
+        return x->bound_bytes < y->bound_bytes ? -1 : 1;
+    if (x->bound_ns != y->bound_ns)
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    return (x > y) - (x < y);
+}
+
+static weft_status walk_by_memory(struct grid_walk *walk)
+{
+    struct grid_space *space = walk->space;
+    weft_status status = WEFT_OK;
+    if (space->points.len)
+        qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bytes);
+    for (size_t i = 0; i < space->points.len && !plan_stopped(space->request); i++) {
+        const struct grid_place *place = &space->points.data[i];
+        struct grid_point point;
+        if (is_full(walk) && place->bound_bytes > last_of(walk)->peak_bytes)
+            break;
+        TRY(estimate_point(walk, place, &point));
+        note(walk, &point, true);
+    }
+done:
+    return status;
+}
+
+static weft_status open_walk(const struct plan_request *request, struct cost *cost,
+                             struct arena *keep, struct grid *out, struct grid_walk **walk)
+{
+    struct grid_space *space;
+    weft_status status;
+    *walk = NULL;
+    *out = (struct grid){0};
+    TRY(grid_space_new(request, cost, &space));
+    *walk = ARENA_NEW(space->arena, struct grid_walk);
+    **walk = (struct grid_walk){.space = space, .keep = keep, .out = out};
+    (*walk)->looks = ARENA_ARRAY(space->arena, uint8_t, space->points.len);
+    out->points = (int64_t)space->points.len;
+    if (!space->layouts.len)
+        return WEFT_OK;
+    struct estimate_settings settings = estimate_settings_of(space->layouts.data[0].plan);
+    settings.profile = request->profile;
+    settings.copies = COPIES;
+    TRY(estimator_new(&settings, &(*walk)->estimator));
+done:
+    return status;
+}
+
+void grid_walk_free(struct grid_walk *walk)
+{
+    if (!walk)
+        return;
+    estimator_free(walk->estimator);
+    grid_space_free(walk->space); /* and the walk itself */
+}
+
+weft_status grid_walk_new(const struct plan_request *request, struct cost *cost, size_t count,
+                          struct arena *keep, struct grid *out, struct grid_walk **walk)
+{
+    weft_status status;
+    TRY(open_walk(request, cost, keep, out, walk));
+    (*walk)->count = count;
+    TRY(walk_by_time(*walk));
+    if (!out->best.len)
+        TRY(walk_by_memory(*walk));
+done:
+    return status;
+}
+
+weft_status grid_search(const struct plan_request *request, struct cost *cost, size_t count,
+                        struct arena *keep, struct grid *out)
+{
+    struct grid_walk *walk;
+    weft_status status = grid_walk_new(request, cost, count, keep, out, &walk);
+    grid_walk_free(walk);
+    return status;
+}
+
+weft_status grid_estimate_all(const struct plan_request *request, struct cost *cost,
+                              struct arena *keep, struct grid *out)
+{
+    struct grid_walk *walk;
+    weft_status status;
+    TRY(open_walk(request, cost, keep, out, &walk));
+    for (size_t i = 0; i < walk->space->points.len; i++) {
+        struct grid_place *place = &walk->space->points.data[i];
+        struct grid_point point;
+        for (size_t k = 0; k < COUNT_OF(LOOKS); k++)
+            TRY(LOOKS[k](walk, place, &place->bound_ns));
+        TRY(estimate_point(walk, place, &point));
+        array_push(keep, &out->best, point);
+    }
+done:
+    grid_walk_free(walk);
+    return status;
+}

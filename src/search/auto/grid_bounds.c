@@ -1,0 +1,166 @@
+/* grid_bounds.c - what no point of the grid can be better than (grid_space.h). */
+#include <string.h>
+
+#include "search/auto/grid_space.h"
+
+/* Of what operators keep, so much counts in (2): tensors at the ends of a part may be its
+ * neighbour's. */
+enum { KEPT_TENTHS = 9 };
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+struct op_passes {
+    int64_t forward_ns, backward_ns, kept_bytes;
+};
+
+/* With sequence parallelism what is kept is, at best, spread evenly over the devices that share a
+ * sample. */
+static struct op_passes time_op(struct item_costs *costs, int64_t instance,
+                                const struct grid_layout *layout, int64_t micro_batch)
+{
+    const struct plan *plan = costs->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS], sharers = layout->sequence ? layout->tp * layout->cp : 1;
+    op_full_size(op, micro_batch, local);
+    if (!layout->sequence)
+        split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    double kept = op_kept_bytes(plan->model, op, local, plan->dtype);
+    return (struct op_passes){item_cost(costs, instance, PHASE_FORWARD)->device.ns,
+                              item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
+                                  item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns,
+                              (int64_t)(kept / (double)sharers)};
+}
+
+static void sum_passes(const struct grid_layout *layout, const struct op_passes *op,
+                       struct grid_passes *out)
+{
+    const struct plan *plan = layout->plan;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int32_t number = plan->instance[i].op;
+        out->forward_ns[i + 1] = out->forward_ns[i] + op[number].forward_ns;
+        for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+            bool again = layout->choice[r][number].recompute;
+            out->backward_ns[r][i + 1] = out->backward_ns[r][i] + op[number].backward_ns +
+                                         (again ? op[number].forward_ns : 0);
+            out->kept_bytes[r][i + 1] = out->kept_bytes[r][i] + (again ? 0 : op[number].kept_bytes);
+        }
+    }
+}
+
+static bool same_passes(const struct grid_passes *p, const struct grid_layout *layout,
+                        int64_t micro_batch, bool many)
+{
+    return p->tp == layout->tp && p->cp == layout->cp && p->ep == layout->ep &&
+           p->sequence == layout->sequence && p->micro_batch == micro_batch && p->many == many;
+}
+
+const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
+                                         int64_t micro_batch, bool many)
+{
+    const struct plan *plan = layout->plan;
+    for (size_t i = 0; i < space->passes.len; i++)
+        if (same_passes(&space->passes.data[i], layout, micro_batch, many))
+            return &space->passes.data[i];
+    struct arena *scratch = arena_new();
+    struct plan view = *plan;
+    view.batch_per_step = layout->dp * micro_batch;
+    view.global_batch = view.batch_per_step * (many ? 2 : 1);
+    struct item_costs costs = item_costs_of(scratch, &view, space->cost);
+    struct op_passes *op = ARENA_ARRAY(scratch, struct op_passes, (size_t)plan->model->ops);
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan->instance[i].copy == 0)
+            op[plan->instance[i].op] = time_op(&costs, i, layout, micro_batch);
+    size_t count = (size_t)plan->instances + 1;
+    struct grid_passes passes = {.tp = layout->tp,
+                                 .cp = layout->cp,
+                                 .ep = layout->ep,
+                                 .micro_batch = micro_batch,
+                                 .sequence = layout->sequence,
+                                 .many = many};
+    passes.forward_ns = ARENA_ARRAY(space->arena, int64_t, count);
+    for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+        passes.backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
+        passes.kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, count);
+    }
+    sum_passes(layout, op, &passes);
+    array_push(space->arena, &space->passes, passes);
+    arena_free(scratch);
+    return &space->passes.data[space->passes.len - 1];
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+static int64_t between(const int64_t *sum, const struct grid_shape *shape, int64_t part)
+{
+    return sum[shape->cut[part + 1]] - sum[shape->cut[part]];
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool is_split(const struct grid_place *point)
+{
+    return strcmp(grid_schedule(point)->name, "zb-h1") == 0;
+}
+
+/* Equation (1). */
+int64_t grid_least_ns(const struct grid_shape *shape, const struct grid_place *point,
+                      const struct grid_part *part)
+{
+    bool split = is_split(point);
+    int64_t parts = shape->pp * shape->pieces, above = 0, all = 0, most = 0;
+    for (int64_t s = 0; s < shape->pp; s++) {
+        int64_t work = 0;
+        for (int64_t k = s; k < parts; k += shape->pp) {
+            work += part[k].forward_ns + part[k].backward_ns;
+            all += part[k].forward_ns + (split ? 0 : part[k].backward_ns);
+        }
+        most = larger(most, above + point->micro_batches * work);
+        above += part[s].forward_ns + (split ? 0 : part[s].backward_ns);
+    }
+    return larger(most, all);
+}
+
+int64_t grid_operators_ns(const struct grid_space *space, const struct grid_passes *passes,
+                          const struct grid_place *point)
+{
+    const struct grid_shape *shape = &space->shapes.data[point->shape];
+    for (int64_t k = 0; k < shape->pp * shape->pieces; k++)
+        shape->part[k] =
+            (struct grid_part){between(passes->forward_ns, shape, k),
+                               between(passes->backward_ns[point->recompute], shape, k)};
+    return grid_least_ns(shape, point, shape->part);
+}
+
+/* zb-h1 keeps less of micro-batches whose input gradients are done, and starts all but one of those
+ * that 1f1b does before that. */
+static int64_t in_flight_at_least(const struct grid_place *point, const struct pipeline *pipeline,
+                                  int32_t stage)
+{
+    if (!is_split(point))
+        return grid_schedule(point)->in_flight(pipeline, stage);
+    return larger(1, schedule_find("1f1b")->in_flight(pipeline, stage) - 1);
+}
+
+/* Equation (2). */
+int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_shape *shape,
+                         const struct grid_passes *passes, const struct grid_place *point,
+                         bool offload)
+{
+    struct pipeline pipeline = {(int32_t)shape->pp, (int32_t)shape->pieces,
+                                (int32_t)point->micro_batches};
+    int64_t most = 0;
+    for (int64_t s = 0; s < shape->pp; s++) {
+        int64_t state = 0, kept = INT64_MAX;
+        for (int64_t part = s; part < shape->pp * shape->pieces; part += shape->pp) {
+            int64_t own = between(passes->kept_bytes[point->recompute], shape, part);
+            state += between(layout->state[point->shard], shape, part);
+            kept = offload ? 0 : own < kept ? own : kept;
+        }
+        most = larger(most, state + kept * KEPT_TENTHS / 10 *
+                                        in_flight_at_least(point, &pipeline, (int32_t)s));
+    }
+    return most;
+}

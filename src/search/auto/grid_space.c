@@ -1,0 +1,346 @@
+/* grid_space.c - the points of the grid and their bounds (grid_space.h). */
+#include "search/auto/grid_space.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/estimate/estimate.h"
+
+static const struct {
+    const char *name;
+    int64_t pieces[8]; /* ends at 0 */
+    bool alone;        /* also of use with one stage */
+} GRID_SCHEDULES[] = {
+    {"1f1b", {1}, true},
+    {"zb-h1", {1}, false},
+    {"interleaved", {2, 3, 4, 5, 6, 7, 8}, false},
+    {"aiao", {1, 2, 4, 8}, true},
+};
+enum { MOST_CP = 16 };
+/* Sequences below this are not divided unless asked to: attention is then a small part of a layer. */
+static const int64_t LONG_SEQUENCE = 16384;
+
+const struct schedule *grid_schedule(const struct grid_place *point)
+{
+    return schedule_find(GRID_SCHEDULES[point->schedule].name);
+}
+
+struct degrees grid_degrees(const struct grid_space *space, const struct grid_place *point)
+{
+    const struct grid_layout *layout = &space->layouts.data[point->layout];
+    struct degrees d = space->request->pins;
+    bool folded = strcmp(GRID_SCHEDULES[point->schedule].name, "aiao") == 0;
+    d.dp = layout->dp;
+    d.tp = layout->tp;
+    d.pp = layout->pp;
+    d.cp = layout->cp;
+    d.ep = layout->ep;
+    d.sequence = layout->sequence;
+    d.pieces = space->shapes.data[point->shape].pieces;
+    d.segments = folded ? d.pieces : 1;
+    d.micro_batch = point->micro_batch;
+    d.shard = point->shard;
+    d.recompute = (enum recompute)point->recompute;
+    d.schedule = GRID_SCHEDULES[point->schedule].name;
+    return d;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static struct degrees degrees_of(const struct grid_space *space, const struct grid_layout *layout)
+{
+    struct degrees d = space->request->pins;
+    d.dp = layout->dp;
+    d.tp = layout->tp;
+    d.pp = layout->pp;
+    d.cp = layout->cp;
+    d.ep = layout->ep;
+    d.sequence = layout->sequence;
+    d.pieces = d.segments = d.micro_batch = 1;
+    d.shard = 0;
+    d.recompute = RECOMPUTE_NONE;
+    d.schedule = "1f1b";
+    return d;
+}
+
+static struct choice *choices_of(struct arena *keep, const struct plan *plan)
+{
+    struct choice *choice = ARENA_ARRAY(keep, struct choice, (size_t)plan->model->ops);
+    for (int64_t i = plan->instances - 1; i >= 0; i--)
+        choice[plan->instance[i].op] = *plan_choice(plan, i);
+    return choice;
+}
+
+/* What is recomputed depends on operators only: found once, in the first layout. */
+static weft_status choose_recompute(struct grid_space *space, struct grid_layout *layout)
+{
+    const struct grid_layout *first = space->layouts.data;
+    size_t ops = (size_t)space->request->model->ops;
+    weft_status status = WEFT_OK;
+    for (int r = RECOMPUTE_NONE + 1; r < RECOMPUTE_COUNT; r++) {
+        struct degrees d = degrees_of(space, layout);
+        struct plan *plan = NULL;
+        d.recompute = (enum recompute)r;
+        if (!space->layouts.len) {
+            TRY(plan_from_degrees(space->request->model, space->request->cluster, &d, &plan));
+            layout->choice[r] = choices_of(space->arena, plan);
+            plan_free(plan);
+            continue;
+        }
+        layout->choice[r] = ARENA_ARRAY(space->arena, struct choice, ops);
+        for (size_t i = 0; i < ops; i++) {
+            layout->choice[r][i] = layout->choice[RECOMPUTE_NONE][i];
+            layout->choice[r][i].recompute = first->choice[r][i].recompute;
+        }
+    }
+done:
+    return status;
+}
+
+static void sum_state(struct grid_space *space, struct grid_layout *layout, int shard)
+{
+    const struct plan *plan = layout->plan;
+    struct plan view = *plan;
+    int64_t *of = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->model->ops);
+    int64_t *sum = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->instances + 1);
+    view.choice = ARENA_ARRAY(space->arena, struct choice, (size_t)plan->choices);
+    for (int32_t i = 0; i < plan->choices; i++) {
+        view.choice[i] = plan->choice[i];
+        view.choice[i].shard = (uint8_t)shard;
+    }
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int32_t op = plan->instance[i].op;
+        if (plan->instance[i].copy == 0) {
+            struct stage_memory m = plan_instance_state(&view, i);
+            of[op] = (int64_t)(m.weights + m.gradients + m.optimizer);
+        }
+        sum[i + 1] = sum[i] + of[op];
+    }
+    layout->state[shard] = sum;
+}
+
+/* Layouts that make no plan are left out. */
+static weft_status add_layout(struct grid_space *space, struct grid_layout layout)
+{
+    struct degrees d = degrees_of(space, &layout);
+    const struct plan_request *request = space->request;
+    weft_status status = WEFT_OK;
+    if (d.global_batch % layout.dp || layout.dp % layout.ep)
+        return WEFT_OK;
+    if (plan_from_degrees(request->model, request->cluster, &d, &layout.plan) ||
+        plan_check(layout.plan)) {
+        error_clear();
+        plan_free(layout.plan);
+        return WEFT_OK;
+    }
+    layout.choice[RECOMPUTE_NONE] = choices_of(space->arena, layout.plan);
+    for (int shard = 0; shard < GRID_SHARDS; shard++)
+        sum_state(space, &layout, shard);
+    status = choose_recompute(space, &layout);
+    array_push(space->arena, &space->layouts, layout);
+    return status;
+}
+
+/* ---- walking what is open -------------------------------------------------------------------- */
+
+static bool open_to(int64_t pin, int64_t value)
+{
+    return pin == 0 || pin == value;
+}
+
+static int64_t experts_of(const struct model *model)
+{
+    int64_t most = 1;
+    for (int32_t i = 0; i < model->ops; i++) {
+        int at = op_find_dim(model->op[i].kind, DIM_EXPERT);
+        if (at >= 0 && model->op[i].size[at] > most)
+            most = model->op[i].size[at];
+    }
+    return most;
+}
+
+static weft_status add_experts(struct grid_space *space, struct grid_layout layout)
+{
+    const struct degrees *pins = &space->request->pins;
+    int64_t most = pins->ep ? pins->ep : experts_of(space->request->model);
+    weft_status status = WEFT_OK;
+    for (int64_t ep = 1; ep <= most; ep += ep) {
+        layout.ep = pins->ep ? pins->ep : ep;
+        for (int sequence = layout.tp > 1; sequence >= (pins->sequence && layout.tp > 1);
+             sequence--) {
+            layout.sequence = sequence;
+            TRY(add_layout(space, layout));
+        }
+        if (pins->ep)
+            break;
+    }
+done:
+    return status;
+}
+
+static weft_status add_layouts(struct grid_space *space)
+{
+    const struct plan_request *request = space->request;
+    const struct degrees *pins = &request->pins;
+    int64_t most_cp = request->model->seq >= LONG_SEQUENCE ? MOST_CP : 1;
+    weft_status status = WEFT_OK;
+    for (int64_t cp = pins->cp ? pins->cp : 1; cp <= (pins->cp ? pins->cp : most_cp); cp += cp)
+        for (int64_t tp = 1; tp <= request->cluster->node.devices; tp++) {
+            int64_t rest = space->devices / cp / tp;
+            if (space->devices % (cp * tp) || !open_to(pins->tp, tp))
+                continue;
+            for (int64_t pp = 1; pp <= rest && !plan_stopped(request); pp++)
+                if (rest % pp == 0 && open_to(pins->pp, pp) && open_to(pins->dp, rest / pp))
+                    TRY(add_experts(space, (struct grid_layout){
+                                               .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
+        }
+done:
+    return status;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* The number of a shape, of any layout with so many stages (I2). */
+static int32_t shape_of(struct grid_space *space, const struct grid_layout *layout, int64_t pieces)
+{
+    struct grid_shape shape = {.pp = layout->pp, .pieces = pieces};
+    struct degrees d = degrees_of(space, layout);
+    struct plan *plan = NULL;
+    for (size_t i = 0; i < space->shapes.len; i++)
+        if (space->shapes.data[i].pp == shape.pp && space->shapes.data[i].pieces == pieces)
+            return (int32_t)i;
+    d.pieces = d.segments = pieces;
+    d.schedule = "aiao";
+    if (plan_from_degrees(space->request->model, space->request->cluster, &d, &plan) == WEFT_OK) {
+        shape.cut = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->parts + 1);
+        shape.part = ARENA_ARRAY(space->arena, struct grid_part, (size_t)plan->parts);
+        for (int32_t k = 0; k < plan->parts; k++)
+            shape.cut[k + 1] = plan->part[k].first + plan->part[k].count;
+        plan_free(plan);
+    }
+    error_clear();
+    array_push(space->arena, &space->shapes, shape);
+    return (int32_t)space->shapes.len - 1;
+}
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+/* Whether this way to recompute does anything that those before it do not. */
+static bool recomputes_more(const struct grid_layout *layout, int recompute)
+{
+    for (int32_t i = 0; recompute > 0 && i < layout->plan->model->ops; i++)
+        if (layout->choice[recompute][i].recompute != layout->choice[recompute - 1][i].recompute)
+            return true;
+    return recompute == 0;
+}
+
+static void add_points(struct grid_space *space, int32_t number, struct grid_place point)
+{
+    const struct plan_request *request = space->request;
+    const struct degrees *pins = &request->pins;
+    const struct grid_layout *layout = &space->layouts.data[number];
+    const struct grid_shape *shape = &space->shapes.data[point.shape];
+    const struct grid_passes *passes =
+        grid_passes_of(space, layout, point.micro_batch, point.micro_batches > 1);
+    for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+        if (pins->has_recompute ? r != (int)pins->recompute : !recomputes_more(layout, r))
+            continue;
+        point.recompute = (uint8_t)r;
+        point.bound_ns = grid_operators_ns(space, passes, &point);
+        for (int shard = 0; shard < GRID_SHARDS; shard++) {
+            bool of_use = shard == 0 || layout->dp * layout->cp > 1;
+            if (pins->has_shard ? shard != pins->shard : !of_use)
+                continue;
+            point.shard = (uint8_t)shard;
+            struct degrees d = grid_degrees(space, &point);
+            if (degrees_forbidden(&request->forbids, &d))
+                continue;
+            point.bound_bytes = grid_least_bytes(layout, shape, passes, &point, pins->offload);
+            array_push(space->arena, &space->points, point);
+        }
+    }
+}
+
+static void add_schedules(struct grid_space *space, int32_t number, struct grid_place point)
+{
+    const struct degrees *pins = &space->request->pins;
+    for (size_t k = 0; k < COUNT_OF(GRID_SCHEDULES); k++) {
+        const struct grid_layout *layout = &space->layouts.data[number];
+        if ((pins->schedule && strcmp(pins->schedule, GRID_SCHEDULES[k].name) != 0) ||
+            (layout->pp == 1 && !GRID_SCHEDULES[k].alone && !pins->schedule))
+            continue;
+        for (const int64_t *pieces = GRID_SCHEDULES[k].pieces; *pieces; pieces++) {
+            bool folded = strcmp(GRID_SCHEDULES[k].name, "aiao") == 0;
+            bool in_turn = layout->pp == 1 || point.micro_batches == 1;
+            if (!open_to(pins->pieces, *pieces) || !open_to(pins->segments, folded ? *pieces : 1) ||
+                (folded && *pieces == 1 && in_turn && !pins->schedule))
+                continue; /* the last one is 1f1b, or holds more than it for nothing */
+            point.schedule = (uint8_t)k;
+            point.shape = shape_of(space, layout, *pieces);
+            struct pipeline pipeline = {(int32_t)layout->pp, (int32_t)*pieces,
+                                        (int32_t)point.micro_batches};
+            if (space->shapes.data[point.shape].cut &&
+                grid_schedule(&point)->check(&pipeline) == WEFT_OK)
+                add_points(space, number, point);
+            error_clear();
+        }
+    }
+}
+
+static void add_micro_batches(struct grid_space *space, int32_t number)
+{
+    const struct degrees *pins = &space->request->pins;
+    const struct grid_layout *layout = &space->layouts.data[number];
+    int64_t share = pins->global_batch / layout->dp;
+    for (int64_t b = 1; b <= share; b = divisor_above(share, b))
+        if (open_to(pins->micro_batch, b))
+            add_schedules(space, number,
+                          (struct grid_place){
+                              .layout = number, .micro_batch = b, .micro_batches = share / b});
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const struct grid_place *x = a, *y = b;
+    const int64_t left[] = {x->bound_ns, x->bound_bytes, x->layout,    x->shape,
+                            x->schedule, x->micro_batch, x->recompute, x->shard};
+    const int64_t right[] = {y->bound_ns, y->bound_bytes, y->layout,    y->shape,
+                             y->schedule, y->micro_batch, y->recompute, y->shard};
+    for (size_t i = 0; i < COUNT_OF(left); i++)
+        if (left[i] != right[i])
+            return left[i] < right[i] ? -1 : 1;
+    return 0;
+}
+
+weft_status grid_space_new(const struct plan_request *request, struct cost *cost,
+                           struct grid_space **out)
+{
+    struct arena *arena = arena_new();
+    struct grid_space *space = ARENA_NEW(arena, struct grid_space);
+    weft_status status;
+    *space = (struct grid_space){.request = request,
+                                 .cost = cost,
+                                 .arena = arena,
+                                 .devices = cluster_devices(request->cluster)};
+    TRY(add_layouts(space));
+    for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_stopped(request); i++)
+        add_micro_batches(space, i);
+    if (space->layouts.len)
+        space->limit_bytes = plan_limit_bytes(space->layouts.data[0].plan);
+    if (space->points.len)
+        qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bound);
+    *out = space;
+    return WEFT_OK;
+done:
+    grid_space_free(space);
+    return status;
+}
+
+void grid_space_free(struct grid_space *space)
+{
+    if (!space)
+        return;
+    for (size_t i = 0; i < space->layouts.len; i++)
+        plan_free(space->layouts.data[i].plan);
+    arena_free(space->arena);
+}

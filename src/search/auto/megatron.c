@@ -1,0 +1,137 @@
+/* megatron.c - the grid: every combination of degrees that Megatron-LM takes.
+ *
+ *   tp     divides a node's devices        pp, dp   share the rest
+ *   v      pieces per stage, with pp > 1   b        micro-batch: divides a replica's batch
+ *   zero   0 or 1, with dp > 1             recompute none, selective, full
+ *
+ * with sequence parallelism wherever tp > 1, every one simulated, but
+ *
+ *   I1  recomputation only where less of it does not fit: it saves memory and costs time;
+ *   I2  a larger micro-batch not where a smaller one does not fit even with all recomputed: its
+ *       activations are larger, and nothing else.
+ */
+#include "search/auto/auto.h"
+
+enum { MOST_PIECES = 4 };
+
+struct megatron_grid {
+    const struct plan_request *request;
+    struct planned *out;
+    struct cost *cost;
+    int64_t devices;
+    struct progress progress;
+};
+
+static bool open_to(int64_t pin, int64_t value)
+{
+    return pin == 0 || pin == value;
+}
+
+static void report(struct megatron_grid *grid, const struct trial *trial)
+{
+    struct progress *progress = &grid->progress;
+    if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns))
+        progress->best_ns = trial->iteration_ns;
+    progress->trials++;
+    if (grid->request->progress)
+        grid->request->progress(grid->request->context, progress);
+}
+
+/* I1: true if some way to recompute fits. */
+static weft_status try_recompute(struct megatron_grid *grid, struct degrees degrees, bool *fits)
+{
+    const struct plan_request *request = grid->request;
+    weft_status status = WEFT_OK;
+    *fits = false;
+    for (int r = 0; r < RECOMPUTE_COUNT && !*fits && !plan_stopped(grid->request); r++) {
+        const struct trial *trial;
+        if (request->pins.has_recompute && r != (int)request->pins.recompute)
+            continue;
+        degrees.recompute = (enum recompute)r;
+        TRY(try_degrees(request, grid->cost, &degrees, grid->out, &trial));
+        if (!trial)
+            continue;
+        report(grid, trial);
+        *fits = trial->fits;
+    }
+done:
+    return status;
+}
+
+/* I2 */
+static weft_status try_micro_batches(struct megatron_grid *grid, struct degrees degrees)
+{
+    const struct plan_request *request = grid->request;
+    int64_t share = degrees.global_batch / degrees.dp;
+    weft_status status = WEFT_OK;
+    bool fits = true;
+    for (int64_t b = 1; b <= share && fits && !plan_stopped(grid->request); b *= 2) {
+        if (share % b || !open_to(request->pins.micro_batch, b))
+            continue;
+        degrees.micro_batch = b;
+        TRY(try_recompute(grid, degrees, &fits));
+    }
+done:
+    return status;
+}
+
+static weft_status try_layout(struct megatron_grid *grid, int64_t tp, int64_t pp)
+{
+    const struct plan_request *request = grid->request;
+    struct degrees degrees = request->pins;
+    weft_status status = WEFT_OK;
+    degrees.tp = tp;
+    degrees.pp = pp;
+    degrees.dp = grid->devices / tp / pp / (degrees.cp ? degrees.cp : 1);
+    degrees.sequence = tp > 1;
+    for (int64_t v = 1; v <= (pp > 1 ? MOST_PIECES : 1); v++)
+        for (int shard = 0; shard <= (degrees.dp > 1 ? 1 : 0); shard++) {
+            if (!open_to(request->pins.pieces, v) ||
+                (request->pins.has_shard && shard != request->pins.shard))
+                continue;
+            degrees.pieces = v;
+            degrees.shard = shard;
+            TRY(try_micro_batches(grid, degrees));
+        }
+done:
+    return status;
+}
+
+/* Layouts that the devices and the batch allow; both passes walk the same. */
+static weft_status walk(struct megatron_grid *grid, bool count)
+{
+    const struct degrees *pins = &grid->request->pins;
+    int64_t cp = pins->cp ? pins->cp : 1, rest = grid->devices / cp;
+    weft_status status = WEFT_OK;
+    for (int64_t tp = 1; tp <= grid->request->cluster->node.devices; tp++)
+        for (int64_t pp = 1; rest % tp == 0 && pp <= rest / tp; pp++) {
+            int64_t dp = rest / tp / pp;
+            if (rest / tp % pp || pins->global_batch % dp || !open_to(pins->tp, tp) ||
+                !open_to(pins->pp, pp) || !open_to(pins->dp, dp) || plan_stopped(grid->request))
+                continue;
+            if (count) {
+                grid->progress.all++;
+                continue;
+            }
+            TRY(try_layout(grid, tp, pp));
+            grid->progress.done++;
+        }
+done:
+    return status;
+}
+
+weft_status megatron_find(const struct plan_request *request, struct planned *out)
+{
+    struct megatron_grid grid = {.request = request,
+                                 .out = out,
+                                 .devices = cluster_devices(request->cluster),
+                                 .progress = {.what = "layouts"}};
+    weft_status status;
+    TRY(cost_open(&request->cluster->node.device, request->profile, &grid.cost));
+    TRY(walk(&grid, true));
+    TRY(walk(&grid, false));
+    out->stopped = plan_stopped(request);
+done:
+    cost_close(grid.cost);
+    return status;
+}

@@ -1,0 +1,115 @@
+/* overlap_experts.c - what comes of hiding the way of tokens to experts and back (room.h): the best plans whose
+ * experts are on several devices, with OVERLAP_EXPERTS, on stages with several pieces where 1f1b cannot have
+ * pairs.
+ *
+ *   I1  Only where nobody said what overlaps.
+ *   I2  The fastest of these is not always among them: tokens that are hidden may go further than those of the
+ *       plans that were found without. Who wants to know asks with --overlap all,experts.
+ */
+#include <string.h>
+
+#include "search/auto/room.h"
+
+enum { MOST_BASES = 4 };
+static const int64_t PIECES[] = {0, 2, 4}; /* 0: its own */
+
+static bool sends_tokens(const struct trial *trial)
+{
+    if (!trial->plan)
+        return trial->degrees.ep > 1;
+    for (int32_t i = 0; i < trial->plan->choices; i++)
+        if (choice_sends_tokens(&trial->plan->choice[i]))
+            return true;
+    return false;
+}
+
+/* The best trials that fit and have something to hide, the best first. */
+static size_t list_best(const struct planned *planned, struct trial out[MOST_BASES])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        size_t at = count;
+        while (at > 0 && ns_per_sample(trial) < ns_per_sample(&out[at - 1]))
+            at--;
+        if (!trial->fits || at == MOST_BASES || !sends_tokens(trial))
+            continue;
+        count += count < MOST_BASES;
+        memmove(&out[at + 1], &out[at], (count - at - 1) * sizeof *out);
+        out[at] = *trial;
+    }
+    return count;
+}
+
+/* The plan with tokens hidden; *out is NULL where there is nothing to hide, or no way to. */
+static weft_status hidden_plan(const struct join *join, const struct plan *from, int64_t pieces,
+                               struct plan **out)
+{
+    const struct degrees *pins = &join->request->pins;
+    struct variant variant = {.schedule = pieces ? "interleaved" : NULL, .pieces = pieces};
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    if (pieces && (from->stages == 1 || from->pieces == pieces || pins->schedule || pins->pieces ||
+                   pins->segments))
+        return WEFT_OK;
+    TRY(variant_of(from, &variant, out));
+    if (!*out)
+        return WEFT_OK;
+    (*out)->overlap |= OVERLAP_EXPERTS;
+    if (!plan_schedule(*out)->ahead || plan_forbidden(&join->request->forbids, *out)) {
+        plan_free(*out);
+        *out = NULL;
+    }
+done:
+    return status;
+}
+
+static weft_status try_hidden(struct join *join, const struct trial *base, const struct plan *from)
+{
+    struct planned *out = join->out;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < COUNT_OF(PIECES) && !join_over(join); i++) {
+        const struct trial *trial;
+        struct plan *plan;
+        TRY(hidden_plan(join, from, PIECES[i], &plan));
+        if (!plan)
+            continue;
+        const char *words =
+            PIECES[i] ? arena_printf(out->arena, "interleaved, pieces %d, ", (int)PIECES[i]) : "";
+        size_t before = out->trials.len;
+        TRY(try_plan(join->request, join->cost, plan,
+                     arena_printf(out->arena, "%s; %soverlap experts", base->text, words), out,
+                     &trial));
+        if (out->trials.len == before)
+            continue;
+        out->trials.data[before].found_by =
+            arena_printf(out->arena, "%s and overlap: experts", base->found_by);
+        join_report(join);
+    }
+done:
+    return status;
+}
+
+weft_status hide_tokens(struct join *join)
+{
+    const struct plan_request *request = join->request;
+    struct trial base[MOST_BASES + 1]; /* copies: the trials move */
+    bool mixture = false;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < request->model->ops; i++)
+        mixture |= op_find_dim(request->model->op[i].kind, DIM_EXPERT) >= 0;
+    if (!mixture || request->pins.has_overlap) /* I1 */
+        return WEFT_OK;
+    size_t count = list_best(join->out, base);
+    for (size_t i = 0; i < count && !join_over(join); i++) {
+        struct plan *own = NULL;
+        if (!base[i].plan)
+            TRY(plan_from_degrees(request->model, request->cluster, &base[i].degrees, &own));
+        status = try_hidden(join, &base[i], own ? own : base[i].plan);
+        plan_free(own);
+        if (status)
+            goto done;
+    }
+done:
+    return status;
+}

@@ -1,0 +1,147 @@
+/* refine.c - Aceso from the plans of others (room.h).
+ *
+ *   I1  A counted effort: so many configs, not seconds, so that the answer is the same on any machine.
+ *   I2  Aceso goes on from a plan with as many stages as that has. Where that is not given, it
+ *       begins from the best of the grid with half and twice as many as the best trial, too (grid.h, I6):
+ *       what fits there only with all recomputed may be the fastest with a part of it. One team of searches
+ *       has them all, which go on as long as they are near the best, and share configs and trials.
+ */
+#include <string.h>
+
+#include "search/aceso/aceso.h"
+#include "search/auto/room.h"
+
+enum { MOST_BEGINS = 3 };
+/* I1: configs judged per beginning, and trials. Of what Aceso gains, most comes of the first hundreds, for
+ * which there is time in a search of a second; a question of more devices is worth some more. */
+static const struct effort_row {
+    int64_t devices; /* up to */
+    int64_t configs, trials;
+} EFFORTS[] = {{512, 2000, 8}, {1024, 1500, 6}, {INT64_MAX, 20000, 8}};
+enum { QUICK = 1 };
+static const struct effort_row TO_ITS_END;
+
+static weft_status go_on(struct join *join, const char *found_by, const struct begin_plan *begin,
+                         int32_t begins, const struct effort_row *effort)
+{
+    struct plan_request request = *join->request;
+    const struct planner *aceso = planner_find("aceso");
+    request.pins.global_batch = begin[0].plan->global_batch;
+    request.options.begin = begin;
+    request.options.begins = begins;
+    request.options.most_configs = effort->configs * begins;
+    request.options.most_trials = effort->trials;
+    if (request.options.budget_ns)
+        request.options.budget_ns = join_left_ns(join) / 2;
+    return join_ask(join, aceso, &request,
+                    arena_printf(join->out->arena, "%s from %s's plan", aceso->name, found_by));
+}
+
+weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan)
+{
+    return go_on(join, trial->found_by, &(struct begin_plan){plan, trial->iteration_ns}, 1,
+                 &TO_ITS_END);
+}
+
+static const struct effort_row *effort_for(const struct plan_request *request)
+{
+    size_t row = request->options.quick ? QUICK : 0;
+    while (cluster_devices(request->cluster) > EFFORTS[row].devices)
+        row++;
+    return &EFFORTS[row];
+}
+
+/* From copies of trials: those that follow move them. */
+static weft_status refine(struct join *join, const struct trial *trial, int32_t count)
+{
+    const struct plan_request *request = join->request;
+    struct plan *own[MOST_BEGINS] = {0};
+    struct begin_plan begin[MOST_BEGINS];
+    weft_status status = WEFT_OK;
+    join->refined = trial[0].number;
+    for (int32_t i = 0; i < count; i++) {
+        if (!trial[i].plan)
+            TRY(plan_from_degrees(request->model, request->cluster, &trial[i].degrees, &own[i]));
+        begin[i].plan = trial[i].plan ? trial[i].plan : own[i];
+        begin[i].iteration_ns = trial[i].iteration_ns;
+    }
+    TRY(go_on(join, trial[0].found_by, begin, count, effort_for(request)));
+done:
+    for (int32_t i = 0; i < count; i++)
+        plan_free(own[i]);
+    return status;
+}
+
+static bool is_aceso(const struct trial *trial)
+{
+    return strncmp(trial->found_by, "aceso", strlen("aceso")) == 0;
+}
+
+weft_status refine_best(struct join *join)
+{
+    const struct trial *best = join_best(join->out, NULL);
+    if (!best || join_has_time(join->request) || join_over(join) || is_aceso(best) ||
+        best->number == join->refined)
+        return WEFT_OK;
+    struct trial copy = *best;
+    return refine(join, &copy, 1);
+}
+
+/* The best of auto's own trials with so many stages that Aceso can begin with; NULL: none. */
+static const struct trial *best_with(const struct planned *planned, int64_t pp)
+{
+    const struct trial *best = NULL;
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        const struct degrees *d = &trial->degrees;
+        if (trial->plan || !trial->fits || d->pp != pp || d->pp * d->pieces > ACESO_MOST_PARTS)
+            continue;
+        if (!best || trial->iteration_ns < best->iteration_ns)
+            best = trial;
+    }
+    return best;
+}
+
+/* The best with so many stages, simulated unless one of them was. */
+static weft_status find_begin(struct join *join, struct grid_walk *walk, int64_t pp,
+                              const struct trial **out)
+{
+    struct grid_point point;
+    bool found;
+    weft_status status = WEFT_OK;
+    *out = best_with(join->out, pp);
+    if (*out)
+        return WEFT_OK;
+    TRY(grid_best_with(walk, pp, ACESO_MOST_PARTS, &point, &found));
+    if (!found)
+        goto done;
+    TRY(try_degrees(join->request, join->cost, &point.degrees, join->out, out));
+    if (*out)
+        join_report(join);
+    if (*out && !(*out)->fits)
+        *out = NULL;
+done:
+    return status;
+}
+
+/* I2 */
+weft_status refine_around(struct join *join, struct grid_walk *walk)
+{
+    const struct trial *best = join_best(join->out, NULL), *trial;
+    int64_t pp = best ? best->degrees.pp : 0;
+    const int64_t numbers[MOST_BEGINS] = {pp, pp % 2 ? 0 : pp / 2, 2 * pp};
+    struct trial begin[MOST_BEGINS];
+    int32_t begins = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < MOST_BEGINS && !join_over(join); i++) {
+        if (!numbers[i])
+            continue;
+        TRY(find_begin(join, walk, numbers[i], &trial));
+        if (trial)
+            begin[begins++] = *trial;
+    }
+    if (begins && !join_over(join))
+        TRY(refine(join, begin, begins));
+done:
+    return status;
+}

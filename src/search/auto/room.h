@@ -1,0 +1,74 @@
+/* room.h - inside auto: what its files share.
+ *
+ *   auto.c        the grid, the planners that join, who found what
+ *   refine.c      Aceso from the plans of others
+ *   cross.c       the ideas of one planner in the plans of another
+ *   overlap_experts.c        tokens on their way to experts beside another pass
+ *   variant.c     a plan with another schedule, other steps or other splits
+ */
+#ifndef WEFT_SEARCH_AUTO_ROOM_H
+#define WEFT_SEARCH_AUTO_ROOM_H
+
+#include "search/auto/auto.h"
+#include "search/estimate/estimate.h"
+
+/* Few estimates are off by more: of real plans, nine in ten are within 1.2 % of the simulation and 99 of
+ * 100 within 8 % (tests/search/test_estimate.c). */
+#define AUTO_FAR_OFF 0.05
+
+struct join {
+    const struct plan_request *request;
+    struct planned *out;
+    struct cost *cost;
+    struct estimator *estimator; /* NULL: nobody needed it yet */
+    double began_s;
+    int64_t refined; /* the number of the trial that Aceso went on from last; 0: none */
+    struct progress progress;
+};
+bool join_over(const struct join *join);
+int64_t join_left_ns(const struct join *join); /* of the budget */
+/* Whether planners that take seconds are also asked to go on from the plans of others. */
+bool join_has_time(const struct plan_request *request);
+void join_report(struct join *join);
+/* The best that fits and was found by `found_by` (NULL: by anybody); NULL: none. */
+const struct trial *join_best(const struct planned *planned, const char *found_by);
+double ns_per_sample(const struct trial *trial);
+/* Asks a planner and takes over its trials, as found by `found_by`; that it has no answer is one of
+ * the reasons, unless it was only asked to go on from a plan. */
+weft_status join_ask(struct join *join, const struct planner *planner,
+                     const struct plan_request *request, const char *found_by);
+
+/* ---- refining (refine.c) --------------------------------------------------------------------- */
+
+/* Aceso with a counted effort from the best so far, unless that is Aceso's or a budget asks for more; */
+weft_status refine_best(struct join *join);
+/* from the best of the grid with as many stages as the best trial has, half and twice as many, */
+weft_status refine_around(struct join *join, struct grid_walk *walk);
+/* and from one plan, the trial's, to its end. */
+weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan);
+
+/* ---- crossing (cross.c) ---------------------------------------------------------------------- */
+
+weft_status cross_plans(struct join *join);
+
+/* ---- hiding (overlap_experts.c) -------------------------------------------------------------- */
+
+weft_status hide_tokens(struct join *join);
+
+/* ---- variants (variant.c) -------------------------------------------------------------------- */
+
+/* The same plan but for what is set here. */
+struct variant {
+    const char *schedule; /* NULL: its own */
+    int64_t pieces;       /* 0: its own; else parts are even */
+    int64_t batch_per_step;
+    const struct choice *choice; /* per operator: splits; NULL: its own */
+};
+/* *out is NULL where that makes no plan; else it has passed plan_check. */
+weft_status variant_of(const struct plan *from, const struct variant *variant, struct plan **out);
+/* Samples of a step of which every device has whole ones. */
+int64_t least_step(const struct plan *plan);
+/* The divisor of `share` next to one, below or above it; 0: there is none. */
+int64_t next_divisor(int64_t share, int64_t from, bool above);
+
+#endif

@@ -1,0 +1,109 @@
+/* variant.c - a plan with another schedule, other steps or other splits (room.h).
+ *
+ *   I1  Stages keep their devices. With as many pieces as before they keep their operators; with
+ *       others, operators are shared out anew, as evenly as layers allow, and take their choices
+ *       along: which only goes where all stages have equally many devices.
+ */
+#include <string.h>
+
+#include "search/auto/room.h"
+
+static bool has_even_devices(const struct plan *plan)
+{
+    for (int32_t s = 1; s < plan->stages; s++)
+        if (plan->stage[s].devices != plan->stage[0].devices)
+            return false;
+    return plan->stages * plan->stage[0].devices == cluster_devices(plan->cluster);
+}
+
+static weft_status map_as(const struct plan *from, int64_t pieces, struct plan *plan)
+{
+    if (pieces != from->pieces)
+        return plan_map_even(plan, from->stages, pieces, NULL);
+    int64_t *cut = ARENA_ARRAY(plan->arena, int64_t, (size_t)from->parts);
+    int64_t *devices = ARENA_ARRAY(plan->arena, int64_t, (size_t)from->stages);
+    for (int32_t k = 0; k < from->parts; k++)
+        cut[k] = from->part[k].first + from->part[k].count;
+    for (int32_t s = 0; s < from->stages; s++)
+        devices[s] = from->stage[s].devices;
+    return plan_map(plan, from->stages, pieces, cut, devices);
+}
+
+static weft_status fill_variant(const struct plan *from, const struct variant *variant,
+                                struct plan *plan)
+{
+    weft_status status;
+    plan_copy_settings(plan, from);
+    plan->global_batch = from->global_batch;
+    plan->batch_per_step = variant->batch_per_step ? variant->batch_per_step : from->batch_per_step;
+    plan->schedule =
+        arena_copy_text(plan->arena, variant->schedule ? variant->schedule : from->schedule);
+    TRY(map_as(from, variant->pieces ? variant->pieces : from->pieces, plan));
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(from, i);
+        if (variant->choice)
+            choice.split = variant->choice[plan->instance[i].op].split;
+        TRY(plan_choose(plan, i, &choice));
+    }
+    TRY(plan_check(plan));
+done:
+    return status;
+}
+
+weft_status variant_of(const struct plan *from, const struct variant *variant, struct plan **out)
+{
+    bool anew = variant->choice || (variant->pieces && variant->pieces != from->pieces);
+    *out = NULL;
+    if (anew && !has_even_devices(from))
+        return WEFT_OK;
+    weft_status status = plan_new(from->model, from->cluster, out);
+    if (!status)
+        status = fill_variant(from, variant, *out);
+    if (!status)
+        return WEFT_OK;
+    plan_free(*out);
+    *out = NULL;
+    if (status == WEFT_FAILURE)
+        return status;
+    error_clear();
+    return WEFT_OK;
+}
+
+static bool same_choice(const struct choice *a, const struct choice *b)
+{
+    return split_equal(&a->split, &b->split) && a->shard == b->shard &&
+           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
+}
+
+bool is_same_plan(const struct plan *a, const struct plan *b)
+{
+    bool same = a->stages == b->stages && a->parts == b->parts &&
+                a->batch_per_step == b->batch_per_step && strcmp(a->schedule, b->schedule) == 0;
+    for (int32_t s = 0; same && s < a->stages; s++)
+        same = a->stage[s].devices == b->stage[s].devices;
+    for (int32_t k = 0; same && k < a->parts; k++)
+        same = a->part[k].first == b->part[k].first;
+    for (int64_t i = 0; same && i < a->instances; i++)
+        same = same_choice(plan_choice(a, i), plan_choice(b, i));
+    return same;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+int64_t least_step(const struct plan *plan)
+{
+    int64_t step = 1;
+    for (int32_t i = 0; i < plan->choices; i++) {
+        int64_t dp = split_degree(&plan->choice[i].split, DIM_BATCH);
+        step *= dp / common_divisor(step, dp);
+    }
+    return step;
+}
+
+int64_t next_divisor(int64_t share, int64_t from, bool above)
+{
+    for (int64_t b = above ? from + 1 : from - 1; b > 0 && b <= share; b += above ? 1 : -1)
+        if (share % b == 0)
+            return b;
+    return 0;
+}

@@ -1,0 +1,258 @@
+/* assign_core.c - elimination of variables (assign_core.h has the equation). */
+#include "search/autoddl/assign_core.h"
+
+#include <math.h>
+#include <string.h>
+
+struct core core_new(struct arena *scratch, int32_t variables, const int32_t *options)
+{
+    size_t n = (size_t)variables;
+    return (struct core){variables, options, ARENA_ARRAY(scratch, bool, n),
+                         ARENA_ARRAY(scratch, double *, n), ARENA_ARRAY(scratch, double *, n *n)};
+}
+
+double **core_pair(const struct core *core, int32_t a, int32_t b)
+{
+    int32_t low = a < b ? a : b, high = a < b ? b : a;
+    return &core->pair[(size_t)low * (size_t)core->variables + (size_t)high];
+}
+
+static double pair_value(const struct core *c, int32_t a, int32_t b, int32_t i, int32_t j)
+{
+    const double *pair = *core_pair(c, a, b);
+    return a < b ? pair[(size_t)i * (size_t)c->options[b] + (size_t)j]
+                 : pair[(size_t)j * (size_t)c->options[a] + (size_t)i];
+}
+
+/* Its neighbours, the first three; returns how many there are. */
+static int32_t neighbours(const struct core *c, int32_t v, int32_t out[3])
+{
+    int32_t count = 0;
+    for (int32_t u = 0; u < c->variables; u++)
+        if (u != v && !c->gone[u] && *core_pair(c, u, v)) {
+            if (count < 3)
+                out[count] = u;
+            count++;
+        }
+    return count;
+}
+
+static double work_of(const struct core *c, int32_t v, int32_t count, const int32_t *near)
+{
+    double work = c->options[v];
+    for (int32_t i = 0; i < count && i < 3; i++)
+        work *= c->options[near[i]];
+    return work;
+}
+
+/* The variable that goes next: of those with at most two neighbours, the one with the least work; of
+ * others, the one with the fewest options. -1: none is left. */
+static int32_t next_variable(const struct core *c, int32_t near[3], int32_t *count)
+{
+    int32_t at = -1;
+    bool easy = false;
+    double least = 0;
+    for (int32_t v = 0; v < c->variables; v++) {
+        int32_t own[3];
+        if (c->gone[v])
+            continue;
+        int32_t n = neighbours(c, v, own);
+        double work = n <= 2 ? work_of(c, v, n, own) : c->options[v];
+        if (at >= 0 && (easy != (n <= 2) ? easy : work >= least))
+            continue;
+        at = v;
+        easy = n <= 2;
+        least = work;
+        memcpy(near, own, sizeof own);
+        *count = n;
+    }
+    return at;
+}
+
+/* How a variable's option follows from those of its neighbours. */
+struct trace {
+    int32_t v, count, near[2];
+    uint16_t *option; /* per option of the first, then of the second */
+};
+struct traces {
+    struct trace *data;
+    size_t len, cap;
+};
+
+/* (1) with the second neighbour's option fastest; `rest` is v's side towards it. */
+static void eliminate_between(struct arena *scratch, struct core *c, struct trace *t)
+{
+    int32_t a = t->near[0], b = t->near[1], v = t->v;
+    size_t wide = (size_t)c->options[b], entries = (size_t)c->options[a] * wide;
+    double *sum = ARENA_ARRAY(scratch, double, entries);
+    double *rest = ARENA_ARRAY(scratch, double, wide);
+    t->option = ARENA_ARRAY(scratch, uint16_t, entries);
+    for (size_t i = 0; i < entries; i++)
+        sum[i] = INFINITY;
+    for (int32_t i = 0; i < c->options[v]; i++) {
+        for (int32_t k = 0; k < c->options[b]; k++)
+            rest[k] = pair_value(c, v, b, i, k);
+        for (int32_t j = 0; j < c->options[a]; j++) {
+            double before = c->own[v][i] + pair_value(c, v, a, i, j);
+            double *row = sum + (size_t)j * wide;
+            uint16_t *option = t->option + (size_t)j * wide;
+            for (size_t k = 0; k < wide; k++) {
+                bool less = before + rest[k] < row[k];
+                row[k] = less ? before + rest[k] : row[k];
+                option[k] = less ? (uint16_t)i : option[k];
+            }
+        }
+    }
+    const double *there = *core_pair(c, a, b);
+    for (size_t i = 0; there && i < entries; i++)
+        sum[i] += there[i]; /* a < b, as neighbours are listed */
+    *core_pair(c, a, b) = sum;
+}
+
+static void eliminate_leaf(struct arena *scratch, struct core *c, struct trace *t)
+{
+    int32_t a = t->near[0], v = t->v;
+    double *own = ARENA_ARRAY(scratch, double, (size_t)c->options[a]);
+    t->option = ARENA_ARRAY(scratch, uint16_t, (size_t)c->options[a]);
+    for (int32_t j = 0; j < c->options[a]; j++) {
+        double least = INFINITY;
+        for (int32_t i = 0; i < c->options[v]; i++) {
+            double sum = c->own[v][i] + pair_value(c, v, a, i, j);
+            if (sum < least) {
+                least = sum;
+                t->option[j] = (uint16_t)i;
+            }
+        }
+        own[j] = c->own[a][j] + least;
+    }
+    c->own[a] = own;
+}
+
+static double eliminate_alone(struct arena *scratch, const struct core *c, struct trace *t)
+{
+    t->option = ARENA_ARRAY(scratch, uint16_t, 1);
+    for (int32_t i = 1; i < c->options[t->v]; i++)
+        if (c->own[t->v][i] < c->own[t->v][t->option[0]])
+            t->option[0] = (uint16_t)i;
+    return c->own[t->v][t->option[0]];
+}
+
+static void follow(const struct core *c, const struct traces *traces, int32_t *option)
+{
+    for (size_t i = traces->len; i-- > 0;) {
+        const struct trace *t = &traces->data[i];
+        size_t at = t->count > 0 ? (size_t)option[t->near[0]] : 0;
+        if (t->count > 1)
+            at = at * (size_t)c->options[t->near[1]] + (size_t)option[t->near[1]];
+        option[t->v] = t->option[at];
+    }
+}
+
+/* ---- taking options in turn ------------------------------------------------------------------ */
+
+static struct core copy_core(struct arena *scratch, const struct core *c)
+{
+    size_t n = (size_t)c->variables;
+    struct core copy = core_new(scratch, c->variables, c->options);
+    memcpy(copy.gone, c->gone, n * sizeof *copy.gone);
+    memcpy(copy.own, c->own, n * sizeof *copy.own);
+    memcpy(copy.pair, c->pair, n * n * sizeof *copy.pair);
+    return copy;
+}
+
+/* `v` has option i for certain. */
+static void take_option(struct arena *scratch, struct core *c, int32_t v, int32_t i)
+{
+    c->gone[v] = true;
+    for (int32_t u = 0; u < c->variables; u++) {
+        if (c->gone[u] || u == v || !*core_pair(c, u, v))
+            continue;
+        double *own = ARENA_ARRAY(scratch, double, (size_t)c->options[u]);
+        for (int32_t j = 0; j < c->options[u]; j++)
+            own[j] = c->own[u][j] + pair_value(c, v, u, i, j);
+        c->own[u] = own;
+        *core_pair(c, u, v) = NULL;
+    }
+}
+
+static double least_alone(const struct core *c)
+{
+    double sum = 0;
+    for (int32_t v = 0; v < c->variables; v++) {
+        double least = INFINITY;
+        for (int32_t i = 0; !c->gone[v] && i < c->options[v]; i++)
+            least = c->own[v][i] < least ? c->own[v][i] : least;
+        sum += c->gone[v] ? 0 : least;
+    }
+    return sum;
+}
+
+static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
+{
+    struct arena *scratch = arena_new();
+    int32_t *own = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
+    double best = INFINITY;
+    for (int32_t i = 0; i < c->options[v]; i++) {
+        struct arena *inner = arena_new();
+        struct core with = copy_core(inner, c);
+        take_option(inner, &with, v, i);
+        double least = c->own[v][i];
+        memcpy(own, option, sizeof *own * (size_t)c->variables);
+        own[v] = i;
+        if (least + least_alone(&with) < best)
+            least += core_eliminate(inner, &with, own);
+        else
+            least = INFINITY;
+        if (least < best || (i == 0 && isinf(best))) {
+            best = least;
+            memcpy(option, own, sizeof *own * (size_t)c->variables);
+        }
+        arena_free(inner);
+    }
+    arena_free(scratch);
+    return best;
+}
+
+/* The least sum over all variables that are left, whose options go to `option`. */
+double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
+{
+    struct traces traces = {0};
+    double sum = 0;
+    int32_t near[3] = {0}, count = 0, v;
+    while ((v = next_variable(core, near, &count)) >= 0) {
+        if (count > 2) {
+            sum += eliminate_each(core, v, option);
+            break;
+        }
+        struct trace t = {v, count, {near[0], near[1]}, NULL};
+        if (count == 2)
+            eliminate_between(scratch, core, &t);
+        else if (count == 1)
+            eliminate_leaf(scratch, core, &t);
+        else
+            sum += eliminate_alone(scratch, core, &t);
+        core->gone[v] = true;
+        array_push(scratch, &traces, t);
+    }
+    follow(core, &traces, option);
+    return sum;
+}
+
+/* The same without numbers: how much work it is. */
+double core_work(struct arena *scratch, const struct core *core)
+{
+    double mark[1] = {0};
+    struct core c = copy_core(scratch, core);
+    double work = 0, times = 1;
+    int32_t near[3] = {0}, count = 0, v;
+    while ((v = next_variable(&c, near, &count)) >= 0) {
+        if (count > 2)
+            times *= c.options[v];
+        else
+            work += times * work_of(&c, v, count, near);
+        if (count == 2 && !*core_pair(&c, near[0], near[1]))
+            *core_pair(&c, near[0], near[1]) = mark;
+        c.gone[v] = true;
+    }
+    return work;
+}

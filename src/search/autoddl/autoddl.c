@@ -1,0 +1,399 @@
+/* autoddl.c - the planner: splits of every operator, for every number of stages and of samples
+ * together (AutoDDL, sections 4 and 5.4).
+ *
+ *   case    S stages of equal devices, b samples a step, recomputation or not: a layout_problem,
+ *           solved by the search that was asked for
+ *   trial   its answer as a plan, simulated; where that does not fit, the case is solved again with
+ *           less memory to fill: limit * limit / peak                                          (1)
+ *
+ * How much of communication hides behind computation, a sum over operators cannot say; so each case is
+ * solved with all of it left over and with less (case.c), and the simulator says which was right.
+ *
+ *   I1  Of each S, cases are tried by what they take at least (layout_floor.c), the lowest first. Those that
+ *       cannot be faster than the fastest trial of the S, or than a time that is known, are left out; after
+ *       GIVE_UP in a row that were no faster so is the rest. If nobody asked for a search, the first case
+ *       of each S is solved before by a few descents: the fastest of those trials is known to all S.
+ *   I2  Where nothing fits, everything is tried, for the nearest miss; but not with a time known.
+ *   I3  Cases of one S depend on each other, those of different S on what was known when a round began:
+ *       threads share out the S, and the answer is the same for any number of them.
+ *   I4  On many nodes of several devices, splits have one dim per level at first (splits.h, I6). When all S
+ *       are done, cases are looked at again with all splits: those that may be in something faster
+ *       than the fastest trial of all are solved for, or where they are too many, those with one
+ *       dim across nodes.
+ *   I5  Behind the search of a case, if nobody asked for another one, comes the exact one of those of its
+ *       options that may be in something faster: the two end elsewhere, and the simulator decides.
+ *       A case whose first trial is FAR from what is to be beaten has no other guesses, and I4 and this
+ *       are for cases NEAR it: other guesses brought at most 6 % where that mattered, the exact search 3 %
+ *       over descent, all splits 1.1 % over narrow ones.
+ *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
+ *   I7  A time that whoever asks knows leaves out only what by its floor is no faster: what is found
+ *       otherwise, and is faster, is found with it, too. Before anything is solved, the floor of each
+ *       case with all its splits is held against that time, which leaves little or nothing.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "search/autoddl/room.h"
+
+enum { GIVE_UP = 3, MOST_THREADS = 64 };
+/* I4: on more nodes than these splits are narrow at first, on both levels. */
+enum { WIDE_NODES = 4 };
+
+/* ---- the cases of an S ----------------------------------------------------------------------- */
+
+/* Whether the state of all weights is more than all devices hold. */
+static bool hopeless(const struct layout_case *about)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < about->model->ops; i++) {
+        const struct op *op = &about->model->op[i];
+        struct op_memory memory =
+            op_memory(about->model, op, op->size, about->dtype, about->policy, 1);
+        bytes += (double)op_copies(about->model, op) *
+                 (memory.weights + memory.gradients + memory.optimizer);
+    }
+    return bytes > about->limit_bytes * (double)cluster_devices(about->cluster);
+}
+
+static int by_floor(const void *a, const void *b)
+{
+    const struct step_case *x = a, *y = b;
+    if (x->floor_ns != y->floor_ns)
+        return x->floor_ns < y->floor_ns ? -1 : 1;
+    if (x->batch_per_step != y->batch_per_step)
+        return x->batch_per_step > y->batch_per_step ? -1 : 1;
+    return x->recompute - y->recompute;
+}
+
+/* The whole batch a step, halves of it, and so on, with recomputation and without. */
+static weft_status list_cases(struct autoddl *a, struct layout_case about, struct stage_cases *out)
+{
+    const struct degrees *pins = &a->request->pins;
+    weft_status status = WEFT_OK;
+    for (int64_t steps = 1; steps <= about.global_batch; steps *= 2)
+        for (int r = 0; r < 2; r++) {
+            struct step_case c = {about.global_batch / steps, r == 1, 0, 0};
+            if (about.global_batch % steps || steps < about.stages ||
+                (pins->has_recompute && c.recompute != (pins->recompute != RECOMPUTE_NONE)))
+                continue;
+            about.batch_per_step = c.batch_per_step;
+            about.recompute = c.recompute;
+            if (!(out->count && autoddl_over(a)))
+                TRY(layout_floor(&about, &c.floor_ns));
+            out->data[out->count++] = c;
+        }
+    qsort(out->data, out->count, sizeof *out->data, by_floor);
+done:
+    return status;
+}
+
+static void report(struct autoddl *a)
+{
+    pthread_mutex_lock(&a->lock);
+    if (a->request->progress)
+        a->request->progress(a->request->context, &a->progress);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* I7 */
+static weft_status sieve_cases(struct autoddl *a, const struct layout_case *about,
+                               struct stage_cases *cases)
+{
+    struct incumbent known = {.known_ns = a->request->known_ns};
+    struct layout_case wide = *about;
+    weft_status status;
+    TRY(list_cases(a, *about, cases));
+    wide.narrow = ALL_SPLITS;
+    wide.below_ns = (double)a->request->known_ns;
+    for (size_t i = 0; i < cases->count && wide.below_ns > 0 && !autoddl_over(a); i++) {
+        struct step_case *c = &cases->data[i];
+        double floor_ns;
+        if (autoddl_is_slower(c, &known))
+            continue;
+        wide.batch_per_step = c->batch_per_step;
+        wide.recompute = c->recompute;
+        TRY(layout_floor_below(&wide, &floor_ns));
+        c->floor_ns = fmax(c->floor_ns, floor_ns);
+        report(a);
+    }
+done:
+    return status;
+}
+
+static weft_status scout_cases(struct autoddl *a, const struct layout_case *about,
+                               struct stage_cases *cases)
+{
+    struct incumbent known = {.known_ns = a->request->known_ns};
+    weft_status status = WEFT_OK;
+    if (!a->request->options.search && cases->count && isfinite(cases->data[0].floor_ns) &&
+        !autoddl_is_slower(&cases->data[0], &known))
+        TRY(autoddl_scout(a, about, &cases->data[0]));
+done:
+    return status;
+}
+
+/* I1, I2 */
+static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
+                             struct stage_cases *cases)
+{
+    struct incumbent so_far = {0, a->fastest_ns, a->request->known_ns};
+    struct incumbent known = {.known_ns = a->request->known_ns};
+    weft_status status = WEFT_OK;
+    int worse = 0;
+    for (size_t i = 0; i < cases->count && worse < GIVE_UP && !(i && autoddl_over(a)); i++) {
+        struct outcome outcome;
+        if (autoddl_is_slower(&cases->data[i], &known))
+            worse = 0; /* I7: it might have been faster than those before it */
+        if (autoddl_is_slower(&cases->data[i], &so_far))
+            continue;
+        TRY(autoddl_solve(a, about, &cases->data[i], &so_far, &outcome));
+        bool counts = outcome.solved && !outcome.faster && so_far.fastest_ns;
+        worse = outcome.faster ? 0 : worse + counts;
+    }
+done:
+    return status;
+}
+
+/* I4 */
+static weft_status try_all_splits(struct autoddl *a, const struct layout_case *about,
+                                  struct stage_cases *cases)
+{
+    struct incumbent so_far = {a->fastest_ns, 0, a->request->known_ns};
+    struct layout_case wide = *about;
+    weft_status status = WEFT_OK;
+    int worse = 0;
+    for (size_t i = 0; about->narrow && i < cases->count && worse < GIVE_UP && !autoddl_over(a);
+         i++) {
+        struct step_case *c = &cases->data[i];
+        struct outcome outcome;
+        if (autoddl_to_beat(&so_far) <= 0 || autoddl_is_slower(c, &so_far) ||
+            !autoddl_is_near(c, &so_far, AUTODDL_NEAR))
+            continue;
+        wide.narrow = ALL_SPLITS;
+        TRY(autoddl_solve_rest(a, &wide, c, true, &so_far, &outcome));
+        wide.narrow = NARROW_OUTER;
+        if (!outcome.solved && !autoddl_is_slower(c, &so_far))
+            TRY(autoddl_solve_rest(a, &wide, c, true, &so_far, &outcome));
+        worse = outcome.faster ? 0 : worse + outcome.solved;
+    }
+done:
+    return status;
+}
+
+/* ---- threads (I3) ---------------------------------------------------------------------------- */
+
+/* Tokens that go to a device once are fewer than what reshards count. */
+static bool sends_less(const struct model *model)
+{
+    bool once = false;
+    for (int32_t i = 0; i < model->ops; i++)
+        once |= model->op[i].once;
+    return once;
+}
+
+static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
+                                  struct reshards *reshards, int32_t stages)
+{
+    const struct degrees *pins = &a->request->pins;
+    const struct model *model = a->request->model;
+    const struct device *device = &a->request->cluster->node.device;
+    enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
+    bool fp32 = dtype == DTYPE_FP32 || dtype == DTYPE_TF32;
+    int64_t within = a->request->cluster->node.devices;
+    bool many = cluster_devices(a->request->cluster) / stages > WIDE_NODES * within;
+    int64_t limit = pins->memory_limit_bytes ? pins->memory_limit_bytes
+                                             : device->memory_bytes - device->context_bytes;
+    return (struct layout_case){
+        .model = model,
+        .cluster = a->request->cluster,
+        .cost = cost,
+        .reshards = reshards,
+        .dtype = dtype,
+        .policy = pins->has_policy ? pins->policy
+                  : fp32           ? POLICY_FP32
+                                   : POLICY_MIXED,
+        .global_batch = pins->global_batch,
+        .stages = stages,
+        .shard = (uint8_t)pins->shard,
+        .hides = sends_less(a->request->model) ||
+                 (pins->has_overlap && (pins->overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS))),
+        .narrow = many && within > 1 ? NARROW_BOTH : 0,
+        .limit_bytes = (double)limit,
+    };
+}
+
+static bool take_stages(struct autoddl *a, struct stage_cases **out)
+{
+    pthread_mutex_lock(&a->lock);
+    bool some = a->next_stage < a->stages.len && !a->status && !(a->next_stage && autoddl_over(a));
+    if (some)
+        *out = a->stages.data[a->next_stage++];
+    pthread_mutex_unlock(&a->lock);
+    return some;
+}
+
+static void *work(void *context)
+{
+    struct autoddl *a = context;
+    struct cost *cost = NULL;
+    struct reshards *reshards = reshards_new();
+    struct stage_cases *cases;
+    weft_status status;
+    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    while (take_stages(a, &cases)) {
+        struct layout_case about = case_of(a, cost, reshards, cases->stages);
+        if (cases->stages == 1 || !hopeless(&about))
+            TRY(a->work(a, &about, cases));
+        pthread_mutex_lock(&a->lock);
+        a->progress.done++;
+        pthread_mutex_unlock(&a->lock);
+    }
+done:
+    reshards_free(reshards);
+    cost_close(cost);
+    pthread_mutex_lock(&a->lock);
+    a->status = a->status ? a->status : status;
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+static void work_in_threads(struct autoddl *a)
+{
+    pthread_t thread[MOST_THREADS];
+    int64_t asked = a->request->options.threads, started = 0;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = asked ? asked : processors > 0 ? processors : 1;
+    threads = threads < (int64_t)a->stages.len ? threads : (int64_t)a->stages.len;
+    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
+    a->next_stage = 0;
+    while (started < threads - 1 && pthread_create(&thread[started], NULL, work, a) == 0)
+        started++;
+    work(a);
+    for (int64_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+}
+
+/* ---- the planner ----------------------------------------------------------------------------- */
+
+static weft_status check_request(const struct plan_request *request, enum assign_search *search)
+{
+    const struct degrees *pins = &request->pins;
+    if (pins->dp || pins->tp || pins->cp || pins->ep || pins->pieces > 1 || pins->segments > 1 ||
+        pins->micro_batch)
+        return bad_argument("leave them out, or use --planner megatron",
+                            "the planner 'autoddl' splits every operator by itself: of degrees it "
+                            "takes --pp only");
+    *search = SEARCH_CD;
+    if (request->options.search && !assign_search_from_name(request->options.search, search))
+        return bad_argument("cd is the default; exact is the optimum of the same space",
+                            "no search is called '%s', expected cd, mh, random, exhaustive or "
+                            "exact",
+                            request->options.search);
+    return WEFT_OK;
+}
+
+/* I6: what cases below the best take at least with the best to beat. */
+static weft_status raise_floors(struct autoddl *a, double best, double *floor)
+{
+    struct cost *cost = NULL;
+    weft_status status;
+    *floor = best;
+    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    for (size_t s = 0; s < a->stages.len; s++) {
+        const struct stage_cases *cases = a->stages.data[s];
+        struct layout_case about = case_of(a, cost, NULL, cases->stages);
+        about.narrow = ALL_SPLITS;
+        for (size_t i = 0; i < cases->count && cases->data[i].floor_ns < *floor; i++) {
+            struct layout_problem *p;
+            about.batch_per_step = cases->data[i].batch_per_step;
+            about.recompute = cases->data[i].recompute;
+            about.below_ns = *floor;
+            TRY(layout_problem_new(&about, &p));
+            *floor = fmin(*floor, fmax(cases->data[i].floor_ns, p->floor_ns));
+            layout_problem_free(p);
+        }
+    }
+done:
+    cost_close(cost);
+    return status;
+}
+
+/* Whether all splits of all cases take as long as the time that is known. */
+static bool all_slower(const struct autoddl *a)
+{
+    for (size_t s = 0; s < a->stages.len; s++)
+        for (size_t i = 0; i < a->stages.data[s]->count; i++)
+            if (a->stages.data[s]->data[i].floor_ns < (double)a->request->known_ns)
+                return false;
+    return true;
+}
+
+/* I6, or with a time known that nothing was faster. */
+static weft_status say_floor(struct autoddl *a)
+{
+    struct arena *keep = a->out->arena;
+    double best = (double)a->progress.best_ns, floor = 0;
+    weft_status status = WEFT_OK;
+    if (!a->out->trials.len)
+        array_push(keep, &a->out->reasons,
+                   arena_printf(keep,
+                                all_slower(a)
+                                    ? "no splits of operators take less than %s, by bounds"
+                                    : "no splits that were looked at take less than %s, by "
+                                      "bounds",
+                                show_duration((double)a->request->known_ns).s));
+    if (!best || a->request->known_ns)
+        goto done;
+    TRY(raise_floors(a, best, &floor));
+    array_push(
+        keep, &a->out->reasons,
+        arena_printf(keep,
+                     "on equal stages, with steps of halves of the batch, no splits take less "
+                     "than %s, whatever overlaps: at most %.1f %% less than these",
+                     show_duration(floor).s, 100 * (1 - floor / best)));
+done:
+    return status;
+}
+
+/* Stages of equally many devices; more than one only of layers. */
+static void list_stages(struct autoddl *a)
+{
+    int64_t devices = cluster_devices(a->request->cluster), pin = a->request->pins.pp;
+    for (int64_t s = 1; s <= devices; s++)
+        if (devices % s == 0 && (pin ? s == pin : s == 1 || s <= a->request->model->layers)) {
+            struct stage_cases *cases = ARENA_NEW(a->out->arena, struct stage_cases);
+            cases->stages = (int32_t)s;
+            array_push(a->out->arena, &a->stages, cases);
+        }
+    a->progress.all = 4 * (int64_t)a->stages.len;
+}
+
+weft_status autoddl_find(const struct plan_request *request, struct planned *out)
+{
+    static weft_status (*const ROUNDS[])(struct autoddl *, const struct layout_case *,
+                                         struct stage_cases *) = {sieve_cases, scout_cases,
+                                                                  try_cases, try_all_splits};
+    struct autoddl a = {.request = request,
+                        .out = out,
+                        .progress = {.what = "numbers of stages"},
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
+    weft_status status;
+    TRY(check_request(request, &a.search));
+    if (request->options.budget_ns)
+        a.deadline_s = wall_seconds() + (double)request->options.budget_ns / 1e9;
+    list_stages(&a);
+    for (size_t i = 0; i < COUNT_OF(ROUNDS) && !a.status; i++) {
+        if (out->trials.len && autoddl_over(&a))
+            break;
+        a.work = ROUNDS[i];
+        work_in_threads(&a);
+        a.fastest_ns = a.progress.best_ns;
+    }
+    status = a.status;
+    out->stopped = plan_stopped(request);
+    if (!status && !autoddl_over(&a))
+        status = say_floor(&a);
+done:
+    return status;
+}

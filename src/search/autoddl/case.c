@@ -1,0 +1,264 @@
+/* case.c - one case of the planner autoddl: solved, simulated, explained (autoddl.c). */
+#include <string.h>
+
+#include "search/autoddl/room.h"
+
+enum { MOST_RETRIES = 4 };
+/* Of the memory that (1) leaves: what is simulated varies from plan to plan. */
+static const double MARGIN = 0.99;
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static const char *case_text(struct arena *keep, const struct layout_problem *p)
+{
+    const struct layout_case *about = &p->about;
+    const char *text = arena_printf(keep, "steps of %lld", (long long)about->batch_per_step);
+    if (about->stages > 1)
+        text = arena_printf(keep, "pp %d, %s", about->stages, text);
+    if (about->shard)
+        text = arena_printf(keep, "%s, zero %d", text, about->shard);
+    return about->recompute ? arena_printf(keep, "%s, recompute full", text) : text;
+}
+
+/* Splits of what has weights: "qkv batch:4 out:8 in:2", once per name and split. */
+static const char *splits_text(struct arena *keep, const struct layout_problem *p,
+                               const int32_t *option)
+{
+    enum { FEW_PARAMETERS = 10000 }; /* norms and biases are not worth a word */
+    const struct model *model = p->about.model;
+    const char *text = "";
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        if (op_parameters(op) < FEW_PARAMETERS)
+            continue;
+        const char *one =
+            arena_printf(keep, "%s %s", op->name, split_text(keep, &p->splits[i].data[option[i]]));
+        if (!strstr(text, one))
+            text = arena_printf(keep, "%s%s%s", text, *text ? ", " : "", one);
+    }
+    return text;
+}
+
+static void give_reasons(struct autoddl *a, const struct layout_problem *p,
+                         const struct assigned *found)
+{
+    struct arena *keep = a->out->arena;
+    const char *name = case_text(keep, p);
+    array_push(keep, &a->out->reasons,
+               arena_printf(keep, "%s: %s", name, splits_text(keep, p, found->option)));
+    if (found->fits && found->bound > 0 && !p->about.drop)
+        array_push(keep, &a->out->reasons,
+                   arena_printf(keep,
+                                "%s: without overlap %.4g s; no splits that fit take less than "
+                                "%.4g s",
+                                name, found->time / 1e9, found->bound / 1e9));
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* Simulates and remembers a plan; *trial is a copy. */
+static weft_status try_found(struct autoddl *a, struct cost *cost, const struct layout_problem *p,
+                             const struct assigned *found, struct trial *trial)
+{
+    const struct trial *tried = NULL;
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(layout_plan(p, found->option, &plan));
+    plan->memory_limit_bytes = a->request->pins.memory_limit_bytes;
+    if (a->request->pins.has_overlap)
+        plan->overlap = a->request->pins.overlap;
+    if (a->request->pins.has_bucket)
+        plan->bucket_bytes = a->request->pins.bucket_bytes;
+    plan->whole_sends = a->request->pins.whole_sends;
+    pthread_mutex_lock(&a->lock);
+    status = try_plan(a->request, cost, plan, case_text(a->out->arena, p), a->out, &tried);
+    if (!status) {
+        struct progress *progress = &a->progress;
+        *trial = *tried;
+        progress->trials++;
+        progress->candidates = a->out->candidates += found->tried;
+        if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns)) {
+            progress->best_ns = trial->iteration_ns;
+            a->out->reasons.len = 0;
+            give_reasons(a, p, found);
+        }
+        if (a->request->progress)
+            a->request->progress(a->request->context, progress);
+    }
+    pthread_mutex_unlock(&a->lock);
+done:
+    return status;
+}
+
+static const struct layout_exposed EXPOSED[] = {
+    {1, 1}, {0.5, 1}, {0.25, 0.5}, {0.25, 0.25}, {0.5, LAYOUT_BESIDE}, {0.25, LAYOUT_BESIDE}};
+/* Of those, without a floor; and descents of a scout. */
+enum { FIRST_GUESSES = 4, FEW_ROUNDS = 30 };
+/* Entries of edges for which the exact search takes no longer than descents. */
+static const double FEW_ENTRIES = 5e4;
+
+static double entries_of(const struct assign *assign)
+{
+    double entries = 0;
+    for (int32_t e = 0; e < assign->edges; e++)
+        entries += (double)assign->options[assign->edge[e].a] * assign->options[assign->edge[e].b];
+    return entries;
+}
+
+/* What a case was answered with so far. */
+struct answers {
+    int32_t **data;
+    size_t len, cap;
+};
+
+static bool is_known(const struct layout_problem *p, const struct answers *before,
+                     const struct assigned *found)
+{
+    size_t bytes = sizeof *found->option * (size_t)p->assign->variables;
+    for (size_t i = 0; i < before->len; i++)
+        if (memcmp(before->data[i], found->option, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* How a case is searched, and for how many of the guesses. */
+struct effort {
+    enum assign_search search;
+    int64_t rounds; /* as assign.h has them */
+    size_t guesses;
+};
+
+static void keep_least(int64_t *least_ns, int64_t ns)
+{
+    if (ns && (!*least_ns || ns < *least_ns))
+        *least_ns = ns;
+}
+
+/* (1) for one guess of what overlaps. */
+static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
+                                 struct layout_exposed exposed, struct effort effort,
+                                 struct answers *before, int64_t *best_ns)
+{
+    struct assign_options options = {.search = effort.search,
+                                     .seed = (uint64_t)a->request->options.seed,
+                                     .rounds = effort.rounds,
+                                     .stop = a->request->stop};
+    bool again = true;
+    weft_status status = WEFT_OK;
+    layout_expose(p, exposed);
+    p->assign->limit = p->about.limit_bytes;
+    for (int i = 0; again && i < MOST_RETRIES && !(i && autoddl_over(a)); i++) {
+        struct assigned found;
+        struct trial trial = {0};
+        assign_solve(p->assign, &options, p->arena, &found);
+        TRY(layout_problem_status(p));
+        if (is_known(p, before, &found))
+            break;
+        array_push(p->arena, before, found.option);
+        TRY(try_found(a, p->about.cost, p, &found, &trial));
+        again = !trial.fits && found.fits;
+        p->assign->limit *= MARGIN * (double)trial.limit_bytes / (double)trial.peak_bytes;
+        if (trial.fits)
+            keep_least(best_ns, trial.iteration_ns);
+    }
+done:
+    return status;
+}
+
+static bool hides(const struct degrees *pins)
+{
+    return !pins->has_overlap || pins->overlap & (OVERLAP_GRADIENTS | OVERLAP_TENSOR);
+}
+
+/* The first guesses; one where nothing overlaps, or where it is far off (I5). */
+static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p, struct effort effort,
+                                 struct step_case *c, struct incumbent *so_far)
+{
+    struct answers before = {0};
+    int64_t best_ns = 0;
+    size_t guesses = hides(&a->request->pins) ? effort.guesses : 1;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < guesses && !(i && autoddl_over(a)); i++) {
+        TRY(solve_exposed(a, p, EXPOSED[i], effort, &before, &best_ns));
+        keep_least(&c->tried_ns, best_ns);
+        if (!best_ns || !autoddl_is_near(c, so_far, AUTODDL_FAR))
+            break; /* what does not fit does not for any guess */
+    }
+    keep_least(&so_far->fastest_ns, best_ns);
+done:
+    return status;
+}
+
+/* The case with a time to beat; its floor rises where all its splits are looked at. */
+static weft_status open_case(struct layout_case about, struct step_case *c,
+                             const struct incumbent *so_far, bool drop, struct layout_problem **out)
+{
+    weft_status status;
+    about.batch_per_step = c->batch_per_step;
+    about.recompute = c->recompute;
+    bool every = about.narrow == ALL_SPLITS; /* else what is slower may lead to something faster */
+    about.below_ns = every ? autoddl_below(so_far) : autoddl_to_beat(so_far);
+    about.drop = drop;
+    TRY(layout_problem_new(&about, out));
+    if (about.narrow == ALL_SPLITS && (*out)->floor_ns > c->floor_ns)
+        c->floor_ns = (*out)->floor_ns;
+done:
+    return status;
+}
+
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c)
+{
+    struct effort little = {SEARCH_CD, FEW_ROUNDS, 1};
+    struct incumbent so_far = {.known_ns = a->request->known_ns};
+    struct layout_problem *p = NULL;
+    weft_status status;
+    TRY(open_case(*about, c, &so_far, false, &p));
+    if (p->assign)
+        TRY(solve_guesses(a, p, little, c, &so_far));
+done:
+    layout_problem_free(p);
+    return status;
+}
+
+weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
+                               struct step_case *c, bool descend, struct incumbent *so_far,
+                               struct outcome *out)
+{
+    struct effort asked = {a->search, 0, COUNT_OF(EXPOSED)};
+    struct effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED)};
+    struct layout_problem *p = NULL;
+    int64_t before_ns = so_far->fastest_ns;
+    weft_status status;
+    TRY(open_case(*about, c, so_far, true, &p));
+    *out = (struct outcome){p->assign, false};
+    if (p->assign && descend)
+        TRY(solve_guesses(a, p, asked, c, so_far));
+    if (p->assign && !a->request->options.search && entries_of(p->assign) <= FEW_ENTRIES &&
+        !autoddl_over(a))
+        TRY(solve_guesses(a, p, exact, c, so_far));
+    out->faster = so_far->fastest_ns != before_ns;
+done:
+    layout_problem_free(p);
+    return status;
+}
+
+weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
+                          struct incumbent *so_far, struct outcome *out)
+{
+    struct effort asked = {a->search, 0, FIRST_GUESSES};
+    struct layout_problem *p = NULL;
+    int64_t before_ns = so_far->fastest_ns;
+    struct outcome rest;
+    weft_status status;
+    TRY(open_case(*about, c, so_far, false, &p));
+    *out = (struct outcome){p->assign, false};
+    if (p->assign)
+        TRY(solve_guesses(a, p, asked, c, so_far));
+    if (p->assign && autoddl_to_beat(so_far) > 0 && autoddl_is_near(c, so_far, AUTODDL_NEAR) &&
+        !a->request->options.search && !autoddl_over(a))
+        TRY(autoddl_solve_rest(a, about, c, false, so_far, &rest));
+    out->faster = so_far->fastest_ns != before_ns;
+done:
+    layout_problem_free(p);
+    return status;
+}

@@ -1,0 +1,96 @@
+/* room.h - inside the planner autoddl: its cases (autoddl.c has what they are). */
+#ifndef WEFT_SEARCH_AUTODDL_ROOM_H
+#define WEFT_SEARCH_AUTODDL_ROOM_H
+
+#include <pthread.h>
+
+#include "search/autoddl/autoddl.h"
+
+/* Levels on which splits are narrow (splits.h, I6). */
+enum { NARROW_BOTH = 2, NARROW_OUTER = 1, ALL_SPLITS = 0 };
+
+struct step_case {
+    int64_t batch_per_step;
+    bool recompute;
+    double floor_ns;  /* with any splits */
+    int64_t tried_ns; /* the fastest of its trials that fits; 0: none */
+};
+/* Steps are halved, with recomputation and without. */
+enum { MOST_CASES = 2 * 63 };
+/* What one thread looks at. */
+struct stage_cases {
+    int32_t stages;
+    size_t count;
+    struct step_case data[MOST_CASES];
+};
+
+struct autoddl {
+    const struct plan_request *request;
+    struct planned *out;
+    enum assign_search search;
+    double deadline_s; /* 0: none */
+    ARRAY(struct stage_cases *) stages;
+    size_t next_stage; /* to be taken by a thread */
+    /* What threads do with the cases of an S, and what is the fastest before that (I4), 0: nothing. */
+    weft_status (*work)(struct autoddl *a, const struct layout_case *about,
+                        struct stage_cases *cases);
+    int64_t fastest_ns;
+    struct progress progress;
+    weft_status status;   /* of whichever thread failed first */
+    pthread_mutex_t lock; /* of everything from `out` on that changes, and of simulations */
+};
+
+static inline bool autoddl_over(const struct autoddl *a)
+{
+    return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
+}
+
+/* The fastest trials that fit, of one S and of others; and a time that whoever asks knows, which decides
+ * nothing but what cannot be faster (autoddl.c, I7). */
+struct incumbent {
+    int64_t fastest_ns, others_ns, known_ns; /* 0: none */
+};
+
+static inline int64_t least_of(int64_t a_ns, int64_t b_ns)
+{
+    return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
+}
+static inline double autoddl_to_beat(const struct incumbent *so_far)
+{
+    return (double)least_of(so_far->fastest_ns, so_far->others_ns);
+}
+static inline double autoddl_below(const struct incumbent *so_far)
+{
+    return (double)least_of((int64_t)autoddl_to_beat(so_far), so_far->known_ns);
+}
+
+static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
+/* Whether a trial of a case is so near to what is to be beaten that others may beat it (autoddl.c, I5). */
+static inline bool autoddl_is_near(const struct step_case *c, const struct incumbent *so_far,
+                                   double near)
+{
+    double to_beat = autoddl_to_beat(so_far);
+    return to_beat <= 0 || (c->tried_ns > 0 && (double)c->tried_ns < near * to_beat);
+}
+static inline bool autoddl_is_slower(const struct step_case *c, const struct incumbent *so_far)
+{
+    return autoddl_below(so_far) > 0 && c->floor_ns >= autoddl_below(so_far);
+}
+
+/* Whether it was solved, and was faster. */
+struct outcome {
+    bool solved, faster;
+};
+
+/* A case's first guess, by a few descents: a time to beat. */
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
+/* Solves a case, where it may be faster than what is to be beaten. */
+weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
+                          struct incumbent *so_far, struct outcome *out);
+/* I5: of its options those that may be in something faster, exactly where they are few; by descent, too,
+ * where nobody did so with all of them. */
+weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
+                               struct step_case *c, bool descend, struct incumbent *so_far,
+                               struct outcome *out);
+
+#endif

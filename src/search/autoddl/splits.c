@@ -1,0 +1,158 @@
+/* splits.c - ordered factorisations of a stage's devices into an operator's dims (splits.h). */
+#include "search/autoddl/splits.h"
+
+#include <string.h>
+
+struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
+{
+    int64_t within = cluster->node.devices;
+    if (within == 1 || devices <= within || devices % within)
+        return (struct split_mesh){.levels = 1, .devices = {devices}};
+    return (struct split_mesh){.levels = 2, .devices = {devices / within, within}};
+}
+
+/* ---- dims ------------------------------------------------------------------------------------ */
+
+struct listing {
+    struct arena *keep;
+    const struct model *model;
+    const struct op *op;
+    const struct split_mesh *mesh;
+    int64_t batch;
+    int dims[OP_MAX_DIMS + 1], count; /* without the batch, COPY among them */
+    bool has_batch;
+    struct splits *out;
+};
+
+/* I4 */
+static bool is_useful(const struct op *op, int place)
+{
+    static const bool NEVER[DIM_COUNT] = {
+        [DIM_KV] = true, [DIM_DEPTH] = true, [DIM_HEIGHT] = true, [DIM_WIDTH] = true};
+    enum dim_role role = OP_KINDS[op->kind].dims[place].role;
+    return (role == ROLE_SPLIT || role == ROLE_REDUCE) && op->size[place] > 1 &&
+           !NEVER[OP_KINDS[op->kind].dims[place].dim];
+}
+
+static void list_dims(struct listing *l, bool copies)
+{
+    bool sums = false;
+    l->count = 0;
+    for (int i = 0; i < op_dims(l->op->kind); i++) {
+        enum dim_role role = OP_KINDS[l->op->kind].dims[i].role;
+        l->has_batch |= role == ROLE_BATCH;
+        if (!is_useful(l->op, i))
+            continue;
+        sums |= role == ROLE_REDUCE;
+        l->dims[l->count++] = OP_KINDS[l->op->kind].dims[i].dim;
+    }
+    if (copies || !sums) /* I3 */
+        l->dims[l->count++] = SPLIT_COPY;
+}
+
+/* ---- what may stand in a split --------------------------------------------------------------- */
+
+static int64_t smallest_factor(int64_t n)
+{
+    int64_t f = 2;
+    while (n % f)
+        f++;
+    return f;
+}
+
+/* I2 */
+static bool seq_for_batch(const struct listing *l, const struct split *split)
+{
+    int64_t seq = split_degree(split, DIM_SEQ), batch = split_degree(split, DIM_BATCH);
+    return seq > 1 && l->has_batch && l->batch % (batch * smallest_factor(seq)) == 0;
+}
+
+/* I5 */
+static bool groups_alone(const struct listing *l, const struct split *split)
+{
+    int place = op_find_dim(l->op->kind, DIM_HEAD);
+    bool head = false;
+    for (int32_t i = 0; i < split->parts; i++) {
+        head |= split->part[i].dim == DIM_HEAD;
+        if (split->part[i].dim == DIM_GROUP && !head && place >= 0 && l->op->size[place] > 1)
+            return true;
+    }
+    return false;
+}
+
+static bool is_legal(const struct listing *l, const struct split *split)
+{
+    if (l->batch % split_degree(split, DIM_BATCH))
+        return false;
+    for (int32_t i = 0; i < split->parts; i++) {
+        int dim = split->part[i].dim;
+        if (dim != SPLIT_COPY && dim != DIM_BATCH &&
+            !split_legal(l->model, l->op, op_find_dim(l->op->kind, (enum dim)dim),
+                         split_degree(split, dim)))
+            return false;
+    }
+    return true;
+}
+
+static void add_split(struct listing *l, const struct split *split)
+{
+    if (!is_legal(l, split) || seq_for_batch(l, split) || groups_alone(l, split))
+        return;
+    for (size_t i = 0; i < l->out->len; i++)
+        if (split_equal(&l->out->data[i], split))
+            return;
+    array_push(l->keep, l->out, *split);
+}
+
+/* ---- factorisations -------------------------------------------------------------------------- */
+
+static void fill_level(struct listing *l, int32_t level, const struct split *so_far);
+
+/* Dims that this level has not used yet take what is left of it, in every order. */
+static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned used,
+                      const struct split *so_far)
+{
+    if (rest == 1) {
+        fill_level(l, level + 1, so_far);
+        return;
+    }
+    bool alone = level < l->mesh->narrow && l->mesh->levels > 1; /* I6 */
+    for (int i = 0; i < l->count; i++)
+        for (int64_t d = alone ? rest : 2; !(used >> i & 1) && d <= rest; d++) {
+            struct split next = *so_far;
+            unsigned done = l->mesh->unordered ? (2U << i) - 1 : 1U << i;
+            if (rest % d == 0 && split_add(&next, l->dims[i], d) && is_legal(l, &next))
+                fill_rest(l, level, rest / d, used | done, &next);
+        }
+}
+
+/* I1 */
+static void fill_level(struct listing *l, int32_t level, const struct split *so_far)
+{
+    if (level == l->mesh->levels) {
+        add_split(l, so_far);
+        return;
+    }
+    int64_t devices = l->mesh->devices[level];
+    for (int64_t d = 1; d <= devices; d++) {
+        struct split next = *so_far;
+        if (devices % d || (d > 1 && !l->has_batch) || !split_add(&next, DIM_BATCH, d) ||
+            !is_legal(l, &next))
+            continue;
+        fill_rest(l, level, devices / d, 0, &next);
+    }
+}
+
+void splits_of(struct arena *keep, const struct model *model, const struct op *op,
+               const struct split_mesh *mesh, int64_t batch, struct splits *out)
+{
+    struct listing l = {
+        .keep = keep, .model = model, .op = op, .mesh = mesh, .batch = batch, .out = out};
+    struct split none = split_none();
+    list_dims(&l, false);
+    fill_level(&l, 0, &none);
+    if (out->len)
+        return;
+    list_dims(&l, true);
+    fill_level(&l, 0, &none);
+}

@@ -1,0 +1,191 @@
+/* step_time.c - the times of steps, remembered (step_time.h). */
+#include "search/autoddl/step_time.h"
+
+#include <string.h>
+
+/* Large enough for (1): latencies are microseconds, and this takes a second on any link. */
+static const int64_t LARGE_BYTES = INT64_C(1) << 36;
+
+/* Everything that (1) depends on; `bytes` is 0 in the entry of a pattern. */
+struct key {
+    int64_t collective, bytes;
+    struct step_groups groups;
+};
+struct entry {
+    struct key key;
+    double ns;                  /* of a step */
+    double latency_ns, byte_ns; /* of a pattern: T(1) and s */
+    struct entry *pattern;      /* of a step */
+};
+
+struct step_times {
+    struct arena *keep;
+    const struct cluster *cluster;
+    int64_t devices;
+    struct entry **slot;
+    size_t size, used;
+    weft_status status;
+};
+
+struct step_times *step_times_new(struct arena *keep, const struct cluster *cluster,
+                                  int64_t devices)
+{
+    enum { FIRST_SLOTS = 1024 };
+    struct step_times *t = ARENA_NEW(keep, struct step_times);
+    *t = (struct step_times){.keep = keep, .cluster = cluster, .devices = devices};
+    t->size = FIRST_SLOTS;
+    t->slot = ARENA_ARRAY(keep, struct entry *, t->size);
+    return t;
+}
+
+weft_status step_times_status(const struct step_times *times)
+{
+    return times->status;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static void grow(struct step_times *t)
+{
+    struct entry **old = t->slot;
+    size_t size = t->size;
+    t->size *= 4;
+    t->slot = ARENA_ARRAY(t->keep, struct entry *, t->size);
+    for (size_t i = 0; i < size; i++) {
+        if (!old[i])
+            continue;
+        size_t at = hash_bytes(&old[i]->key, sizeof(struct key), 0) & (t->size - 1);
+        while (t->slot[at])
+            at = (at + 1) & (t->size - 1);
+        t->slot[at] = old[i];
+    }
+}
+
+/* *found says whether it was there. */
+static struct entry *entry_of(struct step_times *t, const struct key *key, bool *found)
+{
+    if (2 * t->used >= t->size)
+        grow(t);
+    size_t at = hash_bytes(key, sizeof *key, 0) & (t->size - 1);
+    for (; t->slot[at]; at = (at + 1) & (t->size - 1))
+        if (memcmp(&t->slot[at]->key, key, sizeof *key) == 0) {
+            *found = true;
+            return t->slot[at];
+        }
+    *found = false;
+    t->used++;
+    t->slot[at] = ARENA_NEW(t->keep, struct entry);
+    t->slot[at]->key = *key;
+    return t->slot[at];
+}
+
+static struct pattern pattern_of(const struct step_times *t, const struct key *key)
+{
+    struct pattern p = {.collective = (int32_t)key->collective,
+                        .devices = t->devices,
+                        .digits = (int32_t)key->groups.digits};
+    memcpy(p.stride, key->groups.stride, sizeof p.stride);
+    memcpy(p.degree, key->groups.degree, sizeof p.degree);
+    return p;
+}
+
+/* ---- (1) ------------------------------------------------------------------------------------- */
+
+static weft_status alone(const struct step_times *t, const struct key *key, int64_t bytes,
+                         double *ns)
+{
+    struct pattern pattern = pattern_of(t, key);
+    struct group group = pattern_group(&pattern, 0);
+    struct collective_cost cost;
+    weft_status status;
+    TRY(collective_time(t->cluster, (enum collective)key->collective, &group, bytes, &cost));
+    *ns = (double)cost.ns;
+done:
+    return status;
+}
+
+static weft_status measure_pattern(struct step_times *t, struct entry *e)
+{
+    struct arena *scratch = arena_new();
+    struct pattern pattern = pattern_of(t, &e->key);
+    struct exchange exchange = {.kind = EXCHANGE_COLLECTIVE,
+                                .bytes = LARGE_BYTES,
+                                .collective = (int32_t)e->key.collective};
+    struct flows flows;
+    weft_status status;
+    TRY(alone(t, &e->key, 1, &e->latency_ns));
+    TRY(flows_find(t->cluster, &pattern, 1, &exchange, 1, true, scratch, &flows));
+    e->byte_ns = ((double)flows.together_ns[0] - (double)flows.latency_ns[0]) / (double)LARGE_BYTES;
+done:
+    arena_free(scratch);
+    return status;
+}
+
+static weft_status measure_step(struct step_times *t, struct entry *e)
+{
+    struct key key = e->key;
+    bool found;
+    weft_status status = WEFT_OK;
+    key.bytes = 0;
+    e->pattern = entry_of(t, &key, &found);
+    if (!found)
+        TRY(measure_pattern(t, e->pattern));
+    TRY(alone(t, &e->key, e->key.bytes, &e->ns));
+    double together = e->pattern->latency_ns + (double)e->key.bytes * e->pattern->byte_ns;
+    e->ns = together > e->ns ? together : e->ns;
+done:
+    return status;
+}
+
+double step_time(struct step_times *t, enum collective collective, const struct step_groups *groups,
+                 int64_t bytes)
+{
+    struct key key;
+    bool found;
+    if (groups->digits == 0 || bytes == 0)
+        return 0;
+    memset(&key, 0, sizeof key);
+    key.collective = (int64_t)collective;
+    key.bytes = bytes;
+    key.groups.digits = groups->digits;
+    for (int64_t i = 0; i < groups->digits; i++) {
+        key.groups.stride[i] = groups->stride[i];
+        key.groups.degree[i] = groups->degree[i];
+    }
+    struct entry *e = entry_of(t, &key, &found);
+    if (!found) {
+        weft_status status = measure_step(t, e);
+        t->status = t->status ? t->status : status;
+    }
+    return e->ns;
+}
+
+/* Neighbours are one digit, so that equal groups are equal patterns. */
+static struct step_groups groups_of(const struct reshard_step *step)
+{
+    struct step_groups g = {0};
+    for (int32_t i = 0; i < step->digits; i++) {
+        const struct step_digit *d = &step->digit[i];
+        if (g.digits && g.stride[g.digits - 1] == d->mesh_stride * d->degree) {
+            g.stride[g.digits - 1] = d->mesh_stride;
+            g.degree[g.digits - 1] *= d->degree;
+            continue;
+        }
+        g.stride[g.digits] = d->mesh_stride;
+        g.degree[g.digits++] = d->degree;
+    }
+    return g;
+}
+
+double reshard_time(struct step_times *t, const struct reshard *reshard, int64_t element_bytes)
+{
+    double ns = 0;
+    for (int32_t i = 0; i < reshard->steps; i++) {
+        const struct reshard_step *step = &reshard->step[i];
+        struct step_groups groups = groups_of(step);
+        if (step->kind != STEP_SLICE)
+            ns +=
+                step_time(t, (enum collective)step->kind, &groups, step->elements * element_bytes);
+    }
+    return ns;
+}

@@ -1,0 +1,156 @@
+/* estimate.c - the estimate of a plan, from its own blocks (candidate.h). */
+#include "search/estimate/estimator.h"
+
+struct estimate_settings estimate_settings_of(const struct plan *plan)
+{
+    return (struct estimate_settings){.model = plan->model,
+                                      .cluster = plan->cluster,
+                                      .dtype = plan->dtype,
+                                      .policy = plan->policy,
+                                      .overlap = plan->overlap,
+                                      .bucket_bytes = plan->bucket_bytes,
+                                      .memory_limit_bytes = plan->memory_limit_bytes,
+                                      .whole_sends = plan->whole_sends};
+}
+
+void estimate_settings_give(const struct estimate_settings *settings, struct plan *plan)
+{
+    plan->dtype = settings->dtype;
+    plan->policy = settings->policy;
+    plan->overlap = settings->overlap;
+    plan->bucket_bytes = settings->bucket_bytes;
+    plan->memory_limit_bytes = settings->memory_limit_bytes;
+    plan->whole_sends = settings->whole_sends;
+}
+
+weft_status estimator_new(const struct estimate_settings *settings, struct estimator **out)
+{
+    struct arena *arena = arena_new();
+    struct estimator *e = ARENA_NEW(arena, struct estimator);
+    weft_status status;
+    *e = (struct estimator){.arena = arena,
+                            .settings = *settings,
+                            .orders = orders_new(arena),
+                            .holdings = holdings_new(arena)};
+    TRY(cost_open(&settings->cluster->node.device, settings->profile, &e->cost));
+    e->flows = flow_cache_new();
+    *out = e;
+    return WEFT_OK;
+done:
+    arena_free(arena);
+    return status;
+}
+
+void estimator_free(struct estimator *estimator)
+{
+    if (!estimator)
+        return;
+    tables_free(estimator->tables);
+    flow_cache_free(estimator->flows);
+    cost_close(estimator->cost);
+    arena_free(estimator->arena);
+}
+
+/* ---- what all estimates end with ------------------------------------------------------------- */
+
+void note_part(const struct part_work *part, struct stage_estimate *out)
+{
+    out->forward_ns += part->forward;
+    out->backward_ns += part->backward + part->weight;
+    out->first_more_ns += part->first_more;
+    out->last_more_ns += part->last_more;
+    out->send_ns += part->send;
+    out->back_ns += part->back;
+}
+
+void note_end(const struct stage_end *end, struct stage_estimate *out)
+{
+    out->end_ns = end->synchronised_ns;
+    out->tail_ns = end->synchronised_ns - end->computed_ns;
+}
+
+void sum_up_stages(struct estimate *out)
+{
+    out->iteration_ns = out->peak_bytes = 0;
+    for (int32_t s = 0; s < out->stages; s++) {
+        const struct stage_estimate *stage = &out->stage[s];
+        if (stage->end_ns > out->iteration_ns)
+            out->iteration_ns = stage->end_ns;
+        if (stage->peak_bytes > out->peak_bytes)
+            out->peak_bytes = stage->peak_bytes;
+    }
+    out->fits = out->peak_bytes <= out->limit_bytes;
+}
+
+/* ---- a plan ---------------------------------------------------------------------------------- */
+
+static void tie_stages(const struct timed *t, const struct outline_tie *tie,
+                       struct stage_estimate *stage)
+{
+    int64_t *owner = &stage[tie->owner_stage].end_ns, *user = &stage[tie->user_stage].end_ns;
+    int64_t ns = *owner > *user ? *owner : *user;
+    for (int32_t k = 0; k < tie->exchanges; k++)
+        ns += exchange_ns(t, tie->exchange[k]);
+    *owner = *user = ns;
+}
+
+static int64_t updated_parameters(const struct timed *t, int32_t stage)
+{
+    const struct outline *o = &t->outline;
+    int64_t parameters = 0;
+    for (int32_t i = 0; i < o->graph->buckets; i++)
+        if (o->graph->bucket[i].part % t->plan->stages == stage)
+            parameters += o->updated[i];
+    return parameters;
+}
+
+/* What comes behind the gradients: ties, the optimizer, gathers of what it updated. */
+static void end_stages(const struct timed *t, const struct stage_end *end, struct estimate *out)
+{
+    const struct plan *plan = t->plan;
+    const struct outline *o = &t->outline;
+    bool behind = !(plan->overlap & OVERLAP_PARAMETERS);
+    for (int32_t s = 0; s < plan->stages; s++)
+        note_end(&end[s], &out->stage[s]);
+    for (int32_t i = 0; i < o->ties; i++)
+        tie_stages(t, &o->tie[i], out->stage);
+    for (int32_t s = 0; s < plan->stages; s++) {
+        out->stage[s].optimizer_ns = optimizer_ns(&t->costs, updated_parameters(t, s));
+        out->stage[s].end_ns += out->stage[s].optimizer_ns;
+    }
+    for (int32_t i = 0; behind && i < o->graph->buckets; i++) {
+        const struct bucket *bucket = &o->graph->bucket[i];
+        if (bucket->shard == 1 || bucket->shard == 2)
+            out->stage[bucket->part % plan->stages].end_ns += exchange_ns(t, o->gather[i]);
+    }
+}
+
+weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, struct arena *keep,
+                          struct estimate *out)
+{
+    struct arena *scratch = arena_new();
+    struct timed timed = {0};
+    struct part_work *part = ARENA_ARRAY(scratch, struct part_work, (size_t)plan->parts);
+    struct stage_end *end = ARENA_ARRAY(scratch, struct stage_end, (size_t)plan->stages);
+    struct pipeline_work work = {plan_schedule(plan),           plan->stages, (int32_t)plan->pieces,
+                                 plan_micro_batches(plan),      part,         plan->overlap,
+                                 cost_slowdown(estimator->cost)};
+    weft_status status;
+    *out = (struct estimate){.stages = plan->stages, .limit_bytes = plan_limit_bytes(plan)};
+    out->stage = ARENA_ARRAY(keep, struct stage_estimate, (size_t)plan->stages);
+    TRY(timed_new(scratch, plan, estimator->cost, estimator->flows, &timed));
+    for (int32_t k = 0; k < plan->parts; k++) {
+        TRY(part_work(&timed, k, &part[k]));
+        note_part(&part[k], &out->stage[k % plan->stages]);
+        put_in_pipeline(&work, k, &part[k]);
+    }
+    pipeline_ends(estimator->orders, &work, end);
+    end_stages(&timed, end, out);
+    for (int32_t s = 0; s < plan->stages; s++)
+        out->stage[s].peak_bytes = stage_peak_bytes(timed.outline.graph, s);
+    sum_up_stages(out);
+done:
+    timed_free(&timed);
+    arena_free(scratch);
+    return status;
+}

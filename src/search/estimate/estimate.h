@@ -1,0 +1,18 @@
+/* estimate.h - how long a plan takes and what memory it needs, without simulating it.
+ *
+ *   candidate.h  the question and its answer: what every planner asks
+ *   tables.h     what a run of instances takes on a stage, found once per row of choices
+ *   estimator.h  what searches share that ask part by part
+ *   places.h     places between instances that are alike
+ *   counted.h    memory by somebody else's count
+ */
+#ifndef WEFT_SEARCH_ESTIMATE_H
+#define WEFT_SEARCH_ESTIMATE_H
+
+#include "search/estimate/candidate.h"
+#include "search/estimate/counted.h"
+#include "search/estimate/estimator.h"
+#include "search/estimate/places.h"
+#include "search/estimate/tables.h"
+
+#endif

@@ -1,0 +1,266 @@
+/* pipeline.c - an iteration on a pipeline of uneven stages (pipeline.h has the equations). */
+#include "search/estimate/slot_times.h"
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- 1f1b ------------------------------------------------------------------------------------ */
+
+static int64_t pass_pair(const struct part_work *s)
+{
+    return s->forward + s->backward + s->weight;
+}
+
+/* What goes between a stage and the next, both ways. */
+static int64_t link_pair(const struct part_work *stage, int32_t j)
+{
+    return stage[j].send + stage[j + 1].back;
+}
+
+/* Equation (1): the run of stages, and its pace. */
+struct cycle {
+    int32_t first, last;
+    int64_t sum_ns; /* over the run */
+};
+static struct cycle slowest_cycle(const struct part_work *stage, int32_t stages)
+{
+    struct cycle cycle = {0, 0, 0};
+    for (int32_t s = 0; s < stages; s++) {
+        int64_t sum = 0;
+        for (int32_t k = s; k < stages; k++) {
+            sum += pass_pair(&stage[k]) + (k > s ? link_pair(stage, k - 1) : 0);
+            if (sum * (cycle.last - cycle.first + 1) > cycle.sum_ns * (k - s + 1))
+                cycle = (struct cycle){s, k, sum};
+            if (k + 1 < stages && (sum + link_pair(stage, k)) * (cycle.last - cycle.first + 1) <
+                                      cycle.sum_ns * (k - s + 1))
+                break; /* without s..k the rest is slower */
+        }
+    }
+    for (int32_t j = 0; j + 1 < stages; j++) { /* I4 */
+        int64_t sum = 2 * larger(stage[j].send, stage[j + 1].back);
+        if (sum * (cycle.last - cycle.first + 1) > cycle.sum_ns * 2)
+            cycle = (struct cycle){j, j + 1, sum};
+    }
+    return cycle;
+}
+
+/* The path of (2) through stage j, from when the first micro-batch reaches it until the last leaves
+ * it; `below` is r_j. */
+static int64_t at_stage(const struct part_work *s, int64_t ahead, int64_t below, int64_t pace_ns,
+                        int64_t micro_batches)
+{
+    int64_t w = ahead < micro_batches - 1 ? ahead : micro_batches - 1;
+    int64_t steady = micro_batches - 1 - w, f = s->forward, b = s->backward + s->weight;
+    if (steady ==
+        0) /* all forward passes come first, and only one way down and back is waited for */
+        return f + b + larger(below + w * larger(f, b), w * (f + b));
+    return f + b + steady * pace_ns + larger(w * f, below) + larger(w * b, below);
+}
+
+int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches)
+{
+    struct cycle cycle = slowest_cycle(stage, stages);
+    int64_t above = 0, below = 0, longest = 0;
+    int64_t cycle_ns = cycle.sum_ns / (cycle.last - cycle.first + 1);
+    for (int32_t j = 1; j < stages; j++)
+        below += pass_pair(&stage[j]) + link_pair(stage, j - 1);
+    for (int32_t j = 0; j < stages; j++) {
+        bool inside = j >= cycle.first && j <= cycle.last;
+        int64_t pace = inside ? cycle_ns : pass_pair(&stage[j]);
+        longest = larger(longest,
+                         above + at_stage(&stage[j], stages - 1 - j, below, pace, micro_batches));
+        if (j + 1 == stages)
+            break;
+        int64_t way = pass_pair(&stage[j]) + link_pair(stage, j);
+        above += way;
+        below -= pass_pair(&stage[j + 1]) + link_pair(stage, j);
+    }
+    return longest;
+}
+
+/* What a stage's rounds leave free from the end of its first backward pass to that of its last. */
+static int64_t slack_of(int64_t first_ns, int64_t last_ns, int64_t round_ns, int64_t micro_batches)
+{
+    return larger(0, last_ns - first_ns - (micro_batches - 1) * round_ns);
+}
+
+/* A stage's first backward pass is over when the first micro-batch has been down and back, and the
+ * forward passes ahead of it are through. */
+static void find_slacks(const struct pipeline_work *work, struct stage_end *end)
+{
+    int64_t above = 0, below = 0, m = work->micro_batches;
+    for (int32_t j = 1; j < work->stages; j++)
+        below += pass_pair(&work->part[j]) + link_pair(work->part, j - 1);
+    for (int32_t j = 0; j < work->stages; j++) {
+        const struct part_work *s = &work->part[j];
+        int64_t ahead = work->stages - 1 - j < m - 1 ? work->stages - 1 - j : m - 1;
+        int64_t first = above + larger(below, ahead * s->forward) + pass_pair(s);
+        end[j].slack_ns = slack_of(first, end[j].computed_ns, pass_pair(s), m);
+        if (j + 1 == work->stages)
+            break;
+        above += s->forward + s->send;
+        below -= pass_pair(&work->part[j + 1]) + link_pair(work->part, j);
+    }
+}
+
+static void end_one_f_one_b(const struct pipeline_work *work, struct stage_end *end)
+{
+    int64_t ns = one_f_one_b_ns(work->part, work->stages, work->micro_batches), more = 0, lag = 0;
+    bool paired = work->schedule->passes == ORDER_PAIRED;
+    for (int32_t j = 0; j < work->stages; j++) {
+        const struct part_work *s = &work->part[j];
+        more += paired ? s->forward_apart + s->backward_apart : 0;
+        end[j].computed_ns = ns;
+        ns -= s->backward + s->weight;
+        ns -= j + 1 < work->stages ? work->part[j + 1].back : 0;
+        more += s->first_more + s->last_more;
+        lag += s->lag;
+        end[j].slack_ns = 0;
+    }
+    if (lag > 0)
+        find_slacks(work, end);
+    for (int32_t j = 0; j < work->stages; j++) { /* I1 */
+        end[j].computed_ns += more;
+        more -= work->part[j].last_more;
+    }
+}
+
+/* ---- waves ----------------------------------------------------------------------------------- */
+
+struct wave {
+    int64_t first, last; /* ns: a and z of (3) */
+};
+
+static struct wave next_wave(struct wave before, int64_t send_ns, int64_t free_ns, int64_t pass_ns,
+                             int64_t more_ns, int64_t micro_batches)
+{
+    struct wave wave;
+    wave.first = larger(before.first + send_ns, free_ns) + pass_ns;
+    int64_t come =
+        larger(before.last, before.first + (micro_batches - 1) * send_ns) + send_ns; /* I4 */
+    wave.last = larger(wave.first + (micro_batches - 1) * pass_ns, come + pass_ns) + more_ns;
+    return wave;
+}
+
+static void end_waves(const struct pipeline_work *work, struct stage_end *end)
+{
+    int32_t parts = work->stages * work->pieces;
+    struct wave wave = {0, 0};
+    for (int32_t j = 0; j < work->stages; j++)
+        end[j].computed_ns = end[j].slack_ns = 0;
+    for (int32_t k = 0; k < parts; k++) {
+        const struct part_work *part = &work->part[k];
+        struct stage_end *e = &end[k % work->stages];
+        wave = next_wave(wave, k ? work->part[k - 1].send : 0, e->computed_ns, part->forward, 0,
+                         work->micro_batches);
+        wave.first += part->first_more;
+        wave.last += part->first_more;
+        e->computed_ns = wave.last;
+    }
+    wave = (struct wave){wave.last, wave.last};
+    for (int32_t k = parts - 1; k >= 0; k--) {
+        const struct part_work *part = &work->part[k];
+        struct stage_end *e = &end[k % work->stages];
+        wave = next_wave(wave, k + 1 < parts ? work->part[k + 1].back : 0, e->computed_ns,
+                         part->backward, part->last_more, work->micro_batches);
+        e->computed_ns = wave.last;
+        e->slack_ns +=
+            slack_of(wave.first, wave.last - part->last_more, part->backward, work->micro_batches);
+    }
+}
+
+/* ---- played ---------------------------------------------------------------------------------- */
+
+/* I1: of piece 0 one stage's passes after the other, of the others the stage's own. */
+static void add_more(const struct pipeline_work *work, struct stage_end *end)
+{
+    int32_t p = work->stages;
+    int64_t more = 0;
+    for (int32_t s = 0; s < p; s++)
+        more += work->part[s].first_more + work->part[s].last_more;
+    for (int32_t s = 0; s < p; s++) {
+        end[s].computed_ns += more;
+        more -= work->part[s].last_more;
+        for (int32_t k = s + p; k < p * work->pieces; k += p)
+            end[s].computed_ns += work->part[k].first_more + work->part[k].last_more;
+    }
+}
+
+static void end_played(struct orders *orders, const struct pipeline_work *work,
+                       struct stage_end *end)
+{
+    const struct played_stage *stage = play_slots(orders, work);
+    for (int32_t s = 0; s < work->stages; s++) {
+        int64_t round = 0;
+        for (int32_t k = s; k < work->stages * work->pieces; k += work->stages)
+            round += pass_pair(&work->part[k]);
+        end[s].computed_ns = stage[s].end_ns;
+        end[s].slack_ns =
+            slack_of(stage[s].first_backward_ns, stage[s].end_ns, round, work->micro_batches);
+    }
+    add_more(work, end);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* I1: how far gradients have fallen behind that go with every micro-batch. */
+static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t slack_ns)
+{
+    int64_t lag = 0;
+    for (int32_t k = stage; k < work->stages * work->pieces; k += work->stages)
+        lag += (work->micro_batches - 1) * work->part[k].lag;
+    return larger(0, lag - slack_ns);
+}
+
+/* I1: what is left of gradients behind a stage's last pass; slows passes down on the way. */
+static int64_t tail_of(const struct pipeline_work *work, int32_t stage, struct stage_end *end)
+{
+    bool waves = work->schedule->passes == ORDER_FORWARDS_FIRST;
+    bool beside = work->overlap & OVERLAP_GRADIENTS;
+    int64_t round =
+        waves || work->stages > work->micro_batches ? work->micro_batches : work->stages;
+    int64_t tail = work->part[(work->pieces - 1) * work->stages + stage].tail;
+    for (int32_t piece = work->pieces - 2; piece >= 0; piece--) {
+        const struct part_work *part = &work->part[piece * work->stages + stage];
+        int64_t passes = beside ? round * (part->backward + part->weight) : 0;
+        int64_t meets = tail < passes ? tail : passes;
+        end->computed_ns += (int64_t)((double)meets * (work->slowdown - 1));
+        tail += part->tail - meets;
+    }
+    return tail + lag_of(work, stage, end->slack_ns);
+}
+
+void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out)
+{
+    bool last = part == work->stages * work->pieces - 1;
+    bool waves = work->schedule->passes == ORDER_FORWARDS_FIRST;
+    int64_t beside = waves ? out->backward : out->forward;
+    if (out->host && last && waves)
+        out->last_more += 2 * out->host; /* I3: of the last micro-batch, whose turn comes first */
+    else if (out->host && (last || work->micro_batches == 1))
+        out->backward += 2 * out->host;
+    if (out->host && !(last && !waves))
+        out->backward += larger(0, out->host - beside);
+    if (!(work->overlap & OVERLAP_PIPELINE)) { /* I2 */
+        out->forward += out->send;
+        out->backward += out->back;
+        out->send = out->back = 0;
+    }
+}
+
+void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end)
+{
+    if (work->schedule->passes == ORDER_FORWARDS_FIRST)
+        end_waves(work, end);
+    else if (work->pieces == 1 && (work->schedule->passes == ORDER_IN_TURN || work->stages == 1) &&
+             work->schedule->passes != ORDER_SPLIT)
+        end_one_f_one_b(work, end);
+    else
+        end_played(orders, work, end);
+    for (int32_t s = 0; s < work->stages; s++)
+        end[s].synchronised_ns = tail_of(work, s, &end[s]);
+    for (int32_t s = 0; s < work->stages; s++)
+        end[s].synchronised_ns += end[s].computed_ns;
+}

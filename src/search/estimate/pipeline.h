@@ -1,0 +1,78 @@
+/* pipeline.h - inside estimate: how long an iteration takes on a pipeline of uneven stages.
+ *
+ * With f_j, b_j the passes of stage j, c_j the send to stage j + 1 and the one back, w_j = p - 1 - j
+ * the forward passes that 1f1b runs ahead, and
+ *
+ *   r_j = sum over q > j of (f_q + b_q) + sum over q >= j of c_q     (a micro-batch's way down and
+ *                                                                     back to stage j)
+ *   g   = max over runs s..k of stages of
+ *         (sum of f + b over s..k, and of c between them) / (k - s + 1)                       (1)
+ *
+ * a longest path through 1f1b goes down to some stage j, fills it, stays there, and comes back:
+ *
+ *   T = max_j { sum over q < j of (f_q + b_q + c_q) + f_j + b_j + fill + (m - 1 - w_j) g_j }    (2)
+ *   fill = max(w_j f_j, r_j) + max(w_j b_j, r_j)
+ *
+ * with g_j = g inside the run of (1), f_j + b_j elsewhere. With m <= w_j + 1 micro-batches all forward
+ * passes of stage j come before its backward passes, and fill is max(r_j + (m - 1) max(f_j, b_j),
+ * (m - 1) (f_j + b_j)). (1) is a cycle of the order's own: a stage
+ * starts the forward pass w_s + 1 - w_k = k - s + 1 micro-batches later when a micro-batch has been
+ * down to stage k and back. Without sends it is the slowest stage, and with equal stages (2) is
+ * (m + p - 1) (f + b).
+ *
+ * All-in-all-out runs in waves, of m forward (or backward) passes of one part: with a and z the ends
+ * of a wave's first and last pass, in the order of the walk
+ *
+ *   a = max(a of the part before + c, z of the stage's wave before) + f
+ *   z = max(a + (m - 1) f, z of the part before + c + f, a of the part before + m c + f)       (3)
+ *
+ * Interleaved and zb-h1 are played, slot by slot, for a few rounds of p micro-batches, and go on as
+ * the last round did (slot_times.h).
+ *
+ * Pairs of a forward and a backward pass (ORDER_PAIRED) wait for the inputs of both, take f + b, and have
+ * the outputs of both then; passes by themselves take what they take apart. On one stage that is
+ * m (f + b) and what one forward and one backward pass take more.
+ *
+ *   I1  The first micro-batch pays for what its forward passes take more, the last one for its
+ *       backward passes; then come what is left of gradients and the optimizer.
+ *       Gradients that lag behind from micro-batch to micro-batch catch up while their stage waits
+ *       for others. What is left of a piece's gradients goes beside the backward passes of the piece before it,
+ *       as far as no others come between, and slows them down.
+ *   I2  Without OVERLAP_PIPELINE a stage waits for its sends: they are part of its passes.
+ *   I3  Offloaded checkpoints come back beside the slot before their backward pass, a forward one
+ *       where passes take turns; where it comes right behind their forward pass, it waits for their
+ *       way there and back.
+ *   I4  What a part sends goes one micro-batch behind the other: a send that takes longer than passes
+ *       sets the pace.
+ */
+#ifndef WEFT_SEARCH_ESTIMATE_PIPELINE_H
+#define WEFT_SEARCH_ESTIMATE_PIPELINE_H
+
+#include "schedule/schedule.h"
+#include "search/estimate/passes.h"
+
+/* Slots of a schedule, found once. */
+struct orders;
+struct orders *orders_new(struct arena *keep);
+
+struct pipeline_work {
+    const struct schedule *schedule;
+    int32_t stages, pieces;
+    int64_t micro_batches;
+    const struct part_work *part; /* part k of stage k % stages; after put_in_pipeline */
+    unsigned overlap;             /* of the plan */
+    double slowdown;              /* of computation and collectives that overlap */
+};
+/* I2 and I3, of a part's work by itself. */
+void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out);
+/* When each stage is through with its last backward pass, and when its gradients are. */
+struct stage_end {
+    int64_t computed_ns, synchronised_ns;
+    int64_t slack_ns; /* from its first backward pass on to its last, what its own passes leave */
+};
+void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end);
+
+/* Equation (2). */
+int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches);
+
+#endif

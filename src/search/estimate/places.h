@@ -1,0 +1,29 @@
+/* places.h - inside tables: places between instances that are alike (tables.h, I1).
+ *
+ * A tensor is open at a place when its producer is before it and one of its readers behind it. Two
+ * places are of one kind when the operators next to them are the same, and the tensors open there
+ * go between the same operators.
+ */
+#ifndef WEFT_SEARCH_ESTIMATE_PLACES_H
+#define WEFT_SEARCH_ESTIMATE_PLACES_H
+
+#include "compile/compile.h"
+
+struct places {
+    int64_t *kind_of;  /* per instance: the kind of the place before it; that of the first is not
+                          read */
+    int64_t *stand_in; /* per kind: the middle one of its places */
+    int64_t kinds;
+};
+struct places places_of_model(struct arena *keep, const struct outline *outline);
+
+/* Numbers by 64-bit hashes, which are odd; equal hashes are taken for equal keys. */
+struct index {
+    uint64_t *hash;
+    int32_t *number;
+    size_t size, used;
+};
+int32_t index_get(const struct index *index, uint64_t hash); /* -1: not there */
+void index_put(struct arena *keep, struct index *index, uint64_t hash, int32_t number);
+
+#endif

@@ -1,0 +1,291 @@
+/* slot_times.c - slots of a schedule, one behind the other (slot_times.h has the equations). */
+#include "search/estimate/slot_times.h"
+
+#include <string.h>
+
+enum { ROUNDS_PLAYED = 3 };
+enum { START = 0 }; /* the step that is over at 0, for slots that need nothing */
+
+/* Times of a part's slots by their kind, and of those that have no other beside them where most have. */
+enum { NS_FORWARD_APART = SLOT_KIND_COUNT, NS_BACKWARD_APART, NS_COUNT };
+
+/* One slot: numbers of what `struct room` has in rows. */
+struct step {
+    int32_t stage;
+    int32_t ns;    /* per part and NS_COUNT */
+    int32_t needs; /* a step */
+    int32_t send;  /* per part and direction, behind the first, which takes no time */
+    bool opens;    /* a pair: the other step of it comes right behind (2) */
+};
+struct score {
+    const struct schedule *schedule;
+    struct pipeline pipeline;
+    ARRAY(struct step) step;
+    int32_t *first_backward; /* per stage: a step */
+    int32_t round[2];        /* I1: steps; the latter is the last forward pass */
+};
+
+/* Room that one play after the other uses. */
+struct orders {
+    struct arena *keep;
+    ARRAY(struct score *) scores;
+    const struct score *latest;
+    int64_t *end_ns, *slot_ns;  /* per step; per part and NS_COUNT */
+    int64_t *send_ns, *link_ns; /* per part and direction: of a send; when the latest is over */
+    struct played_stage *stage;
+    size_t steps, parts; /* that there is room for */
+};
+
+struct orders *orders_new(struct arena *keep)
+{
+    struct orders *orders = ARENA_NEW(keep, struct orders);
+    orders->keep = keep;
+    return orders;
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+struct writing {
+    struct score *score;
+    struct arena *keep;
+    int32_t *step_of; /* per kind, part and micro-batch: START: not yet */
+};
+
+static int32_t *step_at(const struct writing *w, enum slot_kind kind, int32_t part, int32_t m)
+{
+    const struct pipeline *p = &w->score->pipeline;
+    int64_t parts = (int64_t)p->stages * p->pieces;
+    return &w->step_of[((int64_t)kind * parts + part) * p->micro_batches + m];
+}
+
+/* What a slot needs from elsewhere; false: that is not there yet. */
+static bool find_need(const struct writing *w, const struct slot *slot, int32_t part,
+                      struct step *out)
+{
+    const struct pipeline *p = &w->score->pipeline;
+    int32_t last = p->stages * p->pieces - 1, m = slot->micro_batch;
+    bool forward = slot->kind == SLOT_FORWARD;
+    out->needs = START;
+    out->send = 0;
+    if (forward && part == 0)
+        return true;
+    if (slot->kind == SLOT_BACKWARD_WEIGHT) {
+        out->needs = *step_at(w, SLOT_BACKWARD_INPUT, part, m);
+    } else if (!forward && part == last) {
+        out->needs = *step_at(w, SLOT_FORWARD, part, m);
+    } else {
+        int32_t from = forward ? part - 1 : part + 1;
+        out->needs = *step_at(w, slot->kind, from, m);
+        out->send = 1 + 2 * from + !forward;
+    }
+    return out->needs != START;
+}
+
+/* False: what it needs is not before a step. */
+static bool make_step(const struct writing *w, const struct slot *slot, int32_t stage, bool apart,
+                      int32_t before, struct step *out)
+{
+    int32_t part = slot->piece * w->score->pipeline.stages + stage, kind = (int32_t)slot->kind;
+    if (apart)
+        kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
+    *out = (struct step){.stage = stage, .ns = part * NS_COUNT + kind};
+    return find_need(w, slot, part, out) && out->needs < before;
+}
+
+/* A stage's next slot or pair of slots, if what it needs is before a step; how many. Steps that follow
+ * each other so do not wait for each other, which the processor makes use of. */
+static int32_t write_next(const struct writing *w, const struct slots *slots, int32_t stage,
+                          int32_t before, int32_t *at)
+{
+    struct score *score = w->score;
+    if (*at == (int32_t)slots->len)
+        return 0;
+    const struct slot *slot = &slots->data[*at];
+    bool pair = slots_paired(score->schedule, &score->pipeline, stage, slots, (size_t)*at);
+    bool apart = !pair && score->schedule->passes == ORDER_PAIRED;
+    int32_t count = pair ? 2 : 1;
+    struct step step[2];
+    for (int32_t k = 0; k < count; k++)
+        if (!make_step(w, &slot[k], stage, apart, before, &step[k]))
+            return 0;
+    step[0].opens = pair;
+    for (int32_t k = 0; k < count; k++) {
+        int32_t part = slot[k].piece * score->pipeline.stages + stage;
+        *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
+        array_push(w->keep, &score->step, step[k]);
+    }
+    *at += count;
+    return count;
+}
+
+/* Steps that play_slots reads times of. */
+static void mark_steps(const struct writing *w, const struct slots *slots)
+{
+    struct score *score = w->score;
+    const struct pipeline *p = &score->pipeline;
+    enum slot_kind last =
+        score->schedule->passes == ORDER_SPLIT ? SLOT_BACKWARD_WEIGHT : SLOT_BACKWARD;
+    int32_t part = p->stages * p->pieces - 1, m = p->micro_batches;
+    for (int32_t s = 0; s < p->stages; s++)
+        for (size_t i = slots[s].len; i-- > 0;)
+            if (slots[s].data[i].kind == last)
+                score->first_backward[s] = *step_at(w, last, slots[s].data[i].piece * p->stages + s,
+                                                    slots[s].data[i].micro_batch);
+    score->round[1] = *step_at(w, SLOT_FORWARD, part, m - 1);
+    score->round[0] =
+        m > p->stages ? *step_at(w, SLOT_FORWARD, part, m - 1 - p->stages) : score->round[1];
+}
+
+static struct score *write_score(struct orders *orders, const struct schedule *schedule,
+                                 struct pipeline pipeline)
+{
+    struct arena *scratch = arena_new();
+    struct score *score = ARENA_NEW(orders->keep, struct score);
+    size_t stages = (size_t)pipeline.stages, parts = stages * (size_t)pipeline.pieces;
+    struct slots *slots = ARENA_ARRAY(scratch, struct slots, stages);
+    int32_t *at = ARENA_ARRAY(scratch, int32_t, stages), left = 0;
+    struct writing w = {score, orders->keep, NULL};
+    w.step_of =
+        ARENA_ARRAY(scratch, int32_t, parts *(size_t)pipeline.micro_batches *SLOT_KIND_COUNT);
+    *score = (struct score){.schedule = schedule, .pipeline = pipeline};
+    score->first_backward = ARENA_ARRAY(orders->keep, int32_t, stages);
+    array_push(orders->keep, &score->step, ((struct step){0}));
+    for (int32_t s = 0; s < pipeline.stages; s++) {
+        schedule->order(&pipeline, s, scratch, &slots[s]);
+        left += (int32_t)slots[s].len;
+    }
+    while (left > 0) {
+        int32_t before = (int32_t)score->step.len;
+        for (int32_t s = 0; s < pipeline.stages; s++)
+            left -= write_next(&w, &slots[s], s, before, &at[s]);
+    }
+    mark_steps(&w, slots);
+    array_push(orders->keep, &orders->scores, score);
+    arena_free(scratch);
+    return score;
+}
+
+static bool is_of(const struct score *score, const struct schedule *schedule,
+                  const struct pipeline *pipeline)
+{
+    return score->schedule == schedule && memcmp(&score->pipeline, pipeline, sizeof *pipeline) == 0;
+}
+
+static const struct score *find_score(struct orders *orders, const struct schedule *schedule,
+                                      struct pipeline pipeline)
+{
+    if (orders->latest && is_of(orders->latest, schedule, &pipeline))
+        return orders->latest;
+    for (size_t i = 0; i < orders->scores.len; i++)
+        if (is_of(orders->scores.data[i], schedule, &pipeline))
+            return orders->latest = orders->scores.data[i];
+    return orders->latest = write_score(orders, schedule, pipeline);
+}
+
+/* ---- playing --------------------------------------------------------------------------------- */
+
+static void make_room(struct orders *orders, size_t steps, size_t parts)
+{
+    if (orders->steps < steps) {
+        orders->steps = 2 * steps;
+        orders->end_ns = ARENA_ARRAY(orders->keep, int64_t, orders->steps);
+    }
+    if (orders->parts < parts) {
+        orders->parts = 2 * parts;
+        orders->slot_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *NS_COUNT);
+        orders->send_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
+        orders->link_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
+        orders->stage = ARENA_ARRAY(orders->keep, struct played_stage, orders->parts);
+    }
+}
+
+static void read_work(struct orders *orders, const struct pipeline_work *work)
+{
+    for (int32_t k = 0; k < work->stages * work->pieces; k++) {
+        const struct part_work *part = &work->part[k];
+        int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
+        slot_ns[SLOT_FORWARD] = part->forward;
+        slot_ns[SLOT_BACKWARD] = slot_ns[SLOT_BACKWARD_INPUT] = part->backward;
+        slot_ns[SLOT_BACKWARD_WEIGHT] = part->weight;
+        slot_ns[NS_FORWARD_APART] = part->forward + part->forward_apart;
+        slot_ns[NS_BACKWARD_APART] = part->backward + part->backward_apart;
+        orders->send_ns[1 + 2 * k] = part->send;
+        orders->send_ns[2 + 2 * k] = part->back;
+    }
+}
+
+/* When what a step needs has come. */
+static int64_t come_ns(struct orders *orders, const struct step *step)
+{
+    int64_t come = orders->end_ns[step->needs];
+    int64_t *link_ns = &orders->link_ns[step->send];
+    if (step->send)
+        come = *link_ns = (come > *link_ns ? come : *link_ns) + orders->send_ns[step->send];
+    return come;
+}
+
+/* Equations (1) and (2). */
+static void play_score(struct orders *orders, const struct score *score)
+{
+    const int64_t *slot_ns = orders->slot_ns;
+    for (int32_t s = 0; s < score->pipeline.stages; s++)
+        orders->stage[s].end_ns = 0;
+    memset(orders->link_ns, 0,
+           (size_t)(2 * score->pipeline.stages * score->pipeline.pieces + 1) *
+               sizeof *orders->link_ns);
+    orders->end_ns[START] = 0;
+    for (size_t i = 1; i < score->step.len; i++) {
+        const struct step *step = &score->step.data[i];
+        int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
+        *stage_ns = (come > *stage_ns ? come : *stage_ns) + slot_ns[step->ns];
+        if (step->opens) {
+            int64_t start = *stage_ns - slot_ns[step->ns], other = come_ns(orders, step + 1);
+            *stage_ns += (other > start ? other - start : 0) + slot_ns[step[1].ns];
+            orders->end_ns[i++] = *stage_ns;
+        }
+        orders->end_ns[i] = *stage_ns;
+    }
+}
+
+/* I1: so many of m micro-batches are played. */
+static int64_t played_of(int64_t m, int64_t p)
+{
+    int64_t most = ROUNDS_PLAYED * p;
+    return m <= most ? m : most - (p - m % p) % p;
+}
+
+/* A round of the slowest stage that never waits. */
+static int64_t slowest_round(const struct orders *orders, const struct score *score)
+{
+    const struct pipeline *p = &score->pipeline;
+    bool split = score->schedule->passes == ORDER_SPLIT;
+    int64_t most = 0;
+    for (int32_t s = 0; s < p->stages; s++) {
+        int64_t ns = 0;
+        for (int32_t k = s; k < p->stages * p->pieces; k += p->stages) {
+            const int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
+            ns += slot_ns[SLOT_FORWARD] + slot_ns[SLOT_BACKWARD];
+            ns += split ? slot_ns[SLOT_BACKWARD_WEIGHT] : 0;
+        }
+        most = ns > most ? ns : most;
+    }
+    return most * p->stages;
+}
+
+const struct played_stage *play_slots(struct orders *orders, const struct pipeline_work *work)
+{
+    int64_t p = work->stages, m = work->micro_batches, played = played_of(m, p);
+    struct pipeline pipeline = {work->stages, work->pieces, (int32_t)played};
+    const struct score *score = find_score(orders, work->schedule, pipeline);
+    make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
+    read_work(orders, work);
+    play_score(orders, score);
+    int64_t round = orders->end_ns[score->round[1]] - orders->end_ns[score->round[0]];
+    int64_t least = slowest_round(orders, score);
+    round = round > least ? round : least; /* I1 */
+    for (int32_t s = 0; s < p; s++) {
+        orders->stage[s].first_backward_ns = orders->end_ns[score->first_backward[s]];
+        orders->stage[s].end_ns += (m - played) / p * round;
+    }
+    return orders->stage;
+}

@@ -1,0 +1,311 @@
+/* stage_memory.c - how full a stage's devices get (stage_memory.h has the equations). */
+#include "search/estimate/stage_memory.h"
+
+#include <string.h>
+
+#include "search/estimate/places.h"
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- closed forms ---------------------------------------------------------------------------- */
+
+/* (1) */
+static int64_t held_in_turn(const struct part_memory *part, int64_t in_flight)
+{
+    return larger((in_flight - 1) * part->kept + part->forward_rise,
+                  in_flight * part->kept + part->backward_rise);
+}
+
+/* (4), if there are pairs. */
+static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int64_t forwards)
+{
+    if (ahead >= forwards)
+        return held_in_turn(part, forwards);
+    return larger(ahead * part->kept + part->forward_rise + part->backward_rise,
+                  held_in_turn(part, ahead));
+}
+
+/* (2), from the first backward pass to the first one of weight gradients; later ones repeat the last. */
+static int64_t held_split(const struct part_memory *part, const struct pipeline *pipeline,
+                          int32_t stage)
+{
+    int64_t m = pipeline->micro_batches, warm_up = pipeline->stages - stage - 1, most = 0;
+    for (int64_t k = 0; k <= stage && k < m; k++) {
+        int64_t forwards = warm_up + k < m - 1 ? warm_up + k : m - 1; /* before the latest one */
+        int64_t held = forwards * part->kept + k * part->back;
+        if (k == 0 || warm_up + k < m)
+            most = larger(most, held + part->forward_rise);
+        most = larger(most, held + part->kept + part->backward_rise);
+        if (k == stage || k == m - 1)
+            most = larger(most, held + part->kept + part->back + part->weight_rise);
+    }
+    return most;
+}
+
+/* Sums over the passes of all pieces before pass i of a piece. */
+struct before {
+    int64_t kept, offloaded; /* of pieces before it */
+    const struct part_memory *part, *last;
+    int64_t passes, first; /* of all pieces; the piece's first one */
+};
+
+/* O(i - 1) of (3); the checkpoints of the last two passes stay. */
+static int64_t offloaded_before(const struct before *b, int64_t i)
+{
+    int64_t gone = i - 1 < b->passes - 2 ? i - 1 : b->passes - 2;
+    if (gone >= b->first)
+        return b->offloaded + (gone - b->first) * b->part->offloaded;
+    return larger(0, b->offloaded - (b->first - gone) * b->last->offloaded);
+}
+
+/* (3) */
+static int64_t held_at(const struct before *b, int64_t i)
+{
+    int64_t kept = b->kept + (i - b->first) * b->part->kept - offloaded_before(b, i);
+    return kept + larger(b->part->forward_rise, b->part->kept + b->part->backward_rise);
+}
+
+static int64_t held_in_waves(const struct pipeline *pipeline, const struct part_memory *part)
+{
+    int64_t m = pipeline->micro_batches, most = 0;
+    struct before b = {.last = part, .passes = m * pipeline->pieces};
+    for (int32_t k = 0; k < pipeline->pieces; k++) {
+        b.part = &part[(int64_t)k * pipeline->stages];
+        b.first = k * m;
+        most = larger(most, held_at(&b, b.first));
+        for (int64_t i = m > 3 ? m - 3 : 1; i < m; i++)
+            most = larger(most, held_at(&b, b.first + i));
+        if (m > 1)
+            most = larger(most, held_at(&b, b.first + 1));
+        b.kept += m * b.part->kept;
+        b.offloaded += m * b.part->offloaded;
+        b.last = b.part;
+    }
+    return most;
+}
+
+/* ---- slot by slot ---------------------------------------------------------------------------- */
+
+enum { NONE = -1, ROUNDS_PLAYED = 3 };
+
+/* A slot, and whose checkpoints leave or are back at its start: pieces. */
+struct moment_of_stage {
+    int32_t piece, left, back;
+    enum slot_kind kind;
+    bool paired; /* with the next one */
+};
+/* By how much a slot of a kind rises, and leaves its stage fuller. */
+struct turn {
+    int64_t rise, net;
+};
+struct stage_slots {
+    struct moment_of_stage *slot;
+    size_t slots;
+    int32_t *turn;    /* per slot: by piece, then kind */
+    size_t enough;    /* I4: slots, where nothing is offloaded */
+    struct turn *own; /* room: of the parts at hand */
+};
+struct holdings {
+    struct arena *keep;
+    struct index by_shape;
+    ARRAY(struct stage_slots) lists;
+};
+
+struct holdings *holdings_new(struct arena *keep)
+{
+    struct holdings *holdings = ARENA_NEW(keep, struct holdings);
+    holdings->keep = keep;
+    return holdings;
+}
+
+/* I1. */
+static void find_away(const struct slots *slots, const struct pipeline *pipeline,
+                      struct arena *scratch, struct moment_of_stage *out)
+{
+    size_t pieces = (size_t)pipeline->pieces;
+    int64_t *forward = ARENA_ARRAY(scratch, int64_t, pieces *(size_t)pipeline->micro_batches);
+    for (int64_t g = 0; g < (int64_t)slots->len; g++) {
+        const struct slot *slot = &slots->data[g];
+        int64_t *f = &forward[(size_t)slot->micro_batch * pieces + (size_t)slot->piece];
+        bool reads = slot->kind == SLOT_BACKWARD || slot->kind == SLOT_BACKWARD_INPUT;
+        if (slot->kind == SLOT_FORWARD)
+            *f = g;
+        if (!reads || *f + 2 >= g - 1)
+            continue;
+        out[*f + 2].left = slot->piece;
+        out[g - 1].back = slot->piece;
+    }
+}
+
+/* What a stage holds, in numbers: passes per piece of which it keeps what is kept, and what is added. */
+struct count {
+    int32_t kept, back;
+};
+typedef ARRAY(struct count *) count_list;
+
+static bool is_within(const struct count *count, const struct count *most, int32_t pieces)
+{
+    for (int32_t k = 0; k < pieces; k++)
+        if (count[k].kept > most[k].kept || count[k].back > most[k].back)
+            return false;
+    return true;
+}
+
+/* Whether no slot of the same turn before it found as much; if so it is one of those. */
+static bool is_fuller(struct arena *scratch, const struct count *count, int32_t pieces,
+                      count_list *before)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < before->len; i++)
+        if (is_within(count, before->data[i], pieces))
+            return false;
+    for (size_t i = 0; i < before->len; i++)
+        if (!is_within(before->data[i], count, pieces))
+            before->data[kept++] = before->data[i];
+    before->len = kept;
+    struct count *own = ARENA_ARRAY(scratch, struct count, (size_t)pieces);
+    memcpy(own, count, (size_t)pieces * sizeof *own);
+    array_push(scratch, before, own);
+    return true;
+}
+
+static void count_slot(struct count *count, enum slot_kind kind)
+{
+    count->kept += kind == SLOT_FORWARD ? 1 : kind == SLOT_BACKWARD_INPUT ? 0 : -1;
+    count->back += kind == SLOT_BACKWARD_INPUT ? 1 : kind == SLOT_BACKWARD_WEIGHT ? -1 : 0;
+}
+
+/* I4 */
+static size_t count_enough(struct arena *scratch, const struct stage_slots *list, int32_t pieces)
+{
+    struct count *count = ARENA_ARRAY(scratch, struct count, (size_t)pieces);
+    count_list *before = ARENA_ARRAY(scratch, count_list, (size_t)pieces * SLOT_KIND_COUNT);
+    size_t enough = 0;
+    for (size_t i = 0; i < list->slots; i++) {
+        if (is_fuller(scratch, count, pieces, &before[list->turn[i]]))
+            enough = i + 1;
+        count_slot(&count[list->slot[i].piece], list->slot[i].kind);
+    }
+    return enough;
+}
+
+static struct stage_slots list_slots(struct arena *keep, const struct schedule *schedule,
+                                     struct pipeline pipeline, int32_t stage)
+{
+    struct arena *scratch = arena_new();
+    struct slots slots = {0};
+    schedule->order(&pipeline, stage, scratch, &slots);
+    struct stage_slots list = {
+        .slot = ARENA_ARRAY(keep, struct moment_of_stage, slots.len),
+        .slots = slots.len,
+        .turn = ARENA_ARRAY(keep, int32_t, slots.len),
+        .own = ARENA_ARRAY(keep, struct turn, (size_t)pipeline.pieces * SLOT_KIND_COUNT)};
+    for (size_t i = 0; i < slots.len; i++) {
+        const struct slot *slot = &slots.data[i];
+        bool paired = slots_paired(schedule, &pipeline, stage, &slots, i);
+        list.slot[i] = (struct moment_of_stage){slot->piece, NONE, NONE, slot->kind, paired};
+        list.turn[i] = slot->piece * SLOT_KIND_COUNT + (int32_t)slot->kind;
+    }
+    find_away(&slots, &pipeline, scratch, list.slot);
+    list.enough = count_enough(scratch, &list, pipeline.pieces);
+    arena_free(scratch);
+    return list;
+}
+
+static const struct stage_slots *find_slots(struct holdings *holdings,
+                                            const struct schedule *schedule,
+                                            struct pipeline pipeline, int32_t stage)
+{
+    uintptr_t words[] = {(uintptr_t)schedule, (uintptr_t)pipeline.stages,
+                         (uintptr_t)pipeline.pieces, (uintptr_t)pipeline.micro_batches,
+                         (uintptr_t)stage};
+    uint64_t hash = hash_bytes(words, sizeof words, 7) | 1;
+    int32_t number = index_get(&holdings->by_shape, hash);
+    if (number < 0) {
+        struct stage_slots list = list_slots(holdings->keep, schedule, pipeline, stage);
+        number = (int32_t)holdings->lists.len;
+        array_push(holdings->keep, &holdings->lists, list);
+        index_put(holdings->keep, &holdings->by_shape, hash, number);
+    }
+    return &holdings->lists.data[number];
+}
+
+static struct turn turn_of(const struct part_memory *part, enum slot_kind kind)
+{
+    switch (kind) {
+    case SLOT_FORWARD:
+        return (struct turn){part->forward_rise, part->kept};
+    case SLOT_BACKWARD:
+        return (struct turn){part->backward_rise, -part->kept}; /* I3 */
+    case SLOT_BACKWARD_WEIGHT:
+        return (struct turn){part->weight_rise, -part->kept - part->back};
+    default:
+        return (struct turn){part->backward_rise, part->back};
+    }
+}
+
+/* Whether some passes take away what they should leave: then more of them may hold less. */
+static bool any_gives(const struct pipeline *pipeline, const struct part_memory *part, bool split)
+{
+    bool any = false;
+    for (int32_t k = 0; k < pipeline->pieces; k++)
+        any |= part[(int64_t)k * pipeline->stages].kept < 0 ||
+               (split && part[(int64_t)k * pipeline->stages].back < 0);
+    return any;
+}
+
+static int64_t held_played(struct holdings *holdings, const struct schedule *schedule,
+                           struct pipeline pipeline, int32_t stage, const struct part_memory *part,
+                           bool offloads)
+{
+    int64_t held = 0, most = 0, stride = pipeline.stages;
+    int32_t enough = ROUNDS_PLAYED * pipeline.stages * pipeline.pieces; /* I2 */
+    if (pipeline.micro_batches > enough)
+        pipeline.micro_batches = enough;
+    const struct stage_slots *list = find_slots(holdings, schedule, pipeline, stage);
+    for (int32_t k = 0; k < pipeline.pieces; k++)
+        for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+            list->own[k * SLOT_KIND_COUNT + kind] =
+                turn_of(&part[k * stride], (enum slot_kind)kind);
+    bool all = offloads || schedule->passes == ORDER_PAIRED ||
+               any_gives(&pipeline, part, schedule->passes == ORDER_SPLIT);
+    size_t slots = all ? list->slots : list->enough;
+    for (size_t i = 0; i < slots; i++) {
+        const struct turn *turn = &list->own[list->turn[i]];
+        const struct moment_of_stage *slot = &list->slot[i];
+        held -= offloads && slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
+        held += offloads && slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
+        int64_t beside = slot->paired ? list->own[list->turn[i + 1]].rise : 0;
+        most = larger(most, held + turn->rise + beside);
+        held += turn->net;
+    }
+    return most;
+}
+
+/* ---- which ----------------------------------------------------------------------------------- */
+
+static bool offloads(const struct pipeline *pipeline, const struct part_memory *part)
+{
+    bool any = false;
+    for (int32_t k = 0; k < pipeline->pieces; k++)
+        any |= part[(int64_t)k * pipeline->stages].offloaded > 0;
+    return any;
+}
+
+int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
+                  const struct pipeline *pipeline, int32_t stage, const struct part_memory *part)
+{
+    if (schedule->passes == ORDER_FORWARDS_FIRST)
+        return held_in_waves(pipeline, part);
+    bool offload = offloads(pipeline, part);
+    if (pipeline->pieces > 1 || offload)
+        return held_played(holdings, schedule, *pipeline, stage, part, offload);
+    if (schedule->passes == ORDER_SPLIT)
+        return held_split(part, pipeline, stage);
+    if (schedule->passes == ORDER_PAIRED)
+        return held_in_pairs(part, schedule->ahead(pipeline, stage), pipeline->micro_batches);
+    return held_in_turn(part, schedule->in_flight(pipeline, stage));
+}

@@ -1,0 +1,208 @@
+/* tables.c - rows, tables and where their devices lie (tables.h). */
+#include "search/estimate/tables_room.h"
+
+#include <string.h>
+
+/* ---- the whole model ------------------------------------------------------------------------- */
+
+static weft_status new_plan(const struct tables *t, struct plan **out)
+{
+    const struct estimate_settings *s = t->settings;
+    weft_status status;
+    TRY(plan_new(&t->few.model, s->cluster, out));
+    (*out)->dtype = s->dtype;
+    (*out)->policy = s->policy;
+    (*out)->overlap = s->overlap;
+    (*out)->bucket_bytes = s->bucket_bytes;
+    (*out)->whole_sends = s->whole_sends;
+done:
+    return status;
+}
+
+static struct tied_pair find_tied(const struct plan *plan)
+{
+    struct tied_pair pair = {-1, -1};
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        int32_t tied = op->weights ? op->weight[0].tied_op : -1;
+        for (int64_t k = 0; tied >= 0 && k < plan->instances; k++)
+            if (plan->instance[k].op == tied && pair.user < 0)
+                pair = (struct tied_pair){k, i};
+    }
+    return pair;
+}
+
+weft_status tables_new(const struct estimate_settings *settings, struct cost *cost,
+                       struct flow_cache *flows, struct tables **out)
+{
+    struct arena *arena = arena_new();
+    struct tables *t = ARENA_NEW(arena, struct tables);
+    struct outline outline = {0};
+    weft_status status;
+    t->arena = arena;
+    t->settings = settings;
+    t->cost = cost;
+    t->flows = flows;
+    t->pace = 1 / cost_slowdown(cost);
+    t->few = few_copies_of(arena, settings->model, settings->copies);
+    TRY(new_plan(t, &t->walk));
+    TRY(outline_compile(t->walk, &outline));
+    t->places = places_of_model(t->arena, &outline);
+    t->tied = find_tied(t->walk);
+    *out = t;
+done:
+    outline_free(&outline);
+    if (status)
+        tables_free(t);
+    return status;
+}
+
+void tables_free(struct tables *tables)
+{
+    if (!tables)
+        return;
+    plan_free(tables->walk);
+    arena_free(tables->arena);
+}
+
+const struct plan *tables_walk(const struct tables *tables)
+{
+    return tables->walk;
+}
+
+struct tied_pair tables_tied(const struct tables *tables)
+{
+    struct tied_pair tied = tables->tied;
+    if (tied.user < 0)
+        return tied;
+    return (struct tied_pair){first_instance_of(&tables->few, tied.owner),
+                              first_instance_of(&tables->few, tied.user)};
+}
+
+static uint64_t choice_hash(const struct choice *choice, uint64_t seed)
+{
+    int64_t key[2 * MAX_SPLIT_PARTS + 1] = {choice->shard | choice->recompute << 8 |
+                                            choice->offload << 9 | choice->saved << 10};
+    for (int32_t i = 0; i < choice->split.parts; i++) {
+        key[2 * i + 1] = choice->split.part[i].dim;
+        key[2 * i + 2] = choice->split.part[i].degree;
+    }
+    return hash_bytes(key, sizeof key, seed);
+}
+
+int32_t tables_row(struct tables *t, const struct choice *choice)
+{
+    size_t ops = (size_t)t->settings->model->ops;
+    uint64_t hash = 3;
+    for (size_t i = 0; i < ops; i++)
+        hash = choice_hash(&choice[i], hash);
+    hash |= 1;
+    int32_t row = index_get(&t->by_row, hash);
+    if (row >= 0)
+        return row;
+    struct choice *copy = ARENA_ARRAY(t->arena, struct choice, ops);
+    memcpy(copy, choice, ops * sizeof *copy);
+    bool sends = false;
+    for (size_t i = 0; i < ops; i++)
+        sends |= choice_sends_tokens(&choice[i]);
+    row = (int32_t)t->rows.len;
+    array_push(t->arena, &t->rows, copy);
+    array_push(t->arena, &t->sends_tokens, sends);
+    index_put(t->arena, &t->by_row, hash, row);
+    return row;
+}
+
+bool row_sends_tokens(const struct tables *tables, int32_t row)
+{
+    return tables->sends_tokens.data[row];
+}
+
+/* ---- where devices lie (I2) ------------------------------------------------------------------ */
+
+int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
+{
+    int64_t node = cluster->node.devices, inner = node;
+    int64_t last = first + devices - 1;
+    if (first / node == last / node)
+        return first / node * node;
+    for (int32_t i = 0; i < cluster->fabric.tiers; i++) {
+        int64_t unit = cluster->fabric.tier[i].nodes * node;
+        if (first / unit == last / unit)
+            return first - first % inner;
+        inner = unit;
+    }
+    return 0;
+}
+
+/* ---- compiling tables and borders ------------------------------------------------------------ */
+
+static const char *const SCHEDULE_OF[] = {
+    [ORDER_IN_TURN] = "1f1b",
+    [ORDER_FORWARDS_FIRST] = "gpipe",
+    [ORDER_SPLIT] = "zb-h1",
+    [ORDER_PAIRED] = "interleaved", /* which comes in pairs on any number of stages */
+};
+_Static_assert(COUNT_OF(SCHEDULE_OF) == ORDER_COUNT, "an order without a schedule");
+
+weft_status cut_plan(const struct tables *t, const struct row_table *before,
+                     const struct row_table *behind, int64_t at, int32_t parts, struct plan **out)
+{
+    bool across = parts > 1 && before->first_device != behind->first_device;
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(new_plan(t, &plan));
+    plan->batch_per_step = before->batch;
+    plan->global_batch = before->batch * (before->many ? 2 : 1);
+    plan->schedule = SCHEDULE_OF[before->order];
+    plan->parts = parts;
+    plan->stages = across ? 2 : 1;
+    plan->pieces = parts / plan->stages;
+    plan->stage = ARENA_ARRAY(plan->arena, struct stage, 2);
+    plan->part = ARENA_ARRAY(plan->arena, struct part, 2);
+    plan->stage[0] = (struct stage){before->first_device, before->devices};
+    plan->stage[1] = (struct stage){behind->first_device, behind->devices};
+    plan->part[0] = (struct part){0, parts > 1 ? at : plan->instances};
+    plan->part[1] = (struct part){at, plan->instances - at};
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int32_t row = i < at ? before->row : behind->row;
+        TRY(plan_choose(plan, i, &t->rows.data[row][plan->instance[i].op]));
+    }
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* ---- finding tables -------------------------------------------------------------------------- */
+
+weft_status table_find(struct tables *t, const struct table_key *key, const struct row_table **out)
+{
+    int64_t shift = shift_of(t->settings->cluster, key->first_device, key->devices);
+    struct table_key k = *key;
+    k.first_device -= shift;
+    uint64_t hash = hash_bytes(&k, sizeof k, 4) | 1;
+    int32_t number = index_get(&t->by_table, hash);
+    if (number >= 0) {
+        *out = t->tables.data[number];
+        return WEFT_OK;
+    }
+    struct row_table *table = ARENA_NEW(t->arena, struct row_table);
+    *table = (struct row_table){.row = k.row,
+                                .number = (int32_t)t->tables.len,
+                                .first_device = k.first_device,
+                                .devices = k.devices,
+                                .batch = k.batch,
+                                .many = k.many,
+                                .order = (enum order)k.order,
+                                .few = &t->few,
+                                .pace = t->pace,
+                                .step_bytes = t->settings->bucket_bytes};
+    weft_status status;
+    TRY(fill_table(t, table));
+    array_push(t->arena, &t->tables, table);
+    index_put(t->arena, &t->by_table, hash, table->number);
+    *out = table;
+done:
+    return status;
+}

@@ -1,0 +1,70 @@
+/* layer_costs_room.h - inside layer_costs: what its files share. */
+#ifndef WEFT_SEARCH_GALVATRON_LAYER_COSTS_ROOM_H
+#define WEFT_SEARCH_GALVATRON_LAYER_COSTS_ROOM_H
+
+#include "search/galvatron/layer_costs.h"
+#include "search/galvatron/layer_walk.h"
+#include "search/galvatron/strategy_rows.h"
+
+/* A kind, and the middle one of its layers in the short model. */
+struct layer_kind {
+    uint64_t hash;
+    int64_t first, last;
+    bool has_tied_user;
+};
+
+/* What operators of a kind take with such degrees (I3). */
+struct least_ns {
+    int64_t tp, cp, ep, micro_batch;
+    int32_t kind;
+    bool sequence, recompute;
+    int64_t ns;
+};
+
+struct layer_costs {
+    struct arena *arena;
+    struct estimate_settings settings, short_settings;
+    struct model short_model;
+    struct plan *walk; /* of the whole model */
+    struct estimator *estimator;
+    struct strategy_rows *rows;
+    struct layer_source source;
+    struct layer_walk whole, shortened;
+    ARRAY(struct layer_kind) kinds;
+    ARRAY(struct least_ns) least;
+    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and behind */
+    int32_t usual;             /* the kind of most layers */
+    double slowdown;
+    const struct degrees *pins; /* NULL: none */
+};
+
+static inline struct stage stage_of(const struct layer_question *q, int32_t stage)
+{
+    int64_t group = q->devices / q->stages;
+    return (struct stage){stage * group, group};
+}
+
+static inline struct run_question run_question(const struct layer_question *q, int64_t first,
+                                               int64_t last, const struct strategy_row *row)
+{
+    return (struct run_question){.run = {first, last, row->row},
+                                 .stage = stage_of(q, q->stage),
+                                 .schedule = schedule_find("1f1b"),
+                                 .batch_per_step = q->batch_per_step,
+                                 .micro_batches = q->micro_batches};
+}
+
+static inline bool is_legal(const struct strategy_row *row, const struct layer_question *q)
+{
+    return row->choice && q->batch_per_step % row->batch_degree == 0;
+}
+
+static inline int64_t above_zero(int64_t value)
+{
+    return value > 0 ? value : 0;
+}
+
+/* struct layer_source's `beside`, of a struct layer_costs (layer_beside.c). */
+weft_status layer_beside(void *context, const struct layer_question *q, struct layer_cost *out);
+
+#endif

@@ -1,0 +1,471 @@
+/* layer_search.c - Algorithms 1 and 2 over batches, PP degrees and micro-batches (layer_search.h).
+ *
+ * A *setting* is a batch, a PP degree and a number of micro-batches. All settings of a batch are
+ * costed and bounded (layer_table.h), then searched from the lowest bound on: with the best
+ * partition of all where that can be afforded (best_cuts.h), else with Algorithm 2 from the memory-
+ * to the time-balanced one (partition.h); spaces without SPACE_BALANCE have stages of equally many
+ * layers.
+ *
+ *   I1  A setting is left out only if its bound says that it is slower than the best by more than
+ *       NEAR_PERCENT: settings nearer to it are answered, too, for a finer judge to choose from.
+ *   I2  A batch is explored as Algorithm 1 does, in doublings, until nothing fits or a doubling brings
+ *       less than LEAST_GAIN_PERCENT more samples per second; then around the best one, in halves of
+ *       the step before (Algorithm 2's B0 - r .. B0 + r). Behind that, gradients accumulate and
+ *       nothing else changes.
+ *   I3  Where a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
+ *       too: by what operators alone take, or by their tables.
+ */
+#include "search/galvatron/layer_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/galvatron/balanced.h"
+#include "search/galvatron/best_cuts.h"
+#include "search/galvatron/words.h"
+
+enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
+
+struct setting {
+    struct layer_table table;
+    int64_t bound_ns;
+};
+
+struct driver {
+    const struct layer_problem *problem;
+    struct arena *keep;            /* of the answer */
+    struct arena *arena;           /* of the search */
+    struct pp_degrees pp;          /* of the space */
+    struct group_options *options; /* per PP degree */
+    struct run_hashes hashes;
+    struct layer_plans *out;
+    double best_ns_per_sample; /* INFINITY: none */
+    int64_t done, all;
+};
+
+static bool told_to_stop(const struct driver *d)
+{
+    return d->problem->stop && atomic_load_explicit(d->problem->stop, memory_order_relaxed);
+}
+
+/* ---- Algorithm 2 ----------------------------------------------------------------------------- */
+
+static weft_status search_stage(void *context, int32_t stage, struct layer_run run,
+                                int32_t *strategy, struct stage_cost *out)
+{
+    struct cutter *cutter = context;
+    struct stage_run *own = cutter_run(cutter, stage, run);
+    weft_status status = WEFT_OK;
+    if (own->len && own->data[0].kind == OPTION_UNKNOWN)
+        TRY(stage_run_refine(&cutter->fronts, own, 0));
+    if (!own->len)
+        return WEFT_NO_ANSWER;
+    const struct option *least = &own->data[own->len - 1];
+    memcpy(strategy, least->strategy, (size_t)run.count * sizeof *strategy);
+    *out = least->cost;
+done:
+    return status;
+}
+
+static void keep_stage(void *context, int32_t stage, struct layer_run run, const int32_t *strategy,
+                       struct stage_cost *out)
+{
+    const struct cutter *cutter = context;
+    *out = stage_cost_of(cutter->table, cutter->table->class_of[stage], run, strategy);
+}
+
+static weft_status adjust(struct cutter *cutter, int64_t below_ns, struct cuts *best)
+{
+    struct layer_table *table = cutter->table;
+    struct pipeline_problem pipeline = {.layers = table->problem->source->layers,
+                                        .stages = table->stages,
+                                        .micro_batches = table->micro_batches,
+                                        .limit_bytes = table->problem->limit_bytes,
+                                        .stop = table->problem->stop,
+                                        .context = cutter,
+                                        .search = search_stage,
+                                        .keep = keep_stage};
+    struct partition found;
+    weft_status status;
+    TRY(adjust_partition(table->keep, &pipeline, balanced(table, BALANCED_BYTES),
+                         balanced(table, BALANCED_TIME), &found));
+    TRY(best_cuts(cutter, found.count, below_ns, best));
+done:
+    if (status == WEFT_NO_ANSWER) {
+        error_clear();
+        status = WEFT_OK;
+    }
+    return status;
+}
+
+/* ---- one setting ----------------------------------------------------------------------------- */
+
+/* What only the whole of a stage's strategies says. */
+static weft_status add_together(const struct driver *d, struct layer_plan *plan)
+{
+    const struct layer_source *source = d->problem->source;
+    struct layer_question question = {.devices = d->problem->devices,
+                                      .stages = 1,
+                                      .batch_per_step = plan->global_batch / plan->micro_batches,
+                                      .micro_batches = plan->micro_batches};
+    int64_t bytes = 0;
+    weft_status status = WEFT_OK;
+    if (plan->stages > 1 || !source->together)
+        return WEFT_OK;
+    TRY(source->together(source->context, &question, plan->strategy, &bytes));
+    plan->cost[0].memory_bytes += bytes;
+done:
+    return status;
+}
+
+static weft_status note_plan(struct driver *d, const struct layer_table *table,
+                             const struct cuts *cuts)
+{
+    weft_status status;
+    size_t layers = (size_t)d->problem->source->layers, stages = (size_t)table->stages;
+    struct layer_plan plan = {.global_batch = table->batch,
+                              .micro_batches = table->micro_batches,
+                              .stages = table->stages,
+                              .count = ARENA_ARRAY(d->keep, int32_t, stages),
+                              .strategy = ARENA_ARRAY(d->keep, struct strategy, layers),
+                              .cost = ARENA_ARRAY(d->keep, struct stage_cost, stages),
+                              .iteration_ns = cuts->iteration_ns};
+    memcpy(plan.count, cuts->count, stages * sizeof *plan.count);
+    for (size_t stage = 0, layer = 0; stage < stages; stage++) {
+        plan.cost[stage] = cuts->option[stage].cost;
+        for (int32_t l = 0; l < plan.count[stage]; l++)
+            plan.strategy[layer++] = table->strategies->data[cuts->option[stage].strategy[l]];
+    }
+    TRY(add_together(d, &plan));
+    array_push(d->keep, d->out, plan);
+    double each = (double)plan.iteration_ns / (double)plan.global_batch;
+    if (each < d->best_ns_per_sample)
+        d->best_ns_per_sample = each;
+done:
+    return status;
+}
+
+/* I1, I3 */
+static int64_t worth_below_ns(const struct driver *d, int64_t batch)
+{
+    double ns = d->best_ns_per_sample * (double)batch * (1 + NEAR_PERCENT / 100.0) + 2;
+    double known = (double)d->problem->known_ns * (1 + KNOWN_PERCENT / 100.0);
+    ns = d->problem->known_ns ? fmin(ns, known) : ns;
+    return ns < (double)(INT64_MAX / 4) ? (int64_t)ns : INT64_MAX;
+}
+
+static weft_status search_balanced(struct driver *d, struct cutter *cutter, struct cuts *cuts)
+{
+    struct layer_table *table = cutter->table;
+    int64_t below = worth_below_ns(d, table->batch);
+    weft_status status;
+    if (below == INT64_MAX)
+        TRY(best_cuts(cutter, balanced(table, BALANCED_TIME), below, cuts));
+    TRY(best_cuts(cutter, NULL, below, cuts));
+    if (!cuts->complete && !told_to_stop(d))
+        TRY(adjust(cutter, below, cuts));
+done:
+    return status;
+}
+
+static weft_status search_setting(struct driver *d, struct setting *setting)
+{
+    struct layer_table *table = &setting->table;
+    struct arena *scratch = arena_new();
+    struct cutter cutter = cutter_new(scratch, table, &d->hashes);
+    struct cuts cuts = cuts_new(scratch, table->stages);
+    weft_status status = WEFT_OK;
+    table->keep = scratch;
+    if (setting->bound_ns >= worth_below_ns(d, table->batch))
+        goto done;
+    layer_table_classes(table);
+    if (d->problem->space->flags & SPACE_BALANCE)
+        TRY(search_balanced(d, &cutter, &cuts));
+    else
+        TRY(best_cuts(&cutter, balanced(table, BALANCED_LAYERS), worth_below_ns(d, table->batch),
+                      &cuts));
+    d->out->searched += cutter.fronts.searched;
+    if (cuts.iteration_ns != INT64_MAX)
+        TRY(note_plan(d, table, &cuts));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- one batch ------------------------------------------------------------------------------- */
+
+typedef ARRAY(struct setting) setting_list;
+
+static void report(const struct driver *d, int64_t batch)
+{
+    bool any = !isinf(d->best_ns_per_sample);
+    if (d->problem->progress)
+        d->problem->progress(d->problem->context, d->done, d->all,
+                             any ? (int64_t)(d->best_ns_per_sample * (double)batch) : 0);
+}
+
+/* What the fastest strategy of any layer of a kind takes at least, on a stage; looked at closer, the
+ * lowest first, until the others are above it. */
+static weft_status least_of_kind(const struct driver *d, const struct group_options *options,
+                                 const struct layer_question *question, int32_t kind, bool closer,
+                                 int64_t *least)
+{
+    const struct layer_source *source = d->problem->source;
+    const struct strategy *strategy = options->strategies.data;
+    size_t count = options->strategies.len, first;
+    struct arena *scratch = arena_new();
+    int64_t *ns = ARENA_ARRAY(scratch, int64_t, count);
+    weft_status status = WEFT_OK;
+    for (size_t s = 0; s < count; s++)
+        TRY(source->least(source->context, question, kind, &strategy[s], false, &ns[s]));
+    do {
+        first = 0;
+        for (size_t s = 1; s < count; s++)
+            first = ns[s] < ns[first] ? s : first;
+        if (ns[first] >= *least)
+            break;
+        if (!closer)
+            *least = ns[first];
+        else {
+            TRY(source->least(source->context, question, kind, &strategy[first], true, &ns[first]));
+            *least = ns[first] < *least ? ns[first] : *least;
+            ns[first] = LAYERWISE_NEVER;
+        }
+    } while (closer);
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* Whether an earlier stage of the setting lies in the same place. */
+static bool is_placed(const struct driver *d, const struct layer_question *question)
+{
+    const struct layer_source *source = d->problem->source;
+    struct layer_question other = *question;
+    int32_t own = source->place ? source->place(source->context, question) : question->stage;
+    for (other.stage = 0; other.stage < question->stage; other.stage++)
+        if ((source->place ? source->place(source->context, &other) : other.stage) == own)
+            return true;
+    return false;
+}
+
+/* Eq. 9 of that alone, on the stages where it is least. INT64_MAX: a layer has no strategy. */
+static weft_status least_of_setting(const struct driver *d, const struct group_options *options,
+                                    struct layer_question question, bool closer, int64_t *bound_ns)
+{
+    const struct layer_source *source = d->problem->source;
+    int64_t sum = 0, slowest = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t kind = 0; kind < source->kinds; kind++) {
+        int64_t least = LAYERWISE_NEVER, count = 0;
+        for (question.stage = 0; question.stage < (closer ? question.stages : 1); question.stage++)
+            if (!is_placed(d, &question))
+                TRY(least_of_kind(d, options, &question, kind, closer, &least));
+        for (int32_t l = 0; l < source->layers; l++)
+            count += source->kind[l] == kind;
+        if (least == LAYERWISE_NEVER) {
+            *bound_ns = INT64_MAX;
+            goto done;
+        }
+        sum += count * least;
+        slowest = least > slowest ? least : slowest;
+    }
+    int64_t shared = ceil_div(sum, question.stages);
+    *bound_ns = (question.micro_batches - 1) * (shared > slowest ? shared : slowest) + sum;
+done:
+    return status;
+}
+
+/* Whether a setting is out before its table is found, which takes longer (I3). */
+static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
+                             int64_t micro_batches, bool *out)
+{
+    struct layer_question question = {.devices = d->problem->devices,
+                                      .stages = (int32_t)d->pp.data[pp],
+                                      .batch_per_step = batch / micro_batches,
+                                      .micro_batches = micro_batches};
+    weft_status status = WEFT_OK;
+    *out = false;
+    if (!d->problem->known_ns || !d->problem->source->least)
+        return WEFT_OK;
+    for (int closer = 0; closer < 2 && !*out; closer++) {
+        int64_t bound_ns;
+        TRY(least_of_setting(d, &d->options[pp], question, closer, &bound_ns));
+        *out = bound_ns >= worth_below_ns(d, batch);
+    }
+done:
+    return status;
+}
+
+static weft_status add_setting(struct driver *d, struct arena *scratch, size_t pp, int64_t batch,
+                               int64_t micro_batches, setting_list *out)
+{
+    struct setting setting;
+    bool possible, slower;
+    weft_status status;
+    TRY(is_slower(d, pp, batch, micro_batches, &slower));
+    if (slower)
+        goto done;
+    TRY(layer_table_new(scratch, d->problem, &d->options[pp], batch, (int32_t)d->pp.data[pp],
+                        micro_batches, &possible, &setting.table));
+    if (!possible)
+        goto done;
+    setting.bound_ns = layer_table_bound_ns(&setting.table);
+    array_push(scratch, out, setting);
+    d->all++;
+    report(d, batch);
+done:
+    return status;
+}
+
+static bool open_to(int64_t pin, int64_t value)
+{
+    return pin == 0 || pin == value;
+}
+
+static weft_status list_settings(struct driver *d, struct arena *scratch, int64_t batch,
+                                 setting_list *out)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < d->pp.len; i++) {
+        if (!open_to(d->problem->pp, d->pp.data[i]) || !d->options[i].strategies.len ||
+            d->pp.data[i] > d->problem->source->layers)
+            continue;
+        for (int64_t m = 1; m <= batch && !told_to_stop(d); m = divisor_above(batch, m))
+            if (open_to(d->problem->micro_batches, m))
+                TRY(add_setting(d, scratch, i, batch, m, out));
+    }
+done:
+    return status;
+}
+
+static int lower_bound_first(const void *a, const void *b)
+{
+    const struct setting *x = a, *y = b;
+    if (x->bound_ns != y->bound_ns)
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    if (x->table.stages != y->table.stages)
+        return x->table.stages < y->table.stages ? -1 : 1;
+    return x->table.micro_batches < y->table.micro_batches   ? -1
+           : x->table.micro_batches > y->table.micro_batches ? 1
+                                                             : 0;
+}
+
+static weft_status search_batch(struct driver *d, int64_t batch)
+{
+    struct arena *scratch = arena_new();
+    setting_list settings = {0};
+    weft_status status;
+    TRY(list_settings(d, scratch, batch, &settings));
+    if (settings.len)
+        qsort(settings.data, settings.len, sizeof *settings.data, lower_bound_first);
+    for (size_t i = 0; i < settings.len && !told_to_stop(d); i++) {
+        TRY(search_setting(d, &settings.data[i]));
+        d->done++;
+        report(d, batch);
+    }
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- batches (I2) ---------------------------------------------------------------------------- */
+
+enum { MOST_BATCH = 1 << 20 };
+
+/* Whether the batch brought LEAST_GAIN_PERCENT more samples per second. */
+static weft_status explore(struct driver *d, int64_t batch, bool *gain)
+{
+    double before = d->best_ns_per_sample;
+    weft_status status;
+    TRY(search_batch(d, batch));
+    *gain = d->best_ns_per_sample * (1 + LEAST_GAIN_PERCENT / 100.0) < before;
+done:
+    return status;
+}
+
+static weft_status double_batch(struct driver *d, int64_t *best)
+{
+    int64_t devices = d->problem->devices;
+    weft_status status = WEFT_OK;
+    for (int64_t batch = 1; batch <= MOST_BATCH && !told_to_stop(d); batch *= 2) {
+        bool gain;
+        TRY(explore(d, batch, &gain));
+        *best = gain ? batch : *best;
+        if (!gain && batch >= devices)
+            break;
+    }
+done:
+    return status;
+}
+
+static weft_status explore_batches(struct driver *d)
+{
+    int64_t best = 0;
+    weft_status status;
+    TRY(double_batch(d, &best));
+    int64_t unit = best >= d->problem->devices ? d->problem->devices : 1;
+    for (int64_t step = best / 2 / unit * unit; step >= unit && !told_to_stop(d);
+         step = step / 2 / unit * unit) {
+        bool more, less = false;
+        TRY(explore(d, best + step, &more));
+        if (!more)
+            TRY(explore(d, best - step, &less));
+        best += more ? step : less ? -step : 0;
+    }
+done:
+    return status;
+}
+
+/* ---- searching ------------------------------------------------------------------------------- */
+
+static int fastest_per_sample(const void *a, const void *b)
+{
+    const struct layer_plan *x = a, *y = b;
+    double left = (double)x->iteration_ns / (double)x->global_batch;
+    double right = (double)y->iteration_ns / (double)y->global_batch;
+    if (left != right)
+        return left < right ? -1 : 1;
+    if (x->global_batch != y->global_batch)
+        return x->global_batch < y->global_batch ? -1 : 1;
+    if (x->stages != y->stages)
+        return x->stages < y->stages ? -1 : 1;
+    return x->micro_batches < y->micro_batches ? -1 : x->micro_batches > y->micro_batches ? 1 : 0;
+}
+
+static void list_strategies(struct driver *d)
+{
+    space_pp_degrees(d->arena, d->problem->space, d->problem->devices, &d->pp);
+    d->options = ARENA_ARRAY(d->arena, struct group_options, d->pp.len);
+    for (size_t i = 0; i < d->pp.len; i++)
+        d->options[i] =
+            group_options_new(d->arena, d->problem, d->problem->devices / d->pp.data[i]);
+}
+
+weft_status galvatron_search(struct arena *keep, const struct layer_problem *problem,
+                             struct layer_plans *out)
+{
+    struct driver driver = {.problem = problem,
+                            .keep = keep,
+                            .arena = arena_new(),
+                            .out = out,
+                            .best_ns_per_sample = INFINITY};
+    weft_status status;
+    *out = (struct layer_plans){0};
+    driver.hashes = run_hashes_new(driver.arena, problem->source);
+    list_strategies(&driver);
+    if (problem->global_batch)
+        TRY(search_batch(&driver, problem->global_batch));
+    else
+        TRY(explore_batches(&driver));
+    out->stopped = told_to_stop(&driver);
+    out->settings = driver.all;
+    if (out->len)
+        qsort(out->data, out->len, sizeof *out->data, fastest_per_sample);
+    else
+        status = say_no_plan(problem, out);
+done:
+    arena_free(driver.arena);
+    return status;
+}

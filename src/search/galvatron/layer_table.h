@@ -1,0 +1,99 @@
+/* layer_table.h - inside galvatron: what layers cost in one setting: a batch, a PP degree and a number
+ * of micro-batches.
+ *
+ * Stages in the same place share their costs; those that also hold as many micro-batches, and take as
+ * much beside their layers, are one *class*: one run of layers costs the same on all of them.
+ *
+ *   I1  Stage i of p holds min(p - i, m) micro-batches (1F1B).
+ *   I2  A stage with weights (a, b) minimises a * steady + b * time, with time = steady + once. With
+ *       (m - 1, 1) it is the slowest, with (0, 1) another one does the waiting.
+ *   I3  No plan of a run that fits takes less than
+ *         max over prices w of  sum_l min_s { c(l, s) + w (n O_f + O_ms) } - w E               (1)
+ *   I4  A reshard that nobody asked for is 0, which is no more than it takes: a plan that is best
+ *       with these is the best, once those on its own way have been asked for.
+ *   I5  Strategies that are impossible, or that another one of the same layout beats in every cost of
+ *       every kind and place, are left out.
+ */
+#ifndef WEFT_SEARCH_GALVATRON_LAYER_TABLE_H
+#define WEFT_SEARCH_GALVATRON_LAYER_TABLE_H
+
+#include "search/galvatron/layer_search.h"
+
+enum { PRICES = 17 }; /* of a byte: 0, and powers of 2 around what layers pay for it (I3) */
+
+/* Per kind, then strategy. */
+struct place_costs {
+    int32_t number; /* the source's, or the stage's */
+    int32_t stage;  /* the first one there: whom the source is asked for */
+    int64_t *steady_ns, *time_ns, *kept_bytes, *peak_bytes, *state_bytes;
+    int64_t *reshard_ns; /* per boundary, then the strategies before and behind (I4) */
+    bool *asked;         /* per boundary, then their layouts */
+};
+struct stage_class {
+    struct place_costs *place;
+    int64_t in_flight;
+    struct layer_cost beside;
+    int64_t limit_bytes; /* of the layers */
+    int64_t *kept_bytes; /* of all micro-batches in flight */
+    double price[PRICES];
+    double *steady_at, *time_at; /* per kind, then price: the summand of (1) */
+};
+
+struct layer_table {
+    const struct layer_problem *problem;
+    struct arena *keep;
+    int64_t batch, micro_batches;
+    int32_t stages;
+    const struct strategies *strategies; /* I5 */
+    const int32_t *layout_of;            /* per strategy: the first one of its layout */
+    int32_t *class_of;                   /* per stage */
+    ARRAY(struct stage_class) classes;
+    ARRAY(struct place_costs *) places;
+    int32_t *kinds_before;                    /* per layer, and one behind, then kind: how many */
+    int64_t *least_steady_ns, *least_time_ns; /* per layer, and one behind: sums of those before, in
+                                                 any place */
+};
+
+/* Where a place has the reshard at a boundary; of layouts, whether it was asked for. */
+static inline size_t reshard_at(const struct layer_table *table, int32_t boundary, int32_t before,
+                                int32_t behind)
+{
+    size_t n = table->strategies->len;
+    return ((size_t)boundary * n + (size_t)before) * n + (size_t)behind;
+}
+
+/* Strategies of a group of devices, with their layouts. */
+struct group_options {
+    struct strategies strategies;
+    int32_t *layout_of;
+};
+struct group_options group_options_new(struct arena *keep, const struct layer_problem *problem,
+                                       int64_t group);
+
+/* Asks for the costs of layers; *possible: every layer has a strategy. */
+weft_status layer_table_new(struct arena *keep, const struct layer_problem *problem,
+                            const struct group_options *options, int64_t batch, int32_t stages,
+                            int64_t micro_batches, bool *possible, struct layer_table *out);
+/* No iteration takes less. */
+int64_t layer_table_bound_ns(const struct layer_table *table);
+/* Room for reshards, and prices: before runs are looked at. */
+void layer_table_classes(struct layer_table *table);
+/* Asks for the reshards on a plan's way; *more: one of them takes longer than it seemed (I4). */
+weft_status layer_table_reshards(struct layer_table *table, int32_t class, struct layer_run run,
+                                 const int32_t *strategy, bool *more);
+
+/* A run of layers on a stage, weighted (I2), as a problem of layerwise.h; its times are in `keep`. */
+struct weights {
+    int64_t steady, time;
+};
+struct layerwise stage_problem(const struct layer_table *table, int32_t class, struct layer_run run,
+                               struct weights weights, struct arena *keep);
+/* The same with strategies given; the stage's own costs included. All LAYERWISE_NEVER where one of
+ * them is impossible there. */
+struct stage_cost stage_cost_of(const struct layer_table *table, int32_t class,
+                                struct layer_run run, const int32_t *strategy);
+/* (1): a bound of both times of a run; false: a layer has no strategy on this stage. */
+bool stage_bound(const struct layer_table *table, int32_t class, struct layer_run run,
+                 struct stage_cost *out);
+
+#endif

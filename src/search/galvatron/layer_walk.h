@@ -1,0 +1,23 @@
+/* layer_walk.h - inside galvatron: where the layers of a model's walk begin.
+ *
+ *   I1  A layer ends where a copy of an indexed module does. What stands around layers is cut where
+ *       it meets them, and is a layer that is none.
+ *   I2  In a model without layers every operator is one.
+ */
+#ifndef WEFT_SEARCH_GALVATRON_LAYER_WALK_H
+#define WEFT_SEARCH_GALVATRON_LAYER_WALK_H
+
+#include "plan/plan.h"
+
+struct layer_walk {
+    int32_t layers;
+    int64_t *first; /* per layer, and one behind: instances */
+    int32_t *kind;  /* per layer, to be filled in */
+    bool *around;   /* per layer: it is none (I1) */
+};
+struct layer_walk walk_layers(struct arena *keep, const struct plan *plan);
+/* Of its operators: equal hashes are taken for equal layers. */
+uint64_t layer_hash(const struct plan *plan, const struct layer_walk *walk, int32_t layer);
+int32_t count_kind(const struct layer_walk *walk, int32_t kind);
+
+#endif

@@ -1,0 +1,311 @@
+/* search/planner/trial.c - the planner "galvatron": layer plans by the estimate, judged by the
+ * simulator.
+ *
+ *   I1  The MOST_TRIALS best layer plans are simulated; where the best of them needs more memory than
+ *       the estimate said, the search goes again with the limit lowered by as much, TIGHTENINGS times
+ *       at most.
+ *   I2  Where nothing fits, the limit is raised until something does, and that is the nearest miss.
+ *       Where nothing is possible whatever the limit, the search's own words are the answer.
+ *   I3  Pins restrict the space, and widen it by ways and flags that only a pin can mean.
+ */
+#include <string.h>
+
+#include "search/galvatron/words.h"
+#include "search/galvatron/layer_costs.h"
+#include "search/galvatron/galvatron.h"
+
+enum { MOST_TRIALS = 8, TIGHTENINGS = 4 };
+
+/* Of the limit, until something fits: by little as long as it may be near, then doubling up to 1 PiB
+ * on a device. */
+enum { NEAR_RAISES = 12 };
+static const double NEAR_RAISE = 1.3, FAR_RAISE = 2, MOST_LIMIT_BYTES = 1125899906842624.0;
+
+struct finder {
+    const struct plan_request *request;
+    struct planned *out;
+    struct arena *arena;
+    struct cost *cost;
+    struct layer_costs *costs;
+    struct space space;
+    struct layer_problem problem;
+    struct progress progress;
+    double deadline_s; /* 0: none */
+    atomic_bool stop;
+    int64_t settings; /* of the search that found nothing */
+    ARRAY(struct layer_plan) judged;
+};
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static weft_status unknown_space(const char *name)
+{
+    const struct space *all;
+    size_t count = space_all(&all);
+    return unknown_name("space", name, all, sizeof *all, count);
+}
+
+/* I3 */
+static void widen(const struct degrees *pins, struct space *space)
+{
+    space->ways |= pins->cp > 1 ? 1U << WAY_CP : 0;
+    space->ways |= pins->ep > 1 ? 1U << WAY_EP : 0;
+    space->flags |= pins->sequence ? SPACE_SEQUENCE : 0U;
+    if (pins->has_shard)
+        space->flags |= pins->shard == 1 ? SPACE_ZERO_1 : pins->shard == 2 ? SPACE_ZERO_2 : 0U;
+    if (pins->has_recompute && pins->recompute == RECOMPUTE_FULL)
+        space->flags |= SPACE_RECOMPUTE;
+}
+
+static weft_status check_pins(const struct degrees *pins)
+{
+    const char *what = NULL;
+    if (pins->pieces > 1 || pins->segments > 1)
+        what = "one piece of the model per stage";
+    else if (pins->schedule && strcmp(pins->schedule, "1f1b") != 0)
+        what = "the schedule 1f1b";
+    else if (pins->offload)
+        what = "no offloading";
+    else if (pins->has_recompute && pins->recompute == RECOMPUTE_SELECTIVE)
+        what = "recompute none or full, of whole layers";
+    if (!what)
+        return WEFT_OK;
+    return bad_argument("leave that option out, or take another planner",
+                        "the planner 'galvatron' plans with %s", what);
+}
+
+/* What all its plans share, from the pins. */
+static weft_status open_settings(const struct plan_request *request, struct plan **out)
+{
+    struct degrees d = request->pins;
+    d.dp = cluster_devices(request->cluster);
+    d.tp = d.pp = d.cp = d.ep = d.micro_batch = 1;
+    d.global_batch = d.dp;
+    d.sequence = false;
+    return plan_from_degrees(request->model, request->cluster, &d, out);
+}
+
+static bool must_stop(const struct finder *f)
+{
+    return plan_stopped(f->request) || (f->deadline_s > 0 && wall_seconds() > f->deadline_s);
+}
+
+static void look(void *context, int64_t done, int64_t all, int64_t best_ns)
+{
+    struct finder *f = context;
+    f->progress.done = done;
+    f->progress.all = all;
+    if (best_ns)
+        f->progress.best_ns = best_ns;
+    if (must_stop(f))
+        atomic_store(&f->stop, true);
+    if (f->request->progress)
+        f->request->progress(f->request->context, &f->progress);
+}
+
+static weft_status finder_open(struct finder *f)
+{
+    const struct plan_request *request = f->request;
+    const struct plan_options *options = &request->options;
+    const struct space *space = space_find(options->space ? options->space : "bmw");
+    struct plan *plan = NULL;
+    weft_status status;
+    if (!space)
+        return unknown_space(options->space);
+    TRY(check_pins(&request->pins));
+    f->space = *space;
+    widen(&request->pins, &f->space);
+    TRY(open_settings(request, &plan));
+    struct estimate_settings settings = estimate_settings_of(plan);
+    settings.profile = request->profile;
+    TRY(layer_costs_new(&settings, &f->costs));
+    layer_costs_pin(f->costs, &request->pins);
+    TRY(cost_open(&request->cluster->node.device, request->profile, &f->cost));
+    f->problem = (struct layer_problem){.source = layer_costs_source(f->costs),
+                                        .space = &f->space,
+                                        .devices = cluster_devices(request->cluster),
+                                        .limit_bytes = plan_limit_bytes(plan),
+                                        .global_batch = request->pins.global_batch,
+                                        .pp = request->pins.pp,
+                                        .known_ns = request->known_ns,
+                                        .stop = &f->stop,
+                                        .progress = look,
+                                        .context = f};
+    if (options->budget_ns)
+        f->deadline_s = wall_seconds() + (double)options->budget_ns * 1e-9;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* The simulated trial of a layer plan. */
+struct judged {
+    bool fits;
+    int64_t iteration_ns, excess_bytes;
+};
+
+static bool same_layer_plan(const struct layer_plan *a, const struct layer_plan *b, int32_t layers)
+{
+    bool same = a->global_batch == b->global_batch && a->micro_batches == b->micro_batches &&
+                a->stages == b->stages &&
+                memcmp(a->count, b->count, (size_t)a->stages * sizeof *a->count) == 0;
+    for (int32_t l = 0; same && l < layers; l++)
+        same = strategy_equal(&a->strategy[l], &b->strategy[l]);
+    return same;
+}
+
+/* By an earlier search, with another limit. */
+static bool was_judged(const struct finder *f, const struct layer_plan *plan)
+{
+    for (size_t i = 0; i < f->judged.len; i++)
+        if (same_layer_plan(&f->judged.data[i], plan, f->problem.source->layers))
+            return true;
+    return false;
+}
+
+static weft_status judge(struct finder *f, const struct layer_plan *layers, struct judged *out)
+{
+    struct plan *plan = NULL;
+    const struct trial *trial;
+    const char *text = layer_plan_text(f->out->arena, f->problem.source, layers);
+    weft_status status;
+    TRY(layer_costs_plan(f->costs, layers, &plan));
+    TRY(try_plan(f->request, f->cost, plan, text, f->out, &trial));
+    f->progress.trials++;
+    array_push(f->arena, &f->judged, *layers);
+    *out = (struct judged){trial->fits, trial->iteration_ns,
+                           trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes};
+done:
+    return status;
+}
+
+/* Simulates the best layer plans: which of them is the fastest that fits (-1: none), and by how much
+ * the first one does not. At least one, even if told to stop. */
+static weft_status judge_all(struct finder *f, const struct layer_plans *plans, int64_t *best,
+                             int64_t *excess)
+{
+    weft_status status = WEFT_OK;
+    double least = 0;
+    *best = -1;
+    *excess = 0;
+    for (size_t i = 0; i < plans->len && i < MOST_TRIALS && (i == 0 || !must_stop(f)); i++) {
+        struct judged judged;
+        if (was_judged(f, &plans->data[i]))
+            continue;
+        TRY(judge(f, &plans->data[i], &judged));
+        double each = (double)judged.iteration_ns / (double)plans->data[i].global_batch;
+        if (i == 0)
+            *excess = judged.excess_bytes;
+        if (!judged.fits || (*best >= 0 && each >= least))
+            continue;
+        least = each;
+        *best = (int64_t)i;
+    }
+done:
+    return status;
+}
+
+static weft_status explain(struct finder *f, const struct layer_plan *plan)
+{
+    reason_list reasons = {0};
+    weft_status status;
+    TRY(layer_plan_reasons(f->out->arena, &f->problem, plan, &reasons));
+    for (size_t i = 0; i < reasons.len; i++)
+        array_push(f->out->arena, &f->out->reasons, reasons.data[i]);
+done:
+    return status;
+}
+
+/* ---- searching ------------------------------------------------------------------------------- */
+
+/* I1; *found: some plan was simulated. */
+static weft_status search_and_judge(struct finder *f, bool *found)
+{
+    int64_t limit = f->problem.limit_bytes, best = -1, excess = 0;
+    struct layer_plan chosen = {0};
+    double least = 0;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i <= TIGHTENINGS && !(i && must_stop(f)); i++) {
+        struct layer_plans plans;
+        status = galvatron_search(f->arena, &f->problem, &plans);
+        f->out->candidates += plans.searched;
+        f->settings = plans.settings;
+        if (status == WEFT_NO_ANSWER)
+            break;
+        TRY(status);
+        TRY(judge_all(f, &plans, &best, &excess));
+        *found = true;
+        double each = best < 0 ? 0
+                               : (double)plans.data[best].iteration_ns /
+                                     (double)plans.data[best].global_batch;
+        if (best >= 0 && (!chosen.stages || each < least)) {
+            chosen = plans.data[best];
+            least = each;
+        } else if (!chosen.stages && excess == 0) {
+            chosen = plans.data[0];
+        }
+        if (!excess)
+            break;
+        f->problem.limit_bytes -= excess;
+    }
+    f->problem.limit_bytes = limit;
+    if (status == WEFT_NO_ANSWER && *found) {
+        error_clear();
+        status = WEFT_OK;
+    }
+    if (!status && chosen.stages)
+        status = explain(f, &chosen);
+done:
+    return status;
+}
+
+/* I2 */
+static weft_status find_miss(struct finder *f)
+{
+    struct layer_plans plans;
+    struct judged judged;
+    double limit = (double)f->problem.limit_bytes;
+    weft_status status = WEFT_NO_ANSWER;
+    if (!f->problem.global_batch)
+        f->problem.global_batch = f->problem.devices;
+    if (!f->settings)
+        return status;
+    for (int i = 0; status == WEFT_NO_ANSWER && limit < MOST_LIMIT_BYTES && !must_stop(f); i++) {
+        limit *= i < NEAR_RAISES ? NEAR_RAISE : FAR_RAISE;
+        f->problem.limit_bytes = (int64_t)limit;
+        status = galvatron_search(f->arena, &f->problem, &plans);
+    }
+    if (!status)
+        status = judge(f, &plans.data[0], &judged);
+    return status;
+}
+
+/* With a time to beat, nothing that may beat it is an answer. */
+static weft_status say_nothing_faster(struct finder *f)
+{
+    error_clear();
+    array_push(f->out->arena, &f->out->reasons,
+               arena_printf(f->out->arena, "no strategies of layers take less than %s, by bounds",
+                            show_duration((double)f->request->known_ns).s));
+    return WEFT_OK;
+}
+
+weft_status galvatron_find(const struct plan_request *request, struct planned *out)
+{
+    struct finder f = {
+        .request = request, .out = out, .arena = arena_new(), .progress = {.what = "settings"}};
+    bool found = false;
+    weft_status status;
+    TRY(finder_open(&f));
+    status = search_and_judge(&f, &found);
+    if (status == WEFT_NO_ANSWER)
+        status = request->known_ns ? say_nothing_faster(&f) : find_miss(&f);
+    out->stopped = must_stop(&f);
+done:
+    cost_close(f.cost);
+    layer_costs_free(f.costs);
+    arena_free(f.arena);
+    return status;
+}

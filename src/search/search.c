@@ -1,0 +1,210 @@
+/* search.c - the planners there are, and asking one of them. */
+#include "search/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct planner PLANNERS[] = {
+    {"auto", "every combination of degrees by estimate, the best simulated, and what others find",
+     1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
+         1U << TAKES_THREADS,
+     JOINS_NEVER, auto_find},
+    {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
+     JOINS_NEVER, megatron_find},
+    {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
+     1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, JOINS_ALWAYS, galvatron_find},
+    {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
+     1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
+         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_MEMORY_COUNT,
+     JOINS_IN_TIME, aceso_find},
+    {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
+     1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
+     JOINS_IN_TIME, autoddl_find},
+};
+
+size_t planners(const struct planner **out)
+{
+    *out = PLANNERS;
+    return COUNT_OF(PLANNERS);
+}
+
+const struct planner *planner_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(PLANNERS); i++)
+        if (strcmp(name, PLANNERS[i].name) == 0)
+            return &PLANNERS[i];
+    return NULL;
+}
+
+weft_status planner_named(const char *name, const struct planner **out)
+{
+    *out = name ? planner_find(name) : &PLANNERS[0];
+    return *out ? WEFT_OK
+                : unknown_name("planner", name, PLANNERS, sizeof PLANNERS[0], COUNT_OF(PLANNERS));
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int64_t excess(const struct trial *trial)
+{
+    return trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes;
+}
+
+/* What it does: I2; of what does not fit, the nearest miss. */
+static int compare_worth(const struct trial *x, const struct trial *y)
+{
+    double left = (double)x->iteration_ns / (double)x->global_batch;
+    double right = (double)y->iteration_ns / (double)y->global_batch;
+    if (excess(x) != excess(y))
+        return excess(x) < excess(y) ? -1 : 1;
+    if (left != right)
+        return left < right ? -1 : 1;
+    return x->peak_bytes == y->peak_bytes ? 0 : x->peak_bytes < y->peak_bytes ? -1 : 1;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct trial *x = a, *y = b;
+    int worth = compare_worth(x, y);
+    if (worth)
+        return worth;
+    for (int i = 0; i < DIMENSION_COUNT; i++)
+        if (x->value[i] != y->value[i])
+            return x->value[i] < y->value[i] ? -1 : 1;
+    return strcmp(x->text, y->text);
+}
+
+/* Of `count` trials of one worth those stay, in front, whose plan was not tried before; so many are
+ * *kept. */
+static weft_status keep_different(const struct plan_request *request, struct trial *trial,
+                                  size_t count, size_t *kept)
+{
+    struct arena *scratch = arena_new();
+    struct plan **plan = ARENA_ARRAY(scratch, struct plan *, count);
+    bool *twin = ARENA_ARRAY(scratch, bool, count);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count; i++) {
+        plan[i] = trial[i].plan;
+        if (!plan[i])
+            TRY(plan_from_degrees(request->model, request->cluster, &trial[i].degrees, &plan[i]));
+    }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count && !twin[i]; k++)
+            twin[i] = trial[k].number < trial[i].number &&
+                      plan[k]->global_batch == plan[i]->global_batch &&
+                      is_same_plan(plan[k], plan[i]);
+done:
+    for (size_t i = 0; i < count; i++)
+        if (twin[i] || !trial[i].plan)
+            plan_free(plan[i]);
+    *kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!twin[i])
+            trial[(*kept)++] = trial[i];
+    arena_free(scratch);
+    return status;
+}
+
+/* I5: in the order of I2, where what has the same worth stands together. */
+static weft_status merge_same(const struct plan_request *request, struct planned *planned)
+{
+    struct trial *trial = planned->trials.data;
+    size_t len = planned->trials.len, all = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0, count; i < len; i += count) {
+        for (count = 1; i + count < len && compare_worth(&trial[i], &trial[i + count]) == 0;)
+            count++;
+        size_t kept = count;
+        if (count > 1 && !status)
+            status = keep_different(request, &trial[i], count, &kept);
+        memmove(&trial[all], &trial[i], kept * sizeof *trial);
+        all += kept;
+    }
+    planned->trials.len = all;
+    return status;
+}
+
+static weft_status check_options(const struct planner *planner, const struct plan_options *options)
+{
+    static const char *const FLAGS[] = {
+        [TAKES_SPACE] = "--space",       [TAKES_BATCH_AUTO] = "--batch auto",
+        [TAKES_BUDGET] = "--budget",     [TAKES_QUICK] = "--quick",
+        [TAKES_MAX_HOPS] = "--max-hops", [TAKES_INITIAL] = "--initial",
+        [TAKES_LOG] = "--log",           [TAKES_SEARCH] = "--search",
+        [TAKES_SEED] = "--seed",         [TAKES_THREADS] = "--threads",
+        [TAKES_FORBID] = "--forbid",     [TAKES_MEMORY_COUNT] = "a count of memory",
+    };
+    _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
+    unsigned given = options->given | (options->count ? 1U << TAKES_MEMORY_COUNT : 0);
+    unsigned foreign = given & ~planner->takes;
+    if (!foreign)
+        return WEFT_OK;
+    return bad_argument("weft plan --help says which planner takes what",
+                        "the planner '%s' does not take %s", planner->name,
+                        FLAGS[__builtin_ctz(foreign)]);
+}
+
+/* What is pinned must have devices enough, whoever searches. */
+static bool have_devices(const struct plan_request *request)
+{
+    const struct degrees *pins = &request->pins;
+    int64_t degrees[] = {pins->dp, pins->tp, pins->pp, pins->cp};
+    double wanted = 1;
+    for (size_t i = 0; i < COUNT_OF(degrees); i++)
+        wanted *= degrees[i] > 1 ? (double)degrees[i] : 1;
+    return wanted <= (double)cluster_devices(request->cluster);
+}
+
+/* Nothing was found: it is for the pins, or for what the planner has said, if it did. */
+static weft_status explain_nothing(const struct plan_request *request, bool said,
+                                   struct arena *keep)
+{
+    const weft_error *own = weft_last_error();
+    const char *message = arena_copy_text(keep, said ? own->message : "");
+    const char *hint = said && own->hint ? arena_copy_text(keep, own->hint) : NULL;
+    weft_status status = request->known_ns ? WEFT_OK : pins_refuse(request);
+    if (status)
+        return status;
+    if (*message)
+        return no_answer(hint, "%s", message);
+    return no_answer("try another global batch, pin fewer dimensions or take another planner",
+                     "no combination of degrees makes a plan of %s on %lld devices",
+                     request->model->name, (long long)cluster_devices(request->cluster));
+}
+
+static weft_status find(const struct planner *planner, const struct plan_request *request,
+                        struct planned *planned)
+{
+    weft_status status;
+    TRY(check_options(planner, &request->options));
+    TRY(pins_check(request));
+    TRY(plan_check_dtype(request->cluster,
+                         request->pins.has_dtype ? request->pins.dtype : request->model->dtype));
+    if (have_devices(request))
+        status = planner->find(request, planned);
+    if (status == WEFT_NO_ANSWER || (!status && !planned->trials.len))
+        TRY(explain_nothing(request, status == WEFT_NO_ANSWER, planned->arena));
+done:
+    return status;
+}
+
+weft_status plan_search(const struct planner *planner, const struct plan_request *request,
+                        struct planned **out)
+{
+    struct arena *arena = arena_new();
+    struct planned *planned = ARENA_NEW(arena, struct planned);
+    double begin = wall_seconds();
+    *planned = (struct planned){.arena = arena, .planner = planner->name};
+    weft_status status = find(planner, request, planned);
+    if (!status) {
+        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
+        status = merge_same(request, planned);
+    }
+    if (status) {
+        planned_free(planned);
+        return status;
+    }
+    planned->search_s = wall_seconds() - begin;
+    *out = planned;
+    return WEFT_OK;
+}

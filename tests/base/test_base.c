@@ -1,0 +1,530 @@
+/* test_base.c - units, containers, numbers, names, files: what every other room stands on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static int new_arena(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int free_arena(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+/* ---- arenas, arrays, maps -------------------------------------------------------------------- */
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+    struct arena *arena = *state;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    size_t before = arena_bytes(arena), total = 0;
+    for (int i = 0; i < 2000; i++) {
+        size_t size = (size_t)rng_below(&rng, i % 100 ? 200 : 100000);
+        char *memory = arena_alloc(arena, size, 1);
+        assert_int_equal((uintptr_t)memory % alignof(max_align_t), 0);
+        for (size_t k = 0; k < size; k++)
+            assert_int_equal(memory[k], 0);
+        if (size)
+            memset(memory, 0xff, size); /* the next piece must not see this */
+        total += size;
+    }
+    assert_true(arena_bytes(arena) - before >= total);
+    arena_free(NULL);
+}
+
+static void text_is_copied(void **state)
+{
+    char text[] = "abc\0def";
+    char *copy = arena_copy_bytes(*state, text, 7);
+    text[0] = 'x';
+    assert_memory_equal(copy, "abc\0def\0", 8);
+    assert_string_equal(arena_copy_text(*state, ""), "");
+    assert_string_equal(arena_printf(*state, "%d-%s", 7, "seven"), "7-seven");
+    char *filled = arena_printf(*state, "%05000d", 1);
+    assert_int_equal(strlen(filled), 5000);
+}
+
+static void arrays_grow(void **state)
+{
+    ARRAY(int) numbers = {0};
+    for (int i = 0; i < 10000; i++)
+        array_push(*state, &numbers, i);
+    assert_int_equal(numbers.len, 10000);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(numbers.data[i], i);
+}
+
+static void maps_keep_what_was_put(void **state)
+{
+    enum { KEYS = 20000 };
+    struct map *map = map_new(*state);
+    int64_t value = -1;
+    assert_false(map_get(map, "", &value));
+    for (int i = 0; i < KEYS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        assert_true(map_put(map, key, i)); /* the key is copied */
+        assert_false(map_put(map, key, i * 2));
+    }
+    for (int i = 0; i < KEYS; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        assert_true(map_get(map, key, &value));
+        assert_int_equal(value, i * 2);
+    }
+    assert_false(map_get(map, "k-1", &value));
+    assert_true(map_put(map, "", 5));
+    assert_true(map_get(map, "", &value) && value == 5);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void arithmetic_is_checked(void **state)
+{
+    (void)state;
+    int64_t out;
+    assert_true(checked_add(INT64_MAX - 1, 1, &out) && out == INT64_MAX);
+    assert_false(checked_add(INT64_MAX, 1, &out));
+    assert_false(checked_add(INT64_MIN, -1, &out));
+    assert_true(checked_mul(INT64_C(1) << 31, INT64_C(1) << 31, &out) && out == INT64_C(1) << 62);
+    assert_false(checked_mul(INT64_C(1) << 32, INT64_C(1) << 31, &out));
+    assert_false(checked_mul(INT64_MIN, -1, &out));
+    assert_int_equal(ceil_div(0, 3), 0);
+    assert_int_equal(ceil_div(7, 7), 1);
+    assert_int_equal(ceil_div(8, 7), 2);
+    assert_int_equal(ceil_div(INT64_MAX, 2), INT64_MAX / 2 + 1);
+    assert_int_equal(common_divisor(12, 18), 6);
+    assert_int_equal(common_divisor(18, 12), 6);
+    assert_int_equal(common_divisor(7, 5), 1);
+    assert_int_equal(common_divisor(0, 5), 5);
+    assert_int_equal(common_divisor(5, 0), 5);
+}
+
+static void divisors_come_in_order(void **state)
+{
+    (void)state;
+    for (int64_t whole = 1; whole < 1000; whole++) {
+        int64_t next = 1;
+        for (int64_t d = 1; d <= whole; d++) {
+            if (whole % d)
+                continue;
+            assert_int_equal(next, d);
+            next = divisor_above(whole, d);
+        }
+        assert_int_equal(next, whole + 1);
+    }
+    assert_int_equal(divisor_above(INT32_MAX, 1), INT32_MAX); /* a prime */
+}
+
+static void dtypes_have_names(void **state)
+{
+    (void)state;
+    /* fp8 and nvfp4 are cast for products, and kept in 16 bits */
+    static const int BYTES[] = {4, 4, 2, 2, 2, 2};
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        enum dtype dtype;
+        assert_true(dtype_from_name(dtype_name((enum dtype)i), &dtype));
+        assert_int_equal(dtype, i);
+        assert_int_equal(dtype_bytes(dtype), BYTES[i]);
+    }
+    enum dtype unused;
+    assert_false(dtype_from_name("fp64", &unused));
+    assert_false(dtype_from_name("", &unused));
+}
+
+/* The sequence of xoshiro256** seeded by splitmix64 from 0, as other implementations have it. */
+static void random_numbers_are_the_published_ones(void **state)
+{
+    (void)state;
+    static const uint64_t PUBLISHED[] = {0x99ec5f36cb75f2b4u, 0xbf6e1f784956452au,
+                                         0x1a5f849d4933e6e0u, 0x6aa594f1262d2d2cu};
+    struct rng rng;
+    rng_seed(&rng, 0);
+    for (size_t i = 0; i < COUNT_OF(PUBLISHED); i++)
+        assert_true(rng_next(&rng) == PUBLISHED[i]);
+}
+
+static void random_numbers_stay_in_range(void **state)
+{
+    (void)state;
+    struct rng rng;
+    int seen[7] = {0};
+    double sum = 0;
+    rng_seed(&rng, 42);
+    for (int i = 0; i < 70000; i++) {
+        int64_t below = rng_below(&rng, 7);
+        double uniform = rng_uniform(&rng);
+        assert_in_range(below, 0, 6);
+        assert_true(uniform >= 0 && uniform < 1);
+        seen[below]++;
+        sum += uniform;
+    }
+    for (int i = 0; i < 7; i++)
+        assert_in_range(seen[i], 9500, 10500); /* 10000 +- 5 standard deviations */
+    assert_true(sum / 70000 > 0.494 && sum / 70000 < 0.506);
+    assert_int_equal(rng_below(&rng, 1), 0);
+    for (int i = 0; i < 100; i++)
+        assert_true(rng_below(&rng, INT64_MAX) >= 0);
+}
+
+static void hashes_depend_on_seed_and_bytes(void **state)
+{
+    (void)state;
+    assert_true(hash_bytes("abc", 3, 0) == hash_bytes("abcd", 3, 0));
+    assert_true(hash_bytes("abc", 3, 0) != hash_bytes("abc", 3, 1));
+    assert_true(hash_bytes("abc", 3, 0) != hash_bytes("abd", 3, 0));
+}
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+static void sizes_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes; /* -1: refused */
+    } ROWS[] = {
+        {"0", 0},
+        {"17", 17},
+        {"80GiB", INT64_C(80) << 30},
+        {"1.5 KiB", 1536},
+        {"25GB", 25000000000},
+        {"2TB", 2000000000000},
+        {"1e3", 1000},
+        {"1e3kB", 1000000},
+        {"4TiB", INT64_C(4) << 40},
+        {"12 MB", 12000000},
+        {"1B", 1},
+        {"", -1},
+        {"GiB", -1},
+        {"80 gib", -1},
+        {"80GiBs", -1},
+        {"80 GiB ", -1},
+        {"1e30", -1},
+        {"nan", -1},
+        {"inf", -1},
+        {"1e", -1},
+        {"0x10", -1},
+        {" 5", -1},
+        {"--5", -1},
+        {"5..0", -1},
+        {"9999999999999999999999999999999999999999999999999999999999999999999999GiB", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int64_t bytes = -1;
+        bool parsed = parse_bytes(ROWS[i].text, &bytes);
+        if (parsed != (ROWS[i].bytes >= 0) || (parsed && bytes != ROWS[i].bytes))
+            fail_msg("'%s' gave %lld", ROWS[i].text, (long long)bytes);
+    }
+}
+
+static void rates_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double rate; /* -1: refused */
+    } ROWS[] = {
+        {"25GB/s", 25e9}, {"100Gb/s", 12.5e9}, {"1.5 TB/s", 1.5e12},
+        {"8b/s", 1},      {"16GiB/s", 0x1p34}, {"25", -1},
+        {"25GB", -1},     {"25 GB / s", -1},   {"", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        double rate = -1;
+        bool parsed = parse_rate(ROWS[i].text, &rate);
+        if (parsed != (ROWS[i].rate >= 0) || (parsed && rate != ROWS[i].rate))
+            fail_msg("'%s' gave %g", ROWS[i].text, rate);
+    }
+}
+
+static void durations_are_parsed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ns; /* -1: refused */
+    } ROWS[] = {
+        {"5us", 5000},
+        {"5µs", 5000},
+        {"1.5ms", 1500000},
+        {"2 s", 2000000000},
+        {"3ns", 3},
+        {"1min", 60000000000},
+        {"1h", 3600000000000},
+        {"5", -1},
+        {"5m", -1},
+        {"", -1},
+        {"1e20h", -1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int64_t ns = -1;
+        bool parsed = parse_duration(ROWS[i].text, &ns);
+        if (parsed != (ROWS[i].ns >= 0) || (parsed && ns != ROWS[i].ns))
+            fail_msg("'%s' gave %lld", ROWS[i].text, (long long)ns);
+    }
+}
+
+static void plain_numbers_are_parsed(void **state)
+{
+    (void)state;
+    int64_t whole;
+    double real;
+    assert_true(parse_int("-9223372036854775808", &whole) && whole == INT64_MIN);
+    assert_true(parse_int("+7", &whole) && whole == 7);
+    assert_false(parse_int("9223372036854775808", &whole));
+    assert_false(parse_int("7.0", &whole));
+    assert_false(parse_int(" 7", &whole));
+    assert_false(parse_int("7 ", &whole));
+    assert_false(parse_int("", &whole));
+    assert_true(parse_real("-1.5e-3", &real) && real == -1.5e-3);
+    assert_true(parse_real(".5", &real) && real == 0.5);
+    assert_false(parse_real("1e999", &real));
+    assert_false(parse_real("-inf", &real));
+    assert_false(parse_real("+nan", &real));
+    assert_false(parse_real(" 1", &real));
+    assert_false(parse_real("1x", &real));
+    assert_false(parse_real("", &real));
+    assert_false(parse_real("-", &real));
+}
+
+static void numbers_are_shown_with_three_digits(void **state)
+{
+    (void)state;
+    assert_string_equal(show_bytes(0).s, "0 B");
+    assert_string_equal(show_bytes(1023).s, "1023 B");
+    assert_string_equal(show_bytes(1024).s, "1.00 KiB");
+    assert_string_equal(show_bytes(1.25 * (1 << 30)).s, "1.25 GiB");
+    assert_string_equal(show_bytes(1023.99 * 1024).s, "1.00 MiB");
+    assert_string_equal(show_bytes(-2048).s, "-2.00 KiB");
+    assert_string_equal(show_rate(22.1e9).s, "22.1 GB/s");
+    assert_string_equal(show_duration(3810000).s, "3.81 ms");
+    assert_string_equal(show_duration(999.6).s, "1.00 us");
+    assert_string_equal(show_duration(0).s, "0 ns");
+    assert_string_equal(show_count(12.9e9).s, "12.9 B");
+    assert_string_equal(show_count(345e6).s, "345 M");
+    assert_string_equal(show_count(7).s, "7");
+    assert_string_equal(show_flops(1.02e15).s, "1.02 PFLOP");
+    assert_true(strlen(show_bytes(1e300).s) < sizeof(struct text32));
+}
+
+static const char *nearest(const char *word)
+{
+    static const char *const WORDS[] = {"gpt", "llama", "bert", "resnet", "learning_rate"};
+    const char *near = nearest_word(word, WORDS, COUNT_OF(WORDS));
+    return near ? near : "(none)";
+}
+
+static void misspelt_words_are_guessed(void **state)
+{
+    (void)state;
+    assert_string_equal(nearest("lama"), "llama");
+    assert_string_equal(nearest("LLAMA"), "llama");
+    assert_string_equal(nearest("gtp"), "gpt");
+    assert_string_equal(nearest("resnett"), "resnet");
+    assert_string_equal(nearest("learning_rat"), "learning_rate");
+    assert_string_equal(nearest("leraning_rate"), "learning_rate");
+    assert_string_equal(nearest("transformer"), "(none)");
+    assert_string_equal(nearest(""), "(none)");
+    assert_string_equal(nearest("x"), "(none)");
+    char longer[300];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    assert_string_equal(nearest(longer), "(none)");
+    assert_null(nearest_word("gpt", NULL, 0));
+}
+
+/* A table of words and one of rows: the name stands first. */
+static void names_of_tables_are_found(void **state)
+{
+    static const char *const WORDS[] = {"one", "two", "three"};
+    static const struct {
+        const char *name;
+        char odd[3];
+    } ROWS[] = {{"alpha", "a"}, {"beta", "b"}};
+    (void)state;
+    assert_int_equal(NAME_INDEX("one", WORDS), 0);
+    assert_int_equal(NAME_INDEX("three", WORDS), 2);
+    assert_int_equal(NAME_INDEX("thre", WORDS), -1);
+    assert_int_equal(NAME_INDEX("beta", ROWS), 1);
+    assert_int_equal(NAME_INDEX("b", ROWS), -1);
+    assert_int_equal(name_index("one", WORDS, sizeof *WORDS, 0), -1);
+    assert_string_equal(NEAREST_NAME("bta", ROWS), "beta");
+    assert_null(NEAREST_NAME("something", ROWS));
+    bad_argument("as it was", "wrong");
+    hint_near(NULL);
+    assert_string_equal(weft_last_error()->hint, "as it was");
+    hint_near("beta");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'beta'?");
+    assert_int_equal(unknown_name("row", "alpa", ROWS, sizeof *ROWS, COUNT_OF(ROWS)),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "no row is called 'alpa', expected one of alpha, beta");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'alpha'?");
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void errors_say_what_where_and_what_to_do(void **state)
+{
+    (void)state;
+    assert_int_equal(bad_input("f.yaml", 7, "try %d", "has %d", 3), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "f.yaml:7: has 3");
+    assert_string_equal(weft_last_error()->hint, "try %d"); /* a hint is no format */
+    assert_int_equal(bad_input("f.yaml", 0, NULL, "x"), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "f.yaml: x");
+    assert_null(weft_last_error()->hint);
+    assert_int_equal(failure("no %s", "luck"), WEFT_FAILURE);
+    assert_string_equal(weft_last_error()->message, "no luck");
+    assert_int_equal(no_answer("h", "n"), WEFT_NO_ANSWER);
+    error_hint("%s!", weft_last_error()->hint);
+    assert_int_equal(bad_argument(weft_last_error()->hint, "again: %s", weft_last_error()->message),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "again: n");
+    error_clear();
+    assert_int_equal(weft_last_error()->status, WEFT_OK);
+    assert_string_equal(weft_last_error()->message, "");
+    char longer[5000];
+    memset(longer, 'y', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    bad_input(longer, 1, longer, "%s", longer);
+    assert_true(strlen(weft_last_error()->message) < 1024);
+}
+
+static void *fail_elsewhere(void *unused)
+{
+    (void)unused;
+    failure("elsewhere");
+    return NULL;
+}
+
+static void errors_belong_to_their_thread(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    failure("here");
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(weft_last_error()->message, "here");
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void lines_of_csv_are_split(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        size_t count;
+        const char *fields[4];
+    } ROWS[] = {
+        {"", 1, {""}},
+        {"a", 1, {"a"}},
+        {"a,b,c", 3, {"a", "b", "c"}},
+        {",", 2, {"", ""}},
+        {"a,,c", 3, {"a", "", "c"}},
+        {"\"a,b\",c", 2, {"a,b", "c"}},
+        {"\"say \"\"hi\"\"\",x", 2, {"say \"hi\"", "x"}},
+        {"\"\",x", 2, {"", "x"}},
+        {"\"open,x", 1, {"open,x"}},
+        {"\"a\"b,c", 2, {"ab", "c"}},
+        {"a\"b,c", 2, {"a\"b", "c"}},
+        {"1,2,3,4,5", 4, {"1", "2", "3", "4"}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char line[64], *fields[4];
+        snprintf(line, sizeof line, "%s", ROWS[i].line);
+        assert_int_equal(csv_split(line, fields, 4), ROWS[i].count);
+        for (size_t k = 0; k < ROWS[i].count; k++)
+            assert_string_equal(fields[k], ROWS[i].fields[k]);
+    }
+}
+
+static void files_are_read_whole(void **state)
+{
+    char path[] = "/tmp/weft-base-XXXXXX", *text;
+    size_t len;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, "a\0b", 3), 3);
+    close(file);
+    assert_int_equal(file_read(*state, path, 3, &text, &len), WEFT_OK);
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "a\0b\0", 4);
+    assert_int_equal(file_read(*state, path, 2, &text, &len), WEFT_BAD_INPUT);
+    unlink(path);
+    assert_int_equal(file_read(*state, path, 3, &text, &len), WEFT_BAD_INPUT);
+    assert_int_equal(file_read(*state, "/tmp", 3, &text, &len), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "/tmp: is a folder, expected a file");
+}
+
+/* Asked before long work: no place, a folder, a device, a file that would be new. */
+static void places_to_write_are_known(void **state)
+{
+    static const struct {
+        const char *path, *message; /* NULL: there is a place */
+    } PLACES[] = {
+        {NULL, NULL},
+        {"/dev/null", NULL},
+        {WEFT_SOURCE_DIR "/LICENSE", NULL},
+        {"new-file", NULL},
+        {"/nonexistent/x", "/nonexistent/x: cannot be written: No such file or directory"},
+        {"/dev", "/dev: cannot be written: Is a directory"},
+        {"/dev/null/x", "/dev/null/x: cannot be written: Not a directory"},
+    };
+    (void)state;
+    assert_int_equal(chdir("/tmp"), 0);
+    for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
+        weft_status status = file_writable(PLACES[i].path);
+        assert_int_equal(status, PLACES[i].message ? WEFT_BAD_INPUT : WEFT_OK);
+        if (status)
+            assert_string_equal(weft_last_error()->message, PLACES[i].message);
+    }
+}
+
+#define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, new_arena, free_arena)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_ARENA(memory_is_zeroed_and_aligned),
+        WITH_ARENA(text_is_copied),
+        WITH_ARENA(arrays_grow),
+        WITH_ARENA(maps_keep_what_was_put),
+        cmocka_unit_test(arithmetic_is_checked),
+        cmocka_unit_test(divisors_come_in_order),
+        cmocka_unit_test(dtypes_have_names),
+        cmocka_unit_test(random_numbers_are_the_published_ones),
+        cmocka_unit_test(random_numbers_stay_in_range),
+        cmocka_unit_test(hashes_depend_on_seed_and_bytes),
+        cmocka_unit_test(sizes_are_parsed),
+        cmocka_unit_test(rates_are_parsed),
+        cmocka_unit_test(durations_are_parsed),
+        cmocka_unit_test(plain_numbers_are_parsed),
+        cmocka_unit_test(numbers_are_shown_with_three_digits),
+        cmocka_unit_test(misspelt_words_are_guessed),
+        cmocka_unit_test(names_of_tables_are_found),
+        cmocka_unit_test(errors_say_what_where_and_what_to_do),
+        cmocka_unit_test(errors_belong_to_their_thread),
+        cmocka_unit_test(lines_of_csv_are_split),
+        WITH_ARENA(files_are_read_whole),
+        cmocka_unit_test(places_to_write_are_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Holds the documents against the program.
+
+    check-docs.py WEFT             complains about the first document that no longer tells the truth
+    check-docs.py --update WEFT    rewrites the output shown below the commands of ```console blocks
+
+- Every command and every option of `weft COMMAND --help` is in the manual page.
+- Every `$ command` in a ```console block of README.md and docs/ runs; what the block shows below it
+  is what it prints. A command with nothing below it only has to succeed. `make` is not run: its
+  targets have to exist. A page's commands run one after the other, in a folder that looks like the
+  source tree but may be written to.
+- Every key of each answer shown in docs/reference/json.md is described in the same section, as `key`.
+- Every relative link leads to a file, and its anchor to a heading there; every page that a source
+  file, a test or the manual names exists.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING_PAGES = [*PAGES, *sorted((ROOT / "data").rglob("*.md"))]
+JSON_PAGE = ROOT / "docs/reference/json.md"
+MANUAL = ROOT / "man/weft.1"
+COMMON_OPTIONS = {"--help", "--usage", "--version"}
+
+complaints = []
+
+
+def run(command, folder=ROOT):
+    return subprocess.run(command, shell=True, cwd=folder, text=True, capture_output=True,
+                          executable="/bin/bash", check=False)
+
+
+def run_page(page):
+    """(command, lines shown below it, line number, what happened) of a page, in order."""
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in ROOT.iterdir():
+            (pathlib.Path(folder) / entry.name).symlink_to(entry)
+        for command, shown, number in shown_commands(page):
+            # A dry run, and not part of the make that may be running this.
+            dry = re.sub("^make ", "env -u MAKEFLAGS -u MAKELEVEL make -n ", command)
+            yield command, shown, number, run(dry, folder)
+
+
+def commands():
+    listing = run("weft --help").stdout
+    return re.findall(r"^  ([a-z]+) ", listing, re.MULTILINE)
+
+
+def options(command):
+    help_text = run(f"weft {command} --help").stdout
+    found = re.findall(r"^ +(?:-[a-z], +)?(--[a-z][a-z0-9-]*)", help_text, re.MULTILINE)
+    return set(found) - COMMON_OPTIONS
+
+
+def check_manual():
+    """Options stand in the section of their command, written `.Fl -depth`; mdoc adds one dash."""
+    sections = {}
+    for section in re.split(r"^\.Ss ", MANUAL.read_text(), flags=re.MULTILINE)[1:]:
+        name, _, text = section.partition("\n")
+        sections[name.split()[0]] = text
+    common = MANUAL.read_text().partition(".Sh COMMANDS")[0]
+    for command in commands():
+        if command not in sections:
+            complaints.append(f"man/weft.1: has no section for {command}")
+        for option in sorted(options(command)):
+            if not re.search(rf"Fl {option[1:]}(?![\w-])", common + sections.get(command, "")):
+                complaints.append(f"man/weft.1: {command} lacks {option}")
+
+
+def shown_commands(page):
+    """(command, lines shown below it, line number) of every ```console block, in order."""
+    found, inside = [], False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = line == "```console"
+        elif inside and line.startswith("$ "):
+            found.append((line[2:], [], number))
+        elif inside and found:
+            found[-1][1].append(line)
+    return found
+
+
+def printed_lines(result):
+    return [line for line in result.stdout.splitlines() if line]
+
+
+def check_console(page):
+    for command, shown, number, result in run_page(page):
+        where = f"{page.relative_to(ROOT)}:{number}"
+        if result.returncode != 0:
+            complaints.append(f"{where}: `{command}` ends with {result.returncode}: {result.stderr}")
+        elif shown and [line for line in shown if line] != printed_lines(result):
+            complaints.append(f"{where}: `{command}` prints something else now; see `make docs`")
+
+
+def update(page):
+    """Writes the page with what commands print now in place of what was shown."""
+    lines = page.read_text().splitlines()
+    for _, shown, number, result in reversed(list(run_page(page))):
+        if shown:
+            lines[number : number + len(shown)] = result.stdout.rstrip("\n").splitlines()
+    page.write_text("\n".join(lines) + "\n")
+
+
+def keys(answer):
+    if isinstance(answer, dict):
+        yield from answer
+    for child in answer.values() if isinstance(answer, dict) else answer:
+        if isinstance(child, (dict, list)):
+            yield from keys(child)
+
+
+def described_in(section, sections):
+    """Names in a section, in those whose fields it says it has, and on the pages it links to."""
+    names = set(re.findall(r"`([a-z0-9_]+)`", section))
+    for other in re.findall(r"fields of `(weft [a-z]+)`", section):
+        names |= set(re.findall(r"`([a-z0-9_]+)`", sections[other]))
+    for linked in re.findall(r"\(([a-z./-]+\.md)\)", section):
+        names |= set(re.findall(r"`([a-z0-9_]+)", (JSON_PAGE.parent / linked).read_text()))
+    return names
+
+
+def check_json():
+    answers = {command: result.stdout for command, _, _, result in run_page(JSON_PAGE)}
+    texts = re.split(r"^## ", JSON_PAGE.read_text(), flags=re.MULTILINE)[1:]
+    sections = {text.split("\n", 1)[0]: text for text in texts}
+    for section in texts:
+        described = described_in(section, sections)
+        for command in re.findall(r"^\$ (weft .*--json.*)$", section, re.MULTILINE):
+            answer = json.loads(answers[command] or "{}")  # check_console tells of a failure
+            for key in sorted(set(keys(answer)) - described):
+                complaints.append(f"{JSON_PAGE.relative_to(ROOT)}: `{command}` gives {key}, which "
+                                  "is not described")
+
+
+def prose(page):
+    """(line number, line) of what stands outside of ``` blocks."""
+    inside = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside:
+            yield number, line
+
+
+def anchors(page):
+    """What GitHub makes of a page's headings: lower case, punctuation dropped, blanks as dashes."""
+    found = []
+    for _, line in prose(page):
+        heading = re.match(r"#+ +(.*)", line)
+        if heading:
+            text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1])
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            again = found.count(slug)
+            found.append(f"{slug}-{again}" if again else slug)
+    return found
+
+
+def check_links(page):
+    for number, line in prose(page):
+        for path, anchor in re.findall(r"\]\((?![a-z]+:)([^)#]*)#?([^)]*)\)", line):
+            target = (page.parent / path).resolve() if path else page
+            where = f"{page.relative_to(ROOT)}:{number}"
+            if not target.exists():
+                complaints.append(f"{where}: links to {path}, which does not exist")
+            elif anchor and anchor not in anchors(target):
+                complaints.append(f"{where}: links to #{anchor}, which is no heading of {target.name}")
+
+
+def check_mentions():
+    """Messages and comments name pages as docs/PAGE.md, as seen from the root."""
+    found = run(r"grep -rnoE '(^|[ (\"/])docs/[a-z/-]+\.md' src include tests man python bench tools")
+    for mention in found.stdout.splitlines():
+        where, _, page = mention.rpartition(":")
+        page = page[page.index("docs/"):]
+        if not (ROOT / page).exists():
+            complaints.append(f"{where}: names {page}, which does not exist")
+
+
+def main(arguments):
+    program = pathlib.Path(arguments[-1]).resolve()
+    os.environ["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    if "--update" in arguments:
+        for page in PAGES:
+            update(page)
+        return 0
+    check_manual()
+    check_mentions()
+    for page in LINKING_PAGES:
+        check_links(page)
+    for page in PAGES:
+        check_console(page)
+    check_json()
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

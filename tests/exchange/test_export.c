@@ -1,0 +1,438 @@
+/* test_export.c - plans in the words of other frameworks: degrees are found in every plan that has
+ * them, what is written reads back as the same plan, other programs accept it, and what cannot be
+ * expressed is named. */
+#include "lab/lab.h"
+#include "program.h"
+#include "random_plan.h"
+#include "same_plan.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXPORTED WEFT_SOURCE_DIR "/tests/data/export/"
+
+/* ---- degrees --------------------------------------------------------------------------------- */
+
+static const char *const ALL_SCHEDULES[] = {"1f1b", "interleaved", "gpipe", "aiao", "zb-h1", NULL};
+static const struct abilities ALL = {.tp = true,
+                                     .pp = true,
+                                     .cp = true,
+                                     .ep = true,
+                                     .pieces = true,
+                                     .uneven = true,
+                                     .block = true,
+                                     .sequence = true,
+                                     .plain = true,
+                                     .selective = true,
+                                     .offload = true,
+                                     .folds = true,
+                                     .products = true,
+                                     .shards = 15,
+                                     .schedules = ALL_SCHEDULES};
+
+static struct plan *draw_legal(struct rng *rng, const struct model *model,
+                               const struct cluster *cluster)
+{
+    struct plan *plan = NULL;
+    while (!plan)
+        if (draw_degrees(rng, model, cluster, &plan) == WEFT_OK && plan_check(plan) != WEFT_OK) {
+            plan_free(plan);
+            plan = NULL;
+        }
+    return plan;
+}
+
+/* Recut at random layers, and with the first layers of each part recomputed: what a layout string
+ * and --recompute-method block say. */
+static void draw_uneven(struct rng *rng, struct plan **plan)
+{
+    struct degrees d;
+    struct recognised r;
+    int64_t layers = 0;
+    assert_int_equal(degrees_of_plan(arena, *plan, &ALL, "test", false, &r), WEFT_OK);
+    d = r.degrees;
+    plan_free(r.plan);
+    layers_of_instances(arena, *plan, &layers);
+    if (d.pp == 1 || layers < (*plan)->parts)
+        return;
+    int64_t *part = ARENA_ARRAY(arena, int64_t, (size_t)(*plan)->parts);
+    for (int32_t p = 0; p < (*plan)->parts; p++)
+        part[p] = 1;
+    for (int64_t left = layers - (*plan)->parts; left > 0; left--)
+        part[rng_below(rng, (*plan)->parts)]++;
+    struct plan *uneven = NULL;
+    int64_t block = chance(rng, 2) ? 1 : 0;
+    d.recompute = block ? RECOMPUTE_FULL : d.recompute;
+    assert_int_equal(plan_of_degrees((*plan)->model, (*plan)->cluster, &d, part, block, &uneven),
+                     WEFT_OK);
+    plan_free(*plan);
+    *plan = uneven;
+}
+
+static void degrees_are_found_in_plans_that_have_them(void **state)
+{
+    (void)state;
+    static const char *const CLUSTERS[] = {"dgx-a100:1x4", "dgx-a100", "dgx-a100:2x6"};
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int round = 0; round < rounds_of(300); round++) {
+        struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT)]);
+        struct cluster *cluster = open_named(CLUSTERS[rng_below(&rng, COUNT_OF(CLUSTERS))]);
+        struct plan *plan = draw_legal(&rng, model, cluster);
+        struct recognised r;
+        if (chance(&rng, 2))
+            draw_uneven(&rng, &plan);
+        assert_int_equal(degrees_of_plan(arena, plan, &ALL, "test", false, &r), WEFT_OK);
+        if (r.differences.len)
+            fail_msg("%s: %s", model->family, r.differences.data[0]);
+        plan_free(r.plan);
+        plan_free(plan);
+        cluster_free(cluster);
+        model_free(model);
+    }
+}
+
+/* Whatever the plan: what is written is legal, and is called exact exactly when it is. */
+static void nearest_plans_are_legal_and_honest(void **state)
+{
+    (void)state;
+    struct rng rng;
+    int exact = 0, near = 0, refused = 0;
+    rng_seed(&rng, 11);
+    for (int round = 0; round < rounds_of(150); round++) {
+        struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT)]);
+        struct cluster *cluster = open_named("dgx-a100");
+        struct plan *plan = random_plan(&rng, model, cluster);
+        for (size_t t = 0; t < target_count(); t++) {
+            struct export_result result;
+            struct texts differences = {0};
+            weft_status status = plan_export(arena, plan, target_at(t), true, &result);
+            assert_int_not_equal(status, WEFT_FAILURE);
+            if (status) {
+                refused++;
+                continue;
+            }
+            assert_non_null(result.text);
+            if (plan_check(result.written))
+                fail_msg("%s: %s", target_name(target_at(t)), weft_last_error()->message);
+            plan_differences(arena, plan, result.written, &differences);
+            if (differences.len)
+                assert_true(result.differences.len > 0);
+            *(result.differences.len ? &near : &exact) += 1;
+            bool policy_only = result.differences.len && !differences.len;
+            if (policy_only)
+                assert_int_not_equal(plan->policy, result.written->policy);
+            plan_free(result.written);
+        }
+        plan_free(plan);
+        cluster_free(cluster);
+        model_free(model);
+    }
+    print_message("%d exact, %d nearest, %d without words for the model\n", exact, near, refused);
+    assert_true(exact > 0 && near > 0);
+}
+
+/* ---- Megatron -------------------------------------------------------------------------------- */
+
+/* Every argument of an exported text is one that Megatron knows, with a value of its type. */
+static void check_flags(const char *text)
+{
+    char *copy = arena_copy_text(arena, text), *line, *rest = copy;
+    int found = 0;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        line += strspn(line, " ");
+        if (strncmp(line, "--", 2) != 0)
+            continue;
+        char *value = strchr(line, ' ');
+        int64_t whole;
+        double real;
+        if (value)
+            *value++ = '\0';
+        enum flag_type type = megatron_flag(line + 2);
+        if (type == FLAG_UNKNOWN || (type == FLAG_SWITCH) != (value == NULL) ||
+            (type == FLAG_INT && !parse_int(value, &whole)) ||
+            (type == FLAG_REAL && !parse_real(value, &real)))
+            fail_msg("%s %s", line, value ? value : "");
+        found++;
+    }
+    assert_true(found > 10);
+}
+
+struct trip_tally {
+    int rows, plain, beside, refused;
+};
+
+static void round_trip(struct published *row, struct trip_tally *tally)
+{
+    enum { SIMULATED = 4 }; /* one in so many */
+    struct opened_plan opened, again;
+    struct export_result result;
+    struct texts notes = {0};
+    assert_int_equal(published_plan(arena, row, &opened), WEFT_OK);
+    if (!opened.plan)
+        return;
+    tally->rows++;
+    weft_status status = plan_export(arena, opened.plan, target_find("megatron"), false, &result);
+    if (status) {
+        const char *why = weft_last_error()->message;
+        assert_int_equal(status, WEFT_BAD_INPUT);
+        if (!strstr(why, "schedule aiao: megatron does not know it") &&
+            !strstr(why, "recomputation of all but products: megatron recomputes whole layers") &&
+            !strstr(why, "family hybrid, for which there are no launch arguments"))
+            fail_msg("%s: %s", row->name, why);
+        tally->refused++;
+        plan_close(&opened);
+        return;
+    }
+    check_flags(result.text);
+    struct import_input input = {.file = row->name,
+                                 .text = result.text,
+                                 .len = strlen(result.text),
+                                 .cluster = row->cluster};
+    if (megatron_import(arena, &input, &again, &notes) != WEFT_OK)
+        fail_msg("%s: %s", row->name, weft_last_error()->message);
+    same_plan(opened.plan, again.plan);
+    *(strstr(result.text, "# weft") ? &tally->beside : &tally->plain) += 1;
+    if (row->line % SIMULATED == 0)
+        same_prediction(opened.plan, again.plan);
+    plan_free(result.written);
+    plan_close(&again);
+    plan_close(&opened);
+}
+
+/* How many rows of a dataset a plan can express, and of these: told by arguments alone, with what
+ * Megatron has no argument for in a comment, and not at all. */
+static const struct {
+    const char *dataset;
+    struct trip_tally tally;
+} TRIPS[] = {
+    {"megatron_sc21_table1", {4, 1, 3, 0}}, {"megatron_seqsel_table5", {3, 3, 0, 0}},
+    {"megatron_core_h100", {5, 2, 3, 0}},   {"vtrain_multi", {41, 3, 38, 0}},
+    {"vtrain_single", {201, 84, 117, 0}},   {"simumax_b200", {20, 3, 17, 0}},
+    {"torchtitan", {15, 0, 12, 3}},         {"weft_h200", {39, 0, 39, 0}},
+    {"llm_foundry_fsdp", {70, 0, 70, 0}},   {"megatron_bridge", {14, 8, 0, 6}},
+    {"megatron_golden", {136, 131, 0, 5}},  {"fold3d_table2", {14, 3, 7, 4}},
+    {"fold3d_table3", {9, 3, 4, 2}},        {"proteus_table5", {13, 8, 5, 0}},
+};
+
+static void published_plans_come_back_from_megatron(void **state)
+{
+    (void)state;
+    struct trip_tally all = {0};
+    const struct dataset *datasets;
+    assert_int_equal(published_datasets(&datasets), COUNT_OF(TRIPS));
+    for (size_t d = 0; d < COUNT_OF(TRIPS); d++) {
+        struct published_rows rows = {0};
+        struct trip_tally tally = {0};
+        assert_int_equal(published_read(arena, &datasets[d], &rows), WEFT_OK);
+        for (size_t i = 0; i < rows.len; i++)
+            round_trip(&rows.data[i], &tally);
+        print_message("%-24s %3d rows: %3d by arguments, %3d with a comment, %3d not\n",
+                      datasets[d].name, tally.rows, tally.plain, tally.beside, tally.refused);
+        assert_string_equal(TRIPS[d].dataset, datasets[d].name);
+        assert_memory_equal(&TRIPS[d].tally, &tally, sizeof tally);
+        all.rows += tally.rows;
+        all.plain += tally.plain;
+        all.beside += tally.beside;
+    }
+    print_message("%d of %d come back as they were, %d of them by arguments alone\n",
+                  all.plain + all.beside, all.rows, all.plain);
+}
+
+/* Runs of a framework, written for that framework again. */
+static const struct {
+    const char *dataset, *target;
+    int rows; /* all of them exactly */
+} HOMES[] = {
+    {"torchtitan", "torchtitan", 15},    {"llm_foundry_fsdp", "fsdp", 70},
+    {"weft_h200", "fsdp", 39},           {"vtrain_multi", "deepspeed", 41},
+    {"vtrain_single", "deepspeed", 201}, {"megatron_golden", "slurm", 131},
+};
+
+static void published_plans_fit_their_own_frameworks(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(HOMES); k++) {
+        struct published_rows rows = {0};
+        int planned = 0;
+        assert_int_equal(published_read(arena, dataset_find(HOMES[k].dataset), &rows), WEFT_OK);
+        for (size_t i = 0; i < rows.len; i++) {
+            struct opened_plan opened;
+            struct export_result result;
+            assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
+            if (!opened.plan)
+                continue;
+            if (strcmp(opened.plan->model->family, "hybrid") == 0) { /* refused, as above */
+                plan_close(&opened);
+                continue;
+            }
+            if (plan_export(arena, opened.plan, target_find(HOMES[k].target), false, &result))
+                fail_msg("%s: %s", rows.data[i].name, weft_last_error()->message);
+            plan_free(result.written);
+            plan_close(&opened);
+            planned++;
+        }
+        assert_int_equal(planned, HOMES[k].rows);
+    }
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+/* What `weft export` writes, and the file that says so. */
+static const struct {
+    const char *file, *arguments;
+} GOLDEN[] = {
+    {"gpt3-13b.args", "data/plans/gpt3-13b.yaml --to megatron"},
+    {"deepseek-v3.args", "deepseek-v3 dgx-h100:32 --tp 2 --sp --pp 16 --ep 8 --zero 1 --virtual 2 "
+                         "--global-batch 512 --to megatron"},
+    {"gpt3-13b.sbatch", "data/plans/gpt3-13b.yaml --to slurm"},
+    {"gpt3-13b.deepspeed.json", "gpt3-13b dgx-a100:4 --tp 8 --pp 2 --zero 1 --recompute full "
+                                "--microbatch 4 --global-batch 1024 --to deepspeed"},
+    {"llama3-70b.toml", "llama3-70b dgx-h100:8 --tp 8 --sp --pp 2 --cp 2 --zero 3 --recompute full "
+                        "--global-batch 64 --to torchtitan"},
+    {"llama3-8b.py", "llama3-8b dgx-h100 --zero 3 --recompute full --global-batch 64 --to fsdp"},
+    {"bert-huge-32.json", "bert-huge-32 titan-rtx --tp 2 --pp 2 --zero 2 --global-batch 64 "
+                          "--to galvatron"},
+};
+
+static void texts_are_those_on_file(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(GOLDEN); i++) {
+        char path[512], *golden, command[1024];
+        size_t len;
+        int code;
+        snprintf(command, sizeof command, "cd '%s' && '%s' export %s 2>/dev/null", WEFT_SOURCE_DIR,
+                 WEFT_PROGRAM, GOLDEN[i].arguments);
+        char *text = output_of(command, &code);
+        assert_int_equal(code, WEFT_OK);
+        snprintf(path, sizeof path, EXPORTED "%s", GOLDEN[i].file);
+        assert_int_equal(file_read(arena, path, 1 << 20, &golden, &len), WEFT_OK);
+        if (strcmp(text, golden) != 0)
+            fail_msg("%s: `weft export %s` writes something else now", path, GOLDEN[i].arguments);
+        free(text);
+    }
+}
+
+static void succeeds(const char *command)
+{
+    int code;
+    char *text = output_of(command, &code);
+    if (code)
+        fail_msg("%s: exit code %d: %s", command, code, text);
+    free(text);
+}
+
+/* Held to by the programs that read such files. */
+static void other_programs_accept_the_texts(void **state)
+{
+    (void)state;
+    json_t *json = json_load_file(EXPORTED "gpt3-13b.deepspeed.json", JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    json_int_t micro = json_integer_value(json_object_get(json, "train_micro_batch_size_per_gpu"));
+    json_int_t steps = json_integer_value(json_object_get(json, "gradient_accumulation_steps"));
+    /* dp 2: 1024 = 4 * 128 * 2 */
+    assert_int_equal(json_integer_value(json_object_get(json, "train_batch_size")),
+                     micro * steps * 2);
+    json_decref(json);
+    json = json_load_file(EXPORTED "bert-huge-32.json", JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    json_decref(json);
+    succeeds("python3 -c 'import sys, tomllib; t = tomllib.load(open(sys.argv[1], \"rb\")); "
+             "p = t[\"parallelism\"]; assert p[\"tensor_parallel_degree\"] == 8; "
+             "assert sum(len(m) for m in p[\"module_fqns_per_model_part\"]) == 80 + 3' "
+             "'" EXPORTED "llama3-70b.toml' 2>&1");
+    succeeds("bash -n '" EXPORTED "gpt3-13b.sbatch' 2>&1");
+    succeeds("bash -c '. \"$0\" && [ ${#MEGATRON_ARGS[@]} -gt 40 ]' '" EXPORTED
+             "gpt3-13b.args' 2>&1");
+    succeeds("bash -c '. \"$0\" && for a in \"${MEGATRON_ARGS[@]}\"; do case $a in "
+             "\"([0]*3+[1]*58)\") exit 0;; esac; done; exit 1' '" EXPORTED
+             "deepseek-v3.args' 2>&1");
+    succeeds("python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], \"exec\")' "
+             "'" EXPORTED "llama3-8b.py' 2>&1");
+    succeeds("python3 -B '" EXPORTED "llama3-8b.py' --help 2>&1");
+    succeeds("python3 -B '" EXPORTED "llama3-8b.py' --dry-run 2>&1 | "
+             "grep -q '^accumulation_steps: 8$'");
+}
+
+static void the_program_says_what_it_cannot_write(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } CASES[] = {
+        {"export gpt3-13b dgx-v100:4 --tp 8 --segments 2 --pp 2 --to megatron",
+         "weft: megatron cannot express this plan of gpt3-13b: schedule aiao: megatron does not "
+         "know it\nhint: --nearest writes"},
+        {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
+         "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
+        {"export resnet-50 dgx-a100 --to megatron",
+         "weft: resnet-50 is of the family resnet, for which there are no launch arguments"},
+        {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},
+        {"export gpt3-13b dgx-v100:4", "--to is missing"},
+        {"import dgx-a100 --from galvaton -- x", "did you mean 'galvatron'?"},
+        {"import dgx-a100", "which file, and on which cluster?"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char command[1024];
+        int code;
+        snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, CASES[i].arguments);
+        char *text = output_of(command, &code);
+        assert_int_equal(code, WEFT_BAD_INPUT);
+        if (!strstr(text, CASES[i].says))
+            fail_msg("%s: %s", CASES[i].arguments, text);
+        free(text);
+    }
+}
+
+static void nearest_compares_predictions(void **state)
+{
+    (void)state;
+    json_t *json = json_of("export '" WEFT_SOURCE_DIR "/data/plans/gpt3-13b-by-hand.yaml' "
+                           "--to megatron --nearest --json");
+    assert_false(json_is_true(json_object_get(json, "exact")));
+    assert_true(json_array_size(json_object_get(json, "differences")) >= 3);
+    double plan = json_real_value(json_object_get(json_object_get(json, "plan"), "iteration_s"));
+    double written =
+        json_real_value(json_object_get(json_object_get(json, "written"), "iteration_s"));
+    assert_true(plan > 0 && written > 0 && plan != written);
+    json_decref(json);
+}
+
+/* export | import | simulate, as a user would. */
+static void the_program_goes_round(void **state)
+{
+    (void)state;
+    char command[2048];
+    int code;
+    snprintf(command, sizeof command,
+             "cd '%s' && d=$(mktemp -d) && '%s' export data/plans/gpt3-13b.yaml --to slurm -o "
+             "$d/job 2>/dev/null && '%s' import $d/job dgx-v100:4 -o $d/plan.json && '%s' simulate "
+             "$d/plan.json --json --no-reserved | grep iteration_s && '%s' simulate "
+             "data/plans/gpt3-13b.yaml --json --no-reserved | grep iteration_s; rm -r $d",
+             WEFT_SOURCE_DIR, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM);
+    char *text = output_of(command, &code);
+    char *second = strchr(text, '\n');
+    assert_non_null(second);
+    *second++ = '\0';
+    second[strcspn(second, "\n")] = '\0';
+    assert_string_equal(text, second);
+    assert_non_null(strstr(text, "iteration_s"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(degrees_are_found_in_plans_that_have_them),
+        cmocka_unit_test(nearest_plans_are_legal_and_honest),
+        cmocka_unit_test(published_plans_come_back_from_megatron),
+        cmocka_unit_test(published_plans_fit_their_own_frameworks),
+        cmocka_unit_test(texts_are_those_on_file),
+        cmocka_unit_test(other_programs_accept_the_texts),
+        cmocka_unit_test(the_program_says_what_it_cannot_write),
+        cmocka_unit_test(nearest_compares_predictions),
+        cmocka_unit_test(the_program_goes_round),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

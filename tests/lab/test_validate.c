@@ -1,0 +1,548 @@
+/* test_validate.c - published measurements: every row either becomes a plan that passes the checks or
+ * is refused with a reason; rows become the plans that their sources describe; damaged files are
+ * errors with file and line. */
+#include "one_arena.h"
+#include "page_width.h"
+#include "program.h"
+#include "lab/lab.h"
+#include "rounds.h"
+
+static struct published_rows rows_of(const char *name)
+{
+    struct published_rows rows = {0};
+    const struct dataset *dataset = dataset_find(name);
+    assert_non_null(dataset);
+    if (published_read(arena, dataset, &rows))
+        fail_msg("%s: %s", name, weft_last_error()->message);
+    return rows;
+}
+
+static struct published *row_named(struct published_rows *rows, const char *name)
+{
+    for (size_t i = 0; i < rows->len; i++)
+        if (strcmp(rows->data[i].name, name) == 0)
+            return &rows->data[i];
+    fail_msg("no row '%s'", name);
+    return NULL;
+}
+
+/* The plan of a row that can be expressed. */
+static struct opened_plan plan_of(struct published *row)
+{
+    struct opened_plan opened;
+    assert_int_equal(published_plan(arena, row, &opened), WEFT_OK);
+    if (row->reason)
+        fail_msg("%s: %s", row->name, row->reason);
+    return opened;
+}
+
+/* ---- all rows -------------------------------------------------------------------------------- */
+
+/* How many rows each file has, and how many a plan can express. */
+static const struct {
+    const char *dataset;
+    size_t rows, expressed;
+} COUNTS[] = {
+    {"megatron_sc21_table1", 4, 4}, {"megatron_seqsel_table5", 3, 3},
+    {"megatron_core_h100", 5, 5},   {"vtrain_multi", 41, 41},
+    {"vtrain_single", 201, 201},    {"simumax_b200", 20, 20},
+    {"torchtitan", 15, 15},         {"weft_h200", 39, 39},
+    {"llm_foundry_fsdp", 70, 70},   {"megatron_bridge", 18, 14},
+    {"megatron_golden", 218, 136},  {"fold3d_table2", 14, 14},
+    {"fold3d_table3", 16, 9},       {"proteus_table5", 13, 13},
+};
+
+static void every_row_is_planned_or_refused(void **state)
+{
+    (void)state;
+    const struct dataset *datasets;
+    assert_int_equal(published_datasets(&datasets), COUNT_OF(COUNTS));
+    for (size_t d = 0; d < COUNT_OF(COUNTS); d++) {
+        struct published_rows rows = rows_of(COUNTS[d].dataset);
+        size_t expressed = 0;
+        assert_string_equal(datasets[d].name, COUNTS[d].dataset);
+        for (size_t i = 0; i < rows.len; i++) {
+            struct opened_plan opened;
+            assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
+            assert_true((opened.plan != NULL) == (rows.data[i].reason == NULL));
+            if (opened.plan)
+                assert_int_equal(plan_check(opened.plan), WEFT_OK);
+            expressed += opened.plan != NULL;
+            plan_close(&opened);
+        }
+        if (rows.len != COUNTS[d].rows || expressed != COUNTS[d].expressed)
+            fail_msg("%s: %zu of %zu rows expressed", COUNTS[d].dataset, expressed, rows.len);
+    }
+}
+
+/* Files in the tree and datasets of the program are the same. */
+static void halves_are_stable(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("vtrain_single"), again = rows_of("vtrain_single");
+    size_t fit = 0;
+    for (size_t i = 0; i < rows.len; i++) {
+        assert_int_equal(rows.data[i].half, again.data[i].half);
+        fit += rows.data[i].half == HALF_FIT;
+    }
+    assert_int_equal(fit, 99); /* of 201; another hash would deal them otherwise */
+}
+
+/* ---- some rows, by hand ---------------------------------------------------------------------- */
+
+/* SC'21: 1024 = 8 * 4 * 32 devices, 1792 / 32 = 56 samples of a replica in micro-batches of 2. */
+static void sc21_76b(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    struct published *row = row_named(&rows, "76B");
+    struct opened_plan opened = plan_of(row);
+    const struct plan *plan = opened.plan;
+    assert_int_equal(cluster_devices(plan->cluster), 1024);
+    assert_string_equal(plan->cluster->name, "dgx-a100");
+    assert_int_equal(plan->stages, 4);
+    assert_int_equal(plan->pieces, 3);
+    assert_string_equal(plan->schedule, "interleaved");
+    assert_int_equal(plan->batch_per_step, 64);
+    assert_int_equal(plan_micro_batches(plan), 28);
+    assert_int_equal(plan->dtype, DTYPE_FP16);
+    assert_int_equal(plan->policy, POLICY_MIXED);
+    assert_int_equal(plan->overlap, 0);
+    assert_int_equal(plan->bucket_bytes, 0);
+    assert_int_equal(plan->model->layers, 60);
+    assert_int_equal(plan->model->seq, 2048);
+    assert_true(model_totals(plan->model, DTYPE_FP16).parameters > 75.5e9);
+    assert_true(model_totals(plan->model, DTYPE_FP16).parameters < 76.7e9);
+    assert_true(row->measured.time_s > 16 && row->measured.time_s < 16.1);
+    plan_close(&opened);
+}
+
+static void torch_ddp_without_a_pipeline(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    const struct published *row = row_named(&rows, "1.7B");
+    assert_int_equal(row->degrees.overlap, OVERLAP_GRADIENTS);
+    assert_int_equal(row->degrees.bucket_bytes, DEFAULT_BUCKET_BYTES);
+}
+
+static void simumax_measures_memory(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("simumax_b200");
+    struct published *row = row_named(&rows, "deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef");
+    struct opened_plan opened = plan_of(row);
+    assert_int_equal(opened.plan->model->layers, 4);
+    assert_int_equal(opened.plan->policy, POLICY_DISTRIBUTED);
+    assert_int_equal(plan_choice(opened.plan, 1)->shard, 1);
+    assert_true(row->measured.memory_bytes == 45.63 * 0x1p30);
+    assert_true(row->measured.reserved_bytes == 48.79 * 0x1p30);
+    plan_close(&opened);
+}
+
+/* Part of a node: two of the eight devices. */
+static void few_devices_of_a_node(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("vtrain_single");
+    struct published *row = row_named(&rows, "h1024_l16_t1_d1_p4_m1");
+    struct opened_plan opened = plan_of(row);
+    assert_int_equal(opened.cluster->nodes, 1);
+    assert_int_equal(cluster_devices(opened.cluster), 4);
+    assert_int_equal(opened.plan->stages, 4);
+    plan_close(&opened);
+}
+
+/* torchtitan's selective recomputation: of q, k, v, proj, gate, up, down the second, fourth and sixth
+ * run again, and the outputs of the others and of attention stay. */
+static void every_second_product_is_recomputed(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("torchtitan");
+    struct opened_plan opened = plan_of(row_named(&rows, "8B_32_H200"));
+    const struct plan *plan = opened.plan;
+    int products = 0, again = 0, attention = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        const struct choice *choice = plan_choice(plan, i);
+        products += op->kind == OP_LINEAR;
+        again += op->kind == OP_LINEAR && choice->recompute && !choice->saved;
+        attention += op->kind == OP_ATTENTION && choice->recompute && choice->saved;
+    }
+    assert_int_equal(products, 32 * 7 + 1);
+    assert_int_equal(again, 32 * 3);
+    assert_int_equal(attention, 32);
+    plan_close(&opened);
+}
+
+static void golden_follows_launch_arguments(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_golden");
+    struct published *plain = row_named(&rows, "bert/bert_mcore_tp1_pp2@dev_dgx_a100");
+    assert_non_null(strstr(plain->options, "attention: fused"));
+    assert_int_equal(plain->memory_place, MEMORY_OF_LAST_STAGE);
+    assert_int_equal(plain->degrees.policy, POLICY_MIXED_FP32_GRADIENTS);
+    size_t timed = 0;
+    for (size_t i = 0; i < rows.len; i++)
+        timed += rows.data[i].measured.time_s > 0;
+    assert_true(timed > 0 && timed <= rows.len);
+}
+
+/* 256 samples over 8 replicas in micro-batches of 4: 8 of them; over 128 replicas 2 samples each. */
+static void fold3d_systems(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("fold3d_table2");
+    struct opened_plan fold = plan_of(row_named(&rows, "A100 GPT-3 18B Fold3D"));
+    struct opened_plan zero = plan_of(row_named(&rows, "A100 GPT-3 18B DeepSpeed-Z3"));
+    assert_string_equal(fold.plan->schedule, "aiao");
+    assert_int_equal(fold.plan->pieces, 4);
+    assert_int_equal(plan_micro_batches(fold.plan), 8);
+    assert_int_equal(fold.model->seq, 1024);
+    assert_int_equal(zero.plan->stages, 1);
+    assert_int_equal(plan_micro_batches(zero.plan), 1);
+    assert_int_equal(zero.plan->batch_per_step, 256);
+    assert_int_equal(plan_choice(zero.plan, 1)->shard, 3);
+    plan_close(&fold);
+    plan_close(&zero);
+}
+
+static void reasons_are_named(void **state)
+{
+    (void)state;
+    struct published_rows bridge = rows_of("megatron_bridge");
+    assert_string_equal(row_named(&bridge, "DeepSeekV4 Flash DGX-GB200 x128 MXFP8")->reason,
+                        "sizes not published: DeepSeekV4 Flash");
+    assert_null(row_named(&bridge, "GPT OSS 120B DGX-GB300 x64 MXFP8")->reason);
+    struct published_rows fold = rows_of("fold3d_table3");
+    struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
+    struct opened_plan opened;
+    assert_int_equal(published_plan(arena, heads, &opened), WEFT_OK);
+    assert_null(opened.plan);
+    assert_non_null(strstr(heads->reason, "tp 8 does not divide its dim head of 28"));
+}
+
+/* The only row of a text of the common columns. */
+static struct published row_with(const char *dataset, const char *row)
+{
+    static const char HEAD[] =
+        "dataset,case,model,params_b,layers,hidden,ffn,heads,kv_heads,seq_len,vocab,experts,topk,"
+        "gpu,"
+        "gpus,gpus_per_node,intra_link,inter_link,tp,cp,ep,pp,vpp,dp,mbs,gbs,num_microbatches,"
+        "schedule,recompute,seq_parallel,zero,precision,overlap,iter_time_s,tokens_per_s_per_gpu,"
+        "tflops_per_gpu,flops_convention,mfu_pct,mem_alloc_gib,mem_reserved_gib,framework,source,"
+        "notes\n";
+    struct published_rows rows = {0};
+    char *text = arena_printf(arena, "%s%s\n", HEAD, row);
+    assert_int_equal(
+        published_parse(arena, dataset_find(dataset), "t.csv", text, strlen(text), &rows), WEFT_OK);
+    assert_int_equal(rows.len, 1);
+    return rows.data[0];
+}
+
+/* What is open is settled as every choice by itself, simulated, says: none that fits is faster. */
+static void open_degrees_are_the_fastest(void **state)
+{
+    (void)state;
+    struct published row = row_with(
+        "megatron_core_h100", "megatron_core_h100,small,GPT,,12,2048,,16,,2048,51200,,,"
+                              "H100-SXM5-80GB,16,8,,,2,1,1,2,,4,,32,,1F1B,,1,1,bf16,,1,,,,,,,,,");
+    assert_int_equal(row.open, OPEN_MICRO_BATCH | OPEN_PIECES);
+    assert_int_equal(published_predict(arena, &row), WEFT_OK);
+    assert_true(row.done && row.predicted.fits && row.open == 0);
+    assert_string_equal(row.assumes,
+                        arena_printf(arena, "chosen: micro-batch %lld, %lld pieces per stage",
+                                     (long long)row.degrees.micro_batch,
+                                     (long long)row.degrees.pieces));
+    bool found = false;
+    for (int64_t b = 1; b <= 8; b *= 2)
+        for (int64_t v = 1; v <= 6; v++) {
+            struct published other = row;
+            other.degrees.micro_batch = b;
+            other.degrees.pieces = v;
+            other.done = false;
+            assert_int_equal(published_predict(arena, &other), WEFT_OK);
+            if (!other.done || !other.predicted.fits || v == 4 || v == 5)
+                continue;
+            assert_true(other.predicted.time_s >= row.predicted.time_s);
+            found |= other.predicted.time_s == row.predicted.time_s;
+        }
+    assert_true(found);
+}
+
+/* By the file that a run of torchtitan is from: in December 2024 its loss was not compiled. In a pipeline
+ * there are as many micro-batches as stages, and state is sharded as ZeRO-1 does it. */
+static void torchtitan_by_its_source(void **state)
+{
+    (void)state;
+    static const char RUN[] =
+        "torchtitan,c,Llama,,32,4096,14336,32,8,8192,128256,,,H200-SXM,64,8,,,1,1,1,"
+        "%d,1,%d,%s,64,,1F1B,full,0,fsdp2(zero3),bf16,,1,,,,,48,,t,repo:x/%s.md,";
+    struct published old =
+        row_with("torchtitan", arena_printf(arena, RUN, 1, 64, "1", "a_202412_b"));
+    struct published new = row_with("torchtitan", arena_printf(arena, RUN, 8, 8, "", "a_202506_b"));
+    assert_non_null(strstr(old.options, "loss: eager"));
+    assert_non_null(strstr(new.options, "loss: compiled"));
+    assert_true(old.memory_reserved && old.degrees.shard == 3 && new.degrees.shard == 1);
+    assert_int_equal(new.degrees.micro_batch, 1);
+    assert_int_equal(published_predict(arena, &old), WEFT_OK);
+    assert_true(old.predicted.memory_bytes == old.predicted.reserved_bytes);
+}
+
+/* ---- errors, gains, ranks -------------------------------------------------------------------- */
+
+/* Errors of +10 %, -30 %, +20 %: mean 20, median 20, worst 30. */
+static void errors_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_seqsel_table5");
+    static const double PREDICTED[] = {1.1, 0.7, 1.2};
+    assert_int_equal(rows.len, 3);
+    for (size_t i = 0; i < rows.len; i++) {
+        rows.data[i].half = HALF_FIT;
+        rows.data[i].done = true;
+        rows.data[i].predicted.time_s = PREDICTED[i] * rows.data[i].measured.time_s;
+    }
+    struct errors errors = published_errors(&rows, rows.data[0].dataset, HALF_FIT, MEASURE_TIME);
+    assert_int_equal(errors.rows, 3);
+    assert_true(errors.mean > 0.1999 && errors.mean < 0.2001);
+    assert_true(errors.median > 0.1999 && errors.median < 0.2001);
+    assert_true(errors.worst > 0.2999 && errors.worst < 0.3001);
+    errors = published_errors(&rows, rows.data[0].dataset, HALF_FIT, MEASURE_MEMORY);
+    assert_int_equal(errors.rows, 0);
+}
+
+static void ranks_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("proteus_table5");
+    for (size_t i = 0; i < rows.len; i++) {
+        rows.data[i].done = true;
+        rows.data[i].predicted.time_s = (double)rows.data[i].rank;
+    }
+    for (size_t i = 0; i < rows.len; i++)
+        assert_int_equal(published_rank(&rows, &rows.data[i]), rows.data[i].rank);
+    rows.data[0].predicted.time_s = 100; /* second of six becomes the last */
+    assert_int_equal(published_rank(&rows, &rows.data[0]), 6);
+}
+
+static void gains_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("fold3d_table2");
+    struct gains gains = {0};
+    published_gains(arena, &rows, rows.data[0].dataset, &gains);
+    assert_int_equal(gains.len, 10); /* 14 rows less four of Fold3D's own */
+    assert_string_equal(gains.data[0].over->system, "Megatron-PTD");
+    assert_true(gains.data[0].measured > 1.486 && gains.data[0].measured < 1.487);
+    assert_true(gains.data[0].predicted == 0);
+}
+
+/* ---- planned anew ---------------------------------------------------------------------------- */
+
+static struct replanned replan(struct published_rows *rows, const char *name)
+{
+    struct replanned_list list = {0};
+    struct published *row = row_named(rows, name);
+    assert_int_equal(published_predict(arena, row), WEFT_OK);
+    assert_true(row->done);
+    assert_int_equal(published_replan(arena, row, &list), WEFT_OK);
+    assert_int_equal(list.len, 1);
+    return list.data[0];
+}
+
+/* What auto finds is never slower than what was published; where the best plan is the published one
+ * it is found again. Micro-batches of 6: no power of two. */
+static void auto_is_as_fast_as_what_was_published(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dataset, *name;
+    } CASES[] = {
+        {"llm_foundry_fsdp", "760m_s8192_g8"},
+        {"torchtitan", "8B_32_H200"},
+        {"megatron_seqsel_table5", "gpt3-175B_seqsel"},
+        {"megatron_core_h100", "7.1B"},
+        {"llm_foundry_fsdp", "1b_s512_g8"},
+        {"proteus_table5", "HC2 dp 16 x mp 1 x pp 1 (1)"},
+    };
+    for (int i = 0; i < rounds_of(COUNT_OF(CASES)) && i < (int)COUNT_OF(CASES); i++) {
+        struct published_rows rows = rows_of(CASES[i].dataset);
+        struct replanned r = replan(&rows, CASES[i].name);
+        print_message("%s: %+.1f %%, %s\n", r.row->name, 100 * (replanned_gain(&r) - 1), r.changes);
+        assert_true(r.row->predicted.fits && r.fits && !replanned_lost(&r));
+        assert_true(replanned_gain(&r) > 0.999);
+    }
+}
+
+/* 1.7B on 32 A100: fewer samples at a time need no recomputation, and sharding makes room. */
+static void what_auto_changes_is_named(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_sc21_table1");
+    struct replanned r = replan(&rows, "1.7B");
+    assert_non_null(strstr(r.changes, "recompute full→none"));
+    assert_non_null(strstr(r.changes, "micro-batch 16→"));
+    assert_null(strstr(r.changes, "tp ")); /* 1, as it was */
+    assert_null(strstr(r.changes, "sp "));
+    r.iteration_s = r.row->predicted.time_s * 1.01;
+    assert_true(replanned_lost(&r));
+    r.iteration_s = r.row->predicted.time_s;
+    assert_false(replanned_lost(&r));
+    r.fits = false;
+    assert_true(replanned_lost(&r));
+    ((struct published *)(uintptr_t)r.row)->predicted.fits = false;
+    assert_false(replanned_lost(&r)); /* nothing to lose against */
+}
+
+/* ---- damaged files --------------------------------------------------------------------------- */
+
+#define FOLD_HEAD                                                                                  \
+    "gpu,n_gpus,model,global_batch,system,conf,dp,pp,tp,segments,fwd_ms,bwd_ms,bubble_ms,"         \
+    "dp_sync_ms,pp_sync_ms,gpu_mem_GB,extra_cpu_mem_GB,tflops_per_gpu,util_pct_printed,total_ms,"  \
+    "util_pct_recomputed,tflops_x_total_rel_to_group,megatron_formula_tflops_seq1024,flag\n"
+#define PROTEUS_HEAD                                                                               \
+    "hc,gpus,global_batch,dp,mp,pp,n_micro_batch,err_pct,rank_truth,rank_pred,flag\n"
+
+static const struct {
+    const char *dataset, *text, *message, *hint;
+} BROKEN[] = {
+    {"proteus_table5", "", "t.csv: is empty, expected a line of column names", NULL},
+    {"proteus_table5", "hc,gpu\n", "t.csv:1: unknown column 'gpu'", "did you mean 'gpus'?"},
+    {"proteus_table5", "hc,gpus\n", "t.csv:1: column 'global_batch' is missing", NULL},
+    {"proteus_table5", PROTEUS_HEAD "HC1,8,8,8,1,1,1,2.34,2,2,\nHC1,8,8\n",
+     "t.csv:3: has 3 fields, expected the 11 of the header", "is the file cut short?"},
+    {"proteus_table5", PROTEUS_HEAD "HC7,8,8,8,1,1,1,2.34,2,2,\n",
+     "t.csv:2: hc is 'HC7', expected HC1, HC2 or HC3", NULL},
+    {"proteus_table5", PROTEUS_HEAD "HC1,8,8,8,1,one,1,2.34,2,2,\n",
+     "t.csv:2: pp is 'one', expected a whole number of at least 1", NULL},
+    {"fold3d_table2",
+     FOLD_HEAD
+     "A100,128,GPT-3 18B,256,Fold3D,PTD-P,8,2,8,4,634,1549,79.4,629.1,193.2,27.3,8.3,95.8,"
+     "32.0,,30.7,0.966,100.2,\n",
+     "t.csv:2: total_ms is '', expected a number above 0 and up to 1e12", NULL},
+    {"fold3d_table2",
+     FOLD_HEAD "A100,0,GPT-3 18B,256,Fold3D,PTD-P,8,2,8,4,634,1549,79.4,629.1,193.2,27.3,8.3,95.8,"
+               "32.0,3084.7,30.7,0.966,100.2,\n",
+     "t.csv:2: n_gpus is '0', expected a whole number of at least 1", NULL},
+};
+
+static void damaged_files_are_explained(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(BROKEN); i++) {
+        struct published_rows rows = {0};
+        char *text = arena_copy_text(arena, BROKEN[i].text);
+        weft_status status = published_parse(arena, dataset_find(BROKEN[i].dataset), "t.csv", text,
+                                             strlen(text), &rows);
+        assert_int_equal(status, WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, BROKEN[i].message);
+        if (BROKEN[i].hint)
+            assert_string_equal(weft_last_error()->hint, BROKEN[i].hint);
+    }
+}
+
+/* One field of a good row at a time, in the common columns. */
+static void damaged_runs_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *message;
+    } CASES[] = {
+        {",A100,64,8,", ",A100,many,8,",
+         "t.csv:2: gpus is 'many', expected a whole number of at least 1"},
+        {",fp16,,3.6383,", ",fp16,,-1,",
+         "t.csv:2: iter_time_s is '-1', expected a number above 0 and up to 1e12"},
+        {",full,0,0,fp16", ",full,yes,0,fp16", "t.csv:2: seq_parallel is 'yes', expected 0 or 1"},
+        {"vtrain_multi,h3072", "vtrain,h3072",
+         "t.csv:2: dataset is 'vtrain', expected vtrain_multi"},
+    };
+    char *good;
+    size_t len;
+    assert_int_equal(
+        file_read(arena, WEFT_SOURCE_DIR "/data/validation/vtrain_multi.csv", 1 << 20, &good, &len),
+        WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct published_rows rows = {0};
+        const char *at = strstr(good, CASES[i].from);
+        assert_non_null(at);
+        char *text = arena_printf(arena, "%.*s%s%s", (int)(at - good), good, CASES[i].to,
+                                  at + strlen(CASES[i].from));
+        assert_int_equal(published_parse(arena, dataset_find("vtrain_multi"), "t.csv", text,
+                                         strlen(text), &rows),
+                         WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].message);
+    }
+}
+
+static void unknown_names(void **state)
+{
+    (void)state;
+    assert_null(dataset_find("vtrain_mutli"));
+    assert_string_equal(weft_last_error()->message, "no dataset is called 'vtrain_mutli'");
+    assert_string_equal(weft_last_error()->hint, "did you mean 'vtrain_multi'?");
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static void program_answers(void **state)
+{
+    (void)state;
+    json_t *json = json_of("validate megatron_seqsel_table5 --rows --json");
+    const json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_int_equal(json_array_size(json_object_get(dataset, "halves")), 2);
+    assert_int_equal(json_array_size(json_object_get(dataset, "results")), 3);
+    json_decref(json);
+    char *text = answer_to("validate megatron_seqsel_table5 fold3d_table2 --rows");
+    assert_non_null(strstr(text, "gpt3-175B_seqsel"));
+    assert_non_null(strstr(text, "Megatron-PTD, GPT-3 18B on 128 A100"));
+    lines_within_page(text);
+    free(text);
+    json = json_of("validate megatron_seqsel_table5 --half fit --plan --json");
+    const json_t *planned =
+        json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "planned");
+    assert_int_equal(json_array_size(planned), 1);
+    assert_true(json_number_value(json_object_get(json_array_get(planned, 0), "gain")) > 1);
+    json_decref(json);
+    text = answer_to("validate megatron_seqsel_table5 --half fit --plan");
+    assert_non_null(strstr(text, "of 1 runs auto is faster in 1,"));
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        assert_true(text_columns(line) <= REPORT_COLUMNS);
+    free(text);
+    int code;
+    free(ask("validate nothing", &code));
+    assert_int_equal(code, WEFT_BAD_INPUT);
+    free(ask("validate --plan galvatron_table2", &code)); /* no runs */
+    assert_int_equal(code, WEFT_BAD_INPUT);
+    free(ask("validate --half quarter", &code));
+    assert_int_equal(code, WEFT_BAD_INPUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_planned_or_refused),
+        cmocka_unit_test(halves_are_stable),
+        cmocka_unit_test(sc21_76b),
+        cmocka_unit_test(torch_ddp_without_a_pipeline),
+        cmocka_unit_test(simumax_measures_memory),
+        cmocka_unit_test(few_devices_of_a_node),
+        cmocka_unit_test(every_second_product_is_recomputed),
+        cmocka_unit_test(golden_follows_launch_arguments),
+        cmocka_unit_test(fold3d_systems),
+        cmocka_unit_test(reasons_are_named),
+        cmocka_unit_test(open_degrees_are_the_fastest),
+        cmocka_unit_test(torchtitan_by_its_source),
+        cmocka_unit_test(errors_by_hand),
+        cmocka_unit_test(ranks_by_hand),
+        cmocka_unit_test(gains_by_hand),
+        cmocka_unit_test(auto_is_as_fast_as_what_was_published),
+        cmocka_unit_test(what_auto_changes_is_named),
+        cmocka_unit_test(damaged_files_are_explained),
+        cmocka_unit_test(damaged_runs_are_explained),
+        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(program_answers),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

@@ -1,0 +1,350 @@
+/* test_import.c - models from files: Hugging Face configs and Weft's own files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <math.h>
+
+#include "model/import.h"
+#include "opened_model.h"
+
+static struct model *opened_file(const char *file, const char *overrides)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", WEFT_SOURCE_DIR, file);
+    return opened(path, overrides);
+}
+
+/* ---- Hugging Face ---------------------------------------------------------------------------- */
+
+/* What transformers' num_parameters() gives for the public checkpoints. BERT is counted without its
+ * pooler and the vector of output biases, T5 with one table of position biases per stack. */
+static const struct {
+    const char *name;
+    double published;
+    size_t warnings;
+} PUBLISHED[] = {
+    {"gpt2", 124439808},
+    {"gpt-neox-20b", 20554567680},
+    {"opt-6.7b", 6658473984},
+    {"llama-2-7b", 6738415616},
+    {"llama-3.1-8b", 8030261248},
+    {"mistral-7b-v0.1", 7241732096},
+    {"mixtral-8x7b-v0.1", 46702792704},
+    {"qwen2.5-7b", 7615616512},
+    {"qwen3-8b", 8190735360},
+    {"qwen1.5-moe-a2.7b", 14315784192},
+    {"qwen3-30b-a3b", 30532122624},
+    {"deepseek-v2-lite", 15706484224},
+    {"nemotron-h-8b", 8100852736},
+    {"nemotron-3-nano-30b-a3b", 31577937344},
+    {"nemotron-3-super-120b-a12b", 123611012096}, /* with its layers for one token more */
+    {"mamba-codestral-7b", 7285403648},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
+    {"gemma-7b", 8537680896},
+    {"gemma-2-9b", 9241705984, .warnings = 1}, /* the soft cap of its logits */
+    {"gemma-3-1b", 999885952},
+    {"phi-3-mini-4k", 3821079552},
+    {"bert-base-uncased", 109482240},
+    {"t5-large", 737668096},
+    {"vit-base-patch16-224", 86567656},
+    {"swin-tiny-patch4-window7-224", 28288354},
+    {"resnet-50", 25557032},
+};
+
+static void configs_have_published_parameters(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(PUBLISHED); i++) {
+        char folder[128];
+        snprintf(folder, sizeof folder, "tests/data/hf/%s", PUBLISHED[i].name);
+        struct model *model = opened_file(folder, NULL);
+        double error = fabs(parameters(model) / PUBLISHED[i].published - 1);
+        if (error > 0.0001)
+            fail_msg("%s: %.0f parameters, published %.0f", PUBLISHED[i].name, parameters(model),
+                     PUBLISHED[i].published);
+        assert_string_equal(model->name, PUBLISHED[i].name);
+        assert_int_equal(model->warnings.len, PUBLISHED[i].warnings);
+        model_free(model);
+    }
+}
+
+static struct model *from_config(const char *text, const char *overrides)
+{
+    struct arena *scratch = arena_new();
+    struct doc *root, *options;
+    struct model *model = NULL;
+    assert_int_equal(
+        doc_parse(scratch, "some/place/config.json", text, strlen(text), DOC_JSON, &root), 0);
+    assert_int_equal(options_parse(scratch, overrides, &options), WEFT_OK);
+    if (import_hf(scratch, "some/place/config.json", root, options, &model) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    arena_free(scratch);
+    return model;
+}
+
+/* transformers: GPT2Config() is GPT-2 small, BertConfig() is bert-base. */
+static void absent_keys_have_transformers_defaults(void **state)
+{
+    (void)state;
+    struct model *model = from_config("{\"model_type\": \"gpt2\"}", NULL);
+    assert_true(parameters(model) == 124439808);
+    assert_string_equal(model->name, "place");
+    model_free(model);
+    model = from_config("{\"model_type\": \"llama\", \"num_key_value_heads\": null}", NULL);
+    assert_true(parameters(model) == 6738415616);
+    assert_int_equal(model->seq, 2048);
+    model_free(model);
+    model = from_config("{\"model_type\": \"resnet\", \"num_labels\": 1000}", NULL);
+    assert_true(parameters(model) == 25557032);
+    model_free(model);
+}
+
+static void overrides_win_over_a_config(void **state)
+{
+    (void)state;
+    struct model *model = from_config("{\"model_type\": \"gpt2\", \"n_layer\": 3}",
+                                      "seq: 256, attention: fused, layers: 2");
+    assert_int_equal(model->seq, 256);
+    assert_int_equal(model->layers, 2);
+    assert_non_null(find_op(model, "layers.0.attn.score"));
+    model_free(model);
+}
+
+static void long_contexts_are_cut_to_a_sample(void **state)
+{
+    (void)state;
+    struct model *model =
+        from_config("{\"model_type\": \"llama\", \"max_position_embeddings\": 131072}", NULL);
+    assert_int_equal(model->seq, 4096);
+    model_free(model);
+    model = from_config("{\"model_type\": \"llama\", \"max_position_embeddings\": 131072}",
+                        "seq: 131072");
+    assert_int_equal(model->seq, 131072);
+    model_free(model);
+}
+
+/* The window of a layer's attention; 0: it sees all. */
+static int64_t window_of(const struct model *model, int layer)
+{
+    char path[64];
+    snprintf(path, sizeof path, "layers.%d.attn.attention", layer);
+    return find_op(model, path)->window;
+}
+
+/* Sliding and full layers are where transformers puts them: layer_types, a pattern, or the default. */
+static void windows_are_where_configs_say(void **state)
+{
+    (void)state;
+    struct model *oss = opened_file("tests/data/hf/gpt-oss-20b", NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(window_of(oss, i), i % 2 ? 0 : 128);
+    assert_true(find_op(oss, "layers.0.attn.attention")->sinks);
+    assert_int_equal(find_op(oss, "layers.0.mlp.experts.router")->weights, 2);
+    assert_int_equal(find_op(oss, "layers.0.mlp.experts.gated")->gate, GATE_CLAMPED);
+    model_free(oss);
+    struct model *gemma = opened_file("tests/data/hf/gemma-3-1b", NULL);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(window_of(gemma, i), i == 5 ? 0 : 512);
+    assert_int_equal(window_of(gemma, 24), 512); /* behind the last whole period */
+    assert_int_equal(gemma->layers, 26);
+    model_free(gemma);
+    struct model *mistral = opened_file("tests/data/hf/mistral-7b-v0.1", "seq: 8192");
+    assert_int_equal(window_of(mistral, 0), 4096);
+    model_free(mistral);
+    static const struct {
+        const char *config;
+        int64_t first, second;
+    } CASES[] = {
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", 0, 0},
+        {"{\"model_type\": \"mistral\"}", 4096, 4096},
+        {"{\"model_type\": \"gpt_oss\"}", 128, 0},
+        {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 2, \"layer_types\": "
+         "[\"full_attention\", \"full_attention\"]}",
+         0, 0},
+        {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 2, \"layer_types\": "
+         "[\"sliding_attention\", \"sliding_attention\"]}",
+         4096, 4096},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct model *model = from_config(CASES[i].config, NULL);
+        bool alike = CASES[i].first == CASES[i].second;
+        assert_int_equal(window_of(model, 0), CASES[i].first);
+        assert_int_equal(window_of(model, alike ? 0 : 1), CASES[i].second);
+        model_free(model);
+    }
+}
+
+static void unmodelled_keys_are_reported(void **state)
+{
+    (void)state;
+    struct model *model =
+        from_config("{\"model_type\": \"opt\", \"do_layer_norm_before\": false}", NULL);
+    assert_true(has_warning(
+        model, "'do_layer_norm_before' is false, the model is built as if it were true"));
+    model_free(model);
+    model = from_config("{\"model_type\": \"gpt2\", \"activation_function\": \"swish\"}", NULL);
+    assert_true(
+        has_warning(model, "'activation_function' is 'swish', which counts as the default"));
+    model_free(model);
+}
+
+static void a_folder_opens_its_config(void **state)
+{
+    (void)state;
+    struct model *folder = opened_file("tests/data/hf/gpt2/", NULL);
+    struct model *file = opened_file("tests/data/hf/gpt2/config.json", NULL);
+    assert_true(parameters(folder) == parameters(file));
+    assert_string_equal(folder->name, file->name);
+    model_free(folder);
+    model_free(file);
+}
+
+/* ---- Weft's own files ------------------------------------------------------------------------ */
+
+static void every_shipped_model_file_opens(void **state)
+{
+    (void)state;
+    DIR *folder = opendir(WEFT_SOURCE_DIR "/data/models");
+    int files = 0;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[300];
+        if (!strstr(entry->d_name, ".yaml"))
+            continue;
+        snprintf(path, sizeof path, "data/models/%s", entry->d_name);
+        struct model *model = opened_file(path, NULL);
+        assert_memory_equal(model->name, entry->d_name, strlen(model->name));
+        assert_true(parameters(model) > 0 && flops(model) > 0);
+        assert_int_equal(model->warnings.len, 0);
+        model_free(model);
+        files++;
+    }
+    closedir(folder);
+    assert_true(files >= 6);
+}
+
+static void operators_by_hand_equal_the_family(void **state)
+{
+    (void)state;
+    struct model *hand = opened_file("data/models/gpt2-by-hand.yaml", NULL);
+    struct model *family = opened("gpt2", NULL);
+    struct totals a = model_totals(hand, DTYPE_BF16), b = model_totals(family, DTYPE_BF16);
+    assert_int_equal(a.ops, b.ops);
+    assert_true(a.parameters == b.parameters);
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(a.flops[phase] == b.flops[phase]);
+    assert_true(a.kept_bytes == b.kept_bytes);
+    assert_int_equal(hand->seq, family->seq);
+    assert_int_equal(hand->layers, family->layers);
+    assert_non_null(find_op(hand, "layers.0.mlp.up"));
+    model_free(hand);
+    model_free(family);
+}
+
+/* stem 3*64*9 + 2*64; a block 2 * (64*64*9 + 2*64), three of them; head 64*10 + 10. */
+static void repeats_count_their_copies(void **state)
+{
+    (void)state;
+    struct model *model = opened_file("data/models/small-cnn.yaml", NULL);
+    assert_true(parameters(model) == 3 * 64 * 9 + 128 + 3 * 2 * (64 * 64 * 9 + 128) + 650);
+    assert_true(flops(model) == 2.0 * 1024 * (3 * 64 * 9 + 3 * 2 * 64 * 64 * 9) + 2.0 * 64 * 10);
+    assert_int_equal(model->layers, 3);
+    assert_int_equal(model->dtype, DTYPE_FP32);
+    model_free(model);
+}
+
+static void overrides_win_over_a_file(void **state)
+{
+    (void)state;
+    struct model *model = opened_file("data/models/gpt3-13b-long.yaml", "seq: 512, layers: 2");
+    assert_int_equal(model->seq, 512);
+    assert_int_equal(model->layers, 2);
+    assert_string_equal(model->name, "gpt3-13b-long");
+    model_free(model);
+    model = opened("gpt3-13b", " ");
+    assert_int_equal(model->layers, 40);
+    model_free(model);
+}
+
+/* "`seq` (1024)": an option with its default; those that are needed stand out. */
+static void describe_option(const struct family *family, const struct field *field, char *out,
+                            size_t size)
+{
+    union {
+        int64_t whole;
+        double real;
+        bool flag;
+        int choice;
+    } value = {0};
+    static const size_t SIZES[FIELD_TYPE_COUNT] = {
+        [FIELD_COUNT] = 8, [FIELD_INT] = 8, [FIELD_REAL] = 8, [FIELD_BOOL] = 1, [FIELD_CHOICE] = 4};
+    memcpy(&value, (const char *)family->defaults + field->offset, SIZES[field->type]);
+    int used = snprintf(out, size, field->required ? "**`%s`**" : "`%s`", field->key);
+    char *rest = out + used;
+    size -= (size_t)used;
+    if ((field->type == FIELD_COUNT || field->type == FIELD_INT) && value.whole)
+        snprintf(rest, size, " (%lld)", (long long)value.whole);
+    else if (field->type == FIELD_REAL)
+        snprintf(rest, size, " (%g)", value.real);
+    else if (field->type == FIELD_BOOL)
+        snprintf(rest, size, " (%s)", value.flag ? "true" : "false");
+    else if (field->type == FIELD_CHOICE) {
+        snprintf(rest, size, " (%s", field->choices[value.choice]);
+        for (int i = 0; field->choices[i]; i++)
+            if (i != value.choice)
+                snprintf(rest + strlen(rest), size - strlen(rest), ", %s", field->choices[i]);
+        snprintf(rest + strlen(rest), size - strlen(rest), ")");
+    }
+}
+
+static void the_manual_lists_every_option(void **state)
+{
+    (void)state;
+    struct arena *scratch = arena_new();
+    const struct family *const *families;
+    size_t count = model_families(&families), len;
+    char *text;
+    assert_int_equal(
+        file_read(scratch, WEFT_SOURCE_DIR "/docs/reference/model-file.md", 1 << 20, &text, &len),
+        WEFT_OK);
+    for (size_t i = 0; i < count; i++) {
+        char row[4096], option[256];
+        int used = snprintf(row, sizeof row, "| `%s` | ", families[i]->name);
+        for (size_t k = 0; k < families[i]->field_count; k++) {
+            describe_option(families[i], &families[i]->fields[k], option, sizeof option);
+            used += snprintf(row + used, sizeof row - (size_t)used, "%s%s", k ? ", " : "", option);
+        }
+        snprintf(row + used, sizeof row - (size_t)used, " |\n");
+        if (!strstr(text, row))
+            fail_msg("docs/reference/model-file.md lacks the row %s", row);
+    }
+    arena_free(scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(configs_have_published_parameters),
+        cmocka_unit_test(absent_keys_have_transformers_defaults),
+        cmocka_unit_test(overrides_win_over_a_config),
+        cmocka_unit_test(long_contexts_are_cut_to_a_sample),
+        cmocka_unit_test(windows_are_where_configs_say),
+        cmocka_unit_test(unmodelled_keys_are_reported),
+        cmocka_unit_test(a_folder_opens_its_config),
+        cmocka_unit_test(every_shipped_model_file_opens),
+        cmocka_unit_test(operators_by_hand_equal_the_family),
+        cmocka_unit_test(repeats_count_their_copies),
+        cmocka_unit_test(overrides_win_over_a_file),
+        cmocka_unit_test(the_manual_lists_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,664 @@
+/* Measuring this machine: what is asked, how medians come about, what is kept and what is refused. No
+ * test says how long anything takes: clocks and kernels are made up where times matter. */
+#include <math.h>
+#include <setjmp.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "one_folder.h"
+#include "program.h"
+#include "random_plan.h"
+#include "run/run.h"
+#include "run/measure/sampling.h"
+
+/* ---- helpers --------------------------------------------------------------------------------- */
+
+static struct plan *small_plan(const struct model *model, const struct cluster *cluster,
+                               struct degrees degrees)
+{
+    struct plan *plan;
+    degrees.has_dtype = true;
+    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+    assert_int_equal(plan_check(plan), WEFT_OK);
+    return plan;
+}
+
+static struct cluster *ranks(int32_t count)
+{
+    struct cluster *cluster;
+    assert_int_equal(cluster_ranks(count, &cluster), WEFT_OK);
+    return cluster;
+}
+
+/* ---- what a plan asks ------------------------------------------------------------------------ */
+
+static int64_t find_ask(const struct asks *asks, const struct work *work)
+{
+    struct profile_key wanted, key;
+    assert_true(profile_key_of(work, 0, &wanted));
+    for (size_t i = 0; i < asks->len; i++) {
+        assert_true(profile_key_of(&asks->data[i].work, 0, &key));
+        if (memcmp(&key, &wanted, sizeof key) == 0)
+            return (int64_t)i;
+    }
+    return -1;
+}
+
+/* Every phase of every instance with work, straight from the model: in the list, and nothing else is
+ * but optimizers. */
+static void check_asks(const struct plan *plan, const struct asks *asks)
+{
+    bool *seen = calloc(asks->len, sizeof *seen);
+    for (int64_t i = 0; i < plan->instances; i++)
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            const struct op *op = &plan->model->op[plan->instance[i].op];
+            int64_t local[OP_MAX_DIMS];
+            split_local(op, &plan_choice(plan, i)->split, plan->batch_per_step, local);
+            struct work work = op_work(op, local, plan->dtype, (enum phase)phase);
+            if (work.flops <= 0 && work.read_bytes + work.write_bytes <= 0)
+                continue;
+            int64_t at = find_ask(asks, &work);
+            assert_true(at >= 0);
+            seen[at] = true;
+        }
+    for (size_t i = 0; i < asks->len; i++)
+        assert_true(seen[i] || asks->data[i].work.kernel == KERNEL_OPTIMIZER);
+    free(seen);
+}
+
+/* Made up. Kernels are shorter than any host issues them, or a host's time would not show. */
+static const double KERNEL_NS = 100, OPTIMIZER_NS = 7e12;
+
+static void store_all(const char *db, const struct asks *asks, const char *device, size_t leave_out)
+{
+    struct profile *profile;
+    remove(db);
+    assert_int_equal(profile_create(db, &profile), WEFT_OK);
+    for (size_t i = 0; i < asks->len; i++) {
+        bool optimizer = asks->data[i].work.kernel == KERNEL_OPTIMIZER;
+        struct profile_key key;
+        assert_true(profile_key_of(&asks->data[i].work, 0, &key));
+        struct measurement m = {device,
+                                asks->data[i].work,
+                                key.phase == PHASE_WHOLE_BACKWARD,
+                                optimizer ? OPTIMIZER_NS : KERNEL_NS,
+                                1,
+                                "x"};
+        if (i != leave_out)
+            assert_int_equal(profile_add(profile, &m), WEFT_OK);
+    }
+    assert_int_equal(profile_commit(profile), WEFT_OK);
+    profile_close(profile);
+}
+
+/* The simulator asks for what is listed: with a time for each it needs no formula, and without one of
+ * them it does. */
+static void check_simulation(const struct plan *plan, const struct asks *asks, struct rng *rng)
+{
+    const char *db = in_folder("asked.sqlite"), *device = plan->cluster->node.device.name;
+    struct simulate_options options = {.profile = db};
+    struct prediction *prediction;
+    size_t without = (size_t)rng_below(rng, (int64_t)asks->len);
+    bool optimizer = asks->data[without].work.kernel == KERNEL_OPTIMIZER;
+    store_all(db, asks, device, asks->len);
+    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
+    assert_int_equal(prediction->reliances, 1);
+    assert_int_equal(prediction->reliance[0].provenance, FROM_MEASUREMENT);
+    assert_true(prediction->iteration_ns > (int64_t)OPTIMIZER_NS); /* the optimizer's, too */
+    prediction_free(prediction);
+    store_all(db, asks, device, without);
+    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
+    if (!optimizer)
+        assert_true(prediction->reliances > 1 ||
+                    prediction->reliance[0].provenance != FROM_MEASUREMENT);
+    prediction_free(prediction);
+}
+
+/* In one of the types that kernels compute in. */
+static struct plan *random_cpu_plan(struct rng *rng, const struct model *model,
+                                    const struct cluster *cluster)
+{
+    struct plan *plan = random_plan(rng, model, cluster);
+    bool half = chance(rng, 2);
+    plan->dtype = half ? DTYPE_BF16 : DTYPE_FP32;
+    plan->policy = half ? POLICY_MIXED : POLICY_FP32;
+    return plan;
+}
+
+static void test_asks_are_what_is_simulated(void **state)
+{
+    (void)state;
+    struct rng rng;
+    struct cluster *cluster = ranks(4);
+    rng_seed(&rng, 5);
+    for (int round = 0; round < rounds_of(20); round++) {
+        struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT)]);
+        struct arena *arena = arena_new();
+        struct plan *plan = random_cpu_plan(&rng, model, cluster);
+        struct asks asks;
+        assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
+        check_asks(plan, &asks);
+        check_simulation(plan, &asks, &rng);
+        plan_free(plan);
+        arena_free(arena);
+        model_free(model);
+    }
+    cluster_free(cluster);
+}
+
+/* 4 layers of 2 norms and one behind them: 9 forward norms of the same rows and columns. */
+static void test_askers_are_counted(void **state)
+{
+    (void)state;
+    struct cluster *cluster = ranks(1);
+    struct model *model = open_small(&SMALL_MODELS[0]);
+    struct plan *plan = small_plan(model, cluster, (struct degrees){.micro_batch = 2});
+    struct arena *arena = arena_new();
+    struct asks asks;
+    int64_t uses = 0;
+    assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
+    for (size_t i = 0; i < asks.len; i++)
+        if (asks.data[i].work.kernel == KERNEL_NORM && asks.data[i].work.phase == PHASE_FORWARD)
+            for (size_t k = 0; k < asks.data[i].askers.len; k++)
+                uses += asks.data[i].askers.data[k].uses;
+    assert_int_equal(uses, 9);
+    arena_free(arena);
+    plan_free(plan);
+    model_free(model);
+    cluster_free(cluster);
+}
+
+/* ---- medians by hand ------------------------------------------------------------------------- */
+
+static void test_spread(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t count;
+        double ns[9], median, error;
+    } ROWS[] = {
+        /* middle 4, +- 1.5: ranks 2 and 6, 30 and 70: (70 - 30) / 2 / 50 */
+        {9, {90, 10, 80, 20, 70, 30, 60, 40, 50}, 50, 0.4},
+        /* middle 1.5, +- 1: ranks 0 and 3, outwards; (40 - 10) / 2 / 25 */
+        {4, {40, 30, 20, 10}, 25, 0.6},
+        {1, {500}, 500, 1.0 / 500},             /* I1: 1 ns */
+        {3, {200, 200, 200}, 200, 1.0 / 200},   /* I1 */
+        {5, {10, 10, 10, 10, 9000}, 10, 449.5}, /* ranks 0 and 4 */
+    };
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct sampling samples = sampling_new(arena, ROWS[i].count);
+        for (int64_t k = 0; k < ROWS[i].count; k++)
+            sampling_add(&samples, ROWS[i].ns[k] / 1e9);
+        struct spread spread = spread_of(&samples);
+        assert_true(fabs(spread.median_ns - ROWS[i].median) < 1e-6);
+        assert_true(fabs(spread.error - ROWS[i].error) < 1e-6);
+    }
+    arena_free(arena);
+}
+
+/* ---- made-up kernels and clocks -------------------------------------------------------------- */
+
+/* Every run takes the next of these, over and over. */
+static struct fake {
+    double now_s, wall_step_s;
+    const double *us;
+    int64_t count, runs, stop_after;
+    atomic_bool stop;
+} fake;
+
+static void fake_work(void)
+{
+    fake.now_s += fake.us[fake.runs % fake.count] / 1e6;
+    if (++fake.runs == fake.stop_after)
+        atomic_store(&fake.stop, true);
+}
+
+static bool fake_has(const struct op *op, const char **why)
+{
+    (void)op;
+    *why = NULL;
+    return true;
+}
+
+static int64_t fake_bytes(const struct kernel_call *call)
+{
+    (void)call;
+    return 8;
+}
+
+static void fake_run(const struct kernel_call *call, enum phase phase)
+{
+    (void)call, (void)phase;
+    fake_work();
+}
+
+static void fake_optimize(const struct optimizer_step *step)
+{
+    (void)step;
+    fake_work();
+}
+
+static const struct kernels FAKE = {"fake",     fake_has, fake_bytes,
+                                    fake_bytes, fake_run, fake_optimize};
+
+static double fake_clock(void *context)
+{
+    (void)context;
+    return fake.now_s;
+}
+
+static double fake_wall(void *context)
+{
+    (void)context;
+    return fake.now_s += fake.wall_step_s;
+}
+
+static struct measure_options fake_options(const char *db)
+{
+    struct measure_options o = measure_defaults();
+    o.kernels = &FAKE;
+    o.kernel_seconds = fake_clock;
+    o.wall_seconds = fake_wall;
+    o.db = db;
+    o.device = "a device";
+    o.source = "a source";
+    o.stop = &fake.stop;
+    o.least = 5;
+    o.most = 5;
+    return o;
+}
+
+static void fake_times(const double *us, int64_t count)
+{
+    fake = (struct fake){.us = us, .count = count};
+}
+
+/* The asks of a small model on one core. */
+struct small {
+    struct arena *arena;
+    struct cluster *cluster;
+    struct model *model;
+    struct plan *plan;
+    struct asks asks;
+};
+
+static struct small open_asks(void)
+{
+    struct small s = {.arena = arena_new(), .cluster = ranks(1)};
+    s.model = open_small(&SMALL_MODELS[0]);
+    s.plan = small_plan(s.model, s.cluster, (struct degrees){.micro_batch = 2});
+    assert_int_equal(asks_of_plan(s.arena, s.plan, &s.asks), WEFT_OK);
+    return s;
+}
+
+static void close_asks(struct small *s)
+{
+    arena_free(s->arena);
+    plan_free(s->plan);
+    model_free(s->model);
+    cluster_free(s->cluster);
+}
+
+static int64_t rows_in(const char *db)
+{
+    struct profile *profile;
+    int64_t rows;
+    assert_int_equal(profile_open(db, &profile), WEFT_OK);
+    assert_int_equal(profile_count(profile, TABLE_KERNEL, &rows), WEFT_OK);
+    profile_close(profile);
+    return rows;
+}
+
+/* The first run warms up (900); then 5 1 4 2 3, median 3, ranks 0 and 4: (5 - 1) / 2 / 3. */
+static void test_median_is_stored(void **state)
+{
+    (void)state;
+    static const double US[] = {900, 5, 1, 4, 2, 3};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("median.sqlite"));
+    struct measured measured;
+    struct profile *profile;
+    const struct profile_row *rows;
+    size_t count;
+    fake_times(US, COUNT_OF(US));
+    s.asks.len = 1;
+    s.asks.data[0].askers.len = 1;
+    assert_int_equal(s.asks.data[0].work.phase, PHASE_FORWARD);
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.measured, 1);
+    assert_int_equal(measured.imprecise, 1);
+    assert_int_equal(profile_open(o.db, &profile), WEFT_OK);
+    assert_int_equal(profile_rows(profile, &rows, &count), WEFT_OK);
+    assert_int_equal(count, 1);
+    assert_true(fabs(rows[0].ns - 3000) < 1e-3);
+    assert_true(fabs(rows[0].error - 2.0 / 3) < 1e-6);
+    assert_int_equal(rows[0].samples, 5);
+    assert_string_equal(rows[0].device, "a device");
+    assert_string_equal(rows[0].source, "a source");
+    profile_close(profile);
+    close_asks(&s);
+}
+
+/* Samples until the error is small enough: of 1 1 1 1 9 9 9 9 9 ... it never is; of equal ones at
+ * once. */
+static void test_samples_until_precise(void **state)
+{
+    (void)state;
+    static const double EVEN[] = {7}, ODD[] = {1, 9};
+    struct small s = open_asks();
+    struct measured measured;
+    s.asks.len = 1;
+    s.asks.data[0].askers.len = 1;
+    for (int i = 0; i < 2; i++) {
+        struct measure_options o = fake_options(in_folder(i ? "odd.sqlite" : "even.sqlite"));
+        o.most = 40;
+        fake_times(i ? ODD : EVEN, i ? 2 : 1);
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+        assert_int_equal(measured.data[0].samples, i ? 40 : 5);
+        assert_int_equal(measured.imprecise, i);
+    }
+    close_asks(&s);
+}
+
+/* (1) of measure.h: 3 uses of 100 us and 1 of 200 us are 125 us each. Each asker's runs are one to
+ * warm up and five samples. */
+static void test_askers_average(void **state)
+{
+    (void)state;
+    static const double US[] = {100, 100, 100, 100, 100, 100, 200, 200, 200, 200, 200, 200};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("askers.sqlite"));
+    struct measured measured;
+    struct asker two[] = {s.asks.data[0].askers.data[0], s.asks.data[0].askers.data[0]};
+    two[0].uses = 3;
+    two[1].uses = 1;
+    s.asks.len = 1;
+    s.asks.data[0].askers.data = two;
+    s.asks.data[0].askers.len = 2;
+    fake_times(US, COUNT_OF(US));
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_true(fabs(measured.data[0].ns - 125000) < 1e-2);
+    assert_int_equal(measured.data[0].samples, 10);
+    close_asks(&s);
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+static void test_resume_skips(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("resume.sqlite"));
+    struct measured measured;
+    fake_times(US, 1);
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.measured, s.asks.len);
+    assert_int_equal(rows_in(o.db), s.asks.len);
+    int64_t runs = fake.runs;
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.known, s.asks.len);
+    assert_int_equal(measured.measured, 0);
+    assert_int_equal(fake.runs, runs);
+    assert_true(fabs(measured.data[0].ns - 10000) < 1e-3);
+    o.precision = 1e-6; /* 1 ns in 10 us is 1e-4 */
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.measured, s.asks.len);
+    o.precision = 0.05;
+    o.source = "another source";
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.measured, s.asks.len);
+    assert_int_equal(rows_in(o.db), 2 * s.asks.len);
+    close_asks(&s);
+}
+
+/* Stopped after any number of runs: what was finished is there, and the rest is measured next time,
+ * nothing twice. */
+static void test_stop_keeps(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct rng rng;
+    rng_seed(&rng, 3);
+    for (int round = 0; round < rounds_of(10); round++) {
+        struct measure_options o = fake_options(in_folder("stop.sqlite"));
+        struct measured measured;
+        fake_times(US, 1);
+        fake.stop_after = 1 + rng_below(&rng, 6 * (int64_t)s.asks.len);
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+        assert_true(measured.stopped);
+        int64_t before = measured.measured;
+        assert_true(before < (int64_t)s.asks.len);
+        assert_int_equal(rows_in(o.db), before);
+        fake_times(US, 1);
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+        assert_false(measured.stopped);
+        assert_int_equal(measured.known, before);
+        assert_int_equal(measured.measured, (int64_t)s.asks.len - before);
+        assert_int_equal(rows_in(o.db), s.asks.len);
+    }
+    close_asks(&s);
+}
+
+/* The wall clock goes on by 0.1 s with every look at it. */
+static void test_budget_keeps(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("budget.sqlite"));
+    struct measured measured;
+    fake_times(US, 1);
+    fake.wall_step_s = 0.1;
+    o.kernel_seconds = fake_clock;
+    o.budget_s = 3;
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_true(measured.stopped);
+    assert_true(measured.measured > 0 && measured.measured < (int64_t)s.asks.len);
+    assert_int_equal(rows_in(o.db), measured.measured);
+    close_asks(&s);
+}
+
+/* ---- databases ------------------------------------------------------------------------------- */
+
+static void execute(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+static void test_refuses_broken_databases(void **state)
+{
+    (void)state;
+    static const char *const MAKE[] = {NULL, "CREATE TABLE mine(a)", "PRAGMA user_version = 99"};
+    static const double US[] = {10};
+    struct small s = open_asks();
+    for (size_t i = 0; i < COUNT_OF(MAKE); i++) {
+        char *path = in_folder("broken.sqlite");
+        struct measure_options o = fake_options(path);
+        struct measured measured;
+        if (!MAKE[i])
+            assert_int_equal(file_write_text(path, "this is no database, whatever its name says"),
+                             WEFT_OK);
+        else if (i == 2)
+            store_all(path, &s.asks, "a device", s.asks.len);
+        if (MAKE[i])
+            execute(path, MAKE[i]);
+        fake_times(US, 1);
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_BAD_INPUT);
+        assert_int_equal(fake.runs, 0);
+    }
+    close_asks(&s);
+}
+
+/* Schema version 1 had no errors: read as it is, written as version 2. */
+static void test_old_databases(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("old.sqlite"));
+    struct measured measured;
+    struct profile *profile;
+    const struct profile_row *rows;
+    size_t count;
+    o.source = "x";
+    store_all(o.db, &s.asks, o.device, s.asks.len);
+    execute(o.db, "ALTER TABLE kernel DROP COLUMN error; ALTER TABLE collective DROP COLUMN error;"
+                  "PRAGMA user_version = 1");
+    assert_int_equal(profile_open(o.db, &profile), WEFT_OK);
+    assert_int_equal(profile_rows(profile, &rows, &count), WEFT_OK);
+    assert_int_equal(count, s.asks.len);
+    assert_true(rows[0].error == 0);
+    profile_close(profile);
+    fake_times(US, 1);
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.known, 0); /* nobody knows how well they are known */
+    assert_int_equal(rows_in(o.db), s.asks.len);
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.known, s.asks.len);
+    close_asks(&s);
+}
+
+/* ---- real kernels ---------------------------------------------------------------------------- */
+
+/* Every kernel of every family under random splits, once: buffers have the sizes that kernels use
+ * (sanitizers look), and what is not left out is stored. */
+static void test_real_kernels(void **state)
+{
+    (void)state;
+    struct rng rng;
+    struct cluster *cluster = ranks(4);
+    int64_t measured_some = 0;
+    rng_seed(&rng, 11);
+    for (int round = 0; round < rounds_of(24); round++) {
+        struct model *model = open_small(&SMALL_MODELS[round % SMALL_MODEL_COUNT]);
+        struct plan *plan = random_cpu_plan(&rng, model, cluster);
+        struct arena *arena = arena_new();
+        struct measure_options o = measure_defaults();
+        struct measured measured;
+        struct asks asks;
+        o.db = in_folder("real.sqlite");
+        o.device = "a core";
+        o.source = "a test";
+        o.least = o.most = 1;
+        o.away_bytes = 4096;
+        assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
+        assert_int_equal(measure_asks(&asks, &o, arena, &measured), WEFT_OK);
+        assert_int_equal(measured.measured + measured.left_out, asks.len);
+        assert_int_equal(rows_in(o.db), measured.measured);
+        measured_some += measured.measured;
+        plan_free(plan);
+        arena_free(arena);
+        model_free(model);
+    }
+    assert_true(measured_some > 0);
+    cluster_free(cluster);
+}
+
+/* What takes more memory than there may be is left out, with a reason. */
+static void test_too_large(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("large.sqlite"));
+    struct measured measured;
+    fake_times(US, 1);
+    o.memory_bytes = 100;
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.left_out, s.asks.len);
+    assert_string_equal(measured.data[0].why, "there is no memory for it");
+    assert_int_equal(fake.runs, 0);
+    close_asks(&s);
+}
+
+/* ---- a core's costs -------------------------------------------------------------------------- */
+
+/* Nothing is launched on a core and nobody issues it: a prediction is the sum of its kernels. */
+static void test_prediction_is_the_sum(void **state)
+{
+    (void)state;
+    struct small s = open_asks();
+    char *db = in_folder("sum.sqlite");
+    struct simulate_options options = {.profile = db};
+    struct prediction *prediction;
+    double sum = 0;
+    store_all(db, &s.asks, s.cluster->node.device.name, s.asks.len);
+    for (size_t i = 0; i < s.asks.len; i++)
+        for (size_t k = 0; k < s.asks.data[i].askers.len; k++)
+            sum += (s.asks.data[i].work.kernel == KERNEL_OPTIMIZER ? OPTIMIZER_NS : KERNEL_NS) *
+                   (double)s.asks.data[i].askers.data[k].uses;
+    assert_int_equal(simulate(s.plan, &options, &prediction), WEFT_OK);
+    assert_true(fabs((double)prediction->iteration_ns - sum) <= 1);
+    prediction_free(prediction);
+    close_asks(&s);
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
+
+static void test_program(void **state)
+{
+    (void)state;
+    char arguments[512];
+    int code;
+    char *db = in_folder("program.sqlite");
+    static const char MODEL[] = "--set layers=1 --set hidden=16 --set heads=2 --set vocab=32 "
+                                "--seq 8 --dtype fp32 --precision 99%";
+    snprintf(arguments, sizeof arguments, "profile measure gpt2 %s --db %s --json", MODEL, db);
+    json_t *first = json_of(arguments), *again = json_of(arguments);
+    size_t count = json_array_size(json_object_get(first, "measured"));
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        json_t *one = json_array_get(json_object_get(again, "measured"), i);
+        assert_true(json_is_true(json_object_get(one, "known")));
+    }
+    json_decref(first);
+    json_decref(again);
+    static const char *const WRONG[] = {
+        "profile measure",
+        "profile measure gpt2",
+        "profile measure gpt2 dgx-a100:1 --db /tmp/never.sqlite",
+        "profile measure --collectives --ranks 1",
+        "profile measure gpt2 --db /tmp/never.sqlite --precision 200%",
+        "profile measure --collectives --transport pigeon",
+    };
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        free(ask(WRONG[i], &code));
+        assert_int_equal(code, WEFT_BAD_INPUT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_asks_are_what_is_simulated),
+        cmocka_unit_test(test_askers_are_counted),
+        cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_median_is_stored),
+        cmocka_unit_test(test_samples_until_precise),
+        cmocka_unit_test(test_askers_average),
+        cmocka_unit_test(test_resume_skips),
+        cmocka_unit_test(test_stop_keeps),
+        cmocka_unit_test(test_budget_keeps),
+        cmocka_unit_test(test_refuses_broken_databases),
+        cmocka_unit_test(test_old_databases),
+        cmocka_unit_test(test_real_kernels),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_prediction_is_the_sum),
+        cmocka_unit_test(test_program),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

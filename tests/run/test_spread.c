@@ -1,0 +1,204 @@
+/* test_spread.c - steps of reshards on numbers: what every device ends up with is what its layout says.
+ *
+ * Element f of the whole is the number f + 1. Where a layout has partial sums, each of n addends is a
+ * share of it: v of addend v, and what is left of the number for the first. All devices of the stage
+ * are simulated here, with what members send put together by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "rounds.h"
+#include "run/run.h"
+#include "run/rank/spread.h"
+
+enum { MOST_DEVICES = 16, MOST_ELEMENTS = 4096 };
+
+/* This device's addend of an element. */
+static float addend(const struct layout *layout, int64_t device, int64_t element)
+{
+    int64_t mesh = 1, which = 0, addends = 1;
+    for (int64_t i = layout->digits - 1; i >= 0; i--) {
+        int64_t degree = layout->digit[i].degree;
+        if (layout->digit[i].hold == HOLD_PARTIAL) {
+            which += device / mesh % degree * addends;
+            addends *= degree;
+        }
+        mesh *= degree;
+    }
+    float others = (float)(addends * (addends - 1) / 2);
+    return which ? (float)which : (float)(element + 1) - others;
+}
+
+static void fill(const struct layout *layout, int64_t device, float *out)
+{
+    for (int64_t i = 0; i < layout_local(layout); i++)
+        out[i] = addend(layout, device, layout_element(layout, device, i));
+}
+
+/* ---- a step on all devices ------------------------------------------------------------------- */
+
+struct devices {
+    int64_t count;
+    float data[MOST_DEVICES][MOST_ELEMENTS];
+};
+
+static float from_member[MOST_DEVICES][MOST_ELEMENTS];
+
+/* The devices of this one's group, by member. */
+static void group_of(const struct move *move, int64_t device, int64_t devices, int64_t *member)
+{
+    for (int64_t d = 0; d < devices; d++) {
+        int64_t other = d, own = device;
+        for (int32_t i = 0; i < move->digits; i++) { /* both with these digits at 0 */
+            other -= d / move->digit[i].mesh % move->digit[i].degree * move->digit[i].mesh;
+            own -= device / move->digit[i].mesh % move->digit[i].degree * move->digit[i].mesh;
+        }
+        if (other == own)
+            member[move_member(move, d)] = d;
+    }
+}
+
+static void do_one(const struct move *move, int kind, const struct devices *before, int64_t device,
+                   float *out)
+{
+    static float blocks[MOST_DEVICES * MOST_ELEMENTS];
+    int64_t member[MOST_DEVICES], sends[MOST_DEVICES], takes[MOST_DEVICES];
+    int32_t own = move_member(move, device);
+    int64_t n = kind == COLLECTIVE_ALL_GATHER ? move->before_count : move->count;
+    float *at = blocks;
+    group_of(move, device, before->count, member);
+    if (kind == STEP_SLICE) {
+        move_slice(move, device, before->data[device], out);
+        return;
+    }
+    for (int64_t i = 0; i < move->count; i++)
+        out[i] = 0;
+    for (int32_t m = 0; m < move->members; m++) {
+        const float *from = before->data[member[m]];
+        if (kind == COLLECTIVE_REDUCE_SCATTER)
+            move_scatter(move, from, from_member[m]);
+        if (kind == COLLECTIVE_ALL_TO_ALL) {
+            move_counts(move, m, sends, takes);
+            move_pack(move, m, from, from_member[m]);
+            float *part = from_member[m];
+            for (int32_t k = 0; k < own; k++)
+                part += sends[k];
+            memcpy(at, part, (size_t)sends[own] * sizeof *at);
+            at += sends[own];
+        }
+        for (int64_t i = 0; i < n && kind == COLLECTIVE_ALL_REDUCE; i++)
+            out[i] += from[i];
+        for (int64_t i = 0; i < n && kind == COLLECTIVE_REDUCE_SCATTER; i++)
+            out[i] += from_member[m][own * n + i];
+        if (kind == COLLECTIVE_ALL_GATHER)
+            memcpy(blocks + m * n, from, (size_t)n * sizeof *from);
+    }
+    if (kind == COLLECTIVE_ALL_GATHER)
+        move_gather(move, blocks, out);
+    if (kind == COLLECTIVE_ALL_TO_ALL) {
+        assert_int_equal(at - blocks, move->count);
+        move_unpack(move, own, blocks, out);
+    }
+}
+
+/* ---- random reshards ------------------------------------------------------------------------- */
+
+static struct layout random_layout(struct rng *rng, int64_t devices, int64_t elements, bool partial)
+{
+    struct layout layout = layout_none(elements);
+    int64_t inner = elements;
+    while (devices > 1) {
+        int64_t degree = devices % 2 ? devices : 2;
+        int64_t what = rng_below(rng, partial ? 4 : 3);
+        if (what >= 1 && what <= 2 && inner % degree == 0) {
+            inner /= degree;
+            layout_add(&layout, degree, inner);
+        } else {
+            layout_add(&layout, degree, what == 3 ? HOLD_PARTIAL : HOLD_COPY);
+        }
+        devices /= degree;
+    }
+    return layout;
+}
+
+static void check_holds(const struct layout *layout, const struct devices *all, int round)
+{
+    static float expected[MOST_ELEMENTS];
+    for (int64_t d = 0; d < all->count; d++) {
+        fill(layout, d, expected);
+        for (int64_t i = 0; i < layout_local(layout); i++)
+            if (expected[i] != all->data[d][i])
+                fail_msg("round %d: device %lld has %g at %lld, expected %g", round, (long long)d,
+                         (double)all->data[d][i], (long long)i, (double)expected[i]);
+    }
+}
+
+static void test_steps_leave_what_layouts_say(void **state)
+{
+    (void)state;
+    static struct devices before, after;
+    struct reshards *reshards = reshards_new();
+    int rounds = rounds_of(4000), steps = 0;
+    for (int round = 0; round < rounds; round++) {
+        static const int64_t DEVICES[] = {2, 4, 6, 8, 12, 16};
+        struct rng rng;
+        rng_seed(&rng, (uint64_t)round);
+        int64_t devices = DEVICES[rng_below(&rng, 6)], elements = 48 * (1 + rng_below(&rng, 8));
+        struct layout from = random_layout(&rng, devices, elements, true);
+        struct layout to = random_layout(&rng, devices, elements, false);
+        const struct reshard *reshard = reshard_within(reshards, &from, &to);
+        before.count = after.count = devices;
+        for (int64_t d = 0; d < devices; d++)
+            fill(&from, d, before.data[d]);
+        for (int32_t s = 0; s < reshard->steps; s++, steps++) {
+            struct move move;
+            assert_true(move_of(&from, &reshard->step[s], &move));
+            for (int64_t d = 0; d < devices; d++)
+                do_one(&move, reshard->step[s].kind, &before, d, after.data[d]);
+            before = after;
+            from = move.after;
+            bool partial = false;
+            for (int64_t i = 0; i < from.digits; i++)
+                partial |= from.digit[i].hold == HOLD_PARTIAL;
+            if (!partial) /* sums of addends are other addends */
+                check_holds(&from, &before, round);
+        }
+        assert_true(layout_equal(&from, &to) || reshard->steps == 0);
+        check_holds(&to, &before, round);
+    }
+    assert_true(steps > rounds);
+    reshards_free(reshards);
+}
+
+/* ---- parts of fused tensors ------------------------------------------------------------------ */
+
+static void test_parts_go_back_where_they_came_from(void **state)
+{
+    (void)state;
+    struct fused share = {6, 2, 3};
+    float whole[24], part[8], back[24] = {0};
+    for (int i = 0; i < 24; i++)
+        whole[i] = (float)i;
+    fused_take(share, 8, whole, part);
+    const float expected[] = {3, 4, 9, 10, 15, 16, 21, 22};
+    assert_memory_equal(part, expected, sizeof part);
+    fused_add(share, 8, part, back);
+    for (int i = 0; i < 24; i++)
+        assert_true(back[i] == (i % 6 == 3 || i % 6 == 4 ? whole[i] : 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_leave_what_layouts_say),
+        cmocka_unit_test(test_parts_go_back_where_they_came_from),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* test_pipeline.c - the estimate's pipelines: their times and what their stages hold, in closed form and slot
+ * by slot.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "search/estimate/estimator.h"
+#include "search/search.h"
+
+/* ---- pipelines, slot by slot ----------------------------------------------------------------- */
+
+/* When each slot of a schedule is over; the iteration. O(slots^2), and nothing else to it. */
+static int64_t played(const struct schedule *schedule, const struct pipeline *p,
+                      const struct part_work *part)
+{
+    struct arena *scratch = arena_new();
+    int32_t parts = p->stages * p->pieces, m = p->micro_batches;
+    int64_t *over = ARENA_ARRAY(scratch, int64_t, (size_t)parts *(size_t)m *SLOT_KIND_COUNT);
+    int64_t *sent = ARENA_ARRAY(scratch, int64_t, (size_t)parts *(size_t)m *SLOT_KIND_COUNT);
+    int64_t last = 0;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t s = 0; s < p->stages; s++) {
+            struct slots slots = {0};
+            int64_t free = 0, link[32][2] = {0};
+            schedule->order(p, s, scratch, &slots);
+            for (size_t i = 0; i < slots.len; i++) {
+                const struct slot *slot = &slots.data[i];
+                int32_t k = slot->piece * p->stages + s;
+                bool forward = slot->kind == SLOT_FORWARD,
+                     weight = slot->kind == SLOT_BACKWARD_WEIGHT;
+#define AT(kind, part_)   (((int64_t)(kind) * parts + (part_)) * m + slot->micro_batch)
+#define OVER(kind, part_) over[AT(kind, part_)]
+                int64_t ready = weight          ? OVER(SLOT_BACKWARD_INPUT, k)
+                                : forward       ? (k ? sent[AT(SLOT_FORWARD, k - 1)] : 0)
+                                : k + 1 < parts ? sent[AT(slot->kind, k + 1)]
+                                                : OVER(SLOT_FORWARD, k);
+                int64_t ns = weight ? part[k].weight : forward ? part[k].forward : part[k].backward;
+                free = (ready > free ? ready : free) + ns;
+                changed |= OVER(slot->kind, k) != free;
+                OVER(slot->kind, k) = free;
+                int64_t *way = &link[k / p->stages][!forward]; /* one send behind the other */
+                if (!weight) {
+                    *way = (free > *way ? free : *way) + (forward ? part[k].send : part[k].back);
+                    changed |= sent[AT(slot->kind, k)] != *way;
+                    sent[AT(slot->kind, k)] = *way;
+                }
+#undef OVER
+#undef AT
+                last = free > last ? free : last;
+            }
+        }
+    }
+    arena_free(scratch);
+    return last;
+}
+
+static int64_t estimated(struct orders *orders, const struct schedule *schedule,
+                         const struct pipeline *p, const struct part_work *part)
+{
+    struct stage_end end[16];
+    struct pipeline_work work = {schedule, p->stages,   p->pieces, p->micro_batches,
+                                 part,     OVERLAP_ALL, 1};
+    int64_t last = 0;
+    pipeline_ends(orders, &work, end);
+    for (int32_t s = 0; s < p->stages; s++)
+        last = end[s].computed_ns > last ? end[s].computed_ns : last;
+    return last;
+}
+
+/* Uneven stages, and sends of up to a fifth of a pass or of up to several passes. The waves of
+ * all-in-all-out and what is played are exact, with more micro-batches than are played nearly so. */
+static void pipelines_like_their_slots(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int64_t send;      /* at most; a forward pass is 1000 or more */
+        double mean, most; /* relative difference */
+        int many;          /* rounds of micro-batches, for interleaved: up to so many times five */
+    } ALLOWED[] = {{"gpipe", 200, 0, 0},
+                   {"1f1b", 200, 0.002, 0.02},
+                   {"interleaved", 200, 0.002, 0.02},
+                   {"aiao", 200, 0, 0},
+                   {"zb-h1", 200, 0.001, 0.005},
+                   {"gpipe", 8000, 0, 0},
+                   {"1f1b", 8000, 0.05, 0.25},
+                   {"interleaved", 8000, 0.002, 0.03},
+                   {"aiao", 8000, 0, 0},
+                   {"zb-h1", 8000, 0.01, 0.1},
+                   {"interleaved", 200, 0.002, 0.02, 2},
+                   {"interleaved", 8000, 0.002, 0.03, 2}};
+    struct arena *scratch = arena_new();
+    struct orders *orders = orders_new(scratch);
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 3);
+    for (size_t k = 0; k < COUNT_OF(ALLOWED); k++) {
+        const struct schedule *schedule = schedule_find(ALLOWED[k].schedule);
+        double mean = 0, most = 0;
+        enum { ROUNDS = 300 }; /* whatever WEFT_TEST_PERCENT says: means of fewer say little */
+        for (int i = 0; i < ROUNDS; i++) {
+            struct part_work part[32];
+            struct pipeline p = {(int32_t)(1 + rng_below(&rng, 8)), 1,
+                                 (int32_t)(1 + rng_below(&rng, 40))};
+            bool pieces =
+                strcmp(schedule->name, "interleaved") == 0 || strcmp(schedule->name, "aiao") == 0;
+            p.pieces = pieces ? (int32_t)(2 + rng_below(&rng, 3)) : 1;
+            p.micro_batches = strcmp(schedule->name, "interleaved") == 0
+                                  ? p.stages * (1 + p.micro_batches * (1 + ALLOWED[k].many) / 8)
+                                  : p.micro_batches;
+            int64_t uneven = 1 + rng_below(&rng, 1000);
+            for (int32_t j = 0; j < p.stages * p.pieces; j++) {
+                part[j] = (struct part_work){.forward = 1000 + rng_below(&rng, uneven),
+                                             .backward = 2000 + rng_below(&rng, 2 * uneven),
+                                             .send = rng_below(&rng, ALLOWED[k].send),
+                                             .back = rng_below(&rng, ALLOWED[k].send)};
+                if (strcmp(schedule->name, "zb-h1") == 0) {
+                    part[j].backward /= 2;
+                    part[j].weight = part[j].backward;
+                }
+            }
+            double real = (double)played(schedule, &p, part);
+            double off = fabs((double)estimated(orders, schedule, &p, part) / real - 1);
+            mean += off / ROUNDS;
+            most = off > most ? off : most;
+        }
+        print_message("%s, sends below %lld: mean difference %.3f %%, most %.2f %%\n",
+                      schedule->name, (long long)ALLOWED[k].send, 100 * mean, 100 * most);
+        assert_true(mean <= ALLOWED[k].mean && most <= ALLOWED[k].most);
+    }
+    arena_free(scratch);
+}
+
+/* ---- memory, slot by slot -------------------------------------------------------------------- */
+
+/* Whether the checkpoints of the forward slot f, whose backward slot is g, are in host memory during
+ * slot k (sim/holdings.c, I2). */
+static bool is_away(int64_t f, int64_t g, int64_t k)
+{
+    return f + 2 < g - 1 && k >= f + 2 && k < g - 1;
+}
+
+/* What a stage holds at most: every slot's sum from the start. O(slots^2). */
+static int64_t held_slowly(const struct schedule *schedule, const struct pipeline *p, int32_t stage,
+                           const struct part_memory *part)
+{
+    struct arena *scratch = arena_new();
+    struct slots slots = {0};
+    int64_t most = 0;
+    schedule->order(p, stage, scratch, &slots);
+    for (size_t k = 0; k < slots.len; k++) {
+        int64_t held = 0;
+        for (size_t f = 0; f < k; f++) { /* what it left */
+            const struct slot *slot = &slots.data[f];
+            const struct part_memory *of = &part[slot->piece * p->stages];
+            held += slot->kind == SLOT_FORWARD          ? of->kept
+                    : slot->kind == SLOT_BACKWARD_INPUT ? of->back
+                    : slot->kind == SLOT_BACKWARD       ? -of->kept
+                                                        : -of->kept - of->back;
+            for (size_t g = f; slot->kind == SLOT_FORWARD && g < slots.len; g++) {
+                const struct slot *other = &slots.data[g];
+                bool reads = other->kind == SLOT_BACKWARD || other->kind == SLOT_BACKWARD_INPUT;
+                if (reads && other->piece == slot->piece && other->micro_batch == slot->micro_batch)
+                    held -= is_away((int64_t)f, (int64_t)g, (int64_t)k) ? of->offloaded : 0;
+            }
+        }
+        const struct part_memory *now = &part[slots.data[k].piece * p->stages];
+        enum slot_kind kind = slots.data[k].kind;
+        held += kind == SLOT_FORWARD           ? now->forward_rise
+                : kind == SLOT_BACKWARD_WEIGHT ? now->weight_rise
+                                               : now->backward_rise;
+        most = held > most ? held : most;
+    }
+    arena_free(scratch);
+    return most;
+}
+
+static void held_like_slot_by_slot(void **state)
+{
+    const struct schedule *all;
+    size_t schedules = schedule_all(&all);
+    struct arena *scratch = arena_new();
+    struct holdings *holdings = holdings_new(scratch);
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 6);
+    for (int i = 0; i < 3000; i++) { /* microseconds each */
+        const struct schedule *schedule = &all[(size_t)rng_below(&rng, (int64_t)schedules)];
+        struct pipeline p = {(int32_t)(1 + rng_below(&rng, 4)), (int32_t)(1 + rng_below(&rng, 3)),
+                             (int32_t)(1 + rng_below(&rng, 12))};
+        struct part_memory part[12];
+        bool offload = rng_below(&rng, 2) == 0, split = schedule->passes == ORDER_SPLIT;
+        bool gives = p.pieces > 1 && schedule->passes != ORDER_FORWARDS_FIRST && i % 8 == 0;
+        p.micro_batches *= i % 40 == 1 ? 3 : 1; /* a slow look takes its cube */
+        if (schedule->check(&p) != WEFT_OK)
+            continue;
+        for (int32_t k = 0; k < p.stages * p.pieces; k++) {
+            part[k] = (struct part_memory){.kept = 100 + rng_below(&rng, 1000)};
+            part[k].kept -= gives ? 500 : 0;
+            part[k].back = split ? rng_below(&rng, 100) - 50 : -part[k].kept;
+            part[k].forward_rise = part[k].kept + rng_below(&rng, 500);
+            part[k].backward_rise = rng_below(&rng, 500);
+            part[k].weight_rise = split ? rng_below(&rng, 500) : 0;
+            part[k].offloaded = offload && !gives ? rng_below(&rng, part[k].kept) : 0;
+        }
+        for (int32_t s = 0; s < p.stages; s++) {
+            int64_t fast = most_held(holdings, schedule, &p, s, &part[s]);
+            int64_t slow = held_slowly(schedule, &p, s, &part[s]);
+            if (fast != slow)
+                fail_msg("%s, stage %d of %d, %d pieces, %d micro-batches%s: %lld, not %lld",
+                         schedule->name, s, p.stages, p.pieces, p.micro_batches,
+                         offload ? ", offload" : "", (long long)fast, (long long)slow);
+        }
+    }
+    arena_free(scratch);
+}
+
+/* Without sends, equal stages: schedule.c (1) to (4). */
+static void equal_stages_like_theory(void **state)
+{
+    struct arena *scratch = arena_new();
+    struct orders *orders = orders_new(scratch);
+    (void)state;
+    for (int32_t p = 1; p <= 8; p *= 2)
+        for (int32_t m = p; m <= 64; m *= 2) {
+            struct part_work part[8];
+            struct pipeline pipeline = {p, 1, m};
+            for (int32_t j = 0; j < p; j++)
+                part[j] = (struct part_work){.forward = 100, .backward = 200};
+            int64_t ns = 300 * (int64_t)(m + p - 1);
+            assert_int_equal(estimated(orders, schedule_find("1f1b"), &pipeline, part), ns);
+            assert_int_equal(estimated(orders, schedule_find("gpipe"), &pipeline, part), ns);
+            for (int32_t j = 0; j < p; j++)
+                part[j] = (struct part_work){.forward = 100, .backward = 100, .weight = 100};
+            ns = 300 * (int64_t)m + 100 * (int64_t)(p - 1);
+            assert_int_equal(estimated(orders, schedule_find("zb-h1"), &pipeline, part), ns);
+        }
+    arena_free(scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pipelines_like_their_slots),
+        cmocka_unit_test(held_like_slot_by_slot),
+        cmocka_unit_test(equal_stages_like_theory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

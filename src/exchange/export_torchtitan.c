@@ -8,6 +8,7 @@
  *
  *   I1  TP comes with sequence parallelism always (models/llama3/infra/parallelize.py).
  *   I2  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
+ *   I3  Replicas that share nothing have no other degree beside them (DDP there is of one dimension).
  */
 #include "exchange/room.h"
 
@@ -16,11 +17,11 @@
 /* Flavors that torchtitan ships, by what tells them apart. */
 static const struct {
     const char *name, *flavor;
-    int64_t layers, hidden;
+    int64_t layers, hidden, kv_heads, ffn;
 } FLAVORS[] = {
-    {"llama3", "8B", 32, 4096},
-    {"llama3", "70B", 80, 8192},
-    {"llama3", "405B", 126, 16384},
+    {"llama3", "8B", 32, 4096, 8, 14336},
+    {"llama3", "70B", 80, 8192, 8, 28672},
+    {"llama3", "405B", 126, 16384, 8, 53248},
 };
 
 struct toml {
@@ -52,7 +53,8 @@ static void write_model(struct export_job *job, struct toml *t, const struct sha
 {
     section(t, "model");
     for (size_t i = 0; i < COUNT_OF(FLAVORS) && s->family == SHAPE_LLAMA; i++)
-        if (FLAVORS[i].layers == s->layers && FLAVORS[i].hidden == s->hidden) {
+        if (FLAVORS[i].layers == s->layers && FLAVORS[i].hidden == s->hidden &&
+            FLAVORS[i].kv_heads == s->kv_heads && FLAVORS[i].ffn == s->ffn) {
             set_word(t, "name", FLAVORS[i].name);
             set_word(t, "flavor", FLAVORS[i].flavor);
             return;
@@ -63,7 +65,7 @@ static void write_model(struct export_job *job, struct toml *t, const struct sha
          "add a flavor \"custom\" to torchtitan's model: %lld layers, dim %lld, %lld heads, "
          "%lld key/value heads, ffn %lld, vocabulary %lld",
          (long long)s->layers, (long long)s->hidden, (long long)s->heads, (long long)s->kv_heads,
-         (long long)s->ffn, (long long)s->vocab);
+         (long long)(s->ffn ? s->ffn : s->expert_ffn), (long long)s->vocab);
 }
 
 static void write_training(struct toml *t, const struct recognised *r, const struct shape *s)
@@ -153,11 +155,24 @@ static void write_recompute(struct toml *t, const struct recognised *r)
         set_word(t, "selective_ac_option", "op");
 }
 
+/* I3 */
+static weft_status share_state(struct export_job *job)
+{
+    struct degrees *d = &job->found.degrees;
+    if (d->shard > 0 || d->dp == 1 || d->tp * d->cp * d->pp == 1)
+        return WEFT_OK;
+    job_differs(job, "replicas of tp %lld, cp %lld, pp %lld: torchtitan shards their state",
+                (long long)d->tp, (long long)d->cp, (long long)d->pp);
+    d->shard = d->pp > 1 ? 1 : 2; /* with stages gradients stay whole until the last micro-batch */
+    return job_rebuild(job);
+}
+
 weft_status write_torchtitan(struct export_job *job)
 {
     struct toml t = {.keep = job->keep};
     struct shape shape;
     weft_status status;
+    TRY(share_state(job));
     TRY(shape_of_model(job->plan->model, &shape));
     if (shape.family != SHAPE_LLAMA && shape.family != SHAPE_MOE)
         TRY(bad_argument("models of the families llama and moe have RMSNorm",

@@ -1,0 +1,174 @@
+/* test_export_files.c - what `weft export` writes, held to files that were read against each framework's own
+ * documentation (data/export), and accepted by the programs that read such files. */
+#include <unistd.h>
+
+#include "program.h"
+
+#include "one_arena.h"
+
+#define EXPORTED WEFT_SOURCE_DIR "/tests/data/export/"
+
+/* What `weft export` writes for the arguments of cases.txt, and the file beside it that says so; what it
+ * notes beside goes to `notes`. Predicted times are not what the file is about. */
+static void hold_to_file(const char *name, const char *arguments, const char **notes)
+{
+    char *golden;
+    size_t len;
+    int code;
+    const char *path = arena_printf(arena, EXPORTED "%s", name);
+    const char *said = arena_printf(arena, "/tmp/weft-test-notes-%d", (int)getpid());
+    char *text = output_of(arena_printf(arena, "cd '%s' && '%s' export %s 2>%s", WEFT_SOURCE_DIR,
+                                        WEFT_PROGRAM, arguments, said),
+                           &code);
+    assert_int_equal(code, WEFT_OK);
+    assert_int_equal(file_read(arena, path, 1 << 20, &golden, &len), WEFT_OK);
+    if (strcmp(text, golden) != 0)
+        fail_msg("%s: `weft export %s` writes something else now", path, arguments);
+    free(text);
+    assert_int_equal(file_read(arena, said, 1 << 20, &golden, &len), WEFT_OK);
+    unlink(said);
+    *notes = arena_printf(arena, "%s%s\n", *notes, name);
+    for (char *rest = golden, *line; (line = strsep(&rest, "\n")) != NULL && *line;)
+        if (strncmp(line, "predicted:", 10) != 0)
+            *notes = arena_printf(arena, "%s%s\n", *notes, line);
+}
+
+static void texts_are_those_on_file(void **state)
+{
+    (void)state;
+    const char *notes = "";
+    char *cases, *golden;
+    size_t len;
+    int held = 0;
+    assert_int_equal(file_read(arena, EXPORTED "cases.txt", 1 << 20, &cases, &len), WEFT_OK);
+    for (char *rest = cases, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        char *arguments = line + strcspn(line, " ");
+        if (*line == '#' || *line == '\0')
+            continue;
+        *arguments++ = '\0';
+        hold_to_file(line, arguments, &notes);
+        held++;
+    }
+    assert_true(held > 30);
+    assert_int_equal(file_read(arena, EXPORTED "notes.txt", 1 << 20, &golden, &len), WEFT_OK);
+    assert_string_equal(notes, golden);
+}
+
+static void succeeds(const char *command)
+{
+    int code;
+    char *text = output_of(command, &code);
+    if (code)
+        fail_msg("%s: exit code %d: %s", command, code, text);
+    free(text);
+}
+
+/* Held to by the programs that read such files. */
+static void other_programs_accept_the_texts(void **state)
+{
+    (void)state;
+    json_t *json = json_load_file(EXPORTED "gpt3-13b.deepspeed.json", JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    json_int_t micro = json_integer_value(json_object_get(json, "train_micro_batch_size_per_gpu"));
+    json_int_t steps = json_integer_value(json_object_get(json, "gradient_accumulation_steps"));
+    /* dp 2: 1024 = 4 * 128 * 2 */
+    assert_int_equal(json_integer_value(json_object_get(json, "train_batch_size")),
+                     micro * steps * 2);
+    json_decref(json);
+    json = json_load_file(EXPORTED "bert-huge-32.json", JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    json_decref(json);
+    succeeds("python3 -c 'import sys, tomllib; t = tomllib.load(open(sys.argv[1], \"rb\")); "
+             "p = t[\"parallelism\"]; assert p[\"tensor_parallel_degree\"] == 8; "
+             "assert sum(len(m) for m in p[\"module_fqns_per_model_part\"]) == 80 + 3' "
+             "'" EXPORTED "llama3-70b.toml' 2>&1");
+    succeeds("bash -n '" EXPORTED "gpt3-13b.sbatch' 2>&1");
+    succeeds("bash -c '. \"$0\" && [ ${#MEGATRON_ARGS[@]} -gt 40 ]' '" EXPORTED
+             "gpt3-13b.args' 2>&1");
+    succeeds("bash -c '. \"$0\" && for a in \"${MEGATRON_ARGS[@]}\"; do case $a in "
+             "\"([0]*3+[1]*58)\") exit 0;; esac; done; exit 1' '" EXPORTED
+             "deepseek-v3.args' 2>&1");
+    succeeds("python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], \"exec\")' "
+             "'" EXPORTED "llama3-8b.py' 2>&1");
+    succeeds("python3 -B '" EXPORTED "llama3-8b.py' --help 2>&1");
+    succeeds("python3 -B '" EXPORTED "llama3-8b.py' --dry-run 2>&1 | "
+             "grep -q '^accumulation_steps: 8$'");
+}
+
+static void the_program_says_what_it_cannot_write(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *says;
+    } CASES[] = {
+        {"export gpt3-13b dgx-v100:4 --tp 8 --segments 2 --pp 2 --to megatron",
+         "weft: megatron cannot express this plan of gpt3-13b: schedule aiao: megatron does not "
+         "know it\nhint: --nearest writes"},
+        {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
+         "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
+        {"export resnet-50 dgx-a100 --to megatron",
+         "weft: resnet-50 is of the family resnet, for which there are no launch arguments"},
+        {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},
+        {"export gpt3-13b dgx-v100:4", "--to is missing"},
+        {"import dgx-a100 --from galvaton -- x", "did you mean 'galvatron'?"},
+        {"import dgx-a100", "which file, and on which cluster?"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char command[1024];
+        int code;
+        snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, CASES[i].arguments);
+        char *text = output_of(command, &code);
+        assert_int_equal(code, WEFT_BAD_INPUT);
+        if (!strstr(text, CASES[i].says))
+            fail_msg("%s: %s", CASES[i].arguments, text);
+        free(text);
+    }
+}
+
+static void nearest_compares_predictions(void **state)
+{
+    (void)state;
+    json_t *json = json_of("export '" WEFT_SOURCE_DIR "/data/plans/gpt3-13b-by-hand.yaml' "
+                           "--to megatron --nearest --json");
+    assert_false(json_is_true(json_object_get(json, "exact")));
+    assert_true(json_array_size(json_object_get(json, "differences")) >= 3);
+    double plan = json_real_value(json_object_get(json_object_get(json, "plan"), "iteration_s"));
+    double written =
+        json_real_value(json_object_get(json_object_get(json, "written"), "iteration_s"));
+    assert_true(plan > 0 && written > 0 && plan != written);
+    json_decref(json);
+}
+
+/* export | import | simulate, as a user would. */
+static void the_program_goes_round(void **state)
+{
+    (void)state;
+    char command[2048];
+    int code;
+    snprintf(command, sizeof command,
+             "cd '%s' && d=$(mktemp -d) && '%s' export data/plans/gpt3-13b.yaml --to slurm -o "
+             "$d/job 2>/dev/null && '%s' import $d/job dgx-v100:4 -o $d/plan.json && '%s' simulate "
+             "$d/plan.json --json --no-reserved | grep iteration_s && '%s' simulate "
+             "data/plans/gpt3-13b.yaml --json --no-reserved | grep iteration_s; rm -r $d",
+             WEFT_SOURCE_DIR, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM);
+    char *text = output_of(command, &code);
+    char *second = strchr(text, '\n');
+    assert_non_null(second);
+    *second++ = '\0';
+    second[strcspn(second, "\n")] = '\0';
+    assert_string_equal(text, second);
+    assert_non_null(strstr(text, "iteration_s"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_those_on_file),
+        cmocka_unit_test(other_programs_accept_the_texts),
+        cmocka_unit_test(the_program_says_what_it_cannot_write),
+        cmocka_unit_test(nearest_compares_predictions),
+        cmocka_unit_test(the_program_goes_round),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

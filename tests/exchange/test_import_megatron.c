@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -250,6 +251,54 @@ static void stages_hold_the_layers_they_are_given(void **state)
     }
 }
 
+/* What arguments come to, in words: the model by its options, the plan by its numbers, and the notes. */
+static const char *told(const char *arguments)
+{
+    struct opened_plan opened;
+    struct texts notes = {0};
+    if (import_text(arguments, &opened, &notes))
+        fail_msg("%s: %s", arguments, weft_last_error()->message);
+    const struct plan *plan = opened.plan;
+    int64_t recomputed = 0, middle = plan->instances / 2;
+    for (int64_t i = 0; i < plan->instances; i++)
+        recomputed += plan_choice(plan, i)->recompute;
+    const char *text = arena_printf(
+        arena, "%s\n  %s; %s\n  %d stages of %d pieces, %s, %lld samples by %lld, %s, %s, shard %d",
+        arguments, plan->model_name, plan->model_options, (int)plan->stages, (int)plan->pieces,
+        plan->schedule, (long long)plan->global_batch, (long long)plan->batch_per_step,
+        dtype_name(plan->dtype), policy_name(plan->policy), plan_choice(plan, middle)->shard);
+    text = arena_printf(arena, "%s\n  split %s, %lld recomputed, overlap %u, bucket %lld%s\n", text,
+                        split_text(arena, &plan_choice(plan, middle)->split), (long long)recomputed,
+                        plan->overlap, (long long)plan->bucket_bytes,
+                        plan->whole_sends ? ", whole sends" : "");
+    for (size_t i = 0; i < notes.len; i++)
+        text = arena_printf(arena, "%s  note: %s\n", text, notes.data[i]);
+    plan_close(&opened);
+    return text;
+}
+
+/* Every line of the file that does not begin with a space is arguments, on dgx-a100; what
+ * stands below it is what they come to. */
+static void values_come_out_as_written(void **state)
+{
+    (void)state;
+    static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/import/megatron.txt";
+    char *golden, *copy;
+    size_t len;
+    const char *now = "";
+    assert_int_equal(file_read(arena, FILE_NAME, 1 << 20, &golden, &len), WEFT_OK);
+    copy = arena_copy_text(arena, golden);
+    for (char *rest = copy, *line; (line = strsep(&rest, "\n")) != NULL && *line;)
+        if (*line == '#')
+            now = arena_printf(arena, "%s%s\n", now, line);
+        else if (*line != ' ')
+            now = arena_printf(arena, "%s%s", now, told(line));
+    if (strcmp(now, golden) != 0) {
+        fputs(now, stdout);
+        fail_msg("%s: arguments come to something else now, as above", FILE_NAME);
+    }
+}
+
 static const struct {
     const char *text, *message, *hint;
 } BROKEN[] = {
@@ -300,6 +349,10 @@ static const struct {
      "run.sh:1: --moe-layer-freq is '[1]*4+[0]*4', which is no run of dense layers followed by a "
      "mixture in every N-th",
      NULL},
+    {SMALL "--normalization RMSNorm --swiglu --num-experts 4 --moe-layer-freq 2", /* 1010... */
+     "run.sh:1: --moe-layer-freq is '2', which is no run of dense layers followed by a mixture in "
+     "every N-th",
+     NULL},
     {SMALL "\n# weft: overlap=everything",
      "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
      "whole_sends=..., dtype=..., policy=... or memory=...",
@@ -328,6 +381,7 @@ int main(void)
         cmocka_unit_test(async_tp_is_told),
         cmocka_unit_test(ways_to_write_arguments_are_alike),
         cmocka_unit_test(stages_hold_the_layers_they_are_given),
+        cmocka_unit_test(values_come_out_as_written),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -28,6 +28,7 @@ _weft() {
         --planner:*) choices='auto megatron galvatron aceso autoddl' ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;
         --to:*) choices='megatron deepspeed torchtitan fsdp galvatron slurm' ;;
+        --allow-change:*) choices='data batch optimizer rate' ;;
         --from:*) choices='megatron galvatron aceso' ;;
         --search:*) choices='cd mh random exhaustive exact' ;;
         -*) ;;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -118,6 +119,16 @@ static int real_remove(void *context, const char *path)
     return remove(path);
 }
 
+static int64_t real_space(void *context, const char *folder)
+{
+    struct statvfs info;
+    int64_t bytes;
+    (void)context;
+    if (statvfs(folder, &info) != 0)
+        return -1;
+    return checked_mul((int64_t)info.f_bavail, (int64_t)info.f_frsize, &bytes) ? bytes : INT64_MAX;
+}
+
 const struct disk REAL_DISK = {
     .create = real_create,
     .write = real_write,
@@ -128,6 +139,7 @@ const struct disk REAL_DISK = {
     .rename = real_rename,
     .exchange = real_exchange,
     .remove = real_remove,
+    .space = real_space,
 };
 
 /* ---- sinks ----------------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ struct disk {
     int (*rename)(void *context, const char *from, const char *to);
     int (*exchange)(void *context, const char *a, const char *b); /* both names exist, both stay */
     int (*remove)(void *context, const char *path);               /* a file or an empty folder */
+    int64_t (*space)(void *context, const char *folder);          /* bytes that may be written */
 };
 extern const struct disk REAL_DISK;
 

@@ -112,7 +112,7 @@ static int tell(const struct train_arguments *arguments, const struct training_r
     if (arguments->json)
         return cli_print_json(train_json(arguments, result));
     train_print(scratch, arguments, result);
-    if (arguments->memory_report)
+    if (arguments->memory_report && result->memory)
         memory_print(scratch, arguments->training.plan, result, stdout);
     return WEFT_OK;
 }
@@ -127,6 +127,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
         plan->overlap = 0;
     arguments->training.plan = plan;
     arguments->training.tell = tell_step;
+    arguments->training.note = tell_note;
     arguments->training.context = &teller;
     arguments->training.stop = &interrupted;
     take_signals();

@@ -24,6 +24,8 @@ struct teller {
     double told_s;
 };
 void tell_step(void *context, const struct training_news *news);
+void tell_note(void *context,
+               const char *line); /* on standard error: it is no part of the answer */
 /* What became of it. */
 void train_print(struct arena *scratch, const struct train_arguments *arguments,
                  const struct training_result *result);

@@ -1,14 +1,10 @@
 /* train_options.c - the options of `weft train`. */
 #include <math.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include "cli/train.h"
 
 /* ---- words ----------------------------------------------------------------------------------- */
-
-static const char *const OPTIMIZERS[] = {
-    [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw"};
-_Static_assert(COUNT_OF(OPTIMIZERS) == OPTIMIZER_COUNT, "an optimizer without a name");
 
 static void refuse_word(struct argp_state *state, const char *option, const char *arg,
                         const char *expected, const char *near)
@@ -20,9 +16,10 @@ static void refuse_word(struct argp_state *state, const char *option, const char
 static void take_optimizer(struct argp_state *state, void *input, char *arg)
 {
     struct train_arguments *in = input;
-    int at = NAME_INDEX(arg, OPTIMIZERS);
+    int at = NAME_INDEX(arg, OPTIMIZER_NAMES);
     if (at < 0)
-        refuse_word(state, "optimizer", arg, "sgd, adam or adamw", NEAREST_NAME(arg, OPTIMIZERS));
+        refuse_word(state, "optimizer", arg, "sgd, adam or adamw",
+                    NEAREST_NAME(arg, OPTIMIZER_NAMES));
     else
         in->training.optimizer.kind = (enum optimizer)at;
 }
@@ -50,6 +47,20 @@ static void take_resume(struct argp_state *state, void *input, char *arg)
     (void)state;
     in->resumes = true;
     in->training.resume = arg;
+}
+
+/* Names with commas between them. */
+static void take_changes(struct argp_state *state, void *input, char *arg)
+{
+    struct train_arguments *in = input;
+    for (char *name; (name = strsep(&arg, ",")) != NULL;) {
+        int at = NAME_INDEX(name, CHANGE_NAMES);
+        if (at < 0)
+            refuse_word(state, "allow-change", name, "data, batch, optimizer or rate",
+                        NEAREST_NAME(name, CHANGE_NAMES));
+        else
+            in->training.allowed |= 1U << at;
+    }
 }
 
 static void take_bandwidth(struct argp_state *state, void *input, char *arg)
@@ -109,6 +120,11 @@ static const struct cli_option OPTIONS[] = {
     {"resume", "DIR",
      "go on from a checkpoint, under any plan of its model (default: that of --checkpoint)",
      OPTION_TAKE, .optional = true, .take = take_resume},
+    {"allow-change", "WHAT",
+     "let a resumed run differ in data, batch, optimizer or rate; several with commas", OPTION_TAKE,
+     .take = take_changes},
+    {"overwrite", NULL, "replace what another run saved in --checkpoint, at the first save",
+     OPTION_FLAG, AT(training.checkpoint.overwrite)},
     {"trace", "FILE", "write when every task ran, as `weft simulate --trace` does", OPTION_TEXT,
      AT(training.trace)},
     {"no-overlap", NULL, "computation waits for all communication", OPTION_FLAG, AT(no_overlap)},
@@ -148,13 +164,9 @@ const struct syntax TRAIN_SYNTAX = {
 /* What is written behind the last step has its place before the first. */
 static weft_status check_places(const struct training_options *t)
 {
-    struct stat info;
-    const char *folder = t->checkpoint.folder;
     weft_status status;
     TRY(file_writable(t->log));
     TRY(file_writable(t->trace));
-    if (folder && stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
-        status = bad_argument(NULL, "%s: is a file, expected a folder for checkpoints", folder);
 done:
     return status;
 }

@@ -30,12 +30,24 @@ void tell_step(void *context, const struct training_news *news)
     fflush(teller->out);
 }
 
+void tell_note(void *context, const char *line)
+{
+    (void)context;
+    fprintf(stderr, "weft: %s\n", line);
+}
+
 /* ---- at the end ------------------------------------------------------------------------------ */
 
 void train_print(struct arena *scratch, const struct train_arguments *arguments,
                  const struct training_result *result)
 {
     const char *resume = "";
+    if (result->finished) {
+        printf("%s: the run is finished, it has done %lld of %lld steps; --steps takes more\n",
+               arguments->training.resume, (long long)result->step,
+               (long long)arguments->training.steps);
+        return;
+    }
     if (result->stopped && result->saved)
         resume =
             arena_printf(scratch, "; --resume=%s goes on", arguments->training.checkpoint.folder);
@@ -64,12 +76,13 @@ json_t *train_json(const struct train_arguments *arguments, const struct trainin
 {
     const struct plan *plan = arguments->training.plan;
     json_t *json = json_object(), *ranks = json_array();
-    for (int64_t i = 0; i < cluster_devices(plan->cluster); i++)
+    for (int64_t i = 0; result->memory && i < cluster_devices(plan->cluster); i++)
         json_array_append_new(ranks, memory_json(&result->memory[i]));
     json_object_set_new(json, "model", json_text(plan->model->name));
     json_object_set_new(json, "first_step", json_integer(result->first_step));
     json_object_set_new(json, "step", json_integer(result->step));
-    json_object_set_new(json, "loss", json_real(result->loss));
+    json_object_set_new(json, "finished", json_boolean(result->finished));
+    json_object_set_new(json, "loss", result->finished ? json_null() : json_real(result->loss));
     json_object_set_new(json, "validation_loss",
                         result->validated ? json_real(result->validation_loss) : json_null());
     json_object_set_new(json, "stopped", json_boolean(result->stopped));

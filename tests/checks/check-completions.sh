@@ -49,5 +49,6 @@ for shell in "${shells[@]}"; do
     expect "$shell" gradients weft check gpt3-13b dgx-v100 --overlap g
     expect "$shell" galvatron weft plan gpt3-13b dgx-v100 --planner g
     expect "$shell" bmw weft plan gpt3-13b dgx-v100 --space b
+    expect "$shell" optimizer weft train --allow-change o
     expect "$shell" bf16 weft inspect gpt3-13b --dtype b
 done

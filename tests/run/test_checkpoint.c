@@ -63,12 +63,13 @@ static size_t run_shards(struct arena *arena, int64_t step, int64_t rank, struct
     return count;
 }
 
-static weft_status save_step(const struct disk *disk, const char *folder, int64_t keep,
-                             int64_t step)
+enum { THIS_RUN = 1, OTHER_RUN = 2 };
+
+static weft_status save_to(const struct checkpoint_place *place_of_run, int64_t step, uint64_t run)
 {
     struct arena *arena = arena_new();
-    struct checkpoint_place place = {disk, folder, keep};
-    struct training_state state = {step, 42, step * 8, "small", "{\"plan\": \"text\"}\n"};
+    struct checkpoint_place place = *place_of_run;
+    struct training_state state = {step, 42, step * 8, "small", "{\"plan\": \"text\"}\n", run};
     struct written written[RANKS];
     const char *finished;
     weft_status status;
@@ -82,6 +83,12 @@ static weft_status save_step(const struct disk *disk, const char *folder, int64_
 done:
     arena_free(arena);
     return status;
+}
+
+static weft_status save_step(const struct disk *disk, const char *folder, int64_t keep,
+                             int64_t step)
+{
+    return save_to(&(struct checkpoint_place){disk, folder, keep}, step, THIS_RUN);
 }
 
 /* Everything that a checkpoint of the run has, whole. */
@@ -197,6 +204,114 @@ static void a_step_is_saved_again(void **state)
     assert_int_equal(newest_step(folder), 7);
     assert_int_not_equal(access(old, F_OK), 0); /* it is the new one */
     assert_int_equal(count_entries(folder), 1);
+}
+
+/* ---- whose folder it is ---------------------------------------------------------------------- */
+
+static void assert_steps(const struct scratch *scratch, const char *folder, size_t count,
+                         const int64_t *expected)
+{
+    struct steps steps;
+    assert_ok(checkpoint_steps(scratch->arena, folder, &steps));
+    assert_int_equal(steps.len, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(steps.data[i], expected[i]);
+}
+
+static void other_runs_are_not_pruned(void **state)
+{
+    struct faults faults = no_faults();
+    struct disk disk = faulty_disk(&faults);
+    const char *folder = fresh_folder(*state);
+    struct checkpoint_place place = {&disk, folder, 1};
+    for (int64_t step = 10; step <= 20; step += 10)
+        assert_ok(save_to(&(struct checkpoint_place){&disk, folder, 0}, step, OTHER_RUN));
+    assert_ok(save_to(&place, 5, THIS_RUN));
+    assert_ok(save_to(&place, 15, THIS_RUN));
+    assert_steps(*state, folder, 3, (int64_t[]){10, 15, 20});
+    put_file(*state, "run/step-00000020/checkpoint.json", "{", 1); /* nobody knows whose it is */
+    assert_ok(save_to(&place, 16, THIS_RUN));
+    assert_steps(*state, folder, 3, (int64_t[]){10, 16, 20});
+    place.overwrite = true;
+    assert_ok(save_to(&place, 17, THIS_RUN));
+    assert_steps(*state, folder, 1, (int64_t[]){17});
+    place.keep = 0;
+    assert_ok(save_to(&place, 12, THIS_RUN)); /* it goes on from an earlier step */
+    assert_steps(*state, folder, 1, (int64_t[]){12});
+}
+
+static void a_folder_is_claimed(void **state)
+{
+    struct scratch *scratch = *state;
+    struct faults faults = no_faults();
+    struct disk disk = faulty_disk(&faults);
+    const char *folder = fresh_folder(scratch);
+    struct checkpoint_place place = {&disk, folder, 1};
+    struct checkpoint *earlier, *later;
+    uint64_t run, again;
+    int lock;
+    assert_ok(checkpoint_lock(&place, &lock)); /* makes it */
+    assert_ok(checkpoint_claim(&place, NULL, 1, &run));
+    assert_ok(checkpoint_claim(&place, NULL, 1, &again));
+    assert_true(run != again);
+    assert_ok(save_to(&(struct checkpoint_place){&disk, folder, 0}, 10, THIS_RUN));
+    assert_ok(save_to(&(struct checkpoint_place){&disk, folder, 0}, 20, THIS_RUN));
+    assert_refused(checkpoint_claim(&place, NULL, 1, &run), WEFT_BAD_INPUT,
+                   arena_printf(scratch->arena,
+                                "%s/step-00000020: is the checkpoint of another run, "
+                                "or a later one of this run",
+                                folder));
+    assert_ok(checkpoint_open(folder, &later));
+    assert_ok(checkpoint_claim(&place, later, 1, &run));
+    assert_int_equal(run, THIS_RUN);
+    assert_ok(checkpoint_open(scratch_path(scratch, "run/step-00000010"), &earlier));
+    assert_int_equal(checkpoint_claim(&place, earlier, 1, &run), WEFT_BAD_INPUT);
+    place.overwrite = true;
+    assert_ok(checkpoint_claim(&place, earlier, 1, &run));
+    assert_int_equal(run, THIS_RUN);
+    faults.bytes_left = 1000;
+    assert_ok(checkpoint_claim(&place, NULL, 1000, &run));
+    assert_refused(checkpoint_claim(&place, NULL, 1024, &run), WEFT_FAILURE,
+                   arena_printf(scratch->arena,
+                                "%s: has space for 1000 B, expected 1.00 KiB for a checkpoint",
+                                folder));
+    checkpoint_close(earlier);
+    checkpoint_close(later);
+    checkpoint_unlock(lock);
+    checkpoint_unlock(-1);
+}
+
+/* Another process has it, is killed, and leaves nothing that is in the way. */
+static void a_killed_run_leaves_no_lock(void **state)
+{
+    const char *folder = fresh_folder(*state);
+    struct checkpoint_place place = {&REAL_DISK, folder, 1};
+    int ends[2], lock, status;
+    char word;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (checkpoint_lock(&place, &lock) != WEFT_OK || write(ends[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &word, 1), 1);
+    close(ends[0]);
+    assert_int_equal(checkpoint_lock(&place, &lock), WEFT_BAD_INPUT);
+    char who[32];
+    snprintf(who, sizeof who, "there: process %ld on ", (long)child);
+    assert_non_null(strstr(weft_last_error()->message, who));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_ok(checkpoint_lock(&place, &lock));
+    checkpoint_unlock(lock);
+    place.folder = put_file(*state, "file", "", 0);
+    assert_int_equal(checkpoint_lock(&place, &lock), WEFT_BAD_INPUT);
+    place.folder = "/nowhere/run";
+    assert_int_equal(checkpoint_lock(&place, &lock), WEFT_FAILURE);
 }
 
 /* ---- the disk is full, the plug is pulled ---------------------------------------------------- */
@@ -329,6 +444,40 @@ static void flip_byte(const char *path, int64_t at)
     close(file);
 }
 
+static void damaged_manifests_are_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *folder = fresh_folder(scratch);
+    const char *path = scratch_path(scratch, "run/step-00000002/checkpoint.json");
+    struct checkpoint *checkpoint;
+    char *text;
+    size_t len;
+    assert_ok(save_step(&REAL_DISK, folder, 0, 2));
+    assert_ok(file_read(scratch->arena, path, 1 << 20, &text, &len));
+    flip_byte(path, strstr(text, "\"samples\": 16") + strlen("\"samples\": 1") - text);
+    assert_int_equal(checkpoint_open(folder, &checkpoint), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "expected its checksum to be"));
+    assert_ok(save_step(&REAL_DISK, folder, 0, 2));
+    assert_int_equal(rename(scratch_path(scratch, "run/step-00000002"),
+                            scratch_path(scratch, "run/step-00000003")),
+                     0);
+    assert_refused(
+        checkpoint_open(folder, &checkpoint), WEFT_BAD_INPUT,
+        "step-00000003: holds a checkpoint of step 2, expected one of step 3 as its name says");
+    assert_int_equal(
+        rename(scratch_path(scratch, "run/step-00000003"), scratch_path(scratch, "run/best")), 0);
+    assert_ok(checkpoint_open(scratch_path(scratch, "run/best"), &checkpoint));
+    checkpoint_close(checkpoint);
+    assert_int_equal(mkdir(scratch_path(scratch, "run/step-00000004"), 0777), 0);
+    bool exists;
+    assert_ok(checkpoint_exists(scratch_path(scratch, "run/step-00000004/"), &exists));
+    assert_true(exists); /* damaged: it is no folder to begin in */
+    assert_int_equal(checkpoint_open(scratch_path(scratch, "run/step-00000004/"), &checkpoint),
+                     WEFT_BAD_INPUT);
+    assert_ok(checkpoint_exists(scratch_path(scratch, "nowhere"), &exists));
+    assert_false(exists);
+}
+
 static void damaged_files_are_refused(void **state)
 {
     const char *folder = fresh_folder(*state);
@@ -458,8 +607,9 @@ static void dtypes_become_floats(void **state)
 #define FILES(name, bytes, hash)                                                                   \
     "[{\"name\": \"" name "\", \"bytes\": " bytes ", \"xxh3\": \"" hash "\"}]"
 #define MANIFEST(format, version, step, files)                                                     \
-    "{\"format\": \"" format "\", \"version\": " version ", \"step\": " step ", \"seed\": 1,\n"    \
-    "\"samples\": 3, \"model\": \"m\", \"plan\": \"p\",\n\"files\": " files "}"
+    "{\"format\": \"" format "\", \"version\": " version ", \"run\": \"" HASH "\", "               \
+    "\"step\": " step ", \"seed\": 1,\n\"samples\": 3, \"model\": \"m\", \"plan\": \"p\", "        \
+    "\"settings\": {\"rate\": \"1\"},\n\"files\": " files ", \"xxh3\": \"" HASH "\"}"
 #define HASH "0123456789abcdef"
 
 static void wrong_manifests_are_refused(void **state)
@@ -470,20 +620,20 @@ static void wrong_manifests_are_refused(void **state)
         {MANIFEST("x", "1", "1", "[]"),
          "c:1: is no checkpoint of Weft, expected \"format\": \"weft-checkpoint\""},
         {"[]", "c:1: is no checkpoint of Weft, expected \"format\": \"weft-checkpoint\""},
-        {MANIFEST("weft-checkpoint", "2", "1", "[]"), "c:1: is of version 2, expected version 1"},
-        {MANIFEST("weft-checkpoint", "1", "-1", FILES("a", "1", HASH)),
+        {MANIFEST("weft-checkpoint", "1", "1", "[]"), "c:1: is of version 1, expected version 2"},
+        {MANIFEST("weft-checkpoint", "2", "-1", FILES("a", "1", HASH)),
          "c:1: has a step or a number of samples below 0"},
-        {MANIFEST("weft-checkpoint", "1", "1", "[]"), "c:3: expected a list of files"},
-        {MANIFEST("weft-checkpoint", "1", "1", "{}"), "c:3: expected a list of files"},
-        {MANIFEST("weft-checkpoint", "1", "1", FILES("../a", "1", HASH)),
+        {MANIFEST("weft-checkpoint", "2", "1", "[]"), "c:3: expected a list of files"},
+        {MANIFEST("weft-checkpoint", "2", "1", "{}"), "c:3: expected a list of files"},
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("../a", "1", HASH)),
          "c:3: '../a' is no file of the checkpoint's own folder"},
-        {MANIFEST("weft-checkpoint", "1", "1", FILES("", "1", HASH)),
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("", "1", HASH)),
          "c:3: '' is no file of the checkpoint's own folder"},
-        {MANIFEST("weft-checkpoint", "1", "1", FILES("a", "1", "12")),
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("a", "1", "12")),
          "c:3: '12' is no checksum, expected 16 hexadecimal digits"},
-        {MANIFEST("weft-checkpoint", "1", "1", FILES("a", "1", HASH "0")),
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("a", "1", HASH "0")),
          "c:3: '" HASH "0' is no checksum, expected 16 hexadecimal digits"},
-        {MANIFEST("weft-checkpoint", "1", "1", FILES("a", "1", "0123456789ABCDEF")),
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("a", "1", "0123456789ABCDEF")),
          "c:3: '0123456789ABCDEF' is no checksum, expected 16 hexadecimal digits"},
     };
     struct arena *arena = ((struct scratch *)*state)->arena;
@@ -491,8 +641,14 @@ static void wrong_manifests_are_refused(void **state)
     for (size_t i = 0; i < COUNT_OF(WRONG); i++)
         assert_refused(manifest_parse(arena, "c", WRONG[i].text, strlen(WRONG[i].text), &manifest),
                        WEFT_BAD_INPUT, WRONG[i].message);
-    const char *good = MANIFEST("weft-checkpoint", "1", "5", FILES("a", "17", HASH));
+    const char *good = MANIFEST("weft-checkpoint", "2", "5", FILES("a", "17", HASH));
+    assert_int_equal(manifest_parse(arena, "c", good, strlen(good), &manifest), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "expected its checksum to be " HASH));
+    good = manifest_text(arena, &manifest); /* all of it was read */
     assert_ok(manifest_parse(arena, "c", good, strlen(good), &manifest));
+    assert_true(manifest.state.run == UINT64_C(0x0123456789abcdef));
+    assert_int_equal(manifest.state.settings, 1);
+    assert_string_equal(manifest.state.setting[0].value, "1");
     assert_int_equal(manifest.state.step, 5);
     assert_int_equal(manifest.file[0].written.bytes, 17);
     assert_true(manifest.file[0].written.hash == UINT64_C(0x0123456789abcdef));
@@ -629,9 +785,13 @@ int main(void)
         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(the_newest_are_kept),
         cmocka_unit_test(a_step_is_saved_again),
+        cmocka_unit_test(other_runs_are_not_pruned),
+        cmocka_unit_test(a_folder_is_claimed),
+        cmocka_unit_test(a_killed_run_leaves_no_lock),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_pulled_plug_loses_nothing),
         cmocka_unit_test(a_killed_run_loses_nothing),
+        cmocka_unit_test(damaged_manifests_are_refused),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(what_no_file_holds_is_missed),

@@ -396,16 +396,80 @@ static void test_refuses_to_resume(void **state)
     const char *folder = scratch_path(*state, "saved");
     run_half(*state, &ROWS[ROW_DP], folder, 0.5F);
     options.resume = folder;
-    options.steps = options.rate.steps = HALF;
-    assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_BAD_INPUT);
-    assert_non_null(strstr(weft_last_error()->message, "has done 4 steps already"));
-    options.steps = options.rate.steps = STEPS;
     options.seed = 7;
     assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_BAD_INPUT);
     assert_non_null(strstr(weft_last_error()->message, "is of a run with seed 1, not 7"));
     options.seed = -1;
-    options.optimizer.kind = OPTIMIZER_SGD; /* has less state: may */
+    options.optimizer.kind = OPTIMIZER_SGD; /* has less state: may, if that is said */
+    assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "of a run with optimizer adamw, not sgd"));
+    options.allowed = 1U << CHANGE_OPTIMIZER;
     assert_ok(run_row(&ROWS[ROW_DP], &options, &result));
+}
+
+/* One thing after the other is not as it was; each is named, with what lets it pass. */
+static void changed_data(struct training_options *options)
+{
+    options->data.validation = 0.2;
+}
+
+static void changed_decay(struct training_options *options)
+{
+    options->rate.shape = RATE_LINEAR;
+}
+
+static void changed_clip(struct training_options *options)
+{
+    options->clip = 2;
+}
+
+static void test_changes_are_refused(void **state)
+{
+    static const struct {
+        void (*change)(struct training_options *);
+        unsigned allowed;
+        const char *words, *hint;
+    } CASES[] = {
+        {changed_data, 1U << CHANGE_DATA, "samples for validation 0, not ", "--allow-change data"},
+        {changed_decay, 1U << CHANGE_RATE, "decay constant, not linear over ", "change rate"},
+        {changed_clip, 1U << CHANGE_OPTIMIZER, "clip 0.5, not 2", "--allow-change optimizer"},
+    };
+    const char *folder = scratch_path(*state, "saved");
+    run_half(*state, &ROWS[ROW_ONE], folder, 0.5F);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct told told;
+        struct training_result result;
+        struct training_options options = common(*state, &told);
+        options.resume = folder;
+        options.steps = options.rate.steps = HALF + 1;
+        CASES[i].change(&options);
+        assert_int_equal(run_row(&ROWS[ROW_ONE], &options, &result), WEFT_BAD_INPUT);
+        assert_non_null(strstr(weft_last_error()->message, CASES[i].words));
+        assert_non_null(strstr(weft_last_error()->hint, CASES[i].hint));
+        options.allowed = CASES[i].allowed;
+        assert_ok(run_row(&ROWS[ROW_ONE], &options, &result));
+    }
+}
+
+/* The same file with one letter changed; the same one elsewhere. */
+static void test_other_data_is_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    struct told told;
+    struct training_result result;
+    struct training_options options = common(scratch, &told);
+    char *text;
+    size_t len;
+    run_half(scratch, &ROWS[ROW_ONE], scratch_path(scratch, "saved"), 0.5F);
+    assert_ok(file_read(scratch->arena, options.data.path, 1 << 20, &text, &len));
+    options.resume = scratch_path(scratch, "saved");
+    options.data.path = put_file(scratch, "moved.txt", text, len);
+    options.steps = options.rate.steps = HALF + 1;
+    assert_ok(run_row(&ROWS[ROW_ONE], &options, &result));
+    text[len / 2] ^= 1;
+    put_file(scratch, "moved.txt", text, len);
+    assert_int_equal(run_row(&ROWS[ROW_ONE], &options, &result), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "of a run with checksum of data "));
 }
 
 /* ---- it learns ------------------------------------------------------------------------------- */
@@ -558,6 +622,8 @@ int main(void)
         TEST(test_full_disk),
         TEST(test_refuses),
         TEST(test_refuses_to_resume),
+        TEST(test_changes_are_refused),
+        TEST(test_other_data_is_refused),
         TEST(test_learns),
         TEST(test_overlay_by_hand),
         TEST(test_trace_has_all_tasks),

@@ -223,6 +223,75 @@ static void test_exit_codes(void **state)
     }
 }
 
+/* ---- a folder that is not empty -------------------------------------------------------------- */
+
+/* A command of `weft train`, with the folder of checkpoints; its exit code, and what it says. */
+static char *say(struct scratch *scratch, const char *arguments, int code)
+{
+    int found;
+    char *text =
+        output_of(arena_printf(scratch->arena, "'%s' train " PLAN " --checkpoint '%s/run' %s 2>&1",
+                               WEFT_PROGRAM, scratch->folder, arguments),
+                  &found);
+    if (found != code)
+        fail_msg("%s: exit code %d, %s", arguments, found, text);
+    return text;
+}
+
+static void expect_words(struct scratch *scratch, const char *arguments, int code,
+                         const char *words)
+{
+    char *text = say(scratch, arguments, code);
+    if (!strstr(text, words))
+        fail_msg("%s: no '%s' in: %s", arguments, words, text);
+    free(text);
+}
+
+static void assert_newest(struct scratch *scratch, size_t count, int64_t newest)
+{
+    struct steps steps;
+    assert_ok(checkpoint_steps(scratch->arena, scratch_path(scratch, "run"), &steps));
+    assert_int_equal(steps.len, count);
+    assert_int_equal(steps.data[count - 1], newest);
+}
+
+static void test_runs_do_not_mix(void **state)
+{
+    struct scratch *scratch = *state;
+    expect_words(scratch, "--steps 4 --save-every 2 --resume", WEFT_OK,
+                 "run: holds no checkpoint, the run starts from the beginning");
+    expect_words(scratch, "--steps 4 --resume", WEFT_OK, "the run is finished, it has done 4 of 4");
+    expect_words(scratch, "--steps 2 --json --resume", WEFT_OK, "\"finished\": true");
+    expect_words(scratch, "--steps 1", WEFT_BAD_INPUT,
+                 "step-00000004: is the checkpoint of another");
+    expect_words(scratch, "--steps 5 --resume --rate 0.01", WEFT_BAD_INPUT,
+                 "of a run with rate 0.001, not 0.01");
+    assert_newest(scratch, 2, 4);
+    expect_words(
+        scratch,
+        "--steps 6 --resume --tp 2 --global-batch 4 --keep 2 --rate 0.01 --allow-change rate",
+        WEFT_OK, "step-00000004, under another plan; it was of rate 0.001, not 0.01");
+    assert_newest(scratch, 2, 6);
+    expect_words(scratch, "--steps 1 --overwrite", WEFT_OK, "saved to");
+    assert_newest(scratch, 1, 1);
+}
+
+/* A second run into the folder of one that is still going on. */
+static void test_two_runs_at_once(void **state)
+{
+    struct scratch *scratch = *state;
+    const char *folder = scratch_path(scratch, "run");
+    int status = 0;
+    pid_t child = start(arena_printf(
+        scratch->arena, "train " PLAN " --steps 1000000 --save-every 5 --checkpoint '%s'", folder));
+    assert_true(await_checkpoint(scratch, folder, child, &status));
+    expect_words(scratch, "--steps 1 --overwrite", WEFT_BAD_INPUT,
+                 "another run saves its checkpoints there: process ");
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    expect_words(scratch, "--steps 1 --overwrite", WEFT_OK, "saved to");
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static double number_at(json_t *json, const char *key)
@@ -328,8 +397,9 @@ static void test_over_mpi(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_killed_at_random), TEST(test_signals_save), TEST(test_exit_codes),
-        TEST(test_answers),          TEST(test_over_mpi),     TEST(test_slow_network),
+        TEST(test_killed_at_random), TEST(test_runs_do_not_mix), TEST(test_two_runs_at_once),
+        TEST(test_signals_save),     TEST(test_exit_codes),      TEST(test_answers),
+        TEST(test_over_mpi),         TEST(test_slow_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,11 +104,18 @@ static inline int faulty_remove(void *context, const char *path)
     return is_dead(context) ? -1 : REAL_DISK.remove(NULL, path);
 }
 
+static inline int64_t faulty_space(void *context, const char *folder)
+{
+    const struct faults *faults = context;
+    (void)folder;
+    return faults->bytes_left;
+}
+
 static inline struct disk faulty_disk(struct faults *faults)
 {
     return (struct disk){faults,          faulty_create,      faulty_write,       faulty_sync,
                          faulty_close,    faulty_make_folder, faulty_sync_folder, faulty_rename,
-                         faulty_exchange, faulty_remove};
+                         faulty_exchange, faulty_remove,      faulty_space};
 }
 
 #endif

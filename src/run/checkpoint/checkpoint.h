@@ -4,7 +4,8 @@
  *   NAME/step-00000200/rank-00000.safetensors    what rank 0 saved: its shards, one flat tensor each,
  *                                                and where they belong, as metadata "shard:TENSOR"
  *
- * Saving, with a barrier or a gather between the lines:
+ * Before the first step of a run, on rank 0: checkpoint_lock, and once it is known what the run goes on
+ * from, checkpoint_claim. Then saving, with a barrier or a gather between the lines:
  *
  *   rank 0       checkpoint_begin      makes NAME/.step-00000200.tmp
  *   every rank   checkpoint_save       writes its file there
@@ -17,7 +18,12 @@
  *       moment after the first commit there is one to resume from.
  *   I3  Every element is taken from whichever file holds it: neither the ranks nor the layouts of the
  *       reader need be those of the writer. What no file holds is an error.
- *   I4  A file is used after its size and checksum were found to be those of checkpoint.json.
+ *   I4  A file is used after its size and checksum were found to be those of checkpoint.json, which
+ *       has a checksum of its own, and is of the step that its folder is named after.
+ *   I5  A run removes checkpoints of its own alone, and counts those alone; with `overwrite` also the
+ *       others, when its first one is on the disk.
+ *   I6  While a folder is locked no other run saves there. The system keeps the lock (flock) and takes
+ *       it from a run that ends, however it ends; the file NAME/.lock says who has it and stays.
  *
  * Optimizer state is made of tensors like others, named after the weight: NAME.moment1.
  */
@@ -31,12 +37,28 @@
 #define MOMENT1_SUFFIX ".moment1"
 #define MOMENT2_SUFFIX ".moment2"
 
+/* ---- before the first step ------------------------------------------------------------------- */
+
+struct checkpoint_place;
+struct checkpoint; /* not for several threads at once */
+/* Makes the folder where there is none, and locks it (I6): refuses one that another run has locked. A
+ * file system without locks is taken as it is. -1 in `lock`: there is none. */
+weft_status checkpoint_lock(const struct checkpoint_place *place, int *lock);
+void checkpoint_unlock(int lock);
+/* Refuses a folder without space for a checkpoint of so many bytes, and, unless `overwrite`, one that
+ * holds checkpoints which the run does not go on from: those of others, and later ones of its own.
+ * `resumed` is what it goes on from, NULL: it begins. Tells the number of the run (training_state):
+ * that of `resumed` if it is of this folder, else a new one. */
+weft_status checkpoint_claim(const struct checkpoint_place *place, const struct checkpoint *resumed,
+                             int64_t bytes, uint64_t *run);
+
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 struct checkpoint_place {
     const struct disk *disk;
     const char *folder; /* NAME */
     int64_t keep;       /* so many newest steps; 0: all */
+    bool overwrite;     /* I5 */
 };
 /* One shard; of each tensor a rank gives at most one. */
 struct shard_values {
@@ -57,7 +79,8 @@ void checkpoint_abandon(const struct checkpoint_place *place, int64_t step);
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-struct checkpoint; /* not for several threads at once */
+/* Whether there is one to open: the folder of a step, or one that holds such. */
+weft_status checkpoint_exists(const char *path, bool *out);
 /* The folder of one step, or the newest step of NAME. */
 weft_status checkpoint_open(const char *path, struct checkpoint **out);
 void checkpoint_close(struct checkpoint *checkpoint);

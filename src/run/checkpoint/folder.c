@@ -46,6 +46,48 @@ done:
     return status;
 }
 
+bool step_of_name(const char *name, int64_t *step)
+{
+    size_t prefix = strlen(STEP);
+    return strncmp(name, STEP, prefix) == 0 && strlen(name) >= prefix + STEP_DIGITS &&
+           strspn(name + prefix, "0123456789") == strlen(name + prefix) &&
+           parse_int(name + prefix, step);
+}
+
+bool step_of_folder(const char *path, int64_t *step)
+{
+    char name[32];
+    size_t end = strlen(path), start;
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && path[start - 1] != '/';)
+        start--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - start), path + start);
+    return end - start < sizeof name && step_of_name(name, step);
+}
+
+weft_status folder_manifest(struct arena *keep, const char *folder, struct manifest *out)
+{
+    const char *path = arena_printf(keep, "%s/%s", folder, MANIFEST_NAME);
+    char *text;
+    size_t len;
+    weft_status status;
+    TRY(file_read(keep, path, DOC_MAX_BYTES, &text, &len));
+    TRY(manifest_parse(keep, path, text, len, out));
+done:
+    return status;
+}
+
+bool is_of_run(const char *folder, int64_t step, uint64_t run)
+{
+    struct arena *scratch = arena_new();
+    struct manifest manifest;
+    weft_status status =
+        folder_manifest(scratch, checkpoint_step_folder(scratch, folder, step), &manifest);
+    arena_free(scratch);
+    return status == WEFT_OK && manifest.state.run == run;
+}
+
 struct listing {
     struct arena *keep;
     struct steps *steps;
@@ -54,11 +96,8 @@ struct listing {
 static weft_status add_step(void *context, const char *name)
 {
     struct listing *listing = context;
-    size_t prefix = strlen(STEP);
     int64_t step;
-    if (strncmp(name, STEP, prefix) == 0 && strlen(name) >= prefix + STEP_DIGITS &&
-        strspn(name + prefix, "0123456789") == strlen(name + prefix) &&
-        parse_int(name + prefix, &step))
+    if (step_of_name(name, &step))
         array_push(listing->keep, listing->steps, step);
     return WEFT_OK;
 }

@@ -13,5 +13,13 @@ const char *checkpoint_rank_file(struct arena *keep, int64_t rank);
 typedef weft_status visit_entry(void *context, const char *name);
 weft_status folder_visit(const char *folder, visit_entry *visit, void *context);
 bool is_temporary(const char *name);
+/* The step that a folder's own name says; false: it is not the name of a step. */
+bool step_of_name(const char *name, int64_t *step);
+bool step_of_folder(const char *path, int64_t *step);
+/* checkpoint.json of a step's folder. */
+struct manifest;
+weft_status folder_manifest(struct arena *keep, const char *folder, struct manifest *out);
+/* Whether a step of NAME is of this run. What cannot be read is of no run. */
+bool is_of_run(const char *folder, int64_t step, uint64_t run);
 
 #endif

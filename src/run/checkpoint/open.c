@@ -86,15 +86,23 @@ static weft_status group_pieces(struct checkpoint *checkpoint)
     return WEFT_OK;
 }
 
+/* I4. A folder that a user renamed says nothing. */
+static weft_status check_step(const struct checkpoint *checkpoint)
+{
+    int64_t named, step = checkpoint->manifest.state.step;
+    if (!step_of_folder(checkpoint->folder, &named) || named == step)
+        return WEFT_OK;
+    return bad_input(checkpoint->folder, 0, NULL,
+                     "holds a checkpoint of step %lld, expected one of step %lld as its name says",
+                     (long long)step, (long long)named);
+}
+
 static weft_status open_files(struct checkpoint *checkpoint)
 {
     weft_status status;
     struct arena *arena = checkpoint->arena;
-    const char *path = arena_printf(arena, "%s/%s", checkpoint->folder, MANIFEST_NAME);
-    char *text;
-    size_t len;
-    TRY(file_read(arena, path, DOC_MAX_BYTES, &text, &len));
-    TRY(manifest_parse(arena, path, text, len, &checkpoint->manifest));
+    TRY(folder_manifest(arena, checkpoint->folder, &checkpoint->manifest));
+    TRY(check_step(checkpoint));
     checkpoint->file = ARENA_ARRAY(arena, struct rank_file, checkpoint->manifest.files);
     for (int64_t i = 0; i < checkpoint->manifest.files; i++)
         TRY(open_rank_file(checkpoint, &checkpoint->manifest.file[i]));
@@ -107,15 +115,36 @@ done:
     return status;
 }
 
+/* Also one that lost its manifest. */
+static bool is_step_folder(struct arena *scratch, const char *path)
+{
+    struct stat info;
+    int64_t step;
+    return (step_of_folder(path, &step) && stat(path, &info) == 0) ||
+           stat(arena_printf(scratch, "%s/%s", path, MANIFEST_NAME), &info) == 0;
+}
+
+weft_status checkpoint_exists(const char *path, bool *out)
+{
+    struct arena *scratch = arena_new();
+    struct steps steps = {0};
+    weft_status status = WEFT_OK;
+    *out = is_step_folder(scratch, path);
+    if (!*out)
+        status = checkpoint_steps(scratch, path, &steps);
+    *out |= steps.len > 0;
+    arena_free(scratch);
+    return status;
+}
+
 /* `path` itself, or the newest step in it; `older`: the step before that, or NULL. */
 static weft_status find_folder(struct arena *arena, const char *path, const char **out,
                                const char **older)
 {
-    struct stat info;
     struct steps steps;
     *older = NULL;
     *out = path;
-    if (stat(arena_printf(arena, "%s/%s", path, MANIFEST_NAME), &info) == 0)
+    if (is_step_folder(arena, path))
         return WEFT_OK;
     weft_status status = checkpoint_steps(arena, path, &steps);
     if (status != WEFT_OK)

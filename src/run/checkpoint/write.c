@@ -60,16 +60,37 @@ static weft_status remove_step(const struct checkpoint_place *place, int64_t ste
     return remove_folder(disk, hidden, scratch);
 }
 
-/* All but the `keep` newest, never the one just written: an older run may have left later steps. */
-static weft_status remove_old(const struct checkpoint_place *place, int64_t written,
-                              struct arena *scratch)
+/* Parts the steps of a folder into those of the run and those that `overwrite` removes: of others, and
+ * later ones of its own. */
+static weft_status part_steps(const struct checkpoint_place *place,
+                              const struct training_state *state, struct arena *scratch,
+                              struct steps *own, struct steps *others)
 {
-    weft_status status;
     struct steps steps;
-    TRY(checkpoint_steps(scratch, place->folder, &steps));
-    for (size_t i = 0; place->keep > 0 && i + (size_t)place->keep < steps.len; i++)
-        if (steps.data[i] != written)
-            TRY(remove_step(place, steps.data[i], scratch));
+    weft_status status = checkpoint_steps(scratch, place->folder, &steps);
+    for (size_t i = 0; i < steps.len; i++) {
+        bool is_own = is_of_run(place->folder, steps.data[i], state->run) &&
+                      !(place->overwrite && steps.data[i] > state->step);
+        array_push(scratch, is_own ? own : others, steps.data[i]);
+    }
+    return status;
+}
+
+/* All of its own but the `keep` newest, never the one just written; and, the newest first, what it is to
+ * replace: what one resumes from by default is then this run's (I5). */
+static weft_status remove_old(const struct checkpoint_place *place,
+                              const struct training_state *state, struct arena *scratch)
+{
+    weft_status status = WEFT_OK;
+    struct steps own = {0}, others = {0};
+    if (place->keep == 0 && !place->overwrite)
+        return WEFT_OK;
+    TRY(part_steps(place, state, scratch, &own, &others));
+    for (size_t i = others.len; place->overwrite && i-- > 0;)
+        TRY(remove_step(place, others.data[i], scratch));
+    for (size_t i = 0; place->keep > 0 && i + (size_t)place->keep < own.len; i++)
+        if (own.data[i] != state->step)
+            TRY(remove_step(place, own.data[i], scratch));
 done:
     return status;
 }
@@ -193,7 +214,7 @@ weft_status checkpoint_commit(const struct checkpoint_place *place,
         goto done;
     }
     TRY(give_name(place, temporary, folder, scratch)); /* I1 */
-    TRY(remove_old(place, state->step, scratch));      /* I2 */
+    TRY(remove_old(place, state, scratch));            /* I2 */
     *out = folder;
 done:
     arena_free(scratch);

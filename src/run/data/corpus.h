@@ -37,6 +37,8 @@ void corpus_close(struct corpus *corpus);
 struct batch_source corpus_training(struct corpus *corpus);
 struct batch_source corpus_validation(struct corpus *corpus);
 weft_status corpus_status(struct corpus *corpus); /* I2 */
-int64_t model_tokens(const struct model *model);  /* of a sample, 0: not as in I1 */
+/* Of its tokens: of all of a small file, of parts that are spread evenly over a large one. */
+uint64_t corpus_fingerprint(const struct corpus *corpus);
+int64_t model_tokens(const struct model *model); /* of a sample, 0: not as in I1 */
 
 #endif

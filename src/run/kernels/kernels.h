@@ -53,6 +53,7 @@ struct kernel_call {
 bool reads_whole(const struct op *op, int place);
 
 enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_COUNT };
+extern const char *const OPTIMIZER_NAMES[OPTIMIZER_COUNT];
 struct optimizer_step {
     enum optimizer kind;
     float rate, momentum, beta1, beta2, epsilon, decay;

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "run/train/saving.h"
 
@@ -15,8 +17,10 @@ struct training {
     struct checkpoint *checkpoint; /* resumed from */
     struct rank *rank;
     struct run_log log;
-    uint64_t seed;
+    uint64_t seed, run;
     int64_t samples_taken;
+    struct training_state settings; /* those alone */
+    int lock;                       /* of the checkpoints' folder, on rank 0; -1: none */
     double started_s;
     struct training_result *out;
     bool agreed; /* the error is known to all */
@@ -37,6 +41,43 @@ static weft_status agree(struct training *t, weft_status mine)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static void note(const struct training *t, const char *line)
+{
+    if (is_first(t) && t->o->note)
+        t->o->note(t->o->context, line);
+}
+
+/* I4, first half: before anybody looks at what is in the folder. */
+static weft_status lock_folder(struct training *t)
+{
+    return is_first(t) && t->o->checkpoint.folder ? checkpoint_lock(&t->o->checkpoint, &t->lock)
+                                                  : WEFT_OK;
+}
+
+/* A folder that the run would save in, or that is there, may be empty still; another one that is not
+ * there is misspelt. */
+static bool may_begin(const struct training_options *o)
+{
+    struct stat info;
+    return (o->checkpoint.folder && strcmp(o->resume, o->checkpoint.folder) == 0) ||
+           stat(o->resume, &info) == 0;
+}
+
+static weft_status open_checkpoint(struct training *t)
+{
+    bool exists;
+    weft_status status = WEFT_OK;
+    if (!t->o->resume)
+        return WEFT_OK;
+    TRY(checkpoint_exists(t->o->resume, &exists));
+    if (exists || !may_begin(t->o))
+        return checkpoint_open(t->o->resume, &t->checkpoint);
+    note(t, arena_printf(t->keep, "%s: holds no checkpoint, the run starts from the beginning",
+                         t->o->resume));
+done:
+    return status;
+}
+
 static weft_status take_seed(struct training *t)
 {
     const struct training_state *state =
@@ -48,14 +89,52 @@ static weft_status take_seed(struct training *t)
         return bad_argument("leave --seed out", "%s is of a run with seed %lld, not %lld",
                             checkpoint_folder(t->checkpoint), (long long)state->seed,
                             (long long)seed);
-    if (state->step >= t->o->steps)
-        return bad_argument("give more --steps", "%s has done %lld steps already",
-                            t->checkpoint ? checkpoint_folder(t->checkpoint) : "a run of no steps",
-                            (long long)state->step);
     t->seed = (uint64_t)seed;
     t->samples_taken = state->samples;
     t->out->first_step = t->out->step = state->step;
+    t->out->finished = state->step >= t->o->steps;
     return WEFT_OK;
+}
+
+static weft_status check_settings(struct training *t)
+{
+    struct arena *scratch = arena_new();
+    const char *changed;
+    weft_status status = WEFT_OK;
+    settings_of(t->keep, t->o, &t->corpus, &t->settings);
+    if (!t->checkpoint)
+        goto done;
+    const struct training_state *before = checkpoint_state(t->checkpoint);
+    const char *folder = checkpoint_folder(t->checkpoint);
+    TRY(settings_check(scratch, folder, before, &t->settings, t->o->allowed, &changed));
+    bool same = strcmp(before->plan, plan_write(scratch, t->o->plan)) == 0;
+    note(t,
+         arena_printf(scratch, "goes on from %s%s%s%s", folder, same ? "" : ", under another plan",
+                      *changed ? "; it was of " : "", changed));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* Weights and what the optimizer keeps of each. */
+static int64_t checkpoint_bytes(const struct training_options *o)
+{
+    int states = o->optimizer.kind == OPTIMIZER_SGD ? 2 : 3;
+    return (int64_t)(model_totals(o->plan->model, o->plan->dtype).parameters *
+                     (double)sizeof(float) * states);
+}
+
+/* I4, second half, on rank 0. */
+static weft_status claim_places(struct training *t)
+{
+    const struct training_options *o = t->o;
+    weft_status status = WEFT_OK;
+    if (o->checkpoint.folder)
+        TRY(checkpoint_claim(&o->checkpoint, t->checkpoint, checkpoint_bytes(o), &t->run));
+    if (o->log)
+        TRY(log_open(t->keep, o->log, t->out->step, &t->log));
+done:
+    return status;
 }
 
 static weft_status open_files(struct training *t)
@@ -63,15 +142,33 @@ static weft_status open_files(struct training *t)
     struct corpus_options data = t->o->data;
     weft_status status;
     TRY(rate_check(&t->o->rate));
-    if (t->o->resume)
-        TRY(checkpoint_open(t->o->resume, &t->checkpoint));
+    TRY(open_checkpoint(t));
     TRY(take_seed(t));
+    if (t->out->finished)
+        goto done;
     data.seed = t->seed;
     TRY(corpus_open(t->o->plan->model, &data, &t->corpus));
     t->corpus.before = t->samples_taken - t->out->step * t->o->plan->global_batch;
-    if (is_first(t) && t->o->log)
-        TRY(log_open(t->keep, t->o->log, t->out->step, &t->log));
+    TRY(check_settings(t));
+    if (is_first(t))
+        TRY(claim_places(t));
 done:
+    return status;
+}
+
+/* A folder that is only read may change between two looks at it. */
+static weft_status same_start(struct training *t)
+{
+    int32_t ranks = t->council.transport->ranks;
+    struct arena *scratch = arena_new();
+    int64_t *step = ARENA_ARRAY(scratch, int64_t, (size_t)ranks);
+    weft_status status = council_gather(&t->council, &t->out->step, sizeof *step, step);
+    for (int32_t i = 1; status == WEFT_OK && i < ranks; i++)
+        if (step[i] != step[0])
+            status = failure("%s: ranks found steps %lld and %lld: a run is still saving there",
+                             t->o->resume, (long long)step[0], (long long)step[i]);
+    t->agreed = status != WEFT_OK;
+    arena_free(scratch);
     return status;
 }
 
@@ -202,7 +299,10 @@ static weft_status save(struct training *t, struct training_news *news)
                                    .seed = (int64_t)t->seed,
                                    .samples = t->samples_taken,
                                    .model = plan->model->name,
-                                   .plan = plan_write(scratch, plan)};
+                                   .plan = plan_write(scratch, plan),
+                                   .run = t->run,
+                                   .setting = t->settings.setting,
+                                   .settings = t->settings.settings};
     TRY(save_state(t->rank, &t->council, &t->o->checkpoint, &state, t->keep, &t->out->saved));
     news->saved = t->out->saved;
 done:
@@ -263,17 +363,22 @@ done:
 weft_status train_rank(const struct training_options *options, struct transport *transport,
                        struct arena *keep, struct training_result *out)
 {
-    struct training t = {.o = options, .keep = keep, .out = out, .log.file = -1};
+    struct training t = {.o = options, .keep = keep, .out = out, .log.file = -1, .lock = -1};
     weft_status status;
     *out = (struct training_result){0};
     TRY(council_new(transport, &t.council));
+    TRY(agree(&t, lock_folder(&t)));
     TRY(agree(&t, open_files(&t)));
+    TRY(same_start(&t));
+    if (out->finished)
+        goto done;
     TRY(agree(&t, open_rank(&t)));
     TRY(loop(&t));
     TRY(finish(&t));
 done:
     if (status && !t.agreed)
         transport->kind->abort(transport, weft_last_error()->message);
+    checkpoint_unlock(t.lock);
     log_close(&t.log);
     run_close(t.rank);
     checkpoint_close(t.checkpoint);

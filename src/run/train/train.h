@@ -8,6 +8,8 @@
  *   I2  A run ends on all ranks at the same step: by its steps, by `stop` on any rank, or by an error
  *       of any rank, which becomes that of all. What was saved stays as it is.
  *   I3  A loss or a norm that is not finite ends the run before anything is saved.
+ *   I4  What would keep a run from saving is found before its first step: its folder is there, locked,
+ *       has space, and holds no checkpoint of another run.
  */
 #ifndef WEFT_RUN_TRAIN_H
 #define WEFT_RUN_TRAIN_H
@@ -16,6 +18,7 @@
 
 #include "run/rank/rank.h"
 #include "run/train/log.h"
+#include "run/train/settings.h"
 
 struct training_news {
     struct log_row row; /* its step counts from 1 */
@@ -37,11 +40,14 @@ struct training_options {
     struct checkpoint_place checkpoint; /* folder NULL: none */
     int64_t save_every;                 /* steps; 0: at the end only */
     const char *resume;                 /* a checkpoint; NULL: from the beginning */
-    const char *trace;                  /* a file for what happened; NULL: none */
-    struct slowdown slowdown;           /* of ranks that are threads */
-    const volatile sig_atomic_t *stop;  /* NULL: never */
+    unsigned allowed;         /* 1 << enum change: settings that a resumed run may change */
+    const char *trace;        /* a file for what happened; NULL: none */
+    struct slowdown slowdown; /* of ranks that are threads */
+    const volatile sig_atomic_t *stop; /* NULL: never */
     /* Behind every step, on rank 0; NULL: nobody is told. */
     void (*tell)(void *context, const struct training_news *news);
+    /* A line before the first step, on rank 0: what the run goes on from. NULL: as above. */
+    void (*note)(void *context, const char *line);
     void *context;
 };
 enum { DEFAULT_SEED = 1 };
@@ -52,8 +58,9 @@ struct training_result {      /* the same on all ranks */
     int64_t first_step, step; /* steps done before, and now */
     double loss;              /* of the last step */
     bool validated, stopped;
+    bool finished;             /* there was nothing left to do: all steps were done before */
     double validation_loss;    /* the last one */
-    struct run_memory *memory; /* per rank, in `keep` */
+    struct run_memory *memory; /* per rank, in `keep`; NULL if finished */
     const char *saved;         /* the last checkpoint, in `keep`; NULL: none. On rank 0 */
 };
 

@@ -1,5 +1,6 @@
 /* run.h - plans that run.
  *
+ *   device      where numbers lie: memory, copies, streams and events, a table per backend
  *   kernels     what operators do to numbers: a table of functions per backend, and the CPU's
  *   transport   how ranks exchange buffers: threads of one process, or MPI
  *   data        what a model is trained on
@@ -13,6 +14,7 @@
 
 #include "run/checkpoint/checkpoint.h"
 #include "run/data/data.h"
+#include "run/device/device.h"
 #include "run/kernels/kernels.h"
 #include "run/measure/measure.h"
 #include "run/rank/rank.h"

@@ -246,8 +246,8 @@ static void fake_optimize(const struct optimizer_step *step)
     fake_work();
 }
 
-static const struct kernels FAKE = {"fake",     fake_has, fake_bytes,
-                                    fake_bytes, fake_run, fake_optimize};
+static const struct kernels FAKE = {"fake",     &CPU_DEVICE, fake_has,     fake_bytes,
+                                    fake_bytes, fake_run,    fake_optimize};
 
 static double fake_clock(void *context)
 {

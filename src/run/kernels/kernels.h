@@ -18,7 +18,7 @@
 #ifndef WEFT_RUN_KERNELS_H
 #define WEFT_RUN_KERNELS_H
 
-#include "model/model.h"
+#include "run/device/device.h"
 
 enum reduce { REDUCE_SUM, REDUCE_MAX };
 
@@ -70,6 +70,7 @@ extern const struct optimizer_step ADAMW_STEP;
 
 struct kernels {
     const char *name;
+    const struct compute_device *device; /* in whose memory their buffers are */
     /* False: this backend has no such operator; *why says so. */
     bool (*has)(const struct op *op, const char **why);
     int64_t (*kept_bytes)(const struct kernel_call *call);    /* of call->kept */

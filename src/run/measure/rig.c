@@ -272,7 +272,8 @@ void rig_run(const struct rig *rig)
         return;
     }
     struct optimizer_step step = rig->step;
-    step.scale = (float)clip_factor(sqrt(sum_of_squares(step.gradient, step.count)), 1);
+    step.scale =
+        (float)clip_factor(sqrt(rig->kernels->device->squares(NULL, step.gradient, step.count)), 1);
     rig->kernels->optimize(&step);
     memset(step.gradient, 0, (size_t)step.count * sizeof *step.gradient);
 }

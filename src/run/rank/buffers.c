@@ -5,13 +5,10 @@
  *
  *   I1  What is held and what is kept are together no more than the most that was ever held.
  */
-#include "run/kernels/cpu/cpu.h"
 #include "run/rank/room.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 64 }; /* bytes of a cache line */
 
 /* ---- blocks of memory ------------------------------------------------------------------------ */
 
@@ -22,76 +19,90 @@ static const bool KEEPS = false;
 static const bool KEEPS = true;
 #endif
 
+/* So that tensors of about one size share a shelf. */
 static int64_t rounded(int64_t bytes)
 {
-    return (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    enum { GRAIN = 64 };
+    return (bytes + GRAIN) / GRAIN * GRAIN;
 }
 
-static struct shelf *shelf_for(struct rank *r, int64_t bytes)
+static const struct compute_device *device_of(const struct rank *r)
+{
+    return r->options->kernels->device;
+}
+
+static void release(const struct rank *r, enum memory_side side, void *memory)
+{
+    if (side == SIDE_HOST)
+        device_of(r)->release_host(memory);
+    else
+        device_of(r)->release(memory);
+}
+
+static struct shelf *shelf_for(struct rank *r, enum memory_side side, int64_t bytes)
 {
     struct buffers *b = &r->buffers;
     for (size_t i = 0; i < b->shelves.len; i++)
-        if (b->shelves.data[i].bytes == bytes)
+        if (b->shelves.data[i].bytes == bytes && b->shelves.data[i].side == side)
             return &b->shelves.data[i];
-    array_push(r->arena, &b->shelves, (struct shelf){.bytes = bytes});
+    struct shelf made = {.side = side, .bytes = bytes};
+    array_push(r->arena, &b->shelves, made);
     return &b->shelves.data[b->shelves.len - 1];
 }
 
 static void *shelf_pop(struct buffers *b, struct shelf *shelf)
 {
-    struct spare *spare = shelf->first;
-    shelf->first = spare->next;
     b->spare -= shelf->bytes;
-    return spare;
+    return shelf->spares.data[--shelf->spares.len];
 }
 
 /* Of the size that was asked for longest ago; false: there is none. */
-static bool throw_away(struct buffers *b)
+static bool throw_away(struct rank *r)
 {
+    struct buffers *b = &r->buffers;
     struct shelf *oldest = NULL;
     for (size_t i = 0; i < b->shelves.len; i++) {
         struct shelf *shelf = &b->shelves.data[i];
-        if (shelf->first && (!oldest || shelf->asked < oldest->asked))
+        if (shelf->spares.len && (!oldest || shelf->asked < oldest->asked))
             oldest = shelf;
     }
     if (oldest)
-        free(shelf_pop(b, oldest));
+        release(r, oldest->side, shelf_pop(b, oldest));
     return oldest != NULL;
 }
 
 /* Under the lock, as the next. */
-static void *take(struct rank *r, int64_t size)
+static void *take(struct rank *r, enum memory_side side, int64_t size)
 {
     struct buffers *b = &r->buffers;
     int64_t bytes = rounded(size);
-    struct shelf *shelf = shelf_for(r, bytes);
+    struct shelf *shelf = shelf_for(r, side, bytes);
     shelf->asked = ++b->asked;
-    if (shelf->first)
+    if (shelf->spares.len)
         return shelf_pop(b, shelf);
-    while (b->now + b->spare + bytes > b->most.peak && throw_away(b)) /* I1 */
+    while (b->now + b->spare + bytes > b->most.peak && throw_away(r)) /* I1 */
         ;
-    void *memory = aligned_alloc(ALIGNMENT, (size_t)bytes);
+    void *memory =
+        side == SIDE_HOST ? device_of(r)->allocate_host(bytes) : device_of(r)->allocate(bytes);
     if (!memory)
         abort();
     return memory;
 }
 
-static void give(struct rank *r, void *memory, int64_t size)
+static void give(struct rank *r, enum memory_side side, void *memory, int64_t size)
 {
-    struct shelf *shelf = shelf_for(r, rounded(size));
-    struct spare *spare = memory;
+    struct shelf *shelf = shelf_for(r, side, rounded(size));
     if (!memory || !KEEPS) {
-        free(memory);
+        release(r, side, memory);
         return;
     }
-    spare->next = shelf->first;
-    shelf->first = spare;
+    array_push(r->arena, &shelf->spares, memory);
     r->buffers.spare += shelf->bytes;
 }
 
 void buffers_clear(struct rank *r)
 {
-    while (throw_away(&r->buffers))
+    while (throw_away(r))
         ;
 }
 
@@ -130,7 +141,7 @@ struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dty
                             .memory = (uint8_t)memory,
                             .dtype = (uint8_t)dtype};
     pthread_mutex_lock(&r->lock);
-    value->data = take(r, value_bytes(value));
+    value->data = take(r, SIDE_DEVICE, value_bytes(value));
     count(r, memory, value_bytes(value));
     pthread_mutex_unlock(&r->lock);
     return value;
@@ -151,8 +162,8 @@ void value_drop(struct rank *r, struct value *value)
         count(r, (enum memory_class)value->memory, -value_bytes(value));
     if (value->host)
         r->buffers.host_now -= value_bytes(value);
-    give(r, value->data, value_bytes(value));
-    give(r, value->host, value_bytes(value));
+    give(r, SIDE_DEVICE, value->data, value_bytes(value));
+    give(r, SIDE_HOST, value->host, value_bytes(value));
     free(value);
 }
 
@@ -169,10 +180,7 @@ struct value *value_as(struct rank *r, struct value *value, enum dtype dtype)
         return value;
     struct value *out =
         value_new(r, (enum memory_class)value->memory, dtype, &value->layout, value->count);
-    if (dtype == DTYPE_FP32)
-        widen(value->data, 0, value->count, out->data);
-    else
-        narrow(value->data, value->count, out->data, 0);
+    device_of(r)->cast(NULL, (enum dtype)value->dtype, value->data, dtype, out->data, value->count);
     value_release(r, value);
     return out;
 }
@@ -186,7 +194,7 @@ enum dtype stored_as(const struct rank *r, enum element element)
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)
 {
     pthread_mutex_lock(&r->lock);
-    float *floats = take(r, bytes_of(elements));
+    float *floats = take(r, SIDE_DEVICE, bytes_of(elements));
     count(r, memory, bytes_of(elements));
     pthread_mutex_unlock(&r->lock);
     return floats;
@@ -195,7 +203,7 @@ float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements)
 {
     float *floats = floats_new(r, memory, elements);
-    memset(floats, 0, (size_t)bytes_of(elements));
+    device_of(r)->clear(NULL, floats, bytes_of(elements));
     return floats;
 }
 
@@ -205,26 +213,34 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
         return;
     pthread_mutex_lock(&r->lock);
     count(r, memory, -bytes_of(elements));
-    give(r, floats, bytes_of(elements));
+    give(r, SIDE_DEVICE, floats, bytes_of(elements));
     pthread_mutex_unlock(&r->lock);
 }
 
 /* ---- to the host and back -------------------------------------------------------------------- */
 
+/* Over when it returns: who calls this works for the stream of copies. */
+static void move_bytes(struct rank *r, enum copy_way way, void *to, const void *from, int64_t bytes)
+{
+    const struct compute_device *device = device_of(r);
+    device->copy(r->copies, way, to, from, bytes);
+    device_finish(device, device_record(device, r->copies));
+}
+
 void value_to_host(struct rank *r, struct value *value)
 {
     int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    void *host = take(r, bytes);
+    void *host = take(r, SIDE_HOST, bytes);
     pthread_mutex_unlock(&r->lock);
-    memcpy(host, value->data, (size_t)bytes);
+    move_bytes(r, COPY_TO_HOST, host, value->data, bytes);
     pthread_mutex_lock(&r->lock);
     value->host = host;
     r->buffers.host_now += bytes;
     if (r->buffers.host_now > r->buffers.most.host_peak)
         r->buffers.most.host_peak = r->buffers.host_now;
     count(r, (enum memory_class)value->memory, -bytes);
-    give(r, value->data, bytes);
+    give(r, SIDE_DEVICE, value->data, bytes);
     value->data = NULL;
     pthread_mutex_unlock(&r->lock);
 }
@@ -233,14 +249,14 @@ void value_from_host(struct rank *r, struct value *value)
 {
     int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    void *data = take(r, bytes);
+    void *data = take(r, SIDE_DEVICE, bytes);
     count(r, (enum memory_class)value->memory, bytes);
     pthread_mutex_unlock(&r->lock);
-    memcpy(data, value->host, (size_t)bytes);
+    move_bytes(r, COPY_FROM_HOST, data, value->host, bytes);
     pthread_mutex_lock(&r->lock);
     value->data = data;
     r->buffers.host_now -= bytes;
-    give(r, value->host, bytes);
+    give(r, SIDE_HOST, value->host, bytes);
     value->host = NULL;
     pthread_mutex_unlock(&r->lock);
 }

@@ -6,7 +6,6 @@
  *   I1  The gradient of a sum's input is that of its output: the same tensor (lifetimes.h, I5).
  *   I2  Tensors are written once. Only a sum that nobody else sees is added to.
  */
-#include "run/kernels/cpu/cpu.h"
 #include "run/rank/room.h"
 
 #include <stdlib.h>
@@ -255,23 +254,10 @@ static void run_forward(struct calling *c, enum purpose purpose)
 
 /* ---- gradients of outputs (1) ---------------------------------------------------------------- */
 
-static void add_all(struct value *to, const struct value *from)
-{
-    enum dtype dtype = (enum dtype)to->dtype;
-    float sum[TILE], addend[TILE];
-    for (int64_t at = 0; at < to->count; at += TILE) {
-        int64_t count = to->count - at < TILE ? to->count - at : TILE;
-        float *y = tile_write(dtype, to->data, at, sum);
-        if (y == sum)
-            widen(to->data, at, count, y);
-        row_add(tile_read(dtype, from->data, at, count, addend), count, y);
-        tile_done(dtype, to->data, at, count, y);
-    }
-}
-
 /* A sum of two, in a tensor that nobody else sees (I2). Takes over both references. */
 static struct value *add_values(struct rank *r, struct value *sum, struct value *more)
 {
+    const struct compute_device *device = r->options->kernels->device;
     if (!sum)
         return more;
     pthread_mutex_lock(&r->lock);
@@ -280,11 +266,12 @@ static struct value *add_values(struct rank *r, struct value *sum, struct value 
     if (shared) {
         struct value *own = value_new(r, (enum memory_class)sum->memory, (enum dtype)sum->dtype,
                                       &sum->layout, sum->count);
-        copy_elements((enum dtype)sum->dtype, sum->data, 0, sum->count, own->data, 0);
+        device->copy(NULL, COPY_ON_DEVICE, own->data, sum->data,
+                     sum->count * dtype_bytes((enum dtype)sum->dtype));
         value_release(r, sum);
         sum = own;
     }
-    add_all(sum, more);
+    device->add(NULL, (enum dtype)sum->dtype, more->data, sum->count, sum->data);
     value_release(r, more);
     return sum;
 }

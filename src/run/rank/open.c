@@ -66,6 +66,7 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     r->rate = options->optimizer.rate;
     r->gradient_norm = NAN;
     r->started_s = wall_seconds();
+    r->copies = device_stream(options->kernels->device);
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
@@ -101,6 +102,7 @@ void run_close(struct rank *r)
     free_stores(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
     buffers_clear(r);
+    device_stream_free(r->options->kernels->device, r->copies);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->driving);
     pthread_cond_destroy(&r->called);

@@ -5,9 +5,9 @@
  * waits does so in its place (progress_thread.c).
  *
  *   program.c   its tasks: which of the graph's it has a part in, and what they wait for here
- *   liveness.c   which tensors live when: who is the last to read each
+ *   liveness.c  which tensors live when: who is the last to read each
  *   buffers.c   tensors with their layouts, counted
- *   memberships.c     what an operator computes here: local sizes, groups of its sums, its kernel's call
+ *   memberships.c  what an operator computes here: local sizes, groups of its sums, its kernel's call
  *   borders.c   inputs that it reads beyond its part
  *   items.c     operators and steps, on the tensors of one micro-batch
  *   steps.c     a step of a reshard as a transfer; sends between stages
@@ -15,8 +15,9 @@
  *   stores.c    weights, gradients and optimizer state by buckets; their synchronisation
  *   ties.c      gradients of tied weights
  *   rank.c      the two threads, and one iteration
- *   progress_thread.c     which of them looks after transfers
- *   train.c     run.h
+ *   progress_thread.c  which of them looks after transfers
+ *   open.c      a rank is opened, runs its steps, shows its weights
+ *   record.c    what happened on all ranks, as one trace
  *
  *   I1  What both threads see is changed under `lock`; tensors are counted references, and what a
  *       kernel reads or a transfer fills is not changed meanwhile.
@@ -45,13 +46,13 @@ struct value {
     void *host;     /* where it waits, while data is NULL */
 };
 
+/* Whose memory: the device's, or the host's where tensors wait. */
+enum memory_side { SIDE_DEVICE, SIDE_HOST };
 /* Memory that is kept for the next of its size. */
-struct spare {
-    struct spare *next;
-};
 struct shelf {
+    enum memory_side side;
     int64_t bytes, asked; /* asked: when last */
-    struct spare *first;
+    ARRAY(void *) spares;
 };
 struct buffers {
     int64_t held[MEMORY_CLASS_COUNT], now, host_now;
@@ -270,6 +271,7 @@ struct rank {
 
     pthread_mutex_t lock;
     struct buffers buffers;
+    struct device_stream *copies; /* to the host and back; NULL: the device works at once */
     void *scratch;
     int64_t scratch_bytes;
 

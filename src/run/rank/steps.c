@@ -11,7 +11,6 @@
  *   I2  What is sent is copied first: a send is over for its rank when it has started.
  *   I3  Numbers travel and are summed in fp32, however they are stored.
  */
-#include "run/kernels/cpu/cpu.h"
 #include "run/rank/room.h"
 
 #include <stdlib.h>
@@ -36,11 +35,14 @@ static struct value *pad(struct rank *r, const struct joint *joint, struct value
     int64_t have = value->count / rows, want = elements / rows, both = have < want ? have : want;
     struct layout layout = value->layout;
     enum dtype dtype = (enum dtype)value->dtype;
+    const struct compute_device *device = r->options->kernels->device;
     layout.elements = elements;
     struct value *out = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, elements);
-    memset(out->data, 0, (size_t)(elements * dtype_bytes(dtype)));
+    int64_t each = dtype_bytes(dtype);
+    device->clear(NULL, out->data, elements * each);
     for (int64_t i = 0; i < rows; i++)
-        copy_elements(dtype, value->data, i * have, both, out->data, i * want);
+        device->copy(NULL, COPY_ON_DEVICE, (char *)out->data + i * want * each,
+                     (const char *)value->data + i * have * each, both * each);
     value_release(r, value);
     return out;
 }
@@ -88,7 +90,7 @@ struct value *fit_gradient(struct rank *r, const struct joint *joint, struct val
     value = value_as(r, value, DTYPE_FP32);
     struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
                                     value->count / share.part * share.whole);
-    memset(whole->data, 0, (size_t)whole->count * sizeof(float));
+    r->options->kernels->device->clear(NULL, whole->data, whole->count * (int64_t)sizeof(float));
     fused_add(share, value->count, value->data, whole->data);
     value_release(r, value);
     return value_as(r, whole, stored);

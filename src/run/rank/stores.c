@@ -19,7 +19,6 @@
  *   I4  Weights in bf16 have a master in fp32 where their optimizer state is; gradients and what is
  *       sent are fp32.
  */
-#include "run/kernels/cpu/cpu.h"
 #include "run/rank/room.h"
 
 #include <math.h>
@@ -63,9 +62,14 @@ static int64_t element_of(const struct stretch *s, int32_t member)
          weight_ < (store)->first_weight + (store)->weights_count; weight_++)                      \
         if (stretch_of((r), weight_, (first), (end), &(s)))
 
-static void copy(float *to, const float *from, int64_t count)
+static void copy(const struct rank *r, float *to, const float *from, int64_t count)
 {
-    memcpy(to, from, (size_t)count * sizeof *to);
+    r->options->kernels->device->copy(NULL, COPY_ON_DEVICE, to, from, count * (int64_t)sizeof *to);
+}
+
+static void clear(const struct rank *r, float *to, int64_t count)
+{
+    r->options->kernels->device->clear(NULL, to, count * (int64_t)sizeof *to);
 }
 
 /* ---- how weights are stored ------------------------------------------------------------------ */
@@ -78,19 +82,15 @@ static enum dtype dtype_of(const struct rank *r)
 static void read_stored(const struct rank *r, const void *from, int64_t first, int64_t count,
                         float *to)
 {
-    if (dtype_of(r) == DTYPE_FP32)
-        copy(to, (const float *)from + first, count);
-    else
-        widen(from, first, count, to);
+    const char *at = (const char *)from + first * dtype_bytes(dtype_of(r));
+    r->options->kernels->device->cast(NULL, dtype_of(r), at, DTYPE_FP32, to, count);
 }
 
 static void write_stored(const struct rank *r, const float *from, int64_t count, void *to,
                          int64_t first)
 {
-    if (dtype_of(r) == DTYPE_FP32)
-        copy((float *)to + first, from, count);
-    else
-        narrow(from, count, to, first);
+    char *at = (char *)to + first * dtype_bytes(dtype_of(r));
+    r->options->kernels->device->cast(NULL, DTYPE_FP32, from, dtype_of(r), at, count);
 }
 
 /* Where an element of what lies here is in the store's weights. */
@@ -118,7 +118,7 @@ void set_weight(struct rank *r, const struct held_weight *held, int64_t first, i
     begin = begin > first ? begin : first;
     end = end < first + count ? end : first + count;
     if (s->master && begin < end)
-        copy(master_data(r, held, begin), from + (begin - first), end - begin);
+        copy(r, master_data(r, held, begin), from + (begin - first), end - begin);
 }
 
 /* ---- making them ----------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch)
     if (!s->made[micro_batch]) {
         struct layout none = layout_none(s->count);
         s->made[micro_batch] = value_new(r, MEMORY_GRADIENTS, DTYPE_FP32, &none, s->count);
-        memset(s->made[micro_batch]->data, 0, (size_t)s->count * sizeof(float));
+        clear(r, s->made[micro_batch]->data, s->count);
     }
     return (float *)s->made[micro_batch]->data + held->first;
 }
@@ -223,7 +223,7 @@ static void pack_gradients(const struct rank *r, const struct store *s, const fl
     FOR_STRETCHES(r, s, first, first + count, at)
     {
         for (int32_t m = 0; m < s->members && at.held->contributes; m++)
-            copy(out + m * count + at.within, whole + element_of(&at, m), real_count(&at, m));
+            copy(r, out + m * count + at.within, whole + element_of(&at, m), real_count(&at, m));
     }
 }
 
@@ -235,7 +235,7 @@ static void take_sum(const struct rank *r, struct store *s, int64_t first, int64
     {
         int64_t real = real_count(&at, s->member);
         if (s->shard == 1)
-            copy(s->gradients + element_of(&at, s->member), in + at.within, real);
+            copy(r, s->gradients + element_of(&at, s->member), in + at.within, real);
         for (int64_t i = 0; s->shard >= 2 && i < real; i++)
             s->gradients[at.held->place + at.at + i] += in[at.within + i];
     }
@@ -391,10 +391,9 @@ static void clear_gradients(const struct rank *r, struct store *s, int64_t first
     FOR_STRETCHES(r, s, first, end, at)
     {
         for (int32_t m = 0; m < s->members && s->shard < 2; m++)
-            memset(s->gradients + element_of(&at, m), 0,
-                   (size_t)real_count(&at, m) * sizeof(float));
+            clear(r, s->gradients + element_of(&at, m), real_count(&at, m));
         if (s->shard >= 2)
-            memset(s->gradients + at.held->place + at.at, 0, (size_t)at.count * sizeof(float));
+            clear(r, s->gradients + at.held->place + at.at, at.count);
     }
 }
 
@@ -432,7 +431,7 @@ double gradient_squares(const struct rank *r)
         const float *gradient = gradient_part(r, i, &count);
         if (!shows_weight(r, &r->weight[i]))
             continue;
-        sum += sum_of_squares(gradient, count);
+        sum += r->options->kernels->device->squares(NULL, gradient, count);
     }
     return sum;
 }

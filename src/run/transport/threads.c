@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "run/kernels/cpu/cpu.h"
+#include "run/device/device.h"
 
 struct request {
     struct transfer transfer;

@@ -1,4 +1,4 @@
-/* cpu.c - the CPU backend: which kernel runs which kind, and how elements are stored. */
+/* cpu.c - the CPU backend: which kernel runs which kind, and operands as kernels read them. */
 #include "run/kernels/cpu/cpu.h"
 
 static const struct cpu_kernel *const TABLE[] = {
@@ -67,37 +67,10 @@ static void cpu_run(const struct kernel_call *call, enum phase phase)
 }
 
 const struct kernels CPU_KERNELS = {
-    "cpu", cpu_has, cpu_kept_bytes, cpu_scratch_bytes, cpu_run, cpu_optimize,
+    "cpu", &CPU_DEVICE, cpu_has, cpu_kept_bytes, cpu_scratch_bytes, cpu_run, cpu_optimize,
 };
 
-/* ---- storage --------------------------------------------------------------------------------- */
-
-VECTOR static void widen_all(const uint16_t *restrict from, int64_t count, float *restrict to)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = bits_float((uint32_t)from[i] << 16);
-}
-
-/* To the nearest, ties to even; NaN stays one. */
-VECTOR static void narrow_all(const float *restrict from, int64_t count, uint16_t *restrict to)
-{
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits = float_bits(from[i]);
-        uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-        uint32_t quiet = (bits >> 16) | 0x40U;
-        to[i] = (uint16_t)((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
-    }
-}
-
-void widen(const void *from, int64_t first, int64_t count, float *to)
-{
-    widen_all((const uint16_t *)from + first, count, to);
-}
-
-void narrow(const float *from, int64_t count, void *to, int64_t first)
-{
-    narrow_all(from, count, (uint16_t *)to + first);
-}
+/* ---- operands ------------------------------------------------------------------------------ */
 
 static float *take(float **room, int64_t count)
 {
@@ -121,14 +94,6 @@ const float *whole_read(enum dtype dtype, const void *from, int64_t count, float
 float *whole_write(enum dtype dtype, void *to, int64_t count, float **room)
 {
     return tile_write(dtype, to, 0, take(room, whole_floats(dtype, count)));
-}
-
-void copy_elements(enum dtype dtype, const void *from, int64_t from_first, int64_t count, void *to,
-                   int64_t to_first)
-{
-    int64_t bytes = dtype_bytes(dtype);
-    memcpy((char *)to + to_first * bytes, (const char *)from + from_first * bytes,
-           (size_t)(count * bytes));
 }
 
 struct extent axis_extent(const struct kernel_call *call, const struct operand *operand, int axis)

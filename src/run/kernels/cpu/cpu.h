@@ -32,39 +32,7 @@ extern const struct cpu_kernel CPU_EMBEDDING, CPU_LINEAR, CPU_SCORE, CPU_CONTEXT
     CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM;
 void cpu_optimize(const struct optimizer_step *step);
 
-/* ---- vectors --------------------------------------------------------------------------------- */
-
-/* Loops for the machine at hand: arm64's vectors are in its baseline, x86-64's wide ones are not.
- * Sanitizers do not bear the resolvers that choose among the versions. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WEFT_SANITIZED 1
-#endif
-#endif
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(WEFT_SANITIZED)
-#define VECTOR __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define VECTOR
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE float bits_float(uint32_t bits)
-{
-    union {
-        uint32_t u;
-        float f;
-    } both = {bits};
-    return both.f;
-}
-
-INLINE uint32_t float_bits(float value)
-{
-    union {
-        float f;
-        uint32_t u;
-    } both = {value};
-    return both.u;
-}
+/* ---- exponentials --------------------------------------------------------------------------- */
 
 /* (1), (2). Below e^-87.7, the smallest normal number, 0 (n = -127 makes 2^n one); above e^88 no more;
  * NaN stays NaN. */
@@ -91,42 +59,13 @@ INLINE float sigmoid_of(float x)
     return 1.0F / (1.0F + exp_of(-x));
 }
 
-/* ---- storage --------------------------------------------------------------------------------- */
-
-enum { TILE = 1024 }; /* elements at a time of what has no rows */
-
-void widen(const void *from, int64_t first, int64_t count, float *to);  /* bf16 to fp32 */
-void narrow(const float *from, int64_t count, void *to, int64_t first); /* fp32 to bf16 */
-
-/* Elements first .. first + count of a buffer as fp32: where they lie, or in `tile`. */
-INLINE const float *tile_read(enum dtype dtype, const void *from, int64_t first, int64_t count,
-                              float *tile)
-{
-    if (dtype == DTYPE_FP32)
-        return (const float *)from + first;
-    widen(from, first, count, tile);
-    return tile;
-}
-
-/* Where to write such elements; tile_done brings them where they belong. */
-INLINE float *tile_write(enum dtype dtype, void *to, int64_t first, float *tile)
-{
-    return dtype == DTYPE_FP32 ? (float *)to + first : tile;
-}
-
-INLINE void tile_done(enum dtype dtype, void *to, int64_t first, int64_t count, const float *tile)
-{
-    if (dtype != DTYPE_FP32)
-        narrow(tile, count, to, first);
-}
+/* ---- operands ------------------------------------------------------------------------------ */
 
 /* A whole operand as fp32, the room for it taken from *room where it is not. */
 const float *whole_read(enum dtype dtype, const void *from, int64_t count, float **room);
 float *whole_write(enum dtype dtype, void *to, int64_t count, float **room);
 /* What whole_read and whole_write take of the scratch memory. */
 int64_t whole_floats(enum dtype dtype, int64_t count);
-void copy_elements(enum dtype dtype, const void *from, int64_t from_first, int64_t count, void *to,
-                   int64_t to_first);
 
 /* Of outputs: fp32 where the model says so, as of router scores. */
 INLINE enum dtype output_dtype(const struct kernel_call *call)
@@ -150,11 +89,9 @@ float row_most(const float *x, int64_t count); /* -INFINITY of none */
 float row_sum(const float *x, int64_t count);
 float row_squares(const float *x, int64_t count, float mean); /* sum of (x - mean)^2 */
 float row_dot(const float *x, const float *y, int64_t count);
-double sum_of_squares(const float *x, int64_t count); /* of more than a row */
 /* y = e^(x - shift), x and y the same or apart; the sum. */
 float row_exp(const float *x, int64_t count, float shift, float *y);
-void row_scale(const float *x, int64_t count, float factor, float *y);   /* y = factor x */
-void row_add(const float *restrict x, int64_t count, float *restrict y); /* y += x */
+void row_scale(const float *x, int64_t count, float factor, float *y); /* y = factor x */
 
 /* ---- products -------------------------------------------------------------------------------- */
 

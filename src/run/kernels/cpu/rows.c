@@ -63,18 +63,3 @@ VECTOR void row_scale(const float *x, int64_t count, float factor, float *y)
     for (int64_t i = 0; i < count; i++)
         y[i] = x[i] * factor;
 }
-
-VECTOR void row_add(const float *restrict x, int64_t count, float *restrict y)
-{
-    for (int64_t i = 0; i < count; i++)
-        y[i] += x[i];
-}
-
-VECTOR double sum_of_squares(const float *x, int64_t count)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
-}

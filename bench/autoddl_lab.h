@@ -59,7 +59,7 @@ static struct layout_problem *problem_of(const struct lab *lab, int64_t batch, i
                                 .dtype = fp32 ? DTYPE_FP32 : DTYPE_BF16,
                                 .policy = fp32 ? POLICY_FP32 : POLICY_MIXED,
                                 .global_batch = batch,
-                                .batch_per_step = step,
+                                .step_samples = step,
                                 .stages = stages,
                                 .shard = shard,
                                 .limit_bytes = INFINITY,

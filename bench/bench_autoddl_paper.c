@@ -73,7 +73,7 @@ static void count_buffers(struct layout_problem *p)
             const struct op *op = &p->about.model->op[v];
             int64_t local[OP_MAX_DIMS];
             double state = 0, of_stage = (double)op_copies(p->about.model, op) / stages;
-            split_local(op, &p->splits[v].data[i], p->about.batch_per_step, local);
+            split_local(op, &p->splits[v].data[i], p->about.step_samples, local);
             for (int32_t k = 0; k < op->weights; k++)
                 state += STATE_BYTES * operand_elements(op, &op->weight[k].operand, local);
             double kept = fmax(0, p->assign->memory[v][i] - of_stage * state) / stages;

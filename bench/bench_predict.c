@@ -125,7 +125,7 @@ static void open_node(struct chain *c, int64_t i)
     const struct instance *instance = &c->plan->instance[i];
     n->op = &c->plan->model->op[instance->op];
     bool inside = op_copies(c->plan->model, n->op) > 1;
-    op_full_size(n->op, c->plan->batch_per_step, n->size);
+    op_full_size(n->op, c->plan->step_samples, n->size);
     n->output = numbers(elements(n, &n->op->output));
     n->gradient = numbers(elements(n, &n->op->output));
     for (int k = 0; k < n->op->inputs; k++) {

@@ -113,7 +113,7 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
            "%lld operators\n",
            plan->model->name, (long long)cluster_devices(plan->cluster), plan->stages,
            plan->stages == 1 ? "" : "s", steps, steps == 1 ? "" : "es",
-           (long long)plan->batch_per_step, plan->schedule, choices, choices == 1 ? "" : "s",
+           (long long)plan->step_samples, plan->schedule, choices, choices == 1 ? "" : "s",
            (long long)plan->instances);
     for (size_t i = 0; i < warnings->len; i++)
         printf("warning: %s\n", warnings->data[i]);
@@ -129,7 +129,7 @@ static int print_json(const struct plan *plan, const struct warnings *warnings,
         "{s:b, s:o, s:I, s:i, s:I, s:I, s:o, s:i, s:I, s:o}", "ok", 1, "model",
         json_text(plan->model->name), "devices", (json_int_t)cluster_devices(plan->cluster),
         "stages", plan->stages, "micro_batches", (json_int_t)plan_micro_batches(plan),
-        "batch_per_step", (json_int_t)plan->batch_per_step, "schedule", json_text(plan->schedule),
+        "step_samples", (json_int_t)plan->step_samples, "schedule", json_text(plan->schedule),
         "choices", used_choices(plan), "operators", (json_int_t)plan->instances, "warnings", list);
     if (proofs)
         json_object_set_new(json, "proved",

@@ -53,7 +53,7 @@ struct layout weight_layout(const struct build *b, int64_t instance, enum flow f
 {
     const struct laid *laid = laid_of(b, instance);
     return layout_of(laid->op, &laid->op->weight[0].operand, &laid->choice->split,
-                     b->plan->batch_per_step, flow);
+                     b->plan->step_samples, flow);
 }
 
 bool holds_weights(const struct build *b, int64_t instance)

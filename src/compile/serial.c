@@ -33,7 +33,7 @@ static int32_t lay(struct proof *p, const struct fact *at, const struct operand 
                    enum flow flow)
 {
     struct layout layout =
-        layout_of(at->op, operand, &at->choice->split, p->plan->batch_per_step, flow);
+        layout_of(at->op, operand, &at->choice->split, p->plan->step_samples, flow);
     return number_layout(p, &layout);
 }
 

@@ -146,7 +146,7 @@ static weft_status need_input(const struct machine *m, const struct reading *r, 
         return WEFT_OK;
     return wrong(m, r->reader, "input %d of %s is not there as %s", r->operand,
                  plan_path(p->arena, p->plan, r->source),
-                 layout_text(p->arena, op, &op->input[r->operand], p->plan->batch_per_step,
+                 layout_text(p->arena, op, &op->input[r->operand], p->plan->step_samples,
                              &p->layouts.data[r->want]));
 }
 

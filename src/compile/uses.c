@@ -87,7 +87,7 @@ static int64_t source_of(const struct build *b, const struct instance *reader, i
 static struct laid *lay(struct build *b, const struct op *op, const struct choice *choice)
 {
     struct laid *laid = ARENA_NEW(b->keep, struct laid);
-    int64_t batch = b->plan->batch_per_step;
+    int64_t batch = b->plan->step_samples;
     laid->op = op;
     laid->choice = choice;
     split_local(op, &choice->split, batch, laid->local);

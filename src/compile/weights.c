@@ -16,8 +16,8 @@
 /* The layout of an instance's first weight, which is the one that may be tied. */
 static struct layout first_weight(const struct proof *p, const struct fact *at, enum flow flow)
 {
-    return layout_of(at->op, &at->op->weight[0].operand, &at->choice->split,
-                     p->plan->batch_per_step, flow);
+    return layout_of(at->op, &at->op->weight[0].operand, &at->choice->split, p->plan->step_samples,
+                     flow);
 }
 
 bool is_copy(const struct proof *p, int64_t instance)
@@ -41,7 +41,7 @@ static struct digits sum_digits(const struct proof *p, const struct fact *at, in
                                 bool copies)
 {
     struct layout layout = layout_of(at->op, &at->op->weight[weight].operand, &at->choice->split,
-                                     p->plan->batch_per_step, FLOW_GRADIENT);
+                                     p->plan->step_samples, FLOW_GRADIENT);
     struct digits out = {0};
     int64_t stride = layout_devices(&layout);
     for (int64_t i = 0; i < layout.digits; i++) {
@@ -109,7 +109,7 @@ static int64_t bytes_of(const struct proof *p, const struct fact *at)
     double parameters[] = {0, 0};
     int64_t local[OP_MAX_DIMS];
     for (size_t k = 0; k < COUNT_OF(both); k++) {
-        split_local(both[k]->op, &both[k]->choice->split, p->plan->batch_per_step, local);
+        split_local(both[k]->op, &both[k]->choice->split, p->plan->step_samples, local);
         for (int32_t i = 0; i < both[k]->op->weights; i++)
             parameters[k] += operand_elements(both[k]->op, &both[k]->op->weight[i].operand, local);
     }

@@ -257,7 +257,7 @@ weft_status aceso_plan_make(const struct aceso_plan *theirs, const struct model 
     d.global_batch = cluster_devices(cluster);
     TRY(plan_from_degrees(model, cluster, &d, &m.plan));
     m.plan->global_batch = settings->global_batch;
-    m.plan->batch_per_step = theirs->step;
+    m.plan->step_samples = theirs->step;
     m.walk = walk_of(m.scratch, m.plan);
     TRY(map_stages(&m));
     for (int32_t s = 0; s < m.plan->stages; s++) {

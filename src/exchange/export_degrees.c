@@ -2,7 +2,7 @@
  *
  * For D devices per stage, every (dp, cp, tp) with
  *
- *   dp * cp * tp = D,  dp divides batch_per_step                                               (1)
+ *   dp * cp * tp = D,  dp divides step_samples                                               (1)
  *
  * is lowered with and without sequence parallelism, and the splits are counted that agree. Of equal
  * counts the first in this order wins: small cp, small tp, no sequence parallelism.
@@ -131,7 +131,7 @@ static void try_degrees(struct trial *trial, const struct degrees *d)
 static void try_replica(struct trial *trial, struct degrees d)
 {
     int64_t ep = expert_degree(trial->plan);
-    d.micro_batch = trial->plan->batch_per_step / d.dp;
+    d.micro_batch = trial->plan->step_samples / d.dp;
     d.micro_batch = d.micro_batch ? d.micro_batch : 1;
     d.global_batch = trial->plan->global_batch;
     for (int along = 0; along <= (d.tp > 1 ? 1 : 0); along++) {
@@ -152,7 +152,7 @@ static void try_stages(struct trial *trial, int64_t pp, bool exact)
     for (d.cp = 1; d.cp <= group; d.cp++)
         for (d.tp = 1; d.tp <= group / d.cp && group % d.cp == 0; d.tp++) {
             d.dp = group / d.cp / d.tp;
-            if (d.dp * d.cp * d.tp != group || (exact && plan->batch_per_step % d.dp)) /* (1) */
+            if (d.dp * d.cp * d.tp != group || (exact && plan->step_samples % d.dp)) /* (1) */
                 continue;
             try_replica(trial, d);
             if (trial->equal == plan->instances)

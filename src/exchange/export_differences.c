@@ -107,11 +107,11 @@ void plan_differences(struct arena *keep, const struct plan *plan, const struct 
     if (strcmp(plan->schedule, other->schedule) != 0)
         add_text(keep, out,
                  arena_printf(keep, "schedule %s, not %s", plan->schedule, other->schedule));
-    if (plan->global_batch != other->global_batch || plan->batch_per_step != other->batch_per_step)
+    if (plan->global_batch != other->global_batch || plan->step_samples != other->step_samples)
         add_text(keep, out,
                  arena_printf(keep, "batches of %lld by %lld samples, not %lld by %lld",
-                              (long long)plan->global_batch, (long long)plan->batch_per_step,
-                              (long long)other->global_batch, (long long)other->batch_per_step));
+                              (long long)plan->global_batch, (long long)plan->step_samples,
+                              (long long)other->global_batch, (long long)other->step_samples));
     for (size_t i = 0; i < COUNT_OF(FACETS); i++)
         compare_facet(keep, plan, other, &FACETS[i], out);
 }

@@ -68,7 +68,7 @@ static int64_t try_splits(struct search *s, bool sequence, struct pick *picked)
     for (int64_t k = 0; k <= s->config.layers; k++)
         s->best[k] = -1;
     for (int64_t tp = 1; tp <= group; tp++) {
-        if (group % tp || s->plan->batch_per_step % (group / tp))
+        if (group % tp || s->plan->step_samples % (group / tp))
             continue;
         try_uniform(s, (struct pick){tp, true}, picked);
         if (tp > 1 && tp < group)

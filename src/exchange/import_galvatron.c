@@ -9,7 +9,7 @@
  * What stands around the layers takes vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
  *
- *   I1  batch_per_step = global_bsz / chunks; every layer's dp divides it.
+ *   I1  step_samples = global_bsz / chunks; every layer's dp divides it.
  */
 #include "exchange/room.h"
 
@@ -103,7 +103,7 @@ weft_status galvatron_plan(const struct model *model, const struct cluster *clus
     weft_status status;
     TRY(plan_new(model, cluster, &plan));
     plan->global_batch = config->global_batch;
-    plan->batch_per_step = config->global_batch / config->chunks; /* I1 */
+    plan->step_samples = config->global_batch / config->chunks; /* I1 */
     plan->schedule = config->gpipe ? "gpipe" : "1f1b";
     TRY(map_stages(&l, plan));
     const int64_t *layer = layers_of_instances(l.scratch, plan, &layers);

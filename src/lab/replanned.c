@@ -52,7 +52,7 @@ static struct traits traits_of_row(struct arena *keep, const struct published *r
                                     [DIMENSION_TP] = tp,
                                     [DIMENSION_PP] = plan->stages,
                                     [DIMENSION_PIECES] = plan->pieces,
-                                    [DIMENSION_MICRO_BATCH] = plan->batch_per_step / dp,
+                                    [DIMENSION_MICRO_BATCH] = plan->step_samples / dp,
                                     [DIMENSION_SHARD] = d->shard,
                                     [DIMENSION_RECOMPUTE] = d->recompute}};
     for (int i = 0; i < DIMENSION_COUNT; i++)

@@ -44,7 +44,7 @@ static struct layer_question question_of(const struct cutter *cutter, int32_t st
     return (struct layer_question){.devices = p->devices,
                                    .stages = (int32_t)p->pp,
                                    .stage = stage,
-                                   .batch_per_step = p->global_batch / p->micro_batches,
+                                   .step_samples = p->global_batch / p->micro_batches,
                                    .micro_batches = p->micro_batches};
 }
 

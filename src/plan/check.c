@@ -19,7 +19,7 @@ enum { MOST_SLOTS = 1 << 22 };
 
 static bool count_fault(struct finding *f)
 {
-    int64_t micro_batches = f->plan->global_batch / f->plan->batch_per_step;
+    int64_t micro_batches = f->plan->global_batch / f->plan->step_samples;
     int64_t most = MOST_SLOTS / (f->plan->parts > 0 ? f->plan->parts : 1);
     if (micro_batches <= most)
         return false;
@@ -35,7 +35,7 @@ static const double MOST_ELEMENTS = 0x1p53;
 static bool size_fault(struct finding *f)
 {
     const struct model *model = f->plan->model;
-    double most = 1, step = (double)f->plan->batch_per_step;
+    double most = 1, step = (double)f->plan->step_samples;
     for (int32_t i = 0; i < model->tensors; i++) {
         double elements = 1;
         for (int axis = 0; axis < model->tensor[i].axes; axis++)
@@ -48,14 +48,14 @@ static bool size_fault(struct finding *f)
           arena_printf(f->keep,
                        "a step of %lld samples makes a tensor of %.3g elements, expected at most "
                        "2^53",
-                       (long long)f->plan->batch_per_step, most * step));
+                       (long long)f->plan->step_samples, most * step));
     return with_hint(f, arena_printf(f->keep, "use a micro-batch that makes steps of at most %.0f",
                                      MOST_ELEMENTS / most));
 }
 
 static bool batch_fault(struct finding *f)
 {
-    long long all = (long long)f->plan->global_batch, step = (long long)f->plan->batch_per_step;
+    long long all = (long long)f->plan->global_batch, step = (long long)f->plan->step_samples;
     if (all < 1 || step < 1)
         return fault(f, FAULT_BATCH, 0,
                      arena_printf(f->keep,
@@ -218,7 +218,7 @@ static bool schedule_fault(struct finding *f)
     int64_t nearest = nearest_micro_batches(schedule, &pipeline);
     if (nearest)
         with_hint(f, arena_printf(f->keep, "use %lld micro-batches: a global batch of %lld",
-                                  (long long)nearest, (long long)(nearest * plan->batch_per_step)));
+                                  (long long)nearest, (long long)(nearest * plan->step_samples)));
     return true;
 }
 

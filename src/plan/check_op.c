@@ -113,7 +113,7 @@ static bool dim_whole(struct finding *f, int64_t instance, const struct op *op, 
 
 static bool batch_split_fault(struct finding *f, int64_t instance, int64_t degree)
 {
-    int64_t samples = f->plan->batch_per_step;
+    int64_t samples = f->plan->step_samples;
     if (samples % degree == 0)
         return false;
     fault(f, FAULT_INSTANCE, instance,

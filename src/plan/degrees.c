@@ -256,7 +256,7 @@ static void set_fields(struct plan *plan, const struct degrees *d)
 {
     set_settings(plan, d);
     plan->global_batch = d->global_batch;
-    plan->batch_per_step = d->dp * d->micro_batch;
+    plan->step_samples = d->dp * d->micro_batch;
     plan->schedule = arena_copy_text(plan->arena, d->schedule);
 }
 

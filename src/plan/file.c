@@ -95,7 +95,7 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
     struct plan *plan = file->plan;
     set_settings(plan, d);
     plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
-    plan->global_batch = plan->batch_per_step = file->batch.global ? file->batch.global : 1;
+    plan->global_batch = plan->step_samples = file->batch.global ? file->batch.global : 1;
     find_paths(file);
     return WEFT_OK;
 }
@@ -215,7 +215,7 @@ static void set_names_and_batch(struct plan_file *file)
     plan_set_names(plan, file->root.model, options, file->root.cluster);
     if (!file->batch.step)
         return;
-    plan->batch_per_step = file->batch.step;
+    plan->step_samples = file->batch.step;
     plan->global_batch = file->batch.global ? file->batch.global : file->batch.step * plan->stages;
 }
 

@@ -105,7 +105,7 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
     json_object_set_new(json, "cluster", text_json(cluster_name(scratch, plan)));
     json_object_set_new(json, "batch",
                         json_pack("{s:I, s:I}", "global", (json_int_t)plan->global_batch, "step",
-                                  (json_int_t)plan->batch_per_step));
+                                  (json_int_t)plan->step_samples));
     json_object_set_new(json, "dtype", json_string(dtype_name(plan->dtype)));
     json_object_set_new(json, "policy", json_string(policy_name(plan->policy)));
     if (plan->memory_limit_bytes)

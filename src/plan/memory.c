@@ -64,7 +64,7 @@ static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *su
     weight.tied_op = -1;
     op.weight = &weight;
     op.weights = 1;
-    split_local(&op, &choice->split, plan->batch_per_step, local);
+    split_local(&op, &choice->split, plan->step_samples, local);
     int64_t replicas = choice->shard ? 1 : split_replicas(&op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, &op, local, plan->dtype, plan->policy, replicas);
@@ -84,7 +84,7 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
     const struct choice *choice = plan_choice(plan, instance);
     struct stage_memory sum = {0};
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &choice->split, plan->batch_per_step, local);
+    split_local(op, &choice->split, plan->step_samples, local);
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
@@ -161,7 +161,7 @@ static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
     const struct op *op = &plan->model->op[instance->op];
     const struct choice *choice = plan_choice(plan, i);
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &choice->split, plan->batch_per_step, local);
+    split_local(op, &choice->split, plan->step_samples, local);
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);

@@ -144,7 +144,7 @@ static void set_defaults(struct plan *plan)
 {
     plan->dtype = plan->model->dtype;
     plan->policy = policy_for(plan->dtype);
-    plan->global_batch = plan->batch_per_step = 1;
+    plan->global_batch = plan->step_samples = 1;
     plan->overlap = OVERLAP_ALL;
     plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
     plan->schedule = "1f1b";
@@ -257,7 +257,7 @@ done:
 
 int64_t plan_micro_batches(const struct plan *plan)
 {
-    return plan->global_batch / plan->batch_per_step;
+    return plan->global_batch / plan->step_samples;
 }
 
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part)

@@ -15,8 +15,8 @@
  *       another number (rows of an image, tokens of an expert); of a vocabulary it may also be a
  *       power of two not above it, and the parts are padded as Megatron pads them. plan_warnings
  *       says where.
- *   I5  global_batch = batch_per_step * micro_batches; batch_per_step samples pass a stage together,
- *       and an instance split batch:d sees batch_per_step / d of them on each device.
+ *   I5  global_batch = step_samples * micro_batches; step_samples samples pass a stage together,
+ *       and an instance split batch:d sees step_samples / d of them on each device.
  *   I6  Choices are interned: equal choices have equal numbers, so a plan of a 1,000-layer model is
  *       a few choices and one byte-sized index per instance.
  */
@@ -123,11 +123,11 @@ struct plan {
     const char *model_name, *model_options, *cluster_name;
     enum dtype dtype;
     enum policy policy;
-    int64_t global_batch, batch_per_step; /* samples (I5) */
-    const char *schedule;                 /* a name of the schedule room's table */
-    int64_t pieces;                       /* parts per stage (I1) */
-    int64_t memory_limit_bytes;           /* per device; 0: the device's own memory */
-    unsigned overlap;                     /* of enum overlap */
+    int64_t global_batch, step_samples; /* samples (I5) */
+    const char *schedule;               /* a name of the schedule room's table */
+    int64_t pieces;                     /* parts per stage (I1) */
+    int64_t memory_limit_bytes;         /* per device; 0: the device's own memory */
+    unsigned overlap;                   /* of enum overlap */
     int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part at once */
     bool whole_sends;     /* between stages, devices that hold the same each send all of it, not a
                              part that is gathered behind (Megatron's scatter-gather) */

@@ -36,7 +36,7 @@ bool plan_weights_alike(const struct plan *plan, int64_t one, int64_t other)
     const struct op *op = plan->model->op;
     return weights_alike(&op[plan->instance[one].op], plan_choice(plan, one),
                          &op[plan->instance[other].op], plan_choice(plan, other),
-                         plan->batch_per_step);
+                         plan->step_samples);
 }
 
 static bool same_part(const struct plan *plan, int64_t one, int64_t other)

@@ -34,7 +34,7 @@ void plan_heading(const struct plan *plan, FILE *out)
     long long steps = (long long)plan_micro_batches(plan);
     fprintf(out, "%lld samples in %lld micro-batch%s of %lld; %s, %d stage%s",
             (long long)plan->global_batch, steps, steps == 1 ? "" : "es",
-            (long long)plan->batch_per_step, plan->schedule, plan->stages,
+            (long long)plan->step_samples, plan->schedule, plan->stages,
             plan->stages == 1 ? "" : "s");
     if (plan->pieces > 1)
         fprintf(out, " of %lld pieces", (long long)plan->pieces);

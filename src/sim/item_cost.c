@@ -6,7 +6,7 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     return op_work(op, local, op_dtype(plan->model, number, plan->dtype), phase);
 }
 
@@ -62,7 +62,7 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     bool found = finds_cast(plan->model, number);
     double in = found ? 0 : operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
@@ -87,7 +87,7 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     double parameters = 0, outputs = operand_elements(op, &op->output, local);
     double compute = dtype_bytes(plan->dtype);
     int count = 0;

@@ -27,7 +27,7 @@ static struct matrix matrix_of(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     return (struct matrix){local[op_find_dim(op->kind, DIM_OUT)],
                            local[op_find_dim(op->kind, DIM_IN)]};
 }

@@ -275,10 +275,9 @@ static bool change_split(struct rng *rng, struct graph *graph)
     int32_t stage = plan_stage_of_part(plan, plan_part_of(plan, instance));
     struct choice old = *plan_choice(plan, instance), choice = old;
     choice.split = random_split(rng, plan, op, plan->stage[stage].devices);
-    struct layout before =
-        layout_of(op, &op->output, &old.split, plan->batch_per_step, FLOW_FORWARD);
+    struct layout before = layout_of(op, &op->output, &old.split, plan->step_samples, FLOW_FORWARD);
     struct layout after =
-        layout_of(op, &op->output, &choice.split, plan->batch_per_step, FLOW_FORWARD);
+        layout_of(op, &op->output, &choice.split, plan->step_samples, FLOW_FORWARD);
     return !layout_equal(&before, &after) && plan_choose(plan, instance, &choice) == WEFT_OK;
 }
 

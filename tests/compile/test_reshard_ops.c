@@ -307,9 +307,9 @@ static void count_collectives(const struct plan *plan, struct reshards *reshards
             const struct op *from = &model->op[producer];
             for (int flow = 0; flow < 2; flow++) {
                 struct layout made = layout_of(from, &from->output, split[producer],
-                                               plan->batch_per_step, (enum flow)flow);
+                                               plan->step_samples, (enum flow)flow);
                 struct layout used =
-                    layout_of(op, &op->input[k], split[i], plan->batch_per_step, (enum flow)flow);
+                    layout_of(op, &op->input[k], split[i], plan->step_samples, (enum flow)flow);
                 made = layout_part(model, op, &op->input[k], &made);
                 const struct reshard *r = flow == FLOW_FORWARD
                                               ? reshard_within(reshards, &made, &used)

@@ -136,7 +136,7 @@ static void rows_and_json_give_one_plan(void **state)
     for (size_t i = 0; i < differences.len; i++)
         print_error("%s\n", differences.data[i]);
     assert_int_equal(differences.len, 0);
-    assert_int_equal(opened.plan->batch_per_step, plan->batch_per_step);
+    assert_int_equal(opened.plan->step_samples, plan->step_samples);
     assert_int_equal(opened.plan->overlap, 0);
     plan_free(plan);
     plan_close(&opened);

@@ -52,7 +52,7 @@ static void scripts_are_read_without_being_run(void **state)
     assert_int_equal(plan->stages, 2);
     assert_int_equal(plan->pieces, 3);
     assert_int_equal(plan->global_batch, 16);
-    assert_int_equal(plan->batch_per_step, 2);
+    assert_int_equal(plan->step_samples, 2);
     assert_int_equal(plan->dtype, DTYPE_BF16);
     assert_int_equal(plan->policy, POLICY_MIXED_FP32_GRADIENTS);
     const int64_t *layers = layers_of_parts(arena, plan);

@@ -457,9 +457,9 @@ static void steps_within_bounds(void **state)
     for (size_t t = 0; t < planned->trials.len; t++) {
         struct plan *plan = planned->trials.data[t].plan;
         assert_non_null(plan);
-        assert_true(plan->batch_per_step <= 6);
+        assert_true(plan->step_samples <= 6);
         for (int64_t i = 0; i < plan->instances; i++) /* 6 on one device, but not 3 on two */
-            assert_int_equal(plan->batch_per_step %
+            assert_int_equal(plan->step_samples %
                                  (2 * split_degree(&plan_choice(plan, i)->split, DIM_BATCH)),
                              0);
     }

@@ -103,7 +103,7 @@ static void sc21_76b(void **state)
     assert_int_equal(plan->stages, 4);
     assert_int_equal(plan->pieces, 3);
     assert_string_equal(plan->schedule, "interleaved");
-    assert_int_equal(plan->batch_per_step, 64);
+    assert_int_equal(plan->step_samples, 64);
     assert_int_equal(plan_micro_batches(plan), 28);
     assert_int_equal(plan->dtype, DTYPE_FP16);
     assert_int_equal(plan->policy, POLICY_MIXED);
@@ -202,7 +202,7 @@ static void fold3d_systems(void **state)
     assert_int_equal(fold.model->seq, 1024);
     assert_int_equal(zero.plan->stages, 1);
     assert_int_equal(plan_micro_batches(zero.plan), 1);
-    assert_int_equal(zero.plan->batch_per_step, 256);
+    assert_int_equal(zero.plan->step_samples, 256);
     assert_int_equal(plan_choice(zero.plan, 1)->shard, 3);
     plan_close(&fold);
     plan_close(&zero);

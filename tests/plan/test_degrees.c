@@ -69,7 +69,7 @@ static void test_gpt_tp4_dp2(void **state)
     struct degrees d = {.tp = 4};
     struct made m = make("gpt3-1.3b", "attention: fused, dropout: 0.1", "dgx-a100:1", &d);
     check_splits(&m, EXPECTED, COUNT_OF(EXPECTED));
-    assert_int_equal(m.plan->batch_per_step, 2);
+    assert_int_equal(m.plan->step_samples, 2);
     assert_int_equal(m.plan->global_batch, 2);
     assert_string_equal(m.plan->schedule, "1f1b");
     unmake(&m);
@@ -275,7 +275,7 @@ static void test_defaults(void **state)
     assert_int_equal(m.plan->stages, 4);
     assert_int_equal(m.plan->pieces, 3);
     assert_string_equal(m.plan->schedule, "aiao");
-    assert_int_equal(m.plan->batch_per_step, 4);
+    assert_int_equal(m.plan->step_samples, 4);
     assert_int_equal(plan_micro_batches(m.plan), 4);
     assert_int_equal(m.plan->policy, POLICY_MIXED);
     assert_int_equal(plan_choice(m.plan, 0)->shard, 1);
@@ -317,8 +317,8 @@ static void check_flops(const struct plan *plan)
         const struct op *op = &plan->model->op[plan->instance[i].op];
         const struct split *split = &plan_choice(plan, i)->split;
         int64_t local[OP_MAX_DIMS], full[OP_MAX_DIMS];
-        split_local(op, split, plan->batch_per_step, local);
-        op_full_size(op, plan->batch_per_step, full);
+        split_local(op, split, plan->step_samples, local);
+        op_full_size(op, plan->step_samples, full);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             double whole = op_work(op, full, plan->dtype, (enum phase)phase).flops;
             double each = op_work(op, local, plan->dtype, (enum phase)phase).flops;

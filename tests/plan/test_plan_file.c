@@ -205,7 +205,7 @@ static struct split random_split(struct rng *rng, const struct plan *plan, const
         int place = (int)rng_below(rng, op_dims(op->kind));
         enum dim dim = OP_KINDS[op->kind].dims[place].dim;
         enum dim_role role = OP_KINDS[op->kind].dims[place].role;
-        int64_t size = role == ROLE_BATCH ? plan->batch_per_step : op->size[place];
+        int64_t size = role == ROLE_BATCH ? plan->step_samples : op->size[place];
         int64_t degree = 2 * split_degree(&split, (int)dim);
         bool legal = role != ROLE_WHOLE && size % degree == 0 && rng_below(rng, 3) > 0;
         if (!legal || split.parts + 1 >= MAX_SPLIT_PARTS) {
@@ -274,7 +274,7 @@ static void random_plans_round_trip(void **state)
         assert_int_equal(plan_new(model, cluster, &plan), WEFT_OK);
         plan->model_name = MODELS[m].model;
         plan->model_options = MODELS[m].options;
-        plan->batch_per_step = 16;
+        plan->step_samples = 16;
         plan->global_batch = 16 * 6 * (1 + rng_below(&rng, 9));
         plan->memory_limit_bytes = rng_below(&rng, 2) * 30000000001;
         plan->dtype = (enum dtype)rng_below(&rng, DTYPE_NVFP4); /* an A100 has not */
@@ -325,7 +325,7 @@ static void odd_names_go_by_number(void **state)
     struct rng rng;
     rng_seed(&rng, 5);
     assert_int_equal(plan_new(model, opened.cluster, &plan), WEFT_OK);
-    plan->batch_per_step = plan->global_batch = 8;
+    plan->step_samples = plan->global_batch = 8;
     randomize(&rng, plan);
     struct arena *scratch = arena_new();
     struct plan_runs runs = {0};

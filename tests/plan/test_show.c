@@ -73,7 +73,7 @@ static void json_has_its_fields(void **state)
                            "--global-batch 64 --memory 20 --layouts --json");
     assert_int_equal(number(json, "devices"), 32);
     assert_int_equal(number(json, "micro_batches"), 8);
-    assert_int_equal(number(json, "batch_per_step"), 8);
+    assert_int_equal(number(json, "step_samples"), 8);
     assert_int_equal(number(json, "pieces"), 2);
     const json_t *stages = json_object_get(json, "stages");
     assert_int_equal(json_array_size(stages), 2);

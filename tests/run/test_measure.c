@@ -60,7 +60,7 @@ static void check_asks(const struct plan *plan, const struct asks *asks)
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             const struct op *op = &plan->model->op[plan->instance[i].op];
             int64_t local[OP_MAX_DIMS];
-            split_local(op, &plan_choice(plan, i)->split, plan->batch_per_step, local);
+            split_local(op, &plan_choice(plan, i)->split, plan->step_samples, local);
             struct work work = op_work(op, local, plan->dtype, (enum phase)phase);
             if (work.flops <= 0 && work.read_bytes + work.write_bytes <= 0)
                 continue;

@@ -33,7 +33,7 @@ static int close_all(void **state)
 static struct plan *serial_plan(const struct plan *plan)
 {
     struct plan *serial = NULL;
-    struct degrees d = {.micro_batch = plan->batch_per_step,
+    struct degrees d = {.micro_batch = plan->step_samples,
                         .global_batch = plan->global_batch,
                         .has_dtype = true,
                         .dtype = DTYPE_FP32};
@@ -91,7 +91,7 @@ static const struct trained *run_alone(const struct plan *plan, const struct con
 {
     for (int i = 0; i < serial_count; i++) {
         const struct serial_run *run = &serial_runs[i];
-        if (run->model == plan->model && run->step == plan->batch_per_step &&
+        if (run->model == plan->model && run->step == plan->step_samples &&
             run->global == plan->global_batch && run->steps == c->steps && run->seed == c->seed)
             return run->trained;
     }
@@ -99,7 +99,7 @@ static const struct trained *run_alone(const struct plan *plan, const struct con
     assert_true(serial_count < MOST_SERIAL);
     serial_runs[serial_count] =
         (struct serial_run){plan->model,
-                            plan->batch_per_step,
+                            plan->step_samples,
                             plan->global_batch,
                             c->steps,
                             c->seed,
@@ -543,7 +543,7 @@ static bool is_ill(const struct plan *plan)
     bool norms = false;
     for (int32_t i = 0; i < plan->model->ops; i++)
         norms |= plan->model->op[i].kind == OP_BATCH_NORM;
-    return norms && plan->batch_per_step < 4;
+    return norms && plan->step_samples < 4;
 }
 
 static struct plan *runnable_plan(struct rng *rng, const struct model *model)

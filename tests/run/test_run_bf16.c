@@ -40,7 +40,7 @@ static struct trained *run_in(struct plan *plan, enum dtype dtype, int64_t steps
 static struct plan *serial_plan(const struct plan *plan)
 {
     struct plan *serial = NULL;
-    struct degrees d = {.micro_batch = plan->batch_per_step, .global_batch = plan->global_batch};
+    struct degrees d = {.micro_batch = plan->step_samples, .global_batch = plan->global_batch};
     assert_int_equal(plan_from_degrees(plan->model, clusters[1], &d, &serial), WEFT_OK);
     return serial;
 }

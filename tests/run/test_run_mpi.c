@@ -81,8 +81,7 @@ static bool same_over_mpi(struct transport *transport, const struct row *row,
                           const struct model *model, struct cluster **clusters)
 {
     struct plan *plan = plan_of(model, clusters[1], row->degrees);
-    struct degrees alone = {.micro_batch = plan->batch_per_step,
-                            .global_batch = plan->global_batch};
+    struct degrees alone = {.micro_batch = plan->step_samples, .global_batch = plan->global_batch};
     struct plan *serial = plan_of(model, clusters[0], alone);
     struct laboratory lab = {.plan = serial, .options = lab_options(model), .steps = STEPS};
     struct trained *one = run_lab(&lab);

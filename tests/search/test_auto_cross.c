@@ -54,7 +54,7 @@ static const struct {
      {.schedule = "aiao", .pieces = 4}},
     {{.pp = 2, .tp = 2, .global_batch = 16, .micro_batch = 1},
      {.pp = 2, .tp = 2, .global_batch = 16, .micro_batch = 4},
-     {.batch_per_step = 8}},
+     {.step_samples = 8}},
 };
 
 static void test_variants_by_hand(void **state)
@@ -79,7 +79,7 @@ static void test_variants_by_hand(void **state)
     assert_int_equal(plan_from_degrees(p.model, p.cluster, &d, &plan), WEFT_OK);
     assert_int_equal(least_step(plan), 2); /* dp 2 */
     /* a step of 3 samples cannot be shared by two replicas; 32 parts are more than 8 layers */
-    assert_int_equal(variant_of(plan, &(struct variant){.batch_per_step = 3}, &none), WEFT_OK);
+    assert_int_equal(variant_of(plan, &(struct variant){.step_samples = 3}, &none), WEFT_OK);
     assert_null(none);
     assert_int_equal(
         variant_of(plan, &(struct variant){.schedule = "interleaved", .pieces = 16}, &none),
@@ -110,7 +110,7 @@ static void assert_bounded(const struct layer_source *source, const struct layer
     }
     if (least[0] > cost.steady_ns || least[1] > cost.steady_ns)
         fail_msg("kind %d, stage %d of %d, %lld samples: %lld and %lld above %lld ns", kind,
-                 q->stage, q->stages, (long long)q->batch_per_step, (long long)least[0],
+                 q->stage, q->stages, (long long)q->step_samples, (long long)least[0],
                  (long long)least[1], (long long)cost.steady_ns);
 }
 
@@ -133,7 +133,7 @@ static void test_bounds_of_layers(void **state)
             struct layer_question q = {.devices = cluster_devices(p.cluster),
                                        .stages = stages,
                                        .stage = (int32_t)rng_below(&rng, stages),
-                                       .batch_per_step = INT64_C(1) << rng_below(&rng, 5),
+                                       .step_samples = INT64_C(1) << rng_below(&rng, 5),
                                        .micro_batches = 1 + rng_below(&rng, 3)};
             space_strategies(p.arena, space_find("weft"), q.devices / stages, &strategies);
             for (size_t s = 0; s < strategies.len; s++)

@@ -442,7 +442,7 @@ static void narrow_splits_are_near_the_optimum(void **state)
                                         .dtype = DTYPE_BF16,
                                         .policy = POLICY_MIXED,
                                         .global_batch = batch,
-                                        .batch_per_step = batch,
+                                        .step_samples = batch,
                                         .stages = 1,
                                         .narrow = narrow,
                                         .limit_bytes = INFINITY};

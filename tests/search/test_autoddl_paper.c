@@ -43,7 +43,7 @@ static void count_as_figure_3(struct layout_problem *p)
         parameters += op_parameters(op);
         for (int32_t i = 0; i < p->assign->options[v]; i++) {
             int64_t local[OP_MAX_DIMS];
-            split_local(op, &p->splits[v].data[i], p->about.batch_per_step, local);
+            split_local(op, &p->splits[v].data[i], p->about.step_samples, local);
             p->assign->time[v][i] = 0;
             p->assign->memory[v][i] =
                 op->weights ? operand_elements(op, &op->weight[0].operand, local) : 0;
@@ -264,7 +264,7 @@ static void small_model_is_data_parallel(void **state)
                                 .dtype = DTYPE_BF16,
                                 .policy = POLICY_MIXED,
                                 .global_batch = 2048,
-                                .batch_per_step = 512,
+                                .step_samples = 512,
                                 .stages = 1,
                                 .limit_bytes = (double)cluster->node.device.memory_bytes};
     assert_int_equal(layout_problem_new(&about, &p), WEFT_OK);

@@ -68,7 +68,7 @@ static weft_status cut_anew(struct rng *rng, struct plan **plan)
     TRY(plan_new(old->model, old->cluster, &new));
     TRY(plan_map(new, old->stages, old->pieces, cut, devices));
     new->schedule = schedule_find(old->schedule)->name;
-    new->batch_per_step = old->batch_per_step;
+    new->step_samples = old->step_samples;
     new->global_batch = old->global_batch;
     new->overlap = old->overlap;
     for (int64_t i = 0; i < old->instances; i++)

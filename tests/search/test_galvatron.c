@@ -73,9 +73,9 @@ static weft_status lab_layer(void *context, const struct layer_question *q, int3
                              const struct strategy *strategy, struct layer_cost *out)
 {
     struct lab *lab = context;
-    int64_t words[] = {1, q->stages, place_of(lab, q), q->batch_per_step, kind, words_of(strategy)};
+    int64_t words[] = {1, q->stages, place_of(lab, q), q->step_samples, kind, words_of(strategy)};
     struct rng rng = dice_for(lab, words, COUNT_OF(words));
-    int64_t samples = q->batch_per_step;
+    int64_t samples = q->step_samples;
     *out = (struct layer_cost){.steady_ns = samples * (1 + rng_below(&rng, 12)),
                                .once_ns = lab->sync ? rng_below(&rng, 40) : 0,
                                .kept_bytes = samples * rng_below(&rng, 6),
@@ -96,7 +96,7 @@ static weft_status lab_reshard(void *context, const struct layer_question *q, in
     int64_t words[] = {2,
                        q->stages,
                        place_of(lab, q),
-                       q->batch_per_step,
+                       q->step_samples,
                        boundary,
                        layout_words(before),
                        layout_words(behind)};
@@ -108,7 +108,7 @@ static weft_status lab_reshard(void *context, const struct layer_question *q, in
 static weft_status lab_beside(void *context, const struct layer_question *q, struct layer_cost *out)
 {
     const struct lab *lab = context;
-    int64_t words[] = {3, q->stages, q->stage, q->batch_per_step};
+    int64_t words[] = {3, q->stages, q->stage, q->step_samples};
     struct rng rng = dice_for(lab, words, COUNT_OF(words));
     *out = (struct layer_cost){.steady_ns = rng_below(&rng, 3),
                                .once_ns = lab->sync ? rng_below(&rng, 3) : 0,

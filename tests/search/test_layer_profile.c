@@ -77,7 +77,7 @@ static const struct strategy TP_2_INSIDE = {.levels = 2, .level = {{WAY_DP, 4}, 
 static const struct strategy TP_2_OUTSIDE = {.levels = 2, .level = {{WAY_TP, 2}, {WAY_DP, 4}}};
 static const struct strategy DP_4 = {.levels = 1, .level = {{WAY_DP, 4}}};
 static const struct layer_question EIGHT = {
-    .devices = 8, .stages = 1, .batch_per_step = 16, .micro_batches = 1};
+    .devices = 8, .stages = 1, .step_samples = 16, .micro_batches = 1};
 
 /* 16 samples on 8 devices: 2 each. */
 static void data_parallel_layer(void **state)
@@ -134,7 +134,7 @@ static void layer_of_a_stage(void **state)
     (void)state;
     struct layer_source source = bert(4);
     struct layer_question question = {
-        .devices = 8, .stages = 2, .stage = 0, .batch_per_step = 8, .micro_batches = 5};
+        .devices = 8, .stages = 2, .stage = 0, .step_samples = 8, .micro_batches = 5};
     struct layer_cost cost = cost_of_layer(&source, question, DP_4);
     double backward = 4 * FORWARD_MS, sync = 2 * 3 / 4.0 * WEIGHT_MB * 0.230750868;
     assert_ms(cost.once_ns, (0.3 * backward + (sync - backward) / 2) * 1.1);
@@ -155,7 +155,7 @@ static void what_cannot_be(void **state)
     sequence.sequence = true;
     assert_int_equal(cost_of_layer(&source, EIGHT, zero_1).steady_ns, LAYERWISE_NEVER);
     assert_int_equal(cost_of_layer(&source, EIGHT, sequence).steady_ns, LAYERWISE_NEVER);
-    question.batch_per_step = 12; /* 1.5 samples a device */
+    question.step_samples = 12; /* 1.5 samples a device */
     assert_int_equal(cost_of_layer(&source, question, DP_8).steady_ns, LAYERWISE_NEVER);
     question = EIGHT;
     question.devices = 32; /* no such machine was measured */
@@ -192,7 +192,7 @@ static void beside_by_hand(void **state)
     (void)state;
     struct layer_source source = bert(4);
     struct layer_question question = {
-        .devices = 8, .stages = 2, .stage = 0, .batch_per_step = 8, .micro_batches = 5};
+        .devices = 8, .stages = 2, .stage = 0, .step_samples = 8, .micro_batches = 5};
     struct layer_cost cost;
     source.beside(source.context, &EIGHT, &cost);
     assert_mb(cost.state_bytes, 1024 + 790);

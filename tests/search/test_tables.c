@@ -121,7 +121,7 @@ static void runs_like_straight_sums(void **state)
         assert_int_equal(candidate_of_plan(e, plan, scratch, &c), WEFT_OK);
         assert_int_equal(estimate_candidate(e, c, &estimate), WEFT_OK);
         struct table_key key = {.devices = 16,
-                                .batch = c->batch_per_step,
+                                .batch = c->step_samples,
                                 .row = c->run[0].row,
                                 .order = (uint16_t)c->schedule->passes,
                                 .many = true};
@@ -158,17 +158,15 @@ static void runs_add_up(void **state)
     for (int i = 0; i < 2; i++) {
         struct degrees d = {.tp = i ? 2 : 4, .pp = 1, .global_batch = 64, .micro_batch = i ? 1 : 2};
         assert_int_equal(plan_from_degrees(s->model[1], s->cluster, &d, &plan[i]), WEFT_OK);
-        assert_int_equal(plan[i]->batch_per_step, 8);
+        assert_int_equal(plan[i]->step_samples, 8);
     }
     struct estimate_settings settings = estimate_settings_of(plan[0]);
     assert_int_equal(estimator_new(&settings, &e), WEFT_OK);
     for (int i = 0; i < 2; i++)
         assert_int_equal(candidate_of_plan(e, plan[i], scratch, &c[i]), WEFT_OK);
     struct candidate *mixed = candidate_new(scratch, 1, 1, 1000);
-    struct run_question q = {.schedule = c[0]->schedule,
-                             .stage = c[0]->stage[0],
-                             .batch_per_step = 8,
-                             .micro_batches = 8};
+    struct run_question q = {
+        .schedule = c[0]->schedule, .stage = c[0]->stage[0], .step_samples = 8, .micro_batches = 8};
     int64_t sum = 0, resharded = 0, first = 0;
     int32_t runs = 0;
     for (int64_t i = 0; i < plan[0]->instances; i++) {
@@ -189,7 +187,7 @@ static void runs_add_up(void **state)
     mixed->first_run[1] = runs;
     mixed->schedule = q.schedule;
     mixed->stage[0] = q.stage;
-    mixed->batch_per_step = 8;
+    mixed->step_samples = 8;
     mixed->micro_batches = 8;
     assert_int_equal(estimate_candidate(e, mixed, &estimate), WEFT_OK);
     assert_true(resharded > 0);

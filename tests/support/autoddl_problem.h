@@ -32,7 +32,7 @@ static inline struct layout_problem *open_problem(const struct model *model,
                                 .dtype = DTYPE_FP32,
                                 .policy = POLICY_FP32,
                                 .global_batch = batch,
-                                .batch_per_step = batch / steps,
+                                .step_samples = batch / steps,
                                 .stages = 1,
                                 .limit_bytes = INFINITY,
                                 .measure = cost ? LAYOUT_TIME : LAYOUT_VOLUME};

@@ -39,7 +39,7 @@ static void ask_stage(struct all *all, int32_t stage)
     struct layer_question q = {.devices = all->problem->devices,
                                .stages = all->stages,
                                .stage = stage,
-                               .batch_per_step = all->batch / all->micro_batches,
+                               .step_samples = all->batch / all->micro_batches,
                                .micro_batches = all->micro_batches};
     int32_t behind = all->stages - stage;
     out->in_flight = behind < all->micro_batches ? behind : all->micro_batches;

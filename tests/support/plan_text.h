@@ -53,7 +53,7 @@ static inline void expect_equal_plans(const struct plan *a, const struct plan *b
     assert_int_equal(a->dtype, b->dtype);
     assert_int_equal(a->policy, b->policy);
     assert_int_equal(a->global_batch, b->global_batch);
-    assert_int_equal(a->batch_per_step, b->batch_per_step);
+    assert_int_equal(a->step_samples, b->step_samples);
     assert_string_equal(a->schedule, b->schedule);
     assert_int_equal(a->pieces, b->pieces);
     assert_int_equal(a->memory_limit_bytes, b->memory_limit_bytes);

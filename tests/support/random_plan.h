@@ -117,7 +117,7 @@ static bool may_split(const struct plan *plan, const struct op *op, const struct
     enum dim_role role = OP_KINDS[op->kind].dims[place].role;
     int64_t all = degree * split_degree(split, (int)OP_KINDS[op->kind].dims[place].dim);
     if (role == ROLE_BATCH)
-        return plan->batch_per_step % all == 0;
+        return plan->step_samples % all == 0;
     return role != ROLE_WHOLE && op->size[place] % all == 0 &&
            split_legal(plan->model, op, place, all);
 }
@@ -240,8 +240,8 @@ static weft_status draw_map(struct rng *rng, const struct model *model,
     draw_cuts(rng, plan->instances, stages * pieces, cut);
     TRY(plan_map(plan, stages, pieces, cut, devices));
     static const int64_t BATCHES[] = {1, 2, 4, 6, 12, 16};
-    plan->batch_per_step = BATCHES[rng_below(rng, COUNT_OF(BATCHES))];
-    plan->global_batch = plan->batch_per_step * (1 + rng_below(rng, 4));
+    plan->step_samples = BATCHES[rng_below(rng, COUNT_OF(BATCHES))];
+    plan->global_batch = plan->step_samples * (1 + rng_below(rng, 4));
     plan->schedule = pieces > 1       ? (chance(rng, 2) ? "aiao" : "interleaved")
                      : chance(rng, 3) ? "zb-h1"
                      : chance(rng, 2) ? "gpipe"

@@ -67,7 +67,7 @@ static void add_phase(struct collection *c, int64_t instance, enum phase phase, 
     struct work work[MAX_ITEM_WORKS];
     struct asker asker = {.op = op, .uses = uses};
     int works = item_works(plan, instance, phase, work);
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, asker.size);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, asker.size);
     if (works > 0)
         add_asker(c, &work[0], &asker);
     for (int i = 1; i < works; i++)

@@ -48,7 +48,7 @@ static void read_source(struct rank *r, int32_t micro_batch, int32_t input,
 {
     const struct batch_source *source = &r->source;
     int64_t each = per_sample(operand), now = -1;
-    int64_t first = r->first_sample + micro_batch * r->plan->batch_per_step;
+    int64_t first = r->first_sample + micro_batch * r->plan->step_samples;
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
         abort();
@@ -119,7 +119,7 @@ static void place_samples(struct calling *c)
     int batch = op_find_dim(c->call.op->kind, DIM_BATCH);
     memcpy(c->begin, c->seat->begin, sizeof c->begin);
     if (batch >= 0)
-        c->begin[batch] += c->at.micro_batch * c->r->plan->batch_per_step;
+        c->begin[batch] += c->at.micro_batch * c->r->plan->step_samples;
     c->call.begin = c->begin;
 }
 

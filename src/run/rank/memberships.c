@@ -33,7 +33,7 @@ static void sit(struct rank *r, int64_t instance, struct seat *seat)
     int64_t value[MAX_SPLIT_PARTS];
     digits_of(split, r->device, value);
     memcpy(seat->size, seat->laid->local, sizeof seat->size);
-    op_full_size(op, r->plan->batch_per_step, seat->whole);
+    op_full_size(op, r->plan->step_samples, seat->whole);
     seat->counts = true;
     for (int32_t i = 0; i < split->parts; i++) {
         int dim = split->part[i].dim == SPLIT_COPY

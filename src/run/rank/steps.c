@@ -21,7 +21,7 @@
 /* Rows of a tensor whose last axis is padded. */
 static int64_t rows_of(const struct rank *r, const struct operand *operand)
 {
-    int64_t rows = r->plan->batch_per_step;
+    int64_t rows = r->plan->step_samples;
     for (int axis = 0; axis + 1 < operand->axes; axis++)
         rows *= operand->size[axis];
     return rows;

@@ -32,7 +32,7 @@ static bool contributes(const struct rank *r, const struct laid *laid, int32_t w
                         const struct pattern *pattern)
 {
     struct layout layout = layout_of(laid->op, &laid->op->weight[weight].operand,
-                                     &laid->choice->split, r->plan->batch_per_step, FLOW_GRADIENT);
+                                     &laid->choice->split, r->plan->step_samples, FLOW_GRADIENT);
     int64_t mesh = 1;
     for (int64_t i = layout.digits - 1; i >= 0; i--) {
         int64_t degree = layout.digit[i].degree;
@@ -65,8 +65,8 @@ static void add_weight(struct rank *r, struct store *store, int64_t instance, in
                                  .place = store->part,
                                  .contributes = true};
     held->name = arena_printf(r->arena, "%s.%s", plan_path(scratch, r->plan, named), name);
-    held->layout = layout_of(laid->op, &w->operand, &laid->choice->split, r->plan->batch_per_step,
-                             FLOW_FORWARD);
+    held->layout =
+        layout_of(laid->op, &w->operand, &laid->choice->split, r->plan->step_samples, FLOW_FORWARD);
     held->count = layout_local(&held->layout);
     held->share = ceil_div(held->count, store->members);
     if (store->shard)

@@ -239,7 +239,7 @@ static weft_status copy_plan(const struct problem *p, const struct plan *from, s
     TRY(plan_new(p->request->model, p->request->cluster, &plan));
     plan_copy_settings(plan, from);
     plan->global_batch = from->global_batch;
-    plan->batch_per_step = from->batch_per_step;
+    plan->step_samples = from->step_samples;
     plan->schedule = arena_copy_text(plan->arena, from->schedule);
     plan->memory_limit_bytes = p->settings.memory_limit_bytes;
     for (int32_t k = 0; k < from->parts; k++)

@@ -454,7 +454,7 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
                             (long long)plan->instances, (long long)plan->global_batch,
                             (long long)p->instances, (long long)p->global_batch);
     *out = (struct config){
-        .stages = plan->stages, .pieces = (int32_t)plan->pieces, .batch = plan->batch_per_step};
+        .stages = plan->stages, .pieces = (int32_t)plan->pieces, .batch = plan->step_samples};
     for (size_t i = 0; i < count; i++)
         if (strcmp(all[i].name, plan->schedule) == 0)
             out->schedule = (int32_t)i;

@@ -111,7 +111,7 @@ weft_status judge_plan(struct judge *judge, const struct config *c, struct plan 
     TRY(plan_new(p->request->model, p->request->cluster, &plan));
     estimate_settings_give(&p->settings, plan);
     plan->global_batch = p->global_batch;
-    plan->batch_per_step = c->batch;
+    plan->step_samples = c->batch;
     plan->schedule = config_schedule(c)->name;
     for (int32_t k = 0; k < config_parts(c); k++)
         cut[k] = c->part[k].end;

@@ -144,8 +144,8 @@ static void lower_variant(const struct plan_request *request, const struct varia
         d->pieces = variant->pieces;
         d->segments = strcmp(variant->schedule, "aiao") == 0 ? variant->pieces : 1;
     }
-    if (variant->batch_per_step)
-        d->micro_batch = variant->batch_per_step / d->dp;
+    if (variant->step_samples)
+        d->micro_batch = variant->step_samples / d->dp;
     if (plan_from_degrees(request->model, request->cluster, d, &idea->plan) ||
         plan_check(idea->plan)) {
         error_clear();
@@ -224,11 +224,11 @@ static weft_status vary_step(struct join *join, const struct base *base, struct 
 {
     int64_t unit = least_step(base->plan), share = base->plan->global_batch / unit;
     weft_status status = WEFT_OK;
-    if (join->request->pins.micro_batch || base->plan->batch_per_step % unit)
+    if (join->request->pins.micro_batch || base->plan->step_samples % unit)
         return WEFT_OK;
     for (int above = 0; above < 2 && !join_over(join); above++) {
-        int64_t next = next_divisor(share, base->plan->batch_per_step / unit, above);
-        struct variant variant = {.batch_per_step = next * unit};
+        int64_t next = next_divisor(share, base->plan->step_samples / unit, above);
+        struct variant variant = {.step_samples = next * unit};
         if (next)
             TRY(vary(join, base, &variant,
                      arena_printf(scratch, "steps of %lld", (long long)(next * unit)), scratch,
@@ -359,7 +359,7 @@ static struct layout_case splits_case(const struct plan *plan, struct cost *cost
         .dtype = plan->dtype,
         .policy = plan->policy,
         .global_batch = plan->global_batch,
-        .batch_per_step = plan->batch_per_step,
+        .step_samples = plan->step_samples,
         .stages = plan->stages,
         .shard = (uint8_t)((sharded + plan->instances / 2) / plan->instances),
         .recompute = 2 * recomputed > plan->instances,

@@ -56,7 +56,7 @@ static struct candidate *candidate_of(struct grid_walk *walk, const struct grid_
             candidate_new(walk->space->arena, (int32_t)shape->pp, (int32_t)shape->pieces, parts);
     struct candidate *c = shape->candidate;
     c->schedule = grid_schedule(point);
-    c->batch_per_step = layout->dp * point->micro_batch;
+    c->step_samples = layout->dp * point->micro_batch;
     c->micro_batches = point->micro_batches;
     for (int32_t s = 0; s < c->stages; s++)
         c->stage[s] = (struct stage){s * devices, devices};
@@ -158,7 +158,7 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
         return WEFT_OK;
     struct run_question question = {.run = {.row = row_alone(walk, point)},
                                     .schedule = schedule_find("1f1b"),
-                                    .batch_per_step = point->micro_batch,
+                                    .step_samples = point->micro_batch,
                                     .micro_batches = point->micro_batches};
     for (int64_t at = 0; at == 0 || at + devices <= cluster->node.devices; at += devices)
         if (lies_anew(cluster, at, devices)) {

@@ -23,7 +23,7 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
     int64_t local[OP_MAX_DIMS], sharers = layout->sequence ? layout->tp * layout->cp : 1;
     op_full_size(op, micro_batch, local);
     if (!layout->sequence)
-        split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+        split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     double kept = op_kept_bytes(plan->model, op, local, plan->dtype);
     return (struct op_passes){item_cost(costs, instance, PHASE_FORWARD)->device.ns,
                               item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
@@ -63,8 +63,8 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
             return &space->passes.data[i];
     struct arena *scratch = arena_new();
     struct plan view = *plan;
-    view.batch_per_step = layout->dp * micro_batch;
-    view.global_batch = view.batch_per_step * (many ? 2 : 1);
+    view.step_samples = layout->dp * micro_batch;
+    view.global_batch = view.step_samples * (many ? 2 : 1);
     struct item_costs costs = item_costs_of(scratch, &view, space->cost);
     struct op_passes *op = ARENA_ARRAY(scratch, struct op_passes, (size_t)plan->model->ops);
     for (int64_t i = 0; i < plan->instances; i++)

@@ -61,7 +61,7 @@ weft_status hide_tokens(struct join *join);
 struct variant {
     const char *schedule; /* NULL: its own */
     int64_t pieces;       /* 0: its own; else parts are even */
-    int64_t batch_per_step;
+    int64_t step_samples;
     const struct choice *choice; /* per operator: splits; NULL: its own */
 };
 /* *out is NULL where that makes no plan; else it has passed plan_check. */

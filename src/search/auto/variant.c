@@ -35,7 +35,7 @@ static weft_status fill_variant(const struct plan *from, const struct variant *v
     weft_status status;
     plan_copy_settings(plan, from);
     plan->global_batch = from->global_batch;
-    plan->batch_per_step = variant->batch_per_step ? variant->batch_per_step : from->batch_per_step;
+    plan->step_samples = variant->step_samples ? variant->step_samples : from->step_samples;
     plan->schedule =
         arena_copy_text(plan->arena, variant->schedule ? variant->schedule : from->schedule);
     TRY(map_as(from, variant->pieces ? variant->pieces : from->pieces, plan));
@@ -78,7 +78,7 @@ static bool same_choice(const struct choice *a, const struct choice *b)
 bool is_same_plan(const struct plan *a, const struct plan *b)
 {
     bool same = a->stages == b->stages && a->parts == b->parts &&
-                a->batch_per_step == b->batch_per_step && strcmp(a->schedule, b->schedule) == 0;
+                a->step_samples == b->step_samples && strcmp(a->schedule, b->schedule) == 0;
     for (int32_t s = 0; same && s < a->stages; s++)
         same = a->stage[s].devices == b->stage[s].devices;
     for (int32_t k = 0; same && k < a->parts; k++)

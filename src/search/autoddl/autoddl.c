@@ -61,8 +61,8 @@ static int by_floor(const void *a, const void *b)
     const struct step_case *x = a, *y = b;
     if (x->floor_ns != y->floor_ns)
         return x->floor_ns < y->floor_ns ? -1 : 1;
-    if (x->batch_per_step != y->batch_per_step)
-        return x->batch_per_step > y->batch_per_step ? -1 : 1;
+    if (x->step_samples != y->step_samples)
+        return x->step_samples > y->step_samples ? -1 : 1;
     return x->recompute - y->recompute;
 }
 
@@ -77,7 +77,7 @@ static weft_status list_cases(struct autoddl *a, struct layout_case about, struc
             if (about.global_batch % steps || steps < about.stages ||
                 (pins->has_recompute && c.recompute != (pins->recompute != RECOMPUTE_NONE)))
                 continue;
-            about.batch_per_step = c.batch_per_step;
+            about.step_samples = c.step_samples;
             about.recompute = c.recompute;
             if (!(out->count && autoddl_over(a)))
                 TRY(layout_floor(&about, &c.floor_ns));
@@ -111,7 +111,7 @@ static weft_status sieve_cases(struct autoddl *a, const struct layout_case *abou
         double floor_ns;
         if (autoddl_is_slower(c, &known))
             continue;
-        wide.batch_per_step = c->batch_per_step;
+        wide.step_samples = c->step_samples;
         wide.recompute = c->recompute;
         TRY(layout_floor_below(&wide, &floor_ns));
         c->floor_ns = fmax(c->floor_ns, floor_ns);
@@ -306,7 +306,7 @@ static weft_status raise_floors(struct autoddl *a, double best, double *floor)
         about.narrow = ALL_SPLITS;
         for (size_t i = 0; i < cases->count && cases->data[i].floor_ns < *floor; i++) {
             struct layout_problem *p;
-            about.batch_per_step = cases->data[i].batch_per_step;
+            about.step_samples = cases->data[i].step_samples;
             about.recompute = cases->data[i].recompute;
             about.below_ns = *floor;
             TRY(layout_problem_new(&about, &p));

@@ -12,7 +12,7 @@ static const double MARGIN = 0.99;
 static const char *case_text(struct arena *keep, const struct layout_problem *p)
 {
     const struct layout_case *about = &p->about;
-    const char *text = arena_printf(keep, "steps of %lld", (long long)about->batch_per_step);
+    const char *text = arena_printf(keep, "steps of %lld", (long long)about->step_samples);
     if (about->stages > 1)
         text = arena_printf(keep, "pp %d, %s", about->stages, text);
     if (about->shard)
@@ -194,7 +194,7 @@ static weft_status open_case(struct layout_case about, struct step_case *c,
                              const struct incumbent *so_far, bool drop, struct layout_problem **out)
 {
     weft_status status;
-    about.batch_per_step = c->batch_per_step;
+    about.step_samples = c->step_samples;
     about.recompute = c->recompute;
     bool every = about.narrow == ALL_SPLITS; /* else what is slower may lead to something faster */
     about.below_ns = every ? autoddl_below(so_far) : autoddl_to_beat(so_far);

@@ -96,9 +96,9 @@ static bool ties_alike(const struct layout_problem *p, const struct layout_uses 
     const struct op *owner = &p->about.model->op[e->a], *user = &p->about.model->op[e->b];
     for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
         own[flow] = layout_of(owner, &owner->weight[0].operand, &p->splits[e->a].data[i],
-                              p->about.batch_per_step, (enum flow)flow);
+                              p->about.step_samples, (enum flow)flow);
         other[flow] = layout_of(user, &user->weight[0].operand, &p->splits[e->b].data[j],
-                                p->about.batch_per_step, (enum flow)flow);
+                                p->about.step_samples, (enum flow)flow);
     }
     return layout_equal(&own[0], &other[0]) && layout_equal(&own[1], &other[1]);
 }

@@ -109,7 +109,7 @@ static weft_status count_all(struct bound *b)
     weft_status status;
     TRY(plan_new(about->model, about->cluster, &plan));
     plan->global_batch = about->global_batch;
-    plan->batch_per_step = about->batch_per_step;
+    plan->step_samples = about->step_samples;
     TRY(plan_map_even(plan, about->stages, 1, NULL));
     int32_t slowest = slowest_stage(plan);
     for (int32_t s = 0; s <= slowest; s++) {

@@ -26,10 +26,10 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     int64_t local[OP_MAX_DIMS];
     if (!op->weights)
         return (struct layout_state_times){0};
-    split_local(op, &choice->split, about->batch_per_step, local);
+    split_local(op, &choice->split, about->step_samples, local);
     double parameters = parameters_of(op, local), members = 1;
     struct layout gradient =
-        layout_of(op, &op->weight[0].operand, &choice->split, about->batch_per_step, FLOW_GRADIENT);
+        layout_of(op, &op->weight[0].operand, &choice->split, about->step_samples, FLOW_GRADIENT);
     struct step_groups groups = sync_groups(&gradient, choice->shard > 0);
     for (int64_t i = 0; i < groups.digits; i++)
         members *= (double)groups.degree[i];
@@ -87,7 +87,7 @@ static double kept_bytes(const struct layout_problem *p, int32_t number, int32_t
 {
     const struct op *op = &p->about.model->op[number];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &choice->split, p->about.batch_per_step, local);
+    split_local(op, &choice->split, p->about.step_samples, local);
     if (choice->recompute)
         return checkpoint_bytes(p, op, local);
     double kept = op_kept_bytes(p->about.model, op, local, p->about.dtype);
@@ -118,7 +118,7 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
     struct layout_work *w = p->work;
     const struct op *op = &p->about.model->op[number];
     struct choice choice = layout_choice(p, number, option);
-    int64_t micro_batches = p->about.global_batch / p->about.batch_per_step, at = w->first[number];
+    int64_t micro_batches = p->about.global_batch / p->about.step_samples, at = w->first[number];
     double in_flight = (double)(micro_batches < p->about.stages ? micro_batches : p->about.stages);
     bool apart = has_tie(p, number) && p->about.stages > 1;
     weft_status status;

@@ -67,7 +67,7 @@ static struct layout *lay_all(struct layout_problem *p, int32_t op, const struct
     struct layout *all = ARENA_ARRAY(p->arena, struct layout, splits->len);
     for (size_t i = 0; i < splits->len; i++)
         all[i] = layout_of(&p->about.model->op[op], operand, &splits->data[i],
-                           p->about.batch_per_step, flow);
+                           p->about.step_samples, flow);
     return all;
 }
 
@@ -128,7 +128,7 @@ static weft_status carrier_new(struct layout_problem *p)
     plan->dtype = about->dtype;
     plan->policy = about->policy;
     plan->global_batch = about->global_batch;
-    plan->batch_per_step = about->batch_per_step;
+    plan->step_samples = about->step_samples;
     TRY(plan_map(plan, 1, 1, NULL, &p->work->devices));
 done:
     return status;
@@ -140,7 +140,7 @@ static void list_options(struct layout_problem *p, const struct split_mesh *mesh
     p->splits = ARENA_ARRAY(p->arena, struct splits, (size_t)model->ops);
     p->work->laid = ARENA_ARRAY(p->arena, struct layout_laid, (size_t)model->ops);
     for (int32_t i = 0; i < model->ops; i++) {
-        splits_of(p->arena, model, &model->op[i], mesh, p->about.batch_per_step, &p->splits[i]);
+        splits_of(p->arena, model, &model->op[i], mesh, p->about.step_samples, &p->splits[i]);
         lay_operator(p, i);
     }
 }
@@ -287,7 +287,7 @@ static weft_status begin(struct layout_problem *p)
     struct layout_work *w = p->work;
     const struct layout_case *about = &p->about;
     size_t ops = (size_t)about->model->ops;
-    double micro_batches = (double)(about->global_batch / about->batch_per_step);
+    double micro_batches = (double)(about->global_batch / about->step_samples);
     weft_status status;
     w->devices = cluster_devices(about->cluster) / about->stages;
     w->each = (micro_batches - 1) / about->stages + 1;
@@ -439,7 +439,7 @@ weft_status layout_plan(const struct layout_problem *p, const int32_t *option, s
     plan->dtype = about->dtype;
     plan->policy = about->policy;
     plan->global_batch = about->global_batch;
-    plan->batch_per_step = about->batch_per_step;
+    plan->step_samples = about->step_samples;
     TRY(plan_map_even(plan, about->stages, 1, NULL));
     for (int64_t i = 0; i < plan->instances; i++) {
         int32_t op = plan->instance[i].op;

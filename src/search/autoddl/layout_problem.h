@@ -45,7 +45,7 @@ struct layout_case {
     struct reshards *reshards; /* found for other cases, by the same thread; NULL: none */
     enum dtype dtype;
     enum policy policy;
-    int64_t global_batch, batch_per_step;
+    int64_t global_batch, step_samples;
     int32_t stages;
     uint8_t shard;
     bool recompute; /* layers */

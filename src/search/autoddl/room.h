@@ -10,7 +10,7 @@
 enum { NARROW_BOTH = 2, NARROW_OUTER = 1, ALL_SPLITS = 0 };
 
 struct step_case {
-    int64_t batch_per_step;
+    int64_t step_samples;
     bool recompute;
     double floor_ns;  /* with any splits */
     int64_t tried_ns; /* the fastest of its trials that fits; 0: none */

@@ -89,7 +89,7 @@ struct run_question {
     struct candidate_run run;
     struct stage stage;
     const struct schedule *schedule;
-    int64_t batch_per_step, micro_batches;
+    int64_t step_samples, micro_batches;
 };
 struct run_estimate {
     int64_t forward_ns, backward_ns; /* of one micro-batch */
@@ -140,7 +140,7 @@ enum detail {
 struct candidate {
     const struct schedule *schedule;
     int32_t stages, pieces; /* part k belongs to stage k % stages, as in a plan */
-    int64_t batch_per_step, micro_batches;
+    int64_t step_samples, micro_batches;
     struct stage *stage;         /* per stage */
     int32_t *first_run;          /* per part, and one behind */
     struct candidate_run *run;   /* in order, without gaps; at least one per part */

@@ -91,7 +91,7 @@ weft_status candidate_of_plan(struct estimator *estimator, const struct plan *pl
     memcpy(c->first_run, first_run, ((size_t)plan->parts + 1) * sizeof *first_run);
     memcpy(c->stage, plan->stage, (size_t)plan->stages * sizeof *c->stage);
     c->schedule = schedule_find(plan->schedule);
-    c->batch_per_step = plan->batch_per_step;
+    c->step_samples = plan->step_samples;
     c->micro_batches = plan_micro_batches(plan);
     *out = c;
 done:

@@ -38,7 +38,7 @@ static struct counted count_part(const struct memory_count *count, const struct 
     struct choice *choice = ARENA_ARRAY(scratch, struct choice, (size_t)plan->model->ops);
     while (at < end) {
         struct counted_run run = {.first = at, .last = run_end(plan, at, end, scratch, choice)};
-        run.laid = count->lay(count->context, scratch, choice, devices, plan->batch_per_step);
+        run.laid = count->lay(count->context, scratch, choice, devices, plan->step_samples);
         array_push(scratch, &runs, run);
         at = run.last;
     }
@@ -53,7 +53,7 @@ void count_plan(const struct memory_count *count, const struct plan *plan, int64
     struct holdings *holdings = holdings_new(scratch);
     struct part_memory *memory = ARENA_ARRAY(scratch, struct part_memory, (size_t)plan->parts);
     struct pipeline pipeline = {plan->stages, plan->pieces,
-                                (int32_t)(plan->global_batch / plan->batch_per_step)};
+                                (int32_t)(plan->global_batch / plan->step_samples)};
     memset(bytes, 0, (size_t)plan->stages * sizeof *bytes);
     for (int32_t k = 0; k < plan->parts; k++) {
         struct counted counted = count_part(count, plan, k);

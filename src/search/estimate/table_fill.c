@@ -205,7 +205,7 @@ static uint64_t lies_as(const struct plan *plan, int64_t instance)
     uint64_t hash = choice->shard;
     for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
         struct layout layout = layout_of(op, &op->weight[0].operand, &choice->split,
-                                         plan->batch_per_step, (enum flow)flow);
+                                         plan->step_samples, (enum flow)flow);
         hash = layout_hash(&layout, hash);
     }
     return hash;

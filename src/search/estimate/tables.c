@@ -151,7 +151,7 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     struct plan *plan = NULL;
     weft_status status;
     TRY(new_plan(t, &plan));
-    plan->batch_per_step = before->batch;
+    plan->step_samples = before->batch;
     plan->global_batch = before->batch * (before->many ? 2 : 1);
     plan->schedule = SCHEDULE_OF[before->order];
     plan->parts = parts;

@@ -73,7 +73,7 @@ static bool keeps_pins(const struct strategy_row *row, const struct layer_questi
     return open_to(pins->dp, dp) && open_to(pins->tp, tp) &&
            open_to(pins->cp, strategy_degree(s, WAY_CP)) &&
            open_to(pins->ep, strategy_degree(s, WAY_EP)) &&
-           open_to(pins->micro_batch, q->batch_per_step / dp) &&
+           open_to(pins->micro_batch, q->step_samples / dp) &&
            (!pins->sequence || tp == 1 || s->sequence) &&
            (!pins->has_shard || dp == 1 || s->shard == pins->shard) &&
            (!pins->has_recompute || s->recompute == (pins->recompute == RECOMPUTE_FULL));
@@ -170,8 +170,7 @@ static weft_status together(void *context, const struct layer_question *q,
     TRY(strategy_row_find(c->rows, &strategy[layer_with(c, tied.owner)], &owner));
     TRY(strategy_row_find(c->rows, &strategy[layer_with(c, tied.user)], &user));
     const struct op *op = walk->model->op;
-    if (weights_alike(&op[from], &owner->choice[from], &op[to], &user->choice[to],
-                      q->batch_per_step))
+    if (weights_alike(&op[from], &owner->choice[from], &op[to], &user->choice[to], q->step_samples))
         goto done;
     TRY(add_tied(c, q, user, &copy));
     *bytes = copy.state_bytes;
@@ -215,7 +214,7 @@ static int64_t operators_ns(const struct layer_costs *c, const struct layer_ques
         const struct op *op = &walk->model->op[number];
         enum dtype dtype = op_dtype(walk->model, number, c->settings.dtype);
         int64_t local[OP_MAX_DIMS];
-        split_local(op, &choice[number].split, q->batch_per_step, local);
+        split_local(op, &choice[number].split, q->step_samples, local);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             struct work work = op_work(op, local, dtype, (enum phase)phase);
             bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
@@ -240,7 +239,7 @@ static int64_t known_operators_ns(struct layer_costs *c, const struct layer_ques
     struct least_ns entry = {strategy_degree(strategy, WAY_TP),
                              strategy_degree(strategy, WAY_CP),
                              strategy_degree(strategy, WAY_EP),
-                             q->batch_per_step / row->batch_degree,
+                             q->step_samples / row->batch_degree,
                              kind,
                              strategy->sequence,
                              strategy->recompute,
@@ -431,7 +430,7 @@ weft_status layer_costs_plan(struct layer_costs *c, const struct layer_plan *lay
     estimate_settings_give(&c->settings, plan);
     plan->schedule = "1f1b";
     plan->global_batch = layers->global_batch;
-    plan->batch_per_step = layers->global_batch / layers->micro_batches;
+    plan->step_samples = layers->global_batch / layers->micro_batches;
     TRY(map_stages(c, layers, plan));
     for (int32_t l = 0; l < c->whole.layers; l++) {
         const struct strategy_row *row;

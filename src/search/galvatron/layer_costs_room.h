@@ -50,13 +50,13 @@ static inline struct run_question run_question(const struct layer_question *q, i
     return (struct run_question){.run = {first, last, row->row},
                                  .stage = stage_of(q, q->stage),
                                  .schedule = schedule_find("1f1b"),
-                                 .batch_per_step = q->batch_per_step,
+                                 .step_samples = q->step_samples,
                                  .micro_batches = q->micro_batches};
 }
 
 static inline bool is_legal(const struct strategy_row *row, const struct layer_question *q)
 {
-    return row->choice && q->batch_per_step % row->batch_degree == 0;
+    return row->choice && q->step_samples % row->batch_degree == 0;
 }
 
 static inline int64_t above_zero(int64_t value)

@@ -114,12 +114,12 @@ static bool lay(const struct measured *m, const struct layer_question *question,
     double data_rate = way_rate(m, question, strategy, sdp > 1 ? WAY_SDP : WAY_DP);
     double activation = activation_of(&m->layer[kind], tp);
     if (!is_measured(strategy) || activation < 0 || (tp > 1 && tensor_rate <= 0) ||
-        (dp > 1 && data_rate <= 0) || question->batch_per_step % dp)
+        (dp > 1 && data_rate <= 0) || question->step_samples % dp)
         return false;
     *laid = (struct laid){.layer = &m->layer[kind],
                           .tp = (double)tp,
                           .dp = (double)dp,
-                          .samples = (double)(question->batch_per_step / dp),
+                          .samples = (double)(question->step_samples / dp),
                           .sharded = sdp > 1};
     laid->input_bytes = input_bytes(laid->layer) * laid->samples;
     laid->weight_bytes = (double)laid->layer->weight_bytes / laid->tp;
@@ -147,7 +147,7 @@ static double in_flight(const struct measured *m, const struct layer_question *q
         counted = question->micro_batches;
     if (!m->held_samples)
         return 1;
-    return (double)m->held_samples / (double)(counted * question->batch_per_step);
+    return (double)m->held_samples / (double)(counted * question->step_samples);
 }
 
 static weft_status layer_cost(void *context, const struct layer_question *question, int32_t kind,
@@ -199,7 +199,7 @@ static weft_status reshard(void *context, const struct layer_question *question,
     *ns = 0;
     if (rate <= 0 || (from == to && !crossed))
         return WEFT_OK;
-    double samples = (double)question->batch_per_step * (double)most / (double)group;
+    double samples = (double)question->step_samples * (double)most / (double)group;
     double bytes = samples * input_bytes(&m->layer[boundary]);
     double pieces = crossed ? (double)most : (double)most / (double)least;
     *ns = llround((pieces - 1) / pieces * bytes / rate * (crossed ? 2 : 1) * m->factor);
@@ -252,7 +252,7 @@ static weft_status stage_beside(void *context, const struct layer_question *ques
 {
     const struct measured *m = context;
     double samples =
-        (double)question->batch_per_step * (double)question->stages / (double)question->devices;
+        (double)question->step_samples * (double)question->stages / (double)question->devices;
     double rate = rate_of(m, question, COLLECTIVE_SEND, 2, false);
     *out = (struct layer_cost){.state_bytes = llround(m->context_bytes)};
     add_ends(m, question, samples, out);

@@ -107,7 +107,7 @@ static weft_status add_together(const struct driver *d, struct layer_plan *plan)
     const struct layer_source *source = d->problem->source;
     struct layer_question question = {.devices = d->problem->devices,
                                       .stages = 1,
-                                      .batch_per_step = plan->global_batch / plan->micro_batches,
+                                      .step_samples = plan->global_batch / plan->micro_batches,
                                       .micro_batches = plan->micro_batches};
     int64_t bytes = 0;
     weft_status status = WEFT_OK;
@@ -283,7 +283,7 @@ static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
 {
     struct layer_question question = {.devices = d->problem->devices,
                                       .stages = (int32_t)d->pp.data[pp],
-                                      .batch_per_step = batch / micro_batches,
+                                      .step_samples = batch / micro_batches,
                                       .micro_batches = micro_batches};
     weft_status status = WEFT_OK;
     *out = false;

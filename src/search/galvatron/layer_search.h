@@ -26,7 +26,7 @@
 struct layer_question {
     int64_t devices; /* of the whole pipeline */
     int32_t stages, stage;
-    int64_t batch_per_step; /* samples that pass the stage together */
+    int64_t step_samples; /* samples that pass the stage together */
     int64_t micro_batches;
 };
 

@@ -9,7 +9,7 @@ static struct layer_question question_of(const struct layer_table *t, int32_t st
     return (struct layer_question){.devices = t->problem->devices,
                                    .stages = t->stages,
                                    .stage = stage,
-                                   .batch_per_step = t->batch / t->micro_batches,
+                                   .step_samples = t->batch / t->micro_batches,
                                    .micro_batches = t->micro_batches};
 }
 

@@ -151,7 +151,7 @@ bool plan_forbidden(const struct forbids *forbids, const struct plan *plan)
                                        [FORBID_PP] = plan->stages,
                                        [FORBID_CP] = norm ? 1 : cp,
                                        [FORBID_EP] = ep,
-                                       [FORBID_MICRO_BATCH] = plan->batch_per_step / dp,
+                                       [FORBID_MICRO_BATCH] = plan->step_samples / dp,
                                        [FORBID_ZERO] = choice->shard,
                                        [FORBID_RECOMPUTE] =
                                            choice->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE};

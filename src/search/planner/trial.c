@@ -162,7 +162,7 @@ static void values_of_plan(const struct plan *plan, int64_t *value)
             [DIMENSION_TP] = split_devices(&choice->split) / dp,
             [DIMENSION_PP] = plan->stages,
             [DIMENSION_PIECES] = plan->pieces,
-            [DIMENSION_MICRO_BATCH] = plan->batch_per_step / dp,
+            [DIMENSION_MICRO_BATCH] = plan->step_samples / dp,
             [DIMENSION_SHARD] = choice->shard,
             [DIMENSION_RECOMPUTE] = choice->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE,
         };

@@ -256,8 +256,8 @@ static void brute_tp(struct brute *b, int32_t stage)
     struct config *c = &b->config;
     const struct problem *p = b->asked->problem;
     if (stage == c->stages) {
-        for (int32_t i = 0; i < p->batch_count; i++) {
-            c->batch = p->batches[i];
+        for (int32_t i = 0; i < p->step_size_count; i++) {
+            c->step_samples = p->step_sizes[i];
             brute_cuts(b, 0);
         }
         return;

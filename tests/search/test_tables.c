@@ -121,7 +121,7 @@ static void runs_like_straight_sums(void **state)
         assert_int_equal(candidate_of_plan(e, plan, scratch, &c), WEFT_OK);
         assert_int_equal(estimate_candidate(e, c, &estimate), WEFT_OK);
         struct table_key key = {.devices = 16,
-                                .batch = c->step_samples,
+                                .step_samples = c->step_samples,
                                 .row = c->run[0].row,
                                 .order = (uint16_t)c->schedule->passes,
                                 .many = true};

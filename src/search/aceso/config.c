@@ -49,13 +49,13 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
 {
     const struct degrees *pins = &p->request->pins;
     int64_t dp = dp_of(p, devices, m->tp);
-    if (dp < 1 || m->tp > p->node || c->batch % dp || dp % p->ep)
+    if (dp < 1 || m->tp > p->node || c->step_samples % dp || dp % p->ep)
         return false;
-    if ((pins->least_micro_batch && c->batch % (pins->least_micro_batch * dp)) ||
-        (pins->most_step && c->batch > pins->most_step))
+    if ((pins->least_micro_batch && c->step_samples % (pins->least_micro_batch * dp)) ||
+        (pins->most_step && c->step_samples > pins->most_step))
         return false;
     if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
-        (pins->micro_batch && pins->micro_batch * dp != c->batch))
+        (pins->micro_batch && pins->micro_batch * dp != c->step_samples))
         return false;
     return p->shards >> m->shard & 1 || devices == m->tp;
 }
@@ -64,9 +64,9 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
 {
     const struct degrees *pins = &p->request->pins;
     int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
-    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)(p->global_batch / c->batch)};
+    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)(p->global_batch / c->step_samples)};
     if (!(p->schedules >> c->schedule & 1) || (pieces && pieces != c->pieces) ||
-        p->global_batch % c->batch)
+        p->global_batch % c->step_samples)
         return false;
     if (c->stages == 1 && (c->pieces > 1 || c->schedule != __builtin_ctz(p->schedules)))
         return false; /* nothing to order */
@@ -238,7 +238,7 @@ uint64_t config_kind(const struct problem *p, const struct config *c)
     const struct config_part *last = &c->part[config_parts(c) - 1];
     const struct manner *m[] = {manner_at(&c->part[0], 0), main_manner(c, 0),
                                 manner_at(last, last->end - 1)};
-    int64_t kind[] = {c->schedule, c->batch, 0, changes_by_zones(p, c)};
+    int64_t kind[] = {c->schedule, c->step_samples, 0, changes_by_zones(p, c)};
     for (size_t i = 0; i < COUNT_OF(m); i++)
         kind[2] = kind[2] << 18 | m[i]->tp << 2 | m[i]->shard;
     return hash_bytes(kind, sizeof kind, 13);
@@ -328,13 +328,13 @@ void config_cut_evenly(const struct problem *p, struct config *c)
 }
 
 /* So much tensor parallelism as a stage and the model allow, at most `most`, the rest data
- * parallelism; then the smallest batch that divides. */
+ * parallelism; then the smallest step that divides. */
 static bool begin_manners(const struct problem *p, int64_t most, struct config *c)
 {
     const struct degrees *pins = &p->request->pins;
-    for (int32_t i = 0; i < p->batch_count; i++) {
+    for (int32_t i = 0; i < p->step_size_count; i++) {
         bool legal = true;
-        c->batch = p->batches[i];
+        c->step_samples = p->step_sizes[i];
         for (int32_t s = 0; legal && s < c->stages; s++) {
             struct manner m = {.shard = (uint8_t)(pins->has_shard ? pins->shard : 0),
                                .sequence = pins->sequence,
@@ -453,8 +453,9 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
                             "batch %lld",
                             (long long)plan->instances, (long long)plan->global_batch,
                             (long long)p->instances, (long long)p->global_batch);
-    *out = (struct config){
-        .stages = plan->stages, .pieces = (int32_t)plan->pieces, .batch = plan->step_samples};
+    *out = (struct config){.stages = plan->stages,
+                           .pieces = (int32_t)plan->pieces,
+                           .step_samples = plan->step_samples};
     for (size_t i = 0; i < count; i++)
         if (strcmp(all[i].name, plan->schedule) == 0)
             out->schedule = (int32_t)i;

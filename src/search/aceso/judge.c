@@ -95,7 +95,7 @@ enum order config_order(const struct config *c)
 static int64_t find_peak(struct judge *j, const struct config *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces,
-                                (int32_t)(j->problem->global_batch / c->batch)};
+                                (int32_t)(j->problem->global_batch / c->step_samples)};
     int64_t state = 0, stand_in = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
         state += j->cost[k]->state;
@@ -148,7 +148,8 @@ int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage)
 {
     int64_t each, once;
     busy_parts(j, c, stage, &each, &once);
-    return each * (j->problem->global_batch / c->batch) + once + sums_of(j, c, stage)->optimizer_ns;
+    return each * (j->problem->global_batch / c->step_samples) + once +
+           sums_of(j, c, stage)->optimizer_ns;
 }
 
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
@@ -182,7 +183,7 @@ static bool shards_each(const struct config *c)
  * rounding is less than a nanosecond a micro-batch. */
 weft_status judge_least(struct judge *j, struct config *c, int32_t stage, struct verdict *least)
 {
-    int64_t micro_batches = j->problem->global_batch / c->batch, pass_ns = 0;
+    int64_t micro_batches = j->problem->global_batch / c->step_samples, pass_ns = 0;
     bool legal;
     weft_status status;
     *least = (struct verdict){0, 0};
@@ -233,7 +234,7 @@ done:
 static void note_stage(struct judge *j, const struct config *c, int32_t stage, int64_t peak_bytes,
                        struct stage_cost *out)
 {
-    int64_t micro_batches = j->problem->global_batch / c->batch, operators = 0, sends = 0;
+    int64_t micro_batches = j->problem->global_batch / c->step_samples, operators = 0, sends = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
         operators += j->cost[k]->operators_ns;
         sends += j->work[k].send + j->work[k].back;
@@ -272,7 +273,7 @@ weft_status judge_config(struct judge *judge, const struct config *c, struct ver
     struct pipeline_work work = {config_schedule(c),
                                  c->stages,
                                  c->pieces,
-                                 j->problem->global_batch / c->batch,
+                                 j->problem->global_batch / c->step_samples,
                                  piped,
                                  j->problem->settings.overlap,
                                  cost_slowdown(j->estimator->cost)};

@@ -59,9 +59,9 @@ static struct part_key key_of(const struct judge *j, const struct config *c, int
     return (struct part_key){.first = part_first(c, part),
                              .first_device = (int32_t)(j->first_device[stage] % p->node),
                              .devices = c->devices[stage],
-                             .micro_batches = (int32_t)(p->global_batch / c->batch),
+                             .micro_batches = (int32_t)(p->global_batch / c->step_samples),
                              .part = c->part[part],
-                             .batch = c->batch,
+                             .step_samples = c->step_samples,
                              .order = (uint8_t)order,
                              .tied = has_copy(p, c, part)};
 }
@@ -92,7 +92,7 @@ static weft_status find_run(struct judge *j, const struct part_key *key, const s
                         .devices = key->devices,
                         .first_device = key->first_device,
                         .order = key->order,
-                        .batch = key->batch};
+                        .step_samples = key->step_samples};
     return judge_run(j, &k, out);
 }
 
@@ -107,13 +107,14 @@ static struct manner plain_manner(const struct manner *m)
 }
 
 static weft_status plain_run(struct judge *j, const struct manner *manner, int64_t devices,
-                             int64_t first_device, int64_t batch, const struct row_table **out)
+                             int64_t first_device, int64_t step_samples,
+                             const struct row_table **out)
 {
     struct run_key key = {.manner = plain_manner(manner),
                           .devices = (int32_t)devices,
                           .first_device = (int32_t)(first_device % j->problem->node),
                           .order = ORDER_IN_TURN,
-                          .batch = batch};
+                          .step_samples = step_samples};
     const struct whole_table *whole;
     weft_status status;
     TRY(judge_run(j, &key, &whole));
@@ -207,8 +208,10 @@ static weft_status add_inner(struct judge *j, struct part_sums *sums, const stru
     weft_status status = WEFT_OK;
     if (lies_alike(&before->manner, &behind->manner))
         return WEFT_OK;
-    TRY(plain_run(j, &before->manner, key->devices, key->first_device, key->batch, &seam.before));
-    TRY(plain_run(j, &behind->manner, key->devices, key->first_device, key->batch, &seam.behind));
+    TRY(plain_run(j, &before->manner, key->devices, key->first_device, key->step_samples,
+                  &seam.before));
+    TRY(plain_run(j, &behind->manner, key->devices, key->first_device, key->step_samples,
+                  &seam.behind));
     TRY(find_border(j, &seam, behind->first, &border));
     struct side side = inner_side(sums, &border->before);
     add_side(&side, &out->work, &out->memory);
@@ -275,9 +278,9 @@ static weft_status find_seam(struct judge *j, const struct border_key *key, bool
     *out = (struct seam){NULL, NULL, device[reversed], device[!reversed], 0};
     if (key->inside)
         out->before_device = out->behind_device = 0;
-    TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->batch,
+    TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->step_samples,
                   &out->before));
-    TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->batch,
+    TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->step_samples,
                   &out->behind));
 done:
     return status;
@@ -300,7 +303,7 @@ static struct border_key border_key_of(const struct judge *j, const struct confi
         .devices = {c->devices[from], c->devices[to]},
         .place = j->problem->fold.place[at],
         .reversed = from > to,
-        .batch = c->batch,
+        .step_samples = c->step_samples,
     };
     key.same_node = in_one_node(j, c, key.reversed ? to : from, key.reversed ? from : to);
     return key;

@@ -94,7 +94,8 @@ void walk_go_into(struct walk *w, uint64_t hash)
 static uint64_t changed_stages(const struct config *a, const struct config *b)
 {
     uint64_t changed = 0;
-    bool all = a->pieces != b->pieces || a->schedule != b->schedule || a->batch != b->batch;
+    bool all =
+        a->pieces != b->pieces || a->schedule != b->schedule || a->step_samples != b->step_samples;
     int64_t first_a = 0, first_b = 0;
     for (int32_t s = 0; s < b->stages; s++) {
         bool differs = all || a->devices[s] != b->devices[s] || first_a != first_b;

@@ -101,7 +101,7 @@ static bool make_legal(const struct problem *p, struct config *c)
 {
     for (int32_t s = 0; s < c->stages; s++) {
         int64_t tp = tp_at(c, s);
-        while (tp && c->batch % dp_of(p, c->devices[s], tp))
+        while (tp && c->step_samples % dp_of(p, c->devices[s], tp))
             tp = next_tp(p, c->devices[s], tp, 1);
         if (!tp)
             return false;
@@ -116,19 +116,19 @@ static weft_status change_batch(const struct asking *a, int dir)
     const struct problem *p = problem_of(a);
     int32_t at = 0;
     weft_status status = WEFT_OK;
-    while (p->batches[at] < a->from->batch)
+    while (p->step_sizes[at] < a->from->step_samples)
         at++;
-    for (int32_t i = at + dir, left = STEPS; i >= 0 && i < p->batch_count && left;
+    for (int32_t i = at + dir, left = STEPS; i >= 0 && i < p->step_size_count && left;
          i += dir, left--) {
-        struct proposal *made = propose(a, -1, (int32_t)p->batches[i]);
+        struct proposal *made = propose(a, -1, (int32_t)p->step_sizes[i]);
         if (!made)
             break;
-        made->config.batch = p->batches[i];
+        made->config.step_samples = p->step_sizes[i];
         if (a->refining)
             continue;
-        if (!(made = propose(a, -1, (int32_t)p->batches[i])))
+        if (!(made = propose(a, -1, (int32_t)p->step_sizes[i])))
             break;
-        made->config.batch = p->batches[i];
+        made->config.step_samples = p->step_sizes[i];
         for (int32_t s = 0; make_legal(p, &made->config) && s < a->from->stages; s++)
             TRY(pick_tp(a, &made->config, s));
     }
@@ -442,8 +442,8 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
                             made->amount == 1 ? "" : "s", (int)made->partner);
     case INC_BATCH:
     case DEC_BATCH:
-        return arena_printf(keep, "%lld -> %lld samples in a step", (long long)before->batch,
-                            (long long)c->batch);
+        return arena_printf(keep, "%lld -> %lld samples in a step", (long long)before->step_samples,
+                            (long long)c->step_samples);
     case INC_SHARD:
     case DEC_SHARD:
         return arena_printf(keep, "zero %d on %s", (int)m->shard, whose(keep, made));

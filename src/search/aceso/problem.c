@@ -266,8 +266,8 @@ static weft_status list_batches(struct problem *p)
     ARRAY(int64_t) list = {0};
     for (int64_t b = 1; b <= p->global_batch; b = divisor_above(p->global_batch, b))
         array_push(p->arena, &list, b);
-    p->batches = list.data;
-    p->batch_count = (int32_t)list.len;
+    p->step_sizes = list.data;
+    p->step_size_count = (int32_t)list.len;
     return WEFT_OK;
 }
 

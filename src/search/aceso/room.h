@@ -14,7 +14,7 @@
  *   recompute.c   the least recomputation that fits
  *   primitives.c  the table of reconfiguration primitives, and what each proposes
  *   moves.c       moving operators between stages
- *   tune.c        cuts, batches and degrees, operator by operator
+ *   tune.c        cuts, steps and degrees, operator by operator
  *   paint.c       manners inside a part
  *   pool.c        proposals made complete; what a search keeps of them
  *   search.c      hops, bottlenecks, restarts
@@ -64,7 +64,7 @@ struct config_part {
 struct config {
     int32_t stages, pieces, schedule; /* a number of schedule_all */
     int32_t unused;
-    int64_t batch; /* samples of a step */
+    int64_t step_samples;
     int32_t devices[MOST_STAGES];
     struct config_part part[ACESO_MOST_PARTS];
 };
@@ -85,8 +85,8 @@ struct problem {
     struct estimate_settings settings; /* of the short model */
     struct folding fold;
     int64_t instances, devices, node, cp, ep, global_batch, limit_bytes;
-    int64_t *batches; /* samples of a step that divide the global batch, ascending */
-    int32_t batch_count;
+    int64_t *step_sizes; /* step_samples that divide the global batch, ascending */
+    int32_t step_size_count;
     int32_t levels;
     const bool *recomputed[MOST_LEVELS]; /* per level and operator */
     const double *flops;                 /* sums over instances before each place */
@@ -147,7 +147,7 @@ void set_tp(struct config *c, int32_t stage, int64_t tp); /* of all of a stage *
 bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner);
 void config_normalise(struct config *c); /* I2 */
 uint64_t config_hash(const struct config *c);
-/* Of its schedule, its batch, the degrees with which the model begins and ends, and whether they change
+/* Of its schedule, its step, the degrees with which the model begins and ends, and whether they change
  * only where its layers begin or end. */
 uint64_t config_kind(const struct problem *p, const struct config *c);
 bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
@@ -195,7 +195,7 @@ struct told {
 struct part_key {
     int32_t first, first_device, devices, micro_batches;
     struct config_part part;
-    int64_t batch;
+    int64_t step_samples;
     uint8_t order, tied, unused[6];
 };
 struct part_cost {
@@ -258,7 +258,7 @@ struct border_key {
     struct manner manner[2];
     int32_t devices[2], place;
     bool reversed, same_node, inside, unused; /* inside: of one stage */
-    int64_t batch;
+    int64_t step_samples;
 };
 struct border_slot {
     struct border_key key;
@@ -295,7 +295,7 @@ struct judge {
 struct run_key {
     struct manner manner;
     int32_t level, devices, first_device, order, unused;
-    int64_t batch;
+    int64_t step_samples;
 };
 /* Keys are compared and hashed as bytes: none of these has any that belong to no member. */
 _Static_assert(sizeof(struct config_part) == 3 * 4 + 4 * MOST_CHANGES + 12 * MOST_MANNERS &&
@@ -422,7 +422,7 @@ enum effort {
     SPREAD,  /* the same from all beginnings, with every degree of tensor parallelism */
     DESCEND, /* until no hops do */
     WIDEN,   /* with restarts */
-    FIT,     /* from the best on layers: batches, manners of zones */
+    FIT,     /* from the best on layers: steps, manners of zones */
     BALANCE, /* from the best on layers: cuts that even out stages */
     TRIM,    /* from the best on layers: cuts only */
     POLISH,  /* from the best of all, with restarts */

@@ -62,18 +62,19 @@ static weft_status make_run(struct judge *j, const struct run_key *key, struct w
     weft_status status;
     *out = NULL;
     TRY(judge_choices(j, &key->manner, key->level, key->devices, scratch, &choice));
-    if (!choice || key->batch % dp_of(j->problem, key->devices, key->manner.tp))
+    if (!choice || key->step_samples % dp_of(j->problem, key->devices, key->manner.tp))
         goto done;
     struct table_key k = {.first_device = key->first_device,
                           .devices = key->devices,
-                          .batch = key->batch,
+                          .step_samples = key->step_samples,
                           .row = tables_row(j->estimator->tables, choice),
                           .order = (uint16_t)key->order,
-                          .many = j->problem->global_batch > key->batch};
+                          .many = j->problem->global_batch > key->step_samples};
     TRY(table_find(j->estimator->tables, &k, &table));
     *out = whole_table_new(j->arena, &j->problem->fold, table);
     if (count)
-        (*out)->laid = count->lay(count->context, j->arena, choice, key->devices, key->batch);
+        (*out)->laid =
+            count->lay(count->context, j->arena, choice, key->devices, key->step_samples);
 done:
     arena_free(scratch);
     return status;
@@ -111,7 +112,7 @@ weft_status judge_plan(struct judge *judge, const struct config *c, struct plan 
     TRY(plan_new(p->request->model, p->request->cluster, &plan));
     estimate_settings_give(&p->settings, plan);
     plan->global_batch = p->global_batch;
-    plan->step_samples = c->batch;
+    plan->step_samples = c->step_samples;
     plan->schedule = config_schedule(c)->name;
     for (int32_t k = 0; k < config_parts(c); k++)
         cut[k] = c->part[k].end;

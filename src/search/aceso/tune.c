@@ -3,7 +3,7 @@
  *
  *   cut      one operator to several, from a part to the next or back; then two cuts at once
  *   leap     a cut out of its place, into another part
- *   batch    the next larger or smaller one, with cuts, leaps and changes
+ *   step     the next larger or smaller one, with cuts, leaps and changes
  *   order    devices of two neighbouring stages change places
  *   tp       of a stage, with the cuts around it
  *   manners  paint.c
@@ -249,11 +249,11 @@ static weft_status tune_batch(struct tuning *t, int dir, weft_status (*tune)(str
     bool legal;
     weft_status status = WEFT_OK;
     config_copy(&c, t->config);
-    while (p->batches[at] < c.batch)
+    while (p->step_sizes[at] < c.step_samples)
         at++;
-    if (at + dir < 0 || at + dir >= p->batch_count)
+    if (at + dir < 0 || at + dir >= p->step_size_count)
         return WEFT_OK;
-    c.batch = p->batches[at + dir];
+    c.step_samples = p->step_sizes[at + dir];
     if (!config_legal(p, &c))
         return WEFT_OK;
     TRY(judge_recompute(t->judge, &c, UINT64_MAX));

@@ -39,9 +39,9 @@ const char *config_text(struct arena *keep, const struct problem *p, const struc
             zero[1] = m->shard > zero[1] ? m->shard : zero[1];
             sequence |= m->sequence;
         }
-    const char *text = arena_printf(keep, "pp %d, %s, %s, step of %lld", (int)c->stages,
-                                    range_text(keep, "tp", tp[0], tp[1]),
-                                    range_text(keep, "dp", dp[0], dp[1]), (long long)c->batch);
+    const char *text = arena_printf(
+        keep, "pp %d, %s, %s, step of %lld", (int)c->stages, range_text(keep, "tp", tp[0], tp[1]),
+        range_text(keep, "dp", dp[0], dp[1]), (long long)c->step_samples);
     if (c->pieces > 1)
         text = arena_printf(keep, "%s, pieces %d", text, (int)c->pieces);
     if (strcmp(config_schedule(c)->name, "1f1b") != 0)

@@ -93,7 +93,7 @@ static struct table_key key_of(const struct estimator *e, const struct candidate
 {
     return (struct table_key){.first_device = c->stage[stage].first_device,
                               .devices = c->stage[stage].devices,
-                              .batch = c->step_samples,
+                              .step_samples = c->step_samples,
                               .row = c->run[run].row,
                               .order = (uint16_t)schedule_of(e, c)->passes,
                               .many = c->micro_batches > 1};

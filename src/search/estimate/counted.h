@@ -31,7 +31,7 @@ struct memory_count {
      * the model, on so many devices with so many samples in a step; in `keep`. Asked once for every
      * such choice: it may take its time. */
     const void *(*lay)(const void *context, struct arena *keep, const struct choice *choice,
-                       int64_t devices, int64_t batch);
+                       int64_t devices, int64_t step_samples);
     /* Of a part, its runs one behind the other. */
     struct counted (*part)(const void *context, const struct counted_run *run, int32_t runs);
 };

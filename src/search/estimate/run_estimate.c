@@ -6,7 +6,7 @@ static weft_status table_of(struct estimator *e, const struct run_question *q, i
 {
     struct table_key key = {.first_device = q->stage.first_device,
                             .devices = q->stage.devices,
-                            .batch = q->step_samples,
+                            .step_samples = q->step_samples,
                             .row = row,
                             .order = (uint16_t)q->schedule->passes,
                             .many = q->micro_batches > 1};

@@ -151,8 +151,8 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     struct plan *plan = NULL;
     weft_status status;
     TRY(new_plan(t, &plan));
-    plan->step_samples = before->batch;
-    plan->global_batch = before->batch * (before->many ? 2 : 1);
+    plan->step_samples = before->step_samples;
+    plan->global_batch = before->step_samples * (before->many ? 2 : 1);
     plan->schedule = SCHEDULE_OF[before->order];
     plan->parts = parts;
     plan->stages = across ? 2 : 1;
@@ -192,7 +192,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
                                 .number = (int32_t)t->tables.len,
                                 .first_device = k.first_device,
                                 .devices = k.devices,
-                                .batch = k.batch,
+                                .step_samples = k.step_samples,
                                 .many = k.many,
                                 .order = (enum order)k.order,
                                 .few = &t->few,

@@ -71,8 +71,8 @@ static inline int64_t range_max(const struct range_max *ranges, int64_t first, i
 
 struct row_table {
     int32_t row, number;
-    int64_t first_device, devices, batch; /* I2; samples of a step */
-    bool many;                            /* micro-batches */
+    int64_t first_device, devices, step_samples; /* I2 */
+    bool many;                                   /* micro-batches */
     enum order order;
     const struct few_copies *few; /* what its places stand for */
     struct sums *at;              /* per place, and one behind: of those before it */
@@ -110,7 +110,7 @@ bool row_sends_tokens(const struct tables *tables, int32_t row); /* to experts o
 const struct plan *tables_walk(const struct tables *tables);     /* of the whole model's places */
 
 struct table_key {
-    int64_t first_device, devices, batch;
+    int64_t first_device, devices, step_samples;
     int32_t row;
     uint16_t order, many;
 };

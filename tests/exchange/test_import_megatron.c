@@ -265,7 +265,7 @@ static const char *told(const char *arguments)
     const char *text = arena_printf(
         arena, "%s\n  %s; %s\n  %d stages of %d pieces, %s, %lld samples by %lld, %s, %s, shard %d",
         arguments, plan->model_name, plan->model_options, (int)plan->stages, (int)plan->pieces,
-        plan->schedule, (long long)plan->global_batch, (long long)plan->batch_per_step,
+        plan->schedule, (long long)plan->global_batch, (long long)plan->step_samples,
         dtype_name(plan->dtype), policy_name(plan->policy), plan_choice(plan, middle)->shard);
     text = arena_printf(arena, "%s\n  split %s, %lld recomputed, overlap %u, bucket %lld%s\n", text,
                         split_text(arena, &plan_choice(plan, middle)->split), (long long)recomputed,

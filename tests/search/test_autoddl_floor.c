@@ -291,8 +291,14 @@ static void check_pair(struct rng *rng, const struct layout_problem *p,
     int32_t i = (int32_t)rng_below(rng, (int64_t)a->len),
             j = (int32_t)rng_below(rng, (int64_t)b->len);
     double least = least_there(p, uses, operand, i, j, true);
-    assert_true(least <= least_there(p, uses, operand, i, j, false) * (1 + 1e-9));
-    assert_true(least <= layout_use_cost(p, uses, operand, i, j).there * (1 + 1e-9));
+    double split = least_there(p, uses, operand, i, j, false);
+    struct layout_edge real = layout_use_cost(p, uses, operand, i, j);
+    assert_true(least <= split * (1 + 1e-9));
+    assert_true(split <= real.there * (1 + 1e-9));
+    if (real.back > 0)
+        assert_true(layout_least_of_reshard(p, &p->work->laid[uses->b].input_grad[operand][j],
+                                            &p->work->laid[uses->a].output_grad[i],
+                                            4) <= real.back * (1 + 1e-9));
     for (int32_t k = 0; k < (int32_t)a->len; k++) {
         if (!same_class(&a->data[i], &a->data[k], node))
             continue;

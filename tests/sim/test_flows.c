@@ -485,6 +485,24 @@ static void stages_in_the_middle_of_a_node(void **state)
     lab_close(&lab);
 }
 
+/* flows.h, I2: a copy takes what the host allows, where that is less than its links. */
+static void copies_take_what_the_host_allows(void **state)
+{
+    (void)state;
+    for (int to_host = 0; to_host < 2; to_host++) {
+        struct lab lab;
+        lab_open(&lab, "dgx-a100");
+        add_copies(&lab, to_host, 0, 8, MIB);
+        struct flows fast = folded(&lab);
+        lab.cluster->node.device.host_bytes_per_s = 1e9;
+        struct flows slow = folded(&lab);
+        assert_true(fast.least_ns[0] < 200000);
+        assert_int_equal(slow.least_ns[0], MIB); /* 1 ns a byte */
+        assert_int_equal(slow.latency_ns[0], 0);
+        lab_close(&lab);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +513,7 @@ int main(void)
         cmocka_unit_test(sends_and_copies_share_too),
         cmocka_unit_test(pairs_of_a_cube_mesh_differ),
         cmocka_unit_test(stages_in_the_middle_of_a_node),
+        cmocka_unit_test(copies_take_what_the_host_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,226 @@
+/* test_link_loads.c - which links carry most, and what the caching allocator reserves.
+ *
+ *   L1  What a link carries is what its transfers put there: no more and no less where they are parts of a
+ *       run of operators, and where one device stands for others.
+ *   L2  busy = bytes / (bandwidth * iteration); the busiest comes first.
+ *   L3  Reserved is what the allocator says when every slot is played, twice, with Adam's moments made weight
+ *       by weight in between; of as many micro-batches as fill the pipeline (a multiple of its stages) and a
+ *       round more.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "made_plan.h"
+#include "sim/allocator.h"
+#include "sim/player.h"
+#include "sim/sim.h"
+
+static void near(double a, double b)
+{
+    if (fabs(a - b) > 1e-6 * fabs(b))
+        fail_msg("%.9g, not %.9g", a, b);
+}
+
+static struct prediction *predicted(const struct plan *plan, enum fold fold)
+{
+    struct simulate_options options = {.fold = fold, .reserved = true};
+    struct prediction *prediction;
+    if (simulate(plan, &options, &prediction))
+        fail_msg("%s", weft_last_error()->message);
+    return prediction;
+}
+
+/* ---- links ----------------------------------------------------------------------------------- */
+
+enum { MOST_LINKS = 64 };
+
+/* Several groups share the NICs of a node, of which dgx-v100 has one for two devices. */
+static const struct {
+    const char *cluster;
+    struct degrees degrees;
+} PLANS[] = {
+    {"dgx-v100:2", {.tp = 8, .has_overlap = true}},
+    {"dgx-v100:2", {.tp = 2, .pp = 2, .micro_batch = 2, .sequence = true, .has_overlap = true}},
+    {"dgx-v100:2x4", {.tp = 4, .shard = 3, .has_overlap = true}},
+};
+
+static void check_loads(struct arena *keep, const struct prediction *p,
+                        const struct link_load *load, int32_t count)
+{
+    double seconds = (double)p->iteration_ns * 1e-9;
+    assert_true(count > 0);
+    for (int32_t i = 0; i < count; i++) { /* L2 */
+        double rate = link_reached_per_s(p->plan->cluster, load[i].link);
+        near(load[i].busy, load[i].bytes / rate / seconds);
+        assert_true(i == 0 || load[i].busy <= load[i - 1].busy);
+    }
+    (void)keep;
+}
+
+/* What the link of this name carries. */
+static double bytes_on(struct arena *keep, const struct prediction *p, const struct link_load *load,
+                       int32_t count, const char *name)
+{
+    for (int32_t i = 0; i < count; i++)
+        if (strcmp(link_text(keep, p->plan->cluster, load[i].link), name) == 0)
+            return load[i].bytes;
+    return 0;
+}
+
+static void links_carry_what_is_sent(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(PLANS); i++) {
+        struct degrees d = PLANS[i].degrees;
+        struct made m = make("gpt3-350m", "layers: 4", PLANS[i].cluster, &d);
+        struct link_load *inside, *apart, *each;
+        struct prediction *p[3];
+        m.plan->overlap = 0; /* exchanges of tensors are parts of runs, */
+        p[0] = predicted(m.plan, FOLD_ALWAYS);
+        p[1] = predicted(m.plan, FOLD_NEVER);
+        int32_t count = link_loads(m.arena, p[0], MOST_LINKS, &inside);
+        int32_t unfolded = link_loads(m.arena, p[1], MOST_LINKS, &each);
+        check_loads(m.arena, p[0], inside, count);
+        check_loads(m.arena, p[1], each, unfolded);
+        near(inside[0].bytes, each[0].bytes); /* L1 */
+        m.plan->overlap = OVERLAP_TENSOR;     /* or tasks */
+        p[2] = predicted(m.plan, FOLD_ALWAYS);
+        int32_t tasks = link_loads(m.arena, p[2], MOST_LINKS, &apart);
+        check_loads(m.arena, p[2], apart, tasks);
+        for (int32_t k = 0; k < count; k++)
+            near(bytes_on(m.arena, p[2], apart, tasks,
+                          link_text(m.arena, m.cluster, inside[k].link)),
+                 inside[k].bytes);
+        for (size_t k = 0; k < COUNT_OF(p); k++)
+            prediction_free(p[k]);
+        unmake(&m);
+    }
+}
+
+/* ---- reserved -------------------------------------------------------------------------------- */
+
+struct slow {
+    const struct plan *plan;
+    const struct graph *graph;
+    int32_t stage;
+    struct allocator *allocator;
+    struct slots slots;
+    int32_t **handle; /* per piece: per micro-batch, per life */
+};
+
+static void play_all(const struct slow *s)
+{
+    for (size_t k = 0; k < s->slots.len; k++) {
+        const struct slot *slot = &s->slots.data[k];
+        const struct part_lifetimes *part =
+            &s->graph->lifetimes->part[slot->piece * s->plan->stages + s->stage];
+        const struct moments *moments = &part->moments[slot->kind];
+        int32_t *handle = s->handle[slot->piece] + slot->micro_batch * part->lives;
+        for (int32_t i = 0; i < moments->count; i++) {
+            const struct moment *m = &moments->moment[i];
+            if (m->gives)
+                allocator_give(s->allocator, handle[m->life]);
+            else
+                handle[m->life] = allocator_take(s->allocator, part->life[m->life].bytes);
+        }
+    }
+}
+
+static double parameters_at(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    int64_t local[OP_MAX_DIMS];
+    double sum = 0;
+    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    for (int32_t i = 0; i < op->weights; i++)
+        sum += operand_elements(op, &op->weight[i].operand, local);
+    return sum;
+}
+
+/* Of Adam's 12 bytes with a copy of the weights in fp32, 8 are its two moments; of 8 or 4, all. */
+static void take_both_moments(const struct slow *s, double bytes)
+{
+    double all = 0;
+    for (int64_t i = 0; i < s->plan->instances; i++)
+        if (plan_part_of(s->plan, i) % s->plan->stages == s->stage)
+            all += parameters_at(s->plan, i);
+    for (int64_t i = 0; i < s->plan->instances; i++)
+        for (int moment = 0; moment < 2; moment++)
+            if (plan_part_of(s->plan, i) % s->plan->stages == s->stage)
+                allocator_take(s->allocator,
+                               (int64_t)(bytes / 2 * parameters_at(s->plan, i) / all));
+}
+
+static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p, int32_t stage,
+                               int32_t micro_batches)
+{
+    const struct plan *plan = p->plan;
+    struct slow s = {plan, p->graph, stage, allocator_new(scratch, &(struct allocator_options){0}),
+                     {0},  NULL};
+    struct state state = state_of(scratch, plan, stage);
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, micro_batches};
+    bool copy = plan->policy != POLICY_FP32 && plan->policy != POLICY_PURE_BF16;
+    double moments = (double)state.bytes[MEMORY_OPTIMIZER] * (copy ? 8.0 / 12 : 1);
+    s.handle = ARENA_ARRAY(scratch, int32_t *, (size_t)plan->pieces);
+    for (int32_t i = 0; i < plan->pieces; i++)
+        s.handle[i] =
+            ARENA_ARRAY(scratch, int32_t,
+                        (size_t)(pipeline.micro_batches *
+                                 p->graph->lifetimes->part[i * plan->stages + stage].lives));
+    plan_schedule(plan)->order(&pipeline, stage, scratch, &s.slots);
+    allocator_take(s.allocator, state.bytes[MEMORY_WEIGHTS]);
+    allocator_take(s.allocator, state.bytes[MEMORY_GRADIENTS]);
+    allocator_take(s.allocator, state.bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
+    allocator_take(s.allocator, state.stand_ins);
+    play_all(&s);
+    take_both_moments(&s, moments);
+    play_all(&s);
+    return allocator_use(s.allocator).reserved_peak;
+}
+
+#define POLICY(name) .has_policy = true, .policy = POLICY_##name
+
+static void reserved_is_what_playing_all_slots_says(void **state)
+{
+    (void)state;
+    /* 1f1b on p stages is full with p micro-batches; interleaved pieces v on stage s with the first multiple m
+     * of p for which m v is at least 2 (p - s - 1) + (v - 1) p + 1: 11, 9, 7 and 5; gpipe never is. */
+    static const struct {
+        struct degrees degrees;
+        int32_t played[4];
+    } ROWS[] = {
+        {{.tp = 2, .micro_batch = 2, .global_batch = 64}, {2}},
+        {{.tp = 2, .pp = 2, .global_batch = 32, .shard = 1, POLICY(DISTRIBUTED)}, {4, 4}},
+        {{.pp = 4, .global_batch = 32, .has_dtype = true, .dtype = DTYPE_FP32}, {8, 8, 8, 8}},
+        {{.pp = 4, .pieces = 2, .global_batch = 64, .recompute = RECOMPUTE_FULL}, {12, 12, 8, 8}},
+        {{.pp = 2, .global_batch = 64, POLICY(PURE_BF16)}, {4, 4}},
+        {{.pp = 4, .global_batch = 16, .schedule = "gpipe"}, {8, 8, 8, 8}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct made m = make("gpt3-350m", "layers: 8, seq: 512", "dgx-a100", &ROWS[i].degrees);
+        struct prediction *p = predicted(m.plan, FOLD_ALWAYS);
+        for (int32_t s = 0; s < m.plan->stages; s++) {
+            struct arena *scratch = arena_new();
+            assert_int_equal(p->stage[s].memory.reserved,
+                             reserved_slowly(scratch, p, s, ROWS[i].played[s]));
+            arena_free(scratch);
+        }
+        prediction_free(p);
+        unmake(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_carry_what_is_sent),
+        cmocka_unit_test(reserved_is_what_playing_all_slots_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -137,7 +137,7 @@ static double parameters_at(const struct plan *plan, int64_t instance)
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     double sum = 0;
-    split_local(op, &plan_choice(plan, instance)->split, plan->batch_per_step, local);
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     for (int32_t i = 0; i < op->weights; i++)
         sum += operand_elements(op, &op->weight[i].operand, local);
     return sum;

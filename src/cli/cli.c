@@ -61,33 +61,70 @@ static void refuse_option(const struct known *known, const char *command, const 
     exit(WEFT_BAD_INPUT);
 }
 
-/* argp refuses them, too, but does not say which one was meant. */
-static void check_options(const struct argp *argp, int argc, char **argv)
+/* ---- the words of a command line ------------------------------------------------------------- */
+
+struct words {
+    const struct known *known;
+    int argc, at;
+    char **argv;
+    bool names_only;                  /* after "--" */
+    const struct argp_option *option; /* of this word; NULL: it is a name */
+    const char *value;                /* the name, or the option's value; NULL: none */
+};
+
+static void take_option(struct words *words, const char *word)
+{
+    bool is_long = strncmp(word, "--", 2) == 0;
+    size_t len = is_long ? strcspn(word + 2, "=") : 0;
+    const struct argp_option *option =
+        is_long ? find_long(words->known, word + 2, len) : find_short(words->known, word[1]);
+    if (is_long && !option) /* argp refuses it, too, but does not say which one was meant */
+        refuse_option(words->known, words->argv[0], word + 2, len);
+    const char *joined = is_long ? word + 2 + len : word + 2;
+    bool needs = option && option->arg && !(option->flags & OPTION_ARG_OPTIONAL);
+    words->option = option;
+    words->value = *joined ? joined + is_long : NULL;
+    if (!words->value && needs && words->at < words->argc)
+        words->value = words->argv[words->at++];
+}
+
+static bool next_word(struct words *words)
+{
+    if (words->at >= words->argc)
+        return false;
+    const char *word = words->argv[words->at++];
+    bool is_name = words->names_only || word[0] != '-' || !word[1];
+    words->option = NULL;
+    words->value = is_name ? word : NULL;
+    if (!is_name && strcmp(word, "--") == 0)
+        words->names_only = true;
+    else if (!is_name)
+        take_option(words, word);
+    return true;
+}
+
+static void check_words(const struct argp *argp, int argc, char **argv)
 {
     static const struct argp_option OWN[] = {{"help", '?', NULL, 0, "", 0},
                                              {"usage", -1, NULL, 0, "", 0}};
     struct known known = {.option = {&OWN[0], &OWN[1]}, .count = COUNT_OF(OWN)};
+    const struct words all = {&known, argc, 1, argv, false, NULL, NULL};
+    weft_status status = WEFT_OK;
     list_options(argp, &known);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const char *word = argv[i];
-        bool is_long = strncmp(word, "--", 2) == 0;
-        size_t len = is_long ? strcspn(word + 2, "=") : 0;
-        if (word[0] != '-' || !word[1])
-            continue;
-        const struct argp_option *option =
-            is_long ? find_long(&known, word + 2, len) : find_short(&known, word[1]);
-        if (is_long && !option)
-            refuse_option(&known, argv[0], word + 2, len);
-        bool alone = is_long ? word[2 + len] == '\0' : word[2] == '\0';
-        if (option && option->arg && alone && !(option->flags & OPTION_ARG_OPTIONAL))
-            i++; /* the next word is its value */
-    }
+    for (struct words words = all; !status && next_word(&words);)
+        if (words.option && words.value && words.option->flags & CLI_WRITES)
+            status = output_add(words.option->name, words.value);
+    for (struct words words = all; !status && next_word(&words);)
+        if (!words.option || !(words.option->flags & CLI_WRITES))
+            status = input_check(words.value);
+    if (status)
+        exit(cli_fail(status));
 }
 
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = WEFT_BAD_INPUT;
-    check_options(argp, argc, argv);
+    check_words(argp, argc, argv);
     setenv("ARGP_HELP_FMT", "rmargin=100,no-dup-args-note", 0); /* examples stay on one line */
     if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
         exit(WEFT_BAD_INPUT);

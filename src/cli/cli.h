@@ -39,6 +39,13 @@ int cmd_import(int argc, char **argv);
  * with 0; otherwise the command goes on. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/* Of an option in argp's flags, a bit that argp does not use: its value is a file that the command writes.
+ * cli_parse refuses one that is also read (outputs.c). */
+enum { CLI_WRITES = 0x1000 };
+weft_status output_add(const char *option, const char *path);
+/* Refuses a file that an option writes; NULL is none. For inputs that the command line does not name. */
+weft_status input_check(const char *path);
+
 /* --report FILE and --format F. */
 struct page_options {
     const char *path; /* NULL: no report */

@@ -357,6 +357,10 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
     weft_status status = plan_load(in->name[0], out);
     if (status && !weft_last_error()->hint)
         error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");
+    if (!status)
+        status = input_check(out->plan->model_name);
+    if (!status)
+        status = input_check(out->plan->cluster_name);
     return status;
 }
 

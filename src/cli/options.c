@@ -93,9 +93,10 @@ void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
     struct reading reading = {syntax, options};
     for (size_t i = 0; i < MOST_OPTIONS && syntax->options[i].name; i++) {
         const struct cli_option *option = &syntax->options[i];
-        rows[i] = (struct argp_option){option->name,  key_of(syntax, i),
-                                       option->value, option->optional ? OPTION_ARG_OPTIONAL : 0,
-                                       option->help,  0};
+        int flags =
+            (option->optional ? OPTION_ARG_OPTIONAL : 0) | (option->writes ? CLI_WRITES : 0);
+        rows[i] = (struct argp_option){option->name, key_of(syntax, i), option->value,
+                                       flags,        option->help,      0};
     }
     const struct argp argp = {
         rows, parse, syntax->arguments, syntax->text, children, syntax->help_filter, NULL};

@@ -36,13 +36,15 @@ struct cli_option {
     double below;        /* of a real; none: 0 */
     char letter;         /* of the short form; 0: none */
     bool optional;       /* the value may be left out, and is NULL then */
+    bool writes;         /* the value is a file that the command writes */
     void (*take)(struct argp_state *state, void *options, char *arg);
 };
 /* Rows that commands share. */
 #define JSON_OPTION(AT) {"json", NULL, "one JSON object on standard output", OPTION_FLAG, AT}
 #define PROFILE_OPTION(AT)                                                                         \
     {"profile", "DB", "a database of measured times to ask first", OPTION_TEXT, AT}
-#define OUTPUT_OPTION(AT, HELP) {"output", "FILE", HELP, OPTION_TEXT, AT, .letter = 'o'}
+#define OUTPUT_OPTION(AT, HELP)                                                                    \
+    {"output", "FILE", HELP, OPTION_TEXT, AT, .letter = 'o', .writes = true}
 
 struct syntax {
     const struct cli_option *options; /* the last one has no name */

@@ -26,13 +26,13 @@ static void take_format(struct argp_state *state, void *input, char *arg)
 static const struct cli_option OPTIONS[] = {
     {"timeline", NULL, "draw what each stage does when", OPTION_FLAG, AT(timeline)},
     {"trace", "FILE", "write every task and operator as a trace for Perfetto or chrome://tracing",
-     OPTION_TEXT, AT(trace_path)},
+     OPTION_TEXT, AT(trace_path), .writes = true},
     {"trace-events", "N",
      "leave out what makes a trace longer (default 2000000): all but one device of a stage, then "
      "operators",
      OPTION_COUNT, AT(trace.events), .least = 1},
     {"report", "FILE", "write a page that shows it all: .html, .md, .txt or .json", OPTION_TEXT,
-     AT(report.path)},
+     AT(report.path), .writes = true},
     {"format", "F", "of the report, whatever its name: html, md, text or json", OPTION_TAKE,
      .take = take_format},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},

@@ -20,6 +20,7 @@
 
 #include "refusals.h"
 #include "report/report.h"
+#include "scratch_folder.h"
 
 enum { MAX_ARGS = 12 };
 
@@ -409,6 +410,70 @@ static void interrupted_searches_answer(void **state)
     json_decref(json);
 }
 
+/* ---- outputs that are inputs ----------------------------------------------------------------- */
+
+static const char PLAN[] = "model: model.yaml\ncluster: cluster.yaml\n"
+                           "batch: {global: 16, micro: 8}\ndtype: fp32\ndegrees: {dp: 2}\n";
+
+/* A plan with its model and cluster beside it, a link to each, and a second name of the plan. */
+static void put_plan(struct scratch *scratch)
+{
+    char *text;
+    size_t len;
+    assert_ok(file_read(scratch->arena, WEFT_SOURCE_DIR "/data/models/gpt-tiny.yaml", 1 << 20,
+                        &text, &len));
+    put_file(scratch, "model.yaml", text, len);
+    assert_ok(file_read(scratch->arena, WEFT_SOURCE_DIR "/data/clusters/cores.yaml", 1 << 20, &text,
+                        &len));
+    put_file(scratch, "cluster.yaml", text, len);
+    const char *plan = put_file(scratch, "plan.yaml", PLAN, sizeof PLAN - 1);
+    assert_int_equal(symlink("plan.yaml", scratch_path(scratch, "link")), 0);
+    assert_int_equal(link(plan, scratch_path(scratch, "name")), 0);
+}
+
+static void outputs_are_no_inputs(void **state)
+{
+    static const char *const CASES[][MAX_ARGS] = {
+        {"plan", "model.yaml", "cluster.yaml", "-o", "model.yaml"},
+        {"plan", "model.yaml", "cluster.yaml", "--report=cluster.yaml"},
+        {"plan", "model.yaml", "cluster.yaml", "--planner", "aceso", "--log", "model.yaml"},
+        {"simulate", "plan.yaml", "--trace", "plan.yaml"},
+        {"simulate", "plan.yaml", "--trace", "link"},
+        {"simulate", "plan.yaml", "--report", "./name"},
+        {"simulate", "plan.yaml", "--report", "model.yaml"}, /* which the plan names */
+        {"simulate", "plan.yaml", "--trace", "new", "--report", "new"},
+        {"show", "link", "-oplan.yaml"},
+        {"show", "plan.yaml", "-o", "cluster.yaml"},
+        {"export", "plan.yaml", "--to", "megatron", "--output", "name"},
+        {"import", "plan.yaml", "cluster.yaml", "-o", "plan.yaml"},
+        {"train", "plan.yaml", "--data", "cluster.yaml", "--steps", "1", "--log", "cluster.yaml"},
+        {"train", "plan.yaml", "--data", "cluster.yaml", "--steps", "1", "--trace", "model.yaml"},
+    };
+    struct scratch *scratch = *state;
+    char *before, *after, home[4096];
+    size_t len;
+    put_plan(scratch);
+    assert_non_null(getcwd(home, sizeof home));
+    assert_int_equal(chdir(scratch->folder), 0);
+    assert_ok(file_read(scratch->arena, "model.yaml", 1 << 20, &before, &len));
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct outcome outcome = run(CASES[i]);
+        if (outcome.code != WEFT_BAD_INPUT || !strstr(outcome.err, ", which the command "))
+            fail_msg("case %zu: exit code %d, %s", i, outcome.code, outcome.err);
+        forget(outcome);
+    }
+    assert_ok(file_read(scratch->arena, "model.yaml", 1 << 20, &after, &len));
+    assert_string_equal(after, before);
+    assert_ok(file_read(scratch->arena, "plan.yaml", 1 << 20, &after, &len));
+    assert_string_equal(after, PLAN);
+    forget(RUN("show", "plan.yaml", "-o",
+               "new")); /* what is there already, and no input, is replaced */
+    struct outcome again = RUN("show", "plan.yaml", "-o", "new");
+    assert_int_equal(again.code, WEFT_OK);
+    forget(again);
+    assert_int_equal(chdir(home), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +492,7 @@ int main(void)
         cmocka_unit_test(missing_profiles_are_warned_of),
         cmocka_unit_test(unwritable_output_is_a_failure),
         cmocka_unit_test(interrupted_searches_answer),
+        cmocka_unit_test_setup_teardown(outputs_are_no_inputs, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
 }

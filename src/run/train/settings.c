@@ -25,7 +25,7 @@ static const char *count_text(const struct made_with *m, int64_t count)
 
 static const char *real_text(const struct made_with *m, double value)
 {
-    return arena_printf(m->keep, "%.9g", value);
+    return arena_printf(m->keep, "%.7g", value); /* also of floats: 0.01, not 0.00999999978 */
 }
 
 static const char *tokens(const struct made_with *m)

@@ -11,6 +11,7 @@
 
 #include "run/run.h"
 
+#include "mpirun.h"
 #include "scratch_folder.h"
 
 #define PLAN                                                                                       \
@@ -364,12 +365,8 @@ static void test_over_mpi(void **state)
     free(output_of("mpirun --version 2>/dev/null", &code));
     if (code != 0)
         skip();
-    const char *run =
-        arena_printf(scratch->arena,
-                     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                     "LSAN_OPTIONS=suppressions='%s/tests/openmpi.supp':print_suppressions=0 "
-                     "mpirun --oversubscribe -n 2 '%s' train " PLAN " --steps 4 --rate 0.01",
-                     WEFT_SOURCE_DIR, WEFT_PROGRAM);
+    const char *run = arena_printf(
+        scratch->arena, MPIRUN "-n 2 '%s' train " PLAN " --steps 4 --rate 0.01", WEFT_PROGRAM);
     char *text =
         output_of(arena_printf(scratch->arena, "%s --log '%s/mpi.tsv' --trace '%s/t.json' 2>&1",
                                run, scratch->folder, scratch->folder),

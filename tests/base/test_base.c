@@ -235,6 +235,53 @@ static void sizes_are_parsed(void **state)
     }
 }
 
+/* Every unit by its factor, and none beyond 2^62. */
+static void units_are_what_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } BYTES[] = {{"1B", 1},
+                 {"1kB", 1000},
+                 {"1MB", 1000000},
+                 {"1GB", 1000000000},
+                 {"1KiB", 1 << 10},
+                 {"1MiB", 1 << 20},
+                 {"1GiB", 1 << 30},
+                 {"3", 3},
+                 {"1TB", INT64_C(1000000000000)},
+                 {"1TiB", INT64_C(1) << 40}};
+    static const struct {
+        const char *text;
+        double rate;
+    } RATES[] = {{"1B/s", 1},     {"1kB/s", 1e3},     {"1MB/s", 1e6},     {"1GB/s", 1e9},
+                 {"1TB/s", 1e12}, {"1MiB/s", 0x1p20}, {"1GiB/s", 0x1p30}, {"1TiB/s", 0x1p40},
+                 {"8b/s", 1},     {"8Mb/s", 1e6},     {"8Gb/s", 1e9},     {"8Tb/s", 1e12}};
+    static const struct {
+        const char *text;
+        int64_t ns;
+    } TIMES[] = {{"1ns", 1},
+                 {"1us", 1000},
+                 {"1µs", 1000},
+                 {"1ms", 1000000},
+                 {"1s", 1000000000},
+                 {"1min", INT64_C(60000000000)},
+                 {"1h", INT64_C(3600000000000)},
+                 {"1d", INT64_C(86400000000000)}};
+    int64_t whole;
+    double rate;
+    for (size_t i = 0; i < COUNT_OF(BYTES); i++)
+        assert_true(parse_bytes(BYTES[i].text, &whole) && whole == BYTES[i].bytes);
+    for (size_t i = 0; i < COUNT_OF(RATES); i++)
+        assert_true(parse_rate(RATES[i].text, &rate) && rate == RATES[i].rate);
+    for (size_t i = 0; i < COUNT_OF(TIMES); i++)
+        assert_true(parse_duration(TIMES[i].text, &whole) && whole == TIMES[i].ns);
+    assert_true(parse_bytes("4194303TiB", &whole));
+    assert_false(parse_bytes("4194304TiB", &whole));  /* 2^62 */
+    assert_false(parse_bytes("16777216TiB", &whole)); /* 2^64: would be 0 */
+}
+
 static void rates_are_parsed(void **state)
 {
     (void)state;
@@ -339,6 +386,9 @@ static void misspelt_words_are_guessed(void **state)
     assert_string_equal(nearest("gtp"), "gpt");
     assert_string_equal(nearest("resnett"), "resnet");
     assert_string_equal(nearest("learning_rat"), "learning_rate");
+    static const char *const TWO[] = {"bent",
+                                      "bert"}; /* two letters wrong, and two that changed places */
+    assert_string_equal(nearest_word("betr", TWO, COUNT_OF(TWO)), "bert");
     assert_string_equal(nearest("leraning_rate"), "learning_rate");
     assert_string_equal(nearest("transformer"), "(none)");
     assert_string_equal(nearest(""), "(none)");
@@ -514,6 +564,7 @@ int main(void)
         cmocka_unit_test(random_numbers_stay_in_range),
         cmocka_unit_test(hashes_depend_on_seed_and_bytes),
         cmocka_unit_test(sizes_are_parsed),
+        cmocka_unit_test(units_are_what_they_say),
         cmocka_unit_test(rates_are_parsed),
         cmocka_unit_test(durations_are_parsed),
         cmocka_unit_test(plain_numbers_are_parsed),

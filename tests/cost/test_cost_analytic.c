@@ -232,6 +232,113 @@ static void test_memory_and_host(void **state)
     assert_int_equal(analytic_device_ns(&FOUR_UNITS, &c, &work), 10240);
 }
 
+/* One tile of 64 x 64 on four units, 100,000 steps: in four parts 25,000 steps each, 204.8 us, and partial sums of
+ * 2 * 4 * 64 * 64 * 4 bytes at 10 GB/s, 13.1072 us. In two parts 416, in eight 231, in one 819.2. A prologue of
+ * 1000 steps is paid by every part. */
+static void test_split_reductions(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = matmul(1, 64, 64, 100000);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 217908);
+    c.prologue_k = 1000;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 226100); /* 26,000 steps: 212.992 */
+}
+
+/* On one unit, an edge worth 64: 256 x 64 as one tile has 16384 / (16384 + 64 * 320), relative to the largest's
+ * 32768 / (32768 + 64 * 384), 7/9 of the rate: 32.768 us * 9 / 7. */
+static void test_tile_edges(void **state)
+{
+    (void)state;
+    struct device one = FOUR_UNITS;
+    struct calibration c = ideal();
+    struct work work = matmul(1, 256, 64, 1000);
+    one.flops[DTYPE_FP16] = 1e12;
+    one.units = 1;
+    c.tile_edge = 64;
+    assert_int_equal(analytic_ns(&one, &c, &work), 42131);
+}
+
+/* Rows lie along n and k; in a weight's gradient along m and n. */
+static void test_aligned_sizes(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    c.misaligned[0] = 0.5;
+    c.misaligned[1] = 0.25;
+    struct work m = matmul(1, 255, 64, 1000), k = matmul(1, 256, 64, 998);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &m), 8192);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &k), 16352); /* 2 * 8.175616 us */
+    m.phase = k.phase = PHASE_BACKWARD_WEIGHT;
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &m), 4 * 8192);
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &k), 8176);
+}
+
+/* Both gradients of a product of activations, 8 x 256 x 256: 8 x 256 of 256 steps is four tiles of 2.097152 us, and
+ * 256 x 256 of 8 steps four waves of 65.536 ns. fp8 loses a fifth of a limit of half the peak. */
+static void test_two_gradients_and_fp8(void **state)
+{
+    (void)state;
+    struct device device = FOUR_UNITS;
+    struct calibration c = ideal();
+    struct work both = matmul(1, 8, 256, 256), fp8 = matmul(1, 256, 64, 1000);
+    device.memory_bytes_per_s = 1e12;
+    both.flops *= 2;
+    both.phase = PHASE_BACKWARD_INPUT;
+    assert_int_equal(analytic_ns(&device, &c, &both), 2360);
+    device.flops[DTYPE_FP8] = 4e12;
+    fp8.dtype = DTYPE_FP8;
+    c.power_fraction = 0.5;
+    c.fp8_loss = 0.2;
+    assert_int_equal(analytic_ns(&device, &c, &fp8), 20480);
+}
+
+/* 8 x 8 outputs of stride 2, 2 x 2 taps, 64 to 64 channels: each of the 256 inputs meets one tap in four, 64 steps.
+ * Of 64 images of 6 x 6 in fp32, Winograd's 2 x 2 tiles each: 36 products of 256 x 64 x 64, 36 waves. */
+static void test_convolutions(void **state)
+{
+    (void)state;
+    struct device device = FOUR_UNITS;
+    struct calibration c = ideal();
+    struct work strided = {.kernel = KERNEL_CONV,
+                           .phase = PHASE_BACKWARD_INPUT,
+                           .dtype = DTYPE_FP16,
+                           .shape = {1, 64, 8, 8, 64, 2, 2, 2},
+                           .flops = 1};
+    struct work winograd = {.kernel = KERNEL_CONV,
+                            .dtype = DTYPE_FP32,
+                            .shape = {64, 64, 6, 6, 64, 3, 3, 1},
+                            .flops = 1};
+    device.flops[DTYPE_FP32] = 4e12;
+    assert_int_equal(analytic_ns(&device, &c, &strided), 525);
+    assert_int_equal(analytic_ns(&device, &c, &winograd), 18875);
+}
+
+/* A host issues each group's product; attention's kernels ramp up by themselves, forward and backward. */
+static void test_issues_and_ramps(void **state)
+{
+    (void)state;
+    struct calibration c = ideal(), ramped = ideal();
+    struct work grouped = matmul(8, 64, 64, 64);
+    struct work attention = {.kernel = KERNEL_ATTENTION,
+                             .dtype = DTYPE_FP16,
+                             .shape = {1, 8, 8, 1024, 1024, 128, 128, 0},
+                             .flops = 1e9};
+    grouped.kernel = KERNEL_GROUPED_MATMUL;
+    c.issue_ns = ramped.issue_ns = 10000;
+    assert_int_equal(analytic_host_ns(&c, &grouped), 96000); /* 8 * 1.2 */
+    ramped.ramp_ns = 100;
+    ramped.attention_ramp_ns[FORWARD] = 1000;
+    ramped.attention_ramp_ns[BACKWARD] = 2000;
+    assert_int_equal(analytic_device_ns(&FOUR_UNITS, &ramped, &attention) -
+                         analytic_device_ns(&FOUR_UNITS, &c, &attention),
+                     1100);
+    attention.phase = PHASE_BACKWARD_INPUT;
+    assert_int_equal(analytic_device_ns(&FOUR_UNITS, &ramped, &attention) -
+                         analytic_device_ns(&FOUR_UNITS, &c, &attention),
+                     2100);
+}
+
 /* 8 heads of 1024 x 1024, depth 64 and 128 (padded to 128): 4 * 8 * 1024^2 * 128 = 4.295 GFLOP. A
  * causal mask leaves 1 - (1024 - 128) / 2048 = 0.5625 of it, whole blocks on the diagonal: 603.98 us at
  * 4 TFLOP/s. The longest block, 128 rows against all keys, is 4 * 128 * 1024 * 128 = 67.1 MFLOP on
@@ -515,13 +622,26 @@ static void test_fit_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_simumax),         cmocka_unit_test(test_aceso),
-        cmocka_unit_test(test_waves),           cmocka_unit_test(test_power_limit),
-        cmocka_unit_test(test_memory_and_host), cmocka_unit_test(test_causal_attention),
-        cmocka_unit_test(test_attention_waves), cmocka_unit_test(test_h200),
-        cmocka_unit_test(test_no_work),         cmocka_unit_test(test_random_shapes),
-        cmocka_unit_test(test_alignment),       cmocka_unit_test(test_fit_recovers),
-        cmocka_unit_test(test_windows_grow),    cmocka_unit_test(test_windows_as_measured),
+        cmocka_unit_test(test_split_reductions),
+        cmocka_unit_test(test_tile_edges),
+        cmocka_unit_test(test_aligned_sizes),
+        cmocka_unit_test(test_two_gradients_and_fp8),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_issues_and_ramps),
+        cmocka_unit_test(test_simumax),
+        cmocka_unit_test(test_aceso),
+        cmocka_unit_test(test_waves),
+        cmocka_unit_test(test_power_limit),
+        cmocka_unit_test(test_memory_and_host),
+        cmocka_unit_test(test_causal_attention),
+        cmocka_unit_test(test_attention_waves),
+        cmocka_unit_test(test_h200),
+        cmocka_unit_test(test_no_work),
+        cmocka_unit_test(test_random_shapes),
+        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_fit_recovers),
+        cmocka_unit_test(test_windows_grow),
+        cmocka_unit_test(test_windows_as_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,11 +149,52 @@ static void wrong_strategies_are_named(void **state)
     }
 }
 
+/* What is not said: tensor groups are neighbours, the last stage takes the rest, nothing is sharded or recomputed. */
+static void absent_keys_have_galvatrons_defaults(void **state)
+{
+    (void)state;
+    static const char TEXT[] =
+        "{\"pp_deg\": 2, \"global_bsz\": 8, \"chunks\": 2, \"vtp\": 2, \"tp_sizes_enc\": "
+        "\"2,2,2,2,2,2,2,2,2,2,2\", \"pipeline_type\": \"gpipe\", \"default_dp_type\": "
+        "\"zero2\"%s}";
+    static const char *const MORE[] = {"", ", \"embed_sdp\": 1", ", \"embed_sdp\": 0"};
+    for (size_t i = 0; i < COUNT_OF(MORE); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        const char *text = arena_printf(arena, TEXT, MORE[i]);
+        struct import_input input = {.file = "s.json",
+                                     .text = text,
+                                     .len = strlen(text),
+                                     .model = "gpt2",
+                                     .options = "layers: 11",
+                                     .cluster = "dgx-a100"};
+        if (galvatron_import(arena, &input, &opened, &notes))
+            fail_msg("%s", weft_last_error()->message);
+        const struct plan *plan = opened.plan;
+        static const int64_t LAYERS[] = {5, 6};
+        assert_memory_equal(layers_of_parts(arena, plan), LAYERS, sizeof LAYERS);
+        for (int64_t k = 0; k < plan->instances; k++) {
+            const struct choice *choice = plan_choice(plan, k);
+            const struct op *op = &plan->model->op[plan->instance[k].op];
+            bool embeds = !op_in_layer(plan->model, op);
+            assert_int_equal(choice->shard, embeds && i == 1 ? 3 : 2);
+            assert_false(choice->recompute);
+            if (op->kind == OP_LINEAR && !embeds)
+                assert_true(split_degree(&choice->split, DIM_BATCH) == 2 &&
+                            choice->split.part[0].dim == DIM_BATCH);
+        }
+        assert_string_equal(plan->schedule, "gpipe");
+        assert_int_equal(plan->step_samples, 4);
+        plan_close(&opened);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layerwise_plans_come_back_from_galvatron),
         cmocka_unit_test(wrong_strategies_are_named),
+        cmocka_unit_test(absent_keys_have_galvatrons_defaults),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <math.h>
 
+#include "model/hf.h"
 #include "model/import.h"
 #include "opened_model.h"
 
@@ -106,6 +107,45 @@ static void absent_keys_have_transformers_defaults(void **state)
     model = from_config("{\"model_type\": \"resnet\", \"num_labels\": 1000}", NULL);
     assert_true(parameters(model) == 25557032);
     model_free(model);
+}
+
+/* What a file comes to, in numbers that change with every key: parameters, FLOPs and kept bytes of a sample. */
+static const char *numbers_of(struct arena *keep, const char *name, const struct model *model)
+{
+    struct totals totals = model_totals(model, DTYPE_BF16);
+    return arena_printf(keep, "%s %s %.0f %.0f %.0f\n", name, model->family, totals.parameters,
+                        totals.flops[PHASE_FORWARD], totals.kept_bytes);
+}
+
+/* Files that name nothing but their type, where transformers' defaults make a model, then those on file: all as
+ * data/import/hf.txt says. */
+static void numbers_are_those_on_file(void **state)
+{
+    (void)state;
+    const struct hf_architecture *all;
+    size_t count = hf_architectures(&all), len;
+    struct arena *keep = arena_new();
+    const char *now = "";
+    char *golden;
+    for (size_t i = 0; i < count; i++) {
+        struct model *model =
+            from_config(arena_printf(keep, "{\"model_type\": \"%s\"}", all[i].type), NULL);
+        now = arena_printf(keep, "%s%s", now, numbers_of(keep, all[i].type, model));
+        model_free(model);
+    }
+    for (size_t i = 0; i < COUNT_OF(PUBLISHED); i++) {
+        struct model *model =
+            opened_file(arena_printf(keep, "tests/data/hf/%s", PUBLISHED[i].name), NULL);
+        now = arena_printf(keep, "%s%s", now, numbers_of(keep, PUBLISHED[i].name, model));
+        model_free(model);
+    }
+    assert_int_equal(
+        file_read(keep, WEFT_SOURCE_DIR "/tests/data/import/hf.txt", 1 << 20, &golden, &len),
+        WEFT_OK);
+    if (strcmp(now, golden) != 0)
+        fputs(now, stdout);
+    assert_true(strcmp(now, golden) == 0);
+    arena_free(keep);
 }
 
 static void overrides_win_over_a_config(void **state)
@@ -335,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_have_published_parameters),
         cmocka_unit_test(absent_keys_have_transformers_defaults),
+        cmocka_unit_test(numbers_are_those_on_file),
         cmocka_unit_test(overrides_win_over_a_config),
         cmocka_unit_test(long_contexts_are_cut_to_a_sample),
         cmocka_unit_test(windows_are_where_configs_say),

@@ -194,6 +194,30 @@ static void sharding_divides_state(void **state)
     }
 }
 
+/* What one micro-batch in flight keeps of one of two pieces is half of what it keeps of both; what is recomputed
+ * and offloaded waits in host memory, and nothing else does. */
+static void pieces_and_offload_keep_their_share(void **state)
+{
+    (void)state;
+    static const char PLAN[] = "model: gpt3-1.3b\ncluster: dgx-a100\ndegrees: {pp: 2%s}\n";
+    static const char *const ROWS[] = {"", ", pieces: 2", ", recompute: full",
+                                       ", recompute: full, offload: true", ", offload: true"};
+    struct stage_memory m[COUNT_OF(ROWS)];
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char text[256];
+        snprintf(text, sizeof text, PLAN, ROWS[i]);
+        struct opened_plan opened = parsed(text);
+        m[i] = plan_stage_memory(opened.plan, 0, 6);
+        plan_close(&opened);
+    }
+    assert_true(m[1].activations < 0.55 * m[0].activations &&
+                m[1].activations > 0.45 * m[0].activations);
+    assert_true(m[2].host == 0 && m[2].activations > 0);
+    assert_true(m[3].host > 0.9 * m[2].activations &&
+                m[3].host + m[3].activations == m[2].activations);
+    assert_true(m[4].host == 0 && m[4].activations == m[0].activations);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_tied_weights_once),
         cmocka_unit_test(activations_are_those_of_the_literature),
         cmocka_unit_test(sharding_divides_state),
+        cmocka_unit_test(pieces_and_offload_keep_their_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

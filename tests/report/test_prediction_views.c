@@ -498,6 +498,24 @@ static void a_trace_replaces_a_file_or_leaves_it(void **state)
     fake_free(fake);
 }
 
+/* Neighbours that differ by a byte are one row, unless one fits and the other does not; exactly full fits. */
+static void full_stages_are_marked(void **state)
+{
+    (void)state;
+    struct fake *fake = fake_new("gpt3-175b", "dgx-a100:8", 64, 2, MS, 80 * GIB);
+    for (int32_t s = 0; s < 64; s++)
+        fake->prediction.stage[s].memory.peak = fake->prediction.stage[s].memory.limit + (s == 40);
+    char *text = view(fake, VIEW_ALL, 0);
+    expect_in(text, "\n 0-39 ");
+    expect_in(text, "\n   40 ");
+    int marks = 0;
+    for (const char *at = text; (at = strstr(at, " !\n")) != NULL; at++)
+        marks++;
+    assert_int_equal(marks, 1);
+    free(text);
+    fake_free(fake);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_trace_says_what_happens),
         cmocka_unit_test(a_limit_leaves_out_operators),
         cmocka_unit_test(a_trace_replaces_a_file_or_leaves_it),
+        cmocka_unit_test(full_stages_are_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,6 +304,10 @@ static void other_files_are_refused(void **state)
     assert_refused(tensor_file_open(scratch->arena, path, &file), WEFT_BAD_INPUT,
                    "is not a safetensors file of 15 bytes: its header would be "
                    "2338328219631577172 long");
+    path = put_file(scratch, "long", "\x0c\0\0\0\0\0\0\0{}  {}  ",
+                    16); /* 8 bytes more than there are */
+    assert_refused(tensor_file_open(scratch->arena, path, &file), WEFT_BAD_INPUT,
+                   "is not a safetensors file of 16 bytes: its header would be 12 long");
     path = put_file(scratch, "zeros", "\0\0\0\0\0\0\0\0", 8);
     assert_refused(tensor_file_open(scratch->arena, path, &file), WEFT_BAD_INPUT,
                    "is not a safetensors file of 8 bytes: its header would be 0 long");

@@ -494,6 +494,13 @@ static void copies_take_what_the_host_allows(void **state)
         lab_open(&lab, "dgx-a100");
         add_copies(&lab, to_host, 0, 8, MIB);
         struct flows fast = folded(&lab);
+        for (int32_t i = 0; i < fast.links; i++) { /* up from the device, down to it */
+            const struct link *link = &lab.cluster->node.link[fast.link[i].link];
+            bool leaves = (fast.link[i].reverse ? link->b : link->a) == 0;
+            if (link->a == 0 || link->b == 0)
+                assert_int_equal(leaves, to_host);
+        }
+        assert_true(fast.links > 0);
         lab.cluster->node.device.host_bytes_per_s = 1e9;
         struct flows slow = folded(&lab);
         assert_true(fast.least_ns[0] < 200000);

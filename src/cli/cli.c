@@ -165,7 +165,7 @@ void take_page_format(struct argp_state *state, struct page_options *options, co
 {
     options->has_format = page_format_find(arg, &options->format);
     if (!options->has_format)
-        argp_error(state, "--format is '%s', expected html, md, text or json", arg);
+        argp_error(state, "--format is '%s', expected html, md, text, json or svg", arg);
 }
 
 weft_status report_write(const struct page_options *options, struct page *page)

@@ -38,7 +38,7 @@ static const struct syntax SYNTAX = {
 
 static int print_text(const struct showing *showing)
 {
-    plan_heading(showing->plan, stdout);
+    plan_heading(showing->arena, showing->plan, stdout);
     stages_print(showing, stdout);
     putchar('\n');
     choices_print(showing, stdout);

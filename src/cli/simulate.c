@@ -31,9 +31,10 @@ static const struct cli_option OPTIONS[] = {
      "leave out what makes a trace longer (default 2000000): all but one device of a stage, then "
      "operators",
      OPTION_COUNT, AT(trace.events), .least = 1},
-    {"report", "FILE", "write a page that shows it all: .html, .md, .txt or .json", OPTION_TEXT,
-     AT(report.path), .writes = true},
-    {"format", "F", "of the report, whatever its name: html, md, text or json", OPTION_TAKE,
+    {"report", "FILE",
+     "write a page that shows it all: .html, .md, .txt or .json; or its timeline: .svg",
+     OPTION_TEXT, AT(report.path), .writes = true},
+    {"format", "F", "of the report, whatever its name: html, md, text, json or svg", OPTION_TAKE,
      .take = take_format},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
     PROFILE_OPTION(AT(simulate.profile)),

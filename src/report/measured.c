@@ -244,7 +244,7 @@ void overlay_print(struct arena *scratch, const struct overlay *o, FILE *out)
     }
     table_rule(table);
     put_row(table, "iteration", "", o->iteration);
-    plan_heading(o->plan, out);
+    plan_heading(scratch, o->plan, out);
     table_print(table, out);
     fprintf(out, "\nmedian of %lld step%s; ratio: measured over predicted\n", (long long)o->steps,
             o->steps == 1 ? "" : "s");

@@ -20,10 +20,9 @@ static const char PLACE[] = "{\"page\": \"data\"}";
 static const struct {
     const char *name, *ending;
 } FORMATS[] = {
-    [PAGE_HTML] = {"html", ".html"},
-    [PAGE_MARKDOWN] = {"md", ".md"},
-    [PAGE_TEXT] = {"text", ".txt"},
-    [PAGE_JSON] = {"json", ".json"},
+    [PAGE_HTML] = {"html", ".html"}, [PAGE_MARKDOWN] = {"md", ".md"},
+    [PAGE_TEXT] = {"text", ".txt"},  [PAGE_JSON] = {"json", ".json"},
+    [PAGE_SVG] = {"svg", ".svg"},
 };
 _Static_assert(COUNT_OF(FORMATS) == PAGE_FORMAT_COUNT, "a format without a name");
 
@@ -171,10 +170,8 @@ struct page_job {
 static void put_page(void *context, FILE *file)
 {
     static void (*const PUT[])(struct arena *scratch, const struct page *page, FILE *file) = {
-        [PAGE_HTML] = put_html,
-        [PAGE_MARKDOWN] = put_markdown,
-        [PAGE_TEXT] = put_text,
-        [PAGE_JSON] = put_json,
+        [PAGE_HTML] = put_html, [PAGE_MARKDOWN] = put_markdown, [PAGE_TEXT] = put_text,
+        [PAGE_JSON] = put_json, [PAGE_SVG] = put_svg,
     };
     _Static_assert(COUNT_OF(PUT) == PAGE_FORMAT_COUNT, "a format that nobody writes");
     const struct page_job *job = context;

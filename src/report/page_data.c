@@ -1,143 +1,13 @@
-/* page_data.c - what the HTML page draws, as JSON.
+/* page_data.c - what the HTML page draws beside its timeline, as JSON.
  *
  *   I1  One device stands for its stage; of many stages the first and the last are drawn.
- *   I2  A page holds at most MOST_SPANS bars: communication is left out first, then stages in the
- *       middle, then what is shorter than the least that fits; the page says so. Memory has at most
- *       MOST_POINTS moments per stage, each the fullest of its neighbours, so a peak is never lost.
+ *   I2  Memory has at most MOST_POINTS moments per stage, each the fullest of its neighbours, so a
+ *       peak is never lost.
  */
-#include <string.h>
-
 #include "report/page_room.h"
 #include "report/report.h"
 
-enum { MOST_STAGES = 64, MOST_SPANS = 24000, MOST_POINTS = 300, MOST_LINKS = 12 };
-
-/* ---- stages ---------------------------------------------------------------------------------- */
-
-static bool stage_shown(const struct prediction *p, int32_t stage, int32_t most)
-{
-    return p->plan->stages <= most || stage < most / 2 || stage >= p->plan->stages - most / 2;
-}
-
-/* ---- the timeline ---------------------------------------------------------------------------- */
-
-struct span {
-    int64_t start_ns, end_ns;
-    int32_t stage, label;
-    uint8_t stream, purpose;
-};
-struct spans {
-    struct span *data;
-    size_t len, cap;
-};
-struct labels {
-    struct arena *arena;
-    struct map *number;
-    json_t *texts;
-};
-
-static int32_t label_number(struct labels *labels, const char *text)
-{
-    int64_t number;
-    if (map_get(labels->number, text, &number))
-        return (int32_t)number;
-    number = (int64_t)json_array_size(labels->texts);
-    map_put(labels->number, text, number);
-    json_array_append_new(labels->texts, json_text(text));
-    return (int32_t)number;
-}
-
-/* Tasks of one slot that follow each other are one bar. */
-static bool joins(const struct span *last, const struct span *next)
-{
-    return last->stage == next->stage && last->stream == next->stream &&
-           last->label == next->label && last->purpose == next->purpose &&
-           last->end_ns == next->start_ns;
-}
-
-/* What of a timeline is drawn. */
-struct extent {
-    int32_t stages;
-    bool communication;
-};
-
-static void find_spans(struct arena *scratch, const struct prediction *p, struct extent extent,
-                       struct labels *labels, struct spans *out)
-{
-    const struct graph *graph = p->graph;
-    int32_t *shown = ARENA_ARRAY(scratch, int32_t, (size_t)p->plan->stages);
-    size_t *last = ARENA_ARRAY(scratch, size_t, (size_t)p->plan->stages *STREAM_COUNT);
-    for (int32_t d = graph->devices - 1; d >= 0; d--)
-        shown[graph->device[d].stage] = d;
-    for (int32_t t = 0; t < graph->tasks; t++) {
-        const struct task *task = &graph->task[t];
-        int32_t stage = graph->device[task->device].stage;
-        if (shown[stage] != task->device || !stage_shown(p, stage, extent.stages) ||
-            p->result.end_ns[t] == p->result.start_ns[t] ||
-            (!extent.communication && task->stream != STREAM_COMPUTE))
-            continue;
-        struct span span = {.start_ns = p->result.start_ns[t],
-                            .end_ns = p->result.end_ns[t],
-                            .stage = stage,
-                            .label = label_number(labels, task_label(p, task).s),
-                            .stream = task->stream,
-                            .purpose = task->purpose};
-        size_t *before = &last[stage * STREAM_COUNT + task->stream];
-        if (*before && joins(&out->data[*before - 1], &span)) {
-            out->data[*before - 1].end_ns = span.end_ns;
-            continue;
-        }
-        array_push(scratch, out, span);
-        *before = out->len;
-    }
-}
-
-/* I2: the least length of which at most so many are there. */
-static int64_t least_length(const struct spans *spans)
-{
-    int64_t least = 0;
-    for (size_t count = spans->len; count > MOST_SPANS; least = least ? 2 * least : 1000) {
-        count = 0;
-        for (size_t i = 0; i < spans->len; i++)
-            count += spans->data[i].end_ns - spans->data[i].start_ns >= least;
-        if (count <= MOST_SPANS)
-            break;
-    }
-    return least;
-}
-
-json_t *timeline_json(struct arena *scratch, const struct prediction *p)
-{
-    static const struct extent EXTENTS[] = {{MOST_STAGES, true},
-                                            {MOST_STAGES, false},
-                                            {MOST_STAGES / 2, false},
-                                            {MOST_STAGES / 4, false}};
-    struct labels labels = {scratch, map_new(scratch), json_array()};
-    struct spans spans = {0};
-    size_t extent = 0;
-    json_t *bars = json_array(), *streams = json_array(), *purposes = json_array();
-    find_spans(scratch, p, EXTENTS[extent], &labels, &spans);
-    while (spans.len > MOST_SPANS && extent + 1 < COUNT_OF(EXTENTS)) {
-        spans.len = 0;
-        find_spans(scratch, p, EXTENTS[++extent], &labels, &spans);
-    }
-    int64_t least = least_length(&spans);
-    for (size_t i = 0; i < spans.len; i++) {
-        const struct span *s = &spans.data[i];
-        if (s->end_ns - s->start_ns >= least)
-            json_array_append_new(bars, json_pack("[i, i, i, i, I, I]", s->stage, s->stream,
-                                                  s->purpose, s->label, (json_int_t)s->start_ns,
-                                                  (json_int_t)(s->end_ns - s->start_ns)));
-    }
-    for (int i = 0; i < STREAM_COUNT; i++)
-        json_array_append_new(streams, json_string(stream_name((enum stream_kind)i)));
-    for (int i = 0; i < PURPOSE_COUNT; i++)
-        json_array_append_new(purposes, json_string(purpose_name((enum purpose)i)));
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "end", (json_int_t)p->iteration_ns,
-                     "shortest", (json_int_t)least, "communication", EXTENTS[extent].communication,
-                     "labels", labels.texts, "streams", streams, "purposes", purposes, "bars",
-                     bars);
-}
+enum { MOST_POINTS = 300, MOST_LINKS = 12 };
 
 /* ---- memory over time ------------------------------------------------------------------------ */
 
@@ -180,7 +50,7 @@ json_t *moments_json(const struct prediction *p)
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         json_array_append_new(classes, json_string(memory_class_name((enum memory_class)c)));
     for (int32_t s = 0; s < p->plan->stages; s++)
-        if (stage_shown(p, s, MOST_STAGES) && p->point)
+        if (stage_shown(p, s, PAGE_STAGES) && p->point)
             json_array_append_new(stages,
                                   json_pack("{s:i, s:o}", "stage", s, "points", points_json(p, s)));
     return json_pack("{s:o, s:o}", "classes", classes, "stages", stages);

@@ -2,12 +2,38 @@
 #ifndef WEFT_REPORT_PAGE_ROOM_H
 #define WEFT_REPORT_PAGE_ROOM_H
 
+#include <stdio.h>
+
 #include <jansson.h>
 
-#include "sim/sim.h"
+#include "report/page.h"
+
+/* page_timeline.c: what every stage does when, as bars. Of more than PAGE_STAGES stages the first and the last. */
+enum { PAGE_STAGES = 64 };
+bool stage_shown(const struct prediction *prediction, int32_t stage, int32_t most);
+
+struct timeline_bar {
+    int64_t start_ns, end_ns;
+    int32_t stage, label;
+    uint8_t stream, purpose;
+};
+struct timeline {
+    ARRAY(struct timeline_bar) bars; /* of a stage and stream in the order of time */
+    ARRAY(const char *) labels;
+    bool communication;  /* false: left out, there would be too many bars */
+    int64_t shortest_ns; /* what is shorter is left out, too */
+};
+/* Purposes of one task are drawn one after the other. */
+extern const enum purpose BAR_ORDER[PURPOSE_COUNT];
+/* "between stages" */
+const char *purpose_words(enum purpose purpose);
+struct timeline *timeline_of(struct arena *keep, const struct prediction *prediction);
+json_t *timeline_json(struct arena *scratch, const struct prediction *prediction);
+
+/* page_svg.c: the timeline as a picture. */
+void put_svg(struct arena *scratch, const struct page *page, FILE *file);
 
 /* page_data.c */
-json_t *timeline_json(struct arena *scratch, const struct prediction *prediction);
 json_t *moments_json(const struct prediction *prediction);
 json_t *links_json(struct arena *scratch, const struct prediction *prediction);
 

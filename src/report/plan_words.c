@@ -26,19 +26,22 @@ static void print_practice(const struct plan *plan, FILE *out)
     fputc('\n', out);
 }
 
-void plan_heading(const struct plan *plan, FILE *out)
+const char *plan_batches(struct arena *keep, const struct plan *plan)
 {
-    fprintf(out, "%s on %s: %lld devices, %s, %s\n", plan->model->name, plan->cluster->name,
-            (long long)cluster_devices(plan->cluster), dtype_name(plan->dtype),
-            policy_name(plan->policy));
     long long steps = (long long)plan_micro_batches(plan);
-    fprintf(out, "%lld samples in %lld micro-batch%s of %lld; %s, %d stage%s",
-            (long long)plan->global_batch, steps, steps == 1 ? "" : "es",
-            (long long)plan->step_samples, plan->schedule, plan->stages,
-            plan->stages == 1 ? "" : "s");
-    if (plan->pieces > 1)
-        fprintf(out, " of %lld pieces", (long long)plan->pieces);
-    fputc('\n', out);
+    const char *pieces =
+        plan->pieces > 1 ? arena_printf(keep, " of %lld pieces", (long long)plan->pieces) : "";
+    return arena_printf(keep, "%lld samples in %lld micro-batch%s of %lld; %s, %d stage%s%s",
+                        (long long)plan->global_batch, steps, steps == 1 ? "" : "es",
+                        (long long)plan->step_samples, plan->schedule, plan->stages,
+                        plan->stages == 1 ? "" : "s", pieces);
+}
+
+void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out)
+{
+    fprintf(out, "%s on %s: %lld devices, %s, %s\n%s\n", plan->model->name, plan->cluster->name,
+            (long long)cluster_devices(plan->cluster), dtype_name(plan->dtype),
+            policy_name(plan->policy), plan_batches(scratch, plan));
     print_practice(plan, out);
     fputc('\n', out);
 }

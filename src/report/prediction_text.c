@@ -246,7 +246,7 @@ const char *wall_clock_text(struct arena *keep, const struct prediction *predict
 
 void prediction_print(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
-    plan_heading(prediction->plan, out);
+    plan_heading(scratch, prediction->plan, out);
     print_answer(scratch, prediction, out);
     fputc('\n', out);
     stage_times_print(scratch, prediction, out);

@@ -36,7 +36,9 @@ size_t text_columns(const char *text);
 /* ---- words ----------------------------------------------------------------------------------- */
 
 /* Three lines and an empty one: what is laid over what, in which steps, what overlaps. */
-void plan_heading(const struct plan *plan, FILE *out);
+void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out);
+/* The second of them. */
+const char *plan_batches(struct arena *keep, const struct plan *plan);
 const char *number_range(struct arena *keep, int64_t first, int64_t count); /* "8-15", "3" */
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

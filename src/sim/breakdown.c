@@ -38,32 +38,49 @@ struct waits {
     int64_t data_ns;
 };
 
-static const struct run_sum *sum_up(struct waits *w, const struct task *task)
+static struct run_sum sum_items(const struct prediction *p, const struct task *task)
 {
-    const struct block *block = &w->p->graph->block[task->block];
-    const int64_t *ns = w->p->lane_ns + w->p->lane_first[task->block];
-    struct run_sum *sum = &w->sum[task->block];
-    if (sum->first_item == task->first_item && sum->items == task->items)
-        return sum;
-    *sum = (struct run_sum){.first_item = task->first_item, .items = task->items};
+    const struct block *block = &p->graph->block[task->block];
+    const int64_t *ns = p->lane_ns + p->lane_first[task->block];
+    struct run_sum sum = {.first_item = task->first_item, .items = task->items};
     for (int32_t i = task->first_item; i < task->first_item + task->items; i++)
         if (block->item[i].kind == ITEM_OP) {
-            sum->by[block->item[i].purpose] += ns[i];
-            sum->all += ns[i];
+            sum.by[block->item[i].purpose] += ns[i];
+            sum.all += ns[i];
         }
     return sum;
 }
 
-static void count_run(struct waits *w, const struct task *task, int64_t took)
+static const struct run_sum *sum_up(struct waits *w, const struct task *task)
 {
-    const struct run_sum *sum = sum_up(w, task);
-    int64_t alone = w->p->engine.task_ns[task - w->p->graph->task], given = 0;
+    struct run_sum *sum = &w->sum[task->block];
+    if (sum->first_item != task->first_item || sum->items != task->items)
+        *sum = sum_items(w->p, task);
+    return sum;
+}
+
+static void count_run(const struct prediction *p, const struct task *task,
+                      const struct run_sum *sum, int64_t took, int64_t *time_ns)
+{
+    int64_t alone = p->engine.task_ns[task - p->graph->task], given = 0;
     for (int purpose = 0; purpose < PURPOSE_COUNT && alone > 0; purpose++) {
         int64_t share = (int64_t)((double)sum->by[purpose] * ((double)took / (double)alone));
-        w->time_ns[purpose] += share;
+        time_ns[purpose] += share;
         given += share;
     }
-    w->time_ns[sum->all < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
+    time_ns[sum->all < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
+}
+
+void task_times(const struct prediction *p, int32_t number, int64_t time_ns[PURPOSE_COUNT])
+{
+    const struct task *task = &p->graph->task[number];
+    int64_t took = p->result.end_ns[number] - p->result.start_ns[number];
+    memset(time_ns, 0, PURPOSE_COUNT * sizeof *time_ns);
+    if (task->stream == STREAM_COMPUTE && task->block >= 0) {
+        struct run_sum sum = sum_items(p, task);
+        count_run(p, task, &sum, took, time_ns);
+    } else
+        time_ns[task->purpose] = took;
 }
 
 /* ---- waits ----------------------------------------------------------------------------------- */
@@ -122,7 +139,7 @@ static void count_stream(struct waits *w)
         if (start > now)
             count_wait(w, number, now, start);
         if (task->block >= 0)
-            count_run(w, task, end - start);
+            count_run(p, task, sum_up(w, task), end - start, w->time_ns);
         else
             w->time_ns[task->purpose] += end - start;
         now = end;

@@ -111,6 +111,9 @@ double prediction_tflops(const struct prediction *prediction);
 const char *exchange_name(const struct exchange *exchange); /* "all_reduce", "to host" */
 /* "F3", "all_reduce", "optimizer" */
 struct text32 task_label(const struct prediction *prediction, const struct task *task);
+/* How long a task takes, by purpose: a run of operators may recompute, and pass on parts within its stage. */
+void task_times(const struct prediction *prediction, int32_t number,
+                int64_t time_ns[PURPOSE_COUNT]);
 
 /* What passes a link in an iteration, as a share of what it could carry in that time. */
 struct link_load {

@@ -1,0 +1,221 @@
+/* page_timeline.c - what every stage does when, as bars: what the HTML page and the picture draw.
+ *
+ *   I1  One device stands for its stage; of many stages the first and the last are drawn.
+ *   I2  There are at most MOST_BARS: communication is left out first, then stages in the middle,
+ *       then what is shorter than the least that fits; the timeline says so.
+ *   I3  Tasks of one slot and purpose that follow each other without a gap are one bar.
+ *   I4  A task of several purposes is a bar of each, one after the other, in the order of
+ *       BAR_ORDER; in truth they take turns, layer by layer.
+ */
+#include <string.h>
+
+#include "report/page_room.h"
+#include "report/report.h"
+
+enum { MOST_BARS = 24000 };
+
+bool stage_shown(const struct prediction *p, int32_t stage, int32_t most)
+{
+    return p->plan->stages <= most || stage < most / 2 || stage >= p->plan->stages - most / 2;
+}
+
+const enum purpose BAR_ORDER[] = {PURPOSE_RECOMPUTE, PURPOSE_FORWARD, PURPOSE_BACKWARD,
+                                  PURPOSE_OPTIMIZER, PURPOSE_TENSOR,  PURPOSE_DATA,
+                                  PURPOSE_PIPELINE,  PURPOSE_OFFLOAD};
+_Static_assert(COUNT_OF(BAR_ORDER) == PURPOSE_COUNT, "a purpose without a place");
+
+const char *purpose_words(enum purpose purpose)
+{
+    static const char *const WORDS[] = {
+        [PURPOSE_FORWARD] = "forward",         [PURPOSE_BACKWARD] = "backward",
+        [PURPOSE_RECOMPUTE] = "recomputation", [PURPOSE_OPTIMIZER] = "optimizer",
+        [PURPOSE_TENSOR] = "within a stage",   [PURPOSE_DATA] = "gradients and weights",
+        [PURPOSE_PIPELINE] = "between stages", [PURPOSE_OFFLOAD] = "to and from the host",
+    };
+    _Static_assert(COUNT_OF(WORDS) == PURPOSE_COUNT, "a purpose without words");
+    return WORDS[purpose];
+}
+
+/* ---- bars ------------------------------------------------------------------------------------ */
+
+/* What of a timeline is drawn. */
+struct extent {
+    int32_t stages;
+    bool communication;
+};
+
+struct bar_finder {
+    struct arena *arena;
+    const struct prediction *prediction;
+    struct extent extent;
+    int32_t *device;     /* of the graph, per stage: the one that stands for it */
+    size_t *last;        /* per stage and stream: the number of its last bar, 0: none */
+    struct map *numbers; /* of labels */
+    struct timeline *out;
+};
+
+static int32_t label_number(struct bar_finder *finder, const char *text)
+{
+    int64_t number;
+    if (map_get(finder->numbers, text, &number))
+        return (int32_t)number;
+    number = (int64_t)finder->out->labels.len;
+    map_put(finder->numbers, text, number);
+    array_push(finder->arena, &finder->out->labels, arena_copy_text(finder->arena, text));
+    return (int32_t)number;
+}
+
+/* I3 */
+static bool joins(const struct timeline_bar *last, const struct timeline_bar *next)
+{
+    return last->label == next->label && last->purpose == next->purpose &&
+           last->end_ns == next->start_ns;
+}
+
+static bool is_drawn(const struct bar_finder *finder, int32_t number)
+{
+    const struct prediction *p = finder->prediction;
+    const struct task *task = &p->graph->task[number];
+    int32_t stage = p->graph->device[task->device].stage;
+    return finder->device[stage] == task->device && stage_shown(p, stage, finder->extent.stages) &&
+           p->result.end_ns[number] > p->result.start_ns[number] &&
+           (finder->extent.communication || task->stream == STREAM_COMPUTE);
+}
+
+static void add_bar(struct bar_finder *finder, struct timeline_bar bar)
+{
+    struct timeline *out = finder->out;
+    size_t *last = &finder->last[bar.stage * STREAM_COUNT + bar.stream];
+    if (*last && joins(&out->bars.data[*last - 1], &bar)) {
+        out->bars.data[*last - 1].end_ns = bar.end_ns;
+        return;
+    }
+    array_push(finder->arena, &out->bars, bar);
+    *last = out->bars.len;
+}
+
+/* I4 */
+static void add_task(struct bar_finder *finder, int32_t number)
+{
+    const struct prediction *p = finder->prediction;
+    const struct task *task = &p->graph->task[number];
+    int64_t time_ns[PURPOSE_COUNT], from = p->result.start_ns[number];
+    struct timeline_bar bar = {.stage = p->graph->device[task->device].stage,
+                               .label = label_number(finder, task_label(p, task).s),
+                               .stream = task->stream};
+    task_times(p, number, time_ns);
+    for (int i = 0; i < PURPOSE_COUNT; i++) {
+        bar.start_ns = from;
+        bar.end_ns = from += time_ns[BAR_ORDER[i]];
+        bar.purpose = (uint8_t)BAR_ORDER[i];
+        if (bar.end_ns > bar.start_ns)
+            add_bar(finder, bar);
+    }
+}
+
+static void find_bars(struct bar_finder *finder)
+{
+    const struct graph *graph = finder->prediction->graph;
+    size_t stages = (size_t)finder->prediction->plan->stages;
+    finder->device = ARENA_ARRAY(finder->arena, int32_t, stages);
+    finder->last = ARENA_ARRAY(finder->arena, size_t, stages *STREAM_COUNT);
+    finder->out->bars.len = 0;
+    for (int32_t d = graph->devices - 1; d >= 0; d--)
+        finder->device[graph->device[d].stage] = d;
+    for (int32_t t = 0; t < graph->tasks; t++)
+        if (is_drawn(finder, t))
+            add_task(finder, t);
+}
+
+/* ---- the timeline ---------------------------------------------------------------------------- */
+
+/* I2: the least length of which at most so many are there. */
+static int64_t least_length(const struct timeline *timeline)
+{
+    int64_t least = 0;
+    for (size_t count = timeline->bars.len; count > MOST_BARS; least = least ? 2 * least : 1000) {
+        count = 0;
+        for (size_t i = 0; i < timeline->bars.len; i++)
+            count += timeline->bars.data[i].end_ns - timeline->bars.data[i].start_ns >= least;
+        if (count <= MOST_BARS)
+            break;
+    }
+    return least;
+}
+
+static void leave_out_short(struct timeline *timeline)
+{
+    size_t kept = 0;
+    timeline->shortest_ns = least_length(timeline);
+    for (size_t i = 0; i < timeline->bars.len; i++) {
+        struct timeline_bar bar = timeline->bars.data[i];
+        if (bar.end_ns - bar.start_ns >= timeline->shortest_ns)
+            timeline->bars.data[kept++] = bar;
+    }
+    timeline->bars.len = kept;
+}
+
+struct timeline *timeline_of(struct arena *keep, const struct prediction *p)
+{
+    static const struct extent EXTENTS[] = {{PAGE_STAGES, true},
+                                            {PAGE_STAGES, false},
+                                            {PAGE_STAGES / 2, false},
+                                            {PAGE_STAGES / 4, false}};
+    struct timeline *timeline = ARENA_NEW(keep, struct timeline);
+    struct bar_finder finder = {
+        .arena = keep, .prediction = p, .numbers = map_new(keep), .out = timeline};
+    for (size_t i = 0; i < COUNT_OF(EXTENTS); i++) {
+        finder.extent = EXTENTS[i];
+        find_bars(&finder);
+        if (timeline->bars.len <= MOST_BARS)
+            break;
+    }
+    timeline->communication = finder.extent.communication;
+    leave_out_short(timeline);
+    return timeline;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *names_json(const char *(*name)(int), int count)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(names, json_string(name(i)));
+    return names;
+}
+
+static const char *name_of_stream(int stream)
+{
+    return stream_name((enum stream_kind)stream);
+}
+
+static const char *name_of_purpose(int purpose)
+{
+    return purpose_name((enum purpose)purpose);
+}
+
+static const char *words_of_purpose(int purpose)
+{
+    return purpose_words((enum purpose)purpose);
+}
+
+json_t *timeline_json(struct arena *scratch, const struct prediction *p)
+{
+    const struct timeline *timeline = timeline_of(scratch, p);
+    json_t *bars = json_array(), *labels = json_array();
+    for (size_t i = 0; i < timeline->labels.len; i++)
+        json_array_append_new(labels, json_text(timeline->labels.data[i]));
+    for (size_t i = 0; i < timeline->bars.len; i++) {
+        const struct timeline_bar *bar = &timeline->bars.data[i];
+        json_array_append_new(bars, json_pack("[i, i, i, i, I, I]", bar->stage, bar->stream,
+                                              bar->purpose, bar->label, (json_int_t)bar->start_ns,
+                                              (json_int_t)(bar->end_ns - bar->start_ns)));
+    }
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "end", (json_int_t)p->iteration_ns,
+                     "shortest", (json_int_t)timeline->shortest_ns, "communication",
+                     timeline->communication, "labels", labels, "streams",
+                     names_json(name_of_stream, STREAM_COUNT), "purposes",
+                     names_json(name_of_purpose, PURPOSE_COUNT), "words",
+                     names_json(words_of_purpose, PURPOSE_COUNT), "bars", bars);
+}

@@ -24,7 +24,7 @@ static void hold_against(const char *model, int64_t devices)
     stop_on(duel_predict_theirs(keep, &stand.request, &duel));
     printf("%-10s on %2lld: theirs %7.2f s, by their own model %7.2f s; their fastest %7.2f s\n",
            model, (long long)devices, duel.theirs_s, duel.theirs->predicted_s, duel.theirs_least_s);
-    stand.request.options.every_stages = false; /* as `weft plan` asks */
+    stand.study.every_stages = false; /* as `weft plan` asks */
     for (size_t i = 0; i < COUNT_OF(SPACES); i++) {
         stand.request.options.space = SPACES[i];
         struct answer first = best_within(stand.request, BUDGET_S),

@@ -213,7 +213,7 @@ static weft_status predict_theirs_one(const struct plan_request *request,
         goto done;
     duel->theirs = theirs;
     duel->theirs_s = iteration_s;
-    count_plan(request->options.count, plan, bytes);
+    count_plan(aceso_study_of(request)->count, plan, bytes);
     for (int32_t s = 0; s < plan->stages; s++)
         duel->theirs_bytes = bytes[s] > duel->theirs_bytes ? bytes[s] : duel->theirs_bytes;
 done:
@@ -238,11 +238,8 @@ static struct degrees pins_of(const struct contest *contest, int64_t devices)
 {
     struct degrees pins = aceso_settings(contest_batch(contest));
     pins.memory_limit_bytes = LIMIT_BYTES;
-    if (devices > 1) {
-        pins.least_micro_batch = contest_least(contest);
-        pins.most_step = contest_most(contest);
+    if (devices > 1)
         return pins;
-    }
     pins.dp = pins.tp = pins.pp = 1; /* I2 */
     pins.micro_batch = contest_one_device(contest);
     pins.recompute = RECOMPUTE_FULL;
@@ -254,11 +251,13 @@ weft_status duel_stand_up(struct arena *keep, const char *family, const char *mo
                           int64_t devices, struct duel_stand *out)
 {
     const char *machine = cluster_text(keep, MACHINE, DEVICES_PER_NODE, devices);
+    const struct contest *contest = contest_find(family);
     struct footprints *prints;
     weft_status status;
     *out = (struct duel_stand){
-        .request = {.pins = pins_of(contest_find(family), devices),
-                    .options = {.space = "artifact", .every_stages = true}}}; /* I4 */
+        .study = {.every_stages = true}, /* I4 */
+        .request = {.pins = pins_of(contest, devices), .options = {.space = "artifact"}}};
+    out->request.extension = &out->study;
     TRY(model_open(model, NULL, &out->model));
     TRY(cluster_open(machine, &out->cluster));
     out->request.model = out->model;
@@ -266,7 +265,9 @@ weft_status duel_stand_up(struct arena *keep, const char *family, const char *mo
     if (devices > 1) {
         TRY(footprints_new(keep, out->model, out->cluster, &prints));
         out->count = footprints_count(prints);
-        out->request.options.count = &out->count; /* I3 */
+        out->study.count = &out->count; /* I3 */
+        out->study.least_micro_batch = contest_least(contest);
+        out->study.most_step = contest_most(contest);
     }
 done:
     if (status)

@@ -105,6 +105,7 @@ struct duel_stand {
     struct model *model;
     struct cluster *cluster;
     struct memory_count count; /* of several devices: the authors' (below) */
+    struct aceso_study study;
     struct plan_request request;
 };
 /* The model and the machine are the stand's; `keep` has the rest. */

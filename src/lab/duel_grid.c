@@ -162,7 +162,7 @@ static const char *point_text(struct arena *keep, const struct degrees *d, int64
 static bool has_room(const struct megatron *grid, const struct plan *plan)
 {
     int64_t bytes[MOST_PP];
-    count_plan(grid->request->options.count, plan, bytes);
+    count_plan(aceso_study_of(grid->request)->count, plan, bytes);
     for (int32_t s = 0; s < plan->stages; s++)
         if (bytes[s] > plan_limit_bytes(plan))
             return false;

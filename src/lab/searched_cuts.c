@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "lab/layer_profile.h"
 #include "lab/searched.h"
 
 static const char DEVICE[] = "RTX-TITAN";

@@ -19,6 +19,7 @@
  */
 #include <string.h>
 
+#include "lab/layer_profile.h"
 #include "lab/published_read.h"
 #include "lab/searched.h"
 

@@ -190,10 +190,7 @@ struct degrees {
     bool sequence;              /* sequence parallelism along tp */
     int64_t pieces, segments;   /* 0: 1 */
     int64_t micro_batch;        /* samples of one replica; 0: 1 */
-    int64_t least_micro_batch,
-        most_step;        /* for planners that choose it (aceso): a multiple of these samples
-                                             of a replica, no more of all replicas; 0: any */
-    int64_t global_batch; /* 0: dp * micro_batch * pp, at least */
+    int64_t global_batch;       /* 0: dp * micro_batch * pp, at least */
     int shard;
     enum recompute recompute;
     const char *schedule; /* NULL: 1f1b, interleaved with pieces > 1, aiao with segments > 1 */

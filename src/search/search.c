@@ -15,7 +15,7 @@ static const struct planner PLANNERS[] = {
      1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, JOINS_ALWAYS, galvatron_find},
     {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
-         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_MEMORY_COUNT,
+         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_EXTENSION,
      JOINS_IN_TIME, aceso_find},
     {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
      1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
@@ -124,7 +124,7 @@ static weft_status merge_same(const struct plan_request *request, struct planned
     return status;
 }
 
-static weft_status check_options(const struct planner *planner, const struct plan_options *options)
+static weft_status check_options(const struct planner *planner, const struct plan_request *request)
 {
     static const char *const FLAGS[] = {
         [TAKES_SPACE] = "--space",       [TAKES_BATCH_AUTO] = "--batch auto",
@@ -132,10 +132,10 @@ static weft_status check_options(const struct planner *planner, const struct pla
         [TAKES_MAX_HOPS] = "--max-hops", [TAKES_INITIAL] = "--initial",
         [TAKES_LOG] = "--log",           [TAKES_SEARCH] = "--search",
         [TAKES_SEED] = "--seed",         [TAKES_THREADS] = "--threads",
-        [TAKES_FORBID] = "--forbid",     [TAKES_MEMORY_COUNT] = "a count of memory",
+        [TAKES_FORBID] = "--forbid",     [TAKES_EXTENSION] = "an extension",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
-    unsigned given = options->given | (options->count ? 1U << TAKES_MEMORY_COUNT : 0);
+    unsigned given = request->options.given | (request->extension ? 1U << TAKES_EXTENSION : 0);
     unsigned foreign = given & ~planner->takes;
     if (!foreign)
         return WEFT_OK;
@@ -176,7 +176,7 @@ static weft_status find(const struct planner *planner, const struct plan_request
                         struct planned *planned)
 {
     weft_status status;
-    TRY(check_options(planner, &request->options));
+    TRY(check_options(planner, request));
     TRY(pins_check(request));
     TRY(plan_check_dtype(request->cluster,
                          request->pins.has_dtype ? request->pins.dtype : request->model->dtype));

@@ -248,7 +248,7 @@ static void grid_as_theirs(void **state)
         struct plan_request request = {.model = stand.model, .cluster = stand.cluster, .pins = d};
         assert_int_equal(contest_run(arena, contest, &request, &run, &theirs), WEFT_OK);
         struct memory_count count = footprints_count(stand.prints);
-        request.options.count = &count;
+        request.extension = &(struct aceso_study){.count = &count};
         assert_int_equal(contest_grid(arena, contest, &request, &best, &ours), WEFT_OK);
         assert_string_equal(ours, theirs);
         plan_free(run);
@@ -295,17 +295,17 @@ static void searches_count_as_plans_do(void **state)
     struct degrees d = {.global_batch = 1024,
                         .schedule = "1f1b",
                         .has_shard = true,
-                        .least_micro_batch = 1,
-                        .most_step = 8,
                         .memory_limit_bytes = INT64_C(28000) << 20};
     struct stand stand;
     struct planned *planned;
     stand_up(&stand, "gpt3-1.3b", "aceso-v100:1x4", &d);
     struct memory_count count = footprints_count(stand.prints);
+    struct aceso_study study = {.least_micro_batch = 1, .most_step = 8, .count = &count};
     struct plan_request request = {.model = stand.model,
                                    .cluster = stand.cluster,
                                    .pins = d,
-                                   .options = {.space = "artifact", .count = &count}};
+                                   .options = {.space = "artifact"},
+                                   .extension = &study};
     assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
     assert_true(planned->trials.data[0].fits);
     for (size_t t = 0; t < planned->trials.len; t++) {
@@ -451,8 +451,9 @@ static void steps_within_bounds(void **state)
     struct plan_request request = {
         .model = model,
         .cluster = cluster,
-        .pins = {.global_batch = 48, .least_micro_batch = 2, .most_step = 6},
-        .options = {.space = "paper", .threads = 1}};
+        .pins = {.global_batch = 48},
+        .options = {.space = "paper", .threads = 1},
+        .extension = &(struct aceso_study){.least_micro_batch = 2, .most_step = 6}};
     assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
     for (size_t t = 0; t < planned->trials.len; t++) {
         struct plan *plan = planned->trials.data[t].plan;

@@ -55,7 +55,7 @@ static void none_is_faster(void **state)
         struct planned *planned;
         assert_int_equal(duel_stand_up(arena, "GPT-3", duel.model, duel.devices, &stand), WEFT_OK);
         assert_int_equal(duel_predict_theirs(arena, &stand.request, &duel), WEFT_OK);
-        stand.request.options.every_stages = false;
+        stand.study.every_stages = false;
         stand.request.options.most_configs = CONFIGS;
         assert_int_equal(plan_search(planner_find("aceso"), &stand.request, &planned), WEFT_OK);
         const struct trial *best = planned->trials.data;

@@ -116,7 +116,7 @@ static void choose_searches(struct team *team)
         if (best_of(&team->result[i]) && better(best_of(&team->result[i])->verdict, best))
             best = best_of(&team->result[i])->verdict;
     double most = team->turn->within * (double)best.iteration_ns;
-    bool every = team->problem->request->options.every_stages;
+    bool every = team->problem->study->every_stages;
     int32_t left = comes(team) ? team->turn->most : 0;
     bool all = team->turn->effort == SKETCH || (every && left);
     for (int32_t i = 0; i < team->searches; i++) {
@@ -270,7 +270,7 @@ static weft_status begin_with_file(const struct problem *p, struct planned *out,
     TRY(config_of_plan(p, opened.plan, begin));
     TRY(copy_plan(p, opened.plan, &plan));
     TRY(cost_open(&p->request->cluster->node.device, p->request->profile, &cost));
-    TRY(try_plan(p->request, cost, plan, "the plan to begin with", out, &trial));
+    TRY(problem_try(p, cost, plan, "the plan to begin with", out, &trial));
 done:
     cost_close(cost);
     plan_close(&opened);

@@ -7,6 +7,17 @@
 /* Parts that a config may have: stages times pieces. */
 enum { ACESO_MOST_PARTS = 128 };
 
+/* The extension of a request: what an experiment changes of a search. All 0: nothing. */
+struct aceso_study {
+    /* Every replica's micro-batch is a multiple of the first, and no step has more samples than the
+     * second; 0: any. */
+    int64_t least_micro_batch, most_step;
+    bool every_stages; /* no number of stages is left out because its plans are slower */
+    const struct memory_count *count; /* of what stages hold, in place of Weft's; NULL: Weft's */
+};
+/* The request's, or one that changes nothing. */
+const struct aceso_study *aceso_study_of(const struct plan_request *request);
+
 weft_status aceso_find(const struct plan_request *request, struct planned *out);
 
 #endif

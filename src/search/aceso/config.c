@@ -48,11 +48,12 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
                   const struct manner *m)
 {
     const struct degrees *pins = &p->request->pins;
+    const struct aceso_study *study = p->study;
     int64_t dp = dp_of(p, devices, m->tp);
     if (dp < 1 || m->tp > p->node || c->step_samples % dp || dp % p->ep)
         return false;
-    if ((pins->least_micro_batch && c->step_samples % (pins->least_micro_batch * dp)) ||
-        (pins->most_step && c->step_samples > pins->most_step))
+    if ((study->least_micro_batch && c->step_samples % (study->least_micro_batch * dp)) ||
+        (study->most_step && c->step_samples > study->most_step))
         return false;
     if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
         (pins->micro_batch && pins->micro_batch * dp != c->step_samples))

@@ -183,7 +183,7 @@ static void close_cost(struct judge *j, const struct part_sums *sums, struct par
 static void count_memory(const struct judge *j, const struct counted_run *run, int32_t runs,
                          struct part_cost *out)
 {
-    const struct memory_count *count = j->problem->request->options.count;
+    const struct memory_count *count = j->problem->study->count;
     if (!count)
         return;
     struct counted counted = count->part(count->context, run, runs);
@@ -387,7 +387,7 @@ static void join_borders(struct judge *j, const struct config *c, int32_t k)
         add_side(&behind->before, &j->work[k], &j->memory[k]);
         j->work[k].send = behind->send;
     }
-    if (j->problem->request->options.count)
+    if (j->problem->study->count)
         j->memory[k] = j->cost[k]->memory; /* I5 */
 }
 

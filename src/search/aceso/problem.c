@@ -271,6 +271,12 @@ static weft_status list_batches(struct problem *p)
     return WEFT_OK;
 }
 
+const struct aceso_study *aceso_study_of(const struct plan_request *request)
+{
+    static const struct aceso_study NOTHING = {0};
+    return request->extension ? request->extension : &NOTHING;
+}
+
 weft_status problem_new(const struct plan_request *request, struct problem **out)
 {
     struct arena *arena = arena_new();
@@ -280,6 +286,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     const struct scope *scope = SCOPES;
     weft_status status;
     *p = (struct problem){.request = request,
+                          .study = aceso_study_of(request),
                           .arena = arena,
                           .settings = settings_of(request),
                           .devices = cluster_devices(request->cluster),
@@ -322,6 +329,32 @@ bool problem_over(const struct problem *problem)
 {
     return plan_stopped(problem->request) ||
            (problem->deadline_s > 0 && wall_seconds() > problem->deadline_s);
+}
+
+/* A trial's memory by the study's count. */
+static void recount(const struct memory_count *count, const struct plan *plan, struct trial *trial)
+{
+    struct arena *scratch = arena_new();
+    int64_t *bytes = ARENA_ARRAY(scratch, int64_t, (size_t)plan->stages);
+    count_plan(count, plan, bytes);
+    trial->peak_bytes = 0;
+    for (int32_t s = 0; s < plan->stages; s++)
+        if (bytes[s] > trial->peak_bytes) {
+            trial->peak_bytes = bytes[s];
+            trial->stage = s;
+        }
+    trial->limit_bytes = plan_limit_bytes(plan);
+    trial->fits = trial->peak_bytes <= trial->limit_bytes;
+    arena_free(scratch);
+}
+
+weft_status problem_try(const struct problem *problem, struct cost *cost, struct plan *plan,
+                        const char *text, struct planned *planned, const struct trial **trial)
+{
+    weft_status status = try_plan(problem->request, cost, plan, text, planned, trial);
+    if (!status && problem->study->count)
+        recount(problem->study->count, plan, &planned->trials.data[planned->trials.len - 1]);
+    return status;
 }
 
 int32_t problem_stage_counts(const struct problem *p, int32_t out[MOST_STAGES])

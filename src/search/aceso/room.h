@@ -81,6 +81,7 @@ enum beginning { BEGIN_BALANCED, BEGIN_IMBALANCED_OP, BEGIN_IMBALANCED_DEVICE, B
 /* What all searches share; read only once it is made. */
 struct problem {
     const struct plan_request *request;
+    const struct aceso_study *study; /* the request's */
     struct arena *arena;
     struct estimate_settings settings; /* of the short model */
     struct folding fold;
@@ -106,6 +107,9 @@ struct problem {
 weft_status problem_new(const struct plan_request *request, struct problem **out);
 void problem_free(struct problem *problem);
 bool problem_over(const struct problem *problem); /* stopped, or the budget is spent */
+/* try_plan, with memory by the study's count where it has one. */
+weft_status problem_try(const struct problem *problem, struct cost *cost, struct plan *plan,
+                        const char *text, struct planned *planned, const struct trial **trial);
 /* Stage counts worth searching: powers of two first, for those in a hurry. */
 int32_t problem_stage_counts(const struct problem *problem, int32_t out[MOST_STAGES]);
 

@@ -56,7 +56,7 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
 static weft_status make_run(struct judge *j, const struct run_key *key, struct whole_table **out)
 {
     struct arena *scratch = arena_new();
-    const struct memory_count *count = j->problem->request->options.count;
+    const struct memory_count *count = j->problem->study->count;
     struct choice *choice;
     const struct row_table *table;
     weft_status status;

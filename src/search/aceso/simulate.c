@@ -183,8 +183,8 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     TRY(judge_config(judge, &c, &verdict, NULL, &legal));
     double peak = (double)judged_peak(judge, &c);
     TRY(judge_plan(judge, &c, &plan));
-    TRY(try_plan(p->request, judge->estimator->cost, plan, config_text(out->planned->arena, p, &c),
-                 out->planned, &trial));
+    TRY(problem_try(p, judge->estimator->cost, plan, config_text(out->planned->arena, p, &c),
+                    out->planned, &trial));
     index_put(out->arena, &out->tried, found->hash, (int32_t)out->planned->trials.len - 1);
     note_trial(trial, search, fits, out);
     tell(told, &c, (double)trial->iteration_ns / (double)verdict.iteration_ns,

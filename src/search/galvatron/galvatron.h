@@ -5,12 +5,10 @@
  *   layerwise      the fastest strategy per layer that fits in memory (section IV-A)
  *   partition      which layers belong to which stage (section IV-B)
  *   layer_search   both, over batches, PP degrees and micro-batches, for any source of layers' costs
- *   layer_profile  layers' costs as Galvatron measured them (section V)
  */
 #ifndef WEFT_SEARCH_GALVATRON_H
 #define WEFT_SEARCH_GALVATRON_H
 
-#include "search/galvatron/layer_profile.h"
 #include "search/galvatron/layer_search.h"
 #include "search/galvatron/layerwise.h"
 #include "search/galvatron/partition.h"

@@ -73,7 +73,7 @@ enum planner_option {
     TAKES_SEED,
     TAKES_THREADS,
     TAKES_FORBID,
-    TAKES_MEMORY_COUNT,
+    TAKES_EXTENSION,
     TAKES_COUNT
 };
 /* A plan of the same model, cluster and batch to go on from. */
@@ -93,12 +93,10 @@ struct plan_options {
     int32_t begins;                 /* 0: none */
     int64_t most_configs; /* aceso judges few more by estimate, counted, not timed; 0: any */
     int64_t most_trials;  /* aceso simulates no more; 0: any */
-    bool every_stages;    /* aceso leaves out no number of stages that falls behind */
     const char *log;      /* a file for every step of the search, as JSON */
     const char *search;   /* an algorithm of the planner's own */
     int64_t seed;
-    int64_t threads;                  /* 0: as many as there are processors */
-    const struct memory_count *count; /* of what stages hold, instead of Weft's; NULL: Weft's */
+    int64_t threads; /* 0: as many as there are processors */
 };
 
 struct plan_request {
@@ -111,7 +109,10 @@ struct plan_request {
     const char *profile; /* a database before the shipped ones, NULL: none */
     int64_t known_ns;    /* of an iteration that fits: a planner may leave out what is slower by its
                             bounds, and find nothing; 0: nothing is known */
-    atomic_bool *stop;   /* I3; NULL: nobody stops it */
+    /* What an experiment changes of one planner's search; that planner's header declares it (aceso.h:
+     * struct aceso_study). No command of the program sets it; NULL: nothing. */
+    const void *extension;
+    atomic_bool *stop; /* I3; NULL: nobody stops it */
     /* Called now and then; NULL: nobody looks. */
     void (*progress)(void *context, const struct progress *progress);
     void *context;

@@ -85,25 +85,7 @@ static void judge(const struct prediction *p, struct trial *trial)
     }
 }
 
-/* The same by somebody else's count of memory. */
-static void recount(const struct memory_count *count, const struct plan *plan, struct trial *trial)
-{
-    struct arena *scratch = arena_new();
-    int64_t *bytes = ARENA_ARRAY(scratch, int64_t, (size_t)plan->stages);
-    count_plan(count, plan, bytes);
-    trial->peak_bytes = 0;
-    for (int32_t s = 0; s < plan->stages; s++)
-        if (bytes[s] > trial->peak_bytes) {
-            trial->peak_bytes = bytes[s];
-            trial->stage = s;
-        }
-    trial->limit_bytes = plan_limit_bytes(plan);
-    trial->fits = trial->peak_bytes <= trial->limit_bytes;
-    arena_free(scratch);
-}
-
-static weft_status run_trial(const struct plan_request *request, struct cost *cost,
-                             const struct plan *plan, const struct trial *begun,
+static weft_status run_trial(struct cost *cost, const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
 {
     struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = cost};
@@ -112,8 +94,6 @@ static weft_status run_trial(const struct plan_request *request, struct cost *co
     weft_status status;
     TRY(simulate(plan, &options, &prediction));
     judge(prediction, &trial);
-    if (request->options.count)
-        recount(request->options.count, plan, &trial);
     trial.number = (int64_t)planned->trials.len + 1;
     trial.found_by = planned->planner;
     if (!trial.text)
@@ -146,7 +126,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
         error_clear();
     else
-        status = run_trial(request, cost, plan, &begun, planned, trial);
+        status = run_trial(cost, plan, &begun, planned, trial);
     plan_free(plan);
     return status;
 }
@@ -177,7 +157,7 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
 {
     struct trial begun = {.degrees = request->pins, .plan = plan, .text = text};
     values_of_plan(plan, begun.value);
-    weft_status status = run_trial(request, cost, plan, &begun, planned, trial);
+    weft_status status = run_trial(cost, plan, &begun, planned, trial);
     if (status)
         plan_free(plan);
     return status;

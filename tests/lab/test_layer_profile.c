@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "search/search.h"
+#include "lab/layer_profile.h"
 
 #define MIB_OF(count) ((int64_t)((count) * 1048576.0 + 0.5))
 

@@ -1,5 +1,5 @@
 /* layer_profile.c - costs from measured layers (layer_profile.h). */
-#include "search/galvatron/layer_profile.h"
+#include "lab/layer_profile.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static double ring_bytes(double devices, double bytes)
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 /* One layer under one strategy. */
-struct laid {
+struct laid_layer {
     const struct layer_profile *layer;
     double tp, dp, samples;
     bool sharded;
@@ -92,7 +92,7 @@ static bool is_measured(const struct strategy *strategy)
            dp * sdp * strategy_degree(strategy, WAY_TP) == strategy_devices(strategy);
 }
 
-static void set_times(struct laid *laid, bool recompute, double tensor_rate, double data_rate)
+static void set_times(struct laid_layer *laid, bool recompute, double tensor_rate, double data_rate)
 {
     double all_reduces = (double)laid->layer->tp_all_reduces * (recompute ? 1.5 : 1);
     laid->forward_ns = laid->layer->forward_ns * laid->samples / laid->tp;
@@ -106,7 +106,7 @@ static void set_times(struct laid *laid, bool recompute, double tensor_rate, dou
 
 /* False: not measured, or no whole samples (I3). */
 static bool lay(const struct measured *m, const struct layer_question *question, int32_t kind,
-                const struct strategy *strategy, struct laid *laid)
+                const struct strategy *strategy, struct laid_layer *laid)
 {
     int64_t sdp = strategy_degree(strategy, WAY_SDP), tp = strategy_degree(strategy, WAY_TP);
     int64_t dp = strategy_degree(strategy, WAY_DP) * sdp;
@@ -116,11 +116,11 @@ static bool lay(const struct measured *m, const struct layer_question *question,
     if (!is_measured(strategy) || activation < 0 || (tp > 1 && tensor_rate <= 0) ||
         (dp > 1 && data_rate <= 0) || question->step_samples % dp)
         return false;
-    *laid = (struct laid){.layer = &m->layer[kind],
-                          .tp = (double)tp,
-                          .dp = (double)dp,
-                          .samples = (double)(question->step_samples / dp),
-                          .sharded = sdp > 1};
+    *laid = (struct laid_layer){.layer = &m->layer[kind],
+                                .tp = (double)tp,
+                                .dp = (double)dp,
+                                .samples = (double)(question->step_samples / dp),
+                                .sharded = sdp > 1};
     laid->input_bytes = input_bytes(laid->layer) * laid->samples;
     laid->weight_bytes = (double)laid->layer->weight_bytes / laid->tp;
     laid->activation_bytes = activation * laid->samples;
@@ -129,12 +129,12 @@ static bool lay(const struct measured *m, const struct layer_question *question,
 }
 
 /* (4) */
-static double slow(const struct measured *m, const struct laid *laid, double send_ns)
+static double slow(const struct measured *m, const struct laid_layer *laid, double send_ns)
 {
     return (m->slowdown - 1) * fmin(laid->backward_ns, send_ns);
 }
 
-static double rest(const struct laid *laid, double send_ns)
+static double rest(const struct laid_layer *laid, double send_ns)
 {
     return fmax(send_ns - laid->backward_ns, 0);
 }
@@ -154,7 +154,7 @@ static weft_status layer_cost(void *context, const struct layer_question *questi
                               const struct strategy *strategy, struct layer_cost *out)
 {
     const struct measured *m = context;
-    struct laid laid;
+    struct laid_layer laid;
     if (!lay(m, question, kind, strategy, &laid)) {
         *out = (struct layer_cost){.steady_ns = LAYERWISE_NEVER};
         return WEFT_OK;

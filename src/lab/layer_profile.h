@@ -30,10 +30,10 @@
  *   I4  All times are multiplied with the profile's estimate_factor, where it has one: what its
  *       authors found an iteration to take beyond its layers (optimizer, embedding, head, host).
  */
-#ifndef WEFT_SEARCH_GALVATRON_LAYER_PROFILE_H
-#define WEFT_SEARCH_GALVATRON_LAYER_PROFILE_H
+#ifndef WEFT_LAB_LAYER_PROFILE_H
+#define WEFT_LAB_LAYER_PROFILE_H
 
-#include "search/galvatron/layer_search.h"
+#include "search/search.h"
 
 enum { MEASURED_RUNS = 4 };
 struct measured_model {

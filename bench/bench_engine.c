@@ -25,7 +25,7 @@ static const double INTERFERENCE = 1.1; /* Proteus on V100 NVLink: gamma 0.1 */
 struct shape {
     const char *name;
     bool neighbours;      /* else independent chains */
-    bool flows;           /* a send behind every task of all but the last stage */
+    bool flows;           /* a send after every task of all but the last stage */
     int32_t link_devices; /* devices that share a link */
     bool interferes;
     bool wide; /* more devices instead of more micro-batches */

@@ -70,7 +70,7 @@ static int64_t find_instance(const struct plan *plan, int32_t op, int64_t copy)
     return last;
 }
 
-/* Who made a tensor that copy `copy` reads; -1: every copy's last, of a reader behind a repeat. */
+/* Who made a tensor that copy `copy` reads; -1: every copy's last, of a reader after a repeat. */
 static int64_t source_of(const struct plan *plan, int32_t tensor, int64_t copy)
 {
     const struct model *model = plan->model;

@@ -8,7 +8,7 @@ every plan of a table `weft train --trace` and `weft compare --measured`.
     bench/reality.py build/weft overlap    only what a slow network costs with and without overlap, and 1f1b
                                            beside aiao: `weft train --slow-bandwidth`
 
-An iteration's measured time is the median over the steps behind the first, by the log of the run: from one
+An iteration's measured time is the median over the steps after the first, by the log of the run: from one
 rank's start of the step to when it knows the loss. Plans for more ranks than the machine has cores are
 told apart: their ranks wait for each other's cores, which no prediction knows.
 """

@@ -4,7 +4,7 @@
  *   fit_published           fits on the fitting half, prints parameters and errors of both halves
  *   fit_published --check   errors of the shipped calibrations, no fitting
  *
- * A device's name behind either limits it to that one.
+ * A device's name after either limits it to that one.
  *
  * An error is |predicted / measured - 1|. Rows whose time contains an all-reduce are never fitted;
  * their error is reported apart, with Aceso's own table of V100 collectives added to the

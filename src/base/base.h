@@ -93,7 +93,7 @@ bool map_get(const struct map *map, const char *key, int64_t *value);
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
 int64_t ceil_div(int64_t a, int64_t b);                /* a >= 0, b > 0 */
-int64_t divisor_above(int64_t whole, int64_t divisor); /* of the whole; behind the last: above it */
+int64_t divisor_above(int64_t whole, int64_t divisor); /* of the whole; after the last: above it */
 int64_t common_divisor(int64_t a, int64_t b);          /* the greatest; a, b >= 0 */
 
 /* ---- element types --------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ const char *nearest_word(const char *word, const char *const *words, size_t coun
 /* Makes that word the hint of the error at hand, "did you mean 'x'?"; NULL: leaves it as it is. */
 void hint_near(const char *word);
 
-/* Tables of names: each row, `stride` bytes behind the one before, begins with a const char *. */
+/* Tables of names: each row, `stride` bytes after the one before, begins with a const char *. */
 
 int name_index(const char *name, const void *rows, size_t stride, size_t count); /* -1: none */
 #define NAME_INDEX(name, table) name_index((name), (table), sizeof *(table), COUNT_OF(table))
@@ -157,7 +157,7 @@ double wall_seconds(void);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The whole of a file, NUL-terminated behind its end. Refuses what is larger than `limit`. */
+/* The whole of a file, NUL-terminated after its end. Refuses what is larger than `limit`. */
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
                       size_t *out_len);
 /* Writes a file that is there whole or not at all: `put` writes its content. */

@@ -58,7 +58,7 @@ size_t csv_split(char *line, char **fields, size_t max)
             *write++ = *read;
         }
         bool more = *read == ',';
-        *write++ = '\0'; /* never behind `read`: every field gave up at least its separator */
+        *write++ = '\0'; /* never after `read`: every field gave up at least its separator */
         if (!more)
             break;
         read++;

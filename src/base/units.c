@@ -57,7 +57,7 @@ static bool parse_unit(const char *text, const struct unit *units, size_t count,
     char number[64];
     size_t len = strspn(text, "+-.0123456789eE");
     while (len > 0 && isalpha((unsigned char)text[len - 1]))
-        len--; /* the e of an exponent needs digits behind it */
+        len--; /* the e of an exponent needs digits after it */
     if (len == 0 || len >= sizeof number)
         return false;
     memcpy(number, text, len);

@@ -66,7 +66,7 @@ static const struct argp_option OPTIONS[] = {
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},
     {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
-     "between stages every device sends all it has, not a part to be gathered behind", 1},
+     "between stages every device sends all it has, not a part to be gathered after", 1},
     {0},
 };
 

@@ -91,7 +91,7 @@ struct answer {
     struct fit fits[MAX_DEVICE_COUNTS + 1];
     size_t count; /* fits by number of devices */
     struct fit
-        *last; /* what the cluster file gets: the one fit, or the joint one behind the others */
+        *last; /* what the cluster file gets: the one fit, or the joint one after the others */
     struct cluster *cluster;
 };
 

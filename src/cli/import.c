@@ -11,7 +11,7 @@ struct options {
     const char *name[2]; /* FILE and CLUSTER, or CLUSTER */
     int names;
     bool json;
-    char **words; /* behind `--` */
+    char **words; /* after `--` */
     int word_count;
 };
 
@@ -53,7 +53,7 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (options->names != (options->words ? 1 : 2))
             argp_error(state, options->words
-                                  ? "which cluster? Name one, then the arguments behind --"
+                                  ? "which cluster? Name one, then the arguments after --"
                                   : "which file, and on which cluster?");
         return 0;
     default:
@@ -65,7 +65,7 @@ static const struct syntax SYNTAX = {
     OPTIONS,
     "FILE CLUSTER\nCLUSTER -- ARGUMENTS...",
     "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
-    "Megatron-LM's arguments come as a script (nothing in it is run) or behind --; Galvatron's as "
+    "Megatron-LM's arguments come as a script (nothing in it is run) or after --; Galvatron's as "
     "its JSON, with --model; Aceso's as the JSON that its search writes.\v"
     "Example:\n"
     "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"

@@ -55,7 +55,7 @@ static int32_t child_towards(const struct model *model, int32_t above, const str
     return child;
 }
 
-/* The node that begins with operator `first` right below module `above`; moves `first` behind it. */
+/* The node that begins with operator `first` right below module `above`; moves `first` after it. */
 static struct node next_node(const struct inspection *in, int32_t above, int32_t *first)
 {
     const struct model *model = in->model;

@@ -149,7 +149,7 @@ const struct syntax TRAIN_SYNTAX = {
     "Runs a plan: trains its model on a text, one rank per device of the plan's cluster. Started "
     "by "
     "mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
-    "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run behind a step, "
+    "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run after a step, "
     "with a checkpoint.\v"
     "PLAN is a plan file (docs/reference/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
     "Example:\n"
@@ -162,7 +162,7 @@ const struct syntax TRAIN_SYNTAX = {
     .child = PLAN_CHILD(AT(plan)),
 };
 
-/* What is written behind the last step has its place before the first. */
+/* What is written after the last step has its place before the first. */
 static weft_status check_places(const struct training_options *t)
 {
     weft_status status;

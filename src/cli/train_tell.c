@@ -51,7 +51,7 @@ void train_print(struct arena *scratch, const struct train_arguments *arguments,
     if (result->stopped && result->saved)
         resume =
             arena_printf(scratch, "; --resume=%s goes on", arguments->training.checkpoint.folder);
-    printf("%s step %lld: loss %.4f", result->stopped ? "stopped behind" : "done, at",
+    printf("%s step %lld: loss %.4f", result->stopped ? "stopped after" : "done, at",
            (long long)result->step, result->loss);
     if (result->validated)
         printf(", validation %.4f", result->validation_loss);

@@ -97,7 +97,7 @@ enum load_kind {
     LOAD_KIND_COUNT
 };
 struct load {
-    int32_t at;   /* 2 * link + reverse; behind the links 2 * (links + nic) + downwards */
+    int32_t at;   /* 2 * link + reverse; after the links 2 * (links + nic) + downwards */
     double share; /* of the byte */
 };
 struct load_list {

@@ -54,7 +54,7 @@ struct ending {
 
 /* Crossings by part: of a direction, those that cross in it. */
 struct by_part {
-    int32_t *first; /* per part, and one behind */
+    int32_t *first; /* per part, and one past the last */
     int32_t *crossing;
 };
 
@@ -77,7 +77,7 @@ struct assembly {
     ARRAY(struct task) tasks;
     ARRAY(struct wait) waits;
     ARRAY(struct gate) gates;
-    int32_t *first_device;         /* per stage: its first device of the graph, and one behind */
+    int32_t *first_device;         /* per stage: its first device of the graph, and one after */
     struct mark *mark;             /* per device of the graph */
     struct direction way[2];       /* forward, backward */
     struct block_runs *runs[CUTS]; /* per block, cut so far */
@@ -167,7 +167,7 @@ void synchronise_completed(struct assembly *a, const struct visit *place,
 bool defers(const struct assembly *a, int32_t piece);
 /* What the iteration before has left of this part's gradients. */
 void synchronise_deferred(struct assembly *a, int32_t part);
-/* Without overlap: behind a slot, and behind all of a stage's. */
+/* Without overlap: after a slot, and after all of a stage's. */
 void synchronise_slot(struct assembly *a, const struct visit *place);
 void synchronise_rest(struct assembly *a);
 /* After the optimizer's step, where weights are not gathered ahead. */
@@ -182,7 +182,7 @@ void send_crossings(struct assembly *a, const struct visit *place);
 /* The tasks that wait for sends, now that all have numbers. */
 void resolve_gates(struct assembly *a);
 
-/* One copy for each device, behind its task `after`, and where it comes back, behind its going. */
+/* One copy for each device, after its task `after`, and where it comes back, after its going. */
 void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct visit *place,
                       int64_t bytes, const int32_t *after);
 

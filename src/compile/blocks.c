@@ -11,7 +11,7 @@
  * in this order, so that a reshard of (1) may go on beside the product of the weight gradients.
  *
  *   I1  Gradients that reach an operator by the same reshards from several readers are added up
- *       first: the reshard comes once, behind the last of them to run.
+ *       first: the reshard comes once, after the last of them to run.
  *   I2  An input that a reshard gathered is kept as its producer holds it (plan/memory.c counts so),
  *       and gathered again where the backward pass reads it: by weight gradients alone in matrix
  *       products, where it goes on beside the input gradients. What several operators of a layer
@@ -28,7 +28,7 @@
  *
  *         max over k of (k c / (n - 1) + (n - k) p / n)  =  max(p, c + p / n)                  (2)
  *
- *       since k is 0 or n - 1 there: n - 1 chunks beside the collective (`rest`), and one behind it, before
+ *       since k is 0 or n - 1 there: n - 1 chunks beside the collective (`rest`), and one after it, before
  *       it where it scatters. That also holds for a collective that begins before its product.
  */
 #include "compile/build.h"
@@ -203,7 +203,7 @@ static int32_t begins_with(const struct writer *w, int32_t step)
     return before > w->waited ? before : -1;
 }
 
-/* The rests of this product and of those right behind it that read the same, up to `last`. */
+/* The rests of this product and of those right after it that read the same, up to `last`. */
 static void rests_beside(struct writer *w, int64_t instance, int64_t last, enum purpose purpose,
                          int32_t gather)
 {

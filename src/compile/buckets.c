@@ -9,7 +9,7 @@
  *
  *   I1  A bucket is full at plan->bucket_bytes (0: never), and ends with its part.
  *   I2  With shard 3 a bucket is a layer's: what is gathered, used and given back together. What
- *       stands before, between or behind layers is a bucket of its own.
+ *       stands before, between or after layers is a bucket of its own.
  *   I3  A weight whose gradient is whole on its device has pattern -1: nothing to synchronise.
  *   I4  A tied weight is its owner's where both lie alike in the same part: they share a bucket. Else
  *       its user has a copy of it, with a bucket, an optimizer's step and gathers of its own, and
@@ -113,7 +113,7 @@ static bool in_layer(const struct plan *plan, int64_t instance)
     return op_in_layer(plan->model, &plan->model->op[plan->instance[instance].op]);
 }
 
-/* I2: whether no layer ends between two instances, and none begins behind what is in none. */
+/* I2: whether no layer ends between two instances, and none begins after what is in none. */
 static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
 {
     for (int64_t i = low; i < high; i++)

@@ -43,7 +43,7 @@ struct build {
     ARRAY(struct exchange) exchanges;
     struct intern *interned;
     int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
-    int32_t *first_bucket;              /* per part, and one behind */
+    int32_t *first_bucket;              /* per part, and one past the last */
     int32_t *bucket_of;                 /* per instance, -1: none */
 };
 

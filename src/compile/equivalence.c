@@ -13,7 +13,7 @@
  *       is in the sum once; a tied weight's gradients are added to its owner's.
  *   E4  A bucket's exchanges have its bytes together, the slices of a folded schedule included.
  *   E5  Sharded weights are gathered after the step: at the end, or before their first use.
- *   E6  Checkpoints go to the host behind their forward block, come back after that, and before they are used.
+ *   E6  Checkpoints go to the host after their forward block, come back after that, and before they are used.
  *   E7  In the end every phase of every instance has run once on every device and micro-batch.
  */
 #include "compile/equivalence.h"

@@ -6,7 +6,7 @@
  *              used; with shard 1 and 2 once, after the optimizer's step (graph.h, I5)
  *
  * A folded schedule (aiao) synchronises gradients of each piece but the first in two slices: one
- * behind its last backward slot, beside the backward slots of the next piece, and one in the next
+ * after its last backward slot, beside the backward slots of the next piece, and one in the next
  * iteration, beside the forward slots of the piece before; sizes go by the FLOPs of the passes
  * (Fold3D 4, Algorithm 2).
  */
@@ -132,7 +132,7 @@ static int64_t deferred_bytes(const struct assembly *a, const struct bucket *buc
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* So much of the bucket's gradients, behind what every device computed last. */
+/* So much of the bucket's gradients, after what every device computed last. */
 static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t bytes,
                         int32_t micro_batch, enum after after)
 {

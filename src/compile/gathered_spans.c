@@ -14,7 +14,7 @@ struct span {
     int32_t first, last;     /* operators that use its weights */
     int32_t before;          /* the first use of the bucket that is gathered before it */
     int32_t made, completed; /* the first and the last gradient */
-    int32_t behind;          /* the last gradient of the bucket that is synchronised behind it */
+    int32_t after;           /* the last gradient of the bucket that is synchronised after it */
 };
 
 static int32_t bucket_in(const struct build *b, const struct block *block, int32_t item)
@@ -28,7 +28,7 @@ static struct span *spans_of(struct build *b, const struct block *block)
 {
     struct span *span = ARENA_ARRAY(b->scratch, struct span, (size_t)block->buckets);
     const struct bucket *bucket = b->buckets.data + block->first_bucket;
-    int32_t before = NONE, behind = block->items, k;
+    int32_t before = NONE, after = block->items, k;
     memset(span, NONE, (size_t)block->buckets * sizeof *span);
     for (int32_t i = 0; i < block->items; i++) {
         if ((k = bucket_in(b, block, i)) == NONE)
@@ -47,8 +47,8 @@ static struct span *spans_of(struct build *b, const struct block *block)
     for (int32_t i = block->items - 1; i >= 0; i--) {
         if ((k = bucket_in(b, block, i)) == NONE || span[k].completed != i || bucket[k].shard < 2)
             continue;
-        span[k].behind = behind;
-        behind = i;
+        span[k].after = after;
+        after = i;
     }
     return span;
 }
@@ -79,6 +79,6 @@ void trace_buckets(struct build *b, const struct block *block, struct life_list 
                  ahead ? span[i].before : span[i].first, span[i].last, out);
         if (bucket->shard >= 2 && span[i].made != NONE)
             push(b, block, HELD_WEIGHT_GRADIENTS, i, bucket->bytes, span[i].made,
-                 beside ? span[i].behind : span[i].completed, out);
+                 beside ? span[i].after : span[i].completed, out);
     }
 }

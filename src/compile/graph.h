@@ -40,7 +40,7 @@ enum purpose {
 const char *
 purpose_name(enum purpose purpose); /* "forward", "tp_comm": the fields of a breakdown */
 
-/* Queues of one device. Those behind the first never hold up computation by themselves. */
+/* Queues of one device. Those after the first never hold up computation by themselves. */
 enum stream_kind {
     STREAM_COMPUTE,
     STREAM_FEATURE,   /* steps of reshards that may meet other traffic */

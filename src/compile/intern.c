@@ -152,7 +152,7 @@ static bool same_exchange(const struct exchange *a, const struct exchange *b)
            a->group == b->group && a->bytes == b->bytes && a->collective == b->collective;
 }
 
-/* Interns `exchange` and, behind it, the same of the next groups. */
+/* Interns `exchange` and, after it, the same of the next groups. */
 static int32_t intern_groups(struct build *b, struct exchange exchange, int64_t groups)
 {
     struct numbers *n = &b->interned->exchanges;

@@ -15,7 +15,7 @@
  *       the forward block, and that is all (plan/memory.c, I1). Where it offloads, that waits in
  *       host memory.
  *   I5  The gradient of an output is made by the backward pass of its first reader to run and dies
- *       behind the backward pass of its operator. Gradients of several readers are added into the
+ *       after the backward pass of its operator. Gradients of several readers are added into the
  *       latest. A sum's inputs share the gradient of its output.
  *   I6  What comes from another part is there from the start of a block, what goes there until its
  *       end.
@@ -70,7 +70,7 @@ struct lifetime {
 };
 
 /* One thing that happens to memory in a block. Those of an item: what is taken before it, then what
- * is given back behind it. */
+ * is given back after it. */
 struct moment {
     int32_t item; /* I1 */
     int32_t life; /* of the part */

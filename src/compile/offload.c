@@ -1,6 +1,6 @@
 /* offload.c - checkpoints that leave behind their forward block and come back one slot ahead.
  *
- *   I1  Steps behind the block's last computation, for what is sent, may read a checkpoint: it leaves when they
+ *   I1  Steps after the block's last computation, for what is sent, may read a checkpoint: it leaves when they
  *       are over, too.
  */
 #include "compile/assembly.h"

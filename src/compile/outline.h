@@ -18,7 +18,7 @@ struct outline_send {
     int32_t forward, backward; /* exchanges */
 };
 /* A tied weight with a copy on another stage, or laid otherwise: what its gradients go through, one
- * behind the other, before either's optimizer step. */
+ * after the other, before either's optimizer step. */
 struct outline_tie {
     int32_t owner_stage, user_stage;
     int32_t *exchange;
@@ -29,7 +29,7 @@ struct outline {
     int32_t sends, ties;
     struct outline_send *send;
     struct outline_tie *tie;
-    int64_t *use_first;   /* per instance, and one behind: its inputs in `source` */
+    int64_t *use_first;   /* per instance, and one past the last: its inputs in `source` */
     int64_t *source;      /* per input: the instance that made it, -1: the model's input */
     int32_t *bucket_of;   /* per instance, -1: none; of a tied weight without a copy, its owner's */
     int64_t *gradients;   /* per instance: bytes that it adds to its bucket */

@@ -14,7 +14,7 @@
  *
  *   I1  Either block's items keep their order, and lanes are shared: whoever waits for a task of the pair that
  *       comes later in (1) waits for one of its own block.
- *   I2  Where neither block sends tokens the two come one behind the other, the forward block first.
+ *   I2  Where neither block sends tokens the two come one after the other, the forward block first.
  */
 #include "compile/graph.h"
 

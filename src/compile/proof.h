@@ -31,7 +31,7 @@ struct fact {
     int32_t run; /* of recomputed instances that are made again together, -1: none */
     bool spared; /* its run has saved instances: what nobody needs is not made again */
     int32_t output, output_grad; /* layouts (numbers) */
-    int64_t first_reading;       /* of its inputs; the next instance's is one behind them */
+    int64_t first_reading;       /* of its inputs; the next instance's is one after them */
     int32_t readers;             /* the first of a list of readings of its output, -1: none */
     uint64_t gradients;          /* sum of the marks of all readings whose gradients it collects */
     int32_t gradient_count;
@@ -44,7 +44,7 @@ struct proof {
     const struct plan *plan;
     const struct model *model;
     struct arena *arena;
-    struct fact *fact; /* per instance, and one behind */
+    struct fact *fact; /* per instance, and one past the last */
     struct reading *reading;
     int64_t readings;
     bool *offloads;               /* per part: checkpoints of it wait in host memory */

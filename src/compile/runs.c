@@ -1,7 +1,7 @@
 /* runs.c - a block cut into runs of items, each of which becomes a task.
  *
  *   I1  Runs are in the order of their items. A run of operators ends before an operator that needs
- *       a step of its own run's outside, behind one that a step needs, and before and after whatever
+ *       a step of its own run's outside, after one that a step needs, and before and after whatever
  *       else is waited for.
  *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
  */

@@ -1,7 +1,7 @@
 /* sends.c - what goes from stage to stage.
  *
  * A crossing is sent at the end of the block that has it, and waited for by the first tasks of the
- * block that reads it. Stages are walked one behind the other, so a task that waits for a later
+ * block that reads it. Stages are walked one after the other, so a task that waits for a later
  * stage's send is noted as a gate, and waits once all sends have numbers.
  */
 #include "compile/assembly.h"

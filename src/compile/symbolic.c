@@ -8,7 +8,7 @@
  *   I2  In a backward block an input is what the forward pass kept or what was made again: outputs of
  *       the reader's own run of recomputation only once they are. What a reshard gathered is gone
  *       when its pass is over (blocks.c, I2), unless it came from another stage; so a recomputation
- *       gathers again, and so does the backward pass behind it: `floor` is the last operator of the
+ *       gathers again, and so does the backward pass after it: `floor` is the last operator of the
  *       other kind, and steps before it do not count. Of a step it is the last operator of either:
  *       the steps of a reshard follow each other.
  *   I3  Before an operator's backward phases each of its readers' gradients has come exactly once.

@@ -113,7 +113,7 @@ void tie_gradients(struct assembly *a)
 {
     const struct build *b = a->b;
     for (int32_t d = 0; d < a->graph->devices; d++)
-        a->mark[d].last[STREAM_COMPUTE] = a->ending[d].computed; /* behind it, before the step */
+        a->mark[d].last[STREAM_COMPUTE] = a->ending[d].computed; /* after it, before the step */
     for (int64_t i = 0; i < b->plan->instances; i++) {
         struct tie t = {owner_of(b, i), i, plain_task(STREAM_GRADIENT, NONE)};
         t.task.reader = i;

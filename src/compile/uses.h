@@ -5,7 +5,7 @@
  *       joint of use_first[r] + k, in order: forward[0], what makes a part of a fused tensor of the
  *       whole, forward[1]; and the other way round backward[0], the whole of the part, backward[1].
  *   I2  Across stages, what comes before the send of forward[1] or backward[0] is in the block of the
- *       part that sends, what comes behind it in that of the part that receives.
+ *       part that sends, what comes after it in that of the part that receives.
  *   I3  Uses that the same steps serve have one leader, the earliest of them in the reader's part:
  *       forward its steps come once, backward the gradients of all are added up before them.
  */
@@ -48,7 +48,7 @@ struct use {
 
 struct graph_uses {
     const struct use *use;
-    int64_t *use_first; /* per instance, and one behind */
+    int64_t *use_first; /* per instance, and one past the last */
     int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
     int32_t *part_of;   /* per instance */
     int32_t *bucket_of; /* per instance: of its weights, -1: none */

@@ -269,7 +269,7 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
 /* Whether a weight gradient's kernel adds to what is there, a bias' sum included, so that no pass over
- * them comes behind it: Weft's own kernels do. */
+ * them comes after it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
 /* Whether its fp8 products take a scale for every 32 elements (MXFP8), so that a cast needs no largest
  * value of all. */

@@ -51,7 +51,7 @@ struct value {
 #define V_REAL(x) ((struct value){.type = VALUE_REAL, .real = (x)})
 #define V_TEXT(x) ((struct value){.type = VALUE_TEXT, .text = (x)})
 
-/* One row; `values` are the columns of the schema (docs/reference/profile.md) in order, NULL behind the last. Replaces a row
+/* One row; `values` are the columns of the schema (docs/reference/profile.md) in order, NULL after the last. Replaces a row
  * with the same primary key. */
 weft_status profile_insert(struct profile *profile, enum profile_table table,
                            const struct value *values, size_t count);

@@ -86,7 +86,7 @@ static const struct {
     void (*bytes)(struct work *); /* NULL: passes over all elements, as follows */
     double read[PHASE_COUNT], write[PHASE_COUNT];
     int element_bytes;      /* 0: those of the dtype */
-    bool bytes_per_element; /* the bytes moved are a shape number behind the others */
+    bool bytes_per_element; /* the bytes moved are a shape number after the others */
 } KERNELS[] = {
     [KERNEL_MATMUL] = {4, product_bytes},
     [KERNEL_GROUPED_MATMUL] = {4, product_bytes},

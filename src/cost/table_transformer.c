@@ -264,7 +264,7 @@ static void post_process(struct layer *l)
 
 /* ---- by name --------------------------------------------------------------------------------- */
 
-/* Behind "enc-" or "dec-", and before the decoder's "-1" or, in cross attention, "-2". */
+/* After "enc-" or "dec-", and before the decoder's "-1" or, in cross attention, "-2". */
 static const struct {
     const char *name, *label;
     void (*fill)(struct layer *l);
@@ -291,7 +291,7 @@ static const struct {
 };
 
 /* What follows `name` in `op`: "", "-1" or "-2"; NULL if it is another operator. */
-static const char *behind(const char *op, const char *name)
+static const char *after(const char *op, const char *name)
 {
     bool part = strncmp(op, "enc-", 4) == 0 || strncmp(op, "dec-", 4) == 0;
     size_t len = strlen(name);
@@ -307,7 +307,7 @@ static void fill(struct table_row *row, const struct transformer *t)
     const struct operator_row *op = row->operator;
     struct layer l = {row, t, op->dtype, op->batch, op->tp, .element = dtype_bytes(op->dtype)};
     for (size_t i = 0; i < COUNT_OF(OPERATORS); i++) {
-        const char *suffix = behind(op->op, OPERATORS[i].name);
+        const char *suffix = after(op->op, OPERATORS[i].name);
         if (!suffix)
             continue;
         l.decoder = strncmp(op->op, "dec", 3) == 0;

@@ -137,8 +137,8 @@ struct walk {
 
 static bool ends_with(const char *text, const char *end)
 {
-    size_t len = strlen(text), behind = strlen(end);
-    return len >= behind && strcmp(text + len - behind, end) == 0;
+    size_t len = strlen(text), after = strlen(end);
+    return len >= after && strcmp(text + len - after, end) == 0;
 }
 
 static struct walk walk_of(struct arena *scratch, const struct plan *plan)
@@ -230,18 +230,18 @@ static weft_status map_stages(struct making *m)
     const struct aceso_plan *theirs = m->theirs;
     int64_t *cut = ARENA_ARRAY(m->scratch, int64_t, (size_t)theirs->stages);
     int64_t *devices = ARENA_ARRAY(m->scratch, int64_t, (size_t)theirs->stages);
-    int64_t behind = 0, at = 0;
+    int64_t after = 0, at = 0;
     for (int32_t s = 0; s < theirs->stages; s++) {
-        behind += theirs->stage[s].operators;
-        while (at < m->plan->instances && m->walk.of[at] < behind)
+        after += theirs->stage[s].operators;
+        while (at < m->plan->instances && m->walk.of[at] < after)
             at++;
         cut[s] = at;
         devices[s] = theirs->stage[s].devices;
     }
-    if (behind != m->walk.operators)
+    if (after != m->walk.operators)
         return bad_argument("name the model that it was made for",
-                            "a plan of %lld operators; by Aceso's walk %s has %d",
-                            (long long)behind, m->plan->model->name, m->walk.operators);
+                            "a plan of %lld operators; by Aceso's walk %s has %d", (long long)after,
+                            m->plan->model->name, m->walk.operators);
     return plan_map(m->plan, theirs->stages, 1, cut, devices);
 }
 

@@ -24,7 +24,7 @@ struct aceso_plan {
     int64_t step;
     int32_t stages;
     const struct aceso_stage *stage;
-    const struct aceso_operator *op; /* of all stages, one behind the other */
+    const struct aceso_operator *op; /* of all stages, one after the other */
 };
 
 /* A model of theirs: its measured operators are a table of this name, "gpt_1_3B". */

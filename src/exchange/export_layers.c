@@ -1,7 +1,7 @@
 /* export_layers.c - a plan by layers: which layer an instance belongs to, how many a part holds.
  *
  * Frameworks cut between layers. With a_0 instances before the first layer and e_k the end of layer
- * k, the cut behind n layers is e_(n-1), and behind none a_0.
+ * k, the cut after n layers is e_(n-1), and after none a_0.
  */
 #include "exchange/room.h"
 
@@ -29,8 +29,8 @@ int64_t *layers_of_parts(struct arena *keep, const struct plan *plan)
     return layers;
 }
 
-/* The first instance behind n layers. */
-static int64_t behind(const struct plan *plan, int64_t n)
+/* The first instance after n layers. */
+static int64_t after(const struct plan *plan, int64_t n)
 {
     int64_t i = 0;
     while (n == 0 && i < plan->instances &&
@@ -48,7 +48,7 @@ bool cuts_behind_layers(struct arena *keep, const struct plan *plan, int64_t par
     *cut = ARENA_ARRAY(keep, int64_t, (size_t)parts);
     for (int64_t p = 0; p + 1 < parts; p++) {
         layers += part_layers[p];
-        (*cut)[p] = behind(plan, layers);
+        (*cut)[p] = after(plan, layers);
         if ((*cut)[p] <= before || (*cut)[p] >= plan->instances)
             return false;
         before = (*cut)[p];

@@ -61,7 +61,7 @@ static void add_attention(struct lines *a, const struct shape *s)
         add_flag(a, "no-masked-softmax-fusion");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
-    if (s->window) /* keys before a query's own, and behind it */
+    if (s->window) /* keys before a query's own, and after it */
         add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
     if (s->full_every)
         add_int(a, "window-attn-skip-freq", s->full_every);

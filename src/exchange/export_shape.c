@@ -361,7 +361,7 @@ const char *shape_rarity(const struct shape *s)
     return s->window                        ? "a window of attention"
            : s->sinks                       ? "sinks of attention"
            : s->clamped                     ? "clamped gates"
-           : s->proj_bias || s->expert_bias ? "biases behind attention or in experts"
+           : s->proj_bias || s->expert_bias ? "biases after attention or in experts"
                                             : NULL;
 }
 

@@ -35,7 +35,7 @@ static bool repeat(struct arena *scratch, struct unrolled *u, size_t first, int6
     return true;
 }
 
-/* The number behind a star, if there is one; 1 otherwise. */
+/* The number after a star, if there is one; 1 otherwise. */
 static int64_t take_times(const char **at)
 {
     if (**at != '*')

@@ -184,7 +184,7 @@ static void read_overlap(struct reading *r)
     if (has(r, "overlap-moe-expert-parallel-comm"))
         d->overlap |= OVERLAP_EXPERTS;
     if (has(r, "delay-wgrad-compute"))
-        remark(r, "--delay-wgrad-compute: weight gradients come behind their layer's inputs' here");
+        remark(r, "--delay-wgrad-compute: weight gradients come after their layer's inputs' here");
     int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0

@@ -55,8 +55,8 @@ static weft_status read_family(struct reading *r)
         {"encoder-num-layers", "an encoder beside its decoder"},
         {"experimental-attention-variant", "linear or sparse attention"},
         {"linear-attention-freq", "linear or sparse attention"},
-        {"attention-output-gate", "gates behind attention"},
-        {"head-wise-attn-gate", "gates behind attention"},
+        {"attention-output-gate", "gates after attention"},
+        {"head-wise-attn-gate", "gates after attention"},
         {"mtp-num-layers", "multi-token prediction"},
         {"heterogeneous-layers-config-path", "layers of different sizes"},
     };
@@ -246,15 +246,15 @@ static void read_blocks(struct reading *r)
     }
 }
 
-/* "127,0": keys before a query's own, and behind it; with how many layers one comes that sees all. */
+/* "127,0": keys before a query's own, and after it; with how many layers one comes that sees all. */
 static weft_status read_window(struct reading *r)
 {
     struct shape *s = r->s;
     const char *text = argument_word(r->a, "window-size", "");
-    long long before = 0, behind = 0;
+    long long before = 0, after = 0;
     if (!has(r, "window-size"))
         return WEFT_OK;
-    if (sscanf(text, "%lld,%lld", &before, &behind) != 2 || before < 1 || behind != 0)
+    if (sscanf(text, "%lld,%lld", &before, &after) != 2 || before < 1 || after != 0)
         return argument_error(r->a, "window-size", NULL,
                               "--window-size is %s, expected a number of keys and 0: 127,0", text);
     s->window = before + 1;

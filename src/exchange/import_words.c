@@ -52,7 +52,7 @@ static void put_text(struct reader *r, struct buffer *b, const char *text)
         array_push(r->scratch, b, *text);
 }
 
-/* The value of $NAME or ${NAME}, and behind it, from the dollar on; NULL: none is set. */
+/* The value of $NAME or ${NAME}, and after it, from the dollar on; NULL: none is set. */
 static const char *take_variable(struct reader *r)
 {
     bool braced = r->next + 1 < r->end && r->next[1] == '{';
@@ -226,7 +226,7 @@ static weft_status check_value(const struct reader *r, const char *name, enum fl
                      type == FLAG_INT ? "a whole number" : "a number");
 }
 
-/* The values behind word `at`; returns the place behind them. */
+/* The values after word `at`; returns the place after them. */
 static size_t take_values(struct reader *r, size_t at, bool many, struct argument *argument)
 {
     const char *joined = NULL;
@@ -306,7 +306,7 @@ weft_status arguments_read(struct arena *scratch, const struct import_input *inp
     if (!out->list.len)
         TRY(bad_input(input->file, 0,
                       is_json(input) ? "it is JSON: is it --from galvatron or aceso?"
-                                     : "give those behind pretrain_gpt.py",
+                                     : "give those after pretrain_gpt.py",
                       "holds no arguments of Megatron-LM"));
 done:
     return status;

@@ -40,7 +40,7 @@ bool *shape_mixtures(struct arena *keep, const struct shape *shape);
 int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers);
 /* Per part: how many layers end in it. */
 int64_t *layers_of_parts(struct arena *keep, const struct plan *plan);
-/* Cuts behind so many layers of each part. False: a part would be empty. */
+/* Cuts after so many layers of each part. False: a part would be empty. */
 bool cuts_behind_layers(struct arena *keep, const struct plan *plan, int64_t parts,
                         const int64_t *part_layers, int64_t **cut);
 
@@ -108,7 +108,7 @@ export_writer write_megatron, write_deepspeed, write_torchtitan, write_fsdp, wri
     write_slurm;
 /* A difference that the target's numbers make on their own account. */
 void job_differs(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* The plan again, behind a change of the degrees that were found. */
+/* The plan again, after a change of the degrees that were found. */
 weft_status job_rebuild(struct export_job *job);
 void note(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* "gpt3-13b (seq: 1024) on dgx-a100:4" */
@@ -132,7 +132,7 @@ enum flag_type {
     FLAG_WORDS, /* one or more */
     FLAG_UNKNOWN
 };
-/* By the name behind the dashes. */
+/* By the name after the dashes. */
 enum flag_type megatron_flag(const char *name);
 const char *megatron_flag_near(const char *name);
 /* Whether a launcher (torchrun, srun) takes it, not Megatron. */
@@ -163,7 +163,7 @@ extern const char *const GALVATRON_DEFAULTS[4]; /* by shard; NULL: none */
 
 /* Arguments as words; each knows its line. */
 struct argument {
-    const char *name;  /* behind the dashes */
+    const char *name;  /* after the dashes */
     const char *value; /* words of a list are joined by blanks; "" for a switch */
     int line;
 };

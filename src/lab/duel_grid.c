@@ -83,7 +83,7 @@ int64_t contest_most(const struct contest *contest)
 /* ---- where the grid cuts --------------------------------------------------------------------- */
 
 struct walk {
-    int64_t layers, *end; /* the instance behind each */
+    int64_t layers, *end; /* the instance after each */
     int64_t second;       /* the first instance of the second stack */
 };
 

@@ -1,7 +1,7 @@
 /* duel_memory.c - what a stage needs by the count of Aceso's authors, who searched within 28,000 MB of it
  * (section 3.3; the artifact, microsoft/SuperScaler: search/aceso_cost_model.py).
  *
- * With the rows of the authors' table for the operators of a stage, of which s come behind it,
+ * With the rows of the authors' table for the operators of a stage, of which s come after it,
  *
  *   state + (s + 1) (input + A) + again + max( max R_forward + max R_backward, weights )           (1)
  *
@@ -10,7 +10,7 @@
  * operator was measured alone: gradients, and cuDNN's workspaces of up to 7 GB. "We opt to overestimate
  * the amount of reserved memory."
  *
- *   I1  Operators that share storage count once: a softmax and the dropout behind it are 1.5 dropouts.
+ *   I1  Operators that share storage count once: a softmax and the dropout after it are 1.5 dropouts.
  *   I2  Of neighbours that are made again the first saves what it allocates, but not before a layer.
  *   I3  What was not measured cannot be searched: every operator's micro-batch, tensor parallelism and
  *       split are those of a row.
@@ -47,7 +47,7 @@ struct footprints {
     size_t rows;
     ARRAY(struct name_rows) names;
     ARRAY(struct listed) list;
-    int64_t *before;  /* per instance and behind the last: of the list, how many come before it */
+    int64_t *before;  /* per instance and after the last: of the list, how many come before it */
     const char *head; /* the operator that has the head and the loss, NULL: none */
     double state_per_weight; /* bytes of state for each of a weight's */
 };
@@ -186,14 +186,14 @@ static const void *lay(const void *context, struct arena *keep, const struct cho
 
 /* ---- (1) ------------------------------------------------------------------------------------- */
 
-/* Sums over operators that come one behind the other. */
+/* Sums over operators that come one after the other. */
 struct part_bytes {
     double weights, forward, backward, input;
     double kept, again, segment; /* A, `again`, and what of it is made again with the last one */
     const struct laid_op *last;
 };
 
-/* The last one's activations, now that it is known what comes behind it; NULL: nothing. */
+/* The last one's activations, now that it is known what comes after it; NULL: nothing. */
 static void settle(struct part_bytes *sums, const struct laid_op *next)
 {
     const struct laid_op *one = sums->last;

@@ -2,7 +2,7 @@
  * 5.4 of the paper tells of them.
  *
  *   uneven operators   the smallest stage has less than nine tenths of the largest one's
- *   few recompute      less than half of the first stage's operators, and none behind it
+ *   few recompute      less than half of the first stage's operators, and none after it
  *   mixed degrees      operators of one stage differ in their data parallelism
  */
 #include "lab/duel_traits.h"
@@ -146,14 +146,14 @@ static bool uneven_operators(const struct duel *duel)
     return (double)least < 0.9 * (double)most;
 }
 
-/* Some in the first stage, none behind it. */
+/* Some in the first stage, none after it. */
 static bool recomputed_first(const struct duel *duel)
 {
-    bool behind = false;
+    bool after = false;
     for (int32_t s = 1; s < duel->stages; s++)
-        behind |= duel->stage[s].recomputed > 0;
+        after |= duel->stage[s].recomputed > 0;
     return duel->stage[0].recomputed > 0 &&
-           duel->stage[0].recomputed < duel->stage[0].operators / 2 && !behind;
+           duel->stage[0].recomputed < duel->stage[0].operators / 2 && !after;
 }
 
 static bool uneven_devices(const struct duel *duel)

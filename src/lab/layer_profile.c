@@ -22,9 +22,9 @@ struct measured {
 /* Machines are called "NODESxDEVICES ...". */
 static int64_t machine_devices(const struct collective_rate *rate)
 {
-    char *behind;
-    int64_t nodes = strtoll(rate->machine, &behind, 10);
-    return *behind == 'x' ? nodes * strtoll(behind + 1, NULL, 10) : 0;
+    char *after;
+    int64_t nodes = strtoll(rate->machine, &after, 10);
+    return *after == 'x' ? nodes * strtoll(after + 1, NULL, 10) : 0;
 }
 
 /* Bytes a ns on the bus; 0: not measured. */
@@ -186,15 +186,14 @@ static bool tensor_inside(const struct strategy *strategy)
 /* Slice-Gather (section VI): to a larger TP degree devices gather samples forward and drop them
  * backward, to a smaller one the other way round; groups that are laid across each other do both. */
 static weft_status reshard(void *context, const struct layer_question *question, int32_t boundary,
-                           const struct strategy *before, const struct strategy *behind,
-                           int64_t *ns)
+                           const struct strategy *before, const struct strategy *after, int64_t *ns)
 {
     const struct measured *m = context;
-    int64_t from = strategy_degree(before, WAY_TP), to = strategy_degree(behind, WAY_TP);
-    const struct strategy *larger = to > from ? behind : before;
+    int64_t from = strategy_degree(before, WAY_TP), to = strategy_degree(after, WAY_TP);
+    const struct strategy *larger = to > from ? after : before;
     int64_t most = to > from ? to : from, least = to > from ? from : to;
     int64_t group = strategy_devices(larger);
-    bool crossed = least > 1 && most < group && tensor_inside(before) != tensor_inside(behind);
+    bool crossed = least > 1 && most < group && tensor_inside(before) != tensor_inside(after);
     double rate = way_rate(m, question, larger, WAY_TP);
     *ns = 0;
     if (rate <= 0 || (from == to && !crossed))

@@ -50,7 +50,7 @@ struct measured_model {
     int64_t end_peak_bytes[2];
 };
 
-/* Everything is read at once; `profile` may be closed behind it. */
+/* Everything is read at once; `profile` may be closed after it. */
 weft_status layer_profile_source(struct arena *keep, struct profile *profile,
                                  const struct measured_model *model, struct layer_source *out);
 

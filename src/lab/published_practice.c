@@ -55,7 +55,7 @@ static void set_llama(struct arena *keep, const struct run *run, struct publishe
 /* Attention with a fused scale-mask-softmax kernel, dropout 0.1 (examples/sc21/CONFIG.sh). */
 static const char MEGATRON_GPT[] = "attention: fused";
 
-/* SC'21 ran v2.5: fp16 gradients in one contiguous buffer, all-reduced behind the last backward
+/* SC'21 ran v2.5: fp16 gradients in one contiguous buffer, all-reduced after the last backward
  * (--DDP-impl local), sends that block, no tensor all-reduce beside a weight gradient. Cases without
  * a pipeline used torch's DDP (run_table_1.sh): buckets beside the backward pass. */
 void practice_sc21(struct arena *keep, const struct run *run, struct published *row)
@@ -92,7 +92,7 @@ void practice_core_h100(struct arena *keep, const struct run *run, struct publis
 /* ---- vTrain ---------------------------------------------------------------------------------- */
 
 /* Megatron-DeepSpeed: plain attention, DeepSpeed's fp16 optimizer without ZeRO, gradients reduced
- * behind the last backward, sends that block (PipelineEngine's instructions are serial). */
+ * after the last backward, sends that block (PipelineEngine's instructions are serial). */
 void practice_vtrain(struct arena *keep, const struct run *run, struct published *row)
 {
     set_gpt(keep, run, row, MEGATRON_GPT);
@@ -133,7 +133,7 @@ void practice_simumax(struct arena *keep, const struct run *run, struct publishe
 /* ---- FSDP ------------------------------------------------------------------------------------ */
 
 /* Loss functions were compiled with their model but from 19 December 2024 (pull request 755) to the
- * April behind it (1033), and the benchmarks of that December ran the commit of the 26th. */
+ * April after it (1033), and the benchmarks of that December ran the commit of the 26th. */
 static const char *torchtitan_loss(const struct run *run)
 {
     return strstr(run->source, "_202412_") ? "eager" : "compiled";

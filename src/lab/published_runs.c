@@ -311,7 +311,7 @@ static void set_degrees(struct arena *keep, const struct run *run, struct publis
     set_recompute(keep, run, row);
 }
 
-/* I1, behind the dataset's practice. */
+/* I1, after the dataset's practice. */
 static void check_sizes(struct arena *keep, const struct run *run, struct published *row)
 {
     if (!row->degrees.global_batch)

@@ -51,8 +51,8 @@ static struct layer_question question_of(const struct cutter *cutter, int32_t st
 
 static int64_t in_flight(const struct cutter *cutter, int32_t stage)
 {
-    int64_t behind = cutter->problem->pp - stage, all = cutter->problem->micro_batches;
-    return behind < all ? behind : all;
+    int64_t after = cutter->problem->pp - stage, all = cutter->problem->micro_batches;
+    return after < all ? after : all;
 }
 
 static void note(struct cutter *cutter, weft_status status)

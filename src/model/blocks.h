@@ -1,6 +1,6 @@
 /* blocks.h - the parts that transformer families are made of. Private to the room.
  *
- * A block is a module with a norm in front (or behind: BERT), the work, and the residual. What an
+ * A block is a module with a norm in front (or after: BERT), the work, and the residual. What an
  * attention keeps for its backward pass depends on how it is computed; per layer, with a heads,
  * s positions and e bytes per element:
  *
@@ -46,8 +46,8 @@ struct block_style {
     enum norm norm;
     bool bias;      /* linear layers have one */
     bool dropout;   /* before each residual, and on probabilities */
-    bool post_norm; /* the norm comes behind the residual */
-    bool end_norm;  /* another norm behind the work, before the residual */
+    bool post_norm; /* the norm comes after the residual */
+    bool end_norm;  /* another norm after the work, before the residual */
     bool branch;    /* the caller adds the residual */
 };
 
@@ -67,7 +67,7 @@ struct attention_block {
 struct mlp_block {
     int64_t ffn;
     enum activation activation;
-    bool dropout; /* inside, behind the activation (T5) */
+    bool dropout; /* inside, after the activation (T5) */
     bool apart;   /* gated: products for gate and up */
 };
 

@@ -266,7 +266,7 @@ int build_router(struct builder *b, const char *name, int x, int64_t experts, in
     return draft_append(b, &op, scores.axes, scores.size, ELEMENT_FP32);
 }
 
-/* The router behind scores, for its number of experts and choices. */
+/* The router after scores, for its number of experts and choices. */
 static const struct op *router_of(const struct builder *b, int scores)
 {
     static const struct op NONE = {.size = {1, 1, 1, 1}, .top_k = 1};

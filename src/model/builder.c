@@ -201,7 +201,7 @@ int build_flatten(struct builder *b, int x)
 /* ---- operands -------------------------------------------------------------------------------- */
 
 /* "batch,seq,head group depth" into positions of the kind's dims. Where the tensor has fewer axes
- * than the text (a linear on (batch, features)), the axes behind the batch are left out. */
+ * than the text (a linear on (batch, features)), the axes after the batch are left out. */
 static void read_axes(enum op_kind kind, const char *text, int skip, struct operand *operand)
 {
     memset(operand->dims, -1, sizeof operand->dims);

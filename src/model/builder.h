@@ -92,7 +92,7 @@ int build_add(struct builder *b, const char *name, int x, int y);
 int build_rotary(struct builder *b, const char *name, int x);
 
 /* Mixture of experts: router -> dispatch -> expert linears -> combine. Every expert has room for
- * ceil(seq * top_k / experts) tokens of a sample, the room of one behind that of the other: places. */
+ * ceil(seq * top_k / experts) tokens of a sample, the room of one after that of the other: places. */
 int64_t build_expert_places(const struct builder *b, int scores);
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
 int build_dispatch(struct builder *b, const char *name, int x, int scores);
@@ -113,7 +113,7 @@ struct fused_part {
 /* Along the sequence, each feature by itself, with the kernel - 1 positions before. */
 int build_conv1d(struct builder *b, const char *name, int x, struct fused_part part, int64_t groups,
                  int64_t kernel, bool bias);
-/* `xbc` holds x, B and C of every group in turn, dt a number for each head. Behind a conv1d its own
+/* `xbc` holds x, B and C of every group in turn, dt a number for each head. After a conv1d its own
  * input stays for the backward pass, and xbc is made again from it. */
 int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fused_part dt_part,
                const struct scan *s);

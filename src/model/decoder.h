@@ -48,7 +48,7 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 struct mlp_block decoder_mlp(const struct decoder *d);
 enum activation decoder_activation(const struct decoder *d);
 
-/* Layers that differ by their number: as many in a row make a period, behind which they repeat. */
+/* Layers that differ by their number: as many in a row make a period, after which they repeat. */
 enum { MOST_PERIOD = 64 }; /* the layers of one period are stored one by one */
 struct layer_row {
     const void *options;
@@ -65,7 +65,7 @@ int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, 
 int decoder_runs(struct builder *b, const struct layer_row *row, int64_t first, int64_t count,
                  int x);
 
-/* The embedding, and behind the layers the norm, head and loss. */
+/* The embedding, and after the layers the norm, head and loss. */
 int decoder_start(struct builder *b, const struct decoder *d, int32_t *table);
 void decoder_end(struct builder *b, const struct decoder *d, int x, int32_t table);
 

@@ -20,7 +20,7 @@ static const struct field FIELDS[] = {
      .max = CNN_MAX_IMAGE},
 };
 
-/* A convolution with its activation; the maxima behind some of them are 3x3 with stride 2. */
+/* A convolution with its activation; the maxima after some of them are 3x3 with stride 2. */
 static const struct layer {
     const char *conv, *relu, *pool;
     int64_t channels, kernel, stride, pad;

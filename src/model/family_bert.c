@@ -1,4 +1,4 @@
-/* family_bert.c - BERT: encoder layers with the norm behind each residual, and two losses.
+/* family_bert.c - BERT: encoder layers with the norm after each residual, and two losses.
  *
  *   x = dropout(norm(word + position + segment))
  *   x = norm(x + dropout(proj(attention(qkv(x)))))        layers times

@@ -35,7 +35,7 @@ static const struct field FIELDS[] = {
     {"top", FIELD_DOC, offsetof(struct options, top)},
 };
 
-/* The widths of an MLP behind its input. */
+/* The widths of an MLP after its input. */
 struct mlp {
     int64_t width[MAX_LAYERS];
     size_t layers;

@@ -14,7 +14,7 @@
  *
  *   I1  Where the pattern goes on as it was, a repeat stands for it: of all that start at a layer the
  *       one that saves most layers.
- *   I2  The product into a state-space layer makes [gate, x, B, C, dt] of a group, and group behind
+ *   I2  The product into a state-space layer makes [gate, x, B, C, dt] of a group, and group after
  *       group, so that a split by groups takes contiguous features.
  */
 #include "model/blocks.h"

@@ -114,14 +114,14 @@ static const struct unit STEM[] = {
     {NULL},
 };
 
-/* The second classifier of the training recipe, behind Mixed_6e. */
+/* The second classifier of the training recipe, after Mixed_6e. */
 static const struct unit AUX[] = {
     {"pool", INPUT, 0, {5, 5, 3, 0, 0}, INSIDE, UNIT_AVERAGE},
     {"conv0", LAST, 128, POINT},
     {"conv1", LAST, 768, {5, 5, 1, 0, 0}, JOINS},
     {NULL},
 };
-/* Its 5x5 windows need a map of 17 behind Mixed_6e: of 17 pixels 5 are left, then 1. */
+/* Its 5x5 windows need a map of 17 after Mixed_6e: of 17 pixels 5 are left, then 1. */
 enum { SMALLEST_AUX_IMAGE = 299 };
 
 static const struct {

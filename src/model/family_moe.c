@@ -3,13 +3,13 @@
  *
  *   x = x + combine(experts(dispatch(norm(x)))) + shared(norm(x))
  *
- * The first `first_dense` layers have one MLP of width `ffn`; behind them, every `moe_every`-th
+ * The first `first_dense` layers have one MLP of width `ffn`; after them, every `moe_every`-th
  * layer is a mixture. Latent attention (`kv_lora`) computes queries and keys as
  *
  *   q = q_b(norm(q_a(x)))             or q(x) without `q_lora`
  *   k = (k_b(norm(kv_a(x))), k_rope(x) for every head),  v = v_b(norm(kv_a(x)))
  *
- * I1  A repeated body is one period: the least number of layers behind which mixtures (moe_every) and
+ * I1  A repeated body is one period: the least number of layers after which mixtures (moe_every) and
  *     windows (full_every) come again. A model is stored as at most the dense layers, one period, and
  *     the layers that do not fill a period.
  */

@@ -97,7 +97,7 @@ static int dropped(struct builder *b, const struct options *o, const char *name,
     return o->dropout > 0 ? build_dropout(b, name, x) : x;
 }
 
-/* The norm behind a stack's layers, and what is dropped of it. */
+/* The norm after a stack's layers, and what is dropped of it. */
 static int stack_end(struct builder *b, const struct options *o, int x)
 {
     return dropped(b, o, "dropout", block_norm(b, "norm", x, style_of(o).norm));

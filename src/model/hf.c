@@ -18,7 +18,7 @@
 #define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
 #define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
 #define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
-/* In today's decoders one key for the products in front of attention and behind it. */
+/* In today's decoders one key for the products in front of attention and after it. */
 #define ATTENTION_BIAS(otherwise)                                                                  \
     {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \
     {                                                                                              \

@@ -84,7 +84,7 @@ struct tensor {
 enum kept {
     KEPT_WITHIN = 1, /* an operator of the same copy: every copy stays */
     KEPT_NEXT = 2,   /* the next copy, through the carry: all but the last stay */
-    KEPT_AFTER = 4   /* an operator behind the repeat: the last one stays */
+    KEPT_AFTER = 4   /* an operator after the repeat: the last one stays */
 };
 
 /* How an operator sees one tensor or weight: the size of each axis per sample, and which of its dims
@@ -162,7 +162,7 @@ enum gating {
     GATE_CLAMPED, /* gpt-oss: both are cut off at 7; a s(1.702 a) (b + 1), s the sigmoid */
     GATE_COUNT
 };
-extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL behind them */
+extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL after them */
 
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
 const char *phase_name(enum phase phase);
@@ -251,7 +251,7 @@ enum { WORK_MAX_SHAPE = 8 };
 const char *kernel_name(enum kernel kernel);
 bool kernel_from_name(const char *name, enum kernel *out);
 const char *kernel_near(const char *name); /* that a misspelt one meant; NULL: none */
-/* The names of a kernel's shape numbers, NULL behind the last. */
+/* The names of a kernel's shape numbers, NULL after the last. */
 const char *const *kernel_shape_names(enum kernel kernel);
 
 struct work {

@@ -548,7 +548,7 @@ static bool needs_no_operator(const struct onnx_node *node)
     return folded && !returned;
 }
 
-/* Outputs behind the first that someone reads and the rule has not made: parts of the first. */
+/* Outputs after the first that someone reads and the rule has not made: parts of the first. */
 static void emit_others(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *first = onnx_out(node, 0);

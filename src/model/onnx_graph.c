@@ -380,7 +380,7 @@ static weft_status order_nodes(struct onnx_graph *graph, int32_t **out)
         return WEFT_OK;
     struct onnx_node node = onnx_node_at(graph, ready);
     return onnx_error(&node, "a graph's nodes must not depend on their own outputs",
-                      "is part of a cycle, or behind one");
+                      "is part of a cycle, or after one");
 }
 
 weft_status onnx_graph_open(struct onnx_graph *graph, const Onnx__ModelProto *model,

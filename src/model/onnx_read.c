@@ -33,7 +33,7 @@ static weft_status torn(const struct strip *strip, const uint8_t *at)
                      (size_t)(at - strip->start));
 }
 
-/* Returns what lies behind the varint, or NULL. */
+/* Returns what lies after the varint, or NULL. */
 static const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     *value = 0;
@@ -49,24 +49,24 @@ static bool read_field(const uint8_t *at, const uint8_t *end,
                        const ProtobufCMessageDescriptor *message, struct wire_field *field)
 {
     uint64_t tag, value;
-    const uint8_t *behind = read_varint(at, end, &tag);
-    if (!behind || tag >> 3 == 0 || tag >> 3 > INT32_MAX)
+    const uint8_t *after = read_varint(at, end, &tag);
+    if (!after || tag >> 3 == 0 || tag >> 3 > INT32_MAX)
         return false;
-    *field = (struct wire_field){.tag = at, .payload = behind, .wire = (int)(tag & 7)};
+    *field = (struct wire_field){.tag = at, .payload = after, .wire = (int)(tag & 7)};
     field->descriptor = protobuf_c_message_descriptor_get_field(message, (unsigned)(tag >> 3));
     if (field->wire == WIRE_VARINT || field->wire == WIRE_BYTES)
-        behind = read_varint(behind, end, &value);
-    if (field->wire == WIRE_BYTES && behind) {
-        field->payload = behind;
-        behind = value <= (uint64_t)(end - behind) ? behind + value : NULL;
+        after = read_varint(after, end, &value);
+    if (field->wire == WIRE_BYTES && after) {
+        field->payload = after;
+        after = value <= (uint64_t)(end - after) ? after + value : NULL;
     } else if (field->wire == WIRE_64 || field->wire == WIRE_32) {
         size_t bytes = field->wire == WIRE_64 ? 8 : 4;
-        behind = (size_t)(end - behind) >= bytes ? behind + bytes : NULL;
+        after = (size_t)(end - after) >= bytes ? after + bytes : NULL;
     } else if (field->wire != WIRE_VARINT && field->wire != WIRE_BYTES) {
         return false; /* groups are not part of ONNX */
     }
-    field->end = behind;
-    return behind != NULL;
+    field->end = after;
+    return after != NULL;
 }
 
 /* A first run without `out` only counts. */

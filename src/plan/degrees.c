@@ -3,7 +3,7 @@
  *   dp * cp * tp * pp = devices                                                                (1)
  *   global batch = micro batch * dp * micro-batches                                            (2)
  *
- *   I1  Behind complete(), no degree is 0 and (1) and (2) hold.
+ *   I1  After complete(), no degree is 0 and (1) and (2) hold.
  *   I2  ep spreads experts over devices that otherwise hold copies of the whole model, so it
  *       divides dp and is no factor of (1).
  */

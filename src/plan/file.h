@@ -23,7 +23,7 @@ struct file_batch {
 
 struct file_stage {
     const struct doc *line, *until, *devices;
-    int64_t first_device; /* -1: behind the stage before */
+    int64_t first_device; /* -1: after the stage before */
     int64_t count;        /* devices; 0: an equal share */
 };
 

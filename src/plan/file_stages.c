@@ -169,7 +169,7 @@ static weft_status check_until(const struct plan_file *file, int64_t pieces)
     return WEFT_OK;
 }
 
-/* The instance behind the last that `until` names. */
+/* The instance after the last that `until` names. */
 static weft_status find_end(const struct plan_file *file, const struct doc *until, int64_t *out)
 {
     struct pattern pattern;
@@ -193,19 +193,19 @@ static weft_status check_end(const struct plan_file *file, const struct doc *unt
     long long stage = (long long)(part % file->stages);
     if (end <= before)
         return doc_error(until,
-                         arena_printf(file->scratch, "it starts at %s: end it there or behind",
+                         arena_printf(file->scratch, "it starts at %s: end it there or after",
                                       plan_path(file->scratch, file->plan, before)),
                          "stage %lld would hold no operators: '%.60s' ends before it starts", stage,
                          until->text);
     if (part + 1 == parts && end < file->plan->instances)
         return doc_error(until, "leave 'until' out of the last stage",
-                         "the operators behind '%.60s' belong to no stage", until->text);
+                         "the operators after '%.60s' belong to no stage", until->text);
     if (part + 1 < parts && end >= file->plan->instances)
         return doc_error(until,
                          arena_printf(file->scratch, "end stage %lld at %s or before", stage,
                                       plan_path(file->scratch, file->plan,
                                                 file->plan->instances - (parts - part - 1) - 1)),
-                         "nothing is left for the stages behind '%.60s'", until->text);
+                         "nothing is left for the stages after '%.60s'", until->text);
     return WEFT_OK;
 }
 

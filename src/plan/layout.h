@@ -35,7 +35,7 @@ struct layout_digit {
 struct layout {
     int64_t elements; /* N */
     int64_t digits;
-    struct layout_digit digit[MAX_LAYOUT_DIGITS]; /* outermost first; zero behind the last */
+    struct layout_digit digit[MAX_LAYOUT_DIGITS]; /* outermost first; zero after the last */
 };
 
 struct layout layout_none(int64_t elements); /* all on one device */

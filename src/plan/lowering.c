@@ -17,7 +17,7 @@
  * and how the output lies. A linear with a whole input is split by its outputs, one whose input
  * features are split by its inputs (Megatron's column and row parallel pair, one reduction).
  *
- *   I1  A carry lies the same way in every copy behind the first: the walk starts with what comes
+ *   I1  A carry lies the same way in every copy after the first: the walk starts with what comes
  *       into the repeat, and again with what came out until both agree (at most PASSES times; what
  *       then differs is a reshard between copies, not an error).
  *   I2  Inputs that lie differently: seq if one lies so, else whole.
@@ -25,7 +25,7 @@
  *   I4  A dim of outputs smaller than tp has nothing to share out: copied. So is whatever a kind
  *       cannot split.
  *   I5  With whole images every convolution is split by its outputs, and they count as whole: an
- *       all-gather behind it, and the sum of its input's gradients before it.
+ *       all-gather after it, and the sum of its input's gradients before it.
  */
 #include "plan/plan.h"
 

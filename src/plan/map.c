@@ -1,7 +1,7 @@
 /* map.c - cutting the walk into parts, and giving stages their devices.
  *
  * The walk is a row of blocks 0 .. B-1 that no cut divides: each ends with a layer, the first holds
- * what stands before the layers too (embeddings), the last what stands behind them (norm, head,
+ * what stands before the layers too (embeddings), the last what stands after them (norm, head,
  * loss). A model without layers has one block per operator. With prefix sums S of their weights and
  * parts that end before blocks e_0 < e_1 < ... < e_(P-1) = B,
  *
@@ -11,10 +11,10 @@
  * the cuts that keep T, each part in turn takes the end nearest to an equal share of what is left,
  * so that a heavy last part does not leave the others uneven.
  *
- *   I1  No part is empty. Part p ends behind block p at the earliest, and at the latest P - 1 - p
+ *   I1  No part is empty. Part p ends after block p at the earliest, and at the latest P - 1 - p
  *       blocks before the end.
- *   I2  earliest[p], filled from the back, is the first end of part p behind which the other parts
- *       still keep T; every end chosen lies at or behind it.
+ *   I2  earliest[p], filled from the back, is the first end of part p after which the other parts
+ *       still keep T; every end chosen lies at or after it.
  */
 #include "plan/plan.h"
 
@@ -104,7 +104,7 @@ done:
 
 struct blocks {
     int64_t count;
-    int64_t *end; /* the instance behind block b */
+    int64_t *end; /* the instance after block b */
     double *sum;  /* S: sum[b] is the weight of blocks 0 .. b - 1 */
     bool layers;  /* they are layers, not single operators */
 };
@@ -195,7 +195,7 @@ static int64_t *earliest_ends(const struct blocks *b, int64_t parts, double boun
 }
 
 /* The end in `from` .. `to` whose sum is nearest to `wanted`; the later of two, since more stands
- * behind the last layer than before the first. */
+ * after the last layer than before the first. */
 static int64_t nearest_end(const struct blocks *b, int64_t from, int64_t to, double wanted)
 {
     int64_t best = from;

@@ -204,7 +204,7 @@ static int words_matched(const struct plan *plan, const struct paths *paths,
     return 0;
 }
 
-/* The names that may stand behind the words of `head`. */
+/* The names that may stand after the words of `head`. */
 struct followers {
     struct arena *arena;
     struct map *seen;
@@ -224,7 +224,7 @@ static void add_follower(struct followers *all, const char *name)
     }
 }
 
-/* Behind a * any name further down may stand. */
+/* After a * any name further down may stand. */
 static void find_followers(const struct plan *plan, const struct paths *paths,
                            const struct pattern *head, struct followers *out)
 {

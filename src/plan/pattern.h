@@ -14,7 +14,7 @@
 
 #include "plan/plan.h"
 
-enum { MAX_NAMES = 63 }; /* of one path; behind that the rest counts as one name */
+enum { MAX_NAMES = 63 }; /* of one path; after that the rest counts as one name */
 
 /* "layers.7.attn.qkv" taken apart. */
 struct path {

@@ -130,7 +130,7 @@ struct plan {
     unsigned overlap;                   /* of enum overlap */
     int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part at once */
     bool whole_sends;     /* between stages, devices that hold the same each send all of it, not a
-                             part that is gathered behind (Megatron's scatter-gather) */
+                             part that is gathered after (Megatron's scatter-gather) */
 
     int64_t instances;
     struct instance *instance;

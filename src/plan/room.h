@@ -7,7 +7,7 @@
 /* By operator: forward FLOPs of one copy and one sample. */
 double *forward_flops(const struct model *model, struct arena *keep);
 
-/* The tensor behind views and, where it is a layer's carry, the one of the layer before. */
+/* The tensor after views and, where it is a layer's carry, the one of the layer before. */
 int32_t plan_origin(const struct model *model, const struct instance *reader, int32_t tensor,
                     bool *carried);
 
@@ -17,7 +17,7 @@ const char *useless_pairs(const struct plan *plan);
 /* What degrees say beside their layout: dtype, policy, memory limit, overlap, buckets, sends. */
 void set_settings(struct plan *plan, const struct degrees *d);
 
-/* Restores plan.h's I3 behind a new map: what does not cover its stage's devices is copied. */
+/* Restores plan.h's I3 after a new map: what does not cover its stage's devices is copied. */
 weft_status copy_misfits(struct plan *plan);
 
 /* "5 and 10": the numbers next to `wanted` in 1 .. most for which legal(number, with) holds. */

@@ -1,6 +1,6 @@
 /* fold_back.c - what a run measured, as times of the kernels that it ran.
  *
- * A run records tasks, each some operators one behind the other. With p(k, t) what is predicted for kernel
+ * A run records tasks, each some operators one after the other. With p(k, t) what is predicted for kernel
  * k in task t, and T(t) what t took in the median of the steps, a kernel's new time is its old one times
  *
  *   sum over t of T(t) p(k, t) / sum_j p(j, t)   over   sum over t of p(k, t)                     (1)

@@ -28,7 +28,7 @@ void stage_times_print(struct arena *scratch, const struct prediction *predictio
 void stage_memory_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 
 /* prediction_text.c: at most REPORT_COLUMNS wide; broken at blanks, further lines begin under the
- * first, behind the label. */
+ * first, after the label. */
 void print_wrapped(struct arena *scratch, const char *label, const char *text, FILE *out);
 
 /* prediction_timeline.c: who does what when, one line of at most `columns` per stage. */

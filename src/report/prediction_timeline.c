@@ -1,7 +1,7 @@
 /* prediction_timeline.c - a prediction as a picture of text, in the manner of a drawn schedule
  * (schedule/draw.c).
  *
- * With N columns for an iteration of T, column c behind the moment f shows what goes on in its
+ * With N columns for an iteration of T, column c after the moment f shows what goes on in its
  * middle,
  *
  *   t_c = f + (2 c + 1) T / (2 N)                                                              (1)

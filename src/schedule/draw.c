@@ -15,7 +15,7 @@
 struct picture {
     const struct pipeline *pipeline;
     size_t cell, cells; /* columns of a cell, cells of an iteration */
-    size_t room;        /* columns behind the prefix */
+    size_t room;        /* columns after the prefix */
     char *line;         /* that many, and an ellipsis */
 };
 

@@ -182,6 +182,6 @@ void zero_bubble_h1_order(const struct pipeline *pipeline, int32_t stage, struct
 
 int64_t zero_bubble_h1_in_flight(const struct pipeline *pipeline, int32_t stage)
 {
-    (void)stage; /* p - s for the input gradients, and s weight gradients behind them */
+    (void)stage; /* p - s for the input gradients, and s weight gradients after them */
     return at_most(pipeline->stages, pipeline->micro_batches);
 }

@@ -1,4 +1,4 @@
-/* order.h - the orders behind the table of schedules, each with the activations that it holds. */
+/* order.h - the orders after the table of schedules, each with the activations that it holds. */
 #ifndef WEFT_SCHEDULE_ORDER_H
 #define WEFT_SCHEDULE_ORDER_H
 

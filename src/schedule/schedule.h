@@ -63,7 +63,7 @@ struct schedule {
     enum order passes;
     bool segmented; /* pieces are segments: gradients of one synchronise while the next computes */
     /* Of ORDER_PAIRED: forward slots before the first that goes on at once with the backward slot
-     * right behind it in the list, as all later ones do; else NULL. */
+     * right after it in the list, as all later ones do; else NULL. */
     int64_t (*ahead)(const struct pipeline *pipeline, int32_t stage);
 };
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */
@@ -71,7 +71,7 @@ size_t schedule_all(const struct schedule **out);
 /* The same schedule with forward and backward passes in pairs, each of which is executed as one, for which
  * one forward pass more runs ahead; itself where it has no such pairs. */
 const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages);
-/* Whether slot `i` of a stage's list and the one behind it are a pair. */
+/* Whether slot `i` of a stage's list and the one after it are a pair. */
 bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
                   const struct slots *slots, size_t i);
 

@@ -27,12 +27,12 @@ static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
     block->state = BLOCK_LIVE;
     if (rest >= allocator->source->least_rest[block->pool]) {
         block->bytes = bytes;
-        int32_t behind = block_add(allocator, (struct block){.address = block->address + bytes,
-                                                             .bytes = rest,
-                                                             .before = id,
-                                                             .after = block->after,
-                                                             .pool = block->pool});
-        block_list(allocator, behind);
+        int32_t after = block_add(allocator, (struct block){.address = block->address + bytes,
+                                                            .bytes = rest,
+                                                            .before = id,
+                                                            .after = block->after,
+                                                            .pool = block->pool});
+        block_list(allocator, after);
     }
     use->allocated += allocator->blocks.data[id].bytes;
     if (use->allocated > use->allocated_peak)

@@ -507,7 +507,7 @@ static void handle(struct engine *engine, int32_t id)
         end_pooled(engine, id - engine->graph->streams);
 }
 
-/* What the events behind this one will touch is on its way. */
+/* What the events after this one will touch is on its way. */
 static void look_ahead(const struct engine *engine, size_t at)
 {
     int32_t streams = engine->graph->streams;

@@ -14,7 +14,7 @@ _Static_assert(COUNT_OF(PAGE_BYTES) == POOL_COUNT, "a pool without its page");
 
 /* ---- holes ----------------------------------------------------------------------------------- */
 
-/* The link to the first hole behind an address, in the pool or in the hole before it. */
+/* The link to the first hole after an address, in the pool or in the hole before it. */
 static int32_t *hole_link(struct allocator *allocator, enum pool_kind kind, int64_t address)
 {
     struct block *blocks = allocator->blocks.data;
@@ -167,8 +167,8 @@ static void join_holes(struct allocator *allocator, int32_t id)
 static void release(struct allocator *allocator, int32_t id)
 {
     struct block block = allocator->blocks.data[id];
-    int64_t page = PAGE_BYTES[block.pool], behind = block.address + block.bytes;
-    int64_t first = round_up(block.address, page), last = behind / page * page;
+    int64_t page = PAGE_BYTES[block.pool], after = block.address + block.bytes;
+    int64_t first = round_up(block.address, page), last = after / page * page;
     if (first >= last)
         return;
     block_unlist(allocator, id);
@@ -181,7 +181,7 @@ static void release(struct allocator *allocator, int32_t id)
                                         .after = id,
                                         .pool = block.pool});
     keep_free(allocator, (struct block){.address = last,
-                                        .bytes = behind - last,
+                                        .bytes = after - last,
                                         .before = id,
                                         .after = block.after,
                                         .pool = block.pool});

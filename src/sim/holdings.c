@@ -1,17 +1,17 @@
 /* holdings.c - how full each stage's devices get, played slot by slot.
  *
  * All slots of a part and kind take and give back the same (compile/lifetimes.h), so a block is
- * summed up once: by how much memory is fuller behind it (net), and at most while it runs (rise).
+ * summed up once: by how much memory is fuller after it (net), and at most while it runs (rise).
  * A stage's slots in order, from its state:
  *
  *   held(k)  = state + sum of net(j) over the slots j < k
  *   peak     = max over slots k of held(k) + rise(k)                                           (1)
  *
- * What is held at the peak follows from how many slots of each kind are behind it:
+ * What is held at the peak follows from how many slots of each kind are after it:
  *
  *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
  *
- *   I1  A stage's slots run one behind the other in the order of its schedule: what the engine's
+ *   I1  A stage's slots run one after the other in the order of its schedule: what the engine's
  *       times say too (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
  *       the other is: held(k) + rise(k) + rise(k + 1) in (1).
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
@@ -52,7 +52,7 @@ struct summit {
     int64_t host;
     int32_t slot; /* -1: before the first */
     int32_t item;
-    int32_t beside; /* of the slot behind it, where the two are one: the item; else -1 */
+    int32_t beside; /* of the slot after it, where the two are one: the item; else -1 */
     bool paired;
 };
 
@@ -246,9 +246,9 @@ static void offer(struct largest *l, struct holding one, int64_t sum)
     if (one.bytes == 0 || at == MOST_HOLDINGS)
         return;
     l->count += l->count < MOST_HOLDINGS;
-    size_t behind = (size_t)(l->count - at - 1);
-    memmove(&l->holding[at + 1], &l->holding[at], behind * sizeof one);
-    memmove(&l->sum[at + 1], &l->sum[at], behind * sizeof sum);
+    size_t after = (size_t)(l->count - at - 1);
+    memmove(&l->holding[at + 1], &l->holding[at], after * sizeof one);
+    memmove(&l->sum[at + 1], &l->sum[at], after * sizeof sum);
     l->holding[at] = one;
     l->sum[at] = sum;
 }

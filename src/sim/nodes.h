@@ -15,7 +15,7 @@ struct node {
     int32_t stream, flow;
     int32_t next;      /* on its stream, -1: none */
     int32_t pending;   /* dependencies and stream order still ahead */
-    int32_t then[FEW]; /* tasks that depend on it, -1 behind the last */
+    int32_t then[FEW]; /* tasks that depend on it, -1 after the last */
     int32_t more;      /* the others, -1: none */
 };
 _Static_assert(sizeof(struct node) == 64, "not a cache line");

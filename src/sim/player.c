@@ -103,7 +103,7 @@ int32_t first_task(const struct prediction *p, int32_t stage)
     return low;
 }
 
-/* A step that is a task of its own is no part of a block's run: the run behind it is the nearest. */
+/* A step that is a task of its own is no part of a block's run: the run after it is the nearest. */
 int64_t player_time(const struct prediction *p, const struct player *player, int32_t slot,
                     int32_t item)
 {

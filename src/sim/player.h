@@ -22,7 +22,7 @@ struct player {
 };
 struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage);
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece);
-/* The first task of a stage: they are numbered stage by stage (graph.h, I4), and behind those of the
+/* The first task of a stage: they are numbered stage by stage (graph.h, I4), and after those of the
  * last one come exchanges between stages, counted to the lower one. */
 int32_t first_task(const struct prediction *p, int32_t stage);
 bool reads_checkpoints(enum slot_kind kind);

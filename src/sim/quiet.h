@@ -3,7 +3,7 @@
  * A transfer that touches device d runs, as a stream s of d's work counts its places, within
  *
  *   lo = the last place of s that it, or what is before it on its own stream, waits for
- *   hi = the first place of s that waits for it, or for what is behind it on its own stream
+ *   hi = the first place of s that waits for it, or for what is after it on its own stream
  *   after lo is over and before hi starts                                                     (1)
  *
  * Work of s between the two may meet it. What lies in no such window is *quiet*: it takes what it

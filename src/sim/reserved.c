@@ -5,10 +5,10 @@
  *
  *   I1  A schedule whose steady state holds no more with fewer micro-batches is played with those:
  *       the smallest multiple of the stages that leaves as many in flight, and one round more.
- *   I3  Slots that are executed as one are played one behind the other.
+ *   I3  Slots that are executed as one are played one after the other.
  *   I2  Weights, gradients and the optimizer's own copy of the weights are taken first, a tensor for
  *       each (Megatron-LM keeps them in contiguous buffers). Adam makes its two moments in its first
- *       step, weight by weight, behind the first iteration: they settle where that one's tensors
+ *       step, weight by weight, after the first iteration: they settle where that one's tensors
  *       were.
  */
 #include "sim/allocator.h"

@@ -2,7 +2,7 @@
  *
  * Where the driver puts a segment decides between free blocks of one size. Observed on an H200
  * (driver 580, CUDA 13.0): it sets addresses aside from above in chunks of whole 32 MiB, and a
- * segment goes into the lowest chunk that has room behind what is there, else into a new one.
+ * segment goes into the lowest chunk that has room after what is there, else into a new one.
  *
  *   I1  Addresses that were given back are not used again, unlike the driver's.
  */

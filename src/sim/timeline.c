@@ -3,7 +3,7 @@
  * its end what it leaves.
  *
  *   I1  A task's run has the moments of its items and of the steps before it, which are tasks of
- *       their own; what a block gives back behind its last item counts to its last task.
+ *       their own; what a block gives back after its last item counts to its last task.
  *   I2  Of slots that are executed as one, both are at hand.
  */
 #include "sim/player.h"

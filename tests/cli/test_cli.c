@@ -282,14 +282,14 @@ static void errors_go_to_stderr_with_a_hint(void **state)
     }
 }
 
-/* The message behind "weft: " or "weft COMMAND: ", and the line behind it, which says what to do. */
+/* The message after "weft: " or "weft COMMAND: ", and the line after it, which says what to do. */
 static bool answered_as_expected(const struct refusal *refusal, const struct outcome *outcome)
 {
     char *rest = outcome->err, *message = strsep(&rest, "\n");
     const char *hint = strsep(&rest, "\n"), *expected = refusal_words(refusal->hint);
-    const char *behind = hint ? refusal_behind(hint, "hint: ") : NULL;
+    const char *after = hint ? refusal_behind(hint, "hint: ") : NULL;
     bool tries = hint && strncmp(hint, "Try `weft ", 10) == 0;
-    hint = behind ? behind : tries ? "(try --help)" : "(none)";
+    hint = after ? after : tries ? "(try --help)" : "(none)";
     if (outcome->code == WEFT_BAD_INPUT && *outcome->out == '\0' &&
         strcmp(message, refusal->message) == 0 && strcmp(hint, expected) == 0)
         return true;

@@ -520,7 +520,7 @@ static void test_this_machine(void **state)
     cluster_free(cluster);
 }
 
-/* A machine as hwloc would see it: two H200 and a NIC behind one PCI switch. */
+/* A machine as hwloc would see it: two H200 and a NIC after one PCI switch. */
 static void test_another_machine(void **state)
 {
     (void)state;

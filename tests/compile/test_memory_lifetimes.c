@@ -138,7 +138,7 @@ static void one_layer(void **state)
 
 /* A fused loss keeps the logits, 256, instead of the probabilities, 512, and puts their gradient in
  * their place: 1648 - 512 + 256 = 1392; at the loss, its output 16 on top. The head's backward pass
- * has the logits' gradient in their place and makes that of its input, 64: what the norm behind it
+ * has the logits' gradient in their place and makes that of its input, 64: what the norm after it
  * has is 1392 + 64, the peak. */
 static void fused_loss(void **state)
 {
@@ -410,7 +410,7 @@ static void as_schedules_say(void **state)
 
 /* AIAO, 2 stages, 1 piece, 8 micro-batches, offloaded: a checkpoint leaves while the next slot runs
  * and is back one slot ahead, so the device has at most that of the slot, of the one before, and in
- * the backward pass of the one behind. The host has those of all: all forward slots are over before
+ * the backward pass of the one past the last. The host has those of all: all forward slots are over before
  * the first backward slot starts, the last one's included. */
 static void offloaded(void **state)
 {
@@ -672,9 +672,9 @@ static void check_points(const struct subject *s, int32_t stage)
         assert_int_equal(most, p->stage[stage].memory.peak);
 }
 
-/* Two slots executed as one: each is fullest when the other is, which is more than one behind the other by
+/* Two slots executed as one: each is fullest when the other is, which is more than one after the other by
  * what the first holds then and does not keep. */
-static void check_paired_stage(const struct subject *s, int32_t stage, const struct naive *behind)
+static void check_paired_stage(const struct subject *s, int32_t stage, const struct naive *after)
 {
     const struct stage_peak *peak = &s->prediction->stage[stage].memory;
     int64_t more = 0;
@@ -688,8 +688,8 @@ static void check_paired_stage(const struct subject *s, int32_t stage, const str
         }
         more = most - held > more ? most - held : more;
     }
-    assert_true(peak->peak >= state_of(s, stage) + behind->peak);
-    assert_true(peak->peak <= state_of(s, stage) + behind->peak + more);
+    assert_true(peak->peak >= state_of(s, stage) + after->peak);
+    assert_true(peak->peak <= state_of(s, stage) + after->peak + more);
 }
 
 static void check_stage(const struct subject *s, int32_t stage)

@@ -6,7 +6,7 @@
  *   Q3  Without experts on other devices, with one micro-batch, and on stages of 1f1b nothing changes, to the
  *       nanosecond.
  *   Q4  On one stage nothing takes longer (but by little where weights or gradients of every micro-batch are on
- *       the same links), and every micro-batch behind the first few takes the same: no
+ *       the same links), and every micro-batch after the first few takes the same: no
  *       less than its computation, nor than its transfers.
  *   Q5  Folded is unfolded.
  *   Q7  Tokens that go to a device once are as many as one counts over all choices of experts.
@@ -207,7 +207,7 @@ static int64_t iteration_ns(struct plan *plan, unsigned overlap)
 
 /* ---- Q2 -------------------------------------------------------------------------------------- */
 
-/* Places where an operator waits for tokens that were sent behind the operator that waited before it. */
+/* Places where an operator waits for tokens that were sent after the operator that waited before it. */
 static int32_t waits_for_tokens(const struct block *block)
 {
     int32_t count = 0, since = 0;

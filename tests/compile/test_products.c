@@ -31,7 +31,7 @@ static double gathered_end(double now, double product, double began, double coll
     return now;
 }
 
-/* When what a product makes from `began` on is scattered: a round behind each chunk but the last, which
+/* When what a product makes from `began` on is scattered: a round after each chunk but the last, which
  * stays. No round begins before `now`. */
 static double scattered_end(double now, double product, double began, double collective, int64_t n)
 {
@@ -50,7 +50,7 @@ static void rings_take_the_longer(void **state)
     for (int i = 0; i < rounds_of(20000); i++) {
         int64_t n = 2 + rng_below(&rng, 30);
         double p = (double)rng_below(&rng, 1000), c = (double)rng_below(&rng, 1000);
-        double late = chance(&rng, 2) ? 0 : (double)rng_below(&rng, 1000); /* behind its start */
+        double late = chance(&rng, 2) ? 0 : (double)rng_below(&rng, 1000); /* after its start */
         double expected = fmax(p, fmax(0, c - late) + p / (double)n);
         assert_true(fabs(gathered_end(late, p, 0, c, n) - late - expected) < 1e-6);
         double all = fmax(p, scattered_end(0, p, 0, c, n));
@@ -134,7 +134,7 @@ static bool scatters_product(const struct chunked *c, int32_t i)
            item->needs == i - 1 && is_linear(c, &c->block->item[i - 1]);
 }
 
-/* Puts an item behind what it waits for; the last item that this was about. */
+/* Puts an item after what it waits for; the last item that this was about. */
 static int32_t put(struct chunked *c, int32_t i)
 {
     const struct item *item = &c->block->item[i];

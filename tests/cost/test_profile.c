@@ -474,7 +474,7 @@ static void test_refuses_what_is_no_profile(void **state)
     static const struct {
         const char *name;
         void (*make)(const char *path);
-        const char *message; /* behind "PATH: " */
+        const char *message; /* after "PATH: " */
     } CASES[] = {
         {"missing", make_nothing, "cannot be opened: No such file or directory"},
         {"text", make_text, "is not a profile database"},

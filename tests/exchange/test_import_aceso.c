@@ -169,7 +169,7 @@ static void t5_is_cut_where_they_cut(void **state)
     const struct plan *plan = opened.plan;
     assert_int_equal(plan->stages, 3);
     assert_int_equal(plan->part[1].first, instance_at(plan, "decoder.embedding"));
-    /* Behind the second layer's self-attention (8), norm and queries: keys and values stay with them. */
+    /* After the second layer's self-attention (8), norm and queries: keys and values stay with them. */
     assert_int_equal(plan->part[2].first, instance_at(plan, "decoder.layers.1.cross.score"));
     assert_true(plan_choice(plan, instance_at(plan, "encoder.layers.0.attn.score"))->recompute);
     assert_false(plan_choice(plan, instance_at(plan, "encoder.layers.0.attn.qkv"))->recompute);
@@ -199,7 +199,7 @@ static void resnet_is_cut_where_they_cut(void **state)
     const struct plan *plan = opened.plan;
     assert_int_equal(plan->part[1].first, instance_at(plan, "layer1.2.conv1"));
     assert_int_equal(plan->part[2].first, instance_at(plan, "layer2.0.relu"));
-    /* Its fourth, behind the ReLU: the next block's second convolution, by inputs. */
+    /* Its fourth, after the ReLU: the next block's second convolution, by inputs. */
     int64_t second = instance_at(plan, "layer2.1.conv2"),
             third = instance_at(plan, "layer2.1.conv3");
     assert_int_equal(split_degree(&plan_choice(plan, second)->split, DIM_IN), 2);

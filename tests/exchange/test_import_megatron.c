@@ -302,7 +302,7 @@ static void values_come_out_as_written(void **state)
 static const struct {
     const char *text, *message, *hint;
 } BROKEN[] = {
-    {"", "run.sh: holds no arguments of Megatron-LM", "give those behind pretrain_gpt.py"},
+    {"", "run.sh: holds no arguments of Megatron-LM", "give those after pretrain_gpt.py"},
     {"--num-layer 8", "run.sh:1: Megatron-LM has no argument --num-layer",
      "did you mean --num-layers?"},
     {"\n--num-layers many", "run.sh:2: --num-layers is 'many', expected a whole number", NULL},

@@ -105,7 +105,7 @@ static void sharded_layer(void **state)
     assert_true(half > backward);
     assert_ms(cost.steady_ns,
               (2 * FORWARD_MS + half + backward + 0.3 * backward + half - backward) * 1.1);
-    assert_ms(cost.once_ns, half * 1.1); /* nothing left to hide it behind */
+    assert_ms(cost.once_ns, half * 1.1); /* nothing left to hide it after */
     assert_mb(cost.state_bytes, 4 * WEIGHT_MB * (1 / 8.0 + 0.025));
 }
 

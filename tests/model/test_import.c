@@ -194,7 +194,7 @@ static void windows_are_where_configs_say(void **state)
     struct model *gemma = opened_file("tests/data/hf/gemma-3-1b", NULL);
     for (int i = 0; i < 6; i++)
         assert_int_equal(window_of(gemma, i), i == 5 ? 0 : 512);
-    assert_int_equal(window_of(gemma, 24), 512); /* behind the last whole period */
+    assert_int_equal(window_of(gemma, 24), 512); /* after the last whole period */
     assert_int_equal(gemma->layers, 26);
     model_free(gemma);
     struct model *mistral = opened_file("tests/data/hf/mistral-7b-v0.1", "seq: 8192");

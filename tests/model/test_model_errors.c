@@ -323,7 +323,7 @@ static void onnx_graphs_that_do_not_connect(void **state)
     writer_node(&w, "Relu", "one", "x", "y");
     writer_node(&w, "Add", "two", "y c", "b");
     writer_node(&w, "Relu", "three", "b", "c");
-    assert_onnx_refused(&w, NULL, "m.onnx: node 1 'two' (Add) is part of a cycle, or behind one",
+    assert_onnx_refused(&w, NULL, "m.onnx: node 1 'two' (Add) is part of a cycle, or after one",
                         "a graph's nodes must not depend on their own outputs");
     start(&w);
     writer_node(&w, "Relu", "r", "x", "y");

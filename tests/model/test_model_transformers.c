@@ -66,7 +66,7 @@ static struct model *open_preset(const char *name)
 
 /* ---- published tables ------------------------------------------------------------------------ */
 
-/* Calls `check` with the fields of each row, behind comments and the header. */
+/* Calls `check` with the fields of each row, after comments and the header. */
 static size_t each_row(const char *file, size_t columns, void (*check)(char **fields))
 {
     char path[512], line[512];

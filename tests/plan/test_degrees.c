@@ -186,7 +186,7 @@ static void test_resnet(void **state)
         {"loss", "batch:4 vocab:2"},
         {"layer2.0.conv1", "batch:4 out:2"},
         {"layer2.0.add", "batch:4 hidden:2"}, /* both inputs are */
-        {"layer2.1.conv1", "batch:4 out:2"},  /* as in the copies behind it, whose input is whole */
+        {"layer2.1.conv1", "batch:4 out:2"},  /* as in the copies after it, whose input is whole */
         {"layer2.1.add", "batch:4 copy:2"},
     };
     struct degrees d = {.tp = 2};

@@ -212,7 +212,7 @@ static void unlike_stages_are_cut(void **state)
 
 /* ---- timeline -------------------------------------------------------------------------------- */
 
-/* 101 columns behind "stage 0  ": one for each millisecond. */
+/* 101 columns after "stage 0  ": one for each millisecond. */
 static void a_timeline_samples_the_middle_of_columns(void **state)
 {
     (void)state;

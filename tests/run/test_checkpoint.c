@@ -533,7 +533,7 @@ static void another_model_is_refused(void **state)
     other = shard_whole(2, RUN[0].shape);
     other.count++;
     assert_refused(checkpoint_read(checkpoint, RUN[0].name, &other, found), WEFT_BAD_INPUT,
-                   "has a range behind the end of what its digits hold");
+                   "has a range after the end of what its digits hold");
     assert_null(checkpoint_find(checkpoint, "attn.bias"));
     assert_int_equal(checkpoint_find(checkpoint, "bias")->shape[0], 5);
     checkpoint_close(checkpoint);
@@ -575,7 +575,7 @@ static void what_no_file_holds_is_missed(void **state)
     struct written written;
     values.shard.count = 7;
     assert_refused(checkpoint_save(&place, 1, 0, &values, 1, &written), WEFT_BAD_INPUT,
-                   "the shard of 'w' has a range behind the end of what its digits hold");
+                   "the shard of 'w' has a range after the end of what its digits hold");
 }
 
 static void dtypes_become_floats(void **state)

@@ -114,9 +114,9 @@ static void wrong_token_files_are_refused(void **state)
         {"WEFTTOKS\1\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32, TOKENS_AUTO,
          "has 3 bytes per token (at byte 12), expected 2 or 4"},
         {"WEFTTOKS\1\0\0\0\2\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0ab", 34, TOKENS_AUTO,
-         "has 2 bytes behind its header, expected 2 tokens of 2 bytes"},
+         "has 2 bytes after its header, expected 2 tokens of 2 bytes"},
         {"WEFTTOKS\1\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0abc", 35, TOKENS_AUTO,
-         "has 3 bytes behind its header, expected 1 tokens of 2 bytes"},
+         "has 3 bytes after its header, expected 1 tokens of 2 bytes"},
     };
     struct token_source *source;
     for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
@@ -457,7 +457,7 @@ static void other_files_are_no_log(void **state)
         {"name\tvalue\n", "log:1: is no log of Weft: its first line is another"},
         {LOG_HEADER "x\t1\n", "log:2: does not begin with a step"},
         {LOG_HEADER "\n", "log:2: does not begin with a step"},
-        {LOG_HEADER LOG_ROW("3") LOG_ROW("3"), "log:3: step 3 is not behind step 3"},
+        {LOG_HEADER LOG_ROW("3") LOG_ROW("3"), "log:3: step 3 is not after step 3"},
     };
     for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
         const char *path = put_file(*state, "wrong-log", WRONG[i].text, strlen(WRONG[i].text));

@@ -153,7 +153,7 @@ static void test_asks_are_what_is_simulated(void **state)
     cluster_free(cluster);
 }
 
-/* 4 layers of 2 norms and one behind them: 9 forward norms of the same rows and columns. */
+/* 4 layers of 2 norms and one after them: 9 forward norms of the same rows and columns. */
 static void test_askers_are_counted(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
  *
  *   P1  On every rank the memory of a run is within 5 % of the predicted peak, under plans of every kind.
  *   P2  With sharded gradients it is so however long transfers take.
- *   P3  Gradients are synchronised while others are still computed; without overlap, behind all of them.
+ *   P3  Gradients are synchronised while others are still computed; without overlap, after all of them.
  *   P4  A trace that is folded back makes the prediction that of the trace.
  *   P5  Where one core computes and moves, overlap is predicted to gain less.
  */

@@ -626,7 +626,7 @@ static bool offloads(const struct plan *plan)
 }
 
 /* What waits in host memory has been read by then, however late its last reader comes. In the first two it
- * once had not: a step for what is sent, behind another one that took its time. */
+ * once had not: a step for what is sent, after another one that took its time. */
 static void test_late_steps_find_checkpoints(void **state)
 {
     (void)state;
@@ -826,7 +826,7 @@ static void test_a_failure_ends_all_ranks(void **state)
     plan_free(plan);
 }
 
-/* Behind a failure nothing is sent or added up any more: its buffers may be gone. */
+/* After a failure nothing is sent or added up any more: its buffers may be gone. */
 static void test_nothing_meets_behind_a_failure(void **state)
 {
     (void)state;
@@ -853,7 +853,7 @@ static void test_nothing_meets_behind_a_failure(void **state)
     hub_free(hub);
 }
 
-/* Whenever it happens all ranks end, and nothing is used or held behind their end (the sanitizers say). */
+/* Whenever it happens all ranks end, and nothing is used or held after their end (the sanitizers say). */
 static void test_failures_at_any_time(void **state)
 {
     (void)state;

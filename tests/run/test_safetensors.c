@@ -271,7 +271,7 @@ static void broken_headers_are_refused(void **state)
         {"{" TENSOR("a", "F32", "1", "0, 4") ", " TENSOR("b", "F32", "1", "8, 12") "}", 12,
          "x: tensor 'b' is not where the one before it ends"},
         {"{" TENSOR("a", "F32", "2", "0, 8") "}", 7,
-         "x: tensor 'a' ends behind the end of the file"},
+         "x: tensor 'a' ends after the end of the file"},
         {"{" TENSOR("a", "F32", "1", "0, 4") "}", 5,
          "x: has 5 bytes of data, of which its header describes 4"},
         {"{}", 1, "x: has 1 bytes of data, of which its header describes 0"},

@@ -490,7 +490,7 @@ static void test_learns(void **state)
 /* ---- traces ---------------------------------------------------------------------------------- */
 
 /* Invented times on a real plan: dp 2, every compute task takes 2 us on device 0 and 4 on device 1 in
- * the step that counts; exchanges begin 1 us apart and end 5 us behind the later begin. */
+ * the step that counts; exchanges begin 1 us apart and end 5 us after the later begin. */
 static void test_overlay_by_hand(void **state)
 {
     struct scratch *scratch = *state;

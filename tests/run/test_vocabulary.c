@@ -84,7 +84,7 @@ static void text_is_cut_into_pieces(void **state)
 }
 
 /* The same pattern in Python's own regular expressions, with \p{L} and \p{N} spelt out for the
- * characters that are used. Writes texts, each behind a line of its bytes and those of its pieces. */
+ * characters that are used. Writes texts, each after a line of its bytes and those of its pieces. */
 static const char PYTHON[] =
     "import random, re, sys, unicodedata\n"
     "random.seed(1)\n"

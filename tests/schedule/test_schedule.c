@@ -331,7 +331,7 @@ static int64_t backward_arrival(const struct lab *lab, int32_t stage, struct slo
     if (stage + 1 < lab->pipeline->stages)
         return arrival(lab, stage, stage + 1, slot.piece, false, slot.micro_batch);
     if (slot.piece + 1 == lab->pipeline->pieces)
-        return 0; /* behind its own forward in the list */
+        return 0; /* after its own forward in the list */
     return arrival(lab, stage, 0, slot.piece + 1, false, slot.micro_batch);
 }
 
@@ -351,7 +351,7 @@ static int64_t slot_end(const struct lab *lab, int32_t stage, size_t i)
     return (inputs > start ? inputs : start) + ns;
 }
 
-/* Ends grow from zero until every slot is behind what it waits for: the least such times. */
+/* Ends grow from zero until every slot is after what it waits for: the least such times. */
 static int64_t relax(struct lab *lab)
 {
     int64_t last = 0;

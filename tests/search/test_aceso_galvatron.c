@@ -2,7 +2,7 @@
  * data and tensor parallelism, ZeRO 0 or 3, whole layers recomputed or nothing, uneven stages.
  *
  * Neither space holds the other. Galvatron's layers have a strategy each, where a part of aceso has four
- * manners at most, one behind the other; its tensor parallelism may leave a node, and problems where
+ * manners at most, one after the other; its tensor parallelism may leave a node, and problems where
  * that is its answer are not compared. Aceso cuts between any operators, and its stages may have
  * different numbers of devices. Times are the simulator's.
  *

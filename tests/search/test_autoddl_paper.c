@@ -56,7 +56,7 @@ static void count_as_figure_3(struct layout_problem *p)
             edge->time[i] = layout_edge_cost(p, e, i / wide, i % wide).there;
     }
     forbid_copies(p, op_named(model, "before"));
-    forbid_copies(p, op_named(model, "behind"));
+    forbid_copies(p, op_named(model, "after"));
     p->assign->limit = parameters / 16;
 }
 
@@ -91,7 +91,7 @@ static void figure_3_is_96_against_180(void **state)
     const int32_t theirs[] = {
         option_of(p, "before", "batch:64"), option_of(p, "qkv", "batch:4 out:16"),
         option_of(p, "attention", "batch:4 head:16"), option_of(p, "proj", "batch:4 in:16"),
-        option_of(p, "behind", "batch:64")};
+        option_of(p, "after", "batch:64")};
     assign_evaluate(p->assign, theirs, &megatron);
     assert_true(megatron.fits && fabs(megatron.time / unit - 180) < 1e-6);
     struct assigned descent = solve(p->assign, SEARCH_CD, keep);

@@ -89,7 +89,7 @@ static weft_status lab_layer(void *context, const struct layer_question *q, int3
 }
 
 static weft_status lab_reshard(void *context, const struct layer_question *q, int32_t boundary,
-                               const struct strategy *before, const struct strategy *behind,
+                               const struct strategy *before, const struct strategy *after,
                                int64_t *ns)
 {
     const struct lab *lab = context;
@@ -99,9 +99,9 @@ static weft_status lab_reshard(void *context, const struct layer_question *q, in
                        q->step_samples,
                        boundary,
                        layout_words(before),
-                       layout_words(behind)};
+                       layout_words(after)};
     struct rng rng = dice_for(lab, words, COUNT_OF(words));
-    *ns = layout_words(before) == layout_words(behind) ? 0 : rng_below(&rng, 5);
+    *ns = layout_words(before) == layout_words(after) ? 0 : rng_below(&rng, 5);
     return WEFT_OK;
 }
 

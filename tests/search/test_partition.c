@@ -110,7 +110,7 @@ static void lab_draw(struct lab *lab, uint64_t seed)
 
 /* ---- all partitions -------------------------------------------------------------------------- */
 
-/* The next count[] with at least one layer each; false behind the last. */
+/* The next count[] with at least one layer each; false after the last. */
 static bool next_partition(int32_t layers, int32_t stages, int32_t *count)
 {
     for (int32_t i = stages - 2; i >= 0; i--) {

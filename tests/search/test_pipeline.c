@@ -46,7 +46,7 @@ static int64_t played(const struct schedule *schedule, const struct pipeline *p,
                 free = (ready > free ? ready : free) + ns;
                 changed |= OVER(slot->kind, k) != free;
                 OVER(slot->kind, k) = free;
-                int64_t *way = &link[k / p->stages][!forward]; /* one send behind the other */
+                int64_t *way = &link[k / p->stages][!forward]; /* one send after the other */
                 if (!weight) {
                     *way = (free > *way ? free : *way) + (forward ? part[k].send : part[k].back);
                     changed |= sent[AT(slot->kind, k)] != *way;

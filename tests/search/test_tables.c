@@ -77,7 +77,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Gradients of two runs that go on behind the last pass, one run after the other from the last. */
+/* Gradients of two runs that go on after the last pass, one run after the other from the last. */
 static double left_slowly(const struct row_table *t, const int64_t cut[3])
 {
     double left = 0;

@@ -33,7 +33,7 @@ struct scenario {
 
 static const struct scenario SCENARIOS[] = {
     /* 1 and 513 bytes are 1 and 2 units; 512 + 1024 = 1536. Both come from one segment of 2 MiB.
-     * 1 MiB is the largest small one and fits behind them (2 MiB - 1536 > 1 MiB); the next does not
+     * 1 MiB is the largest small one and fits after them (2 MiB - 1536 > 1 MiB); the next does not
      * (1 MiB - 1536 are left). */
     {"small requests share 2 MiB",
      {0},
@@ -239,7 +239,7 @@ static void test_scenarios(void **state)
 /* ---- what PyTorch did ------------------------------------------------------------------------ */
 
 /* Traces of PyTorch 2.11 on an H200 (tests/data/allocator): a line is a step, its argument as above,
- * and what torch.cuda.memory_allocated and memory_reserved were behind it (-1: not known). */
+ * and what torch.cuda.memory_allocated and memory_reserved were after it (-1: not known). */
 static const struct {
     const char *file;
     bool expandable;
@@ -434,7 +434,7 @@ static void test_many(void **state)
     assert_int_equal(allocator_use(allocator).reserved, 196 * 2 * MIB);
     for (int i = 0; i < MANY; i += 2)
         allocator_give(allocator, handle[i]);
-    /* The free ones go by address: where one is left, every second one behind it is. */
+    /* The free ones go by address: where one is left, every second one after it is. */
     for (int i = 0; i < MANY / 4; i++)
         handle[2 * i] = allocator_take(allocator, 4 * KIB);
     int32_t count = allocator_snapshot(arena, allocator, &block), left = 0;

@@ -293,7 +293,7 @@ static void the_allocator_only_warns(void **state)
 
 static const struct {
     const char *degrees, *file; /* one of them */
-    const char *answer;         /* behind the file's name */
+    const char *answer;         /* after the file's name */
 } WRONG[] = {
     {.degrees = "gpt3-1.3b dgx-a100 --tp 3",
      .answer = "tp 3 * pp 1 * cp 1 is 3 devices, which does not divide the 8 of dgx-a100\n"
@@ -335,11 +335,11 @@ static const struct {
                   "  - {until: layers.3, devices: 4}\n"
                   "  - {until: layers.1, devices: 4}\n",
      .answer = ":6: stage 1 would hold no operators: 'layers.1' ends before it starts\n"
-               "hint: it starts at layers.4.attn.norm: end it there or behind\n"},
+               "hint: it starts at layers.4.attn.norm: end it there or after\n"},
     {.file = HEAD "stages:\n"
                   "  - {until: loss, devices: 4}\n"
                   "  - {devices: 4}\n",
-     .answer = ":5: nothing is left for the stages behind 'loss'\n"
+     .answer = ":5: nothing is left for the stages after 'loss'\n"
                "hint: end stage 0 at head or before\n"},
     {.file = HEAD "stages:\n"
                   "  - {until: layers.3, devices: 0-3}\n"

@@ -83,16 +83,16 @@ static void naive_without(const struct naive_list *wholes, const struct naive_li
 {
     out->count = 0;
     for (int w = 0; w < wholes->count; w++) {
-        int64_t at = wholes->range[w].address, behind = naive_behind(wholes->range[w]);
+        int64_t at = wholes->range[w].address, after = naive_behind(wholes->range[w]);
         for (int p = 0; p < parts->count; p++)
-            if (parts->range[p].address >= at && parts->range[p].address < behind) {
+            if (parts->range[p].address >= at && parts->range[p].address < after) {
                 struct naive_range gap = {at, parts->range[p].address - at};
                 if (gap.bytes)
                     out->range[out->count++] = gap;
                 at = naive_behind(parts->range[p]);
             }
-        if (at < behind)
-            out->range[out->count++] = (struct naive_range){at, behind - at};
+        if (at < after)
+            out->range[out->count++] = (struct naive_range){at, after - at};
     }
 }
 
@@ -220,12 +220,12 @@ static bool naive_fill(struct naive *naive, struct naive_pool *pool, struct naiv
                        int64_t page)
 {
     for (int64_t at = range.address / page * page; at < naive_behind(range); at += page) {
-        int64_t behind = at;
-        while (behind < naive_behind(range) && !naive_has_page(pool, behind))
-            behind += page;
-        if (behind > at && !naive_reserve(naive, behind - at))
+        int64_t after = at;
+        while (after < naive_behind(range) && !naive_has_page(pool, after))
+            after += page;
+        if (after > at && !naive_reserve(naive, after - at))
             return false;
-        for (int64_t p = at; p < behind; p += page)
+        for (int64_t p = at; p < after; p += page)
             naive_insert(&pool->memory, (struct naive_range){p, page});
     }
     return true;
@@ -306,14 +306,14 @@ static int naive_snapshot(const struct naive *naive, struct allocator_block *out
         const struct naive_pool *pool = &naive->pool[k];
         struct naive_list free;
         naive_free(pool, &free);
-        int64_t behind = -1;
+        int64_t after = -1;
         for (int f = 0, l = 0; f < free.count || l < pool->live.count;) {
             bool live = f == free.count || (l < pool->live.count &&
                                             pool->live.range[l].address < free.range[f].address);
             struct naive_range range = live ? pool->live.range[l++] : free.range[f++];
             out[count++] = (struct allocator_block){range.address, range.bytes, k == 0, live,
-                                                    range.address != behind};
-            behind = naive_behind(range);
+                                                    range.address != after};
+            after = naive_behind(range);
         }
     }
     return count;

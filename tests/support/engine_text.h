@@ -8,7 +8,7 @@
  *   end NS                      peak DEVICE BYTES NS            path TASK ...
  *   held TASK LINK              deadlock WORDS ...
  *
- * `held` says which link held a flow below its own pace. Times behind = are ns. */
+ * `held` says which link held a flow below its own pace. Times after = are ns. */
 #ifndef ENGINE_TEXT_H
 #define ENGINE_TEXT_H
 
@@ -58,7 +58,7 @@ static int64_t read_bytes(const char *text)
     return bytes;
 }
 
-/* ---- options of a task: each takes the words behind its own ---------------------------------- */
+/* ---- options of a task: each takes the words after its own ---------------------------------- */
 
 struct option {
     const char *word;

@@ -3,7 +3,7 @@
  *
  *   Every part has a forward block of ns 10 and a backward block of ns 20 (times `unit_ns`):
  *     operator 4, step 2, operator 4 of which the second operator waits for the step;
- *     operator 8, step 4 beside operator 4, operator 8 behind the step.
+ *     operator 8, step 4 beside operator 4, operator 8 after the step.
  *   A send takes 1, the gradients' all-reduce 6, the optimizer 3. Nothing disturbs anything.
  */
 #ifndef WEFT_TESTS_FAKE_PREDICTION_H
@@ -232,13 +232,12 @@ static const struct holding FAKE_HOLDINGS[] = {
     {"layers.0-11.mlp.up output, 2 micro-batches", MEMORY_ACTIVATIONS, 1LL << 30},
 };
 
-/* Activations as in 1f1b: a GiB more for each stage behind, at most 8; 10 GiB of all else. */
+/* Activations as in 1f1b: a GiB more for each stage after, at most 8; 10 GiB of all else. */
 static void fake_memory(struct fake *fake, int32_t stage, int64_t limit)
 {
     struct stage_peak *memory = &fake->prediction.stage[stage].memory;
-    int64_t behind = fake->plan.plan->stages - stage, gib = 1LL << 30;
-    int64_t bytes[MEMORY_CLASS_COUNT] = {2 * gib, gib, 6 * gib, (behind > 8 ? 8 : behind) * gib,
-                                         gib};
+    int64_t after = fake->plan.plan->stages - stage, gib = 1LL << 30;
+    int64_t bytes[MEMORY_CLASS_COUNT] = {2 * gib, gib, 6 * gib, (after > 8 ? 8 : after) * gib, gib};
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
         memory->bytes[c] = bytes[c];
         memory->peak += bytes[c];

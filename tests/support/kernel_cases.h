@@ -1,5 +1,5 @@
 /* kernel_cases.h - random operators of every kind that has a CPU kernel, odd sizes among them, each in
- * a lab of its own. Included behind cmocka. */
+ * a lab of its own. Included after cmocka. */
 #ifndef WEFT_KERNEL_CASES_H
 #define WEFT_KERNEL_CASES_H
 
@@ -466,7 +466,7 @@ static void draw_ids(struct lab *lab)
         lab->ids[i] = loss && rng_below(&lab->rng, 6) == 0 ? -1 : rng_below(&lab->rng, vocab);
 }
 
-/* What a softmax behind would make of the gradient of masked scores (cpu_matmul.c, I1). */
+/* What a softmax after would make of the gradient of masked scores (cpu_matmul.c, I1). */
 static void clear_masked(struct lab *lab)
 {
     int64_t seq = lab->op->size[3], kv = lab->op->size[4], window = lab->op->window;

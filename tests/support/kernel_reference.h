@@ -313,7 +313,7 @@ static void ref_conv1d(struct reference *r)
     }
 }
 
-/* The state space written out: y_t = sum over s <= t of C_t . B_s e^(A (sum of steps behind s)) step_s x_s,
+/* The state space written out: y_t = sum over s <= t of C_t . B_s e^(A (sum of steps after s)) step_s x_s,
  * plus the skipped input. Nothing is passed on from position to position. */
 static void ref_scan(struct reference *r)
 {
@@ -322,7 +322,7 @@ static void ref_scan(struct reference *r)
     int64_t heads = groups * each, depth = op->size[3] / each, share = op->size[3] + 2 * n;
     for (int64_t i = 0; i < r->batch * heads * seq; i++) {
         int64_t t = i % seq, head = i / seq % heads, sample = i / seq / heads, group = head / each;
-        double *y = r->output + ((sample * seq + t) * heads + head) * depth, behind = 0;
+        double *y = r->output + ((sample * seq + t) * heads + head) * depth, after = 0;
         const double *now = r->input[0] + ((sample * seq + t) * groups + group) * share;
         for (int64_t p = 0; p < depth; p++)
             y[p] = r->weight[1][head] * now[head % each * depth + p];
@@ -333,9 +333,9 @@ static void ref_scan(struct reference *r)
             for (int64_t k = 0; k < n; k++)
                 along += now[op->size[3] + n + k] * then[op->size[3] + k];
             for (int64_t p = 0; p < depth; p++)
-                y[p] += along * exp(-exp(r->weight[0][head]) * behind) * step *
+                y[p] += along * exp(-exp(r->weight[0][head]) * after) * step *
                         then[head % each * depth + p];
-            behind += step;
+            after += step;
         }
     }
 }

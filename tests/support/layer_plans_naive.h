@@ -41,8 +41,8 @@ static void ask_stage(struct all *all, int32_t stage)
                                .stage = stage,
                                .step_samples = all->batch / all->micro_batches,
                                .micro_batches = all->micro_batches};
-    int32_t behind = all->stages - stage;
-    out->in_flight = behind < all->micro_batches ? behind : all->micro_batches;
+    int32_t after = all->stages - stage;
+    out->in_flight = after < all->micro_batches ? after : all->micro_batches;
     assert_int_equal(source->beside(source->context, &q, &out->beside), WEFT_OK);
     for (int32_t k = 0; k < source->kinds; k++)
         for (size_t s = 0; s < all->strategies.len; s++)

@@ -11,7 +11,7 @@
  *
  * Between >>> and <<< is the input, byte by byte; \t, \\ and \xHH are bytes that an editor would not
  * show, and \ at the end of a line leaves the line's end out. Where no hint is given, the one of the
- * line `otherwise:` is expected, or none; (none) is none. Behind >>> may also stand the words of a
+ * line `otherwise:` is expected, or none; (none) is none. After >>> may also stand the words of a
  * command line (test_cli.c). */
 #ifndef REFUSALS_H
 #define REFUSALS_H
@@ -60,7 +60,7 @@ static inline void refusal_line(struct refusal *refusal, const char *line)
     refusal->text[refusal->len++] = '\n';
 }
 
-/* What stands behind a mark at the start of a line; NULL where the line does not start so. */
+/* What stands after a mark at the start of a line; NULL where the line does not start so. */
 static inline const char *refusal_behind(const char *line, const char *mark)
 {
     size_t len = strlen(mark);

@@ -168,7 +168,7 @@ static weft_status place_tensors(struct tensor_file *file, const uint8_t *data, 
                                                    : "is not where the one before it ends");
         if (!checked_add(at, tensor->elements * stored_bytes(tensor->dtype), &at) ||
             (uint64_t)at > bytes)
-            return tensor_error(file, tensor->name, "ends behind the end of the file");
+            return tensor_error(file, tensor->name, "ends after the end of the file");
         tensor->data = data + tensor->begin;
     }
     if ((uint64_t)at != bytes)

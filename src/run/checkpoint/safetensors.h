@@ -4,7 +4,7 @@
  *
  *   8 bytes     n, the length of the header, little endian
  *   n bytes     JSON: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
- *               "__metadata__": {"key": "text", ...}}, blanks behind it
+ *               "__metadata__": {"key": "text", ...}}, blanks after it
  *   the rest    the data; offsets count from its beginning
  *
  *   I1  The tensors cover the data: sorted by offset, each begins where the one before ended, and

@@ -122,7 +122,7 @@ const char *shard_fault(const struct shard *shard)
         return fault;
     if (shard->first < 0 || shard->count < 0 || shard->first > local ||
         shard->count > local - shard->first)
-        return "has a range behind the end of what its digits hold";
+        return "has a range after the end of what its digits hold";
     return NULL;
 }
 

@@ -49,7 +49,7 @@ struct shard_run {
     int64_t count;
 };
 struct shard_run shard_run_at(const struct shard *shard, int64_t local); /* local < count */
-/* The least local index whose place, or that of what follows it, is `place` or behind; or count. */
+/* The least local index whose place, or that of what follows it, is `place` or after; or count. */
 int64_t shard_seek(const struct shard *shard, int64_t place);
 
 /* {"shape": [4, 6], "padded": [4, 8], "digits": [[2, 4, 1]], "first": 0, "count": 8}; digits are

@@ -4,7 +4,7 @@
  *   validation sample i    window order_validation(i % windows kept for validation)               (2)
  *
  *   I1  The model reads one sequence of tokens and has one loss over as many labels.
- *   I2  A token that cannot be read becomes 0 and ends the run behind the step: the first such error
+ *   I2  A token that cannot be read becomes 0 and ends the run after the step: the first such error
  *       is kept. */
 #ifndef WEFT_RUN_DATA_CORPUS_H
 #define WEFT_RUN_DATA_CORPUS_H

@@ -34,7 +34,7 @@ weft_status token_header_parse(const char *path, const uint8_t *data, size_t byt
     if (header.tokens != (bytes - sizeof header) / header.width ||
         (bytes - sizeof header) % header.width)
         return bad_input(path, 0, "it was cut short or added to: write it again",
-                         "has %zu bytes behind its header, expected %llu tokens of %u bytes",
+                         "has %zu bytes after its header, expected %llu tokens of %u bytes",
                          bytes - sizeof header, (unsigned long long)header.tokens,
                          (unsigned)header.width);
     *out = (struct token_layout){header.width == 2 ? WIDTH_U16 : WIDTH_U32, sizeof header,

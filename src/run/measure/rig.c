@@ -156,7 +156,7 @@ static bool make_rooms(struct rig *rig, bool count_only)
 /* ---- the optimizer's ------------------------------------------------------------------------- */
 
 /* AdamW with usual rates; its time does not depend on them. A run reads all gradients for their norm before
- * it, and clears them behind it (rank.c): rig_run does too. */
+ * it, and clears them after it (rank.c): rig_run does too. */
 static bool make_step(struct rig *rig, const struct ask *ask, enum policy policy, bool count_only)
 {
     int64_t count = ask->work.shape[0];

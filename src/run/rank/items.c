@@ -500,12 +500,12 @@ void item_over(struct rank *r, struct spot at)
     pthread_mutex_lock(&r->lock);
     p->over[at.item] = true;
     while (p->prefix < block->items && p->over[p->prefix]) {
-        const struct keys *drop = &r->drops[at.block].behind[p->prefix++];
+        const struct keys *drop = &r->drops[at.block].after[p->prefix++];
         for (int32_t i = 0; i < drop->count; i++)
             drop_key(r, at.micro_batch, drop->key[i]);
     }
     if (p->prefix == block->items) {
-        const struct keys *drop = &r->drops[at.block].behind[block->items];
+        const struct keys *drop = &r->drops[at.block].after[block->items];
         fill_boxes(r, at.micro_batch, block);
         for (int32_t i = 0; i < drop->count; i++)
             drop_key(r, at.micro_batch, drop->key[i]);

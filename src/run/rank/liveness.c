@@ -3,7 +3,7 @@
  * Every item of a block reads some tensors of its micro-batch and writes some. In the order in which
  * the blocks of a stage run for one micro-batch (forward by part, backward the other way round),
  *
- *   a tensor is given up behind the last item that reads it                                      (1)
+ *   a tensor is given up after the last item that reads it                                      (1)
  *
  * and what nobody reads is given up at once. (lifetimes.h says the same to the simulator.)
  *
@@ -64,7 +64,7 @@ static int32_t origin_key(const struct rank *r, const struct use *use)
                               : key_of(r, KEY_OUTPUT, use->source);
 }
 
-/* Steps behind the send that do what the sender has done. */
+/* Steps after the send that do what the sender has done. */
 static int32_t leading_slices(const struct reshard *reshard)
 {
     int32_t at = reshard->send + 1;
@@ -109,9 +109,9 @@ static struct step_place forward_place(const struct rank *r, const struct use *u
         is_of(j->forward[0], step, &index);
     bool first = index == 0 && (!place.second || !has_steps(j->forward[0], 0));
     if (receives) {
-        int32_t behind = index - j->forward[1]->send - 1, slices = leading_slices(j->forward[1]);
-        first = behind == slices;
-        place.nothing = behind < slices;
+        int32_t after = index - j->forward[1]->send - 1, slices = leading_slices(j->forward[1]);
+        first = after == slices;
+        place.nothing = after < slices;
     }
     place.to = key_of(r, j->across && !receives ? KEY_SENDING : KEY_COPY, use->same_forward);
     place.from = place.to;
@@ -159,7 +159,7 @@ struct tracing {
     struct rank *r;
     struct arena *scratch;
     struct version *version; /* per key */
-    struct list **drop;      /* per block: per item, and one behind */
+    struct list **drop;      /* per block: per item, and one past the last */
     struct list *offload;    /* per part */
     int32_t block, item;
     const struct item *at; /* NULL: the end of a block */
@@ -354,9 +354,9 @@ static void keep_lists(struct tracing *t)
     r->drops = ARENA_ARRAY(r->arena, struct drops, (size_t)r->graph->blocks);
     for (int32_t b = 0; b < r->graph->blocks; b++) {
         int32_t items = r->graph->block[b].items;
-        r->drops[b].behind = ARENA_ARRAY(r->arena, struct keys, (size_t)items + 1);
+        r->drops[b].after = ARENA_ARRAY(r->arena, struct keys, (size_t)items + 1);
         for (int32_t i = 0; i <= items; i++)
-            r->drops[b].behind[i] = keep_list(r->arena, &t->drop[b][i]);
+            r->drops[b].after[i] = keep_list(r->arena, &t->drop[b][i]);
     }
     r->offloads = ARENA_ARRAY(r->arena, struct keys, (size_t)r->plan->parts);
     for (int32_t part = 0; part < r->plan->parts; part++)

@@ -162,7 +162,7 @@ bool shows_weight(const struct rank *r, const struct held_weight *held)
     return held->weight > 0 || plan_weight_owner(r->plan, held->instance) == held->instance;
 }
 
-/* Elements first .. first + count of those that lie here, without what is behind the end. */
+/* Elements first .. first + count of those that lie here, without what is after the end. */
 static struct run_weight part_of(const struct rank *r, const struct held_weight *held,
                                  int64_t first, int64_t count)
 {

@@ -7,7 +7,7 @@
  *   I1  `driving` is held by the one that looks (rank.c): at the transport, at what is active, at what may
  *       start. It is let go while its holder sleeps for lack of anything to look at.
  *   I2  The communicator sleeps while the executor drives, and while nothing is on its way: it is called
- *       when the executor goes on to compute and leaves something behind.
+ *       when the executor goes on to compute and leaves something after.
  */
 #include "run/rank/room.h"
 

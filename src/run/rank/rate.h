@@ -7,7 +7,7 @@
  *            shape: constant 1, linear 1 - t, cosine (1 + cos(pi * t)) / 2
  *
  *   I1  The rate depends on the step alone, so a resumed run continues with the same rates.
- *   I2  0 <= least <= rate <= peak after the warm-up; behind step n it stays at shape(1).
+ *   I2  0 <= least <= rate <= peak after the warm-up; after step n it stays at shape(1).
  */
 #ifndef WEFT_RUN_RANK_RATE_H
 #define WEFT_RUN_RANK_RATE_H

@@ -100,9 +100,9 @@ struct keys {
     int32_t *key;
     int32_t count;
 };
-/* Per block and item, and one behind the last: what nobody reads any more (liveness.c). */
+/* Per block and item, and one past the last: what nobody reads any more (liveness.c). */
 struct drops {
-    struct keys *behind;
+    struct keys *after;
 };
 
 /* How far a block is, of one micro-batch (I2). */
@@ -422,7 +422,7 @@ weft_status run_iteration(struct rank *r, double *loss);
 void communicate(struct rank *r); /* until the iteration is over */
 void call_communicator(struct rank *r);
 /* The executor, until a job may run; until what it asked for is there; before it makes whole
- * gradients of a sharded bucket, and behind a task that may have completed some (stores.c, I3). */
+ * gradients of a sharded bucket, and after a task that may have completed some (stores.c, I3). */
 void await_job(struct rank *r, const struct job *job);
 void await_asked(struct rank *r);
 void await_room(struct rank *r, int32_t weight, int32_t micro_batch);

@@ -1,4 +1,4 @@
-/* spread.c - the elements of a tensor on one device, before and behind a step (spread.h). */
+/* spread.c - the elements of a tensor on one device, before and after a step (spread.h). */
 #include "run/rank/rank.h"
 #include "run/rank/spread.h"
 
@@ -355,7 +355,7 @@ void move_unpack(const struct move *move, int32_t member, const float *blocks, f
 /* ---- parts of fused tensors ------------------------------------------------------------------ */
 
 /* What stands in a share: queries, keys, values of a head, in this order, as far as they are there.
- * Keys stand behind the queries of the same tensor; values are last. */
+ * Keys stand after the queries of the same tensor; values are last. */
 struct fused fused_of(const struct model *model, const struct op *op, int32_t operand)
 {
     const struct operand *part = &op->input[operand];

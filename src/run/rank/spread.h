@@ -2,7 +2,7 @@
  * room.
  *
  * A device holds of a tensor's elements 0 .. N-1 those that its layout says (compile.h, (1)), one
- * behind the other in their order. What a step of a reshard moves is seen in the elements that its
+ * after the other in their order. What a step of a reshard moves is seen in the elements that its
  * group holds together, counted without the splits that stay as they are: there a split of stride s
  * that the step begins or ends with has the stride
  *
@@ -41,7 +41,7 @@ void move_slice(const struct move *move, int64_t device, const float *from, floa
 /* From and to one block per member: of a reduce-scatter, of an all-gather. */
 void move_scatter(const struct move *move, const float *from, float *blocks);
 void move_gather(const struct move *move, const float *blocks, float *to);
-/* What `member` sends to each, or takes from each: counts, and the elements one behind the other. */
+/* What `member` sends to each, or takes from each: counts, and the elements one after the other. */
 void move_counts(const struct move *move, int32_t member, int64_t *sends, int64_t *takes);
 void move_pack(const struct move *move, int32_t member, const float *from, float *blocks);
 void move_unpack(const struct move *move, int32_t member, const float *blocks, float *to);

@@ -106,7 +106,7 @@ static struct spot spot_of(const struct task *task)
 /* Whether this item is the last that reads it, and all before are over. */
 static bool dies_here(const struct rank *r, struct spot at, int32_t key)
 {
-    const struct keys *drops = &r->drops[at.block].behind[at.item];
+    const struct keys *drops = &r->drops[at.block].after[at.item];
     bool found = false;
     for (int32_t i = 0; i < drops->count && !found; i++)
         found = drops->key[i] == key;
@@ -207,7 +207,7 @@ static void begin_all_reduce(struct rank *r, struct errand *w)
     w->transfer.count = w->from->count;
 }
 
-/* One block behind the other is how they lie. */
+/* One block after the other is how they lie. */
 static bool is_plain(const struct move *move, bool before)
 {
     return move->digits == 1 && (before ? move->digit[0].before == move->before_count

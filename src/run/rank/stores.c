@@ -1,7 +1,7 @@
 /* stores.c - a bucket's weights, gradients and optimizer state on this device, and what moves them.
  *
  * The members that share a bucket's state each have a part of it: their shares of every weight, one
- * behind the other (weights.c, I2). Without sharding there is one member and its part is all. A
+ * after the other (weights.c, I2). Without sharding there is one member and its part is all. A
  * *range* of parts is the same places of all members' parts:
  *
  *   place p of member m's part  =  element m * share + (p - place) of the weight it falls in      (1)
@@ -14,7 +14,7 @@
  *   I1  A bucket goes in slices of slice_bytes, so that other transfers come in between.
  *   I2  What padding a share has beyond the weight's end is zero.
  *   I3  Whole gradients of a bucket live until the next one's are complete, and computation waits with the
- *       one behind that until they are gone; with the next block's, until all of this one's are
+ *       one after that until they are gone; with the next block's, until all of this one's are
  *       (lifetimes.h, I7): how much memory a run takes does not depend on how fast its transfers are.
  *   I4  Weights in bf16 have a master in fp32 where their optimizer state is; gradients and what is
  *       sent are fp32.

@@ -44,7 +44,7 @@ weft_status log_kept(const char *path, const char *text, size_t len, int64_t las
         if (!read_step(text + at, size, &step))
             return bad_input(path, line, HINT, "does not begin with a step");
         if (step <= before)
-            return bad_input(path, line, HINT, "step %lld is not behind step %lld", (long long)step,
+            return bad_input(path, line, HINT, "step %lld is not after step %lld", (long long)step,
                              (long long)before);
         if (step > last_step)
             return WEFT_OK;

@@ -1,7 +1,7 @@
 /* log.h - what a run tells of every step: a table of tab-separated values, one line a step.
  *
  *   I1  A line is written by one call: a killed run leaves whole lines and at most one half line.
- *   I2  Steps rise. A resumed run begins behind its checkpoint: lines of later steps, and a half line,
+ *   I2  Steps rise. A resumed run begins after its checkpoint: lines of later steps, and a half line,
  *       are cut off when the log is opened, and the steps are told again.
  */
 #ifndef WEFT_RUN_TRAIN_LOG_H

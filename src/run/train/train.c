@@ -195,7 +195,7 @@ done:
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* What every rank tells behind a step. */
+/* What every rank tells after a step. */
 struct pulse {
     int64_t memory_bytes;
     bool stops, fails;

@@ -24,7 +24,7 @@ struct training_news {
     struct log_row row; /* its step counts from 1 */
     int64_t steps;
     double left_s;     /* as the steps so far went */
-    const char *saved; /* the checkpoint that was written behind the step, NULL: none */
+    const char *saved; /* the checkpoint that was written after the step, NULL: none */
 };
 
 struct training_options {
@@ -44,7 +44,7 @@ struct training_options {
     const char *trace;        /* a file for what happened; NULL: none */
     struct slowdown slowdown; /* of ranks that are threads */
     const volatile sig_atomic_t *stop; /* NULL: never */
-    /* Behind every step, on rank 0; NULL: nobody is told. */
+    /* After every step, on rank 0; NULL: nobody is told. */
     void (*tell)(void *context, const struct training_news *news);
     /* A line before the first step, on rank 0: what the run goes on from. NULL: as above. */
     void (*note)(void *context, const char *line);

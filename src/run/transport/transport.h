@@ -72,7 +72,7 @@ struct slowdown {
 };
 struct hub;
 struct hub *hub_new(int32_t ranks, const struct slowdown *slowdown); /* NULL: not slowed */
-void hub_free(struct hub *hub);                                      /* behind its transports */
+void hub_free(struct hub *hub);                                      /* after its transports */
 struct transport *transport_threads(struct hub *hub, int32_t rank);
 
 /* ---- MPI ------------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 
 enum {
     BOUNDS = 6, /* bisections of T, of what is between an even share and the busiest stage */
-    AHEAD = 14  /* places that are looked at behind the end that was found: a layer's (I1) */
+    AHEAD = 14  /* places that are looked at after the end that was found: a layer's (I1) */
 };
 
 static weft_status takes(struct judge *judge, struct config *c, int32_t stage, int32_t end,
@@ -36,7 +36,7 @@ done:
     return status;
 }
 
-/* The first place to cut that is behind an operator. */
+/* The first place to cut that is after an operator. */
 static size_t place_behind(const struct places_list *cuts, int32_t operator)
 {
     size_t at = 0, end = cuts->len;

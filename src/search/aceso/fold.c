@@ -168,7 +168,7 @@ struct high {
     int64_t forward, backward, weight; /* above what is there at the starts of passes */
 };
 
-/* A stretch (I1) of a run: `before` is W(its start) - W(the run's start), `behind` W(the run's end)
+/* A stretch (I1) of a run: `before` is W(its start) - W(the run's start), `after` W(the run's end)
  * - W(its end). */
 static void raise(const struct whole_table *w, int64_t first, int64_t last, int64_t run_first,
                   int64_t run_last, struct high *high)
@@ -226,7 +226,7 @@ static struct high high_of(const struct whole_table *w, int64_t first, int64_t l
     return high;
 }
 
-/* A run's rise in a backward pass, before which runs so far come behind it. */
+/* A run's rise in a backward pass, before which runs so far come after it. */
 static int64_t raise_back(int64_t rise, int64_t net, int64_t so_far)
 {
     return rise > so_far + net ? rise : so_far + net;

@@ -179,7 +179,7 @@ static bool shards_each(const struct config *c)
     return any;
 }
 
-/* A stage's passes come one behind the other in every schedule; what the pace of a pipeline loses by
+/* A stage's passes come one after the other in every schedule; what the pace of a pipeline loses by
  * rounding is less than a nanosecond a micro-batch. */
 weft_status judge_least(struct judge *j, struct config *c, int32_t stage, struct verdict *least)
 {

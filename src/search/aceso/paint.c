@@ -1,6 +1,6 @@
 /* paint.c - manners inside a part, each change kept when it makes the config better.
  *
- *   zones    what comes before the layers, the layers, and what comes behind them: all combinations of
+ *   zones    what comes before the layers, the layers, and what comes after them: all combinations of
  *            tp and sharding, each zone with one
  *   changes  another tp and sharding from where manners change to some layer, or from some layer to
  *            there
@@ -106,8 +106,8 @@ weft_status tune_zones(struct tuning *t)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Where manners may change behind `at`: between layers, and anywhere before the first one ends and
- * behind the last one. */
+/* Where manners may change after `at`: between layers, and anywhere before the first one ends and
+ * after the last one. */
 static int32_t next_change(const struct problem *p, int32_t at)
 {
     const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];

@@ -200,19 +200,19 @@ static bool lies_alike(const struct manner *a, const struct manner *b)
 
 /* Between two runs of a part. */
 static weft_status add_inner(struct judge *j, struct part_sums *sums, const struct part_run *before,
-                             const struct part_run *behind, struct part_cost *out)
+                             const struct part_run *after, struct part_cost *out)
 {
     const struct part_key *key = &out->key;
     struct seam seam = {NULL, NULL, key->first_device, key->first_device, 0};
     const struct border *border;
     weft_status status = WEFT_OK;
-    if (lies_alike(&before->manner, &behind->manner))
+    if (lies_alike(&before->manner, &after->manner))
         return WEFT_OK;
     TRY(plain_run(j, &before->manner, key->devices, key->first_device, key->step_samples,
                   &seam.before));
-    TRY(plain_run(j, &behind->manner, key->devices, key->first_device, key->step_samples,
-                  &seam.behind));
-    TRY(find_border(j, &seam, behind->first, &border));
+    TRY(plain_run(j, &after->manner, key->devices, key->first_device, key->step_samples,
+                  &seam.after));
+    TRY(find_border(j, &seam, after->first, &border));
     struct side side = inner_side(sums, &border->before);
     add_side(&side, &out->work, &out->memory);
 done:
@@ -281,7 +281,7 @@ static weft_status find_seam(struct judge *j, const struct border_key *key, bool
     TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->step_samples,
                   &out->before));
     TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->step_samples,
-                  &out->behind));
+                  &out->after));
 done:
     return status;
 }
@@ -293,13 +293,13 @@ static bool in_one_node(const struct judge *j, const struct config *c, int32_t l
 }
 
 static struct border_key border_key_of(const struct judge *j, const struct config *c,
-                                       int32_t before, int32_t behind, int32_t at)
+                                       int32_t before, int32_t after, int32_t at)
 {
-    int32_t from = before % c->stages, to = behind % c->stages;
+    int32_t from = before % c->stages, to = after % c->stages;
     const struct config_part *part = &c->part[before];
     struct border_key key = {
         .manner = {plain_manner(manner_at(part, part->end - 1)),
-                   plain_manner(manner_at(&c->part[behind], part_first(c, behind)))},
+                   plain_manner(manner_at(&c->part[after], part_first(c, after)))},
         .devices = {c->devices[from], c->devices[to]},
         .place = j->problem->fold.place[at],
         .reversed = from > to,
@@ -318,7 +318,7 @@ static weft_status find_border_slot(struct judge *j, const struct border_key *ke
         struct seam seam;
         TRY(find_seam(j, key, key->same_node, &seam));
         *slot = (struct border_slot){.key = *key};
-        if (seam.before && seam.behind)
+        if (seam.before && seam.after)
             TRY(find_border(j, &seam, at, &slot->border));
     }
     *out = slot;
@@ -378,14 +378,14 @@ static void join_borders(struct judge *j, const struct config *c, int32_t k)
     j->work[k] = j->cost[k]->work;
     j->memory[k] = j->cost[k]->memory;
     const struct border *before = k ? j->border[k - 1] : NULL;
-    const struct border *behind = k + 1 < config_parts(c) ? j->border[k] : NULL;
+    const struct border *after = k + 1 < config_parts(c) ? j->border[k] : NULL;
     if (before) {
-        add_side(&before->behind, &j->work[k], &j->memory[k]);
+        add_side(&before->after, &j->work[k], &j->memory[k]);
         j->work[k].back = before->back;
     }
-    if (behind) {
-        add_side(&behind->before, &j->work[k], &j->memory[k]);
-        j->work[k].send = behind->send;
+    if (after) {
+        add_side(&after->before, &j->work[k], &j->memory[k]);
+        j->work[k].send = after->send;
     }
     if (j->problem->study->count)
         j->memory[k] = j->cost[k]->memory; /* I5 */

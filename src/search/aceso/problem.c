@@ -49,7 +49,7 @@ struct scope {
     unsigned shards;   /* 1 << ZeRO stage */
     bool schedules;    /* others than 1f1b */
     bool whole_layers; /* recomputed, or nothing */
-    bool behind;       /* a level of recomputation for what comes behind a softmax */
+    bool after;        /* a level of recomputation for what comes after a softmax */
 };
 static const struct scope SCOPES[] = {
     {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false},
@@ -119,16 +119,16 @@ static void add_level(struct problem *p, const bool *mask)
         p->recomputed[p->levels++] = mask;
 }
 
-/* Of what selective recomputation names, what comes behind a softmax and drops out: of all operators those
+/* Of what selective recomputation names, what comes after a softmax and drops out: of all operators those
  * that give back most bytes for their time. */
 static void find_behind(const struct model *model, const bool *selective, bool *out)
 {
-    bool behind = false, drops = false;
+    bool after = false, drops = false;
     for (int32_t i = 0; i < model->ops; i++) {
-        behind &= selective[i];
-        out[i] = behind;
-        drops |= behind && model->op[i].kind == OP_DROPOUT;
-        behind |= selective[i] && model->op[i].kind == OP_SOFTMAX;
+        after &= selective[i];
+        out[i] = after;
+        drops |= after && model->op[i].kind == OP_DROPOUT;
+        after |= selective[i] && model->op[i].kind == OP_SOFTMAX;
     }
     for (int32_t i = 0; i < model->ops && !drops; i++)
         out[i] = false;
@@ -158,7 +158,7 @@ static weft_status find_levels(struct problem *p, const struct scope *scope)
         mask[SELECTIVE][i] &= mask[FULL][i];
         mask[NO_PRODUCTS][i] = mask[SELECTIVE][i] || (mask[FULL][i] && flops_of(p, i) == 0);
     }
-    if (scope->behind)
+    if (scope->after)
         find_behind(model, mask[SELECTIVE], mask[BEHIND]);
     for (int i = 0; i < MOST_LEVELS; i += scope->whole_layers ? MOST_LEVELS - 1 : 1)
         add_level(p, mask[i]);

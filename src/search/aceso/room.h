@@ -1,7 +1,7 @@
 /* room.h - inside the planner aceso: iterative bottleneck alleviation (Aceso, sections 3 and 4).
  *
  * A *config* is what the search compares: stages with their devices, parts with their operators, and
- * for each part a few *manners* (tp, sharding, ...), one behind the other, and at most two levels of
+ * for each part a few *manners* (tp, sharding, ...), one after the other, and at most two levels of
  * recomputation.
  * It lowers to a plan (config_plan) and is judged without being lowered (judge).
  *
@@ -54,8 +54,8 @@ struct manner {
     uint8_t unused[3];
 };
 struct config_part {
-    int32_t end;           /* the instance behind its last */
-    int32_t recompute_end; /* up to here level `high` of recomputation, behind it `low` */
+    int32_t end;           /* the instance after its last */
+    int32_t recompute_end; /* up to here level `high` of recomputation, after it `low` */
     uint8_t low, high, unused[2];
     int32_t
         change[MOST_CHANGES]; /* from change[i] on manner[i + 1]; those left over are at the end */
@@ -94,7 +94,7 @@ struct problem {
     const int32_t *op;                   /* per instance */
     const int8_t *flip;                  /* per operator: its bit in variants; -1: none */
     struct places_list cuts[GRAIN_COUNT];
-    int32_t layers_first, layers_end; /* before the first layer, behind the last */
+    int32_t layers_first, layers_end; /* before the first layer, after the last */
     struct tied_pair tied;            /* instances of the whole model */
     unsigned primitives;              /* 1 << enum primitive: those that may be used */
     unsigned schedules;               /* 1 << a number of schedule_all */
@@ -463,7 +463,7 @@ void note_found(const struct problem *p, struct search_result *out, const struct
 /* Whether note_found would keep it, were it not there. */
 bool is_worth_noting(const struct problem *p, const struct search_result *out,
                      const struct config *c, struct verdict verdict);
-/* Batches, and manners of what is before, in and behind the layers. */
+/* Batches, and manners of what is before, in and after the layers. */
 weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
 /* Cuts that even out stages. */
 weft_status aceso_balance(struct judge *judge, struct config *c, struct search_result *out);

@@ -14,7 +14,7 @@
  *   I2  A config that was simulated is as the simulator says. Of memory (1) says nothing before the
  *       finalists are simulated, and then what the one says that missed by least of all since searches
  *       began or began again: what becomes of a config that does not fit by little may well fit.
- *   I3  The best of all is simulated whenever a turn is over: what comes behind it is better by an
+ *   I3  The best of all is simulated whenever a turn is over: what comes after it is better by an
  *       estimate, and may be worse.
  */
 #include "search/aceso/team.h"

@@ -5,7 +5,7 @@
 
 #include "search/aceso/room.h"
 
-/* Some turns take long and rarely help: those come on few devices, or behind all others where there is
+/* Some turns take long and rarely help: those come on few devices, or after all others where there is
  * a budget, which so ends no worse than what takes as long without one. From several plans, which are
  * good already, all that are near the best go on at first. */
 enum occasion { ALWAYS, FROM_PLANS, FOR_FEW, WITH_A_BUDGET };

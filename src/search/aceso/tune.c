@@ -50,7 +50,7 @@ static uint64_t both_stages(const struct config *c, int32_t part)
     return UINT64_C(1) << part % c->stages | UINT64_C(1) << (part + 1) % c->stages;
 }
 
-/* Moves the cut behind a part; false: one of the two would be empty. */
+/* Moves the cut after a part; false: one of the two would be empty. */
 static bool shift_cut(struct config *c, int32_t part, int32_t by)
 {
     struct config_part *own = &c->part[part];

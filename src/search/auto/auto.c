@@ -99,8 +99,8 @@ static weft_status try_points(struct join *join, const struct plan_request *requ
     for (size_t i = 0; i < grid->best.len && (!join_over(join) || tried == 0); i++) {
         const struct grid_point *point = &grid->best.data[i];
         const struct trial *trial;
-        bool behind = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
-        if (tried >= LEAST_TRIALS && (behind || (!point->fits && tried >= MISSES)))
+        bool after = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
+        if (tried >= LEAST_TRIALS && (after || (!point->fits && tried >= MISSES)))
             break;
         TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
         join->progress.done++;
@@ -330,10 +330,10 @@ static void say_who(struct join *join)
         const struct trial *trial = &out->trials.data[i], *own = join_best(out, trial->found_by);
         if (!own || !is_first_of(out, trial) || strcmp(own->found_by, best->found_by) == 0)
             continue;
-        double behind = 100 * (ns_per_sample(own) / ns_per_sample(best) - 1);
-        words = words ? arena_printf(out->arena, "%s, of %s %.1f %%", words, own->found_by, behind)
+        double slower = 100 * (ns_per_sample(own) / ns_per_sample(best) - 1);
+        words = words ? arena_printf(out->arena, "%s, of %s %.1f %%", words, own->found_by, slower)
                       : arena_printf(out->arena, "found by %s; the best of %s is %.1f %% behind",
-                                     best->found_by, own->found_by, behind);
+                                     best->found_by, own->found_by, slower);
     }
     if (words)
         array_push(out->arena, &out->reasons, words);

@@ -123,7 +123,7 @@ done:
 
 enum crossing { CROSS_SCHEDULE, CROSS_STEP, CROSS_SPLITS, CROSSINGS };
 static const struct {
-    const char *before, *behind; /* the name of who found the base */
+    const char *before, *after; /* the name of who found the base */
 } FOUND_BY[] = {[CROSS_SCHEDULE] = {"", "'s plan with other schedules"},
                 [CROSS_STEP] = {"", "'s plan with other steps"},
                 [CROSS_SPLITS] = {"autoddl in ", "'s stages"}};
@@ -176,7 +176,7 @@ static weft_status vary(struct join *join, const struct base *base, const struct
     idea.found_by = base->trial.found_by;
     if (!idea.lowered)
         idea.found_by = arena_printf(keep, "%s%s%s", FOUND_BY[crossing].before,
-                                     base->trial.found_by, FOUND_BY[crossing].behind);
+                                     base->trial.found_by, FOUND_BY[crossing].after);
     TRY(add_idea(join, base, idea, scratch, out));
 done:
     return status;

@@ -26,7 +26,7 @@
  *   I4  Stopped, the answer is the best so far.
  *   I5  Beside the K best, those are looked for that would fit with WHAT_IF_MORE_BYTES more and are
  *       faster than the best: what memory would bring.
- *   I6  Behind that, the best with a number of stages is found the same way, of those with no more parts
+ *   I6  After that, the best with a number of stages is found the same way, of those with no more parts
  *       than whoever asks can go on from; what was looked at before is known.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_H

@@ -13,7 +13,7 @@
  *   max over stages s { sum over q < s of (f + b of its first piece) + m sum over pieces (f + b) } (1)
  *
  * since stage s has m micro-batches to work on, the first of which passed the stages before it, and
- * the last of which has to go back through them (with zb-h1 behind input gradients only: f of (1)).
+ * the last of which has to go back through them (with zb-h1 after input gradients only: f of (1)).
  * It takes all of f + b (with zb-h1, of f) at least once. A stage holds at least its state, and for
  * each micro-batch in flight (with zb-h1: for one less than 1f1b has) what operators of its smallest
  * piece that are not recomputed keep, with sequence parallelism over tp * cp, less a tenth      (2)
@@ -43,7 +43,7 @@ struct grid_layout {
 struct grid_part {
     int64_t forward_ns, backward_ns;
 };
-/* Where parts begin, one behind the last. */
+/* Where parts begin, one after the last. */
 struct grid_shape {
     int64_t pp, pieces;
     struct grid_part *part; /* room for bounds */

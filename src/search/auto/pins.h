@@ -6,7 +6,7 @@
 
 /* Before a search: what no plan of this model can have, whoever searches. */
 weft_status pins_check(const struct plan_request *request);
-/* Behind a search that found nothing: WEFT_NO_ANSWER, with the pins and the values that would do. WEFT_OK: it
+/* After a search that found nothing: WEFT_NO_ANSWER, with the pins and the values that would do. WEFT_OK: it
  * is not for the pins. */
 weft_status pins_refuse(const struct plan_request *request);
 

@@ -20,7 +20,7 @@
  *       are done, cases are looked at again with all splits: those that may be in something faster
  *       than the fastest trial of all are solved for, or where they are too many, those with one
  *       dim across nodes.
- *   I5  Behind the search of a case, if nobody asked for another one, comes the exact one of those of its
+ *   I5  After the search of a case, if nobody asked for another one, comes the exact one of those of its
  *       options that may be in something faster: the two end elsewhere, and the simulator decides.
  *       A case whose first trial is FAR from what is to be beaten has no other guesses, and I4 and this
  *       are for cases NEAR it: other guesses brought at most 6 % where that mattered, the exact search 3 %

@@ -52,7 +52,7 @@ static struct bound by_class(const struct bound *b, int32_t **class)
     c.least = layout_least_by_degrees;
     c.pair = ARENA_ARRAY(b->scratch, struct pair, ops);
     c.before = ARENA_ARRAY(b->scratch, double *, ops);
-    c.behind = ARENA_ARRAY(b->scratch, double *, ops);
+    c.after = ARENA_ARRAY(b->scratch, double *, ops);
     c.count = ARENA_ARRAY(b->scratch, int32_t, ops);
     c.option = ARENA_ARRAY(b->scratch, int32_t *, ops);
     for (int32_t op = 0; op < b->ops; op++) {
@@ -85,7 +85,7 @@ double floor_drop_classes(struct bound *b, double below)
         int32_t kept = 0;
         for (int32_t k = 0; k < b->count[op]; k++) {
             int32_t own = class[op][k];
-            if (c.before[op][own] + c.behind[op][own] - floor_priced(&c, op, own) -
+            if (c.before[op][own] + c.after[op][own] - floor_priced(&c, op, own) -
                     floor_refund(&c) <
                 below)
                 b->option[op][kept++] = b->option[op][k];

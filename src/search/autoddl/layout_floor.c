@@ -1,6 +1,6 @@
 /* layout_floor.c - what no plan of a case is simulated to take less than, whatever overlaps.
  *
- * A stage's operators run one behind the other, and so do its blocks (compile/blocks.c). Where an
+ * A stage's operators run one after the other, and so do its blocks (compile/blocks.c). Where an
  * operator reads what the one right before it put out, nothing computes during the reshard r; beside the
  * gradient's r' on its way back there is the product of the weights' gradients w, and no more. So a
  * micro-batch takes on a stage at least
@@ -21,7 +21,7 @@
  * Then operators as a chain, r and r' at their least (layout_bound.c); what (3) still has below the time
  * is given what it really takes, the lowest first, until nothing is below.
  *
- *   I1  s is the stage with the most of (2) in FLOPs. Those behind it do not count.
+ *   I1  s is the stage with the most of (2) in FLOPs. Those after it do not count.
  *   I2  Memory is layout_problem.h's (3) less tied weights' copies: what the planner takes for fitting.
  *   I3  Pairs are of operators that stand next to each other in the model: from layer to layer there is
  *       none, so that they are a chain.
@@ -260,7 +260,7 @@ void floor_fill_pairs(struct bound *b)
         struct pair *pair = &b->pair[op];
         size_t entries = entries_of(b, op), wide = op + 1 < b->ops ? (size_t)b->count[op + 1] : 1;
         b->before[op] = ARENA_ARRAY(b->scratch, double, (size_t)b->count[op]);
-        b->behind[op] = ARENA_ARRAY(b->scratch, double, (size_t)b->count[op]);
+        b->after[op] = ARENA_ARRAY(b->scratch, double, (size_t)b->count[op]);
         pair->time = ARENA_ARRAY(b->scratch, double, entries);
         pair->real = ARENA_ARRAY(b->scratch, bool, entries);
         for (size_t at = 0; pair->uses && at < entries; at++)
@@ -298,8 +298,8 @@ static void pass_back(struct bound *b, int32_t op)
         const double *row = b->pair[op].time + (size_t)i * wide;
         double least = wide ? INFINITY : 0;
         for (size_t j = 0; j < wide; j++)
-            least = smaller(least, row[j] + b->behind[op + 1][j]);
-        b->behind[op][i] = least + floor_priced(b, op, i);
+            least = smaller(least, row[j] + b->after[op + 1][j]);
+        b->after[op][i] = least + floor_priced(b, op, i);
     }
 }
 
@@ -318,8 +318,8 @@ static double least_of_chain(struct bound *b, double *memory)
         double least = INFINITY;
         for (int32_t k = 0; k < b->count[op]; k++) {
             double pair = op ? b->pair[op - 1].time[before * b->count[op] + k] : 0;
-            if (pair + b->behind[op][k] < least) {
-                least = pair + b->behind[op][k];
+            if (pair + b->after[op][k] < least) {
+                least = pair + b->after[op][k];
                 at = k;
             }
         }
@@ -370,7 +370,7 @@ static void drop_from_chain(struct bound *b, double below)
     for (int32_t op = 0; op < b->ops; op++) {
         place[op] = ARENA_ARRAY(scratch, int32_t, (size_t)b->count[op]);
         for (int32_t k = 0; k < b->count[op]; k++)
-            if (b->before[op][k] + b->behind[op][k] - floor_priced(b, op, k) - floor_refund(b) <
+            if (b->before[op][k] + b->after[op][k] - floor_priced(b, op, k) - floor_refund(b) <
                 below)
                 place[op][count[op]++] = k;
     }
@@ -380,7 +380,7 @@ static void drop_from_chain(struct bound *b, double below)
         for (int32_t k = 0; k < count[op]; k++) {
             b->option[op][k] = b->option[op][place[op][k]];
             b->before[op][k] = b->before[op][place[op][k]];
-            b->behind[op][k] = b->behind[op][place[op][k]];
+            b->after[op][k] = b->after[op][place[op][k]];
         }
         b->count[op] = count[op];
     }
@@ -396,8 +396,7 @@ static int64_t time_pairs(struct bound *b, double below, int64_t most)
         size_t wide = (size_t)b->count[op + 1], entries = pair->uses ? entries_of(b, op) : 0;
         for (size_t at = 0; at < entries && timed < most; at++) {
             size_t i = at / wide, j = at % wide;
-            double with =
-                b->before[op][i] + pair->time[at] + b->behind[op + 1][j] - floor_refund(b);
+            double with = b->before[op][i] + pair->time[at] + b->after[op + 1][j] - floor_refund(b);
             if (pair->real[at] || with >= below)
                 continue;
             pair->real[at] = true;
@@ -447,7 +446,7 @@ static weft_status bound_open(const struct layout_problem *p, struct bound *b)
     b->updates = ARENA_ARRAY(b->scratch, double, ops);
     b->pair = ARENA_ARRAY(b->scratch, struct pair, ops);
     b->before = ARENA_ARRAY(b->scratch, double *, ops);
-    b->behind = ARENA_ARRAY(b->scratch, double *, ops);
+    b->after = ARENA_ARRAY(b->scratch, double *, ops);
     b->count = ARENA_ARRAY(b->scratch, int32_t, ops);
     b->option = ARENA_ARRAY(b->scratch, int32_t *, ops);
     for (int32_t op = 0; op < b->ops; op++) {

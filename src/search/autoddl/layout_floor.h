@@ -21,7 +21,7 @@ struct bound {
     struct pair *pair;        /* per operator: with the next */
     int32_t *count, **option; /* per operator: what is left */
     double **before,
-        **behind; /* per operator and option that is left: the least up to it and from it
+        **after;  /* per operator and option that is left: the least up to it and from it
                                   on, its own in both */
     double price; /* of a byte */
     double (*least)(const struct layout_problem *p, const struct layout *from,

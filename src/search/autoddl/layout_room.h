@@ -91,7 +91,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
                                             const struct choice *choice, bool sync);
 double layout_state_bytes(const struct stage_memory *memory);
 double layout_partial_degree(const struct layout *layout); /* addends of its partial sums */
-/* But for synchronisation, which no floor counts, and which comes behind it. */
+/* But for synchronisation, which no floor counts, and which comes after it. */
 weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option);
 void layout_fill_sync(struct layout_problem *p, int32_t number, int32_t option);
 /* Only these options of an operator, in rising order, are left. */

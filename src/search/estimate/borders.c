@@ -7,7 +7,7 @@
 
 /* The tables with their devices as in the seam, moved down together (I2). */
 struct borders {
-    struct row_table before, behind;
+    struct row_table before, after;
     bool apart;
     struct border **by_kind; /* NULL: not asked for yet */
 };
@@ -58,7 +58,7 @@ done:
 static weft_status fill_border(const struct tables *t, const struct borders *borders, int64_t at,
                                struct border *out)
 {
-    const struct row_table *before = &borders->before, *behind = &borders->behind;
+    const struct row_table *before = &borders->before, *after = &borders->after;
     bool apart = borders->apart;
     struct arena *scratch = arena_new();
     struct plan *plan = NULL;
@@ -67,13 +67,13 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
     struct part_work work[2] = {0};
     int64_t instances = t->walk->instances;
     weft_status status;
-    TRY(cut_plan(t, before, behind, at, apart ? 2 : 1, &plan));
+    TRY(cut_plan(t, before, after, at, apart ? 2 : 1, &plan));
     TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
     add_places(&sums[0], before, &(struct place_range){0, at, 1});
-    add_places(&sums[apart], behind, &(struct place_range){at, instances, 1});
+    add_places(&sums[apart], after, &(struct place_range){at, instances, 1});
     TRY(find_side(t, &timed, 0, &sums[0], before, &work[0], &out->before));
     if (apart)
-        TRY(find_side(t, &timed, 1, &sums[1], behind, &work[1], &out->behind));
+        TRY(find_side(t, &timed, 1, &sums[1], after, &work[1], &out->after));
     out->send = work[0].send;
     out->back = work[1].back;
     for (int32_t i = 0; i < timed.outline.ties; i++)
@@ -90,20 +90,20 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
 {
     int64_t first = seam->before_device, other = seam->behind_device;
     int64_t low = first < other ? first : other;
-    int64_t end = first + seam->before->devices, other_end = other + seam->behind->devices;
+    int64_t end = first + seam->before->devices, other_end = other + seam->after->devices;
     int64_t shift = shift_of(t->settings->cluster, low, (end > other_end ? end : other_end) - low);
     bool apart = seam->apart || first != other;
-    int64_t words[] = {seam->before->number, seam->behind->number, first - shift, other - shift,
+    int64_t words[] = {seam->before->number, seam->after->number, first - shift, other - shift,
                        apart};
     uint64_t hash = hash_bytes(words, sizeof words, 5) | 1;
     int32_t number = index_get(&t->by_seam, hash);
     if (number < 0) {
         struct borders *borders = ARENA_NEW(t->arena, struct borders);
         *borders =
-            (struct borders){*seam->before, *seam->behind, apart,
+            (struct borders){*seam->before, *seam->after, apart,
                              ARENA_ARRAY(t->arena, struct border *, (size_t)t->places.kinds)};
         borders->before.first_device = first - shift;
-        borders->behind.first_device = other - shift;
+        borders->after.first_device = other - shift;
         number = (int32_t)t->seams.len;
         array_push(t->arena, &t->seams, borders);
         index_put(t->arena, &t->by_seam, hash, number);

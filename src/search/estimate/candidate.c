@@ -16,7 +16,7 @@ struct part_memo {
     int64_t parameters, gather_after_ns;
     const struct row_table *table; /* of its last run, for the optimizer's step */
 };
-/* A run's table, and the borders behind a part, with what they were asked for. */
+/* A run's table, and the borders after a part, with what they were asked for. */
 struct run_memo {
     struct table_key key;
     const struct row_table *table;
@@ -136,7 +136,7 @@ done:
     return status;
 }
 
-/* The border behind a part that is not the last; tables are found. */
+/* The border after a part that is not the last; tables are found. */
 static weft_status find_border_behind(struct estimator *e, const struct candidate *c, int32_t part)
 {
     static const struct border NONE;
@@ -149,9 +149,9 @@ static weft_status find_border_behind(struct estimator *e, const struct candidat
     int32_t from = alike ? 0 : part % c->stages, to = alike ? 1 : (part + 1) % c->stages;
     struct seam seam = {table_of(c, next - 1), table_of(c, next), c->stage[from].first_device,
                         c->stage[to].first_device, true};
-    struct table_key behind = key_of(e, c, to, next);
+    struct table_key after = key_of(e, c, to, next);
     if (alike)
-        TRY(table_find(e->tables, &behind, &seam.behind));
+        TRY(table_find(e->tables, &after, &seam.after));
     TRY(find_border(e, &seam, c->run[next].first, &c->memo->seam[part]));
 done:
     return status;
@@ -201,18 +201,18 @@ static void add_tied(const struct estimator *e, const struct candidate *c, int32
         sums->sums.of[OWN[k]] += (int64_t)((double)own.of[OWN[k]] * user->tied_share);
 }
 
-/* The borders to the parts before and behind. */
+/* The borders to the parts before and after. */
 static void add_neighbours(const struct candidate *c, int32_t part, struct beside *out)
 {
     if (part > 0) {
         const struct border *before = c->memo->seam[part - 1].border;
-        add_side(&before->behind, out);
+        add_side(&before->after, out);
         out->work.back = before->back;
     }
     if (part + 1 < c->stages * c->pieces) {
-        const struct border *behind = c->memo->seam[part].border;
-        add_side(&behind->before, out);
-        out->work.send = behind->send;
+        const struct border *after = c->memo->seam[part].border;
+        add_side(&after->before, out);
+        out->work.send = after->send;
     }
 }
 

@@ -55,7 +55,7 @@ struct stage_estimate {
     int64_t forward_ns, backward_ns; /* of one micro-batch, all pieces; weight gradients included */
     int64_t first_more_ns;           /* the first forward pass: gathers of weights */
     int64_t last_more_ns;            /* the last backward pass: gradients beside it */
-    int64_t tail_ns;                 /* gradients behind it */
+    int64_t tail_ns;                 /* gradients after it */
     int64_t send_ns, back_ns;        /* of one micro-batch, to the next stage and the one before */
     int64_t optimizer_ns;
     int64_t end_ns; /* of everything */
@@ -97,7 +97,7 @@ struct run_estimate {
     int64_t last_more_ns;            /* the last backward pass: gradients beside it */
     int64_t sync_ns;                 /* of its gradients, alone */
     int64_t sync_each_ns;            /* of those, what goes with every micro-batch */
-    int64_t gather_ns;               /* of weights, behind the optimizer's step */
+    int64_t gather_ns;               /* of weights, after the optimizer's step */
     int64_t optimizer_ns;
     int64_t kept_bytes; /* of one micro-batch, for the backward pass */
     int64_t peak_bytes; /* more during it */
@@ -105,17 +105,17 @@ struct run_estimate {
 };
 weft_status estimate_run(struct estimator *estimator, const struct run_question *question,
                          struct run_estimate *out);
-/* What it takes more, both ways, where behind the run another row goes on (R). */
+/* What it takes more, both ways, where after the run another row goes on (R). */
 weft_status estimate_reshard(struct estimator *estimator, const struct run_question *question,
                              int32_t next_row, int64_t *ns);
 
-/* Where behind the run comes another stage: what either side takes beside its run. */
+/* Where after the run comes another stage: what either side takes beside its run. */
 struct side_estimate {
     int64_t ns; /* of one micro-batch, both ways */
     int64_t kept_bytes, peak_bytes;
 };
 struct border_estimate {
-    struct side_estimate before, behind;
+    struct side_estimate before, after;
     int64_t send_ns, back_ns; /* of one micro-batch */
 };
 weft_status estimate_border(struct estimator *estimator, const struct run_question *question,
@@ -142,7 +142,7 @@ struct candidate {
     int32_t stages, pieces; /* part k belongs to stage k % stages, as in a plan */
     int64_t step_samples, micro_batches;
     struct stage *stage;         /* per stage */
-    int32_t *first_run;          /* per part, and one behind */
+    int32_t *first_run;          /* per part, and one past the last */
     struct candidate_run *run;   /* in order, without gaps; at least one per part */
     struct candidate_memo *memo; /* what the latest estimate found, part by part */
     enum detail detail;

@@ -32,7 +32,7 @@ struct memory_count {
      * such choice: it may take its time. */
     const void *(*lay)(const void *context, struct arena *keep, const struct choice *choice,
                        int64_t devices, int64_t step_samples);
-    /* Of a part, its runs one behind the other. */
+    /* Of a part, its runs one after the other. */
     struct counted (*part)(const void *context, const struct counted_run *run, int32_t runs);
 };
 

@@ -104,12 +104,12 @@ static int64_t updated_parameters(const struct timed *t, int32_t stage)
     return parameters;
 }
 
-/* What comes behind the gradients: ties, the optimizer, gathers of what it updated. */
+/* What comes after the gradients: ties, the optimizer, gathers of what it updated. */
 static void end_stages(const struct timed *t, const struct stage_end *end, struct estimate *out)
 {
     const struct plan *plan = t->plan;
     const struct outline *o = &t->outline;
-    bool behind = !(plan->overlap & OVERLAP_PARAMETERS);
+    bool after = !(plan->overlap & OVERLAP_PARAMETERS);
     for (int32_t s = 0; s < plan->stages; s++)
         note_end(&end[s], &out->stage[s]);
     for (int32_t i = 0; i < o->ties; i++)
@@ -118,7 +118,7 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
         out->stage[s].optimizer_ns = optimizer_ns(&t->costs, updated_parameters(t, s));
         out->stage[s].end_ns += out->stage[s].optimizer_ns;
     }
-    for (int32_t i = 0; behind && i < o->graph->buckets; i++) {
+    for (int32_t i = 0; after && i < o->graph->buckets; i++) {
         const struct bucket *bucket = &o->graph->bucket[i];
         if (bucket->shard == 1 || bucket->shard == 2)
             out->stage[bucket->part % plan->stages].end_ns += exchange_ns(t, o->gather[i]);

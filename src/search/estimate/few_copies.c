@@ -84,15 +84,15 @@ struct place_range next_places(const struct few_copies *few, int64_t *at, int64_
     int64_t start = *at, end = last, first = place_of(few, start);
     for (int32_t i = 0; i < few->folds; i++) {
         const struct repeat_fold *fold = &few->fold[i];
-        int64_t behind = fold->first + fold->copies * fold->period;
-        if (start >= behind)
+        int64_t after = fold->first + fold->copies * fold->period;
+        if (start >= after)
             continue;
         if (start < fold->first) {
             end = fold->first < end ? fold->first : end;
             break;
         }
         int64_t within = (start - fold->first) % fold->period, rest = fold->period - within;
-        int64_t inside = (end < behind ? end : behind) - start;
+        int64_t inside = (end < after ? end : after) - start;
         if (within == 0 && inside >= fold->period) {
             *at = start + inside / fold->period * fold->period;
             return (struct place_range){first, first + fold->period, inside / fold->period};

@@ -7,7 +7,7 @@
  *   instances  0 | 1 2 3 ... C-2 | C-1          H = 1, K = 3
  *   places     0 |       1       |  2                                                         (1)
  *
- *   I1  The first copy and the last one are themselves: what is before and behind the layers, and
+ *   I1  The first copy and the last one are themselves: what is before and after the layers, and
  *       what passes begin and end with, is next to the same operators as in the whole model.
  *   I2  Only repeats that are in no other repeat lose copies, so that places of a copy are in a row.
  */
@@ -35,7 +35,7 @@ int64_t first_instance_of(const struct few_copies *few, int64_t place);
 struct place_range {
     int64_t first, last, times;
 };
-/* What instances *at .. last - 1 begin with, *at < last; *at moves behind it. */
+/* What instances *at .. last - 1 begin with, *at < last; *at moves after it. */
 struct place_range next_places(const struct few_copies *few, int64_t *at, int64_t last);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Gradients of a run go beside what is left of the last pass when its first bucket of n is full; both
  * slow down by s while they overlap. With b the run's part of that pass, g its gradients, l the last
- * bucket (g / n, or its first weight where that is larger), and q gradients of runs behind it that are
+ * bucket (g / n, or its first weight where that is larger), and q gradients of runs after it that are
  * still on their way when it begins, so many are left when it is over:
  *
  *   max(l, g - b (1 - 1 / n) / s, q + g - b / s)  =  max(least, q + more)                      (1)
@@ -14,7 +14,7 @@
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A run's rise in a backward pass, before which runs so far come behind it. n times in a row, with
+/* A run's rise in a backward pass, before which runs so far come after it. n times in a row, with
  * r its rise and c what it adds: max(r + max(0, (n - 1) c), so far + n c). */
 static int64_t raise_back(const struct range_max *ranges, const struct row_table *table,
                           enum tally net, const struct place_range *range, int64_t so_far)
@@ -160,7 +160,7 @@ static int64_t stretch_more(const int64_t *of, int pass)
            of[SUM_STRETCHED + pass];
 }
 
-/* What is left of gradients behind the last pass, which takes `more` than its runs. Those of a copy of a
+/* What is left of gradients after the last pass, which takes `more` than its runs. Those of a copy of a
  * tied weight are there before any other. */
 static int64_t tail_of(const struct tables *t, const struct part_sums *part, int64_t more_ns)
 {
@@ -176,8 +176,8 @@ static int64_t tail_of(const struct tables *t, const struct part_sums *part, int
 /* What gradients of every micro-batch take longer than a round of its passes. */
 static int64_t lag_of(const struct tables *t, const int64_t *of, int64_t round_ns)
 {
-    double behind = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
-    return behind > 0 && t->settings->overlap & OVERLAP_GRADIENTS ? (int64_t)behind : 0;
+    double after = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
+    return after > 0 && t->settings->overlap & OVERLAP_GRADIENTS ? (int64_t)after : 0;
 }
 
 struct part_work close_part(const struct tables *t, const struct part_sums *part,

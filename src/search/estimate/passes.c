@@ -27,7 +27,7 @@ _Static_assert(COUNT_OF(ORDERS) == ORDER_COUNT, "an order without its passes");
 struct pass {
     enum slot_kind kind;
     bool first, last; /* the first forward pass; the one that completes all gradients */
-    bool paired;      /* goes on at once with the one behind it */
+    bool paired;      /* goes on at once with the one after it */
 };
 struct passes {
     int32_t count, rounds; /* passes; which of ORDERS */
@@ -110,7 +110,7 @@ struct script {
     int32_t *task[MOST_PASSES]; /* per item */
     int64_t *own
         [MOST_PASSES]; /* of a pair's passes, per item: when it is over in the pass' own time (I3) */
-    int32_t gradients[MOST_PASSES]; /* the latest behind each pass */
+    int32_t gradients[MOST_PASSES]; /* the latest after each pass */
 };
 
 static void wait_for(struct script *s, int32_t on)
@@ -120,7 +120,7 @@ static void wait_for(struct script *s, int32_t on)
         array_push(s->scratch, &s->waits, wait);
 }
 
-/* Behind its waits. */
+/* After its waits. */
 static int32_t add(struct script *s, enum lane lane, int32_t flow, int64_t ns)
 {
     int32_t task = (int32_t)s->ns.len, stream = (int32_t)lane;
@@ -406,7 +406,7 @@ static int64_t own_time(struct script *s, const struct block *block, int32_t pas
     return ns;
 }
 
-/* The passes of a pair as if one came behind the other: how long each takes. */
+/* The passes of a pair as if one came after the other: how long each takes. */
 static void divide_pair(struct script *s, const struct engine_result *result,
                         const struct passes *passes, int32_t part, int32_t pass, int64_t *end)
 {
@@ -451,7 +451,7 @@ static void find_ends(struct script *s, const struct engine_result *result,
     }
 }
 
-/* How long gradients go on behind a pass. */
+/* How long gradients go on after a pass. */
 static int64_t tail_behind(const struct script *s, const struct engine_result *result,
                            const int64_t *end, int32_t pass)
 {

@@ -13,7 +13,7 @@
  * behind more than the first, all leave behind (lag). The last one says nothing of it: gradients that
  * go once go beside it, too. They are run by the engine on four streams: operators, steps, gathers of weights, gradients. Of
  * them come the times of a pass in the middle, what the first and the last take more, and how long
- * gradients go on behind the last.
+ * gradients go on after the last.
  *
  *   I1  What waits for what is as in compile/graph.c, item by item instead of run by run.
  *   I3  The time of a pair is divided by its operators: each counts from the end of the one before it, whose
@@ -33,7 +33,7 @@ struct part_work {
     int64_t weight;            /* the second one, of weight gradients; else 0 */
     int64_t first_more,
         last_more;      /* the first forward, the last backward pass takes so much more */
-    int64_t tail;       /* gradients still go for so long behind the last one, */
+    int64_t tail;       /* gradients still go for so long after the last one, */
     int64_t lag;        /* and so much longer with every micro-batch but the first */
     int64_t send, back; /* to the next part; gradients to the one before */
     int64_t host;       /* its checkpoints' way to the host, or back */

@@ -214,7 +214,7 @@ static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t s
     return larger(0, lag - slack_ns);
 }
 
-/* I1: what is left of gradients behind a stage's last pass; slows passes down on the way. */
+/* I1: what is left of gradients after a stage's last pass; slows passes down on the way. */
 static int64_t tail_of(const struct pipeline_work *work, int32_t stage, struct stage_end *end)
 {
     bool waves = work->schedule->passes == ORDER_FORWARDS_FIRST;

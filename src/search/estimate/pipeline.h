@@ -40,9 +40,9 @@
  *       as far as no others come between, and slows them down.
  *   I2  Without OVERLAP_PIPELINE a stage waits for its sends: they are part of its passes.
  *   I3  Offloaded checkpoints come back beside the slot before their backward pass, a forward one
- *       where passes take turns; where it comes right behind their forward pass, it waits for their
+ *       where passes take turns; where it comes right after their forward pass, it waits for their
  *       way there and back.
- *   I4  What a part sends goes one micro-batch behind the other: a send that takes longer than passes
+ *   I4  What a part sends goes one micro-batch after the other: a send that takes longer than passes
  *       sets the pace.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PIPELINE_H

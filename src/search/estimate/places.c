@@ -95,7 +95,7 @@ static uint64_t way_hash(const struct outline *outline, int64_t use, int64_t rea
     return hash_bytes(key, sizeof key, 1) | 1;
 }
 
-/* From the place before an instance to the one behind it: what it made opens, what it read may
+/* From the place before an instance to the one after it: what it made opens, what it read may
  * close. */
 static void pass_instance(struct arena *scratch, const struct outline *outline,
                           const struct readers *readers, int64_t i, struct ways *ways)

@@ -1,6 +1,6 @@
 /* places.h - inside tables: places between instances that are alike (tables.h, I1).
  *
- * A tensor is open at a place when its producer is before it and one of its readers behind it. Two
+ * A tensor is open at a place when its producer is before it and one of its readers after it. Two
  * places are of one kind when the operators next to them are the same, and the tensors open there
  * go between the same operators.
  */

@@ -54,7 +54,7 @@ weft_status estimate_reshard(struct estimator *estimator, const struct run_quest
     if (next_row == question->run.row)
         return WEFT_OK;
     TRY(table_of(estimator, question, question->run.row, &seam.before));
-    TRY(table_of(estimator, question, next_row, &seam.behind));
+    TRY(table_of(estimator, question, next_row, &seam.after));
     TRY(seam_find(estimator->tables, &seam, &borders));
     TRY(border_find(estimator->tables, borders, question->run.last, &border));
     *ns = border->before.forward + border->before.backward + border->before.weight;
@@ -72,19 +72,19 @@ static struct side_estimate side_of(const struct side *side)
 weft_status estimate_border(struct estimator *estimator, const struct run_question *question,
                             const struct stage *next, int32_t next_row, struct border_estimate *out)
 {
-    struct run_question behind = *question;
+    struct run_question after = *question;
     struct seam seam = {.before_device = question->stage.first_device,
                         .behind_device = next->first_device};
     struct borders *borders;
     const struct border *border;
     weft_status status;
-    behind.stage = *next;
+    after.stage = *next;
     TRY(table_of(estimator, question, question->run.row, &seam.before));
-    TRY(table_of(estimator, &behind, next_row, &seam.behind));
+    TRY(table_of(estimator, &after, next_row, &seam.after));
     TRY(seam_find(estimator->tables, &seam, &borders));
     TRY(border_find(estimator->tables, borders, question->run.last, &border));
     *out = (struct border_estimate){.before = side_of(&border->before),
-                                    .behind = side_of(&border->behind),
+                                    .after = side_of(&border->after),
                                     .send_ns = border->send,
                                     .back_ns = border->back};
 done:

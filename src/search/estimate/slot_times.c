@@ -1,4 +1,4 @@
-/* slot_times.c - slots of a schedule, one behind the other (slot_times.h has the equations). */
+/* slot_times.c - slots of a schedule, one after the other (slot_times.h has the equations). */
 #include "search/estimate/slot_times.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@ struct step {
     int32_t stage;
     int32_t ns;    /* per part and NS_COUNT */
     int32_t needs; /* a step */
-    int32_t send;  /* per part and direction, behind the first, which takes no time */
-    bool opens;    /* a pair: the other step of it comes right behind (2) */
+    int32_t send;  /* per part and direction, after the first, which takes no time */
+    bool opens;    /* a pair: the other step of it comes right after (2) */
 };
 struct score {
     const struct schedule *schedule;

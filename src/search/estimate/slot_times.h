@@ -1,4 +1,4 @@
-/* slot_times.h - inside pipeline: a schedule's slots on uneven stages, played one behind the other.
+/* slot_times.h - inside pipeline: a schedule's slots on uneven stages, played one after the other.
  *
  * A slot starts when the one before it on its stage is over and what it needs has come:
  *
@@ -6,7 +6,7 @@
  *   sent(k) = max{ end(k), sent(what its part sent before) } + send                             (1)
  *
  * Which slot needs which does not depend on times: a shape's slots are put in an order in which each
- * comes behind what it needs once (a *score*), and (1) is played along it for each candidate.
+ * comes after what it needs once (a *score*), and (1) is played along it for each candidate.
  *
  * A pair of slots executed as one is over when both are, and starts when both may:
  *

@@ -33,7 +33,7 @@
  *       two does it matter what the first of them adds.
  *   I4  What a slot finds held is a sum over pieces of kept_k and back_k, each times a number of passes.
  *       Where one of the same piece and kind before it found as many of each, and nothing is offloaded,
- *       the stage is no fuller than then: what comes behind the last slot that is not so is not played.
+ *       the stage is no fuller than then: what comes after the last slot that is not so is not played.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_STAGE_MEMORY_H
 #define WEFT_SEARCH_ESTIMATE_STAGE_MEMORY_H

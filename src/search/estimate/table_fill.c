@@ -89,19 +89,19 @@ static void fill_weights(const struct filling *f, int64_t i)
         return;
     const struct bucket *bucket = &o->graph->bucket[number];
     int64_t sync = share(exchange_ns(f->timed, o->synchronise[number]), bytes, bucket->bytes);
-    bool behind = !(f->timed->plan->overlap & OVERLAP_PARAMETERS);
+    bool after = !(f->timed->plan->overlap & OVERLAP_PARAMETERS);
     of[SUM_SYNC] += sync;
     of[SUM_SYNC_EACH] += bucket->shard >= 2 ? sync : 0;
     of[SUM_SYNC_BYTES] += o->synchronise[number] >= 0 ? bytes : 0;
     of[SUM_WEIGHTS] += o->synchronise[number] >= 0;
     of[SUM_PARAMETERS] += share(o->updated[number], bytes, bucket->bytes);
-    if (behind && bucket->shard < 3)
+    if (after && bucket->shard < 3)
         of[SUM_GATHER_AFTER] +=
             share(exchange_ns(f->timed, o->gather[number]), bytes, bucket->bytes);
     f->table->layers |= bucket->shard == 3;
 }
 
-/* What is held before (behind, backward) each instance, and at most during it. */
+/* What is held before (after, backward) each instance, and at most during it. */
 static void fill_levels(const struct filling *f, const struct block *block, int64_t *level,
                         int64_t *high)
 {

@@ -145,9 +145,9 @@ static const char *const SCHEDULE_OF[] = {
 _Static_assert(COUNT_OF(SCHEDULE_OF) == ORDER_COUNT, "an order without a schedule");
 
 weft_status cut_plan(const struct tables *t, const struct row_table *before,
-                     const struct row_table *behind, int64_t at, int32_t parts, struct plan **out)
+                     const struct row_table *after, int64_t at, int32_t parts, struct plan **out)
 {
-    bool across = parts > 1 && before->first_device != behind->first_device;
+    bool across = parts > 1 && before->first_device != after->first_device;
     struct plan *plan = NULL;
     weft_status status;
     TRY(new_plan(t, &plan));
@@ -160,11 +160,11 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     plan->stage = ARENA_ARRAY(plan->arena, struct stage, 2);
     plan->part = ARENA_ARRAY(plan->arena, struct part, 2);
     plan->stage[0] = (struct stage){before->first_device, before->devices};
-    plan->stage[1] = (struct stage){behind->first_device, behind->devices};
+    plan->stage[1] = (struct stage){after->first_device, after->devices};
     plan->part[0] = (struct part){0, parts > 1 ? at : plan->instances};
     plan->part[1] = (struct part){at, plan->instances - at};
     for (int64_t i = 0; i < plan->instances; i++) {
-        int32_t row = i < at ? before->row : behind->row;
+        int32_t row = i < at ? before->row : after->row;
         TRY(plan_choose(plan, i, &t->rows.data[row][plan->instance[i].op]));
     }
     *out = plan;

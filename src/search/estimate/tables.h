@@ -43,7 +43,7 @@ enum tally {
     SUM_SYNC = SUM_STRETCHED + 3, /* of all gradients, alone */
     SUM_SYNC_EACH,                /* of those that go with every micro-batch */
     SUM_SYNC_BYTES,
-    SUM_GATHER_AFTER, /* of weights behind the optimizer's step */
+    SUM_GATHER_AFTER, /* of weights after the optimizer's step */
     SUM_WEIGHTS,      /* instances that have any */
     SUM_LAYERS,
     SUM_PARAMETERS, /* that an optimizer updates */
@@ -75,7 +75,7 @@ struct row_table {
     bool many;                                   /* micro-batches */
     enum order order;
     const struct few_copies *few; /* what its places stand for */
-    struct sums *at;              /* per place, and one behind: of those before it */
+    struct sums *at;              /* per place, and one past the last: of those before it */
     int64_t *forward_high;        /* per place: the most that is held during its forward pass, */
     int64_t *backward_high;       /* and its backward pass, above what is there at their starts */
     int64_t *weight_high;         /* NULL: no pass of weight gradients */
@@ -96,7 +96,7 @@ struct side {
     struct part_memory memory;
 };
 struct border {
-    struct side before, behind;
+    struct side before, after;
     int64_t send, back; /* ns */
     int64_t tie;        /* ns: of gradients of tied weights on both sides */
 };
@@ -120,7 +120,7 @@ weft_status table_find(struct tables *tables, const struct table_key *key,
  * device, there in one part or in two. The devices are those asked for, not the tables' (I2). Borders
  * are found by place: before instance `at`. */
 struct seam {
-    const struct row_table *before, *behind;
+    const struct row_table *before, *after;
     int64_t before_device, behind_device;
     int64_t apart; /* not 0: two parts, wherever they are */
 };

@@ -32,7 +32,7 @@ struct tables {
 /* The model with instances before `at` as one table has them, the rest as the other: in one part or
  * in two, which are on two stages unless both have the same first device. */
 weft_status cut_plan(const struct tables *tables, const struct row_table *before,
-                     const struct row_table *behind, int64_t at, int32_t parts, struct plan **out);
+                     const struct row_table *after, int64_t at, int32_t parts, struct plan **out);
 /* add_run of places. */
 void add_places(struct part_sums *part, const struct row_table *table,
                 const struct place_range *range);

@@ -73,7 +73,7 @@ struct paths {
     int32_t stages, width;
     int64_t below_ns; /* of every steady time */
     const int32_t *fixed;
-    int32_t *earliest; /* per stage, and one behind: where it may begin */
+    int32_t *earliest; /* per stage, and one past the last: where it may begin */
     int64_t *sum_ns;
     int32_t *begin;
 };
@@ -91,7 +91,7 @@ static struct paths paths_new(struct arena *scratch, const struct layer_table *t
                           .begin = ARENA_ARRAY(scratch, int32_t, entries)};
 }
 
-/* The stages behind can hold no more layers than their least times allow. */
+/* The stages after can hold no more layers than their least times allow. */
 static void find_earliest(const struct layer_table *table, struct paths *p)
 {
     const int64_t *least = table->least_steady_ns;

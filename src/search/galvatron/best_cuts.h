@@ -19,7 +19,7 @@
 
 /* Hashes of runs of layers: equal ones are taken for equal runs. */
 struct run_hashes {
-    uint64_t *kinds, *boundaries, *power; /* per layer, and one behind */
+    uint64_t *kinds, *boundaries, *power; /* per layer, and one past the last */
 };
 struct run_hashes run_hashes_new(struct arena *keep, const struct layer_source *source);
 

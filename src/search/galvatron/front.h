@@ -1,6 +1,6 @@
 /* front.h - inside layerwise: partial plans that nothing beats, for one layer and column of R.
  *
- * A state is a choice of strategies for a layer and all behind it. Read from the last layer to the
+ * A state is a choice of strategies for a layer and all after it. Read from the last layer to the
  * first, Eq. 2 needs two numbers of it: with n = max_i { sum_{k<=i} O_f(k) + O_b(i) } over its
  * layers and m = sum O_ms, a layer before it makes
  *
@@ -25,7 +25,7 @@ struct state {
     int64_t time_ns;
     int64_t all_bytes;   /* n + m */
     int64_t state_bytes; /* m */
-    int32_t next;        /* the state of the layer behind that this one extends */
+    int32_t next;        /* the state of the layer after that this one extends */
     int32_t strategy;
 };
 

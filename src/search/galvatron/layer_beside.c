@@ -24,7 +24,7 @@ done:
     return status;
 }
 
-/* The border from a stage to the next, behind a usual layer. */
+/* The border from a stage to the next, after a usual layer. */
 static weft_status border_behind(struct layer_costs *c, const struct layer_question *q,
                                  int32_t stage, const struct strategy_row *row,
                                  struct border_estimate *out)
@@ -73,7 +73,7 @@ weft_status layer_beside(void *context, const struct layer_question *q, struct l
                                .state_bytes = above_zero(overhead.state_bytes)};
     if (q->stage > 0) {
         TRY(border_behind(c, q, q->stage - 1, row, &border));
-        add_border(c, q, &border, &border.behind, false, out);
+        add_border(c, q, &border, &border.after, false, out);
     }
     if (q->stage + 1 < q->stages) {
         TRY(border_behind(c, q, q->stage, row, &border));

@@ -304,12 +304,11 @@ static int32_t layout(void *context, const struct strategy *strategy)
 }
 
 static weft_status reshard(void *context, const struct layer_question *q, int32_t boundary,
-                           const struct strategy *before, const struct strategy *behind,
-                           int64_t *ns)
+                           const struct strategy *before, const struct strategy *after, int64_t *ns)
 {
     struct layer_costs *c = context;
     const struct layer_kind *kind = &c->kinds.data[c->boundaries.data[boundary] >> 32];
-    struct strategy left = plain(before), right = plain(behind);
+    struct strategy left = plain(before), right = plain(after);
     const struct strategy_row *from, *to;
     weft_status status;
     *ns = 0;

@@ -1,12 +1,12 @@
 /* layer_costs.h - a model's layers, costed by the estimate: a source for layer_search.h.
  *
- * The walk of the model is cut behind every layer; what stands before, between and behind layers is a
+ * The walk of the model is cut after every layer; what stands before, between and after layers is a
  * layer of its own, and in a model without layers every operator is. Layers with the same operators
  * are of one kind. In a layer's cost
  *
  *   steady = forward + backward + gradients of a micro-batch that its own passes do not hide
  *   once   = 1/p of: what the first and the last pass take more, gradients that the last backward
- *            pass does not hide, the optimizer's step, gathers behind it                        (1)
+ *            pass does not hide, the optimizer's step, gathers after it                        (1)
  *
  * as the p stages do this at the same time, and Eq. 9 adds it up.
  *

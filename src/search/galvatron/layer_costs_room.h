@@ -32,7 +32,7 @@ struct layer_costs {
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
     ARRAY(struct least_ns) least;
-    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and behind */
+    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and after */
     int32_t usual;             /* the kind of most layers */
     double slowdown;
     const struct degrees *pins; /* NULL: none */

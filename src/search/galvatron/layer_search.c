@@ -10,7 +10,7 @@
  *       NEAR_PERCENT: settings nearer to it are answered, too, for a finer judge to choose from.
  *   I2  A batch is explored as Algorithm 1 does, in doublings, until nothing fits or a doubling brings
  *       less than LEAST_GAIN_PERCENT more samples per second; then around the best one, in halves of
- *       the step before (Algorithm 2's B0 - r .. B0 + r). Behind that, gradients accumulate and
+ *       the step before (Algorithm 2's B0 - r .. B0 + r). After that, gradients accumulate and
  *       nothing else changes.
  *   I3  Where a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
  *       too: by what operators alone take, or by their tables.

@@ -57,7 +57,7 @@ struct layer_source {
     int32_t (*layout)(void *context, const struct strategy *strategy);
     /* R of a micro-batch, both ways, between two strategies on one stage. */
     weft_status (*reshard)(void *context, const struct layer_question *question, int32_t boundary,
-                           const struct strategy *before, const struct strategy *behind,
+                           const struct strategy *before, const struct strategy *after,
                            int64_t *ns);
     /* What a stage takes beside its layers: sends to its neighbours, what every device holds. */
     weft_status (*beside)(void *context, const struct layer_question *question,

@@ -111,9 +111,9 @@ static weft_status find_class(struct layer_table *t, int32_t stage)
 {
     const struct layer_source *source = t->problem->source;
     struct layer_question question = question_of(t, stage);
-    int64_t behind = t->stages - stage;
+    int64_t after = t->stages - stage;
     struct stage_class class = {.in_flight =
-                                    behind < t->micro_batches ? behind : t->micro_batches}; /* I1 */
+                                    after < t->micro_batches ? after : t->micro_batches}; /* I1 */
     weft_status status;
     TRY(find_place(t, stage, &class.place));
     TRY(source->beside(source->context, &question, &class.beside));
@@ -224,9 +224,9 @@ static void count_kinds(struct layer_table *t)
     size_t kinds = (size_t)source->kinds, layers = (size_t)source->layers;
     t->kinds_before = ARENA_ARRAY(t->keep, int32_t, (layers + 1) * kinds);
     for (size_t l = 0; l < layers; l++) {
-        int32_t *behind = t->kinds_before + (l + 1) * kinds;
-        memcpy(behind, behind - kinds, kinds * sizeof *behind);
-        behind[source->kind[l]]++;
+        int32_t *after = t->kinds_before + (l + 1) * kinds;
+        memcpy(after, after - kinds, kinds * sizeof *after);
+        after[source->kind[l]]++;
     }
 }
 
@@ -357,12 +357,12 @@ void layer_table_classes(struct layer_table *t)
 
 /* All pairs of strategies of two layouts reshard alike. */
 static void note_reshard(const struct layer_table *t, struct place_costs *place, int32_t boundary,
-                         int32_t before, int32_t behind, int64_t ns)
+                         int32_t before, int32_t after, int64_t ns)
 {
     int32_t n = (int32_t)t->strategies->len;
     for (int32_t a = 0; a < n; a++)
         for (int32_t b = 0; t->layout_of[a] == before && b < n; b++)
-            if (t->layout_of[b] == behind)
+            if (t->layout_of[b] == after)
                 place->reshard_ns[reshard_at(t, boundary, a, b)] = ns;
 }
 
@@ -376,14 +376,14 @@ weft_status layer_table_reshards(struct layer_table *t, int32_t class, struct la
     *more = false;
     for (int32_t l = 1; l < run.count; l++) {
         int32_t boundary = source->boundary[run.first + l];
-        int32_t before = t->layout_of[strategy[l - 1]], behind = t->layout_of[strategy[l]];
-        bool *asked = &place->asked[reshard_at(t, boundary, before, behind)];
+        int32_t before = t->layout_of[strategy[l - 1]], after = t->layout_of[strategy[l]];
+        bool *asked = &place->asked[reshard_at(t, boundary, before, after)];
         int64_t ns;
-        if (*asked || (source->layout && before == behind))
+        if (*asked || (source->layout && before == after))
             continue;
         TRY(source->reshard(source->context, &question, boundary, &t->strategies->data[before],
-                            &t->strategies->data[behind], &ns));
-        note_reshard(t, place, boundary, before, behind, ns);
+                            &t->strategies->data[after], &ns));
+        note_reshard(t, place, boundary, before, after, ns);
         *asked = true;
         *more |= ns > 0;
     }

@@ -26,7 +26,7 @@ struct place_costs {
     int32_t number; /* the source's, or the stage's */
     int32_t stage;  /* the first one there: whom the source is asked for */
     int64_t *steady_ns, *time_ns, *kept_bytes, *peak_bytes, *state_bytes;
-    int64_t *reshard_ns; /* per boundary, then the strategies before and behind (I4) */
+    int64_t *reshard_ns; /* per boundary, then the strategies before and after (I4) */
     bool *asked;         /* per boundary, then their layouts */
 };
 struct stage_class {
@@ -49,17 +49,18 @@ struct layer_table {
     int32_t *class_of;                   /* per stage */
     ARRAY(struct stage_class) classes;
     ARRAY(struct place_costs *) places;
-    int32_t *kinds_before;                    /* per layer, and one behind, then kind: how many */
-    int64_t *least_steady_ns, *least_time_ns; /* per layer, and one behind: sums of those before, in
+    int32_t *kinds_before; /* per layer, and one past the last, then kind: how many */
+    int64_t *least_steady_ns,
+        *least_time_ns; /* per layer, and one past the last: sums of those before, in
                                                  any place */
 };
 
 /* Where a place has the reshard at a boundary; of layouts, whether it was asked for. */
 static inline size_t reshard_at(const struct layer_table *table, int32_t boundary, int32_t before,
-                                int32_t behind)
+                                int32_t after)
 {
     size_t n = table->strategies->len;
-    return ((size_t)boundary * n + (size_t)before) * n + (size_t)behind;
+    return ((size_t)boundary * n + (size_t)before) * n + (size_t)after;
 }
 
 /* Strategies of a group of devices, with their layouts. */

@@ -11,7 +11,7 @@
 
 struct layer_walk {
     int32_t layers;
-    int64_t *first; /* per layer, and one behind: instances */
+    int64_t *first; /* per layer, and one past the last: instances */
     int32_t *kind;  /* per layer, to be filled in */
     bool *around;   /* per layer: it is none (I1) */
 };

@@ -45,7 +45,7 @@ static weft_status check(const struct layerwise *p)
     int64_t most = INT64_MAX / 16 / p->layers, entries = (int64_t)p->kinds * p->strategies;
     if (!numbered(p->kind, 0, p->layers, p->kinds) ||
         !numbered(p->boundary, 1, p->layers, p->boundaries))
-        return bad_argument(NULL, "a layer of no kind or behind no boundary");
+        return bad_argument(NULL, "a layer of no kind or after no boundary");
     if (p->limit_bytes > INT64_MAX / 16 || !within(p->time_ns, entries, most, true) ||
         !within(p->kept_bytes, entries, most, false) ||
         !within(p->peak_bytes, entries, most, false) ||

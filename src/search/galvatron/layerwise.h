@@ -36,7 +36,7 @@ struct layerwise {
     const int64_t *kept_bytes;  /* O_f, of all micro-batches in flight */
     const int64_t *peak_bytes;  /* O_b */
     const int64_t *state_bytes; /* O_ms */
-    /* R: per boundary, then strategy before it, then strategy behind it; at least 0. */
+    /* R: per boundary, then strategy before it, then strategy after it; at least 0. */
     const int64_t *reshard_ns;
     int64_t limit_bytes;     /* E */
     int64_t most_states;     /* give up proving the best after so many; 0: never */

@@ -276,7 +276,7 @@ static int32_t best_before(const struct costs *costs, int32_t layer, int32_t col
     return best;
 }
 
-/* The layers of a prefix with one more behind them: of need n it makes n' = kept + max(peak, n), of
+/* The layers of a prefix with one more after them: of need n it makes n' = kept + max(peak, n), of
  * which the prefix makes its own. */
 static struct prefix prefix_add(const struct prefix *prefix, const struct layer_cost *cost,
                                 int64_t reshard_ns, int32_t strategy)

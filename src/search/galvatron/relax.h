@@ -55,7 +55,7 @@ struct layer_cost {
 };
 struct layer_cost layer_cost(const struct layerwise *problem, int32_t layer, int32_t strategy);
 
-/* Layers before a given one as a whole: what they add to a need n of memory behind them (without
+/* Layers before a given one as a whole: what they add to a need n of memory after them (without
  * states) is kept + max(peak, n). */
 struct prefix {
     int64_t time_ns, kept_bytes, peak_bytes, state_bytes;

@@ -109,35 +109,35 @@ static int64_t room_bytes(const struct solver *solver, int32_t layer)
     return solver->problem->limit_bytes - solver->least_before[layer];
 }
 
-/* The step from a layer on `strategy` to column `behind` of the next raises the priced bound of
+/* The step from a layer on `strategy` to column `after` of the next raises the priced bound of
  * every state there by `rise` at least (relax.h, (2)): whether none stays below the ceiling. */
 static bool step_is_dear(const struct solver *solver, int32_t layer, int32_t strategy,
-                         int32_t behind, double ceiling)
+                         int32_t after, double ceiling)
 {
     const struct relaxation *table = &solver->table[TABLE_PRICED];
     struct layer_cost cost = layer_cost(solver->problem, layer, strategy);
     double rise = table->rest[place(solver, layer, strategy)] + (double)cost.time_ns +
                   table->price.bytes * (double)(cost.kept_bytes + cost.state_bytes) +
-                  (double)reshard_cost(&solver->costs, layer + 1, strategy, behind) -
-                  table->rest[(int64_t)(layer + 1) * table->width + behind];
-    return solver->fronts[layer + 1].bound[behind] + rise > ceiling;
+                  (double)reshard_cost(&solver->costs, layer + 1, strategy, after) -
+                  table->rest[(int64_t)(layer + 1) * table->width + after];
+    return solver->fronts[layer + 1].bound[after] + rise > ceiling;
 }
 
-/* The states of column `behind` of the next layer, longer by a layer on `strategy`. */
+/* The states of column `after` of the next layer, longer by a layer on `strategy`. */
 static void extend_front(const struct solver *solver, int32_t layer, int32_t strategy,
-                         int32_t behind, struct arena *scratch, struct candidates *out)
+                         int32_t after, struct arena *scratch, struct candidates *out)
 {
     const struct fronts *fronts = &solver->fronts[layer + 1];
     struct layer_cost cost = layer_cost(solver->problem, layer, strategy);
     struct bounds bounds = bounds_at(solver, place(solver, layer, strategy));
-    int64_t reshard_ns = reshard_cost(&solver->costs, layer + 1, strategy, behind);
+    int64_t reshard_ns = reshard_cost(&solver->costs, layer + 1, strategy, after);
     int64_t room = room_bytes(solver, layer);
     double ceiling = ceiling_ns(solver);
     size_t first = out->states.len;
-    if (fronts->first[behind] == fronts->end[behind] ||
-        step_is_dear(solver, layer, strategy, behind, ceiling))
+    if (fronts->first[after] == fronts->end[after] ||
+        step_is_dear(solver, layer, strategy, after, ceiling))
         return;
-    for (int64_t i = fronts->first[behind]; i < fronts->end[behind]; i++) {
+    for (int64_t i = fronts->first[after]; i < fronts->end[after]; i++) {
         struct state state = extend(&fronts->state[i], (int32_t)i, &cost, reshard_ns, strategy);
         if (worth_keeping(&bounds, &state, room, ceiling))
             array_push(scratch, &out->states, state);
@@ -165,7 +165,7 @@ static void gather(const struct solver *solver, int32_t layer, int32_t column,
 {
     const int32_t *column_of = reshards_at(&solver->costs, layer)->column_of;
     bool last = layer == solver->problem->layers - 1;
-    int32_t behind = last ? 0 : reshards_at(&solver->costs, layer + 1)->columns;
+    int32_t after = last ? 0 : reshards_at(&solver->costs, layer + 1)->columns;
     candidates_clear(out);
     for (int32_t s = 0; s < solver->problem->strategies; s++) {
         if (column_of[s] != column ||
@@ -173,7 +173,7 @@ static void gather(const struct solver *solver, int32_t layer, int32_t column,
             continue;
         if (last)
             last_layer(solver, s, scratch, out);
-        for (int32_t c = 0; c < behind; c++)
+        for (int32_t c = 0; c < after; c++)
             extend_front(solver, layer, s, c, scratch, out);
     }
 }
@@ -221,7 +221,7 @@ bool told_to_stop(const struct solver *solver)
            (problem->most_states && solver->best->states >= problem->most_states);
 }
 
-/* The fronts of one layer, from those of the layer behind it; returns how many states they hold. */
+/* The fronts of one layer, from those of the layer after it; returns how many states they hold. */
 static int64_t grow_layer(struct solver *solver, int32_t layer, struct arena *scratch,
                           struct candidates *candidates)
 {

@@ -52,7 +52,7 @@ bool strategy_equal(const struct strategy *a, const struct strategy *b);
 
 /* "2-2*-2f": PP, TP and DP degrees. A level that is not the outermost has a star for each level
  * from the innermost up to it, so `*` is innermost, on consecutive devices. f is SDP, z1 and z2 the
- * other shardings; behind that -cp2, -ep2, -sp (sequence) and -c (recompute). With DP and SDP both
+ * other shardings; after that -cp2, -ep2, -sp (sequence) and -c (recompute). With DP and SDP both
  * the third field is their sum, "1-1-2+4f*". */
 const char *strategy_text(struct arena *keep, const struct strategy *strategy, int64_t pp);
 

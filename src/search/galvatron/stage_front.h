@@ -6,7 +6,7 @@
  *
  *   iteration = (m - 1) * max_i steady_i + sum_i time_i                                         (1)
  *
- * options below that of the least (m - 1) steady + time, or behind that of the least time, are of no
+ * options below that of the least (m - 1) steady + time, or after that of the least time, are of no
  * use: what they gain in one term they lose in the other. Between the two lie those that some
  * weights (a, b) make best, found by layerwise_solve, and below each line through two of these
  * nothing, but above it perhaps more, found by growing partial plans layer by layer.

@@ -19,7 +19,7 @@ enum { MOST_LABELS = 512 };
 
 struct label {
     int64_t steady_ns, time_ns, need_bytes, state_bytes;
-    int32_t strategy, next; /* the label of the layer behind that it extends */
+    int32_t strategy, next; /* the label of the layer after that it extends */
 };
 typedef ARRAY(struct label) label_list;
 
@@ -46,10 +46,10 @@ static bool is_possible(const struct grower *g, int32_t layer, int32_t strategy)
 }
 
 /* R before a layer. */
-static int64_t reshard_before(const struct grower *g, int32_t layer, int32_t before, int32_t behind)
+static int64_t reshard_before(const struct grower *g, int32_t layer, int32_t before, int32_t after)
 {
     int32_t boundary = g->table->problem->source->boundary[g->run.first + layer];
-    return g->class->place->reshard_ns[reshard_at(g->table, boundary, before, behind)];
+    return g->class->place->reshard_ns[reshard_at(g->table, boundary, before, after)];
 }
 
 /* (1) for either time. */
@@ -74,19 +74,19 @@ static int64_t *rests(const struct grower *g, const int64_t *ns)
 }
 
 static struct label extend(const struct grower *g, int32_t layer, int32_t strategy,
-                           const struct label *behind, int32_t number)
+                           const struct label *after, int32_t number)
 {
     const struct place_costs *place = g->class->place;
     size_t at = cost_at(g, layer, strategy);
     int64_t peak = place->peak_bytes[at];
     struct label label = {place->steady_ns[at],   place->time_ns[at], peak,
                           place->state_bytes[at], strategy,           number};
-    if (behind) {
-        int64_t reshard = reshard_before(g, layer + 1, strategy, behind->strategy);
-        label.steady_ns += behind->steady_ns + reshard;
-        label.time_ns += behind->time_ns + reshard;
-        label.need_bytes = behind->need_bytes > peak ? behind->need_bytes : peak;
-        label.state_bytes += behind->state_bytes;
+    if (after) {
+        int64_t reshard = reshard_before(g, layer + 1, strategy, after->strategy);
+        label.steady_ns += after->steady_ns + reshard;
+        label.time_ns += after->time_ns + reshard;
+        label.need_bytes = after->need_bytes > peak ? after->need_bytes : peak;
+        label.state_bytes += after->state_bytes;
     }
     label.need_bytes += g->class->kept_bytes[at];
     return label;
@@ -125,9 +125,9 @@ static bool grow_layer(struct grower *g, int32_t layer)
 {
     label_list *labels = &g->labels[layer];
     bool last = layer == g->run.count - 1;
-    size_t behind = last ? 1 : g->labels[layer + 1].len;
+    size_t after = last ? 1 : g->labels[layer + 1].len;
     for (int32_t s = 0; s < g->strategies; s++)
-        for (size_t i = 0; i < behind && is_possible(g, layer, s); i++) {
+        for (size_t i = 0; i < after && is_possible(g, layer, s); i++) {
             const struct label *next = last ? NULL : &g->labels[layer + 1].data[i];
             struct label label = extend(g, layer, s, next, (int32_t)i);
             if (can_end_inside(g, layer, &label))

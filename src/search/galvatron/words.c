@@ -87,8 +87,8 @@ static weft_status stage_bytes(const struct layer_problem *problem, const struct
     const struct layer_source *source = problem->source;
     struct layer_question q = {problem->devices, plan->stages, stage,
                                plan->global_batch / plan->micro_batches, plan->micro_batches};
-    int64_t behind = plan->stages - stage, kept = 0, state = 0, peak = 0;
-    int64_t in_flight = behind < plan->micro_batches ? behind : plan->micro_batches;
+    int64_t after = plan->stages - stage, kept = 0, state = 0, peak = 0;
+    int64_t in_flight = after < plan->micro_batches ? after : plan->micro_batches;
     struct layer_cost cost;
     weft_status status;
     TRY(source->beside(source->context, &q, &cost));
@@ -183,7 +183,7 @@ static const char *why_more(const struct layer_plan *plan, int32_t stage, int32_
                     : "it also has what stands around the layers";
     if (plan->cost[stage].memory_bytes < plan->cost[0].memory_bytes || more)
         return "it holds fewer micro-batches than stages before it";
-    return "it holds more micro-batches than stages behind it";
+    return "it holds more micro-batches than stages after it";
 }
 
 /* The stage that differs most from what most stages have, among layers. */

@@ -123,7 +123,7 @@ struct plan_request {
 struct planned {
     struct arena *arena; /* owns everything below, and itself */
     const char *planner;
-    ARRAY(struct trial) trials;  /* in the order of I2, what does not fit behind what does */
+    ARRAY(struct trial) trials;  /* in the order of I2, what does not fit after what does */
     ARRAY(const char *) reasons; /* what the planner has to say beyond that, a sentence each */
     int64_t candidates;          /* estimated, without being simulated */
     bool stopped;

@@ -155,7 +155,7 @@ def cross_entropy(logits, ids):
 
 
 def distribute(torch, args, device):
-    """Recomputation first, then sharding layer by layer: ZeRO-3 frees weights behind the forward
+    """Recomputation first, then sharding layer by layer: ZeRO-3 frees weights after the forward
     pass, ZeRO-2 keeps them. Without sharding each device has a share of one: it keeps everything,
     and gradients are all-reduced. The model gets memory when each device knows its share."""
     from torch.distributed.device_mesh import init_device_mesh

@@ -13,7 +13,7 @@
  *   dQ = a dS K,  dK = a dS^T Q                                                                  (4)
  *
  *   I1  A query sees the keys whose index in the whole is not above its own where the operator is
- *       causal, with a window no more than so many of the last of them, and no key behind the end of
+ *       causal, with a window no more than so many of the last of them, and no key after the end of
  *       the whole. Blocks that no query sees are not computed.
  *   I2  dK and dV sum over the query heads of a group.
  *   I3  Where the keys are split, each device has the rows O_i, L_i of its own (1), and all of them

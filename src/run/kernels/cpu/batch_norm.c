@@ -5,7 +5,7 @@
  *   dg += sum of dy n,  db += sum of dy                                                          (3)
  *
  * Means are over the samples of the micro-batch and all pixels, those of other devices included: sums
- * go through `reduce` (kernels.h, I3), with the number of addends behind them. Kept: m and r of each
+ * go through `reduce` (kernels.h, I3), with the number of addends after them. Kept: m and r of each
  * channel.
  */
 #include <math.h>

@@ -7,12 +7,12 @@
  *
  *   L = ln(1 + e^x) - label x,  dx = (1 / (1 + e^-x) - label) dL                                 (3)
  *
- * Labels are the input behind the operator's own: one 8-byte index in the whole vocabulary per row; a
+ * Labels are the input after the operator's own: one 8-byte index in the whole vocabulary per row; a
  * row whose label is negative counts for nothing.
  *
  *   I1  Over a split vocabulary m and the sum go through `reduce`. The output is a partial sum: the
  *       device that has the label subtracts x_label, the one that adds once adds the rest of (1).
- *   I2  Columns behind the end of the whole (padding of a split) have no probability and no gradient.
+ *   I2  Columns after the end of the whole (padding of a split) have no probability and no gradient.
  *   I3  Kept is p - [label] where the model keeps probabilities; m and 1 / sum of each row where it
  *       keeps the logits (Liger and the like) and recomputes them.
  */

@@ -6,7 +6,7 @@
  *   context   O = P V                dP = dO V^T          dV = P^T dO
  *
  *   I1  Masked scores (causal, above the diagonal; with a window, before it) are -inf: what is added to them stays so, and the
- *       softmax behind makes their probability and their gradient 0.
+ *       softmax after makes their probability and their gradient 0.
  *   I2  dK and dV sum over the query heads of a group.
  */
 #include <math.h>

@@ -14,7 +14,7 @@
  *
  *   I1  A group's heads share B and C: dB and dC are sums over them.
  *   I2  Kept: x, B and C, s and its slope of every head, A and d. The input itself is not there in a
- *       backward pass (model.h: behind a convolution it is not kept), nor are sharded weights.
+ *       backward pass (model.h: after a convolution it is not kept), nor are sharded weights.
  *   I3  States are kept at the start of every SPAN positions and made again from there.
  */
 #include "run/kernels/cpu/cpu.h"
@@ -106,7 +106,7 @@ static int64_t head_index(const struct scan_call *s, struct head h)
     return h.group * s->heads + h.head;
 }
 
-/* Where x, or behind it B and C, of a position begin. */
+/* Where x, or after it B and C, of a position begin. */
 static int64_t group_at(const struct scan_call *s, struct head h, int64_t t)
 {
     return ((h.sample * s->seq + t) * s->groups + h.group) * s->share;
@@ -132,7 +132,7 @@ static int64_t y_at(const struct scan_call *s, struct head h, int64_t t)
     return step_at(s, h, t) * s->depth;
 }
 
-/* (2): the state behind position t from the one before it, which may be the same place. */
+/* (2): the state after position t from the one before it, which may be the same place. */
 static void advance(const struct scan_call *s, struct head h, int64_t t, const float *before,
                     float *after)
 {

@@ -15,7 +15,7 @@
  *
  *   offset(dy, dx) = (dy + w - 1) (2 w - 1) + dx + w - 1                                         (3)
  *
- * The windows' heads stand one behind the other: head i of all is head i % H.
+ * The windows' heads stand one after the other: head i of all is head i % H.
  *
  * Or the weight is a sink z of each head, a score beside the others whose probability goes nowhere:
  *

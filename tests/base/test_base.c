@@ -550,9 +550,62 @@ static void places_to_write_are_known(void **state)
 
 #define WITH_ARENA(test) cmocka_unit_test_setup_teardown(test, new_arena, free_arena)
 
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static weft_status take_row(void *context, const struct csv *csv, const int *at)
+{
+    double *sum = context, real;
+    weft_status status = csv_real(csv, at[0], REAL_POSITIVE, &real);
+    *sum += status ? 0 : real;
+    if (!status)
+        status = csv_real(csv, at[1], REAL_NOT_NEGATIVE, &real);
+    *sum += status ? 0 : real;
+    return status;
+}
+
+/* Each row has the header's fields, no more and no less, and numbers that can be measured. */
+static void tables_are_read_row_by_row(void **state)
+{
+    (void)state;
+    static const char *const COLUMNS[] = {"a", "b"};
+    static const struct {
+        const char *text;
+        double sum;
+        const char *message; /* NULL: read */
+    } ROWS[] = {
+        {"a,b\n1,2\n3,0\n", 6, NULL},
+        {"b,a\n1,2\n\n3,4\n", 10, NULL},
+        {"a,b\n1,2,3\n", 0, "t.csv:2: has 3 fields, expected the 2 of the header"},
+        {"a,b\n1\n", 0, "t.csv:2: has 1 fields, expected the 2 of the header"},
+        {"a,b\n0,1\n", 0, "t.csv:2: a is '0', expected a number above 0 and up to 1e12"},
+        {"a,b\n1,-1\n", 0, "t.csv:2: b is '-1', expected a number from 0 to 1e12"},
+        {"a,b\n1e12,1\n", 1e12 + 1, NULL},
+        {"a,b\n1.1e12,1\n", 0, "t.csv:2: a is '1.1e12', expected a number above 0 and up to 1e12"},
+        {"a,b,a\n", 0, "t.csv:1: column 'a' stands twice"},
+        {"a,a\n", 0, "t.csv:1: column 'a' stands twice"},
+        {"a\n", 0, "t.csv:1: column 'b' is missing"},
+        {"a,b,c\n", 0, "t.csv:1: unknown column 'c'"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char text[64];
+        struct csv csv;
+        double sum = 0;
+        snprintf(text, sizeof text, "%s", ROWS[i].text);
+        weft_status status = csv_open(&csv, "t.csv", text, strlen(text));
+        if (!status)
+            status = csv_read(&csv, COLUMNS, COUNT_OF(COLUMNS), take_row, &sum);
+        assert_int_equal(status, ROWS[i].message ? WEFT_BAD_INPUT : WEFT_OK);
+        if (ROWS[i].message)
+            assert_string_equal(weft_last_error()->message, ROWS[i].message);
+        else
+            assert_true(sum == ROWS[i].sum);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_read_row_by_row),
         WITH_ARENA(memory_is_zeroed_and_aligned),
         WITH_ARENA(text_is_copied),
         WITH_ARENA(arrays_grow),

@@ -474,9 +474,26 @@ static void outputs_are_no_inputs(void **state)
     assert_int_equal(chdir(home), 0);
 }
 
+/* The value of an option is no option, and what follows `--name=value` is none of its. */
+static void values_are_told_from_options(void **state)
+{
+    (void)state;
+    struct outcome outcome =
+        RUN("simulate", "gpt3-1.3b", "dgx-a100", "--tp=2", "--micro-batch", "2");
+    assert_int_equal(outcome.code, WEFT_BAD_INPUT);
+    assert_non_null(strstr(outcome.err, "no option is called '--micro-batch'\n"
+                                        "hint: did you mean '--microbatch'?"));
+    forget(outcome);
+    outcome = RUN("simulate", "gpt3-1.3b", "dgx-a100", "--tp", "--micro-batch");
+    assert_int_equal(outcome.code, WEFT_BAD_INPUT);
+    assert_null(strstr(outcome.err, "no option is called"));
+    forget(outcome);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_told_from_options),
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(version_is_one_line),
         cmocka_unit_test(no_command_is_bad_input),

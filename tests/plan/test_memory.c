@@ -45,15 +45,19 @@ static void test_policies(void **state)
         const char *name;
         int64_t replicas;
         double weights, gradients, optimizer; /* bytes per parameter */
+        double read, write;                   /* of a step: op_memory.c (3) */
     } CASES[] = {
-        {POLICY_FP32, "fp32", 1, 4, 4, 8},                                  /* 16 */
-        {POLICY_MIXED, "mixed", 1, 2, 2, 12},                               /* 16 */
-        {POLICY_MIXED, "mixed", 8, 2, 2, 12},                               /* nothing is divided */
-        {POLICY_MIXED_FP32_GRADIENTS, "mixed-fp32-gradients", 1, 2, 4, 12}, /* 18 */
-        {POLICY_DISTRIBUTED, "distributed", 1, 2, 4, 12},
-        {POLICY_DISTRIBUTED, "distributed", 8, 2, 4, 1.5}, /* 6 + 12 / d */
-        {POLICY_PURE_BF16, "pure-bf16", 1, 2, 2, 4},
-        {POLICY_FSDP, "fsdp", 8, 2, 4, 12}, /* what is shared, choices say */
+        {POLICY_FP32, "fp32", 1, 4, 4, 8, 16 + 4, 12},                                    /* 16 */
+        {POLICY_MIXED, "mixed", 1, 2, 2, 12, 16 + 4 + 2 + 4 + 4 + 4, 12 + 4 + 4 + 4 + 2}, /* 16 */
+        {POLICY_MIXED, "mixed", 8, 2, 2, 12, 16 + 4 + 2 + 4 + 4 + 4,
+         12 + 4 + 4 + 4 + 2}, /* nothing is divided */
+        {POLICY_MIXED_FP32_GRADIENTS, "mixed-fp32-gradients", 1, 2, 4, 12, 16 + 4 + 4 + 4 + 4,
+         12 + 4 + 4 + 2}, /* 18 */
+        {POLICY_DISTRIBUTED, "distributed", 1, 2, 4, 12, 16 + 4 + 4 + 4 + 4, 12 + 4 + 4 + 2},
+        {POLICY_DISTRIBUTED, "distributed", 8, 2, 4, 1.5, 16 + 4 + 4 + 4 + 4,
+         12 + 4 + 4 + 2}, /* 6 + 12 / d */
+        {POLICY_PURE_BF16, "pure-bf16", 1, 2, 2, 4, 8 + 2, 6},
+        {POLICY_FSDP, "fsdp", 8, 2, 4, 12, 16, 12}, /* what is shared, choices say */
     };
     const double parameters = 16785408;
     struct model *model = open_model("gpt3-1.3b");
@@ -64,6 +68,9 @@ static void test_policies(void **state)
         assert_true(memory.weights == parameters * CASES[i].weights);
         assert_true(memory.gradients == parameters * CASES[i].gradients);
         assert_true(memory.optimizer == parameters * CASES[i].optimizer);
+        struct work step = optimizer_work(1000, DTYPE_FP16, CASES[i].policy);
+        assert_true(step.read_bytes == 1000 * CASES[i].read);
+        assert_true(step.write_bytes == 1000 * CASES[i].write);
         assert_string_equal(policy_name(CASES[i].policy), CASES[i].name);
         assert_true(policy_from_name(CASES[i].name, &policy) && policy == CASES[i].policy);
     }

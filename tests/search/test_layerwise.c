@@ -439,9 +439,41 @@ static void refuses(void **unused)
     arena_free(arena);
 }
 
+/* One strategy: the only plan is the longest there is, reshards included; and where nothing fits, what is needed at
+ * least is said, the last layer's backward pass with it. */
+static void one_strategy_is_a_plan(void **state)
+{
+    (void)state;
+    static const int32_t KIND[] = {0, 0, 0}, BOUNDARY[] = {0, 0, 0};
+    static const int64_t TIME[] = {10}, KEPT[] = {3}, PEAK[] = {5}, STATE[] = {7}, RESHARD[] = {4};
+    struct layerwise p = {.layers = 3,
+                          .strategies = 1,
+                          .kinds = 1,
+                          .boundaries = 1,
+                          .kind = KIND,
+                          .boundary = BOUNDARY,
+                          .time_ns = TIME,
+                          .kept_bytes = KEPT,
+                          .peak_bytes = PEAK,
+                          .state_bytes = STATE,
+                          .reshard_ns = RESHARD,
+                          .limit_bytes = 3 * 10 + 5};
+    struct arena *keep = arena_new();
+    struct layerwise_answer answer;
+    assert_int_equal(layerwise_solve(keep, &p, &answer), WEFT_OK);
+    assert_int_equal(answer.time_ns, 3 * 10 + 2 * 4);
+    assert_int_equal(answer.memory_bytes, 35);
+    p.limit_bytes = 34;
+    assert_int_equal(layerwise_solve(keep, &p, &answer), WEFT_NO_ANSWER);
+    assert_string_equal(weft_last_error()->message,
+                        "the layers need 35 B at least, more than the limit of 34 B");
+    arena_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_strategy_is_a_plan),
         cmocka_unit_test(by_hand),
         cmocka_unit_test(equals_brute_force),
         cmocka_unit_test(equals_brute_force_of_more_layers),

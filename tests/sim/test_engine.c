@@ -829,9 +829,32 @@ static void wrong_orders_fail(void **state)
     arena_free(arena);
 }
 
+/* A latency of 5, 100 bytes at 1 byte a ns for itself and two siblings on one link, 60 at least: 5 + 300. */
+static void alone_is_latency_and_the_slowest_link(void **state)
+{
+    (void)state;
+    static const int32_t FLOW[] = {0, -1};
+    static const int64_t NS[] = {5, 40}, LEAST[] = {60}, FIRST[] = {0, 2};
+    static const struct link_use USE[] = {{0, 100, 3}, {1, 100, 1}};
+    static const double RATE[] = {1e9, 2e9};
+    struct engine_graph graph = {.tasks = 2,
+                                 .task_ns = NS,
+                                 .task_flow = FLOW,
+                                 .flow_least_ns = LEAST,
+                                 .flow_use_first = FIRST,
+                                 .flow_use = USE,
+                                 .link_bytes_per_s = RATE};
+    assert_int_equal(engine_alone_ns(&graph, 0), 5 + 300);
+    assert_int_equal(engine_alone_ns(&graph, 1), 40);
+    static const struct link_use LITTLE[] = {{0, 10, 3}, {1, 10, 1}};
+    graph.flow_use = LITTLE;
+    assert_int_equal(engine_alone_ns(&graph, 0), 5 + 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone_is_latency_and_the_slowest_link),
         cmocka_unit_test(golden_scenarios),
         cmocka_unit_test(naive_agrees),
         cmocka_unit_test(order_holds),

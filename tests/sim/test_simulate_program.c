@@ -433,9 +433,35 @@ static void plans_are_proved(void **state)
     json_decref(json);
 }
 
+/* 64 samples, 4 replicas of 2 at a time: 8 micro-batches. */
+static void counts_are_those_of_the_plan(void **state)
+{
+    (void)state;
+    json_t *json = json_of("simulate gpt3-1.3b dgx-a100 --tp 2 --microbatch 2 --global-batch 64 "
+                           "--no-reserved --json");
+    assert_int_equal(json_integer_value(json_object_get(json, "micro_batches")), 8);
+    assert_int_equal(json_integer_value(json_object_get(json, "global_batch")), 64);
+    assert_int_equal(json_integer_value(json_object_get(json, "devices")), 8);
+    double samples = json_real_value(json_object_get(json, "samples_per_s"));
+    double tokens = json_real_value(json_object_get(json, "tokens_per_s"));
+    double seconds = json_real_value(json_object_get(json, "iteration_s"));
+    assert_true(fabs(tokens / samples - 2048) < 1e-6 && fabs(samples * seconds - 64) < 1e-6);
+    const json_t *memory = json_array_get(json_object_get(json, "memory"), 0);
+    assert_int_equal(json_integer_value(json_object_get(memory, "host")), 0);
+    assert_true(json_integer_value(json_object_get(memory, "limit")) > INT64_C(70) << 30);
+    double tflops = json_real_value(json_object_get(json, "tflops_per_device"));
+    double share = json_real_value(json_object_get(json, "share_of_peak"));
+    assert_true(fabs(tflops / share - 312) < 1e-6); /* of an A100 in 16 bits */
+    double wall = json_real_value(json_object_get(json, "wall_s"));
+    assert_true(wall == json_real_value(json_object_get(json, "compile_s")) +
+                            json_real_value(json_object_get(json, "simulate_s")));
+    json_decref(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_those_of_the_plan),
         cmocka_unit_test(answers_add_up),
         cmocka_unit_test(people_are_told),
         cmocka_unit_test(answers_repeat),

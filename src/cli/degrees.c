@@ -53,10 +53,7 @@ static const struct argp_option OPTIONS[] = {
     {"zero", OPTION_ZERO, "0|1|2|3", 0,
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
     {"recompute", OPTION_RECOMPUTE, "R", 0, "none, selective or full (default none)", 1},
-    {"schedule", OPTION_SCHEDULE, "S", 0,
-     "gpipe, 1f1b, interleaved, aiao or zb-h1 (default 1f1b; interleaved with --virtual, aiao with "
-     "--segments)",
-     1},
+    {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
@@ -267,7 +264,30 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     return taken ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, NULL};
+/* The names in the help come from the table of schedules. Argp frees what this returns. */
+static char *tell_schedules(int key, const char *text, void *input)
+{
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    (void)input;
+    if (key != OPTION_SCHEDULE)
+        return text ? strdup(text) : NULL;
+    struct arena *scratch = arena_new();
+    const char *names = "";
+    for (size_t i = 0; i < count; i++)
+        names = arena_printf(scratch, "%s%s%s", names,
+                             i == 0           ? ""
+                             : i == count - 1 ? " or "
+                                              : ", ",
+                             all[i].name);
+    char *out = strdup(arena_printf(
+        scratch, "%s (default %s; %s with --virtual, %s with --segments)", names,
+        schedule_default(1, 1)->name, schedule_default(2, 1)->name, schedule_default(1, 2)->name));
+    arena_free(scratch);
+    return out;
+}
+
+const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, tell_schedules, NULL};
 
 /* ---- one option by its name ------------------------------------------------------------------ */
 

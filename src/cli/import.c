@@ -147,7 +147,7 @@ static int run(struct options *options)
     struct import_input input;
     struct opened_plan opened;
     struct texts notes = {0};
-    const struct source *source = source_find(options->from ? options->from : "megatron");
+    const struct source *source = source_find(options->from);
     weft_status status = source ? WEFT_OK : WEFT_BAD_INPUT;
     if (source && options->words)
         quote_words(arena, options, &input);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schedule/schedule.h"
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* T5 11B and 22B have the same operators. */
@@ -164,7 +166,7 @@ static struct walk walk_of(struct arena *scratch, const struct plan *plan)
 struct degrees aceso_settings(int64_t global_batch)
 {
     return (struct degrees){.global_batch = global_batch,
-                            .schedule = "1f1b",
+                            .schedule = schedule_default(1, 1)->name,
                             .has_shard = true,
                             .has_overlap = true,
                             .has_bucket = true,

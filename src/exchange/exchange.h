@@ -58,6 +58,7 @@ struct source {
     weft_status (*read)(struct arena *scratch, const struct import_input *input,
                         struct opened_plan *out, struct texts *notes);
 };
+/* NULL: the first of them. */
 const struct source *source_find(const char *name);
 
 #include "exchange/aceso_plan.h"

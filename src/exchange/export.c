@@ -68,7 +68,7 @@ static const struct source SOURCES[] = {
 
 const struct source *source_find(const char *name)
 {
-    int at = NAME_INDEX(name, SOURCES);
+    int at = name ? NAME_INDEX(name, SOURCES) : 0;
     if (at >= 0)
         return &SOURCES[at];
     unknown_name("source", name, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));

@@ -179,7 +179,7 @@ static weft_status find_splits(const struct plan *plan, struct degrees *out)
                             "no degrees of tp, cp and dp make a plan for %s on %s",
                             plan->model->name, plan->cluster->name);
     *out = trial.best;
-    out->schedule = out->schedule ? out->schedule : "1f1b";
+    out->schedule = out->schedule ? out->schedule : schedule_default(1, 1)->name;
     return WEFT_OK;
 }
 

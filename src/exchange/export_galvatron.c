@@ -20,6 +20,15 @@ struct search {
     int64_t *best;        /* per layer, and at the end for what is in none: equal splits */
 };
 
+/* The number of its word for a schedule. */
+static int pipeline_of(const char *schedule)
+{
+    int at = GALVATRON_PIPELINE_COUNT - 1;
+    while (at > 0 && strcmp(GALVATRON_PIPELINES[at].ours, schedule) != 0)
+        at--;
+    return at;
+}
+
 static void set_all(struct search *s, int64_t tp, bool consecutive)
 {
     for (int64_t i = 0; i < s->config.layers; i++) {
@@ -129,7 +138,7 @@ static void find_stages(struct search *s)
                   cuts_behind_layers(s->keep, plan, plan->parts, layers, &cut);
     for (int64_t p = 0; p < c->pp; p++)
         c->division[p] = usable ? layers[p] : c->layers / c->pp + (p < c->layers % c->pp);
-    c->gpipe = strcmp(plan->schedule, "gpipe") == 0;
+    c->schedule = GALVATRON_PIPELINES[pipeline_of(plan->schedule)].ours;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -153,16 +162,17 @@ static const char *flags_of(struct arena *keep, const bool *values, int64_t coun
 static json_t *config_json(struct arena *keep, const struct galvatron *c)
 {
     const int64_t *zeros = ARENA_ARRAY(keep, int64_t, (size_t)c->layers);
-    return json_pack(
-        "{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:i, s:i}", "pp_deg",
-        (json_int_t)c->pp, "tp_sizes_enc", list_of(keep, c->tp, c->layers), "tp_consecutive_flags",
-        flags_of(keep, c->consecutive, c->layers), "dp_types_enc",
-        flags_of(keep, c->sharded, c->layers), "use_sp", list_of(keep, zeros, c->layers),
-        "checkpoint", flags_of(keep, c->checkpointed, c->layers), "global_bsz",
-        (json_int_t)c->global_batch, "chunks", (json_int_t)c->chunks, "pp_division",
-        list_of(keep, c->division, c->pp), "pipeline_type", c->gpipe ? "gpipe" : "pipedream_flush",
-        "default_dp_type", GALVATRON_DEFAULTS[c->default_shard], "vtp", (json_int_t)c->vocab_tp,
-        "vsp", 0, "embed_sdp", (int)c->vocab_sharded);
+    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:i, s:i}",
+                     "pp_deg", (json_int_t)c->pp, "tp_sizes_enc", list_of(keep, c->tp, c->layers),
+                     "tp_consecutive_flags", flags_of(keep, c->consecutive, c->layers),
+                     "dp_types_enc", flags_of(keep, c->sharded, c->layers), "use_sp",
+                     list_of(keep, zeros, c->layers), "checkpoint",
+                     flags_of(keep, c->checkpointed, c->layers), "global_bsz",
+                     (json_int_t)c->global_batch, "chunks", (json_int_t)c->chunks, "pp_division",
+                     list_of(keep, c->division, c->pp), "pipeline_type",
+                     GALVATRON_PIPELINES[pipeline_of(c->schedule)].theirs, "default_dp_type",
+                     GALVATRON_DEFAULTS[c->default_shard], "vtp", (json_int_t)c->vocab_tp, "vsp", 0,
+                     "embed_sdp", (int)c->vocab_sharded);
 }
 
 static void write_text(struct export_job *job, const struct galvatron *c, const char *settings)

@@ -50,13 +50,13 @@ static int nearest_shard(unsigned shards, int wanted)
 static void limit_schedule(struct limiting *l, const struct abilities *can)
 {
     struct degrees *d = &l->r->degrees;
-    if (d->pieces == 1 && l->plan->pieces > 1 && strcmp(d->schedule, "interleaved") == 0)
+    if (d->pieces == 1 && l->plan->pieces > 1 && schedule_find(d->schedule)->least_pieces > 1)
         d->schedule = can->schedules[0];
     for (const char *const *name = can->schedules; *name; name++)
         if (strcmp(*name, d->schedule) == 0)
             return;
     refuse_ability(l, "schedule %s: %s does not know it", d->schedule, l->target);
-    d->schedule = d->pieces > 1 ? "interleaved" : can->schedules[0];
+    d->schedule = d->pieces > 1 ? schedule_default(d->pieces, 1)->name : can->schedules[0];
 }
 
 static void limit_batch(struct degrees *d)

@@ -17,6 +17,8 @@
 #include <string.h>
 
 const char *const GALVATRON_DEFAULTS[4] = {"ddp", NULL, "zero2", "zero3"};
+const struct galvatron_pipeline GALVATRON_PIPELINES[] = {{"pipedream_flush", "1f1b"},
+                                                         {"gpipe", "gpipe"}};
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
@@ -104,7 +106,8 @@ weft_status galvatron_plan(const struct model *model, const struct cluster *clus
     TRY(plan_new(model, cluster, &plan));
     plan->global_batch = config->global_batch;
     plan->step_samples = config->global_batch / config->chunks; /* I1 */
-    plan->schedule = config->gpipe ? "gpipe" : "1f1b";
+    if (config->schedule)
+        plan->schedule = config->schedule;
     TRY(map_stages(&l, plan));
     const int64_t *layer = layers_of_instances(l.scratch, plan, &layers);
     for (int64_t i = 0; i < plan->instances; i++)
@@ -208,9 +211,11 @@ static weft_status read_default(struct reading *r)
 static weft_status read_pipeline(struct reading *r)
 {
     const char *type = r->file.pipeline;
-    r->config.gpipe = strcmp(type, "gpipe") == 0;
-    if (r->config.gpipe || strcmp(type, "pipedream_flush") == 0)
-        return WEFT_OK;
+    for (int i = 0; i < GALVATRON_PIPELINE_COUNT; i++)
+        if (strcmp(type, GALVATRON_PIPELINES[i].theirs) == 0) {
+            r->config.schedule = GALVATRON_PIPELINES[i].ours;
+            return WEFT_OK;
+        }
     return doc_error(doc_get(r->root, "pipeline_type"), NULL,
                      "'pipeline_type' is '%.20s', expected gpipe or pipedream_flush", type);
 }

@@ -154,12 +154,17 @@ struct galvatron {
     int default_shard;  /* of layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
     int64_t vocab_tp;
     bool vocab_sharded;
-    bool gpipe;
-    bool sequence; /* Megatron's sequence parallelism, a flag of the launch script */
+    const char *schedule; /* of GALVATRON_PIPELINES; NULL: 1f1b */
+    bool sequence;        /* Megatron's sequence parallelism, a flag of the launch script */
 };
 weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
                            const struct galvatron *config, struct plan **out);
 extern const char *const GALVATRON_DEFAULTS[4]; /* by shard; NULL: none */
+/* Its words for schedules; the first one for those that it has none for. */
+enum { GALVATRON_PIPELINE_COUNT = 2 };
+extern const struct galvatron_pipeline {
+    const char *theirs, *ours;
+} GALVATRON_PIPELINES[GALVATRON_PIPELINE_COUNT];
 
 /* Arguments as words; each knows its line. */
 struct argument {

@@ -24,7 +24,7 @@
 #include "lab/searched.h"
 
 enum { DEVICES_PER_NODE = 8 };
-static const char MACHINE[] = "aceso-v100";
+static const char MACHINE[] = "aceso-v100", RIVAL_PLANNER[] = "aceso";
 static const int64_t LIMIT_BYTES = INT64_C(28000) << 20; /* scripts/: 28,000 MB */
 
 static const char *const RIVAL_NAMES[] = {
@@ -169,7 +169,7 @@ static weft_status search_from_all(struct plan_request request, struct planned *
     for (size_t i = 0; i < COUNT_OF(BEGINNINGS); i++) {
         struct planned *found;
         request.options.initial = BEGINNINGS[i];
-        TRY(plan_search(planner_find("aceso"), &request, &found));
+        TRY(plan_search(planner_find(RIVAL_PLANNER), &request, &found));
         bool better = !*out || is_faster(found, *out);
         planned_free(better ? *out : found);
         *out = better ? found : *out;

@@ -311,6 +311,17 @@ static void set_degrees(struct arena *keep, const struct run *run, struct publis
     set_recompute(keep, run, row);
 }
 
+/* A word that begins with the name of a schedule that has several: "interleaved-1F1B". */
+static bool needs_pieces(const char *word)
+{
+    const struct schedule *all;
+    size_t count = schedule_all(&all);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].least_pieces > 1 && strncmp(word, all[i].name, strlen(all[i].name)) == 0)
+            return true;
+    return false;
+}
+
 /* I1, after the dataset's practice. */
 static void check_sizes(struct arena *keep, const struct run *run, struct published *row)
 {
@@ -318,8 +329,7 @@ static void check_sizes(struct arena *keep, const struct run *run, struct publis
         refuse(keep, row, "global batch not published");
     if (!row->degrees.micro_batch && !(row->open & OPEN_MICRO_BATCH))
         refuse(keep, row, "micro-batch not published");
-    if (strncmp(run->schedule, "interleaved", 11) == 0 && row->degrees.pieces < 2 &&
-        !(row->open & OPEN_PIECES))
+    if (needs_pieces(run->schedule) && row->degrees.pieces < 2 && !(row->open & OPEN_PIECES))
         refuse(keep, row, "pieces per stage not published");
 }
 

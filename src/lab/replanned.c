@@ -156,7 +156,7 @@ weft_status published_replan(struct arena *keep, struct published *row, struct r
         .model = opened.model, .cluster = opened.cluster, .pins = pins_of(row)};
     request.pins.global_batch = opened.plan->global_batch;
     request.options.quick = true;
-    TRY(plan_search(planner_find("auto"), &request, &planned)); /* I1 */
+    TRY(plan_search(planner_default(), &request, &planned)); /* I1 */
     TRY(take_answer(keep, row, &request, opened.plan, planned, &replanned));
     array_push(keep, out, replanned);
 done:

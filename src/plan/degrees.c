@@ -213,7 +213,7 @@ static weft_status complete_schedule(struct degrees *d)
                             "%lld pieces and %lld segments per stage", (long long)d->pieces,
                             (long long)d->segments);
     if (!d->schedule)
-        d->schedule = d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+        d->schedule = schedule_default(d->pieces, d->segments)->name;
     if (d->segments > d->pieces)
         d->pieces = d->segments;
     return schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);

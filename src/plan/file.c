@@ -75,7 +75,7 @@ static const char *schedule_of(const struct degrees *d)
 {
     if (d->schedule)
         return d->schedule;
-    return d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+    return schedule_default(d->pieces, d->segments)->name;
 }
 
 /* Paths are made only where something in the file names a node. */

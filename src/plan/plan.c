@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "plan/room.h"
+#include "schedule/schedule.h"
 
 /* Instances are 27 bytes each: this many take less than 2 GiB. */
 static const double MOST_INSTANCES = 1 << 26;
@@ -147,7 +148,7 @@ static void set_defaults(struct plan *plan)
     plan->global_batch = plan->step_samples = 1;
     plan->overlap = OVERLAP_ALL;
     plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
-    plan->schedule = "1f1b";
+    plan->schedule = schedule_default(1, 1)->name;
     plan->pieces = plan->stages = plan->parts = 1;
     plan->stage = ARENA_NEW(plan->arena, struct stage);
     plan->stage[0] = (struct stage){0, cluster_devices(plan->cluster)};

@@ -193,7 +193,7 @@ struct degrees {
     int64_t global_batch;       /* 0: dp * micro_batch * pp, at least */
     int shard;
     enum recompute recompute;
-    const char *schedule; /* NULL: 1f1b, interleaved with pieces > 1, aiao with segments > 1 */
+    const char *schedule; /* NULL: schedule_default */
     bool offload;
     bool has_shard, has_recompute; /* given, not defaults: planners leave them alone */
     bool has_dtype, has_policy;    /* else the model's dtype, and fp32 or mixed as it is */

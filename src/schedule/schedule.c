@@ -1,5 +1,8 @@
 /* schedule.c - the table of schedules.
  *
+ * To add one: its order and in_flight (order.c), its row here, and its cases in tests/schedule/test_schedule.c.
+ * Plans, exports, searches and --help know a schedule by the facts of its row.
+ *
  * With p stages, v pieces, m micro-batches, f and b the times of one piece's forward and backward
  * on one micro-batch, equal stages and free transfers, an iteration takes m v (f + b) and a bubble:
  *   gpipe, 1f1b     (p - 1) (f + b)                                                            (1)
@@ -66,31 +69,82 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
 }
 
 static const struct schedule SCHEDULES[] = {
-    {"gpipe", "all forwards, then all backwards", check_one_piece, all_in_all_out_order,
-     all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, false, NULL},
-    {"1f1b", "one forward, one backward: holds at most `stages` micro-batches", check_one_piece,
-     one_f_one_b_order, one_f_one_b_in_flight, ORDER_IN_TURN, false, NULL},
-    {"interleaved", "1f1b over several pieces per stage: a smaller bubble, more transfers",
-     check_interleaved, interleaved_order, interleaved_in_flight, ORDER_IN_TURN, false, NULL},
-    {"aiao", "all-in-all-out: segment by segment, so that gradients synchronise meanwhile",
-     check_shape, all_in_all_out_order, all_in_all_out_in_flight, ORDER_FORWARDS_FIRST, true, NULL},
-    {"zb-h1", "1f1b whose weight gradients fill the bubble", check_one_piece, zero_bubble_h1_order,
-     zero_bubble_h1_in_flight, ORDER_SPLIT, false, NULL},
+    {.name = "gpipe",
+     .summary = "all forwards, then all backwards",
+     .check = check_one_piece,
+     .order = all_in_all_out_order,
+     .in_flight = all_in_all_out_in_flight,
+     .passes = ORDER_FORWARDS_FIRST,
+     .least_pieces = 1,
+     .most_pieces = 1}, /* not searched: I2 */
+    {.name = "1f1b",
+     .summary = "one forward, one backward: holds at most `stages` micro-batches",
+     .check = check_one_piece,
+     .order = one_f_one_b_order,
+     .in_flight = one_f_one_b_in_flight,
+     .passes = ORDER_IN_TURN,
+     .least_pieces = 1,
+     .most_pieces = 1,
+     .usual = USUAL_ONE_PIECE,
+     .searched = true,
+     .alone = true},
+    {.name = "interleaved",
+     .summary = "1f1b over several pieces per stage: a smaller bubble, more transfers",
+     .check = check_interleaved,
+     .order = interleaved_order,
+     .in_flight = interleaved_in_flight,
+     .passes = ORDER_IN_TURN,
+     .least_pieces = 2,
+     .usual = USUAL_PIECES,
+     .searched = true},
+    {.name = "aiao",
+     .summary = "all-in-all-out: segment by segment, so that gradients synchronise meanwhile",
+     .check = check_shape,
+     .order = all_in_all_out_order,
+     .in_flight = all_in_all_out_in_flight,
+     .passes = ORDER_FORWARDS_FIRST,
+     .segmented = true,
+     .least_pieces = 1,
+     .usual = USUAL_SEGMENTS,
+     .searched = true,
+     .alone = true},
+    {.name = "zb-h1",
+     .summary = "1f1b whose weight gradients fill the bubble",
+     .check = check_one_piece,
+     .order = zero_bubble_h1_order,
+     .in_flight = zero_bubble_h1_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 1,
+     .most_pieces = 1,
+     .searched = true},
 };
 
 /* Under the names of those that they are made of (I4). */
 static const struct schedule PAIRED[] = {
-    {"1f1b", "1f1b on one stage, a forward and a backward pass at once", check_one_piece,
-     paired_order, paired_in_flight, ORDER_PAIRED, false, paired_ahead},
-    {"interleaved", "interleaved, a forward and a backward pass at once", check_interleaved,
-     paired_order, paired_in_flight, ORDER_PAIRED, false, paired_ahead},
+    {.name = "1f1b",
+     .summary = "1f1b on one stage, a forward and a backward pass at once",
+     .check = check_one_piece,
+     .order = paired_order,
+     .in_flight = paired_in_flight,
+     .passes = ORDER_PAIRED,
+     .least_pieces = 1,
+     .most_pieces = 1,
+     .ahead = paired_ahead},
+    {.name = "interleaved",
+     .summary = "interleaved, a forward and a backward pass at once",
+     .check = check_interleaved,
+     .order = paired_order,
+     .in_flight = paired_in_flight,
+     .passes = ORDER_PAIRED,
+     .least_pieces = 2,
+     .ahead = paired_ahead},
 };
 
 const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages)
 {
     int at = schedule->passes == ORDER_IN_TURN ? NAME_INDEX(schedule->name, PAIRED) : -1;
-    bool folds = at >= 0 && PAIRED[at].check == check_interleaved;
-    return at >= 0 && (folds || stages == 1) ? &PAIRED[at] : schedule;
+    bool paired = at >= 0 && (schedule->most_pieces != 1 || stages == 1);
+    return paired ? &PAIRED[at] : schedule;
 }
 
 bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
@@ -110,4 +164,40 @@ size_t schedule_all(const struct schedule **out)
 {
     *out = SCHEDULES;
     return COUNT_OF(SCHEDULES);
+}
+
+const struct schedule *schedule_default(int64_t pieces, int64_t segments)
+{
+    enum usual usual = segments > 1 ? USUAL_SEGMENTS : pieces > 1 ? USUAL_PIECES : USUAL_ONE_PIECE;
+    size_t at = 0;
+    while (SCHEDULES[at].usual != usual)
+        at++;
+    return &SCHEDULES[at];
+}
+
+const struct schedule *schedule_with(enum order passes)
+{
+    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
+        if (SCHEDULES[i].passes == passes)
+            return &SCHEDULES[i];
+    return schedule_default(2, 1); /* I4 */
+}
+
+const struct schedule *schedule_searched(size_t number)
+{
+    for (int folds = 0; folds < 2; folds++)
+        for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
+            if (SCHEDULES[i].searched && (SCHEDULES[i].most_pieces != 1) == folds && number-- == 0)
+                return &SCHEDULES[i];
+    return NULL;
+}
+
+int64_t schedule_next_pieces(const struct schedule *schedule, int64_t pieces)
+{
+    enum { MOST_PIECES = 8 };
+    int64_t most = schedule->most_pieces ? schedule->most_pieces : MOST_PIECES;
+    int64_t next = pieces == 0           ? schedule->least_pieces
+                   : schedule->segmented ? 2 * pieces
+                                         : pieces + 1;
+    return next <= most ? next : 0;
 }

@@ -1,7 +1,8 @@
 /* schedule.h - the order of work on one stage of a pipeline, as data.
  *
  * A schedule is a function from (stage, shape) to a list of slots; the compiler turns slots into
- * tasks, and whoever adds a schedule adds a row here and nothing else.
+ * tasks. Its row holds every fact about it, and nobody else compares its name (tests/checks/check-names.py):
+ * whoever adds a schedule adds a row and its order (schedule.c) and a test, and nothing else.
  *
  *   I1  A stage's list holds, for every piece and micro-batch, exactly one forward slot and one
  *       backward slot (or one input- and one weight-gradient slot), the forward first.
@@ -50,6 +51,9 @@ enum order {
     ORDER_COUNT
 };
 
+/* What a stage has of the model where nobody names a schedule, and this one is meant. */
+enum usual { USUAL_NEVER, USUAL_ONE_PIECE, USUAL_PIECES, USUAL_SEGMENTS };
+
 struct schedule {
     const char *name;
     const char *summary;
@@ -62,12 +66,26 @@ struct schedule {
     int64_t (*in_flight)(const struct pipeline *pipeline, int32_t stage);
     enum order passes;
     bool segmented; /* pieces are segments: gradients of one synchronise while the next computes */
+    int64_t least_pieces, most_pieces; /* of the model per stage; most 0: any number */
+    enum usual usual;
+    bool searched; /* planners try it: no other row is the same, slot by slot */
+    bool alone;    /* of use on one stage, too */
     /* Of ORDER_PAIRED: forward slots before the first that goes on at once with the backward slot
      * right after it in the list, as all later ones do; else NULL. */
     int64_t (*ahead)(const struct pipeline *pipeline, int32_t stage);
 };
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */
 size_t schedule_all(const struct schedule **out);
+/* The one that is meant where nobody names any; segments are the pieces of a segmented one. */
+const struct schedule *schedule_default(int64_t pieces, int64_t segments);
+/* The first whose passes follow each other so; of ORDER_PAIRED one that has pairs on any number of stages. */
+const struct schedule *schedule_with(enum order passes);
+/* What planners try: schedules, those of one piece first, by number from 0; NULL: there are no more. */
+const struct schedule *schedule_searched(size_t number);
+/* Pieces, one number of them after another, from the first one after 0; 0: there are no more. Of segments
+ * powers of two: more of them look better to the simulator than to Fold3D, which found 2 to 4 best (its
+ * section 6). */
+int64_t schedule_next_pieces(const struct schedule *schedule, int64_t pieces);
 /* The same schedule with forward and backward passes in pairs, each of which is executed as one, for which
  * one forward pass more runs ahead; itself where it has no such pairs. */
 const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages);

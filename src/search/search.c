@@ -5,21 +5,34 @@
 #include <string.h>
 
 static const struct planner PLANNERS[] = {
-    {"auto", "every combination of degrees by estimate, the best simulated, and what others find",
-     1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
-         1U << TAKES_THREADS,
-     JOINS_NEVER, auto_find},
-    {"megatron", "every combination of degrees that Megatron-LM takes, each simulated", 0,
-     JOINS_NEVER, megatron_find},
-    {"galvatron", "a strategy for every layer and uneven stages, by dynamic programming",
-     1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET, JOINS_ALWAYS, galvatron_find},
-    {"aceso", "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
-     1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
-         1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_EXTENSION,
-     JOINS_IN_TIME, aceso_find},
-    {"autoddl", "a split for every operator, with partial sums: searched, then simulated",
-     1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
-     JOINS_IN_TIME, autoddl_find},
+    {.name = "auto",
+     .summary =
+         "every combination of degrees by estimate, the best simulated, and what others find",
+     .takes = 1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
+              1U << TAKES_THREADS,
+     .joins = JOINS_NEVER,
+     .find = auto_find},
+    {.name = "megatron",
+     .summary = "every combination of degrees that Megatron-LM takes, each simulated",
+     .joins = JOINS_NEVER,
+     .find = megatron_find},
+    {.name = "galvatron",
+     .summary = "a strategy for every layer and uneven stages, by dynamic programming",
+     .takes = 1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET,
+     .joins = JOINS_ALWAYS,
+     .find = galvatron_find},
+    {.name = "aceso",
+     .summary = "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
+     .takes = 1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
+              1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_EXTENSION,
+     .joins = JOINS_IN_TIME,
+     .goes_on = true,
+     .find = aceso_find},
+    {.name = "autoddl",
+     .summary = "a split for every operator, with partial sums: searched, then simulated",
+     .takes = 1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
+     .joins = JOINS_IN_TIME,
+     .find = autoddl_find},
 };
 
 size_t planners(const struct planner **out)
@@ -36,9 +49,22 @@ const struct planner *planner_find(const char *name)
     return NULL;
 }
 
+const struct planner *planner_default(void)
+{
+    return &PLANNERS[0];
+}
+
+const struct planner *planner_that_goes_on(void)
+{
+    size_t at = 0;
+    while (!PLANNERS[at].goes_on)
+        at++;
+    return &PLANNERS[at];
+}
+
 weft_status planner_named(const char *name, const struct planner **out)
 {
-    *out = name ? planner_find(name) : &PLANNERS[0];
+    *out = name ? planner_find(name) : planner_default();
     return *out ? WEFT_OK
                 : unknown_name("planner", name, PLANNERS, sizeof PLANNERS[0], COUNT_OF(PLANNERS));
 }

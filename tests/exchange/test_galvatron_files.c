@@ -43,7 +43,7 @@ static struct galvatron draw_config(struct rng *rng, const struct model *model, 
     c.vocab_tp = divisor_of(rng, devices / c.pp);
     c.vocab_sharded = chance(rng, 2);
     c.default_shard = DEFAULTS[rng_below(rng, COUNT_OF(DEFAULTS))];
-    c.gpipe = chance(rng, 2);
+    c.schedule = GALVATRON_PIPELINES[chance(rng, 2)].ours;
     c.sequence = chance(rng, 3);
     return c;
 }

@@ -504,7 +504,7 @@ static int64_t chosen_nodes(struct size_request *request, struct size *size)
 static void test_sizes_by_hand(void **state)
 {
     (void)state;
-    static const struct planner PLANNER = {"made-up", "", 0, false, made_up};
+    static const struct planner PLANNER = {.name = "made-up", .summary = "", .find = made_up};
     double price[] = {3600, 1800}; /* money per hour: 1 per second, and half of that on 4 nodes */
     static const struct model MODEL = {.name = "made-up", .dtype = DTYPE_BF16};
     struct size size;

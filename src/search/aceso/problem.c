@@ -23,19 +23,16 @@ static struct estimate_settings settings_of(const struct plan_request *request)
 
 static weft_status schedules_of(const struct degrees *pins, bool any, unsigned *out)
 {
-    static const char *const FREE[] = {"1f1b", "interleaved", "aiao", "zb-h1"};
     const struct schedule *all;
     size_t count = schedule_all(&all);
     *out = 0;
-    const char *only = pins->schedule       ? pins->schedule
-                       : pins->segments > 1 ? "aiao"
-                       : pins->pieces > 1   ? "interleaved"
-                       : any                ? NULL
-                                            : "1f1b";
+    bool one = pins->pieces > 1 || pins->segments > 1 || !any;
+    const char *only = pins->schedule ? pins->schedule
+                       : one          ? schedule_default(pins->pieces, pins->segments)->name
+                                      : NULL;
     for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < COUNT_OF(FREE); k++)
-            if (strcmp(all[i].name, only ? only : FREE[k]) == 0)
-                *out |= 1U << i;
+        if (only ? strcmp(all[i].name, only) == 0 : all[i].searched)
+            *out |= 1U << i;
     if (!*out)
         return bad_argument("weft plan --help names the schedules", "no schedule is called '%s'",
                             only);

@@ -44,7 +44,7 @@ const char *config_text(struct arena *keep, const struct problem *p, const struc
         range_text(keep, "dp", dp[0], dp[1]), (long long)c->step_samples);
     if (c->pieces > 1)
         text = arena_printf(keep, "%s, pieces %d", text, (int)c->pieces);
-    if (strcmp(config_schedule(c)->name, "1f1b") != 0)
+    if (config_schedule(c) != schedule_default(1, 1))
         text = arena_printf(keep, "%s, %s", text, config_schedule(c)->name);
     if (zero[1])
         text = arena_printf(keep, "%s, %s", text, range_text(keep, "zero", zero[0], zero[1]));

@@ -193,10 +193,8 @@ done:
 static bool trial_forbidden(const struct plan_request *request, const struct trial *trial)
 {
     struct degrees d = trial->degrees;
-    d.schedule = d.schedule       ? d.schedule
-                 : d.segments > 1 ? "aiao"
-                 : d.pieces > 1   ? "interleaved"
-                                  : "1f1b";
+    if (!d.schedule)
+        d.schedule = schedule_default(d.pieces, d.segments)->name;
     return trial->plan ? plan_forbidden(&request->forbids, trial->plan)
                        : degrees_forbidden(&request->forbids, &d);
 }

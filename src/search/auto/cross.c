@@ -18,7 +18,6 @@
 #include "search/autoddl/autoddl.h"
 
 enum { TRIED_OF_EACH = 3, MOST_BASES = 8, MOST_ROUNDS = 3 };
-enum { MOST_PIECES = 8 };
 /* Estimates of two variants of one plan are off alike, to about so much. */
 static const double NEAR = 0.01;
 
@@ -142,7 +141,7 @@ static void lower_variant(const struct plan_request *request, const struct varia
     if (variant->schedule) {
         d->schedule = variant->schedule;
         d->pieces = variant->pieces;
-        d->segments = strcmp(variant->schedule, "aiao") == 0 ? variant->pieces : 1;
+        d->segments = schedule_find(variant->schedule)->segmented ? variant->pieces : 1;
     }
     if (variant->step_samples)
         d->micro_batch = variant->step_samples / d->dp;
@@ -182,39 +181,38 @@ done:
     return status;
 }
 
-/* Schedules with their pieces; of segments powers of two, as in the grid: more of them look better to the
- * simulator than to Fold3D, which found 2 to 4 best (its section 6). */
-static const struct {
-    const char *name;
-    int64_t least, most; /* pieces */
-} SCHEDULES[] = {
-    {"1f1b", 1, 1}, {"zb-h1", 1, 1}, {"interleaved", 2, MOST_PIECES}, {"aiao", 1, MOST_PIECES}};
+static weft_status vary_pieces(struct join *join, const struct base *base,
+                               const struct schedule *schedule, struct arena *scratch,
+                               idea_list *out)
+{
+    const struct degrees *pins = &join->request->pins;
+    bool same = strcmp(schedule->name, base->plan->schedule) == 0;
+    weft_status status = WEFT_OK;
+    for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;) {
+        struct variant variant = {.schedule = schedule->name, .pieces = pieces};
+        if ((same && pieces == base->plan->pieces) || !open_to(pins->pieces, pieces) ||
+            !open_to(pins->segments, schedule->segmented ? pieces : 1) || join_over(join))
+            continue;
+        TRY(vary(join, base, &variant,
+                 arena_printf(scratch, pieces > 1 ? "%s, pieces %lld" : "%s", schedule->name,
+                              (long long)pieces),
+                 scratch, out));
+    }
+done:
+    return status;
+}
 
 static weft_status vary_schedule(struct join *join, const struct base *base, struct arena *scratch,
                                  idea_list *out)
 {
-    const struct degrees *pins = &join->request->pins;
+    const char *only = join->request->pins.schedule;
+    const struct schedule *schedule;
     weft_status status = WEFT_OK;
     if (base->own || base->plan->stages == 1)
         return WEFT_OK;
-    for (size_t k = 0; k < COUNT_OF(SCHEDULES); k++) {
-        const char *name = SCHEDULES[k].name;
-        bool folded = strcmp(name, "aiao") == 0;
-        if (pins->schedule && strcmp(pins->schedule, name) != 0)
-            continue;
-        for (int64_t pieces = SCHEDULES[k].least; pieces <= SCHEDULES[k].most;
-             pieces = folded ? 2 * pieces : pieces + 1) {
-            bool own = pieces == base->plan->pieces && strcmp(name, base->plan->schedule) == 0;
-            struct variant variant = {.schedule = name, .pieces = pieces};
-            if (own || !open_to(pins->pieces, pieces) ||
-                !open_to(pins->segments, folded ? pieces : 1) || join_over(join))
-                continue;
-            TRY(vary(join, base, &variant,
-                     arena_printf(scratch, pieces > 1 ? "%s, pieces %lld" : "%s", name,
-                                  (long long)pieces),
-                     scratch, out));
-        }
-    }
+    for (size_t k = 0; (schedule = schedule_searched(k)) != NULL; k++)
+        if (!only || strcmp(only, schedule->name) == 0)
+            TRY(vary_pieces(join, base, schedule, scratch, out));
 done:
     return status;
 }
@@ -406,18 +404,23 @@ static bool splits_open(const struct plan_request *request, const struct plan *p
            !pins->micro_batch;
 }
 
+/* Of the grid, or of a planner that takes no longer. */
+static bool is_beginning(const struct join *join, const struct trial *trial)
+{
+    const struct planner *by = planner_find(trial->found_by);
+    return by && (by->joins == JOINS_ALWAYS || strcmp(by->name, join->out->planner) == 0);
+}
+
 static weft_status cross_trial(struct join *join, const struct trial *trial)
 {
-    static const char *const BEGINNINGS[] = {"auto", "galvatron"};
     struct arena *scratch = arena_new();
     struct base base = {0};
     weft_status status;
     TRY(base_open(join, trial, scratch, &base));
     if (splits_open(join->request, base.plan) && !join_over(join))
         TRY(make_and_try(join, &base, vary_splits));
-    for (size_t i = 0; i < COUNT_OF(BEGINNINGS) && !join_over(join); i++)
-        if (strcmp(trial->found_by, BEGINNINGS[i]) == 0)
-            TRY(go_on_to_the_end(join, &base.trial, base.plan));
+    if (is_beginning(join, trial) && !join_over(join))
+        TRY(go_on_to_the_end(join, &base.trial, base.plan));
 done:
     base_close(&base);
     arena_free(scratch);

@@ -157,7 +157,7 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
     if (layout->ep > 1)
         return WEFT_OK;
     struct run_question question = {.run = {.row = row_alone(walk, point)},
-                                    .schedule = schedule_find("1f1b"),
+                                    .schedule = schedule_default(1, 1),
                                     .step_samples = point->micro_batch,
                                     .micro_batches = point->micro_batches};
     for (int64_t at = 0; at == 0 || at + devices <= cluster->node.devices; at += devices)

@@ -102,7 +102,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 static bool is_split(const struct grid_place *point)
 {
-    return strcmp(grid_schedule(point)->name, "zb-h1") == 0;
+    return grid_schedule(point)->passes == ORDER_SPLIT;
 }
 
 /* Equation (1). */
@@ -141,7 +141,7 @@ static int64_t in_flight_at_least(const struct grid_place *point, const struct p
 {
     if (!is_split(point))
         return grid_schedule(point)->in_flight(pipeline, stage);
-    return larger(1, schedule_find("1f1b")->in_flight(pipeline, stage) - 1);
+    return larger(1, schedule_default(1, 1)->in_flight(pipeline, stage) - 1);
 }
 
 /* Equation (2). */

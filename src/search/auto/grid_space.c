@@ -6,30 +6,20 @@
 
 #include "search/estimate/estimate.h"
 
-static const struct {
-    const char *name;
-    int64_t pieces[8]; /* ends at 0 */
-    bool alone;        /* also of use with one stage */
-} GRID_SCHEDULES[] = {
-    {"1f1b", {1}, true},
-    {"zb-h1", {1}, false},
-    {"interleaved", {2, 3, 4, 5, 6, 7, 8}, false},
-    {"aiao", {1, 2, 4, 8}, true},
-};
 enum { MOST_CP = 16 };
 /* Sequences below this are not divided unless asked to: attention is then a small part of a layer. */
 static const int64_t LONG_SEQUENCE = 16384;
 
 const struct schedule *grid_schedule(const struct grid_place *point)
 {
-    return schedule_find(GRID_SCHEDULES[point->schedule].name);
+    return schedule_searched(point->schedule);
 }
 
 struct degrees grid_degrees(const struct grid_space *space, const struct grid_place *point)
 {
     const struct grid_layout *layout = &space->layouts.data[point->layout];
     struct degrees d = space->request->pins;
-    bool folded = strcmp(GRID_SCHEDULES[point->schedule].name, "aiao") == 0;
+    const struct schedule *schedule = grid_schedule(point);
     d.dp = layout->dp;
     d.tp = layout->tp;
     d.pp = layout->pp;
@@ -37,11 +27,11 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
     d.ep = layout->ep;
     d.sequence = layout->sequence;
     d.pieces = space->shapes.data[point->shape].pieces;
-    d.segments = folded ? d.pieces : 1;
+    d.segments = schedule->segmented ? d.pieces : 1;
     d.micro_batch = point->micro_batch;
     d.shard = point->shard;
     d.recompute = (enum recompute)point->recompute;
-    d.schedule = GRID_SCHEDULES[point->schedule].name;
+    d.schedule = schedule->name;
     return d;
 }
 
@@ -59,7 +49,7 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     d.pieces = d.segments = d.micro_batch = 1;
     d.shard = 0;
     d.recompute = RECOMPUTE_NONE;
-    d.schedule = "1f1b";
+    d.schedule = NULL;
     return d;
 }
 
@@ -210,7 +200,6 @@ static int32_t shape_of(struct grid_space *space, const struct grid_layout *layo
         if (space->shapes.data[i].pp == shape.pp && space->shapes.data[i].pieces == pieces)
             return (int32_t)i;
     d.pieces = d.segments = pieces;
-    d.schedule = "aiao";
     if (plan_from_degrees(space->request->model, space->request->cluster, &d, &plan) == WEFT_OK) {
         shape.cut = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->parts + 1);
         shape.part = ARENA_ARRAY(space->arena, struct grid_part, (size_t)plan->parts);
@@ -261,29 +250,34 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
     }
 }
 
-static void add_schedules(struct grid_space *space, int32_t number, struct grid_place point)
+static void add_pieces(struct grid_space *space, int32_t number, struct grid_place point)
 {
     const struct degrees *pins = &space->request->pins;
-    for (size_t k = 0; k < COUNT_OF(GRID_SCHEDULES); k++) {
-        const struct grid_layout *layout = &space->layouts.data[number];
-        if ((pins->schedule && strcmp(pins->schedule, GRID_SCHEDULES[k].name) != 0) ||
-            (layout->pp == 1 && !GRID_SCHEDULES[k].alone && !pins->schedule))
-            continue;
-        for (const int64_t *pieces = GRID_SCHEDULES[k].pieces; *pieces; pieces++) {
-            bool folded = strcmp(GRID_SCHEDULES[k].name, "aiao") == 0;
-            bool in_turn = layout->pp == 1 || point.micro_batches == 1;
-            if (!open_to(pins->pieces, *pieces) || !open_to(pins->segments, folded ? *pieces : 1) ||
-                (folded && *pieces == 1 && in_turn && !pins->schedule))
-                continue; /* the last one is 1f1b, or holds more than it for nothing */
-            point.schedule = (uint8_t)k;
-            point.shape = shape_of(space, layout, *pieces);
-            struct pipeline pipeline = {(int32_t)layout->pp, (int32_t)*pieces,
-                                        (int32_t)point.micro_batches};
-            if (space->shapes.data[point.shape].cut &&
-                grid_schedule(&point)->check(&pipeline) == WEFT_OK)
-                add_points(space, number, point);
-            error_clear();
-        }
+    const struct grid_layout *layout = &space->layouts.data[number];
+    const struct schedule *schedule = grid_schedule(&point);
+    bool in_turn = layout->pp == 1 || point.micro_batches == 1, folded = schedule->segmented;
+    for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;) {
+        if (!open_to(pins->pieces, pieces) || !open_to(pins->segments, folded ? pieces : 1) ||
+            (folded && pieces == 1 && in_turn && !pins->schedule))
+            continue; /* the last one is 1f1b, or holds more than it for nothing */
+        point.shape = shape_of(space, layout, pieces);
+        struct pipeline pipeline = {(int32_t)layout->pp, (int32_t)pieces,
+                                    (int32_t)point.micro_batches};
+        if (space->shapes.data[point.shape].cut && schedule->check(&pipeline) == WEFT_OK)
+            add_points(space, number, point);
+        error_clear();
+    }
+}
+
+static void add_schedules(struct grid_space *space, int32_t number, struct grid_place point)
+{
+    const char *only = space->request->pins.schedule;
+    const struct schedule *schedule;
+    for (size_t k = 0; (schedule = schedule_searched(k)) != NULL; k++) {
+        bool of_use = space->layouts.data[number].pp > 1 || schedule->alone;
+        point.schedule = (uint8_t)k;
+        if (only ? strcmp(only, schedule->name) == 0 : of_use)
+            add_pieces(space, number, point);
     }
 }
 

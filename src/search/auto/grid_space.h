@@ -60,7 +60,7 @@ struct grid_place {
     int64_t bound_ns, bound_bytes; /* (1), (2) */
     int64_t micro_batch, micro_batches;
     int32_t layout, shape;
-    uint8_t schedule, shard, recompute;
+    uint8_t schedule, shard, recompute; /* of schedule_searched */
 };
 struct grid_space {
     const struct plan_request *request;

@@ -46,7 +46,8 @@ static weft_status hidden_plan(const struct join *join, const struct plan *from,
                                struct plan **out)
 {
     const struct degrees *pins = &join->request->pins;
-    struct variant variant = {.schedule = pieces ? "interleaved" : NULL, .pieces = pieces};
+    struct variant variant = {.schedule = pieces ? schedule_default(pieces, 1)->name : NULL,
+                              .pieces = pieces};
     weft_status status = WEFT_OK;
     *out = NULL;
     if (pieces && (from->stages == 1 || from->pieces == pieces || pins->schedule || pins->pieces ||

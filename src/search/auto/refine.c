@@ -25,7 +25,7 @@ static weft_status go_on(struct join *join, const char *found_by, const struct b
                          int32_t begins, const struct effort_row *effort)
 {
     struct plan_request request = *join->request;
-    const struct planner *aceso = planner_find("aceso");
+    const struct planner *aceso = planner_that_goes_on();
     request.pins.global_batch = begin[0].plan->global_batch;
     request.options.begin = begin;
     request.options.begins = begins;
@@ -72,9 +72,11 @@ done:
     return status;
 }
 
+/* By itself, or from the plan of another. */
 static bool is_aceso(const struct trial *trial)
 {
-    return strncmp(trial->found_by, "aceso", strlen("aceso")) == 0;
+    const char *name = planner_that_goes_on()->name;
+    return strncmp(trial->found_by, name, strlen(name)) == 0;
 }
 
 weft_status refine_best(struct join *join)

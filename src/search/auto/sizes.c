@@ -144,7 +144,7 @@ static weft_status answer_in_full(struct sizing *sizing)
     struct plan_request plan = request->plan;
     struct planned *planned = NULL;
     weft_status status = WEFT_OK;
-    if (request->planner != planner_find("auto") || plan.options.budget_ns || plan_stopped(&plan))
+    if (request->planner != planner_default() || plan.options.budget_ns || plan_stopped(&plan))
         return WEFT_OK;
     plan.cluster = out->cluster;
     plan.pins.memory_limit_bytes =

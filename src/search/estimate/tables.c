@@ -136,14 +136,6 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 
 /* ---- compiling tables and borders ------------------------------------------------------------ */
 
-static const char *const SCHEDULE_OF[] = {
-    [ORDER_IN_TURN] = "1f1b",
-    [ORDER_FORWARDS_FIRST] = "gpipe",
-    [ORDER_SPLIT] = "zb-h1",
-    [ORDER_PAIRED] = "interleaved", /* which comes in pairs on any number of stages */
-};
-_Static_assert(COUNT_OF(SCHEDULE_OF) == ORDER_COUNT, "an order without a schedule");
-
 weft_status cut_plan(const struct tables *t, const struct row_table *before,
                      const struct row_table *after, int64_t at, int32_t parts, struct plan **out)
 {
@@ -153,7 +145,7 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     TRY(new_plan(t, &plan));
     plan->step_samples = before->step_samples;
     plan->global_batch = before->step_samples * (before->many ? 2 : 1);
-    plan->schedule = SCHEDULE_OF[before->order];
+    plan->schedule = schedule_with(before->order)->name;
     plan->parts = parts;
     plan->stages = across ? 2 : 1;
     plan->pieces = parts / plan->stages;

@@ -427,7 +427,7 @@ weft_status layer_costs_plan(struct layer_costs *c, const struct layer_plan *lay
     weft_status status;
     TRY(plan_new(c->settings.model, c->settings.cluster, &plan));
     estimate_settings_give(&c->settings, plan);
-    plan->schedule = "1f1b";
+    plan->schedule = schedule_default(1, 1)->name;
     plan->global_batch = layers->global_batch;
     plan->step_samples = layers->global_batch / layers->micro_batches;
     TRY(map_stages(c, layers, plan));

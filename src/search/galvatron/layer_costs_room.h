@@ -49,7 +49,7 @@ static inline struct run_question run_question(const struct layer_question *q, i
 {
     return (struct run_question){.run = {first, last, row->row},
                                  .stage = stage_of(q, q->stage),
-                                 .schedule = schedule_find("1f1b"),
+                                 .schedule = schedule_default(1, 1),
                                  .step_samples = q->step_samples,
                                  .micro_batches = q->micro_batches};
 }

@@ -62,7 +62,7 @@ static weft_status check_pins(const struct degrees *pins)
     const char *what = NULL;
     if (pins->pieces > 1 || pins->segments > 1)
         what = "one piece of the model per stage";
-    else if (pins->schedule && strcmp(pins->schedule, "1f1b") != 0)
+    else if (pins->schedule && strcmp(pins->schedule, schedule_default(1, 1)->name) != 0)
         what = "the schedule 1f1b";
     else if (pins->offload)
         what = "no offloading";

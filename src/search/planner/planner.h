@@ -141,11 +141,14 @@ struct planner {
     const char *summary;
     unsigned takes; /* 1 << enum planner_option */
     enum joins joins;
+    bool goes_on; /* from the plans of others: plan_options.begin */
     weft_status (*find)(const struct plan_request *request, struct planned *out);
 };
 /* The planners there are (search/search.c). */
 size_t planners(const struct planner **out);
 const struct planner *planner_find(const char *name); /* NULL if unknown */
+const struct planner *planner_default(void);          /* where nobody names one */
+const struct planner *planner_that_goes_on(void);     /* from the plans of others */
 /* The same, or the default where the name is NULL; an error that lists the names. */
 weft_status planner_named(const char *name, const struct planner **out);
 /* Asks one planner. WEFT_NO_ANSWER when nothing can be planned at all; that nothing fits is said by

@@ -51,7 +51,7 @@ static const char *text_of_values(struct arena *keep, const struct trial *trial)
 /* What a plan of degrees has beyond its dimensions. */
 static const char *text_of_rest(struct arena *keep, const char *text, const struct degrees *d)
 {
-    const char *usual = d->segments > 1 ? "aiao" : d->pieces > 1 ? "interleaved" : "1f1b";
+    const char *usual = schedule_default(d->pieces, d->segments)->name;
     if (d->cp > 1)
         text = arena_printf(keep, "%s, cp %lld", text, (long long)d->cp);
     if (d->ep > 1)

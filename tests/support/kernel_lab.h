@@ -166,7 +166,7 @@ struct meeting {
     int64_t entered;
 };
 
-struct seat {
+struct local_op {
     const struct lab *lab;
     const struct part *part;
     struct kernel_call call;
@@ -178,8 +178,8 @@ struct seat {
 
 static void meet(void *context, enum reduce op, float *data, int64_t count)
 {
-    struct seat *seat = context;
-    struct meeting *m = seat->meeting;
+    struct local_op *local_op = context;
+    struct meeting *m = local_op->meeting;
     pthread_mutex_lock(&m->mutex);
     if (m->entered++ == 0) {
         m->sum = malloc((size_t)count * sizeof *data);
@@ -251,7 +251,7 @@ static int64_t *ids_of(const struct lab *lab, const struct operand *operand,
     return to;
 }
 
-static void seat_inputs(struct seat *s)
+static void local_op_inputs(struct local_op *s)
 {
     const struct lab *lab = s->lab;
     const struct op *op = lab->op;
@@ -267,7 +267,7 @@ static void seat_inputs(struct seat *s)
         s->call.weight[i] = part_of(lab, &op->weight[i].operand, s->part, lab->weight[i], s->dtype);
 }
 
-static void seat_results(struct seat *s)
+static void local_op_results(struct local_op *s)
 {
     const struct op *op = s->lab->op;
     enum dtype out = dtype_of(&op->output, s->dtype);
@@ -289,7 +289,7 @@ static void seat_results(struct seat *s)
 }
 
 /* I2 */
-static struct kernel_call backward_call(const struct seat *s)
+static struct kernel_call backward_call(const struct local_op *s)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     struct kernel_call call = s->call;
@@ -303,7 +303,7 @@ static struct kernel_call backward_call(const struct seat *s)
 
 static void *run_seat(void *argument)
 {
-    struct seat *s = argument;
+    struct local_op *s = argument;
     CPU_KERNELS.run(&s->call, PHASE_FORWARD);
     struct kernel_call call = backward_call(s);
     CPU_KERNELS.run(&call, PHASE_BACKWARD_INPUT);
@@ -313,15 +313,15 @@ static void *run_seat(void *argument)
 }
 
 /* Adds what a part answers to the whole. */
-static void collect(const struct seat *s, const struct operand *operand, const struct part *part,
-                    const void *from, enum dtype dtype, double *to)
+static void collect(const struct local_op *s, const struct operand *operand,
+                    const struct part *part, const void *from, enum dtype dtype, double *to)
 {
     for (int64_t i = 0; i < elements_in(s->lab->op, operand, part->size); i++)
         to[place_in_whole(s->lab, operand, part, i)] += stored(dtype, from, i);
 }
 
 /* An output that lacks a dim over which the operator does not sum is the same on all of its parts. */
-static bool repeats_output(const struct seat *s)
+static bool repeats_output(const struct local_op *s)
 {
     const struct op *op = s->lab->op;
     for (int dim = 0; dim < op_dims(op->kind); dim++)
@@ -333,7 +333,7 @@ static bool repeats_output(const struct seat *s)
 
 /* A weight that lacks a dim which the operator sums over: all parts compute the same gradient of it
  * (layout.c). */
-static bool says_again(const struct seat *s, const struct operand *operand)
+static bool says_again(const struct local_op *s, const struct operand *operand)
 {
     const struct op *op = s->lab->op;
     for (int dim = 0; dim < op_dims(op->kind); dim++)
@@ -343,7 +343,7 @@ static bool says_again(const struct seat *s, const struct operand *operand)
     return false;
 }
 
-static void collect_all(struct seat *s, struct answer *to)
+static void collect_all(struct local_op *s, struct answer *to)
 {
     const struct op *op = s->lab->op;
     struct part reach = reach_of(s->lab, s->part);
@@ -365,7 +365,7 @@ static void collect_all(struct seat *s, struct answer *to)
     }
 }
 
-static void free_seat(struct seat *s)
+static void free_seat(struct local_op *s)
 {
     struct kernel_call *c = &s->call;
     for (int i = 0; i < CALL_INPUTS; i++) {
@@ -397,10 +397,10 @@ static struct answer answer_new(const struct lab *lab)
     return a;
 }
 
-static void seat_part(struct seat *s, const struct lab *lab, const struct part *part,
-                      enum dtype dtype)
+static void local_op_part(struct local_op *s, const struct lab *lab, const struct part *part,
+                          enum dtype dtype)
 {
-    *s = (struct seat){.lab = lab, .part = part, .dtype = dtype};
+    *s = (struct local_op){.lab = lab, .part = part, .dtype = dtype};
     s->call = (struct kernel_call){.op = lab->op,
                                    .size = part->size,
                                    .begin = part->begin,
@@ -410,23 +410,23 @@ static void seat_part(struct seat *s, const struct lab *lab, const struct part *
                                    .seed = lab->seed,
                                    .dropout = lab->dropout,
                                    .context = s};
-    seat_inputs(s);
-    seat_results(s);
+    local_op_inputs(s);
+    local_op_results(s);
 }
 
 /* I3 */
-static void seat_meetings(struct seat *seats, int parts, struct meeting *meetings)
+static void local_op_meetings(struct local_op *local_ops, int parts, struct meeting *meetings)
 {
     for (int i = 0; i < parts; i++) {
         for (int k = 0; k < parts; k++)
-            if (same_meeting(seats[i].lab, seats[i].part, seats[k].part)) {
-                seats[i].meeting = seats[i].meeting ? seats[i].meeting : &meetings[k];
-                seats[i].members++;
+            if (same_meeting(local_ops[i].lab, local_ops[i].part, local_ops[k].part)) {
+                local_ops[i].meeting = local_ops[i].meeting ? local_ops[i].meeting : &meetings[k];
+                local_ops[i].members++;
             }
-        if (seats[i].members > 1)
-            seats[i].call.reduce = meet;
-        if (seats[i].meeting == &meetings[i]) {
-            pthread_barrier_init(&meetings[i].barrier, NULL, (unsigned)seats[i].members);
+        if (local_ops[i].members > 1)
+            local_ops[i].call.reduce = meet;
+        if (local_ops[i].meeting == &meetings[i]) {
+            pthread_barrier_init(&meetings[i].barrier, NULL, (unsigned)local_ops[i].members);
             pthread_mutex_init(&meetings[i].mutex, NULL);
         }
     }
@@ -435,24 +435,24 @@ static void seat_meetings(struct seat *seats, int parts, struct meeting *meeting
 static struct answer lab_run(const struct lab *lab, const struct part *part, int parts,
                              enum dtype dtype)
 {
-    struct seat seats[LAB_PARTS];
+    struct local_op local_ops[LAB_PARTS];
     struct meeting meetings[LAB_PARTS] = {0};
     pthread_t threads[LAB_PARTS];
     struct answer answer = answer_new(lab);
     for (int i = 0; i < parts; i++)
-        seat_part(&seats[i], lab, &part[i], dtype);
-    seat_meetings(seats, parts, meetings);
+        local_op_part(&local_ops[i], lab, &part[i], dtype);
+    local_op_meetings(local_ops, parts, meetings);
     for (int i = 0; i < parts; i++)
-        pthread_create(&threads[i], NULL, run_seat, &seats[i]);
+        pthread_create(&threads[i], NULL, run_seat, &local_ops[i]);
     for (int i = 0; i < parts; i++)
         pthread_join(threads[i], NULL);
-    int64_t kept = CPU_KERNELS.kept_bytes(&seats[0].call);
+    int64_t kept = CPU_KERNELS.kept_bytes(&local_ops[0].call);
     answer.kept = ARENA_ARRAY(lab->arena, uint8_t, (size_t)kept + 1);
-    memcpy(answer.kept, seats[0].call.kept, (size_t)kept);
+    memcpy(answer.kept, local_ops[0].call.kept, (size_t)kept);
     for (int i = 0; i < parts; i++) {
-        collect_all(&seats[i], &answer);
-        free_seat(&seats[i]);
-        if (seats[i].meeting == &meetings[i]) {
+        collect_all(&local_ops[i], &answer);
+        free_seat(&local_ops[i]);
+        if (local_ops[i].meeting == &meetings[i]) {
             pthread_barrier_destroy(&meetings[i].barrier);
             pthread_mutex_destroy(&meetings[i].mutex);
         }

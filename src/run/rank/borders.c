@@ -71,21 +71,21 @@ static bool find_moves(const struct laid *laid, struct reshard_step step, struct
     return fit;
 }
 
-weft_status find_border(struct rank *r, struct seat *seat)
+weft_status find_border(struct rank *r, struct local_op *local_op)
 {
-    struct reshard_step step = digits_of(seat->laid);
+    struct reshard_step step = digits_of(local_op->laid);
     int64_t first = r->plan->stage[r->stage].first_device;
     if (!step.digits)
         return WEFT_OK;
     struct border *border = ARENA_NEW(r->arena, struct border);
-    if (!find_moves(seat->laid, step, border))
-        return failure("a split of %s does not fit how its inputs lie", seat->laid->op->name);
+    if (!find_moves(local_op->laid, step, border))
+        return failure("a split of %s does not fit how its inputs lie", local_op->laid->op->name);
     struct group group = step_group(&step, r->device);
     int32_t count = (int32_t)group_size(&group);
     int32_t *member = ARENA_ARRAY(r->arena, int32_t, (size_t)count);
     for (int32_t i = 0; i < count; i++)
         member[i] = (int32_t)(first + group_device(&group, i));
-    seat->border = border;
+    local_op->border = border;
     return group_for(r, member, count, STREAM_COMPUTE, &border->group);
 }
 

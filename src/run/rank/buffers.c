@@ -1,9 +1,10 @@
-/* buffers.c - tensors of a pass, and how much memory all of them take.
+/* buffers.c - the tensors of a pass, and how much memory all of them take.
  *
- * A step makes tensors of the same sizes as the one before. What is given up is kept for the next of its
- * size: pages that are new to a process cost as much time as a kernel that fills them.
+ * An iteration makes tensors of the same sizes as the one before it. Memory that a tensor gives up is
+ * therefore kept for the next tensor of its size: pages that are new to a process cost as much time as a
+ * kernel that fills them.
  *
- *   I1  What is held and what is kept are together no more than the most that was ever held.
+ *   I1  The bytes held and the bytes kept together never exceed the most that was ever held.
  */
 #include "run/rank/room.h"
 
@@ -12,7 +13,7 @@
 
 /* ---- blocks of memory ------------------------------------------------------------------------ */
 
-/* Sanitizers see no mistake with memory that is kept. */
+/* A sanitizer cannot see the wrong use of memory that is kept, so under one nothing is. */
 #if defined(__SANITIZE_ADDRESS__) || defined(WEFT_SANITIZED)
 static const bool KEEPS = false;
 #else
@@ -71,7 +72,7 @@ static bool throw_away(struct rank *r)
     return oldest != NULL;
 }
 
-/* Under the lock, as the next. */
+/* The caller of this and the next function holds the lock. */
 static void *take(struct rank *r, enum memory_side side, int64_t size)
 {
     struct buffers *b = &r->buffers;
@@ -219,7 +220,7 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
 
 /* ---- to the host and back -------------------------------------------------------------------- */
 
-/* Over when it returns: who calls this works for the stream of copies. */
+/* The copy is complete on return: the calling thread is the one that works for the stream of copies. */
 static void move_bytes(struct rank *r, enum copy_way way, void *to, const void *from, int64_t bytes)
 {
     const struct compute_device *device = device_of(r);

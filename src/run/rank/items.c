@@ -63,11 +63,11 @@ static void read_source(struct rank *r, int32_t micro_batch, int32_t input,
     free(whole);
 }
 
-static struct value *read_input(struct rank *r, int32_t micro_batch, const struct seat *seat,
-                                int32_t operand)
+static struct value *read_input(struct rank *r, int32_t micro_batch,
+                                const struct local_op *local_op, int32_t operand)
 {
-    const struct operand *input = &seat->laid->op->input[operand];
-    const struct layout *layout = &seat->laid->input[operand];
+    const struct operand *input = &local_op->laid->op->input[operand];
+    const struct layout *layout = &local_op->laid->input[operand];
     int64_t bytes =
         input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
     struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
@@ -84,7 +84,7 @@ struct calling {
     struct rank *r;
     struct spot at;
     int64_t instance;
-    const struct seat *seat;
+    const struct local_op *local_op;
     struct kernel_call call;
     struct value *input[CALL_INPUTS], *output, *kept, *gradient;
     struct value *input_gradient[CALL_INPUTS];
@@ -95,20 +95,20 @@ struct calling {
 static void sum_for_kernel(void *context, enum reduce op, float *data, int64_t count)
 {
     const struct calling *c = context;
-    ask_sum(c->r, c->seat->sums, op, data, count);
+    ask_sum(c->r, c->local_op->sums, op, data, count);
 }
 
 static struct calling calling_of(struct rank *r, struct spot at)
 {
     int64_t instance = r->graph->block[at.block].item[at.item].instance;
-    const struct seat *seat = &r->seat[instance];
-    struct calling c = {.r = r, .at = at, .instance = instance, .seat = seat};
-    c.call = (struct kernel_call){.op = seat->laid->op,
-                                  .size = seat->size,
-                                  .whole = seat->whole,
-                                  .adds_once = seat->adds_once,
+    const struct local_op *local_op = &r->local_op[instance];
+    struct calling c = {.r = r, .at = at, .instance = instance, .local_op = local_op};
+    c.call = (struct kernel_call){.op = local_op->laid->op,
+                                  .size = local_op->size,
+                                  .whole = local_op->whole,
+                                  .adds_once = local_op->adds_once,
                                   .dtype = stored_as(r, ELEMENT_COMPUTE),
-                                  .seed = hash_bytes(&r->step, sizeof r->step, seat->path_hash),
+                                  .seed = hash_bytes(&r->step, sizeof r->step, local_op->path_hash),
                                   .dropout = r->evaluates ? 0 : r->options->dropout};
     return c;
 }
@@ -117,7 +117,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
 static void place_samples(struct calling *c)
 {
     int batch = op_find_dim(c->call.op->kind, DIM_BATCH);
-    memcpy(c->begin, c->seat->begin, sizeof c->begin);
+    memcpy(c->begin, c->local_op->begin, sizeof c->begin);
     if (batch >= 0)
         c->begin[batch] += c->at.micro_batch * c->r->plan->step_samples;
     c->call.begin = c->begin;
@@ -147,8 +147,8 @@ static void find_input(struct calling *c, int32_t k)
     }
     if (use->joint)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
-    if (c->seat->border)
-        c->input[k] = border_gather(r, c->seat->border, k, c->input[k]);
+    if (c->local_op->border)
+        c->input[k] = border_gather(r, c->local_op->border, k, c->input[k]);
     c->call.input[k] = c->input[k]->data;
 }
 
@@ -162,7 +162,7 @@ static void find_weights_of(struct calling *c)
 
 static void find_labels(struct calling *c)
 {
-    const struct laid *laid = c->seat->laid;
+    const struct laid *laid = c->local_op->laid;
     struct rank *r = c->r;
     if (laid->op->kind != OP_LOSS)
         return;
@@ -178,7 +178,7 @@ static void run_kernel(struct calling *c, enum phase phase)
 {
     struct rank *r = c->r;
     int64_t bytes = r->options->kernels->scratch_bytes(&c->call);
-    if (c->seat->sums >= 0) {
+    if (c->local_op->sums >= 0) {
         c->call.reduce = sum_for_kernel;
         c->call.context = c;
     }
@@ -217,20 +217,20 @@ static void count_loss(struct calling *c)
     double sum = 0;
     for (int64_t i = 0; i < c->output->count; i++)
         sum += (double)rows[i];
-    if (c->seat->counts)
+    if (c->local_op->counts)
         c->r->loss += sum / rows_of(c->r, c->call.op);
 }
 
 static void run_forward(struct calling *c, enum purpose purpose)
 {
     struct rank *r = c->r;
-    const struct laid *laid = c->seat->laid;
+    const struct laid *laid = c->local_op->laid;
     const struct graph_uses *uses = r->graph->uses;
     int32_t mb = c->at.micro_batch;
     for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
         int64_t u = uses->use_first[c->instance] + k;
         if (uses->use[u].source < 0)
-            put_value(r, mb, key_of(r, KEY_INPUT, u), read_input(r, mb, c->seat, k));
+            put_value(r, mb, key_of(r, KEY_INPUT, u), read_input(r, mb, c->local_op, k));
         find_input(c, k);
     }
     find_weights_of(c);
@@ -329,7 +329,7 @@ static void find_gradient(struct calling *c)
     if (!c->gradient) {
         struct value *sum = add_readers(r, mb, r->graph->uses->last_use[c->instance]);
         if (!sum)
-            sum = loss_gradient(r, c->seat->laid);
+            sum = loss_gradient(r, c->local_op->laid);
         put_value(r, mb, key, sum);
         c->gradient = share_at(r, mb, key);
     }
@@ -361,7 +361,7 @@ static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD]
 
 static bool passes_on(const struct calling *c, int32_t k)
 {
-    const struct laid *laid = c->seat->laid;
+    const struct laid *laid = c->local_op->laid;
     return PASSES_ON[laid->op->kind] >> k & 1 &&
            layout_equal(&laid->input_grad[k], &laid->output_grad);
 }
@@ -370,7 +370,7 @@ static bool passes_on(const struct calling *c, int32_t k)
 static bool make_room(struct calling *c)
 {
     const struct graph_uses *uses = c->r->graph->uses;
-    const struct laid *laid = c->seat->laid;
+    const struct laid *laid = c->local_op->laid;
     bool any = false;
     for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
         const struct use *use = &uses->use[uses->use_first[c->instance] + k];
@@ -384,9 +384,9 @@ static bool make_room(struct calling *c)
         }
         enum dtype dtype = stored_as(c->r, laid->op->input[k].element);
         c->input_gradient[k] =
-            c->seat->border ? border_room(c->r, c->seat->border, k, dtype)
-                            : value_new(c->r, MEMORY_ACTIVATIONS, dtype, &laid->input_grad[k],
-                                        layout_local(&laid->input_grad[k]));
+            c->local_op->border ? border_room(c->r, c->local_op->border, k, dtype)
+                                : value_new(c->r, MEMORY_ACTIVATIONS, dtype, &laid->input_grad[k],
+                                            layout_local(&laid->input_grad[k]));
         c->call.input_gradient[k] = c->input_gradient[k]->data;
         any = true;
     }
@@ -402,8 +402,9 @@ static void leave_gradients(struct calling *c)
             continue;
         const struct use *use = &uses->use[uses->use_first[c->instance] + k];
         int64_t key = key_of(r, KEY_RAW, use->same_backward);
-        if (c->seat->border)
-            c->input_gradient[k] = border_give_back(r, c->seat->border, k, c->input_gradient[k]);
+        if (c->local_op->border)
+            c->input_gradient[k] =
+                border_give_back(r, c->local_op->border, k, c->input_gradient[k]);
         pthread_mutex_lock(&r->lock);
         struct value **at = value_at(r, c->at.micro_batch, key), *sum = *at;
         *at = NULL;

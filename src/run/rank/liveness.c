@@ -1,4 +1,4 @@
-/* liveness.c - who reads which tensor last.
+/* liveness.c - which item of a stage reads each tensor last.
  *
  * Every item of a block reads some tensors of its micro-batch and writes some. In the order in which
  * the blocks of a stage run for one micro-batch (forward by part, backward the other way round),

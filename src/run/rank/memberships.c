@@ -1,8 +1,9 @@
-/* memberships.c - what an operator computes on this device, and the groups that this rank is in.
+/* memberships.c - the part of each operator that this device computes, and the groups that this rank is a
+ * member of.
  *
  *   first index of a dim = value of its digits, outermost first, * local size                    (1)
  *
- *   I1  Groups are made in the order of the graph's tasks, then of instances: the same on all members.
+ *   I1  Groups are made in the order of the graph's tasks, then of instances, which is the same on all members.
  */
 #include "run/rank/room.h"
 
@@ -15,7 +16,7 @@ static const unsigned SUMS[OP_KIND_COUNT] = {
     [OP_BATCH_NORM] = 1U << DIM_BATCH | 1U << DIM_HEIGHT | 1U << DIM_WIDTH,
 };
 
-/* ---- seats ----------------------------------------------------------------------------------- */
+/* ---- local_ops ----------------------------------------------------------------------------------- */
 
 /* Each part of the split: this device's value of it. */
 static void digits_of(const struct split *split, int64_t device, int64_t *value)
@@ -26,37 +27,37 @@ static void digits_of(const struct split *split, int64_t device, int64_t *value)
     }
 }
 
-static void sit(struct rank *r, int64_t instance, struct seat *seat)
+static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
 {
-    const struct split *split = &seat->laid->choice->split;
-    const struct op *op = seat->laid->op;
+    const struct split *split = &local_op->laid->choice->split;
+    const struct op *op = local_op->laid->op;
     int64_t value[MAX_SPLIT_PARTS];
     digits_of(split, r->device, value);
-    memcpy(seat->size, seat->laid->local, sizeof seat->size);
-    op_full_size(op, r->plan->step_samples, seat->whole);
-    seat->counts = true;
+    memcpy(local_op->size, local_op->laid->local, sizeof local_op->size);
+    op_full_size(op, r->plan->step_samples, local_op->whole);
+    local_op->counts = true;
     for (int32_t i = 0; i < split->parts; i++) {
         int dim = split->part[i].dim == SPLIT_COPY
                       ? -1
                       : op_find_dim(op->kind, (enum dim)split->part[i].dim);
         if (dim < 0)
-            seat->counts &= value[i] == 0;
+            local_op->counts &= value[i] == 0;
         else
-            seat->begin[dim] = seat->begin[dim] * split->part[i].degree + value[i];
+            local_op->begin[dim] = local_op->begin[dim] * split->part[i].degree + value[i];
     }
-    seat->adds_once = true;
+    local_op->adds_once = true;
     for (int dim = 0; dim < op_dims(op->kind); dim++) {
         if (OP_KINDS[op->kind].dims[dim].role == ROLE_REDUCE)
-            seat->adds_once &= seat->begin[dim] == 0;
-        seat->begin[dim] *= seat->size[dim]; /* (1) */
+            local_op->adds_once &= local_op->begin[dim] == 0;
+        local_op->begin[dim] *= local_op->size[dim]; /* (1) */
     }
     struct arena *scratch = arena_new();
     const char *path = plan_path(scratch, r->plan, instance);
-    seat->path_hash = hash_bytes(path, strlen(path), r->options->seed);
+    local_op->path_hash = hash_bytes(path, strlen(path), r->options->seed);
     arena_free(scratch);
 }
 
-static weft_status check_seat(const struct rank *r, int64_t instance, const struct laid *laid)
+static weft_status check_local_op(const struct rank *r, int64_t instance, const struct laid *laid)
 {
     const char *why = NULL;
     struct arena *scratch = arena_new();
@@ -72,16 +73,16 @@ done:
     return status;
 }
 
-weft_status find_seats(struct rank *r)
+weft_status find_local_ops(struct rank *r)
 {
     weft_status status = WEFT_OK;
-    r->seat = ARENA_ARRAY(r->arena, struct seat, (size_t)r->instances);
+    r->local_op = ARENA_ARRAY(r->arena, struct local_op, (size_t)r->instances);
     for (int64_t i = 0; i < r->instances; i++) {
-        r->seat[i].laid = graph_laid(r->graph, i);
-        r->seat[i].sums = -1;
-        TRY(check_seat(r, i, r->seat[i].laid));
+        r->local_op[i].laid = graph_laid(r->graph, i);
+        r->local_op[i].sums = -1;
+        TRY(check_local_op(r, i, r->local_op[i].laid));
         if (plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage)
-            sit(r, i, &r->seat[i]);
+            sit(r, i, &r->local_op[i]);
     }
 done:
     return status;
@@ -147,9 +148,10 @@ done:
 }
 
 /* The devices of this stage that differ from this one in these dims' digits only. */
-static int32_t members_of_sum(const struct rank *r, const struct seat *seat, int32_t *member)
+static int32_t members_of_sum(const struct rank *r, const struct local_op *local_op,
+                              int32_t *member)
 {
-    const struct split *split = &seat->laid->choice->split;
+    const struct split *split = &local_op->laid->choice->split;
     int64_t devices = r->plan->stage[r->stage].devices;
     int64_t own[MAX_SPLIT_PARTS], other[MAX_SPLIT_PARTS];
     int32_t count = 0;
@@ -159,7 +161,7 @@ static int32_t members_of_sum(const struct rank *r, const struct seat *seat, int
         digits_of(split, d, other);
         for (int32_t i = 0; i < split->parts; i++)
             in &= other[i] == own[i] || (split->part[i].dim != SPLIT_COPY &&
-                                         SUMS[seat->laid->op->kind] >> split->part[i].dim & 1);
+                                         SUMS[local_op->laid->op->kind] >> split->part[i].dim & 1);
         if (in)
             member[count++] = (int32_t)(r->plan->stage[r->stage].first_device + d);
     }
@@ -171,15 +173,15 @@ static weft_status make_sum_groups(struct rank *r, struct arena *scratch)
     int32_t *member = ARENA_ARRAY(scratch, int32_t, (size_t)r->plan->stage[r->stage].devices);
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < r->instances; i++) {
-        struct seat *seat = &r->seat[i];
+        struct local_op *local_op = &r->local_op[i];
         bool here = plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage;
         if (here)
-            TRY(find_border(r, seat));
-        if (!here || !SUMS[seat->laid->op->kind])
+            TRY(find_border(r, local_op));
+        if (!here || !SUMS[local_op->laid->op->kind])
             continue;
-        int32_t count = members_of_sum(r, seat, member);
+        int32_t count = members_of_sum(r, local_op, member);
         if (count > 1)
-            TRY(group_for(r, member, count, STREAM_COMPUTE, &seat->sums));
+            TRY(group_for(r, member, count, STREAM_COMPUTE, &local_op->sums));
     }
 done:
     return status;

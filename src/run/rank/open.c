@@ -1,4 +1,4 @@
-/* open.c - run.h: a rank is opened, runs its steps, shows its weights. */
+/* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
 #include "run/rank/room.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static weft_status prepare(struct rank *r)
     weft_status status;
     make_state(r);
     find_moments(r);
-    TRY(find_seats(r));
+    TRY(find_local_ops(r));
     TRY(find_weights(r));
     TRY(find_ties(r));
     TRY(find_program(r));
@@ -166,7 +166,7 @@ bool shows_weight(const struct rank *r, const struct held_weight *held)
 static struct run_weight part_of(const struct rank *r, const struct held_weight *held,
                                  int64_t first, int64_t count)
 {
-    const struct laid *laid = r->seat[held->instance].laid;
+    const struct laid *laid = r->local_op[held->instance].laid;
     struct run_weight weight = {.name = held->name,
                                 .elements = held->elements,
                                 .layout = &held->layout,

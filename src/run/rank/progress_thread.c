@@ -1,13 +1,14 @@
-/* progress_thread.c - who moves what is to be moved: the communicator while the executor computes, the executor
- * itself while it waits.
+/* progress_thread.c - which thread of a rank makes its transfers progress: the communicator while the
+ * executor computes, the executor itself while it waits.
  *
- * To hand a transfer over to another thread, and to be told that it is over, takes two turns of the
- * scheduler, each longer than a small transfer. An executor that waits has nothing better to do.
+ * Handing a transfer to another thread and being told of its end takes two turns of the operating system's
+ * scheduler, each longer than a small transfer. An executor that waits has nothing better to do than to
+ * drive its transfers itself.
  *
- *   I1  `driving` is held by the one that looks (rank.c): at the transport, at what is active, at what may
- *       start. It is let go while its holder sleeps for lack of anything to look at.
- *   I2  The communicator sleeps while the executor drives, and while nothing is on its way: it is called
- *       when the executor goes on to compute and leaves something after.
+ *   I1  The thread that drives holds `driving`: it tests the transport and the active transfers, and starts
+ *       what may start (rank.c). It releases `driving` while it sleeps because there is nothing to test.
+ *   I2  The communicator sleeps while the executor drives and while no transfer is active. The executor
+ *       wakes it when it goes on to compute and leaves transfers active.
  */
 #include "run/rank/room.h"
 

@@ -1,4 +1,4 @@
-/* rate.c - see rate.h. */
+/* rate.c - the shapes of learning rates, and clipping (rate.h has the equations). */
 #include "run/rank/rate.h"
 
 #include <math.h>

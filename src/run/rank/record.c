@@ -1,4 +1,4 @@
-/* record.c - see record.h. Every rank counts time from when it was opened. A gather is over on all
+/* record.c - what happened on all ranks, brought to one clock (record.h). Every rank counts time from when it was opened. A gather is over on all
  * ranks at about the same moment, n_i on the clock of rank i, so on that of rank 0
  *
  *   t = t_i + n_0 - n_i                                                                         (1)
@@ -12,23 +12,23 @@
 #include "run/rank/room.h"
 #include "sim/sim.h"
 
-static int64_t meet(struct rank *r, const struct council *council, int64_t count, int64_t *counts,
-                    weft_status *status)
+static int64_t meet(struct rank *r, const struct rank_agreement *agreement, int64_t count,
+                    int64_t *counts, weft_status *status)
 {
-    *status = council_gather(council, &count, sizeof count, counts);
+    *status = agreement_gather(agreement, &count, sizeof count, counts);
     return (int64_t)((wall_seconds() - r->started_s) * 1e9);
 }
 
 /* (1) */
-static weft_status find_shift(struct rank *r, const struct council *council, int64_t count,
+static weft_status find_shift(struct rank *r, const struct rank_agreement *agreement, int64_t count,
                               struct arena *scratch, int64_t *counts, int64_t *shift_ns)
 {
-    size_t ranks = (size_t)council->transport->ranks;
+    size_t ranks = (size_t)agreement->transport->ranks;
     int64_t *clock = ARENA_ARRAY(scratch, int64_t, ranks);
     weft_status status;
-    int64_t now = meet(r, council, count, counts, &status);
+    int64_t now = meet(r, agreement, count, counts, &status);
     if (status == WEFT_OK)
-        status = council_gather(council, &now, sizeof now, clock);
+        status = agreement_gather(agreement, &now, sizeof now, clock);
     *shift_ns = clock[0] - now;
     return status;
 }
@@ -63,22 +63,22 @@ static weft_status write_all(const struct rank *r, const struct measured_task *a
     return trace_write_measured(r->graph, tasks.data, tasks.len, path);
 }
 
-weft_status record_write(struct rank *r, const struct council *council, const char *path)
+weft_status record_write(struct rank *r, const struct rank_agreement *agreement, const char *path)
 {
     struct arena *scratch = arena_new();
-    size_t ranks = (size_t)council->transport->ranks;
+    size_t ranks = (size_t)agreement->transport->ranks;
     int64_t *counts = ARENA_ARRAY(scratch, int64_t, ranks), shift_ns, most = 1;
     const struct run_event *event;
     weft_status status;
-    TRY(find_shift(r, council, (int64_t)run_events(r, &event), scratch, counts, &shift_ns));
+    TRY(find_shift(r, agreement, (int64_t)run_events(r, &event), scratch, counts, &shift_ns));
     for (size_t i = 0; i < ranks; i++)
         most = counts[i] > most ? counts[i] : most;
     struct measured_task *own = own_tasks(r, most, shift_ns, scratch);
     struct measured_task *all = ARENA_ARRAY(scratch, struct measured_task, ranks * (size_t)most);
-    TRY(council_gather(council, own, (size_t)most * sizeof *own, all));
-    TRY(council_agree(council, council->transport->rank == 0
-                                   ? write_all(r, all, most, counts, scratch, path)
-                                   : WEFT_OK));
+    TRY(agreement_gather(agreement, own, (size_t)most * sizeof *own, all));
+    TRY(agreement_reach(agreement, agreement->transport->rank == 0
+                                       ? write_all(r, all, most, counts, scratch, path)
+                                       : WEFT_OK));
 done:
     arena_free(scratch);
     return status;

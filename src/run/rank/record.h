@@ -7,6 +7,7 @@
 struct rank;
 
 /* All ranks call; rank 0 writes, and its error is that of all. */
-weft_status record_write(struct rank *rank, const struct council *council, const char *path);
+weft_status record_write(struct rank *rank, const struct rank_agreement *agreement,
+                         const char *path);
 
 #endif

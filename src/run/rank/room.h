@@ -113,7 +113,7 @@ struct progress {
 
 /* ---- operators (memberships.c) --------------------------------------------------------------- */
 
-struct seat {
+struct local_op {
     const struct laid *laid;
     int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
     bool adds_once;
@@ -241,7 +241,7 @@ struct rank {
     int32_t micro_batches;
     int64_t instances, uses;
 
-    struct seat *seat; /* per instance */
+    struct local_op *local_op; /* per instance */
     struct held_weight *weight;
     int32_t weights;
     int32_t *weight_of; /* per instance and place: its held weight, -1: not here */
@@ -310,7 +310,7 @@ bool has_failed(struct rank *r);
 
 /* ---- memberships.c --------------------------------------------------------------------------- */
 
-weft_status find_seats(struct rank *r);
+weft_status find_local_ops(struct rank *r);
 weft_status make_groups(struct rank *r);
 /* The transport's group of these ranks, made once. */
 weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int32_t channel,
@@ -318,7 +318,7 @@ weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int3
 
 /* ---- borders.c ------------------------------------------------------------------------------- */
 
-weft_status find_border(struct rank *r, struct seat *seat);
+weft_status find_border(struct rank *r, struct local_op *local_op);
 /* Of one input: the whole of the group's parts; room for its gradient, an addend of the whole; and the
  * own part of the sum of these. Gathering and giving back take over a reference. */
 struct value *border_gather(struct rank *r, const struct border *border, int32_t operand,

@@ -72,7 +72,7 @@ weft_status find_ties(struct rank *r)
     weft_status status = WEFT_OK;
     r->tie = ARENA_ARRAY(r->arena, struct tie, (size_t)r->instances);
     for (int64_t i = 0; i < r->instances; i++) {
-        if (r->seat[i].laid->op->weights == 0 || plan_weight_owner(r->plan, i) != i)
+        if (r->local_op[i].laid->op->weights == 0 || plan_weight_owner(r->plan, i) != i)
             continue;
         struct tie tie = tie_of(r, i);
         if (tie.copies == 1 || !takes_part(r, &tie, r->stage))
@@ -156,7 +156,7 @@ static void exchange_copy(struct rank *r, int64_t instance, float *whole, bool o
 
 static void tie_whole(struct rank *r, const struct tie *tie)
 {
-    const struct operand *operand = &r->seat[tie->copy[0]].laid->op->weight[0].operand;
+    const struct operand *operand = &r->local_op[tie->copy[0]].laid->op->weight[0].operand;
     int64_t elements = 1;
     for (int axis = 0; axis < operand->axes; axis++)
         elements *= operand->size[axis];

@@ -50,13 +50,13 @@ static bool contributes(const struct rank *r, const struct laid *laid, int32_t w
 
 static void add_weight(struct rank *r, struct store *store, int64_t instance, int32_t weight)
 {
-    const struct laid *laid = r->seat[instance].laid;
+    const struct laid *laid = r->local_op[instance].laid;
     const struct weight *w = &laid->op->weight[weight];
     int32_t pattern = r->graph->bucket[store->bucket].pattern;
     struct held_weight *held = &r->weight[r->weights];
     struct arena *scratch = arena_new();
     int64_t named = weight == 0 ? plan_weight_owner(r->plan, instance) : instance;
-    const char *name = weight == 0 ? r->seat[named].laid->op->weight[0].name : w->name;
+    const char *name = weight == 0 ? r->local_op[named].laid->op->weight[0].name : w->name;
     *held = (struct held_weight){.instance = instance,
                                  .weight = weight,
                                  .store = (int32_t)(store - r->store),
@@ -101,7 +101,7 @@ static void fill_store(struct rank *r, struct store *store)
     store->first_weight = r->weights;
     for (int64_t i = bucket->first; i <= bucket->last; i++)
         if (r->graph->uses->bucket_of[i] == store->bucket && plan_holds_weights(r->plan, i))
-            for (int32_t w = 0; w < r->seat[i].laid->op->weights; w++)
+            for (int32_t w = 0; w < r->local_op[i].laid->op->weights; w++)
                 add_weight(r, store, i, w);
     store->kept = store->part;
 }
@@ -109,7 +109,7 @@ static void fill_store(struct rank *r, struct store *store)
 static weft_status count_weights(const struct rank *r, size_t *count)
 {
     for (int64_t i = 0; i < r->instances; i++) {
-        const struct op *op = r->seat[i].laid->op;
+        const struct op *op = r->local_op[i].laid->op;
         if (op->weights > MAX_KIND_WEIGHTS)
             return bad_argument(NULL, "an operator has %d weights, expected at most %d",
                                 op->weights, MAX_KIND_WEIGHTS);
@@ -196,7 +196,7 @@ static float scan_value(int32_t weight, uint64_t seed, int64_t element)
 static float first_value(const struct rank *r, const struct held_weight *held, uint64_t seed,
                          double deviation, int64_t element)
 {
-    const struct op *op = r->seat[held->instance].laid->op;
+    const struct op *op = r->local_op[held->instance].laid->op;
     if (element >= held->elements)
         return 0; /* padding */
     if (strcmp(op->weight[held->weight].name, "bias") == 0)
@@ -215,7 +215,7 @@ void fill_weights(struct rank *r)
         const struct store *store = &r->store[held->store];
         int64_t owner =
             held->weight == 0 ? plan_weight_owner(r->plan, held->instance) : held->instance;
-        const struct op *op = r->seat[owner].laid->op;
+        const struct op *op = r->local_op[owner].laid->op;
         uint64_t seed = hash_bytes(held->name, strlen(held->name), r->options->seed);
         double deviation = deviation_of(op, &op->weight[held->weight]);
         int64_t first = store->shard == 3 ? store->member * held->share : 0;

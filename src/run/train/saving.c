@@ -25,35 +25,35 @@ static void collect_weight(void *context, struct run_weight *weight)
     collect(c, arena_printf(c->arena, "%s%s", name, MOMENT2_SUFFIX), weight, weight->moment2);
 }
 
-static weft_status save_files(struct rank *rank, const struct council *council,
+static weft_status save_files(struct rank *rank, const struct rank_agreement *agreement,
                               const struct checkpoint_place *place, int64_t step,
                               struct arena *scratch, struct written *files)
 {
     struct collected collected = {.arena = scratch};
     struct written written = {0};
-    int32_t number = council->transport->rank;
+    int32_t number = agreement->transport->rank;
     weft_status status;
-    TRY(council_agree(council, number == 0 ? checkpoint_begin(place, step) : WEFT_OK));
+    TRY(agreement_reach(agreement, number == 0 ? checkpoint_begin(place, step) : WEFT_OK));
     TRY(run_weights(rank, collect_weight, &collected));
-    TRY(council_agree(council, checkpoint_save(place, step, number, collected.shards.data,
-                                               collected.shards.len, &written)));
-    TRY(council_gather(council, &written, sizeof written, files));
+    TRY(agreement_reach(agreement, checkpoint_save(place, step, number, collected.shards.data,
+                                                   collected.shards.len, &written)));
+    TRY(agreement_gather(agreement, &written, sizeof written, files));
 done:
     return status;
 }
 
-weft_status save_state(struct rank *rank, const struct council *council,
+weft_status save_state(struct rank *rank, const struct rank_agreement *agreement,
                        const struct checkpoint_place *place, const struct training_state *state,
                        struct arena *keep, const char **out)
 {
     struct arena *scratch = arena_new();
-    int32_t ranks = council->transport->ranks;
+    int32_t ranks = agreement->transport->ranks;
     struct written *files = ARENA_ARRAY(scratch, struct written, (size_t)ranks);
-    bool first = council->transport->rank == 0;
+    bool first = agreement->transport->rank == 0;
     weft_status status;
-    TRY(save_files(rank, council, place, state->step, scratch, files));
-    TRY(council_agree(council,
-                      first ? checkpoint_commit(place, state, files, ranks, keep, out) : WEFT_OK));
+    TRY(save_files(rank, agreement, place, state->step, scratch, files));
+    TRY(agreement_reach(agreement, first ? checkpoint_commit(place, state, files, ranks, keep, out)
+                                         : WEFT_OK));
 done:
     if (status && first)
         checkpoint_abandon(place, state->step);

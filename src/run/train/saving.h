@@ -6,7 +6,7 @@
 
 /* All ranks call; whole or not at all, and the error of one is that of all. Names the folder in `keep`
  * on rank 0. */
-weft_status save_state(struct rank *rank, const struct council *council,
+weft_status save_state(struct rank *rank, const struct rank_agreement *agreement,
                        const struct checkpoint_place *place, const struct training_state *state,
                        struct arena *keep, const char **out);
 /* Weights and moments of this rank, before its first step. */

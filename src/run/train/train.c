@@ -11,7 +11,7 @@
 /* One rank's run. */
 struct training {
     const struct training_options *o;
-    struct council council;
+    struct rank_agreement agreement;
     struct arena *keep;
     struct corpus corpus;
     struct checkpoint *checkpoint; /* resumed from */
@@ -28,13 +28,13 @@ struct training {
 
 static bool is_first(const struct training *t)
 {
-    return t->council.transport->rank == 0;
+    return t->agreement.transport->rank == 0;
 }
 
 /* I2 */
 static weft_status agree(struct training *t, weft_status mine)
 {
-    weft_status status = council_agree(&t->council, mine);
+    weft_status status = agreement_reach(&t->agreement, mine);
     t->agreed = status != WEFT_OK;
     return status;
 }
@@ -159,10 +159,10 @@ done:
 /* A folder that is only read may change between two looks at it. */
 static weft_status same_start(struct training *t)
 {
-    int32_t ranks = t->council.transport->ranks;
+    int32_t ranks = t->agreement.transport->ranks;
     struct arena *scratch = arena_new();
     int64_t *step = ARENA_ARRAY(scratch, int64_t, (size_t)ranks);
-    weft_status status = council_gather(&t->council, &t->out->step, sizeof *step, step);
+    weft_status status = agreement_gather(&t->agreement, &t->out->step, sizeof *step, step);
     for (int32_t i = 1; status == WEFT_OK && i < ranks; i++)
         if (step[i] != step[0])
             status = failure("%s: ranks found steps %lld and %lld: a run is still saving there",
@@ -176,7 +176,7 @@ static weft_status open_rank(struct training *t)
 {
     const struct training_options *o = t->o;
     struct run_options run = {.plan = o->plan,
-                              .transport = t->council.transport,
+                              .transport = t->agreement.transport,
                               .kernels = &CPU_KERNELS,
                               .source = corpus_training(&t->corpus),
                               .optimizer = o->optimizer,
@@ -203,7 +203,7 @@ struct pulse {
 
 static weft_status take_pulse(struct training *t, struct log_row *row)
 {
-    int32_t ranks = t->council.transport->ranks;
+    int32_t ranks = t->agreement.transport->ranks;
     struct pulse mine = {.memory_bytes = run_peak_bytes(t->rank),
                          .stops = t->o->stop && *t->o->stop,
                          .fails = corpus_status(&t->corpus) != WEFT_OK};
@@ -211,7 +211,7 @@ static weft_status take_pulse(struct training *t, struct log_row *row)
     bool fails = false;
     if (!all)
         return failure("out of memory");
-    weft_status status = council_gather(&t->council, &mine, sizeof mine, all);
+    weft_status status = agreement_gather(&t->agreement, &mine, sizeof mine, all);
     for (int32_t i = 0; status == WEFT_OK && i < ranks; i++) {
         if (all[i].memory_bytes > row->memory_bytes)
             row->memory_bytes = all[i].memory_bytes;
@@ -303,7 +303,7 @@ static weft_status save(struct training *t, struct training_news *news)
                                    .run = t->run,
                                    .setting = t->settings.setting,
                                    .settings = t->settings.settings};
-    TRY(save_state(t->rank, &t->council, &t->o->checkpoint, &state, t->keep, &t->out->saved));
+    TRY(save_state(t->rank, &t->agreement, &t->o->checkpoint, &state, t->keep, &t->out->saved));
     news->saved = t->out->saved;
 done:
     t->agreed = status != WEFT_OK;
@@ -348,13 +348,13 @@ done:
 
 static weft_status finish(struct training *t)
 {
-    int32_t ranks = t->council.transport->ranks;
+    int32_t ranks = t->agreement.transport->ranks;
     struct run_memory memory = run_memory(t->rank);
     weft_status status;
     t->out->memory = ARENA_ARRAY(t->keep, struct run_memory, (size_t)ranks);
-    TRY(council_gather(&t->council, &memory, sizeof memory, t->out->memory));
+    TRY(agreement_gather(&t->agreement, &memory, sizeof memory, t->out->memory));
     if (t->o->trace)
-        TRY(record_write(t->rank, &t->council, t->o->trace));
+        TRY(record_write(t->rank, &t->agreement, t->o->trace));
 done:
     t->agreed = status != WEFT_OK;
     return status;
@@ -366,7 +366,7 @@ weft_status train_rank(const struct training_options *options, struct transport 
     struct training t = {.o = options, .keep = keep, .out = out, .log.file = -1, .lock = -1};
     weft_status status;
     *out = (struct training_result){0};
-    TRY(council_new(transport, &t.council));
+    TRY(agreement_new(transport, &t.agreement));
     TRY(agree(&t, lock_folder(&t)));
     TRY(agree(&t, open_files(&t)));
     TRY(same_start(&t));

@@ -3,7 +3,7 @@
  *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
  *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
  *       gradient buckets are sliced below that (stores.c, I1).
- *   I3  A rank that gives up ends all of them: MPI_Abort. Nobody is left to be told.
+ *   I3  A rank that gives up ends all ranks by MPI_Abort, so no other rank has to be told.
  */
 #include "run/transport/transport.h"
 
@@ -202,8 +202,9 @@ static bool mpi_test(struct transport *t, struct request *request)
 
 /* ---- waiting, and giving up ------------------------------------------------------------------ */
 
-/* MPI moves what its calls look at. A rank that has nothing to compute looks all the time, unless others
- * want its core; beside computation it looks rarely, and not at all while nothing is on its way. */
+/* MPI makes progress only inside its calls. A rank that has nothing to compute tests all the time, unless
+ * other ranks want its core; during computation it tests rarely, and not at all while no transfer is
+ * active. */
 static void mpi_wait(struct transport *t, double seconds, bool idle)
 {
     static const double LOOK_S =

@@ -1,5 +1,5 @@
-/* rank_agreement.c - see rank_agreement.h. Transports move floats; a gather moves them without reading them, so that
- * any bytes may be dressed up as floats. */
+/* rank_agreement.c - gathering bytes and statuses from all ranks (rank_agreement.h). A transport moves floats;
+ * a gather does not read them, so any bytes can be sent as floats. */
 #include "run/transport/rank_agreement.h"
 
 #include <stdlib.h>
@@ -9,21 +9,21 @@
 enum { COUNCIL_CHANNEL = 1000 };
 static const double PATIENCE_S = 0.001; /* between looks at the transport's word (I2) */
 
-weft_status council_new(struct transport *transport, struct council *out)
+weft_status agreement_new(struct transport *transport, struct rank_agreement *out)
 {
     int32_t *member = calloc((size_t)transport->ranks, sizeof *member);
     if (!member)
         return failure("out of memory");
     for (int32_t i = 0; i < transport->ranks; i++)
         member[i] = i;
-    *out = (struct council){.transport = transport};
+    *out = (struct rank_agreement){.transport = transport};
     weft_status status =
         transport->kind->group(transport, member, transport->ranks, COUNCIL_CHANNEL, &out->group);
     free(member);
     return status;
 }
 
-static weft_status gather_floats(const struct council *c, const float *mine, int64_t count,
+static weft_status gather_floats(const struct rank_agreement *c, const float *mine, int64_t count,
                                  float *all)
 {
     const struct transport_kind *kind = c->transport->kind;
@@ -42,7 +42,8 @@ done:
     return status;
 }
 
-weft_status council_gather(const struct council *c, const void *mine, size_t bytes, void *all)
+weft_status agreement_gather(const struct rank_agreement *c, const void *mine, size_t bytes,
+                             void *all)
 {
     size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
     size_t ranks = (size_t)c->transport->ranks;
@@ -95,11 +96,12 @@ static weft_status repeat(const struct verdict *verdict)
     }
 }
 
-weft_status council_agree(const struct council *c, weft_status mine)
+weft_status agreement_reach(const struct rank_agreement *c, weft_status mine)
 {
     struct verdict own = verdict_of(mine);
     struct verdict *all = calloc((size_t)c->transport->ranks, sizeof *all);
-    weft_status status = all ? council_gather(c, &own, sizeof own, all) : failure("out of memory");
+    weft_status status =
+        all ? agreement_gather(c, &own, sizeof own, all) : failure("out of memory");
     for (int32_t i = 0; status == WEFT_OK && i < c->transport->ranks; i++)
         status = repeat(&all[i]);
     free(all);

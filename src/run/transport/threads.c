@@ -1,8 +1,8 @@
 /* threads.c - ranks that are threads of one process: a transport for tests and for one rank.
  *
- * All ranks share a hub. A collective is there when its last member has started it, and that member
- * does the work for all, in the order of the members (transport.h, I4). A send meets its receive in
- * the same way. What is slowed is done at once and over later:
+ * All ranks share a hub. A collective is complete when its last member has started it: that member does
+ * the work for all, in the order of the members (transport.h, I4). A send and its receive meet in the same
+ * way. A slowed transfer is done at once and reported as over later:
  *
  *   over = max(met, links free) + bytes / bandwidth + delay                                      (1)
  *
@@ -11,7 +11,7 @@
  *
  *   I1  Everything of the hub is changed under its lock; the work of a collective is done under it
  *       too: no rank waits for that longer than it would for the result.
- *   I2  When a rank has given up nothing meets any more: those that know of it free their buffers.
+ *   I2  After a rank has given up, no transfer completes any more: ranks that know of it free their buffers.
  */
 #include "run/transport/transport.h"
 

@@ -1,4 +1,4 @@
-/* files.c - see files.h. */
+/* files.c - mapping files, and writing them whole or not at all (files.h). */
 #include "base/files.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* onnx_tensors.c - tensors of an ONNX graph: their shapes, and the numbers of constants (onnx_tensors.h). */
 #include "model/onnx_tensors.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* measured.c - see measured.h. */
+/* measured.c - a measured trace read, and laid over a prediction task by task (measured.h). */
 #include "report/report.h"
 
 #include <errno.h>

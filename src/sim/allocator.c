@@ -1,3 +1,4 @@
+/* allocator.c - requests and returns: (1) to (3) of allocator.h, with best fit inside a pool. */
 #include "sim/pool.h"
 
 #include <stdlib.h>

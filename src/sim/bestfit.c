@@ -1,3 +1,4 @@
+/* bestfit.c - the tree of shelves and its pairing heaps (bestfit.h). */
 #include "sim/bestfit.h"
 
 /* ---- blocks of one size: a pairing heap by address ------------------------------------------- */

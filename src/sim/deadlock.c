@@ -1,4 +1,4 @@
-/* deadlock.c
+/* deadlock.c - finding a round of tasks that wait for each other (deadlock.h).
  *
  *   I1  A task that is pending waits for a task that is pending: its dependency or the one before
  *       it on its stream. Walking back through these must come round.

@@ -1,3 +1,4 @@
+/* engine.c - the loop over events: starts, ends and speeds (engine.h has the equations). */
 #include "sim/engine.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* flow_pool.c - the flows that one link holds (flow_pool.h has the equations). */
 #include "sim/flow_pool.h"
 
 #include <math.h>

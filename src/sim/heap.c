@@ -1,3 +1,4 @@
+/* heap.c - the indexed heap of heap.h, with four children per entry. */
 #include "sim/heap.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* incidence.c - entries of a sparse matrix, linked by row and by column (incidence.h). */
 #include "sim/incidence.h"
 
 #include <string.h>

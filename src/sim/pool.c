@@ -1,3 +1,4 @@
+/* pool.c - the two pools of the simulated allocator: blocks, segments, sizes (pool.h). */
 #include "sim/pool.h"
 
 int64_t round_up(int64_t bytes, int64_t unit)

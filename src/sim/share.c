@@ -1,3 +1,4 @@
+/* share.c - max-min fair speeds of flows that meet on links (share.h has the equations). */
 #include "sim/share.h"
 
 #include <math.h>

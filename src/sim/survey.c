@@ -1,3 +1,4 @@
+/* survey.c - what the groups of a pattern put on links, and which links are alike (survey.h). */
 #include "sim/survey.h"
 
 #include <math.h>

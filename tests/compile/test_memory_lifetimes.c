@@ -1,4 +1,4 @@
-/* When tensors are taken and given back, and how full devices get: by hand, against the formulas of
+/* test_memory_lifetimes.c - when tensors are taken and given back, and how full devices get: by hand, against the formulas of
  * papers, and against a replay of every item of random plans. */
 #include <setjmp.h>
 #include <stdarg.h>

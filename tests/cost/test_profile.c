@@ -1,4 +1,4 @@
-/* The profile database: what it answers, what it refuses, what it survives. */
+/* test_profile.c - the profile database: what it answers, what it refuses, what it survives. */
 #include <math.h>
 #include <setjmp.h>
 #include <sqlite3.h>

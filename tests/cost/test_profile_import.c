@@ -1,4 +1,4 @@
-/* Importers: what every published table becomes, and what broken files are told. */
+/* test_profile_import.c - importers: what every published table becomes, and what broken files are told. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Measuring this machine: what is asked, how medians come about, what is kept and what is refused. No
+/* test_measure.c - measuring this machine: what is asked, how medians come about, what is kept and what is refused. No
  * test says how long anything takes: clocks and kernels are made up where times matter. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* manifest.c - see manifest.h. Hashes are text, as xxhsum prints them: JSON's numbers are signed. */
+/* manifest.c - writing and reading checkpoint.json (manifest.h). Hashes are text, as xxhsum prints them: JSON's numbers are signed. */
 #include "run/checkpoint/manifest.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* shard.c - see shard.h. */
+/* shard.c - which elements two shards have in common, and shards as text (shard.h). */
 #include "run/checkpoint/shard.h"
 
 #include <stdlib.h>

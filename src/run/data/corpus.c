@@ -1,4 +1,4 @@
-/* corpus.c - see corpus.h. */
+/* corpus.c - which of a model's inputs a text can feed, and its samples (corpus.h). */
 #include "run/data/corpus.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* order.c - see order.h. */
+/* order.c - the permutation of windows, epoch by epoch (order.h has the equations). */
 #include "run/data/order.h"
 
 #include <math.h>

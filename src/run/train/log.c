@@ -1,4 +1,4 @@
-/* log.c - see log.h. */
+/* log.c - the table of steps: appending lines, and cutting those a resumed run repeats (log.h). */
 #include "run/train/log.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* saving.c - see saving.h. */
+/* saving.c - a rank's state to the shards of a checkpoint, and back (saving.h). */
 #include "run/train/saving.h"
 
 /* ---- saving ---------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* settings.c - see settings.h. */
+/* settings.c - settings as text, and which of two runs differ (settings.h). */
 #include "run/train/train.h"
 
 #include <string.h>

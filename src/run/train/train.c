@@ -1,4 +1,4 @@
-/* train.c - see train.h. */
+/* train.c - the loop of a run over its steps, with its log, its checkpoints and its end (train.h). */
 #include "run/train/train.h"
 
 #include <math.h>

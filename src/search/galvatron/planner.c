@@ -1,4 +1,4 @@
-/* search/planner/trial.c - the planner "galvatron": layer plans by the estimate, judged by the
+/* planner.c - the planner "galvatron": layer plans by the estimate, judged by the
  * simulator.
  *
  *   I1  The MOST_TRIALS best layer plans are simulated; where the best of them needs more memory than

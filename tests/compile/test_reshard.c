@@ -127,8 +127,19 @@ static void test_random_pairs_between_stages(void **state)
             for (int i = 0; i < 60; i++) {
                 struct layout from = random_layout(&rng, 144, DEVICES[a], true);
                 struct layout to = random_layout(&rng, 144, DEVICES[b], false);
-                verify(reshard_between(reshards, &from, &to, i % 2), &from, &to);
+                const struct reshard *reshard = reshard_between(reshards, &from, &to, i % 2);
+                int64_t had = layout_local(&from), wanted = layout_local(&to);
+                verify(reshard, &from, &to);
+                if (a == b) /* what crosses is the smaller of the two */
+                    assert_true(reshard->step[reshard->send].elements <=
+                                (had < wanted ? had : wanted));
             }
+    struct layout copies = layout_none(144),
+                  parts = copies; /* a receiver's quarter is all it is sent */
+    layout_add(&copies, 2, HOLD_COPY);
+    layout_add(&parts, 4, 36);
+    const struct reshard *quarters = reshard_between(reshards, &copies, &parts, false);
+    assert_int_equal(quarters->step[quarters->send].elements, 36);
     reshards_free(reshards);
     print_seen("between stages");
 }

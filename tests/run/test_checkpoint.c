@@ -152,6 +152,27 @@ static const char *fresh_folder(const struct scratch *scratch)
     return folder;
 }
 
+/* Where a folder cannot be brought to the disk, its checkpoint gets no name. */
+static int no_sync(void *context, const char *path)
+{
+    (void)context;
+    (void)path;
+    errno = EIO;
+    return -1;
+}
+
+static void a_disk_that_does_not_sync_is_a_failure(void **state)
+{
+    struct arena *arena = ((struct scratch *)*state)->arena;
+    struct disk disk = REAL_DISK;
+    struct steps steps;
+    const char *folder = fresh_folder(*state);
+    disk.sync_folder = no_sync;
+    assert_int_equal(save_step(&disk, folder, 0, 5), WEFT_FAILURE);
+    assert_ok(checkpoint_steps(arena, folder, &steps));
+    assert_int_equal(steps.len, 0);
+}
+
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 static void what_is_saved_is_loaded(void **state)
@@ -627,6 +648,8 @@ static void wrong_manifests_are_refused(void **state)
         {MANIFEST("weft-checkpoint", "2", "1", "{}"), "c:3: expected a list of files"},
         {MANIFEST("weft-checkpoint", "2", "1", FILES("../a", "1", HASH)),
          "c:3: '../a' is no file of the checkpoint's own folder"},
+        {MANIFEST("weft-checkpoint", "2", "1", FILES("a/../../b", "1", HASH)),
+         "c:3: 'a/../../b' is no file of the checkpoint's own folder"},
         {MANIFEST("weft-checkpoint", "2", "1", FILES("", "1", HASH)),
          "c:3: '' is no file of the checkpoint's own folder"},
         {MANIFEST("weft-checkpoint", "2", "1", FILES("a", "1", "12")),
@@ -782,6 +805,7 @@ static void tensors_are_made_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_disk_that_does_not_sync_is_a_failure),
         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(the_newest_are_kept),
         cmocka_unit_test(a_step_is_saved_again),

@@ -59,6 +59,7 @@ static struct opened_plan open_row(const struct row *row)
 
 struct told {
     double loss[MOST_STEPS + 1], norm[MOST_STEPS + 1], validation[MOST_STEPS + 1]; /* by step */
+    double rate[MOST_STEPS + 1];
     int64_t last, saves;
 };
 
@@ -69,6 +70,7 @@ static void listen(void *context, const struct training_news *news)
     assert_true(row->step <= MOST_STEPS);
     told->loss[row->step] = row->loss;
     told->norm[row->step] = row->grad_norm;
+    told->rate[row->step] = row->rate;
     told->validation[row->step] = row->validated ? row->validation_loss : NAN;
     told->last = row->step;
     told->saves += news->saved != NULL;
@@ -150,6 +152,8 @@ static void test_plans_agree(void **state)
     struct training_options options = common(*state, &one);
     must_run(&ROWS[ROW_ONE], &options);
     assert_true(one.norm[1] > (double)options.clip); /* else nothing was clipped */
+    for (int64_t s = 1; s <= one.last; s++)
+        assert_true(one.rate[s] == rate_at(&options.rate, s - 1));
     for (size_t i = 1; i < COUNT_OF(ROWS); i++) {
         options = common(*state, &told);
         must_run(&ROWS[i], &options);

@@ -133,6 +133,48 @@ static void nearest_plans_are_legal_and_honest(void **state)
     assert_true(exact > 0 && near > 0);
 }
 
+/* Of shards that differ from operator to operator, most have their say. */
+static void most_shards_have_their_say(void **state)
+{
+    (void)state;
+    struct model *model = open_small(&SMALL_MODELS[0]);
+    struct cluster *cluster = open_named("dgx-a100");
+    struct degrees d = {.shard = 1};
+    struct recognised r;
+    struct plan *plan;
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    struct choice choice = *plan_choice(plan, 0);
+    choice.shard = 3;
+    assert_int_equal(plan_choose(plan, 0, &choice), WEFT_OK);
+    assert_int_equal(degrees_of_plan(arena, plan, &ALL, "test", true, &r), WEFT_OK);
+    assert_int_equal(r.degrees.shard, 1);
+    plan_free(r.plan);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
+/* All but products recomputed: torchtitan's selective checkpoints by operator. */
+static void kept_products_are_selective(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster = open_named("dgx-h100");
+    struct degrees d = {.shard = 3, .recompute = RECOMPUTE_FULL};
+    struct export_result result;
+    struct plan *plan;
+    assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    assert_int_equal(keep_products(plan), WEFT_OK);
+    assert_int_equal(plan_export(arena, plan, target_find("torchtitan"), false, &result), WEFT_OK);
+    assert_non_null(strstr(result.text, "[activation_checkpoint]\nmode = \"selective\"\n"
+                                        "selective_ac_option = \"op\"\n"));
+    plan_free(result.written);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* ---- Megatron -------------------------------------------------------------------------------- */
 
 /* Every argument of an exported text is one that Megatron knows, with a value of its type. */
@@ -280,6 +322,8 @@ static void published_plans_fit_their_own_frameworks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_products_are_selective),
+        cmocka_unit_test(most_shards_have_their_say),
         cmocka_unit_test(degrees_are_found_in_plans_that_have_them),
         cmocka_unit_test(nearest_plans_are_legal_and_honest),
         cmocka_unit_test(published_plans_come_back_from_megatron),

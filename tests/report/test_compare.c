@@ -204,9 +204,35 @@ static void test_exit_codes(void **state)
     }
 }
 
+/* What is fastest and does not fit is not the best; memory is that of the fullest stage. */
+static void test_the_best_fits(void **state)
+{
+    (void)state;
+    json_t *answer = json_of("compare " GPT "--microbatch 2 --over recompute=none,full --memory 5.2 --json");
+    const json_t *first = json_object_get(row_of(answer, 0), "prediction");
+    const json_t *second = json_object_get(row_of(answer, 1), "prediction");
+    assert_false(json_is_true(json_object_get(first, "fits")));
+    assert_true(json_is_true(json_object_get(second, "fits")));
+    assert_true(number(first, "iteration_s") < number(second, "iteration_s"));
+    assert_true(json_is_true(json_object_get(row_of(answer, 1), "best")));
+    json_decref(answer);
+    json_t *stages = json_of("simulate " GPT "--pp 2 --json");
+    const json_t *memory = json_object_get(stages, "memory");
+    double peak[2] = {number(json_array_get(memory, 0), "peak"),
+                      number(json_array_get(memory, 1), "peak")};
+    int code;
+    char *text = output_of("'" WEFT_PROGRAM "' compare " GPT "--pp 2 --over zero=0", &code);
+    assert_int_equal(code, WEFT_OK);
+    assert_string_not_equal(show_bytes(peak[0]).s, show_bytes(peak[1]).s);
+    assert_non_null(strstr(text, show_bytes(fmax(peak[0], peak[1])).s));
+    free(text);
+    json_decref(stages);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_best_fits),
         cmocka_unit_test(test_rows_are_simulations),
         cmocka_unit_test(test_what_goes_with_a_value),
         cmocka_unit_test(test_planners_side_by_side),

@@ -177,6 +177,11 @@ static void runs_add_up(void **state)
         q.run = mixed->run[runs] = (struct candidate_run){first, i + 1, c[runs % 2]->run[0].row};
         assert_int_equal(estimate_run(e, &q, &run), WEFT_OK);
         sum += run.forward_ns + run.backward_ns;
+        struct run_question halves = q; /* in two passes, the same together */
+        struct run_estimate split;
+        halves.schedule = schedule_find("zb-h1");
+        assert_int_equal(estimate_run(e, &halves, &split), WEFT_OK);
+        assert_true(llabs(split.backward_ns - run.backward_ns) <= run.backward_ns / 4);
         first = i + 1;
         runs++;
         if (first == plan[0]->instances)

@@ -331,7 +331,7 @@ static const char *const COLUMN_NAMES[] = {"model", "params_b", "devices", "syst
                                            "tflops_per_device"};
 _Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");
 
-struct reading {
+struct duel_reading {
     struct arena *keep;
     struct duels *out;
 };
@@ -345,7 +345,7 @@ static const char *model_of(const char *family, const char *params)
 }
 
 /* The duel of this model, which its first row makes. */
-static struct duel *duel_of(struct reading *reading, const char *family, const char *model)
+static struct duel *duel_of(struct duel_reading *reading, const char *family, const char *model)
 {
     for (size_t i = 0; i < reading->out->len; i++)
         if (strcmp(reading->out->data[i].model, model) == 0)
@@ -358,7 +358,7 @@ static struct duel *duel_of(struct reading *reading, const char *family, const c
 /* Rows of other systems (Alpa) are passed over. */
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
-    struct reading *reading = context;
+    struct duel_reading *reading = context;
     const char *family = csv->field[at[COLUMN_MODEL]], *system = csv->field[at[COLUMN_SYSTEM]];
     const char *model = model_of(family, csv->field[at[COLUMN_PARAMS]]);
     int64_t devices;
@@ -382,7 +382,7 @@ done:
 weft_status duels_parse(struct arena *keep, const char *file, char *text, size_t len,
                         struct duels *out)
 {
-    struct reading reading = {keep, out};
+    struct duel_reading reading = {keep, out};
     struct csv csv;
     weft_status status = csv_open(&csv, file, text, len);
     return status ? status : csv_read(&csv, COLUMN_NAMES, COLUMNS, take_row, &reading);

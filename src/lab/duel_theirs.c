@@ -14,7 +14,7 @@
 #include "lab/published_read.h"
 
 enum { MAX_FILE_BYTES = 1 << 20 };
-static const char NAME[] = "aceso_plans";
+static const char NAME[] = "aceso_plans.csv";
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -35,7 +35,7 @@ static const char *const COLUMN_NAMES[] = {"model",       "devices",   "step",
                                            "tp",          "operators", "recomputed"};
 _Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");
 
-struct reading {
+struct their_reading {
     struct arena *keep;
     struct their_plans *out;
 };
@@ -87,7 +87,7 @@ static bool is_filled(const struct their_plan *plan)
     return devices >= plan->devices; /* I1 */
 }
 
-static weft_status take_plan(struct reading *reading, const struct csv *csv, const int *at)
+static weft_status take_plan(struct their_reading *reading, const struct csv *csv, const int *at)
 {
     struct their_plan plan = {.model =
                                   arena_copy_text(reading->keep, csv->field[at[COLUMN_MODEL]])};
@@ -102,7 +102,7 @@ done:
 
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
-    struct reading *reading = context;
+    struct their_reading *reading = context;
     struct their_stage stage = {
         .recomputed = arena_copy_text(reading->keep, csv->field[at[COLUMN_RECOMPUTED]])};
     struct their_plans *out = reading->out;
@@ -124,7 +124,7 @@ done:
 weft_status theirs_parse(struct arena *keep, const char *file, char *text, size_t len,
                          struct their_plans *out)
 {
-    struct reading reading = {keep, out};
+    struct their_reading reading = {keep, out};
     struct csv csv;
     weft_status status;
     TRY(csv_open(&csv, file, text, len));

@@ -3,8 +3,8 @@
  * A dataset is a file of rows, one per run. A row is turned into what a user would type: a model with
  * options, a cluster, degrees. What no plan can say is refused with a reason, and counted.
  *
- *   I1  What a framework does is a fact about a dataset, never about one row: nothing here looks at
- *       what was measured.
+ *   I1  What a framework does is a fact about a dataset, never about one row, and stands in
+ *       data/validation/sources.yaml: nothing here looks at what was measured.
  *   I2  Rows are dealt into two halves by a hash of how they ran (half_of): one to fit constants to,
  *       one held out. A row never changes sides, whatever is added beside it.
  *   I3  Every row is read before any is predicted: a damaged file is an error, with its line.
@@ -71,21 +71,44 @@ struct published_rows {
     size_t len, cap;
 };
 
-struct run; /* a row of the common columns: published_read.h */
+/* What is known of sources beyond their files (data/validation/sources.yaml). */
+struct sources;
+struct form;
+struct machine_names;
+struct rules;
 struct dataset {
-    const char *name, *summary;
-    const char *source;
-    /* Reads all rows of an open file. */
-    weft_status (*read)(struct arena *keep, const struct dataset *dataset, struct csv *csv,
-                        struct published_rows *out);
-    /* What the framework does, for one row of the common columns (published_runs.c). */
-    void (*practice)(struct arena *keep, const struct run *run, struct published *row);
-    bool compares; /* its systems with each other, or its ranks */
-    bool planned;  /* how people trained large models: worth planning anew */
+    const char *name, *summary, *source;
+    bool compares;        /* its systems with each other, or its ranks */
+    bool planned;         /* how people trained large models: worth planning anew */
+    bool copied_times;    /* a time that another device has for the same case was not measured */
+    const char *gains_of; /* the system whose gain over the others is told; or NULL */
+    const struct form *form;
+    const struct machine_names *machines;
+    const struct rules *practice;
+    const struct sources *sources;
 };
-size_t published_datasets(const struct dataset **out);
+/* Everything is in `keep`. */
+weft_status sources_open(struct arena *keep, const struct sources **out);
+/* The same from a text in memory; `file` stands for its name. */
+weft_status sources_parse(struct arena *keep, const char *file, const char *text, size_t len,
+                          const struct sources **out);
+size_t sources_datasets(const struct sources *sources, const struct dataset **out);
 /* NULL where there is none: says so, with the nearest name. */
-const struct dataset *dataset_find(const char *name);
+const struct dataset *dataset_find(const struct sources *sources, const char *name);
+
+/* Published answers of planners (searched.h). */
+enum search_form {
+    SEARCH_CELLS,
+    SEARCH_CUTS, /* no cells: pipelines cut three ways */
+    SEARCH_DUELS /* two planners against each other: duel.h */
+};
+struct search_table {
+    const char *name, *summary, *source;
+    enum search_form form;
+};
+size_t sources_searches(const struct sources *sources, const struct search_table **out);
+/* NULL: none of that name. */
+const struct search_table *search_table_find(const struct sources *sources, const char *name);
 
 /* From the dataset's file, appended to `out`; its texts are in `keep`. */
 weft_status published_read(struct arena *keep, const struct dataset *dataset,

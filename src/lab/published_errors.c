@@ -78,7 +78,8 @@ void published_gains(struct arena *keep, const struct published_rows *rows,
 {
     for (size_t i = 0; i < rows->len; i++) {
         const struct published *row = &rows->data[i];
-        if (row->dataset != dataset || !row->system || strcmp(row->system, "Fold3D") != 0)
+        if (row->dataset != dataset || !row->system || !dataset->gains_of ||
+            strcmp(row->system, dataset->gains_of) != 0)
             continue;
         for (size_t j = 0; j < rows->len; j++) {
             const struct published *over = &rows->data[j];

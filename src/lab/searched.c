@@ -6,29 +6,6 @@
 
 #include "lab/published_read.h"
 
-static const struct search_table TABLES[] = {
-    {"galvatron_table2", "eleven strategies, eight models, 8 RTX TITAN", "Galvatron-BMW, Table II",
-     SEARCH_CELLS},
-    {"galvatron_table3", "the same with six models on 16 RTX TITAN", "Galvatron-BMW, Table III",
-     SEARCH_CELLS},
-    {"galvatron_table5", "1F1B pipelines cut three ways, 16 RTX TITAN",
-     "after Galvatron-BMW, Table V", SEARCH_CUTS},
-    {"aceso_tflops", "a search and Megatron-LM's grid, three families on 1 to 32 V100",
-     "Aceso, Tables 3 to 5", SEARCH_DUELS},
-};
-
-size_t search_tables(const struct search_table **out)
-{
-    *out = TABLES;
-    return COUNT_OF(TABLES);
-}
-
-const struct search_table *search_table_find(const char *name)
-{
-    int at = NAME_INDEX(name, TABLES);
-    return at < 0 ? NULL : &TABLES[at];
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 enum column {
@@ -50,7 +27,7 @@ static const char *const COLUMNS[] = {
 };
 _Static_assert(COUNT_OF(COLUMNS) == COLUMN_COUNT, "a column without a name");
 
-struct reading {
+struct cell_reading {
     struct arena *keep;
     const struct search_table *table;
     struct search_cells *out;
@@ -58,7 +35,7 @@ struct reading {
 
 static weft_status take_cell(void *context, const struct csv *csv, const int *at)
 {
-    struct reading *reading = context;
+    struct cell_reading *reading = context;
     struct search_cell cell = {.table = reading->table, .line = csv->line};
     struct search_answer *measured = &cell.measured;
     int64_t memory_gib, oom;
@@ -85,7 +62,7 @@ done:
 weft_status searched_parse(struct arena *keep, const struct search_table *table, const char *file,
                            char *text, size_t len, struct search_cells *out)
 {
-    struct reading reading = {keep, table, out};
+    struct cell_reading reading = {keep, table, out};
     struct csv csv;
     weft_status status = csv_open(&csv, file, text, len);
     return status ? status : csv_read(&csv, COLUMNS, COLUMN_COUNT, take_cell, &reading);

@@ -15,18 +15,6 @@
 #include "lab/published.h"
 #include "search/search.h"
 
-enum search_form {
-    SEARCH_CELLS,
-    SEARCH_CUTS, /* no cells: pipelines cut three ways, below */
-    SEARCH_DUELS /* two planners against each other: duel.h */
-};
-struct search_table {
-    const char *name, *summary, *source;
-    enum search_form form;
-};
-size_t search_tables(const struct search_table **out);
-const struct search_table *search_table_find(const char *name); /* NULL: none of that name */
-
 struct search_answer {
     bool fits;
     int64_t batch;

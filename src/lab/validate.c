@@ -50,26 +50,35 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* The datasets below what the table of options says. */
-static char *help_filter(int key, const char *text, void *input)
+static void list_sources(FILE *stream, const struct sources *sources)
 {
-    (void)input;
-    if (key != ARGP_KEY_HELP_EXTRA)
-        return (char *)(uintptr_t)text;
     const struct dataset *all;
     const struct search_table *tables;
-    size_t count = published_datasets(&all), searches = search_tables(&tables), len = 0;
-    char *out = NULL;
-    FILE *stream = open_memstream(&out, &len);
-    if (!stream)
-        return NULL;
+    size_t count = sources_datasets(sources, &all), searches = sources_searches(sources, &tables);
     fputs("Datasets:\n", stream);
     for (size_t i = 0; i < count; i++)
         fprintf(stream, "  %-23s %s\n", all[i].name, all[i].summary);
     fputs("\nPublished searches, which are run when they are named:\n", stream);
     for (size_t i = 0; i < searches; i++)
         fprintf(stream, "  %-23s %s\n", tables[i].name, tables[i].summary);
-    fclose(stream);
+}
+
+/* The datasets below what the table of options says. */
+static char *help_filter(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_EXTRA)
+        return (char *)(uintptr_t)text;
+    struct arena *scratch = arena_new();
+    const struct sources *sources;
+    size_t len = 0;
+    char *out = NULL;
+    FILE *stream = sources_open(scratch, &sources) ? NULL : open_memstream(&out, &len);
+    if (stream) {
+        list_sources(stream, sources);
+        fclose(stream);
+    }
+    arena_free(scratch);
     return out;
 }
 
@@ -141,7 +150,7 @@ void validation_excuses(const struct validation *v,
 /* True if it is one, which is then on the list. */
 static bool choose_search(struct validation *v, const char *name)
 {
-    const struct search_table *found = search_table_find(name);
+    const struct search_table *found = search_table_find(v->sources, name);
     for (size_t i = 0; i < v->searches; i++)
         if (v->searched[i] == found)
             return true;
@@ -154,7 +163,7 @@ static weft_status choose_datasets(struct options *options)
 {
     struct validation *v = &options->validation;
     const struct dataset *all;
-    size_t count = published_datasets(&all);
+    size_t count = sources_datasets(v->sources, &all);
     for (size_t i = 0; i < count && !options->names; i++)
         if (!v->plan || all[i].planned)
             v->dataset[v->datasets++] = &all[i];
@@ -166,7 +175,7 @@ static weft_status choose_datasets(struct options *options)
                                 options->name[i]);
         if (search)
             continue;
-        const struct dataset *found = dataset_find(options->name[i]);
+        const struct dataset *found = dataset_find(v->sources, options->name[i]);
         bool again = false;
         for (size_t j = 0; j < v->datasets; j++)
             again |= v->dataset[j] == found;
@@ -248,17 +257,25 @@ static weft_status predict(struct validation *v)
     return status;
 }
 
-static int print_names(void)
+static void print_names(const struct sources *sources)
 {
     const struct dataset *all;
-    size_t count = published_datasets(&all);
+    size_t count = sources_datasets(sources, &all);
     for (size_t i = 0; i < count; i++)
         puts(all[i].name);
     const struct search_table *tables;
-    count = search_tables(&tables);
+    count = sources_searches(sources, &tables);
     for (size_t i = 0; i < count; i++)
         puts(tables[i].name);
-    return WEFT_OK;
+}
+
+static int print_answer(const struct validation *v, bool json)
+{
+    int code = json ? validation_print_json(v) : validation_print(v);
+    if (code || !v->plan || !replanned_verdict(v))
+        return code;
+    fflush(stdout); /* before what is told on standard error */
+    return cli_fail(WEFT_NO_ANSWER);
 }
 
 int cmd_validate(int argc, char **argv)
@@ -266,22 +283,21 @@ int cmd_validate(int argc, char **argv)
     struct options options = {.validation.half = {true, true}};
     struct validation *v = &options.validation;
     weft_status status;
+    int code = WEFT_OK;
     cli_read(&SYNTAX, argc, argv, &options);
-    if (options.list_names)
-        return print_names();
-    cli_warn_missing();
     v->arena = arena_new();
+    TRY(sources_open(v->arena, &v->sources));
+    if (options.list_names) {
+        print_names(v->sources);
+        goto done;
+    }
+    cli_warn_missing();
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
-done:;
-    int code = status         ? cli_fail(status)
-               : options.json ? validation_print_json(v)
-                              : validation_print(v);
-    if (!status && !code && v->plan && replanned_verdict(v)) {
-        fflush(stdout); /* before what is told on standard error */
-        code = cli_fail(WEFT_NO_ANSWER);
-    }
+    code = print_answer(v, options.json);
+done:
+    code = status ? cli_fail(status) : code;
     arena_free(v->arena);
     return code;
 }

@@ -9,6 +9,7 @@ enum { MAX_DATASETS = 32 };
 
 struct validation {
     struct arena *arena;
+    const struct sources *sources;
     const struct dataset *dataset[MAX_DATASETS];
     size_t datasets;
     bool half[HALF_COUNT]; /* which ones were run */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "lab/lab.h"
+#include "known_sources.h"
 #include "random_plan.h"
 #include "same_plan.h"
 
@@ -263,7 +263,7 @@ static void published_plans_come_back_from_megatron(void **state)
     (void)state;
     struct trip_tally all = {0};
     const struct dataset *datasets;
-    assert_int_equal(published_datasets(&datasets), COUNT_OF(TRIPS));
+    assert_int_equal(sources_datasets(known_sources(), &datasets), COUNT_OF(TRIPS));
     for (size_t d = 0; d < COUNT_OF(TRIPS); d++) {
         struct published_rows rows = {0};
         struct trip_tally tally = {0};
@@ -298,7 +298,8 @@ static void published_plans_fit_their_own_frameworks(void **state)
     for (size_t k = 0; k < COUNT_OF(HOMES); k++) {
         struct published_rows rows = {0};
         int planned = 0;
-        assert_int_equal(published_read(arena, dataset_find(HOMES[k].dataset), &rows), WEFT_OK);
+        assert_int_equal(
+            published_read(arena, dataset_find(known_sources(), HOMES[k].dataset), &rows), WEFT_OK);
         for (size_t i = 0; i < rows.len; i++) {
             struct opened_plan opened;
             struct export_result result;

@@ -7,14 +7,14 @@
 
 #include <math.h>
 
-#include "one_arena.h"
-#include "lab/lab.h"
+#include "known_sources.h"
 #include "report/report.h"
 #include "scratch_folder.h"
 
 static void read_table(struct duels *out)
 {
-    assert_int_equal(duels_read(arena, search_table_find("aceso_tflops"), out), WEFT_OK);
+    assert_int_equal(duels_read(arena, search_table_find(known_sources(), "aceso_tflops"), out),
+                     WEFT_OK);
     assert_int_equal(out->len, 15);
 }
 
@@ -546,10 +546,10 @@ static void command_tells(void **state)
           "GPT-3,0.35,1,Megatron-LM,30.05\nGPT-3,0.35,1,Alpa,27.79\nGPT-3,0.35,1,Aceso,30.05\n",
           file);
     fclose(file);
-    setenv("WEFT_VALIDATION", scratch->folder, 1);
+    measurements_from(scratch->folder);
     json_t *json = json_of("validate aceso_tflops --json");
     char *text = answer_to("validate aceso_tflops --rows");
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
+    measurements_from(NULL);
     const json_t *search = json_array_get(json_object_get(json, "searches"), 0);
     const json_t *model = json_array_get(json_object_get(search, "models"), 0);
     const json_t *run = json_object_get(model, "megatron");

@@ -1,13 +1,11 @@
 /* test_galvatron_paper.c - Galvatron-BMW's Tables II, III and V: what fits, which batch, how fast; that a
  * larger space is never slower, nor a searched partition. */
-#include "one_arena.h"
+#include "known_sources.h"
 #include "page_width.h"
 #include "program.h"
+#include "scratch_folder.h"
 
 #include <math.h>
-#include <unistd.h>
-
-#include "lab/lab.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -59,7 +57,7 @@ static void hold(const struct bar *bar, const struct agreement *found)
 
 static struct search_cells search_table_of(const char *name)
 {
-    const struct search_table *table = search_table_find(name);
+    const struct search_table *table = search_table_find(known_sources(), name);
     struct search_cells cells = {0};
     assert_non_null(table);
     assert_int_equal(searched_read(arena, table, &cells), WEFT_OK);
@@ -84,7 +82,7 @@ static double mean_of_three(const struct agreements *all)
 
 static void hold_table(const char *name, const struct bar *bars, size_t count, int64_t columns)
 {
-    const struct search_table *table = search_table_find(name);
+    const struct search_table *table = search_table_find(known_sources(), name);
     struct search_cells cells = search_table_of(name);
     struct agreements all = {0};
     searched_agreements(arena, &cells, table, &all);
@@ -214,18 +212,19 @@ static void damaged_tables_are_explained(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct search_cells cells = {0};
         char *text = arena_copy_text(arena, CASES[i].text);
-        assert_int_equal(searched_parse(arena, search_table_find("galvatron_table2"), "t.csv", text,
-                                        strlen(text), &cells),
+        assert_int_equal(searched_parse(arena,
+                                        search_table_find(known_sources(), "galvatron_table2"),
+                                        "t.csv", text, strlen(text), &cells),
                          WEFT_BAD_INPUT);
         assert_string_equal(weft_last_error()->message, CASES[i].message);
     }
-    assert_null(search_table_find("galvatron_table7"));
+    assert_null(search_table_find(known_sources(), "galvatron_table7"));
 }
 
 static struct search_cell cell_of(const char *strategy, double measured, int64_t batch,
                                   double predicted, int64_t own_batch)
 {
-    return (struct search_cell){.table = search_table_find("galvatron_table2"),
+    return (struct search_cell){.table = search_table_find(known_sources(), "galvatron_table2"),
                                 .strategy = strategy,
                                 .model = "BERT",
                                 .devices = 8,
@@ -269,22 +268,18 @@ static void agreement_by_hand(void **state)
 /* A table of two cells in a folder of its own. */
 static void program_searches(void **state)
 {
-    (void)state;
-    char folder[] = "/tmp/weft-searched-XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/galvatron_table3.csv", folder);
-    FILE *file = fopen(path, "w");
+    const struct scratch *scratch = *state;
+    FILE *file =
+        fopen(arena_printf(scratch->arena, "%s/galvatron_table3.csv", scratch->folder), "w");
     assert_non_null(file);
     fputs(HEAD "16,8,\"RTX TITAN, 100 Gb IB\",Megatron (TP),ViT-Huge-32,0,16.86,32\n"
                "16,8,\"RTX TITAN, 100 Gb IB\",Galvatron-BMW,T5-512/4-32,0,94.03,256\n",
           file);
     fclose(file);
-    setenv("WEFT_VALIDATION", folder, 1);
+    measurements_from(scratch->folder);
     json_t *json = json_of("validate galvatron_table3 galvatron_table3 --rows --json");
     char *text = answer_to("validate galvatron_table3 --rows");
-    setenv("WEFT_VALIDATION", WEFT_SOURCE_DIR "/data/validation", 1);
-    unlink(path);
-    rmdir(folder);
+    measurements_from(NULL);
     const json_t *searches = json_object_get(json, "searches");
     assert_int_equal(json_array_size(searches), 1);
     const json_t *search = json_array_get(searches, 0);
@@ -314,7 +309,7 @@ int main(void)
         cmocka_unit_test(unknown_cells_have_reasons),
         cmocka_unit_test(damaged_tables_are_explained),
         cmocka_unit_test(agreement_by_hand),
-        cmocka_unit_test(program_searches),
+        cmocka_unit_test_setup_teardown(program_searches, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

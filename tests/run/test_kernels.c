@@ -462,9 +462,35 @@ static void families_run_whole(void **state)
     }
 }
 
+/* One step by hand: m = 0.1, v = 0.01; 1 / sqrt(1 - 0.99) = 10, 0.1 / (1 - 0.9) = 1, so w falls by
+ * 0.1 / (0.1 * 10 + 0.5). What training starts with where nothing is said: those of language models. */
+static void adam_by_hand(void **state)
+{
+    (void)state;
+    float w = 1, m = 0, v = 0, gradient = 1;
+    struct optimizer_step step = {.kind = OPTIMIZER_ADAM,
+                                  .rate = 0.1F,
+                                  .beta1 = 0.9F,
+                                  .beta2 = 0.99F,
+                                  .epsilon = 0.5F,
+                                  .step = 1,
+                                  .scale = 1,
+                                  .count = 1,
+                                  .master = &w,
+                                  .gradient = &gradient,
+                                  .moment1 = &m,
+                                  .moment2 = &v};
+    CPU_KERNELS.optimize(&step);
+    assert_float_equal(w, 1 - 0.1 / 1.5, 1e-5);
+    assert_true(ADAMW_STEP.kind == OPTIMIZER_ADAMW && ADAMW_STEP.rate == 1e-3F &&
+                ADAMW_STEP.beta1 == 0.9F && ADAMW_STEP.beta2 == 0.95F &&
+                ADAMW_STEP.epsilon == 1e-8F && ADAMW_STEP.decay == 0.1F && ADAMW_STEP.scale == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adam_by_hand),
         cmocka_unit_test(kernels_compute_what_loops_do),
         cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(bf16_is_near_fp32),

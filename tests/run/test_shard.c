@@ -140,6 +140,8 @@ static void wrong_shards_are_refused(void **state)
          "x: the shard of 'w' is larger than any memory"},
         {SHARD("6", "6", "", "0", "7"),
          "x: the shard of 'w' has a range after the end of what its digits hold"},
+        {SHARD("6", "6", "", "4", "3"),
+         "x: the shard of 'w' has a range after the end of what its digits hold"},
         {SHARD("6", "6", "", "7", "0"),
          "x: the shard of 'w' has a range after the end of what its digits hold"},
         {SHARD("6", "6", "", "1", "9223372036854775807"),

@@ -2,7 +2,8 @@
 """Holds the documents against the program.
 
     check-docs.py WEFT             complains about the first document that no longer tells the truth
-    check-docs.py --update WEFT    rewrites the output shown below the commands of ```console blocks
+    check-docs.py --update WEFT [PAGE...]    rewrites the output shown below the commands of
+                                             ```console blocks, and pictures; of these pages only
 
 - Every command and every option of `weft COMMAND --help` is in the manual page.
 - Every `$ command` in a ```console block of README.md and docs/ runs; what the block shows below it
@@ -10,6 +11,8 @@
   targets have to exist. A page's commands run one after the other, in a folder that looks like the
   source tree but may be written to.
 - Every key of each answer shown in docs/reference/json.md is described in the same section, as `key`.
+- A file that a page's commands make and docs/images has by the same name is the one in docs/images, up
+  to a tenth of a pixel: processors round differently.
 - Every relative link leads to a file, and its anchor to a heading there; every page that a source
   file, a test or the manual names exists.
 """
@@ -24,11 +27,13 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING_PAGES = [*PAGES, *sorted((ROOT / "data").rglob("*.md"))]
+IMAGES = sorted((ROOT / "docs/images").glob("*.svg"))
 JSON_PAGE = ROOT / "docs/reference/json.md"
 MANUAL = ROOT / "man/weft.1"
 COMMON_OPTIONS = {"--help", "--usage", "--version"}
 
 complaints = []
+images_made = {}
 
 
 def run(command, folder=ROOT):
@@ -45,6 +50,10 @@ def run_page(page):
             # A dry run, and not part of the make that may be running this.
             dry = re.sub("^make ", "env -u MAKEFLAGS -u MAKELEVEL make -n ", command)
             yield command, shown, number, run(dry, folder)
+        for image in IMAGES:
+            made = pathlib.Path(folder) / image.name
+            if made.exists():
+                images_made[image] = made.read_text()
 
 
 def commands():
@@ -106,6 +115,26 @@ def update(page):
         if shown:
             lines[number : number + len(shown)] = result.stdout.rstrip("\n").splitlines()
     page.write_text("\n".join(lines) + "\n")
+
+
+def looks_like(drawn, shown):
+    """The same but for numbers that differ by less than two tenths."""
+    number = r"-?\d+(?:\.\d+)?"
+    pairs = zip(re.findall(number, drawn), re.findall(number, shown))
+    return (re.sub(number, "0", drawn) == re.sub(number, "0", shown)
+            and all(abs(float(a) - float(b)) < 0.2 for a, b in pairs))
+
+
+def check_images():
+    for image in IMAGES:
+        if not looks_like(images_made.get(image, ""), image.read_text()):
+            complaints.append(f"{image.relative_to(ROOT)}: no command of a page draws it now; see `make docs`")
+
+
+def update_images():
+    for image, text in images_made.items():
+        if not looks_like(text, image.read_text()):
+            image.write_text(text)
 
 
 def keys(answer):
@@ -184,11 +213,13 @@ def check_mentions():
 
 
 def main(arguments):
-    program = pathlib.Path(arguments[-1]).resolve()
+    updating = arguments[0] == "--update"
+    program, *named = [pathlib.Path(argument).resolve() for argument in arguments[updating:]]
     os.environ["PATH"] = f"{program.parent}:{os.environ['PATH']}"
-    if "--update" in arguments:
-        for page in PAGES:
+    if updating:
+        for page in named or PAGES:
             update(page)
+        update_images()
         return 0
     check_manual()
     check_mentions()
@@ -196,6 +227,7 @@ def main(arguments):
         check_links(page)
     for page in PAGES:
         check_console(page)
+    check_images()
     check_json()
     for complaint in complaints:
         print(complaint, file=sys.stderr)

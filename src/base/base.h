@@ -45,6 +45,16 @@ weft_status no_answer(const char *hint, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Replaces the hint of the error at hand, once its cause is better known by the caller. */
 void error_hint(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void error_clear(void);
+/* The calling thread's error, to be carried to another thread. All zero is none. */
+enum { ERROR_MESSAGE_BYTES = 1024, ERROR_HINT_BYTES = 512 };
+struct error_copy {
+    weft_status status;
+    bool hinted;
+    char message[ERROR_MESSAGE_BYTES], hint[ERROR_HINT_BYTES];
+};
+void error_save(struct error_copy *out);
+weft_status
+error_restore(const struct error_copy *error); /* returns its status; none: changes nothing */
 
 /* ---- arenas and containers ------------------------------------------------------------------- */
 
@@ -184,5 +194,8 @@ const char *shipped_missing(struct arena *keep, const struct shipped *where);
 #include "base/csv.h"
 #include "base/doc.h"
 #include "base/files.h"
+#include "base/hash_map.h"
+#include "base/heap.h"
+#include "base/thread_pool.h"
 
 #endif

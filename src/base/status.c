@@ -4,11 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 1024, HINT_BYTES = 512 };
-
 static _Thread_local struct {
-    char message[MESSAGE_BYTES];
-    char hint[HINT_BYTES];
+    char message[ERROR_MESSAGE_BYTES];
+    char hint[ERROR_HINT_BYTES];
     weft_error public;
 } record = {.public.message = ""};
 
@@ -26,7 +24,7 @@ PRINTF_LIKE(4, 0)
 static weft_status set_error(weft_status status, const char *prefix, const char *hint,
                              const char *fmt, va_list args)
 {
-    char message[MESSAGE_BYTES]; /* apart: an argument may be the message at hand */
+    char message[ERROR_MESSAGE_BYTES]; /* apart: an argument may be the message at hand */
     size_t used = (size_t)snprintf(message, sizeof message, "%s", prefix);
     if (used < sizeof message)
         vsnprintf(message + used, sizeof message - used, fmt, args);
@@ -39,7 +37,7 @@ static weft_status set_error(weft_status status, const char *prefix, const char 
 
 weft_status bad_input(const char *file, int line, const char *hint, const char *fmt, ...)
 {
-    char prefix[MESSAGE_BYTES / 2];
+    char prefix[ERROR_MESSAGE_BYTES / 2];
     if (line > 0)
         snprintf(prefix, sizeof prefix, "%s:%d: ", file, line);
     else
@@ -91,6 +89,25 @@ void error_clear(void)
 {
     record.message[0] = '\0';
     record.public = (weft_error){WEFT_OK, record.message, NULL};
+}
+
+void error_save(struct error_copy *out)
+{
+    const weft_error *error = &record.public;
+    *out = (struct error_copy){.status = error->status, .hinted = error->hint};
+    snprintf(out->message, sizeof out->message, "%s", error->message);
+    snprintf(out->hint, sizeof out->hint, "%s", error->hint ? error->hint : "");
+}
+
+weft_status error_restore(const struct error_copy *error)
+{
+    if (error->status == WEFT_OK)
+        return WEFT_OK;
+    snprintf(record.message, sizeof record.message, "%s", error->message);
+    record.public.status = error->status;
+    record.public.message = record.message;
+    set_hint(error->hinted ? error->hint : NULL);
+    return error->status;
 }
 
 const weft_error *weft_last_error(void)

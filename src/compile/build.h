@@ -41,10 +41,10 @@ struct build {
     ARRAY(struct bucket) buckets;
     ARRAY(struct pattern) patterns;
     ARRAY(struct exchange) exchanges;
-    struct intern *interned;
-    int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
-    int32_t *first_bucket;              /* per part, and one past the last */
-    int32_t *bucket_of;                 /* per instance, -1: none */
+    struct hash_map pattern_numbers, exchange_numbers; /* by hash, in `scratch` (intern.c) */
+    int32_t *block_of[SLOT_KIND_COUNT];                /* per part, -1: none */
+    int32_t *first_bucket;                             /* per part, and one past the last */
+    int32_t *bucket_of;                                /* per instance, -1: none */
 };
 
 static inline const struct laid *laid_of(const struct build *b, int64_t instance)
@@ -83,7 +83,6 @@ void trace_buckets(struct build *b, const struct block *block, struct life_list 
 bool is_product(enum op_kind kind); /* with weights: a matrix product or convolution */
 /* ---- what is there once (intern.c) ----------------------------------------------------------- */
 
-struct intern *intern_new(struct arena *keep);
 /* The exchanges of all of a pattern's groups with these bytes: their first number; group i's is i
  * further. In a folded graph only one, that stands for all. */
 int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collective, int64_t bytes,

@@ -138,7 +138,6 @@ static weft_status compile(struct graph *graph)
     struct build b = {
         .graph = graph, .plan = graph->plan, .keep = graph->arena, .scratch = arena_new()};
     weft_status status;
-    b.interned = intern_new(b.scratch);
     find_uses(&b);
     build_blocks(&b);
     build_buckets(&b);

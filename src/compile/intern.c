@@ -5,58 +5,6 @@
  */
 #include "compile/build.h"
 
-enum { FIRST_SLOTS = 64 };
-
-/* Open addressing; a slot holds a number + 1; at most half full. */
-struct numbers {
-    uint64_t *hash;
-    int32_t *slot;
-    size_t size, used;
-};
-struct intern {
-    struct arena *arena;
-    struct numbers patterns, exchanges;
-};
-
-struct intern *intern_new(struct arena *keep)
-{
-    struct intern *intern = ARENA_NEW(keep, struct intern);
-    intern->arena = keep;
-    return intern;
-}
-
-static void grow(struct intern *intern, struct numbers *n)
-{
-    struct numbers old = *n;
-    n->size = old.size ? 2 * old.size : FIRST_SLOTS;
-    n->hash = ARENA_ARRAY(intern->arena, uint64_t, n->size);
-    n->slot = ARENA_ARRAY(intern->arena, int32_t, n->size);
-    for (size_t i = 0; i < old.size; i++) {
-        size_t at = old.hash[i] & (n->size - 1);
-        if (!old.slot[i])
-            continue;
-        while (n->slot[at])
-            at = (at + 1) & (n->size - 1);
-        n->slot[at] = old.slot[i];
-        n->hash[at] = old.hash[i];
-    }
-}
-
-/* The place of the first slot that may hold what hashes so. */
-static size_t place(struct intern *intern, struct numbers *n, uint64_t hash)
-{
-    if (2 * (n->used + 1) > n->size)
-        grow(intern, n);
-    return hash & (n->size - 1);
-}
-
-static void take(struct numbers *n, size_t at, uint64_t hash, int32_t number)
-{
-    n->slot[at] = number + 1;
-    n->hash[at] = hash;
-    n->used++;
-}
-
 /* ---- patterns -------------------------------------------------------------------------------- */
 
 static uint64_t hash_pattern(const struct pattern *p)
@@ -69,8 +17,9 @@ static uint64_t hash_pattern(const struct pattern *p)
     return hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, hash);
 }
 
-static bool same_pattern(const struct pattern *a, const struct pattern *b)
+static bool same_pattern(const void *patterns, int64_t number, const void *wanted)
 {
+    const struct pattern *a = (const struct pattern *)patterns + number, *b = wanted;
     bool same = a->collective == b->collective && a->first == b->first &&
                 a->devices == b->devices && a->from_first == b->from_first &&
                 a->from_devices == b->from_devices && a->reshard == b->reshard &&
@@ -82,15 +31,13 @@ static bool same_pattern(const struct pattern *a, const struct pattern *b)
 
 static int32_t intern_pattern(struct build *b, const struct pattern *pattern)
 {
-    struct numbers *n = &b->interned->patterns;
-    uint64_t hash = hash_pattern(pattern);
-    size_t at = place(b->interned, n, hash);
-    for (; n->slot[at]; at = (at + 1) & (n->size - 1))
-        if (n->hash[at] == hash && same_pattern(&b->patterns.data[n->slot[at] - 1], pattern))
-            return n->slot[at] - 1;
-    take(n, at, hash, (int32_t)b->patterns.len);
-    array_push(b->keep, &b->patterns, *pattern);
-    return (int32_t)b->patterns.len - 1;
+    int64_t *number = hash_at_same(&b->pattern_numbers, b->scratch, hash_pattern(pattern),
+                                   same_pattern, b->patterns.data, pattern);
+    if (*number < 0) {
+        *number = (int64_t)b->patterns.len;
+        array_push(b->keep, &b->patterns, *pattern);
+    }
+    return (int32_t)*number;
 }
 
 static struct pattern pattern_of(const struct stage *stage)
@@ -146,8 +93,9 @@ int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-static bool same_exchange(const struct exchange *a, const struct exchange *b)
+static bool same_exchange(const void *exchanges, int64_t number, const void *wanted)
 {
+    const struct exchange *a = (const struct exchange *)exchanges + number, *b = wanted;
     return a->kind == b->kind && a->purpose == b->purpose && a->pattern == b->pattern &&
            a->group == b->group && a->bytes == b->bytes && a->collective == b->collective;
 }
@@ -155,21 +103,16 @@ static bool same_exchange(const struct exchange *a, const struct exchange *b)
 /* Interns `exchange` and, after it, the same of the next groups. */
 static int32_t intern_groups(struct build *b, struct exchange exchange, int64_t groups)
 {
-    struct numbers *n = &b->interned->exchanges;
     int64_t key[] = {exchange.kind,  exchange.purpose, exchange.pattern,
                      exchange.group, exchange.bytes,   exchange.collective};
-    uint64_t hash = hash_bytes(key, sizeof key, 0);
-    size_t at = place(b->interned, n, hash);
-    for (; n->slot[at]; at = (at + 1) & (n->size - 1))
-        if (n->hash[at] == hash && same_exchange(&b->exchanges.data[n->slot[at] - 1], &exchange))
-            return n->slot[at] - 1;
-    int32_t first = (int32_t)b->exchanges.len;
-    take(n, at, hash, first);
-    for (int64_t i = 0; i < groups; i++) {
-        array_push(b->keep, &b->exchanges, exchange);
-        exchange.group++;
+    int64_t *number = hash_at_same(&b->exchange_numbers, b->scratch, hash_bytes(key, sizeof key, 0),
+                                   same_exchange, b->exchanges.data, &exchange);
+    if (*number < 0) {
+        *number = (int64_t)b->exchanges.len;
+        for (int64_t i = 0; i < groups; i++, exchange.group++)
+            array_push(b->keep, &b->exchanges, exchange);
     }
-    return first;
+    return (int32_t)*number;
 }
 
 int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collective, int64_t bytes,

@@ -208,7 +208,6 @@ weft_status outline_compile(const struct plan *plan, struct outline *out)
         (struct graph){.arena = arena, .plan = plan, .reshards = reshards_new(), .folded = true};
     struct build b = {.graph = graph, .plan = plan, .keep = arena, .scratch = arena_new()};
     *out = (struct outline){.graph = graph};
-    b.interned = intern_new(b.scratch);
     find_uses(&b);
     build_blocks(&b);
     build_buckets(&b);

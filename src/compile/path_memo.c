@@ -21,23 +21,22 @@
 
 #include "compile/path.h"
 
-enum { MOST_BOUNDS = 4 * MAX_MESH_DIGITS + 2, FIRST_SLOTS = 256 };
+enum { MOST_BOUNDS = 4 * MAX_MESH_DIGITS + 2 };
 
 struct known {
     struct mesh mesh; /* of (1); a digit's mesh_stride is its number in it */
-    uint64_t hash;
     struct step_list steps;
 };
 struct paths {
     struct arena *arena;
-    struct known **slot; /* open addressing; at most half full */
-    size_t slots, used;
+    ARRAY(struct known *) known;
+    struct hash_map numbers; /* of those, by their meshes */
 };
 
 struct paths *paths_new(struct arena *keep)
 {
     struct paths *paths = ARENA_NEW(keep, struct paths);
-    *paths = (struct paths){keep, ARENA_ARRAY(keep, struct known *, FIRST_SLOTS), FIRST_SLOTS, 0};
+    paths->arena = keep;
     return paths;
 }
 
@@ -139,46 +138,28 @@ static struct mesh make_small(const struct mesh *mesh, const struct bounds *b, i
 
 /* ---- paths found so far ---------------------------------------------------------------------- */
 
-static bool same_mesh(const struct mesh *a, const struct mesh *b)
+static bool same_mesh(const void *known, int64_t number, const void *wanted)
 {
+    struct known *const *all = known;
+    const struct mesh *a = &all[number]->mesh, *b = wanted;
     return a->elements == b->elements && a->digits == b->digits &&
            memcmp(a->digit, b->digit, sizeof *a->digit * (size_t)a->digits) == 0;
-}
-
-static void put(struct paths *paths, struct known *known)
-{
-    size_t at = known->hash & (paths->slots - 1);
-    while (paths->slot[at])
-        at = (at + 1) & (paths->slots - 1);
-    paths->slot[at] = known;
-}
-
-static void grow(struct paths *paths)
-{
-    struct known **old = paths->slot;
-    size_t count = paths->slots;
-    paths->slots *= 2;
-    paths->slot = ARENA_ARRAY(paths->arena, struct known *, paths->slots);
-    for (size_t i = 0; i < count; i++)
-        if (old[i])
-            put(paths, old[i]);
 }
 
 static const struct known *know(struct paths *paths, const struct mesh *mesh)
 {
     uint64_t hash = hash_bytes(mesh->digit, sizeof *mesh->digit * (size_t)mesh->digits,
                                (uint64_t)mesh->elements);
-    for (size_t at = hash & (paths->slots - 1); paths->slot[at]; at = (at + 1) & (paths->slots - 1))
-        if (paths->slot[at]->hash == hash && same_mesh(&paths->slot[at]->mesh, mesh))
-            return paths->slot[at];
-    if (2 * ++paths->used > paths->slots)
-        grow(paths);
-    struct known *known = ARENA_NEW(paths->arena, struct known);
-    known->mesh = *mesh;
-    known->hash = hash;
-    find_path(paths->arena, mesh, &known->steps);
-    put(paths, known);
-    return known;
+    int64_t *number =
+        hash_at_same(&paths->numbers, paths->arena, hash, same_mesh, paths->known.data, mesh);
+    if (*number < 0) {
+        struct known *known = ARENA_NEW(paths->arena, struct known);
+        known->mesh = *mesh;
+        find_path(paths->arena, mesh, &known->steps);
+        *number = (int64_t)paths->known.len;
+        array_push(paths->arena, &paths->known, known);
+    }
+    return paths->known.data[*number];
 }
 
 void paths_find(struct paths *paths, struct arena *keep, const struct mesh *mesh,

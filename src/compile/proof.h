@@ -49,7 +49,7 @@ struct proof {
     int64_t readings;
     bool *offloads;               /* per part: checkpoints of it wait in host memory */
     ARRAY(struct layout) layouts; /* number 0 is none */
-    ARRAY(int32_t) layout_slots;  /* open addressing by hash, 0: empty */
+    struct hash_map layout_numbers;
 };
 
 /* What a gradient is summed of: a sum of marks says which, whatever their order. */

@@ -19,34 +19,22 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-enum { FIRST_SLOTS = 128 };
-
-static void grow(struct proof *p)
+static bool same_layout(const void *layouts, int64_t number, const void *wanted)
 {
-    size_t size = p->layout_slots.cap ? 2 * p->layout_slots.cap : FIRST_SLOTS;
-    p->layout_slots.data = ARENA_ARRAY(p->arena, int32_t, size);
-    p->layout_slots.cap = size;
-    for (size_t i = 1; i < p->layouts.len; i++) {
-        size_t at = layout_hash(&p->layouts.data[i], 0) & (size - 1);
-        while (p->layout_slots.data[at])
-            at = (at + 1) & (size - 1);
-        p->layout_slots.data[at] = (int32_t)i;
-    }
+    return layout_equal((const struct layout *)layouts + number, wanted);
 }
 
 int32_t number_layout(struct proof *p, const struct layout *layout)
 {
     if (p->layouts.len == 0)
         array_push(p->arena, &p->layouts, layout_none(0)); /* 0: none */
-    if (2 * p->layouts.len >= p->layout_slots.cap)
-        grow(p);
-    size_t mask = p->layout_slots.cap - 1, at = layout_hash(layout, 0) & mask;
-    for (; p->layout_slots.data[at]; at = (at + 1) & mask)
-        if (layout_equal(&p->layouts.data[p->layout_slots.data[at]], layout))
-            return p->layout_slots.data[at];
-    p->layout_slots.data[at] = (int32_t)p->layouts.len;
-    array_push(p->arena, &p->layouts, *layout);
-    return (int32_t)p->layouts.len - 1;
+    int64_t *number = hash_at_same(&p->layout_numbers, p->arena, layout_hash(layout, 0),
+                                   same_layout, p->layouts.data, layout);
+    if (*number < 0) {
+        *number = (int64_t)p->layouts.len;
+        array_push(p->arena, &p->layouts, *layout);
+    }
+    return (int32_t)*number;
 }
 
 /* ---- the same data seen otherwise ------------------------------------------------------------ */

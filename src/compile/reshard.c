@@ -165,15 +165,14 @@ enum way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
 struct entry {
     struct layout from, to;
     enum way way;
-    uint64_t hash;
     struct reshard reshard;
 };
 
 struct reshards {
     struct arena *arena;
     struct paths *paths;
-    struct entry **slot; /* open addressing; at most half full */
-    size_t slots, used;
+    ARRAY(struct entry *) entries;
+    struct hash_map numbers; /* of those, by what was asked */
 };
 
 static void append_within(const struct reshards *all, const struct layout *from,
@@ -263,8 +262,6 @@ int64_t reshard_sender(const struct reshard *reshard, int64_t receiver)
 
 /* ---- answers found so far -------------------------------------------------------------------- */
 
-enum { FIRST_SLOTS = 256 };
-
 struct reshards *reshards_new(void)
 {
     return reshards_beside(NULL);
@@ -274,10 +271,7 @@ struct reshards *reshards_beside(struct reshards *other)
 {
     struct arena *arena = arena_new();
     struct reshards *all = ARENA_NEW(arena, struct reshards);
-    *all = (struct reshards){.arena = arena,
-                             .paths = other ? other->paths : paths_new(arena),
-                             .slot = ARENA_ARRAY(arena, struct entry *, FIRST_SLOTS),
-                             .slots = FIRST_SLOTS};
+    *all = (struct reshards){.arena = arena, .paths = other ? other->paths : paths_new(arena)};
     return all;
 }
 
@@ -285,25 +279,6 @@ void reshards_free(struct reshards *reshards)
 {
     if (reshards)
         arena_free(reshards->arena);
-}
-
-static struct entry **free_slot(const struct reshards *all, uint64_t hash)
-{
-    size_t i = hash & (all->slots - 1);
-    while (all->slot[i])
-        i = (i + 1) & (all->slots - 1);
-    return &all->slot[i];
-}
-
-static void grow(struct reshards *all)
-{
-    struct entry **old = all->slot;
-    size_t count = all->slots;
-    all->slots *= 2;
-    all->slot = ARENA_ARRAY(all->arena, struct entry *, all->slots);
-    for (size_t i = 0; i < count; i++)
-        if (old[i])
-            *free_slot(all, old[i]->hash) = old[i];
 }
 
 static struct reshard build(const struct reshards *all, const struct entry *entry)
@@ -322,26 +297,28 @@ static struct reshard build(const struct reshards *all, const struct entry *entr
     return reshard;
 }
 
+static bool same_question(const void *entries, int64_t number, const void *wanted)
+{
+    struct entry *const *all = entries;
+    const struct entry *a = all[number], *b = wanted;
+    return a->way == b->way && layout_equal(&a->from, &b->from) && layout_equal(&a->to, &b->to);
+}
+
 static const struct reshard *find(struct reshards *all, const struct layout *from,
                                   const struct layout *to, enum way way)
 {
+    const struct entry asked = {.from = *from, .to = *to, .way = way};
     uint64_t hash = layout_hash(to, layout_hash(from, way));
-    for (size_t i = hash & (all->slots - 1); all->slot[i]; i = (i + 1) & (all->slots - 1)) {
-        const struct entry *at = all->slot[i];
-        if (at->hash == hash && at->way == way && layout_equal(&at->from, from) &&
-            layout_equal(&at->to, to))
-            return &at->reshard;
+    int64_t *number =
+        hash_at_same(&all->numbers, all->arena, hash, same_question, all->entries.data, &asked);
+    if (*number < 0) {
+        struct entry *entry = ARENA_NEW(all->arena, struct entry);
+        *entry = asked;
+        entry->reshard = build(all, entry);
+        *number = (int64_t)all->entries.len;
+        array_push(all->arena, &all->entries, entry);
     }
-    if (2 * ++all->used > all->slots)
-        grow(all);
-    struct entry *entry = ARENA_NEW(all->arena, struct entry);
-    entry->from = *from;
-    entry->to = *to;
-    entry->way = way;
-    entry->hash = hash;
-    entry->reshard = build(all, entry);
-    *free_slot(all, hash) = entry;
-    return &entry->reshard;
+    return &all->entries.data[*number]->reshard;
 }
 
 const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,

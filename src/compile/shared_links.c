@@ -5,43 +5,24 @@
  */
 #include "compile/assembly.h"
 
-/* ---- sets of links --------------------------------------------------------------------------- */
-
-struct link_set {
-    uint64_t *slot; /* 0: empty */
-    size_t size, used;
-};
-
-static uint64_t link_key(struct link_id link)
+static uint64_t link_hash(struct link_id link)
 {
     int64_t key[] = {link.unit, link.tier, link.link, link.reverse};
-    return hash_bytes(key, sizeof key, 0) | 1;
+    return hash_bytes(key, sizeof key, 0);
 }
 
-static bool set_has(const struct link_set *set, uint64_t key)
+static void add_links(struct arena *scratch, struct hash_map *set, const struct traffic_list *links)
 {
-    for (size_t at = key & (set->size - 1); set->size && set->slot[at];
-         at = (at + 1) & (set->size - 1))
-        if (set->slot[at] == key)
+    for (size_t i = 0; i < links->len; i++)
+        *hash_at(set, scratch, link_hash(links->data[i].link)) = 1;
+}
+
+static bool has_any(const struct hash_map *set, const struct traffic_list *links)
+{
+    for (size_t i = 0; i < links->len; i++)
+        if (hash_get(set, link_hash(links->data[i].link)) > 0)
             return true;
     return false;
-}
-
-static void set_add(struct arena *keep, struct link_set *set, uint64_t key)
-{
-    if (2 * (set->used + 1) > set->size) {
-        struct link_set old = *set;
-        *set = (struct link_set){.size = old.size ? 2 * old.size : 256};
-        set->slot = ARENA_ARRAY(keep, uint64_t, set->size);
-        for (size_t i = 0; i < old.size; i++)
-            if (old.slot[i])
-                set_add(keep, set, old.slot[i]);
-    }
-    size_t at = key & (set->size - 1);
-    while (set->slot[at] && set->slot[at] != key)
-        at = (at + 1) & (set->size - 1);
-    set->used += !set->slot[at];
-    set->slot[at] = key;
 }
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -86,7 +67,7 @@ static bool offloads(const struct assembly *a, int32_t stage)
 
 /* Links of a stage's checkpoints to the host and back, in as many nodes as patterns are looked at. */
 static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t number,
-                              struct link_set *set)
+                              struct hash_map *set)
 {
     const struct stage *stage = &a->b->plan->stage[number];
     int64_t near = 2 * a->b->plan->cluster->node.devices;
@@ -96,13 +77,12 @@ static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t
     for (int64_t i = 0; i < 2 * devices; i++)
         TRY(ledger_copy(ledger, stage->first_device + i / 2, i % 2, 1 << 20, a->b->scratch,
                         &links));
-    for (size_t i = 0; i < links.len; i++)
-        set_add(a->b->scratch, set, link_key(links.data[i].link));
+    add_links(a->b->scratch, set, &links);
 done:
     return status;
 }
 
-static weft_status add_all_copies(struct assembly *a, struct link_set *set)
+static weft_status add_all_copies(struct assembly *a, struct hash_map *set)
 {
     struct ledger *ledger = NULL;
     weft_status status = WEFT_OK;
@@ -131,21 +111,19 @@ static enum meeting meeting_of(const struct block *block, const bool *meets)
 weft_status find_meetings(struct assembly *a)
 {
     struct build *b = a->b;
-    struct link_set others = {0};
+    struct hash_map others = {0};
     weft_status status = WEFT_OK;
     name_sends(b);
     struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
     bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len); /* per pattern: sends, copies */
     TRY(add_all_copies(a, &others));
     for (size_t p = 0; p < b->patterns.len; p++) {
-        bool sent = b->patterns.data[p].collective == COLLECTIVE_SEND;
         TRY(links_of(a, &b->patterns.data[p], &links[p]));
-        for (size_t i = 0; sent && i < links[p].len; i++)
-            set_add(b->scratch, &others, link_key(links[p].data[i].link));
+        if (b->patterns.data[p].collective == COLLECTIVE_SEND)
+            add_links(b->scratch, &others, &links[p]);
     }
     for (size_t p = 0; p < b->patterns.len; p++)
-        for (size_t i = 0; i < links[p].len && !meets[p]; i++)
-            meets[p] = set_has(&others, link_key(links[p].data[i].link));
+        meets[p] = has_any(&others, &links[p]);
     a->met = ARENA_ARRAY(b->scratch, enum meeting, b->blocks.len);
     for (size_t i = 0; i < b->blocks.len; i++)
         a->met[i] = meeting_of(&b->blocks.data[i], meets);

@@ -94,12 +94,7 @@ static double share_of_backward(const struct work *work)
     return work->phase == PHASE_BACKWARD_WEIGHT ? weight : 1 - weight;
 }
 
-/* ---- rows and hash tables -------------------------------------------------------------------- */
-
-struct slots { /* open addressing, at most half full; entries are numbers + 1, 0 is free */
-    uint32_t *entry;
-    size_t size;
-};
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 struct lane {               /* rows that differ in one shape number, ascending in it */
     struct profile_key key; /* with -1 in that place */
@@ -110,10 +105,10 @@ struct index {
     struct arena *arena;
     ARRAY(const char *) devices;
     ARRAY(struct profile_row) rows;
-    struct slots exact;
+    struct hash_map exact; /* numbers of rows */
     ARRAY(struct lane) lanes;
-    uint32_t *members; /* row numbers, lane by lane */
-    struct slots by_lane;
+    uint32_t *members;       /* row numbers, lane by lane */
+    struct hash_map by_lane; /* numbers of lanes */
 };
 
 struct index *index_new(struct arena *arena)
@@ -156,33 +151,14 @@ static bool same_key(const struct profile_key *a, const struct profile_key *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* The slot of this key, or the free one where it belongs. `keys` + i * stride is entry i's key. */
-static size_t find_slot(const struct slots *slots, const void *keys, size_t stride,
-                        const struct profile_key *key)
+static bool same_row(const void *rows, int64_t number, const void *key)
 {
-    size_t i = key_hash(key) & (slots->size - 1);
-    while (slots->entry[i]) {
-        const char *other = (const char *)keys + (slots->entry[i] - 1) * stride;
-        if (same_key((const struct profile_key *)(const void *)other, key))
-            break;
-        i = (i + 1) & (slots->size - 1);
-    }
-    return i;
+    return same_key(&((const struct profile_row *)rows)[number].key, key);
 }
 
-static void slots_fill(struct slots *slots, struct arena *arena, const void *keys, size_t stride,
-                       size_t count)
+static bool same_lane(const void *lanes, int64_t number, const void *key)
 {
-    slots->size = 16;
-    while (slots->size < 2 * count)
-        slots->size *= 2;
-    slots->entry = ARENA_ARRAY(arena, uint32_t, slots->size);
-    for (size_t i = 0; i < count; i++) {
-        const char *key = (const char *)keys + i * stride;
-        slots
-            ->entry[find_slot(slots, keys, stride, (const struct profile_key *)(const void *)key)] =
-            (uint32_t)i + 1;
-    }
+    return same_key(&((const struct lane *)lanes)[number].key, key);
 }
 
 void index_add(struct index *index, const struct profile_row *row)
@@ -196,18 +172,11 @@ static void drop_replaced(struct index *index)
 {
     struct profile_row *rows = index->rows.data;
     size_t kept = 0;
-    struct slots seen = {.size = 16};
-    while (seen.size < 2 * index->rows.len)
-        seen.size *= 2;
-    seen.entry = ARENA_ARRAY(index->arena, uint32_t, seen.size);
     for (size_t i = 0; i < index->rows.len; i++) {
-        size_t slot = find_slot(&seen, rows, sizeof *rows, &rows[i].key);
-        if (seen.entry[slot]) {
-            rows[seen.entry[slot] - 1] = rows[i];
-        } else {
-            rows[kept++] = rows[i];
-            seen.entry[slot] = (uint32_t)kept;
-        }
+        int64_t *number = hash_at_same(&index->exact, index->arena, key_hash(&rows[i].key),
+                                       same_row, rows, &rows[i].key);
+        *number = *number < 0 ? (int64_t)kept++ : *number;
+        rows[*number] = rows[i];
     }
     index->rows.len = kept;
 }
@@ -290,6 +259,8 @@ static void build_lanes(struct index *index)
             continue;
         }
         struct lane lane = {members[i].key, (uint32_t)i, 1};
+        *hash_at_same(&index->by_lane, index->arena, key_hash(&lane.key), same_lane,
+                      index->lanes.data, &lane.key) = (int64_t)index->lanes.len;
         array_push(index->arena, &index->lanes, lane);
     }
     free(members);
@@ -298,11 +269,7 @@ static void build_lanes(struct index *index)
 void index_build(struct index *index)
 {
     drop_replaced(index);
-    slots_fill(&index->exact, index->arena, index->rows.data, sizeof(struct profile_row),
-               index->rows.len);
     build_lanes(index);
-    slots_fill(&index->by_lane, index->arena, index->lanes.data, sizeof(struct lane),
-               index->lanes.len);
 }
 
 /* ---- looking up ------------------------------------------------------------------------------ */
@@ -310,12 +277,10 @@ void index_build(struct index *index)
 static struct profile_answer exact(const struct index *index, const struct profile_key *key)
 {
     struct profile_answer answer = {.share = 1};
-    uint32_t entry =
-        index->exact
-            .entry[find_slot(&index->exact, index->rows.data, sizeof(struct profile_row), key)];
-    if (entry) {
+    int64_t number = hash_get_same(&index->exact, key_hash(key), same_row, index->rows.data, key);
+    if (number >= 0) {
         answer.provenance = FROM_MEASUREMENT;
-        answer.low = answer.high = &index->rows.data[entry - 1];
+        answer.low = answer.high = &index->rows.data[number];
         answer.ns = answer.low->ns;
     }
     return answer;
@@ -367,12 +332,11 @@ static struct profile_answer between(const struct index *index, const struct pro
             continue;
         struct profile_key own;
         int64_t x = along(key, axis, &own);
-        uint32_t entry =
-            index->by_lane
-                .entry[find_slot(&index->by_lane, index->lanes.data, sizeof(struct lane), &own)];
+        int64_t lane =
+            hash_get_same(&index->by_lane, key_hash(&own), same_lane, index->lanes.data, &own);
         struct profile_answer found = {FROM_INTERPOLATION, .axis = axis, .share = 1};
-        if (!entry ||
-            !neighbours(index, &index->lanes.data[entry - 1], axis, x, &found.low, &found.high))
+        if (lane < 0 ||
+            !neighbours(index, &index->lanes.data[lane], axis, x, &found.low, &found.high))
             continue;
         if (best.provenance == FROM_NOTHING || gap(&found) < gap(&best))
             best = found;

@@ -213,7 +213,8 @@ static void router_work(const struct op *op, const int64_t *size, enum phase pha
     matmul(KERNEL_MATMUL, 1, size[0] * size[1], size[3], size[2], phase, out);
 }
 
-static void pool_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+static void pooling_work(const struct op *op, const int64_t *size, enum phase phase,
+                         struct work *out)
 {
     (void)phase;
     const int64_t shape[] = {size[0], size[1], size[2], size[3],
@@ -532,7 +533,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0,
             .input = {"batch,hidden,height,width"},
             .output = "batch,hidden,height,width",
-            .work = pool_work,
+            .work = pooling_work,
         },
     [OP_CONCAT] =
         {

@@ -20,12 +20,11 @@
 
 /* Instances are 27 bytes each: this many take less than 2 GiB. */
 static const double MOST_INSTANCES = 1 << 26;
-enum { MOST_CHOICES = UINT16_MAX + 1, FIRST_CHOICES = 16 };
+enum { MOST_CHOICES = UINT16_MAX + 1 };
 
-/* Open addressing; a slot holds a choice's number + 1, 0 when empty; at most half full. */
 struct choice_table {
-    int32_t *slot;
-    int32_t size; /* a power of two; room for size / 2 choices */
+    struct hash_map numbers;
+    size_t room; /* for so many choices */
 };
 
 /* ---- the walk -------------------------------------------------------------------------------- */
@@ -92,50 +91,30 @@ static uint64_t choice_hash(const struct choice *choice)
     return hash_bytes(words, used * sizeof words[0], 0);
 }
 
-static bool choice_equal(const struct choice *a, const struct choice *b)
+static bool same_choice(const void *choices, int64_t number, const void *wanted)
 {
+    const struct choice *a = (const struct choice *)choices + number, *b = wanted;
     return a->shard == b->shard && a->recompute == b->recompute && a->saved == b->saved &&
            a->offload == b->offload && split_equal(&a->split, &b->split);
 }
 
-/* The slot of an equal choice, or the empty one where it belongs. */
-static int32_t *choice_slot(const struct plan *plan, const struct choice *choice)
-{
-    const struct choice_table *table = plan->table;
-    uint64_t mask = (uint64_t)table->size - 1;
-    for (uint64_t i = choice_hash(choice) & mask;; i = (i + 1) & mask) {
-        int32_t number = table->slot[i] - 1;
-        if (number < 0 || choice_equal(&plan->choice[number], choice))
-            return &table->slot[i];
-    }
-}
-
-static void grow_choices(struct plan *plan)
-{
-    struct choice_table *table = plan->table;
-    table->size = table->size ? 2 * table->size : 2 * FIRST_CHOICES;
-    table->slot = ARENA_ARRAY(plan->arena, int32_t, (size_t)table->size);
-    struct choice *all = ARENA_ARRAY(plan->arena, struct choice, (size_t)table->size / 2);
-    if (plan->choices)
-        memcpy(all, plan->choice, sizeof *all * (size_t)plan->choices);
-    plan->choice = all;
-    for (int32_t i = 0; i < plan->choices; i++)
-        *choice_slot(plan, &plan->choice[i]) = i + 1;
-}
-
 static weft_status intern(struct plan *plan, const struct choice *choice, uint16_t *number)
 {
-    if (2 * plan->choices == plan->table->size)
-        grow_choices(plan);
-    int32_t *slot = choice_slot(plan, choice);
-    if (*slot == 0) {
-        if (plan->choices == MOST_CHOICES)
-            return bad_argument("let instances share choices", "the plan has more than %d choices",
-                                MOST_CHOICES);
+    struct choice_table *table = plan->table;
+    uint64_t hash = choice_hash(choice);
+    if (plan->choices == MOST_CHOICES &&
+        hash_get_same(&table->numbers, hash, same_choice, plan->choice, choice) < 0)
+        return bad_argument("let instances share choices", "the plan has more than %d choices",
+                            MOST_CHOICES);
+    int64_t *known =
+        hash_at_same(&table->numbers, plan->arena, hash, same_choice, plan->choice, choice);
+    if (*known < 0) {
+        if ((size_t)plan->choices == table->room)
+            plan->choice = array_grow(plan->arena, plan->choice, &table->room, sizeof *choice);
         plan->choice[plan->choices] = *choice;
-        *slot = ++plan->choices;
+        *known = plan->choices++;
     }
-    *number = (uint16_t)(*slot - 1);
+    *number = (uint16_t)*known;
     return WEFT_OK;
 }
 

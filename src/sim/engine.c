@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "sim/deadlock.h"
-#include "sim/heap.h"
 #include "sim/incidence.h"
 #include "sim/flow_pool.h"
 #include "sim/nodes.h"

@@ -17,7 +17,7 @@
 #ifndef WEFT_SIM_FLOW_POOL_H
 #define WEFT_SIM_FLOW_POOL_H
 
-#include "sim/heap.h"
+#include "base/base.h"
 
 struct flow_pool {
     double speed, moved; /* bytes per ns; D */

@@ -15,7 +15,7 @@ static const double NS_PER_S = 1e9;
 struct finding {
     struct survey *survey;
     struct arena *scratch, *keep;
-    struct hash_table *times; /* in times_arena */
+    struct hash_map *times; /* in times_arena */
     struct arena *times_arena;
     bool alike;            /* flows.h, I3 */
     int32_t *number;       /* by link, folded by class: as a link of the flows, + 1 */
@@ -31,7 +31,7 @@ static weft_status time_of(struct finding *finding, const struct exchange *excha
                            const struct member *member, int64_t bytes, int64_t *ns)
 {
     uint64_t key = mix(mix(member->place, (uint64_t)exchange->collective), (uint64_t)bytes);
-    int64_t *known = hash_value(finding->times, finding->times_arena, key);
+    int64_t *known = hash_at(finding->times, finding->times_arena, key);
     weft_status status = WEFT_OK;
     if (*known < 0) {
         struct group group =
@@ -214,7 +214,7 @@ weft_status flows_find(const struct cluster *cluster, const struct pattern *patt
     struct arena *scratch = arena_new();
     struct survey survey =
         survey_new(scratch, cluster, patterns, pattern_count, exchanges, exchange_count, folded);
-    struct hash_table times = {0};
+    struct hash_map times = {0};
     struct finding finding = {.survey = &survey,
                               .scratch = scratch,
                               .keep = keep,
@@ -233,12 +233,12 @@ done:
 
 struct known {
     const struct survey *survey;
-    struct hash_table times;
+    struct hash_map times;
 };
 struct flow_cache {
     struct arena *arena;
     ARRAY(struct known *) known;
-    struct hash_table by_key;
+    struct hash_map by_key;
 };
 
 struct flow_cache *flow_cache_new(void)
@@ -257,7 +257,7 @@ void flow_cache_free(struct flow_cache *cache)
 
 static weft_status recall(struct flow_cache *cache, struct survey *survey, struct known **out)
 {
-    int64_t *at = hash_value(&cache->by_key, cache->arena, survey_key(survey));
+    int64_t *at = hash_at(&cache->by_key, cache->arena, survey_key(survey));
     weft_status status = WEFT_OK;
     if (*at < 0) {
         TRY(survey_links(survey));

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/heap.h"
 #include "sim/incidence.h"
 
 static const double QUANTA = 0x1p42;   /* of a_fl, in one (I2) */

@@ -10,7 +10,6 @@
 #include "compile/compile.h"
 #include "sim/engine.h"
 #include "sim/flows.h"
-#include "sim/heap.h"
 #include "sim/item_cost.h"
 
 /* ---- where time goes ------------------------------------------------------------------------- */

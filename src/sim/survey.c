@@ -253,7 +253,7 @@ done:
 static struct link_class *class_at(struct survey *survey, int64_t place)
 {
     if (!survey->class_of[place]) {
-        int64_t *class = hash_value(&survey->colours, survey->scratch, survey->colour[place]);
+        int64_t *class = hash_at(&survey->colours, survey->scratch, survey->colour[place]);
         if (*class < 0) {
             *class = (int64_t)survey->classes.len;
             array_push(survey->scratch, &survey->classes, ((struct link_class){.place = place}));
@@ -322,13 +322,13 @@ static uint64_t signature(struct survey *survey, const struct load *load, int64_
 /* Leaves of a load's groups those that differ in time alone or signature, the first of each. */
 static void classify(struct survey *survey, struct load *load)
 {
-    struct hash_table table = {0};
+    struct hash_map table = {0};
     load->members = 0;
     for (int64_t g = 0; g < load->groups; g++) {
         struct member member = load->member[g];
         member.signature = signature(survey, load, g);
         uint64_t key = mix(member.place, quantum(member.alone_s * NS_PER_S));
-        int64_t *known = hash_value(&table, survey->scratch, mix(key, member.signature));
+        int64_t *known = hash_at(&table, survey->scratch, mix(key, member.signature));
         if (*known >= 0)
             continue;
         *known = load->members;

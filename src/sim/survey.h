@@ -107,7 +107,7 @@ struct survey {
     uint64_t *colour;  /* by link (folded) */
     int32_t *class_of; /* by link: class + 1 (folded) */
     ARRAY(struct link_class) classes;
-    struct hash_table colours;
+    struct hash_map colours;
 };
 
 /* The loads of exchanges, without looking at links. `scratch` lives as long as the survey. */

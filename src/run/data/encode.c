@@ -1,12 +1,12 @@
 /* encode.c - from text to tokens (vocabulary.h, (2)).
  *
- * The tokens of a piece are a linked list over the places of its bytes; a heap has an entry for
- * every pair of neighbours that can be joined, least line of merges.txt first, then leftmost. All
- * entries of the least line are taken out before any is acted on: what joining them makes possible
- * has to wait until all are joined, as (2) says.
+ * The tokens of a piece are a linked list over the places of its bytes; a heap has the place of every
+ * pair of neighbours that can be joined, least line of merges.txt first, then leftmost. All places of
+ * the least line are taken out before any is acted on: what joining them makes possible has to wait
+ * until all are joined, as (2) says.
  *
- *   I1  An entry whose neighbours were joined with others meanwhile is stale: its pair no longer has
- *       its line. It is dropped when it comes out.
+ *   I1  A place is in the heap while its token and the next can be joined, under their line: what is
+ *       joined offers itself and the place before it again, and takes out what is no longer there.
  */
 #include "run/data/vocabulary.h"
 
@@ -16,81 +16,28 @@
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-static struct merge_slot *find_slot(const struct vocabulary *vocabulary, int32_t left,
-                                    int32_t right)
+/* A key for each pair: tokens have 31 bits, and the lowest bit of a key is not looked at. */
+static uint64_t pair_key(int32_t left, int32_t right)
 {
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t mask = vocabulary->slots - 1;
-    size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask; /* 2^64 / golden ratio */
-    for (;; i = (i + 1) & mask) {
-        struct merge_slot *slot = &vocabulary->slot[i];
-        if (slot->merge.token < 0 || (slot->left == left && slot->right == right))
-            return slot;
-    }
-}
-
-static void grow_slots(struct vocabulary *vocabulary)
-{
-    struct merge_slot *old = vocabulary->slot;
-    size_t count = vocabulary->slots;
-    vocabulary->slots = count ? count * 2 : 16;
-    vocabulary->slot = ARENA_ARRAY(vocabulary->arena, struct merge_slot, vocabulary->slots);
-    for (size_t i = 0; i < vocabulary->slots; i++)
-        vocabulary->slot[i].merge.token = -1;
-    for (size_t i = 0; i < count; i++)
-        if (old[i].merge.token >= 0)
-            *find_slot(vocabulary, old[i].left, old[i].right) = old[i];
+    return ((uint64_t)left << 31 | (uint64_t)right) << 1;
 }
 
 bool merges_put(struct vocabulary *vocabulary, int32_t left, int32_t right, struct merge merge)
 {
-    if ((vocabulary->merges + 1) * 2 > vocabulary->slots)
-        grow_slots(vocabulary);
-    struct merge_slot *slot = find_slot(vocabulary, left, right);
-    if (slot->merge.token >= 0)
+    int64_t *found = hash_at(&vocabulary->merges, vocabulary->arena, pair_key(left, right));
+    if (*found >= 0)
         return false;
-    *slot = (struct merge_slot){left, right, merge};
-    vocabulary->merges++;
+    *found = (int64_t)merge.rank << 32 | merge.token;
     return true;
 }
 
-static const struct merge *find_merge(const struct vocabulary *vocabulary, int32_t left,
-                                      int32_t right)
+/* False: no line joins the two. */
+static bool find_merge(const struct vocabulary *vocabulary, int32_t left, int32_t right,
+                       struct merge *out)
 {
-    if (vocabulary->slots == 0)
-        return NULL;
-    const struct merge_slot *slot = find_slot(vocabulary, left, right);
-    return slot->merge.token >= 0 ? &slot->merge : NULL;
-}
-
-/* ---- a heap of numbers: line << 32 | place --------------------------------------------------- */
-
-struct pairs {
-    uint64_t *data;
-    size_t len, cap;
-};
-
-static void heap_push(struct arena *arena, struct pairs *heap, uint64_t value)
-{
-    array_push(arena, heap, value);
-    size_t i = heap->len - 1;
-    for (; i > 0 && heap->data[(i - 1) / 2] > value; i = (i - 1) / 2)
-        heap->data[i] = heap->data[(i - 1) / 2];
-    heap->data[i] = value;
-}
-
-static uint64_t heap_pop(struct pairs *heap)
-{
-    uint64_t top = heap->data[0], last = heap->data[--heap->len];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < heap->len; i = child) {
-        child += child + 1 < heap->len && heap->data[child + 1] < heap->data[child];
-        if (heap->data[child] >= last)
-            break;
-        heap->data[i] = heap->data[child];
-    }
-    heap->data[i] = last;
-    return top;
+    int64_t found = hash_get(&vocabulary->merges, pair_key(left, right));
+    *out = (struct merge){(int32_t)(found >> 32), (int32_t)(found & INT32_MAX)};
+    return found >= 0;
 }
 
 /* ---- one piece ------------------------------------------------------------------------------- */
@@ -104,32 +51,38 @@ struct link {
 struct encoder {
     const struct vocabulary *vocabulary;
     struct arena *arena;
-    struct pairs heap, batch;
-    ARRAY(struct link) links;
+    struct heap lines;        /* per place whose pair can be joined: the line */
+    int32_t places;           /* that heap has room for */
+    ARRAY(int32_t) batch;     /* places of the least line */
+    ARRAY(struct link) links; /* per place */
 };
 
 static void offer(struct encoder *encoder, int32_t place)
 {
     const struct link *link = encoder->links.data;
-    if (place == NONE || link[place].after == NONE)
+    struct merge merge;
+    if (place == NONE)
         return;
-    const struct merge *merge =
-        find_merge(encoder->vocabulary, link[place].token, link[link[place].after].token);
-    if (merge)
-        heap_push(encoder->arena, &encoder->heap, (uint64_t)merge->rank << 32 | (uint32_t)place);
+    int32_t after = link[place].after;
+    if (after != NONE &&
+        find_merge(encoder->vocabulary, link[place].token, link[after].token, &merge))
+        heap_set(&encoder->lines, place, merge.rank);
+    else
+        heap_remove(&encoder->lines, place); /* I1 */
 }
 
-/* Joins the pair at a place if it still is of that line (I1). */
+/* Joins the pair at a place if it still is of that line: its first may have been joined already. */
 static bool join(struct encoder *encoder, int32_t place, int32_t rank)
 {
     struct link *link = encoder->links.data, *left = &link[place];
+    struct merge merge;
     if (left->token == NONE || left->after == NONE)
         return false;
     struct link *right = &link[left->after];
-    const struct merge *merge = find_merge(encoder->vocabulary, left->token, right->token);
-    if (!merge || merge->rank != rank)
+    if (!find_merge(encoder->vocabulary, left->token, right->token, &merge) || merge.rank != rank)
         return false;
-    left->token = merge->token;
+    heap_remove(&encoder->lines, left->after); /* I1 */
+    left->token = merge.token;
     left->after = right->after;
     right->token = NONE;
     if (left->after != NONE)
@@ -137,40 +90,44 @@ static bool join(struct encoder *encoder, int32_t place, int32_t rank)
     return true;
 }
 
-/* All entries of the least line, leftmost first; an entry that stands twice once. */
+/* All places of the least line, leftmost first. */
 static int32_t take_batch(struct encoder *encoder)
 {
-    struct pairs *heap = &encoder->heap, *batch = &encoder->batch;
-    uint64_t rank = heap->data[0] >> 32;
-    batch->len = 0;
-    while (heap->len && heap->data[0] >> 32 == rank) {
-        uint64_t place = heap_pop(heap) & UINT32_MAX;
-        if (batch->len == 0 || batch->data[batch->len - 1] != place)
-            array_push(encoder->arena, batch, place);
-    }
+    struct heap *lines = &encoder->lines;
+    int64_t rank = lines->slot.data[0].key;
+    encoder->batch.len = 0;
+    while (lines->slot.len && lines->slot.data[0].key == rank)
+        array_push(encoder->arena, &encoder->batch, heap_pop(lines).id);
     return (int32_t)rank;
 }
 
 static void join_all(struct encoder *encoder)
 {
-    while (encoder->heap.len) {
-        int32_t rank = take_batch(encoder);
-        struct pairs *batch = &encoder->batch;
+    while (encoder->lines.slot.len) {
+        int32_t rank = take_batch(encoder), *place = encoder->batch.data;
         size_t joined = 0;
-        for (size_t i = 0; i < batch->len; i++)
-            if (join(encoder, (int32_t)batch->data[i], rank))
-                batch->data[joined++] = batch->data[i];
+        for (size_t i = 0; i < encoder->batch.len; i++)
+            if (join(encoder, place[i], rank))
+                place[joined++] = place[i];
         for (size_t i = 0; i < joined; i++) {
-            int32_t place = (int32_t)batch->data[i];
-            offer(encoder, encoder->links.data[place].before);
-            offer(encoder, place);
+            offer(encoder, encoder->links.data[place[i]].before);
+            offer(encoder, place[i]);
         }
     }
+}
+
+static void make_room(struct encoder *encoder, int32_t places)
+{
+    if (places <= encoder->places)
+        return;
+    encoder->places = places + places / 2;
+    encoder->lines = heap_new(encoder->arena, encoder->places);
 }
 
 static void encode_piece(struct encoder *encoder, const uint8_t *text, size_t len,
                          struct arena *keep, struct tokens *out)
 {
+    make_room(encoder, (int32_t)len);
     encoder->links.len = 0;
     for (size_t i = 0; i < len; i++) {
         struct link link = {encoder->vocabulary->byte_token[text[i]], (int32_t)i - 1,

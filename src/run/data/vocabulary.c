@@ -154,7 +154,7 @@ static weft_status add_merge(struct vocabulary *vocabulary, const char *path, in
 {
     weft_status status;
     const char *blank = memchr(text, ' ', len);
-    struct merge merge = {.rank = (int32_t)vocabulary->merges};
+    struct merge merge = {.rank = (int32_t)vocabulary->merges.used};
     int32_t left = 0, right = 0;
     if (!blank || blank == text || blank + 1 == text + len ||
         memchr(blank + 1, ' ', (size_t)(text + len - blank - 1)))

@@ -14,19 +14,13 @@ struct merge {
     int32_t token;
 };
 
-/* Open addressing, linear probing, at most half full; a free slot has token -1. */
-struct merge_slot {
-    int32_t left, right;
-    struct merge merge;
-};
 struct vocabulary {
     struct arena *arena;
     int64_t size;
     struct token *token; /* by number; not every number need be one */
     struct map *number_of;
     int32_t byte_token[256];
-    struct merge_slot *slot;
-    size_t slots, merges;
+    struct hash_map merges; /* by pairs of tokens: rank << 32 | token (encode.c) */
 };
 
 bool merges_put(struct vocabulary *vocabulary, int32_t left, int32_t right, struct merge merge);

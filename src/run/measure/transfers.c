@@ -14,7 +14,6 @@
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
  */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -397,29 +396,23 @@ weft_status measure_transfers(struct transport *transport, const struct measure_
 
 struct thread_rank {
     struct transport *transport;
-    const struct measure_options *options;
-    int64_t most_bytes;
     struct arena *arena;
     struct measured_transfers out;
-    weft_status status;
-    char message[256];
+};
+struct measured_ranks {
+    struct thread_rank *rank;
+    int32_t ranks;
+    const struct measure_options *options;
+    int64_t most_bytes;
 };
 
-static void *run_rank(void *argument)
+static weft_status run_rank(void *context, int32_t number, int32_t threads)
 {
-    struct thread_rank *r = argument;
-    r->status = measure_transfers(r->transport, r->options, r->most_bytes, r->arena, &r->out);
-    if (r->status)
-        snprintf(r->message, sizeof r->message, "%s", weft_last_error()->message);
-    return NULL;
-}
-
-static weft_status first_failure(const struct thread_rank *rank, int32_t ranks)
-{
-    for (int32_t r = 0; r < ranks; r++)
-        if (rank[r].status)
-            return failure("%s", rank[r].message);
-    return WEFT_OK;
+    struct measured_ranks *ranks = context;
+    struct thread_rank *r = &ranks->rank[number];
+    if (threads < ranks->ranks)
+        return failure("no more threads can be started");
+    return measure_transfers(r->transport, ranks->options, ranks->most_bytes, r->arena, &r->out);
 }
 
 weft_status measure_thread_transfers(int32_t ranks, const struct measure_options *options,
@@ -427,22 +420,12 @@ weft_status measure_thread_transfers(int32_t ranks, const struct measure_options
                                      struct measured_transfers *out)
 {
     struct thread_rank *rank = ARENA_ARRAY(keep, struct thread_rank, (size_t)ranks);
-    pthread_t *thread = ARENA_ARRAY(keep, pthread_t, (size_t)ranks);
+    struct measured_ranks all = {rank, ranks, options, most_bytes};
     struct hub *hub = hub_new(ranks, NULL);
-    int32_t started = 1;
     for (int32_t r = 0; r < ranks; r++)
-        rank[r] = (struct thread_rank){.transport = transport_threads(hub, r),
-                                       .options = options,
-                                       .most_bytes = most_bytes,
-                                       .arena = arena_new()};
-    while (started < ranks && pthread_create(&thread[started], NULL, run_rank, &rank[started]) == 0)
-        started++;
-    if (started < ranks)
-        rank[0].transport->kind->abort(rank[0].transport, "no more threads can be started");
-    run_rank(&rank[0]);
-    for (int32_t r = 1; r < started; r++)
-        pthread_join(thread[r], NULL);
-    weft_status status = first_failure(rank, ranks);
+        rank[r] =
+            (struct thread_rank){.transport = transport_threads(hub, r), .arena = arena_new()};
+    weft_status status = pool_run(ranks, run_rank, &all);
     *out = (struct measured_transfers){.stopped = rank[0].out.stopped};
     for (size_t i = 0; i < rank[0].out.len; i++)
         array_push(keep, out, rank[0].out.data[i]);

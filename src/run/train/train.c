@@ -388,81 +388,37 @@ done:
 
 /* ---- ranks that are threads ------------------------------------------------------------------ */
 
-struct thread {
+struct trained_ranks {
     const struct training_options *options;
     struct hub *hub;
-    int32_t number;
-    pthread_t id;
-    struct arena *keep;
-    struct training_result result;
-    weft_status status;
-    char message[512], hint[256];
+    int32_t ranks;
+    struct arena *keep;             /* of the first */
+    struct training_result *result; /* of the first */
 };
 
-static void *run_thread(void *context)
+static weft_status train_in_thread(void *context, int32_t number, int32_t threads)
 {
-    struct thread *thread = context;
-    struct transport *transport = transport_threads(thread->hub, thread->number);
-    thread->status = train_rank(thread->options, transport, thread->keep, &thread->result);
-    if (thread->status) {
-        const weft_error *error = weft_last_error();
-        snprintf(thread->message, sizeof thread->message, "%s", error->message);
-        snprintf(thread->hint, sizeof thread->hint, "%s", error->hint ? error->hint : "");
-    }
+    struct trained_ranks *all = context;
+    if (threads < all->ranks)
+        return failure("cannot start a thread for every rank");
+    struct transport *transport = transport_threads(all->hub, number);
+    struct arena *own = number ? arena_new() : NULL;
+    struct training_result result = {0};
+    weft_status status = train_rank(all->options, transport, own ? own : all->keep, &result);
+    if (number == 0)
+        *all->result = result;
     transport->kind->close(transport);
-    return NULL;
-}
-
-static weft_status status_of(const struct thread *thread)
-{
-    const char *hint = *thread->hint ? thread->hint : NULL;
-    if (thread->status == WEFT_BAD_INPUT)
-        return bad_argument(hint, "%s", thread->message);
-    if (thread->status == WEFT_OK)
-        return WEFT_OK;
-    failure("%s", thread->message);
-    if (hint)
-        error_hint("%s", hint);
-    return WEFT_FAILURE;
-}
-
-static bool start_thread(const struct training_options *options, struct hub *hub, int32_t number,
-                         struct arena *keep, struct thread *out)
-{
-    *out = (struct thread){.options = options, .hub = hub, .number = number, .keep = keep};
-    if (pthread_create(&out->id, NULL, run_thread, out) == 0)
-        return true;
-    struct transport *transport = transport_threads(hub, number);
-    transport->kind->abort(transport, "cannot start a thread for every rank");
-    transport->kind->close(transport);
-    return false;
+    arena_free(own);
+    return status;
 }
 
 weft_status train_threads(const struct training_options *options, struct arena *keep,
                           struct training_result *out)
 {
-    int32_t ranks = (int32_t)cluster_devices(options->plan->cluster), started = 0;
-    struct arena *scratch = arena_new();
-    struct thread *thread = ARENA_ARRAY(scratch, struct thread, (size_t)ranks);
+    int32_t ranks = (int32_t)cluster_devices(options->plan->cluster);
     struct hub *hub = hub_new(ranks, &options->slowdown);
-    weft_status status = WEFT_OK;
-    for (; started < ranks; started++)
-        if (!start_thread(options, hub, started, started ? arena_new() : keep, &thread[started]))
-            break;
-    for (int32_t i = 0; i < started; i++) {
-        pthread_join(thread[i].id, NULL);
-        if (i > 0)
-            arena_free(thread[i].keep);
-    }
-    *out = thread[0].result;
-    for (int32_t i = 0; i < started && status == WEFT_OK; i++)
-        status = status_of(&thread[i]);
-    if (started < ranks) {
-        if (started > 0)
-            arena_free(thread[started].keep);
-        status = failure("cannot start a thread for every rank");
-    }
+    struct trained_ranks all = {options, hub, ranks, keep, out};
+    weft_status status = pool_run(ranks, train_in_thread, &all);
     hub_free(hub);
-    arena_free(scratch);
     return status;
 }

@@ -9,10 +9,8 @@
  */
 #include "search/aceso/team.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
  * of two. */
@@ -30,66 +28,33 @@ static const struct turn TURNS[] = {
     {REFINE, 1.02, 2, WITH_A_BUDGET}};
 enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: those made again begin there */
 
-struct worker {
-    struct team *team;
-    struct judge *judge;
-    pthread_t thread;
-    weft_status status;
-    char message[512];
-};
-
 /* ---- threads --------------------------------------------------------------------------------- */
 
-static weft_status work(struct worker *w)
+static weft_status work(void *context, int32_t worker, int32_t workers)
 {
-    struct team *team = w->team;
+    struct team *team = context;
+    struct judge **judge = &team->judge[worker];
     weft_status status = WEFT_OK;
-    if (!w->judge)
-        TRY(judge_new(team->problem, &w->judge));
+    (void)workers;
+    if (!*judge)
+        TRY(judge_new(team->problem, judge));
     for (;;) {
         int32_t i = atomic_fetch_add(&team->next, 1);
         if (i >= team->searches)
             break;
         if (!team->chosen[i] || (team->turn != TURNS && problem_over(team->problem)))
             continue; /* where the first searches begin is judged in any case */
-        TRY(aceso_search(w->judge, &team->settings[i], team->turn->effort, &team->result[i]));
+        TRY(aceso_search(*judge, &team->settings[i], team->turn->effort, &team->result[i]));
     }
 done:
     return status;
 }
 
-static void *work_in_thread(void *context)
+/* All chosen searches, if there are any. */
+static weft_status run_team(struct team *team)
 {
-    struct worker *w = context;
-    w->status = work(w);
-    if (w->status)
-        snprintf(w->message, sizeof w->message, "%s", weft_last_error()->message);
-    return NULL;
-}
-
-/* All chosen searches, if there are any; this thread works, too. */
-static weft_status run_team(struct team *team, struct worker *worker, int32_t workers)
-{
-    int32_t started = 1;
-    weft_status status;
     atomic_store(&team->next, 0);
-    for (; started < workers; started++)
-        if (pthread_create(&worker[started].thread, NULL, work_in_thread, &worker[started]) != 0)
-            break;
-    status = work(&worker[0]);
-    for (int32_t i = 1; i < started; i++) {
-        pthread_join(worker[i].thread, NULL);
-        if (worker[i].status && !status)
-            status = failure("%s", worker[i].message);
-    }
-    return status;
-}
-
-static int32_t workers_for(const struct plan_options *options, int32_t searches)
-{
-    int64_t threads = options->threads ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
-    threads = threads < 1 ? 1 : threads;
-    return (int32_t)(threads < searches ? threads : searches > 1 ? searches : 1);
+    return pool_run(team->workers, work, team);
 }
 
 /* ---- efforts --------------------------------------------------------------------------------- */
@@ -188,8 +153,7 @@ static void report(const struct plan_request *request, const char *what, const s
     request->progress(request->context, &progress);
 }
 
-static weft_status run_turns(struct team *team, struct worker *worker, int32_t workers,
-                             size_t first, struct outcome *out)
+static weft_status run_turns(struct team *team, size_t first, struct outcome *out)
 {
     const struct plan_request *request = team->problem->request;
     weft_status status = WEFT_OK;
@@ -198,10 +162,8 @@ static weft_status run_turns(struct team *team, struct worker *worker, int32_t w
         choose_searches(team);
         if (!share_configs(team))
             break;
-        TRY(run_team(team, worker, workers));
-        if (!worker[0].judge)
-            TRY(judge_new(team->problem, &worker[0].judge));
-        TRY(team_ask(team, worker[0].judge, out));
+        TRY(run_team(team));
+        TRY(team_ask(team, team->judge[0], out));
         report(request, "numbers of stages", team, out->planned);
     }
 done:
@@ -209,13 +171,12 @@ done:
 }
 
 /* I2 */
-static weft_status run_rounds(struct team *team, struct worker *worker, int32_t workers,
-                              struct outcome *out)
+static weft_status run_rounds(struct team *team, struct outcome *out)
 {
     weft_status status = WEFT_OK;
     for (int round = 0; round < ROUNDS; round++) {
-        TRY(run_turns(team, worker, workers, round ? LAST_TURNS : 0, out));
-        TRY(team_finish(team, worker[0].judge, out));
+        TRY(run_turns(team, round ? LAST_TURNS : 0, out));
+        TRY(team_finish(team, team->judge[0], out));
         if (!out->missed || problem_over(team->problem))
             break;
     }
@@ -314,6 +275,8 @@ static void set_up(struct arena *keep, const struct problem *p, const struct beg
     team->told = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
     team->missed = ARENA_ARRAY(keep, struct told, (size_t)team->searches);
     team->chosen = ARENA_ARRAY(keep, bool, (size_t)team->searches);
+    team->workers = pool_size(p->request->options.threads, team->searches);
+    team->judge = ARENA_ARRAY(keep, struct judge *, (size_t)team->workers);
     for (int32_t i = 0; i < team->searches; i++) {
         team->result[i].arena = arena_new();
         team->result[i].stages = stages[i];
@@ -329,19 +292,20 @@ static void set_up(struct arena *keep, const struct problem *p, const struct beg
 
 static void tear_down(struct team *team)
 {
+    for (int32_t i = 0; i < team->workers; i++)
+        judge_free(team->judge[i]);
     for (int32_t i = 0; i < team->searches; i++)
         arena_free(team->result[i].arena);
 }
 
 /* So that searches that begin with plans are compared by what these take. */
-static weft_status tell_begins(struct team *team, const struct begins *begins,
-                               struct worker *worker)
+static weft_status tell_begins(struct team *team, const struct begins *begins)
 {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < begins->count && begins->count > 1; i++) {
-        if (!worker->judge)
-            TRY(judge_new(team->problem, &worker->judge));
-        TRY(team_tell(team, worker->judge, i, &begins->config[i], begins->iteration_ns[i]));
+        if (!team->judge[0])
+            TRY(judge_new(team->problem, &team->judge[0]));
+        TRY(team_tell(team, team->judge[0], i, &begins->config[i], begins->iteration_ns[i]));
     }
 done:
     return status;
@@ -355,14 +319,10 @@ static weft_status search_all(struct problem *p, const struct begins *begins,
     struct outcome out = {
         .planned = planned, .arena = scratch, .search = -1, .missed_ns = INT64_MAX};
     set_up(scratch, p, begins, beginning, &team);
-    int32_t workers = workers_for(&p->request->options, team.searches);
-    struct worker *worker = ARENA_ARRAY(scratch, struct worker, (size_t)workers + 1);
     const char *log = p->request->options.log;
     weft_status status;
-    for (int32_t i = 0; i < workers; i++)
-        worker[i].team = &team;
-    TRY(tell_begins(&team, begins, worker));
-    TRY(run_rounds(&team, worker, workers, &out));
+    TRY(tell_begins(&team, begins));
+    TRY(run_rounds(&team, &out));
     for (int32_t i = 0; i < team.searches; i++) {
         planned->candidates += team.result[i].configs;
         planned->stopped |= team.result[i].stopped;
@@ -372,8 +332,6 @@ static weft_status search_all(struct problem *p, const struct begins *begins,
     if (log)
         TRY(aceso_log_write(log, p, team.result, team.searches));
 done:
-    for (int32_t i = 0; i < workers; i++)
-        judge_free(worker[i].judge);
     tear_down(&team);
     arena_free(scratch);
     return status;

@@ -126,9 +126,9 @@ static weft_status complete(struct walk *w, const struct config *from, struct pr
     TRY(judge_recompute(w->judge, c, again ? UINT64_MAX : stages));
     config_normalise(c);
     made->hash = config_hash(c);
-    if (index_get(&w->visited, made->hash) >= 0)
+    if (hash_get(&w->visited, made->hash) >= 0)
         return WEFT_OK;
-    index_put(w->arena, &w->visited, made->hash, 0);
+    *hash_at(&w->visited, w->arena, made->hash) = 0;
     TRY(judge_config(w->judge, c, &made->verdict, NULL, &legal));
     *fresh = legal;
 done:

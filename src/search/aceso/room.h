@@ -272,7 +272,7 @@ struct judge {
     const struct problem *problem;
     struct arena *arena;
     struct estimator *estimator;
-    struct index by_run;
+    struct hash_map by_run;
     ARRAY(struct whole_table *) runs; /* by manner and level; NULL: illegal */
     struct part_cost *slot;           /* PART_SLOTS, by hash */
     struct chosen *chosen;            /* the same of levels of recomputation, */

@@ -86,14 +86,14 @@ weft_status judge_run(struct judge *j, const struct run_key *key, const struct w
     if (k.devices == 1)
         k.first_device = 0; /* I2 */
     uint64_t hash = hash_bytes(&k, sizeof k, 2) | 1;
-    int32_t number = index_get(&j->by_run, hash);
+    int32_t number = (int32_t)hash_get(&j->by_run, hash);
     weft_status status = WEFT_OK;
     if (number < 0) {
         struct whole_table *made;
         TRY(make_run(j, &k, &made));
         number = (int32_t)j->runs.len;
         array_push(j->arena, &j->runs, made);
-        index_put(j->arena, &j->by_run, hash, number);
+        *hash_at(&j->by_run, j->arena, hash) = number;
     }
     *out = j->runs.data[number];
 done:

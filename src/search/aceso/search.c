@@ -345,7 +345,7 @@ static weft_status walk_on(struct walk *w, struct config *at)
         goto done;
     config_copy(&best.config, at);
     note_found(w->problem, w->out, at, best.verdict, config_hash(at));
-    index_put(w->arena, &w->visited, config_hash(at), 0);
+    *hash_at(&w->visited, w->arena, config_hash(at)) = 0;
     while (!judge_over(w->judge)) {
         TRY(iterate(w, at, restarts, &improved));
         if (better(w->start, best.verdict)) {

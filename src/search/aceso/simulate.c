@@ -72,7 +72,7 @@ static weft_status judge_again(struct judge *judge, const struct outcome *out, s
     config_normalise(&found->config);
     TRY(judge_config(judge, &found->config, &found->verdict, NULL, legal));
     found->hash = config_hash(&found->config);
-    int32_t number = index_get(&out->tried, found->hash);
+    int32_t number = (int32_t)hash_get(&out->tried, found->hash);
     if (number < 0)
         goto done;
     const struct trial *trial = &out->planned->trials.data[number];
@@ -185,7 +185,7 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     TRY(judge_plan(judge, &c, &plan));
     TRY(problem_try(p, judge->estimator->cost, plan, config_text(out->planned->arena, p, &c),
                     out->planned, &trial));
-    index_put(out->arena, &out->tried, found->hash, (int32_t)out->planned->trials.len - 1);
+    *hash_at(&out->tried, out->arena, found->hash) = (int32_t)out->planned->trials.len - 1;
     note_trial(trial, search, fits, out);
     tell(told, &c, (double)trial->iteration_ns / (double)verdict.iteration_ns,
          told_memory(told, &c));
@@ -245,7 +245,7 @@ static int32_t best_unasked(const struct team *team, const struct outcome *out)
         if (found_fits(&team->result[i]) &&
             (at < 0 || better(team->result[i].found->verdict, team->result[at].found->verdict)))
             at = i;
-    return at >= 0 && index_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
+    return at >= 0 && hash_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
 }
 
 /* The search whose best is the best of those that nothing is known of, and near enough; -1: none. */
@@ -256,7 +256,7 @@ static int32_t next_to_ask(const struct team *team, const struct outcome *out)
     int32_t at = -1;
     for (int32_t i = 0; i < team->searches; i++) {
         const struct found *found = team->result[i].found;
-        if (!found_fits(&team->result[i]) || index_get(&out->tried, found->hash) >= 0 ||
+        if (!found_fits(&team->result[i]) || hash_get(&out->tried, found->hash) >= 0 ||
             !better(found->verdict, best) || is_trusted(&team->told[i], &found->config))
             continue;
         best = found->verdict;
@@ -354,7 +354,7 @@ weft_status team_finish(struct team *team, struct judge *judge, struct outcome *
     for (int32_t i = 0; i < count; i++)
         found[i] = *finalist[i].found; /* searches are corrected one by one */
     for (int32_t i = 0; i < count; i++)
-        if (index_get(&out->tried, found[i].hash) < 0 && !has_enough(team, out))
+        if (hash_get(&out->tried, found[i].hash) < 0 && !has_enough(team, out))
             TRY(try_found(team, judge, finalist[i].search, &found[i], out));
     out->missed = out->missed_ns < (out->fits ? out->iteration_ns : INT64_MAX);
     out->missed_ns = INT64_MAX;

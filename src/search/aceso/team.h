@@ -25,19 +25,21 @@ struct team {
     bool *chosen;        /* to go on with this effort */
     int32_t searches;
     const struct turn *turn;
-    atomic_int next;
+    atomic_int next;      /* search to be taken by a worker */
+    struct judge **judge; /* per worker, once it has worked */
+    int32_t workers;
 };
 
 /* What the simulator has said. */
 struct outcome {
     struct planned *planned;
     struct arena *arena;
-    struct index tried;   /* numbers of planned's trials, by hashes of configs */
-    bool any, fits;       /* something was simulated, something fits */
-    int64_t iteration_ns; /* of the best */
-    int32_t search;       /* that has the best; -1: none */
-    int64_t missed_ns;    /* of the fastest that was judged to fit and does not; INT64_MAX: none */
-    bool missed;          /* that is faster than the best when finalists are through */
+    struct hash_map tried; /* numbers of planned's trials, by hashes of configs */
+    bool any, fits;        /* something was simulated, something fits */
+    int64_t iteration_ns;  /* of the best */
+    int32_t search;        /* that has the best; -1: none */
+    int64_t missed_ns;     /* of the fastest that was judged to fit and does not; INT64_MAX: none */
+    bool missed;           /* that is faster than the best when finalists are through */
 };
 /* What the simulator said of the config that a search begins with. */
 weft_status team_tell(struct team *team, struct judge *judge, int32_t search,

@@ -20,7 +20,7 @@ struct walk {
     const struct search_settings *settings;
     struct search_result *out;
     struct arena *arena;
-    struct index visited;
+    struct hash_map visited;
     enum grain grain;
     int32_t most_hops, most_stale, kicks;
     bool begins_again, refining;

@@ -32,11 +32,10 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "search/autoddl/room.h"
 
-enum { GIVE_UP = 3, MOST_THREADS = 64 };
+enum { GIVE_UP = 3 };
 /* I4: on more nodes than these splits are narrow at first, on both levels. */
 enum { WIDE_NODES = 4 };
 
@@ -226,14 +225,14 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
 static bool take_stages(struct autoddl *a, struct stage_cases **out)
 {
     pthread_mutex_lock(&a->lock);
-    bool some = a->next_stage < a->stages.len && !a->status && !(a->next_stage && autoddl_over(a));
+    bool some = a->next_stage < a->stages.len && !a->failed && !(a->next_stage && autoddl_over(a));
     if (some)
         *out = a->stages.data[a->next_stage++];
     pthread_mutex_unlock(&a->lock);
     return some;
 }
 
-static void *work(void *context)
+static weft_status work(void *context, int32_t worker, int32_t workers)
 {
     struct autoddl *a = context;
     struct cost *cost = NULL;
@@ -253,25 +252,10 @@ done:
     reshards_free(reshards);
     cost_close(cost);
     pthread_mutex_lock(&a->lock);
-    a->status = a->status ? a->status : status;
+    a->failed |= status != WEFT_OK;
     pthread_mutex_unlock(&a->lock);
-    return NULL;
-}
-
-static void work_in_threads(struct autoddl *a)
-{
-    pthread_t thread[MOST_THREADS];
-    int64_t asked = a->request->options.threads, started = 0;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t threads = asked ? asked : processors > 0 ? processors : 1;
-    threads = threads < (int64_t)a->stages.len ? threads : (int64_t)a->stages.len;
-    threads = threads < MOST_THREADS ? threads : MOST_THREADS;
-    a->next_stage = 0;
-    while (started < threads - 1 && pthread_create(&thread[started], NULL, work, a) == 0)
-        started++;
-    work(a);
-    for (int64_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
+    (void)worker, (void)workers;
+    return status;
 }
 
 /* ---- the planner ----------------------------------------------------------------------------- */
@@ -383,17 +367,18 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
     if (request->options.budget_ns)
         a.deadline_s = wall_seconds() + (double)request->options.budget_ns / 1e9;
     list_stages(&a);
-    for (size_t i = 0; i < COUNT_OF(ROUNDS) && !a.status; i++) {
+    int32_t workers = pool_size(request->options.threads, (int64_t)a.stages.len);
+    for (size_t i = 0; i < COUNT_OF(ROUNDS); i++) {
         if (out->trials.len && autoddl_over(&a))
             break;
         a.work = ROUNDS[i];
-        work_in_threads(&a);
+        a.next_stage = 0;
+        TRY(pool_run(workers, work, &a));
         a.fastest_ns = a.progress.best_ns;
     }
-    status = a.status;
     out->stopped = plan_stopped(request);
-    if (!status && !autoddl_over(&a))
-        status = say_floor(&a);
+    if (!autoddl_over(&a))
+        TRY(say_floor(&a));
 done:
     return status;
 }

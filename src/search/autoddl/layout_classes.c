@@ -56,18 +56,18 @@ static struct bound by_class(const struct bound *b, int32_t **class)
     c.count = ARENA_ARRAY(b->scratch, int32_t, ops);
     c.option = ARENA_ARRAY(b->scratch, int32_t *, ops);
     for (int32_t op = 0; op < b->ops; op++) {
-        struct index index = {0};
+        struct hash_map index = {0};
         c.pair[op] = b->pair[op];
         c.option[op] = ARENA_ARRAY(b->scratch, int32_t, (size_t)b->count[op]);
         class[op] = ARENA_ARRAY(b->scratch, int32_t, (size_t)b->count[op]);
         for (int32_t k = 0; k < b->count[op]; k++) {
             uint64_t hash = class_hash(b, op, b->option[op][k]);
-            class[op][k] = index_get(&index, hash);
+            class[op][k] = (int32_t)hash_get(&index, hash);
             if (class[op][k] >= 0)
                 continue;
             class[op][k] = c.count[op]++;
             c.option[op][class[op][k]] = b->option[op][k];
-            index_put(b->scratch, &index, hash, class[op][k]);
+            *hash_at(&index, b->scratch, hash) = class[op][k];
         }
     }
     return c;

@@ -36,7 +36,7 @@ struct autoddl {
                         struct stage_cases *cases);
     int64_t fastest_ns;
     struct progress progress;
-    weft_status status;   /* of whichever thread failed first */
+    bool failed;          /* some thread has: the others take nothing more */
     pthread_mutex_t lock; /* of everything from `out` on that changes, and of simulations */
 };
 

@@ -22,19 +22,16 @@ struct step_times {
     struct arena *keep;
     const struct cluster *cluster;
     int64_t devices;
-    struct entry **slot;
-    size_t size, used;
+    ARRAY(struct entry *) entries;
+    struct hash_map numbers; /* of those, by their keys */
     weft_status status;
 };
 
 struct step_times *step_times_new(struct arena *keep, const struct cluster *cluster,
                                   int64_t devices)
 {
-    enum { FIRST_SLOTS = 1024 };
     struct step_times *t = ARENA_NEW(keep, struct step_times);
     *t = (struct step_times){.keep = keep, .cluster = cluster, .devices = devices};
-    t->size = FIRST_SLOTS;
-    t->slot = ARENA_ARRAY(keep, struct entry *, t->size);
     return t;
 }
 
@@ -45,38 +42,25 @@ weft_status step_times_status(const struct step_times *times)
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-static void grow(struct step_times *t)
+static bool same_key(const void *entries, int64_t number, const void *wanted)
 {
-    struct entry **old = t->slot;
-    size_t size = t->size;
-    t->size *= 4;
-    t->slot = ARENA_ARRAY(t->keep, struct entry *, t->size);
-    for (size_t i = 0; i < size; i++) {
-        if (!old[i])
-            continue;
-        size_t at = hash_bytes(&old[i]->key, sizeof(struct key), 0) & (t->size - 1);
-        while (t->slot[at])
-            at = (at + 1) & (t->size - 1);
-        t->slot[at] = old[i];
-    }
+    struct entry *const *all = entries;
+    return memcmp(&all[number]->key, wanted, sizeof(struct key)) == 0;
 }
 
 /* *found says whether it was there. */
 static struct entry *entry_of(struct step_times *t, const struct key *key, bool *found)
 {
-    if (2 * t->used >= t->size)
-        grow(t);
-    size_t at = hash_bytes(key, sizeof *key, 0) & (t->size - 1);
-    for (; t->slot[at]; at = (at + 1) & (t->size - 1))
-        if (memcmp(&t->slot[at]->key, key, sizeof *key) == 0) {
-            *found = true;
-            return t->slot[at];
-        }
-    *found = false;
-    t->used++;
-    t->slot[at] = ARENA_NEW(t->keep, struct entry);
-    t->slot[at]->key = *key;
-    return t->slot[at];
+    int64_t *number = hash_at_same(&t->numbers, t->keep, hash_bytes(key, sizeof *key, 0), same_key,
+                                   t->entries.data, key);
+    *found = *number >= 0;
+    if (!*found) {
+        struct entry *entry = ARENA_NEW(t->keep, struct entry);
+        entry->key = *key;
+        *number = (int64_t)t->entries.len;
+        array_push(t->keep, &t->entries, entry);
+    }
+    return t->entries.data[*number];
 }
 
 static struct pattern pattern_of(const struct step_times *t, const struct key *key)

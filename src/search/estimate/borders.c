@@ -96,7 +96,7 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
     int64_t words[] = {seam->before->number, seam->after->number, first - shift, other - shift,
                        apart};
     uint64_t hash = hash_bytes(words, sizeof words, 5) | 1;
-    int32_t number = index_get(&t->by_seam, hash);
+    int32_t number = (int32_t)hash_get(&t->by_seam, hash);
     if (number < 0) {
         struct borders *borders = ARENA_NEW(t->arena, struct borders);
         *borders =
@@ -106,7 +106,7 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
         borders->after.first_device = other - shift;
         number = (int32_t)t->seams.len;
         array_push(t->arena, &t->seams, borders);
-        index_put(t->arena, &t->by_seam, hash, number);
+        *hash_at(&t->by_seam, t->arena, hash) = number;
     }
     *out = t->seams.data[number];
     return WEFT_OK;

@@ -3,36 +3,6 @@
 
 #include <string.h>
 
-/* ---- hashes -------------------------------------------------------------------------------- */
-
-int32_t index_get(const struct index *index, uint64_t hash)
-{
-    for (size_t at = hash & (index->size - 1); index->size && index->hash[at];
-         at = (at + 1) & (index->size - 1))
-        if (index->hash[at] == hash)
-            return index->number[at];
-    return -1;
-}
-
-void index_put(struct arena *keep, struct index *index, uint64_t hash, int32_t number)
-{
-    if (2 * (index->used + 1) > index->size) {
-        struct index old = *index;
-        *index = (struct index){.size = old.size ? 2 * old.size : 64};
-        index->hash = ARENA_ARRAY(keep, uint64_t, index->size);
-        index->number = ARENA_ARRAY(keep, int32_t, index->size);
-        for (size_t i = 0; i < old.size; i++)
-            if (old.hash[i])
-                index_put(keep, index, old.hash[i], old.number[i]);
-    }
-    size_t at = hash & (index->size - 1);
-    while (index->hash[at])
-        at = (at + 1) & (index->size - 1);
-    index->hash[at] = hash;
-    index->number[at] = number;
-    index->used++;
-}
-
 /* ---- open tensors ---------------------------------------------------------------------------- */
 
 /* Uses from one operator to an input of another, of which some may be open at a place. */
@@ -41,19 +11,19 @@ struct way {
     int64_t open;
 };
 struct ways {
-    struct index index;
+    struct hash_map index;
     ARRAY(struct way) way;
     uint64_t open; /* sum of the hashes of those that are */
 };
 
 static void change_way(struct arena *scratch, struct ways *ways, uint64_t hash, int64_t by)
 {
-    int32_t number = index_get(&ways->index, hash);
+    int32_t number = (int32_t)hash_get(&ways->index, hash);
     if (number < 0) {
         struct way way = {hash, 0};
         number = (int32_t)ways->way.len;
         array_push(scratch, &ways->way, way);
-        index_put(scratch, &ways->index, hash, number);
+        *hash_at(&ways->index, scratch, hash) = number;
     }
     struct way *way = &ways->way.data[number];
     bool was = way->open > 0;
@@ -128,15 +98,15 @@ struct places places_of_model(struct arena *keep, const struct outline *outline)
     const struct plan *plan = outline->graph->plan;
     struct readers readers = list_readers(scratch, outline);
     struct ways ways = {0};
-    struct index kinds = {0};
+    struct hash_map kinds = {0};
     struct places out = {ARENA_ARRAY(keep, int64_t, (size_t)plan->instances), NULL, 0};
     for (int64_t i = 1; i < plan->instances; i++) {
         pass_instance(scratch, outline, &readers, i - 1, &ways);
         int64_t key[] = {plan->instance[i - 1].op, plan->instance[i].op, (int64_t)ways.open};
         uint64_t hash = hash_bytes(key, sizeof key, 2) | 1;
-        int32_t kind = index_get(&kinds, hash);
+        int32_t kind = (int32_t)hash_get(&kinds, hash);
         if (kind < 0)
-            index_put(scratch, &kinds, hash, kind = (int32_t)out.kinds++);
+            *hash_at(&kinds, scratch, hash) = kind = (int32_t)out.kinds++;
         out.kind_of[i] = kind;
     }
     choose_stand_ins(keep, scratch, plan->instances, &out);

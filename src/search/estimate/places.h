@@ -17,13 +17,4 @@ struct places {
 };
 struct places places_of_model(struct arena *keep, const struct outline *outline);
 
-/* Numbers by 64-bit hashes, which are odd; equal hashes are taken for equal keys. */
-struct index {
-    uint64_t *hash;
-    int32_t *number;
-    size_t size, used;
-};
-int32_t index_get(const struct index *index, uint64_t hash); /* -1: not there */
-void index_put(struct arena *keep, struct index *index, uint64_t hash, int32_t number);
-
 #endif

@@ -110,7 +110,7 @@ struct stage_slots {
 };
 struct holdings {
     struct arena *keep;
-    struct index by_shape;
+    struct hash_map by_shape;
     ARRAY(struct stage_slots) lists;
 };
 
@@ -223,12 +223,12 @@ static const struct stage_slots *find_slots(struct holdings *holdings,
                          (uintptr_t)pipeline.pieces, (uintptr_t)pipeline.micro_batches,
                          (uintptr_t)stage};
     uint64_t hash = hash_bytes(words, sizeof words, 7) | 1;
-    int32_t number = index_get(&holdings->by_shape, hash);
+    int32_t number = (int32_t)hash_get(&holdings->by_shape, hash);
     if (number < 0) {
         struct stage_slots list = list_slots(holdings->keep, schedule, pipeline, stage);
         number = (int32_t)holdings->lists.len;
         array_push(holdings->keep, &holdings->lists, list);
-        index_put(holdings->keep, &holdings->by_shape, hash, number);
+        *hash_at(&holdings->by_shape, holdings->keep, hash) = number;
     }
     return &holdings->lists.data[number];
 }

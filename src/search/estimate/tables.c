@@ -97,7 +97,7 @@ int32_t tables_row(struct tables *t, const struct choice *choice)
     for (size_t i = 0; i < ops; i++)
         hash = choice_hash(&choice[i], hash);
     hash |= 1;
-    int32_t row = index_get(&t->by_row, hash);
+    int32_t row = (int32_t)hash_get(&t->by_row, hash);
     if (row >= 0)
         return row;
     struct choice *copy = ARENA_ARRAY(t->arena, struct choice, ops);
@@ -108,7 +108,7 @@ int32_t tables_row(struct tables *t, const struct choice *choice)
     row = (int32_t)t->rows.len;
     array_push(t->arena, &t->rows, copy);
     array_push(t->arena, &t->sends_tokens, sends);
-    index_put(t->arena, &t->by_row, hash, row);
+    *hash_at(&t->by_row, t->arena, hash) = row;
     return row;
 }
 
@@ -174,7 +174,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
     struct table_key k = *key;
     k.first_device -= shift;
     uint64_t hash = hash_bytes(&k, sizeof k, 4) | 1;
-    int32_t number = index_get(&t->by_table, hash);
+    int32_t number = (int32_t)hash_get(&t->by_table, hash);
     if (number >= 0) {
         *out = t->tables.data[number];
         return WEFT_OK;
@@ -193,7 +193,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
     weft_status status;
     TRY(fill_table(t, table));
     array_push(t->arena, &t->tables, table);
-    index_put(t->arena, &t->by_table, hash, table->number);
+    *hash_at(&t->by_table, t->arena, hash) = table->number;
     *out = table;
 done:
     return status;

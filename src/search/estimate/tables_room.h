@@ -26,7 +26,7 @@ struct tables {
     ARRAY(bool) sends_tokens;    /* per row */
     ARRAY(struct row_table *) tables;
     ARRAY(struct borders *) seams;
-    struct index by_row, by_table, by_seam;
+    struct hash_map by_row, by_table, by_seam;
 };
 
 /* The model with instances before `at` as one table has them, the rest as the other: in one part or

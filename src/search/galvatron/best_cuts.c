@@ -47,13 +47,13 @@ struct stage_run *cutter_run(struct cutter *cutter, int32_t stage, struct layer_
                         hash_between(h, h->kinds, run.first, end),
                         hash_between(h, h->boundaries, run.first + 1, end)};
     uint64_t hash = hash_bytes(words, sizeof words, 6) | 1;
-    int32_t number = index_get(&cutter->by_run, hash);
+    int32_t number = (int32_t)hash_get(&cutter->by_run, hash);
     if (number < 0) {
         struct stage_run *opened = ARENA_NEW(cutter->fronts.keep, struct stage_run);
         stage_run_open(&cutter->fronts, class, run, opened);
         number = (int32_t)cutter->runs.len;
         array_push(cutter->fronts.keep, &cutter->runs, opened);
-        index_put(cutter->fronts.keep, &cutter->by_run, hash, number);
+        *hash_at(&cutter->by_run, cutter->fronts.keep, hash) = number;
     }
     return cutter->runs.data[number];
 }

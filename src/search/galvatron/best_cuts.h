@@ -27,7 +27,7 @@ struct cutter {
     struct layer_table *table;
     const struct run_hashes *hashes;
     struct stage_fronts fronts;
-    struct index by_run;
+    struct hash_map by_run;
     ARRAY(struct stage_run *) runs;
     int64_t work; /* transitions looked at */
 };

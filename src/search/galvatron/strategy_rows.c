@@ -19,7 +19,7 @@ struct strategy_rows {
     ARRAY(struct lowered_way) ways;
     ARRAY(struct strategy_row *) rows;
     ARRAY(uint64_t) layouts;
-    struct index by_strategy;
+    struct hash_map by_strategy;
 };
 
 struct strategy_rows *strategy_rows_new(struct arena *keep, const struct model *model,
@@ -165,7 +165,7 @@ weft_status strategy_row_find(struct strategy_rows *rows, const struct strategy 
                               const struct strategy_row **out)
 {
     uint64_t hash = strategy_hash(strategy);
-    int32_t number = index_get(&rows->by_strategy, hash);
+    int32_t number = (int32_t)hash_get(&rows->by_strategy, hash);
     weft_status status = WEFT_OK;
     if (number < 0) {
         struct strategy_row *row = ARENA_NEW(rows->keep, struct strategy_row);
@@ -173,7 +173,7 @@ weft_status strategy_row_find(struct strategy_rows *rows, const struct strategy 
         TRY(fill_row(rows, row));
         number = (int32_t)rows->rows.len;
         array_push(rows->keep, &rows->rows, row);
-        index_put(rows->keep, &rows->by_strategy, hash, number);
+        *hash_at(&rows->by_strategy, rows->keep, hash) = number;
     }
     *out = rows->rows.data[number];
 done:

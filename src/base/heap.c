@@ -1,5 +1,5 @@
 /* heap.c - the indexed heap of heap.h, with four children per entry. */
-#include "sim/heap.h"
+#include "base/base.h"
 
 #include <string.h>
 

@@ -4,10 +4,8 @@
  *       order in which things went in.
  *   I2  slot[i]'s parent is slot[(i - 1) / 4]; place[id] is where id stands, or -1.
  */
-#ifndef WEFT_SIM_HEAP_H
-#define WEFT_SIM_HEAP_H
-
-#include "base/base.h"
+#ifndef WEFT_BASE_HEAP_H
+#define WEFT_BASE_HEAP_H
 
 struct heap_entry {
     int64_t key;

@@ -1,0 +1,80 @@
+/* thread_pool.c - threads that begin together, and what they answer (thread_pool.h). */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t ready;
+    int32_t workers; /* 0: not all are started */
+    pool_work work;
+    void *context;
+};
+struct pool_worker {
+    struct pool *pool;
+    int32_t number;
+    pthread_t thread;
+    struct error_copy error;
+};
+
+/* I2 */
+static int32_t wait_for_all(struct pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    while (pool->workers == 0)
+        pthread_cond_wait(&pool->ready, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    return pool->workers;
+}
+
+static void let_begin(struct pool *pool, int32_t workers)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->workers = workers;
+    pthread_cond_broadcast(&pool->ready);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void *run_worker(void *argument)
+{
+    struct pool_worker *worker = argument;
+    struct pool *pool = worker->pool;
+    if (pool->work(pool->context, worker->number, wait_for_all(pool)))
+        error_save(&worker->error);
+    return NULL;
+}
+
+weft_status pool_run(int32_t workers, pool_work work, void *context)
+{
+    struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                        .ready = PTHREAD_COND_INITIALIZER,
+                        .work = work,
+                        .context = context};
+    struct arena *scratch = arena_new();
+    struct pool_worker *worker = ARENA_ARRAY(scratch, struct pool_worker, (size_t)workers);
+    int32_t started = 1;
+    for (; started < workers; started++) {
+        worker[started].pool = &pool;
+        worker[started].number = started;
+        if (pthread_create(&worker[started].thread, NULL, run_worker, &worker[started]) != 0)
+            break;
+    }
+    let_begin(&pool, started);
+    weft_status status = work(context, 0, started);
+    for (int32_t i = 1; i < started; i++) {
+        pthread_join(worker[i].thread, NULL);
+        status = status ? status : error_restore(&worker[i].error); /* I3 */
+    }
+    pthread_cond_destroy(&pool.ready);
+    pthread_mutex_destroy(&pool.lock);
+    arena_free(scratch);
+    return status;
+}
+
+int32_t pool_size(int64_t asked, int64_t tasks)
+{
+    int64_t workers = asked > 0 ? asked : sysconf(_SC_NPROCESSORS_ONLN);
+    workers = workers < tasks ? workers : tasks;
+    return (int32_t)(workers > 1 ? workers : 1);
+}

@@ -314,6 +314,42 @@ static void gradients_made_apart(void **state)
 #undef POLICY
 }
 
+/* Two layers, weights in the order of the backward pass: head 256, norm 8; down 128, gate and up 256, norm 8, proj 64,
+ * qkv 192, norm 8, twice; the table 256. Gradients of two bytes each go as soon as 528 bytes or more are together; a
+ * layer's weights are gathered together, and what stands around layers apart from them. */
+static void buckets_by_hand(void **state)
+{
+    (void)state;
+    static const char TWO[] = "layers: 2, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32";
+    static const struct {
+        struct degrees degrees;
+        int32_t count;
+        int64_t bytes[8];
+    } ROWS[] = {
+        {{.has_bucket = true, .bucket_bytes = 528}, 6, {528, 768, 528, 784, 528, 528}},
+        {{.has_bucket = true, .bucket_bytes = 529},
+         5,
+         {528 + 256, 512 + 16 + 128, 384 + 16 + 256, 512 + 16 + 128, 384 + 16 + 512}},
+        {{.has_bucket = true, .bucket_bytes = 0}, 1, {2 * (256 + 8 + 2 * 656 + 256)}},
+        {{.has_bucket = true, .bucket_bytes = 528, .shard = 3},
+         4,
+         {2 * 264, 2 * 656, 2 * 656, 2 * 256}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct subject s;
+        struct degrees d = ROWS[i].degrees;
+        d.has_policy = true;
+        d.policy = POLICY_MIXED;
+        assert_true(
+            predict(family("llama", TWO), "dgx-a100", &d, &(struct simulate_options){0}, &s));
+        const struct graph *graph = s.prediction->graph;
+        assert_int_equal(graph->buckets, ROWS[i].count);
+        for (int32_t b = 0; b < graph->buckets; b++)
+            assert_int_equal(graph->bucket[b].bytes, ROWS[i].bytes[b]);
+        drop(&s);
+    }
+}
+
 /* Tensor parallel by 2 with sequence parallelism: the norm's output stays as a half of the sequence
  * on each device, 32, and is gathered again, 64, where its weight gradient is made. */
 static void gathered_again(void **state)
@@ -808,21 +844,14 @@ static void in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_made_apart),
-        cmocka_unit_test(one_layer),
-        cmocka_unit_test(fused_loss),
-        cmocka_unit_test(compiled_loss),
-        cmocka_unit_test(recomputed_layer),
-        cmocka_unit_test(saved_outputs),
-        cmocka_unit_test(eager_loss),
-        cmocka_unit_test(gathered_again),
-        cmocka_unit_test(sharded_weights),
-        cmocka_unit_test(tied_table),
-        cmocka_unit_test(as_fold3d_says),
-        cmocka_unit_test(as_schedules_say),
-        cmocka_unit_test(offloaded),
-        cmocka_unit_test(as_the_model_says),
-        cmocka_unit_test(in_words),
+        cmocka_unit_test(buckets_by_hand),   cmocka_unit_test(gradients_made_apart),
+        cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
+        cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
+        cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
+        cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
+        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
+        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
         cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

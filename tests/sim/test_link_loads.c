@@ -132,6 +132,20 @@ static void links_carry_what_is_sent(void **state)
     }
 }
 
+/* The last stage has the head beside as many layers: it waits least. */
+static void the_busiest_stage_waits_least(void **state)
+{
+    (void)state;
+    struct degrees d = {.pp = 4, .global_batch = 32};
+    struct made m = make("gpt3-350m", "layers: 8", "dgx-a100", &d);
+    struct prediction *p = predicted(m.plan, FOLD_ALWAYS);
+    for (int32_t s = 0; s < m.plan->stages; s++)
+        assert_true(p->stage[p->busiest].time_ns[TIME_BUBBLE] <= p->stage[s].time_ns[TIME_BUBBLE]);
+    assert_int_equal(p->busiest, 3);
+    prediction_free(p);
+    unmake(&m);
+}
+
 /* ---- reserved -------------------------------------------------------------------------------- */
 
 struct slow {
@@ -248,6 +262,7 @@ static void reserved_is_what_playing_all_slots_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_busiest_stage_waits_least),
         cmocka_unit_test(links_carry_what_is_sent),
         cmocka_unit_test(reserved_is_what_playing_all_slots_says),
     };

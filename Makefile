@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test tsan bench bench-papers fuzz install format lint analyze deps docs clean
+.PHONY: all weft quickstart test tsan mutants bench bench-papers fuzz install format lint analyze deps docs clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -49,6 +49,11 @@ tsan: $(TSAN)/build.ninja
 	ninja -C $(TSAN) -j $(JOBS) test_run test_train
 	WEFT_TEST_PERCENT=20 TSAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) \
 	    $(CTEST) --test-dir $(TSAN) -R '^test_(run|train)$$'
+
+# Faults of one line, put into a copy of the tree one at a time: do the tests notice? About an hour on two cores;
+# ONLY=exchange,bucket tries those whose name or file contains a word.
+mutants:
+	tests/mutants/mutants.py --only "$(ONLY)" --jobs $(JOBS) --copies $(BUILD)/mutants
 
 # Those of papers' tables take minutes: `make bench-papers`.
 bench: BENCHES = $(filter-out %_paper,$(wildcard $(BUILD)/bench/bench_*))

@@ -18,7 +18,8 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test tsan mutants bench bench-papers fuzz install format lint analyze deps docs clean
+.PHONY: all weft quickstart test cross tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
+        clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -42,6 +43,12 @@ test:
 	ninja -C $(ASAN) -j $(JOBS)
 	WEFT_TEST_PERCENT=50 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
+
+# The other of arm64 and x86-64: warnings are errors there, too, and a smoke set of tests runs under
+# qemu-user.
+cross:
+	tools/install-deps.sh build cross
+	tools/cross.sh $(BUILD)/cross $(JOBS)
 
 # Ranks that are threads, under clang's thread sanitizer: a race is an error. Apart from `test`, which it
 # would take two minutes longer.

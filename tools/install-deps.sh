@@ -3,6 +3,7 @@
 #
 #   tools/install-deps.sh build         what it takes to compile and run
 #   tools/install-deps.sh build test    and what `make test` and `make fuzz` take
+#   tools/install-deps.sh cross         what `make cross` takes besides
 set -euo pipefail
 
 BUILD_PACKAGES=(
@@ -15,13 +16,18 @@ TEST_PACKAGES=(
     clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
     libonnx-testdata python3 mandoc chromium
 )
+case $(uname -m) in
+x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap qemu-user-static) ;;
+*) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap qemu-user-static) ;;
+esac
 
 packages=()
 for set in "$@"; do
     case $set in
     build) packages+=("${BUILD_PACKAGES[@]}") ;;
     test) packages+=("${TEST_PACKAGES[@]}") ;;
-    *) echo "install-deps: no set of packages is called '$set' (build, test)" >&2 && exit 2 ;;
+    cross) packages+=("${CROSS_PACKAGES[@]}") ;;
+    *) echo "install-deps: no set of packages is called '$set' (build, test, cross)" >&2 && exit 2 ;;
     esac
 done
 

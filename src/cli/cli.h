@@ -63,6 +63,14 @@ int cli_fail(weft_status status);
  * are other ones without them. Of commands that predict. */
 void cli_warn_missing(void);
 
+/* Of commands that compute (blas.c): where OpenBLAS took poor kernels, says so and starts the program
+ * again with better ones. */
+void cli_take_better_blas(struct arena *scratch);
+
+/* The rank that a launcher of MPI gave this process, or NULL; rank 0 alone speaks (launched.c). */
+const char *launched_rank(void);
+bool rank_speaks(void);
+
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
 

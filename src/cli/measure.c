@@ -398,6 +398,7 @@ int cmd_profile_measure(int argc, char **argv)
                               .ranks = 2,
                               .most_bytes = 64 << 20};
     cli_read(&SYNTAX, argc, argv, &options);
+    cli_take_better_blas(options.plan.arena);
     struct job job = {.options = &options, .arena = options.plan.arena, .answers = true};
     weft_status status = run_job(&job);
     if (!status && job.answers)

@@ -12,28 +12,11 @@
 
 /* ---- below a launcher ------------------------------------------------------------------------ */
 
-/* What launchers tell the processes that they start: Open MPI, MPICH and Slurm, PMIx. */
-static const char *const RANK_VARIABLES[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-
-static const char *launched_rank(void)
-{
-    for (size_t i = 0; i < COUNT_OF(RANK_VARIABLES); i++)
-        if (getenv(RANK_VARIABLES[i]))
-            return getenv(RANK_VARIABLES[i]);
-    return NULL;
-}
-
-static bool speaks(void)
-{
-    const char *rank = launched_rank();
-    return !rank || atoi(rank) == 0;
-}
-
 /* I1, of errors that end the program within the parser. */
 static void parse(int argc, char **argv, struct train_arguments *arguments)
 {
     int spoken = -1, silence = -1;
-    if (!speaks()) {
+    if (!rank_speaks()) {
         spoken = dup(STDERR_FILENO);
         silence = open("/dev/null", O_WRONLY | O_CLOEXEC);
         dup2(silence, STDERR_FILENO);
@@ -47,7 +30,7 @@ static void parse(int argc, char **argv, struct train_arguments *arguments)
 
 static int fail(weft_status status)
 {
-    return speaks() ? cli_fail(status) : (int)status;
+    return rank_speaks() ? cli_fail(status) : (int)status;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -107,7 +90,7 @@ done:
 static int tell(const struct train_arguments *arguments, const struct training_result *result)
 {
     struct arena *scratch = arguments->plan.arena;
-    if (!speaks())
+    if (!rank_speaks())
         return WEFT_OK;
     if (arguments->json)
         return cli_print_json(train_json(arguments, result));
@@ -150,6 +133,7 @@ int cmd_train(int argc, char **argv)
     struct opened_plan opened = {0};
     weft_status status;
     parse(argc, argv, &arguments);
+    cli_take_better_blas(arguments.plan.arena);
     status = train_complete(&arguments);
     if (!status)
         status = plan_open(&arguments.plan, &opened);

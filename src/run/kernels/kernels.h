@@ -80,4 +80,22 @@ struct kernels {
 };
 extern const struct kernels CPU_KERNELS;
 
+/* ---- which of OpenBLAS's kernels the CPU's take (cpu/blas.c) ---------------------------------- */
+
+enum cpu_feature {
+    CPU_AVX = 1 << 0,
+    CPU_AVX2 = 1 << 1,
+    CPU_FMA = 1 << 2,
+    CPU_AVX512F = 1 << 3,
+    CPU_AVX512DQ = 1 << 4,
+    CPU_AVX512BW = 1 << 5,
+    CPU_AVX512VL = 1 << 6,
+};
+/* What this processor has of them, and the system lets programs use; none on arm64. */
+uint32_t cpu_features(void);
+/* The name of the core whose kernels OpenBLAS took when it was loaded. */
+const char *blas_core(void);
+/* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
+const char *better_blas_core(const char *core, uint32_t features);
+
 #endif

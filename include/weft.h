@@ -16,7 +16,9 @@
  *     weft_plan_close(plan);
  *
  * A call that can fail returns a weft_status; the reason is in weft_last_error(), one per thread.
- * The library never prints and never exits. Handles may be read from several threads at once.
+ * The library never prints and never exits. Handles may be read from several threads at once. A call
+ * that would take more memory than it may (weft_limit_memory), or than there is, fails with WEFT_FAILURE
+ * and gives back what it took.
  *
  * Names that stand here stay: functions are added, none changes its arguments or meaning before the
  * library's major version does, and handles are opaque. What has many parts is text: questions and
@@ -47,6 +49,9 @@ typedef struct weft_error {
 
 const weft_error *weft_last_error(void);
 const char *weft_version(void);
+/* Bytes of memory that one call may take, from the next call on; 0: the default, which is what the
+ * environment variable WEFT_MAX_MEMORY says (such as 8GiB), else 3/4 of the machine's memory. */
+void weft_limit_memory(int64_t bytes);
 
 typedef struct weft_model weft_model;
 typedef struct weft_cluster weft_cluster;

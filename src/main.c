@@ -55,6 +55,28 @@ static void check_output(void)
     _exit(WEFT_FAILURE);
 }
 
+struct run {
+    const struct command *command;
+    int argc;
+    char **argv;
+    int code;
+};
+
+static weft_status run_command(void *context)
+{
+    struct run *run = context;
+    run->code = run->command->run(run->argc, run->argv);
+    return WEFT_OK;
+}
+
+/* As one request: a command that runs out of memory says so and ends with 3. */
+static int run_within_limit(const struct command *command, int argc, char **argv)
+{
+    struct run run = {command, argc, argv, WEFT_OK};
+    weft_status status = request_run(run_command, &run);
+    return status ? cli_fail(status) : run.code;
+}
+
 int main(int argc, char **argv)
 {
     atexit(check_output);
@@ -83,7 +105,7 @@ int main(int argc, char **argv)
         char name[64];
         snprintf(name, sizeof name, "weft %s", argv[1]);
         argv[1] = name;
-        return COMMANDS[i].run(argc - 1, argv + 1);
+        return run_within_limit(&COMMANDS[i], argc - 1, argv + 1);
     }
     return unknown_command(argv[1]);
 }

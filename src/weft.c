@@ -1,20 +1,42 @@
-/* weft.c - the public face (include/weft.h) over the rooms. */
+/* weft.c - the public face (include/weft.h) over the rooms.
+ *
+ *   I1  Every call that can fail is a request (base.h): one that runs out of memory returns a status, and
+ *       what it took is free again.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/report.h"
 
+void weft_limit_memory(int64_t bytes)
+{
+    request_limit(bytes);
+}
+
 struct weft_model {
     struct model model;
 };
 
+/* What a call was given, and where its answer goes. */
+struct call {
+    const char *name, *planner;
+    const weft_plan *plan;
+    void *out;
+};
+
+static weft_status open_model(void *context)
+{
+    const struct call *call = context;
+    struct model *model;
+    weft_status status = model_open(call->name, NULL, &model);
+    if (status == WEFT_OK)
+        *(weft_model **)call->out = (weft_model *)model;
+    return status;
+}
+
 weft_status weft_model_open(const char *name, weft_model **out)
 {
-    struct model *model;
-    weft_status status = model_open(name, NULL, &model);
-    if (status == WEFT_OK)
-        *out = (weft_model *)model;
-    return status;
+    return request_run(open_model, &(struct call){.name = name, .out = out});
 }
 
 void weft_model_close(weft_model *model)
@@ -36,13 +58,19 @@ struct weft_cluster {
     struct cluster cluster;
 };
 
+static weft_status open_cluster(void *context)
+{
+    const struct call *call = context;
+    struct cluster *cluster;
+    weft_status status = cluster_open(call->name, &cluster);
+    if (status == WEFT_OK)
+        *(weft_cluster **)call->out = (weft_cluster *)cluster;
+    return status;
+}
+
 weft_status weft_cluster_open(const char *name, weft_cluster **out)
 {
-    struct cluster *cluster;
-    weft_status status = cluster_open(name, &cluster);
-    if (status == WEFT_OK)
-        *out = (weft_cluster *)cluster;
-    return status;
+    return request_run(open_cluster, &(struct call){.name = name, .out = out});
 }
 
 void weft_cluster_close(weft_cluster *cluster)
@@ -71,23 +99,39 @@ static weft_plan *plan_handle(struct arena *arena, const struct opened_plan *ope
     return plan;
 }
 
+static weft_status open_plan(void *context)
+{
+    const struct call *call = context;
+    struct opened_plan opened;
+    weft_status status = plan_load(call->name, &opened);
+    if (!status)
+        *(weft_plan **)call->out = plan_handle(arena_new(), &opened);
+    return status;
+}
+
 weft_status weft_plan_open(const char *path, weft_plan **out)
 {
+    *out = NULL;
+    return request_run(open_plan, &(struct call){.name = path, .out = out});
+}
+
+static weft_status read_plan(void *context)
+{
+    const struct call *call = context;
+    struct arena *arena = arena_new();
     struct opened_plan opened;
-    weft_status status = plan_load(path, &opened);
-    *out = status ? NULL : plan_handle(arena_new(), &opened);
+    weft_status status = plan_parse(arena, "plan", call->name, strlen(call->name), &opened);
+    if (status)
+        arena_free(arena);
+    else
+        *(weft_plan **)call->out = plan_handle(arena, &opened);
     return status;
 }
 
 weft_status weft_plan_read(const char *text, weft_plan **out)
 {
-    struct arena *arena = arena_new();
-    struct opened_plan opened;
-    weft_status status = plan_parse(arena, "plan", text, strlen(text), &opened);
-    *out = status ? NULL : plan_handle(arena, &opened);
-    if (status)
-        arena_free(arena);
-    return status;
+    *out = NULL;
+    return request_run(read_plan, &(struct call){.name = text, .out = out});
 }
 
 /* What does not fit is an answer and a status. */
@@ -100,16 +144,17 @@ static weft_status must_fit_memory(const struct trial *trial)
                      show_bytes((double)trial->limit_bytes).s);
 }
 
-weft_status weft_plan_find(const char *text, const char *name, weft_plan **out)
+static weft_status find_plan(void *context)
 {
+    const struct call *call = context;
+    weft_plan **out = call->out;
     struct arena *arena = arena_new();
     struct plan_question question = {0};
     struct planned *planned = NULL;
     const struct planner *planner;
     weft_status status;
-    *out = NULL;
-    TRY(plan_question(arena, "question", text, strlen(text), &question));
-    TRY(planner_named(name, &planner));
+    TRY(plan_question(arena, "question", call->name, strlen(call->name), &question));
+    TRY(planner_named(call->planner, &planner));
     if (!question.pins.global_batch) {
         status = bad_argument("such as batch: {global: 64}", "a question needs a global batch");
         goto done;
@@ -129,6 +174,15 @@ done:
         plan_close(&question.opened);
         arena_free(arena);
     }
+    return status;
+}
+
+weft_status weft_plan_find(const char *question, const char *planner, weft_plan **out)
+{
+    weft_plan *found = NULL;
+    weft_status status =
+        request_run(find_plan, &(struct call){.name = question, .planner = planner, .out = &found});
+    *out = status == WEFT_FAILURE ? NULL : found;
     return status;
 }
 
@@ -153,11 +207,12 @@ struct weft_prediction {
     char *json;
 };
 
-weft_status weft_simulate(const weft_plan *plan, weft_prediction **out)
+static weft_status simulate_plan(void *context)
 {
+    const struct call *call = context;
+    const weft_plan *plan = call->plan;
     struct simulate_options options = {.reserved = true};
     struct prediction *prediction;
-    *out = NULL;
     weft_status status = simulate(plan->opened.plan, &options, &prediction);
     if (status)
         return status;
@@ -168,8 +223,14 @@ weft_status weft_simulate(const weft_plan *plan, weft_prediction **out)
                                                  (double)prediction->iteration_ns,
                                 .json = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(12))};
     json_decref(json);
-    *out = handle;
+    *(weft_prediction **)call->out = handle;
     return WEFT_OK;
+}
+
+weft_status weft_simulate(const weft_plan *plan, weft_prediction **out)
+{
+    *out = NULL;
+    return request_run(simulate_plan, &(struct call){.plan = plan, .out = out});
 }
 
 void weft_prediction_close(weft_prediction *prediction)

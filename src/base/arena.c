@@ -4,14 +4,15 @@
  *   I2  Everything handed out is zeroed and aligned for any type; what is large, to a cache line.
  *   I3  Large chunks ask for huge pages: what is read in no order then misses fewer translations,
  *       and the system clears it in fewer steps. Where there are none, nothing is lost.
+ *   I4  An allocation returns memory or does not return: where there is none left, or the request may
+ *       have no more, the request ends (request.c).
  */
-#include "base/base.h"
-
 #include <stdalign.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "base/arena_room.h"
 
 enum {
     FIRST_CHUNK = 4096,
@@ -29,35 +30,54 @@ struct chunk {
     alignas(max_align_t) char bytes[];
 };
 
-struct arena {
-    struct chunk *newest;
-    size_t handed_out, next_size;
+struct owned {
+    void (*drop)(void *what);
+    void *what;
+    struct owned *older;
 };
-
-static void out_of_memory(size_t count, size_t size)
-{
-    fprintf(stderr, "weft: out of memory (asked for %zu x %zu bytes)\n", count, size);
-    abort();
-}
 
 struct arena *arena_new(void)
 {
     struct arena *arena = calloc(1, sizeof *arena);
     if (!arena)
-        out_of_memory(1, sizeof *arena);
+        memory_ran_out(sizeof *arena);
     arena->next_size = FIRST_CHUNK;
+    request_add(arena);
     return arena;
+}
+
+void arena_own(struct arena *arena, void (*drop)(void *what), void *what)
+{
+    struct owned *owned = ARENA_NEW(arena, struct owned);
+    *owned = (struct owned){drop, what, arena->owned};
+    arena->owned = owned;
+}
+
+void arena_drop_owned(struct arena *arena)
+{
+    while (arena->owned) {
+        struct owned *owned = arena->owned;
+        arena->owned = owned->older;
+        owned->drop(owned->what);
+    }
+}
+
+void arena_release(struct arena *arena)
+{
+    for (struct chunk *chunk = arena->newest, *older; chunk; chunk = older) {
+        older = chunk->older;
+        free(chunk);
+    }
+    free(arena);
 }
 
 void arena_free(struct arena *arena)
 {
     if (!arena)
         return;
-    for (struct chunk *chunk = arena->newest, *older; chunk; chunk = older) {
-        older = chunk->older;
-        free(chunk);
-    }
-    free(arena);
+    arena_drop_owned(arena);
+    request_remove(arena);
+    arena_release(arena);
 }
 
 size_t arena_bytes(const struct arena *arena)
@@ -76,9 +96,11 @@ static void ask_for_huge_pages(char *memory, size_t size)
 static void add_chunk(struct arena *arena, size_t bytes)
 {
     size_t size = bytes > arena->next_size ? bytes : arena->next_size;
+    request_charge(arena, sizeof(struct chunk) + size);
     struct chunk *chunk = calloc(1, sizeof *chunk + size);
     if (!chunk)
-        out_of_memory(1, size);
+        memory_ran_out(size);
+    arena->held += sizeof *chunk + size;
     ask_for_huge_pages((char *)chunk, sizeof *chunk + size);
     chunk->size = size;
     chunk->older = arena->newest;
@@ -91,7 +113,7 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
-        out_of_memory(count, size);
+        memory_ran_out(SIZE_MAX);
     size_t alignment = bytes < LARGE ? ALIGNMENT : CACHE_LINE;
     bytes = (bytes + alignment - 1) & ~(alignment - 1);
     if (!arena->newest || arena->newest->size - arena->newest->used < bytes + alignment)

@@ -4,7 +4,8 @@
  *   I1  The library never prints and never exits. A function that can fail returns a weft_status;
  *       the reason waits in the calling thread's error record (weft_last_error).
  *   I2  Memory comes from arenas. A parameter named `keep` outlives the call, one named `scratch`
- *       dies with it; nothing taken from an arena is ever freed alone.
+ *       dies with it; nothing taken from an arena is ever freed alone. Where there is no more of it the
+ *       request that it was for ends with a status (requests, below).
  *   I3  Times are integer nanoseconds, sizes are integer bytes; a rate is a double per second.
  */
 #ifndef WEFT_BASE_H
@@ -63,11 +64,14 @@ struct arena *arena_new(void);
 void arena_free(struct arena *arena);
 size_t arena_bytes(const struct arena *arena); /* handed out so far */
 
-/* Zeroed memory for `count` elements; aborts the process when the product overflows or memory is
- * out: sizes that come from input are bounded by their reader before they get here. */
+/* Zeroed memory for `count` elements. Does not return where there is none, or where the product
+ * overflows: the request ends (request_run). */
 void *arena_alloc(struct arena *arena, size_t count, size_t size) NEVER_NULL;
 #define ARENA_NEW(arena, type)          ((type *)arena_alloc((arena), 1, sizeof(type)))
 #define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc((arena), (count), sizeof(type)))
+
+/* Lets go of something that is no memory when the arena is freed, the last one first. */
+void arena_own(struct arena *arena, void (*drop)(void *what), void *what);
 
 char *arena_copy_text(struct arena *arena, const char *text);
 char *arena_copy_bytes(struct arena *arena, const char *bytes, size_t len); /* NUL-terminated */
@@ -97,6 +101,40 @@ struct map;
 struct map *map_new(struct arena *arena);
 bool map_put(struct map *map, const char *key, int64_t value); /* false: replaced an older value */
 bool map_get(const struct map *map, const char *key, int64_t *value);
+
+/* ---- requests: running out of memory is a status (request.c) ------------------------------------ */
+
+struct request;
+typedef weft_status request_work(void *context);
+/* Runs `work` and returns its status. Where memory runs out or the request may not have more, frees what
+ * it took and returns WEFT_FAILURE; the reason is in the error record. */
+weft_status request_run(request_work *work, void *context);
+/* Of the requests that follow, in bytes; 0: the usual limit. */
+void request_limit(int64_t bytes);
+
+/* The request that this thread works for, NULL: none. A thread that starts others gives it to them; each,
+ * also the one that started them, works by request_part, which ends early with WEFT_FAILURE where memory
+ * runs out. After all were joined, request_go_on ends the request if one of them ran out. */
+struct request *request_current(void);
+weft_status request_part(struct request *request, request_work *work, void *context);
+void request_go_on(void);
+/* Runs `work` as if there were no request: where it cannot end early. */
+weft_status request_outside(request_work *work, void *context);
+/* Counts memory that is not of an arena and that the request is about to take, until its end. */
+weft_status request_reserve(int64_t bytes);
+/* What arenas do where there is no more; for memory that is not of an arena. Does not return. */
+_Noreturn void memory_ran_out(size_t bytes);
+
+/* Something that is not of an arena and lives across allocations: a file, a lock, a parser. It is let go
+ * of where the request ends early; otherwise the caller does, after hold_pop, newest first. */
+struct hold {
+    void (*drop)(void *what);
+    void *what;
+    struct hold *older;
+};
+void hold_push(struct hold *hold, void (*drop)(void *what), void *what);
+void hold_pop(struct hold *hold);
+void hold_unlock(void *mutex); /* lets go of a pthread_mutex_t */
 
 /* ---- checked arithmetic: input may be large, products may not wrap --------------------------- */
 

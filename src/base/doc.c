@@ -113,6 +113,16 @@ static weft_status yaml_key(struct yaml_source *source, const yaml_event_t *even
     return WEFT_OK;
 }
 
+static void delete_event(void *event)
+{
+    yaml_event_delete(event);
+}
+
+static void delete_parser(void *parser)
+{
+    yaml_parser_delete(parser);
+}
+
 /* The children of a list or mapping, up to its closing event. */
 static weft_status yaml_children(struct yaml_source *source, struct doc *parent,
                                  yaml_event_type_t end, int depth)
@@ -121,8 +131,10 @@ static weft_status yaml_children(struct yaml_source *source, struct doc *parent,
     struct doc *last = NULL;
     struct map *seen = NULL;
     yaml_event_t event = {0};
+    struct hold hold;
     if (depth >= DOC_MAX_DEPTH)
         return too_deep(source->file, parent->line);
+    hold_push(&hold, delete_event, &event);
     for (;;) {
         struct doc *child = NULL;
         const char *key = NULL;
@@ -143,6 +155,7 @@ static weft_status yaml_children(struct yaml_source *source, struct doc *parent,
         append_child(parent, &last, child);
     }
 done:
+    hold_pop(&hold);
     yaml_event_delete(&event);
     return status;
 }
@@ -183,8 +196,11 @@ static weft_status yaml_parse(struct arena *keep, const char *file, const char *
     weft_status status = WEFT_OK;
     struct yaml_source source = {.keep = keep, .file = file, .text = text};
     yaml_event_t event = {0};
+    struct hold hold, hold_event;
     if (!yaml_parser_initialize(&source.parser))
         return failure("libyaml could not start");
+    hold_push(&hold, delete_parser, &source.parser);
+    hold_push(&hold_event, delete_event, &event);
     yaml_parser_set_input_string(&source.parser, (const unsigned char *)text, len);
     do { /* the stream's and the document's start come before its root */
         yaml_event_delete(&event);
@@ -199,6 +215,8 @@ static weft_status yaml_parse(struct arena *keep, const char *file, const char *
         status = bad_input(file, (int)event.start_mark.line + 1, "split the file",
                            "starts a second YAML document, expected one");
 done:
+    hold_pop(&hold_event);
+    hold_pop(&hold);
     yaml_event_delete(&event);
     yaml_parser_delete(&source.parser);
     return status;
@@ -315,6 +333,11 @@ static weft_status json_node(struct json_source *source, json_t *value, int dept
     return json_children(source, value, depth, node);
 }
 
+static void forget_json(void *json)
+{
+    json_decref(json);
+}
+
 static weft_status json_parse(struct arena *keep, const char *file, const char *text, size_t len,
                               struct doc **out)
 {
@@ -326,9 +349,12 @@ static weft_status json_parse(struct arena *keep, const char *file, const char *
     if (!root)
         return bad_input(file, error.line > 0 ? error.line : 1, NULL, "is not valid JSON: %s",
                          error.text);
+    struct hold hold;
+    hold_push(&hold, forget_json, root);
     char *copy = arena_copy_bytes(keep, text + mark, len - mark); /* its end is marked by NUL */
     struct json_source source = {.keep = keep, .file = file, .at = copy, .line = 1};
     weft_status status = json_node(&source, root, 0, out);
+    hold_pop(&hold);
     json_decref(root);
     return status;
 }

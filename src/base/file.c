@@ -6,6 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static void close_file(void *file)
+{
+    fclose(file);
+}
+
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
                       size_t *out_len)
 {
@@ -27,7 +32,10 @@ weft_status file_read(struct arena *keep, const char *path, size_t limit, char *
         goto done;
     }
     size_t size = (size_t)info.st_size;
+    struct hold hold;
+    hold_push(&hold, close_file, file);
     char *text = arena_alloc(keep, size + 1, 1);
+    hold_pop(&hold);
     if (fread(text, 1, size, file) != size) {
         status = failure("%s: cannot be read: %s", path, strerror(errno));
         goto done;

@@ -40,6 +40,19 @@ static weft_status write_all(const char *path, file_writer put, void *context, F
     return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
 }
 
+/* A file that is being written next to its place. */
+struct half_file {
+    FILE *file;
+    const char *path;
+};
+
+static void drop_half(void *context)
+{
+    const struct half_file *half = context;
+    fclose(half->file);
+    unlink(half->path);
+}
+
 static weft_status write_beside(struct arena *scratch, const char *path, file_writer put,
                                 void *context)
 {
@@ -57,7 +70,11 @@ static weft_status write_beside(struct arena *scratch, const char *path, file_wr
         unlink(beside);
         return cannot_write(path);
     }
+    struct hold hold;
+    struct half_file half = {file, beside};
+    hold_push(&hold, drop_half, &half);
     weft_status status = write_all(path, put, context, file);
+    hold_pop(&hold);
     if (!status && rename(beside, target) != 0)
         status = cannot_write(path);
     if (status)

@@ -24,11 +24,10 @@ struct channel_cache {
 
 struct channel_cache *channel_cache_new(void)
 {
-    struct channel_cache *cache = calloc(1, sizeof *cache);
-    if (!cache)
-        return NULL;
+    struct arena *arena = arena_new();
+    struct channel_cache *cache = ARENA_NEW(arena, struct channel_cache);
     pthread_mutex_init(&cache->lock, NULL);
-    cache->arena = arena_new();
+    cache->arena = arena;
     return cache;
 }
 
@@ -38,7 +37,6 @@ void channel_cache_free(struct channel_cache *cache)
         return;
     pthread_mutex_destroy(&cache->lock);
     arena_free(cache->arena);
-    free(cache);
 }
 
 /* ---- loads ----------------------------------------------------------------------------------- */
@@ -252,13 +250,16 @@ static weft_status cache_fill(const struct cluster *cluster, const struct device
 {
     struct channel_cache *cache = cluster->channels;
     weft_status status = WEFT_OK;
+    struct hold hold;
     pthread_mutex_lock(&cache->lock);
+    hold_push(&hold, hold_unlock, &cache->lock);
     size_t slot = probe(cache, set, out);
     if (!*out) {
         TRY(channels_find(cluster, set, cache->arena, out));
         atomic_store(&cache->slot[slot], *out);
     }
 done:
+    hold_pop(&hold);
     pthread_mutex_unlock(&cache->lock);
     return status;
 }

@@ -19,7 +19,8 @@ struct hwloc_reader {
     hwloc_topology_t topology;
     struct topology graph;
     struct device device;
-    double net_rate; /* of the fastest NIC */
+    double net_rate;  /* of the fastest NIC */
+    struct hold hold; /* of the topology */
 };
 
 static const struct device *known_accelerator(hwloc_obj_t pci)
@@ -238,11 +239,17 @@ static weft_status load_topology(hwloc_topology_t *out)
     return failure("hwloc cannot read this machine's topology");
 }
 
+static void destroy_topology(void *topology)
+{
+    hwloc_topology_destroy(topology);
+}
+
 static weft_status open_machine(struct hwloc_reader *reader, struct cluster **out)
 {
     weft_status status = load_topology(&reader->topology);
     if (status)
         return status;
+    hold_push(&reader->hold, destroy_topology, reader->topology);
     *out = cluster_new("this machine");
     (*out)->source = "hwloc";
     reader->graph.keep = (*out)->arena;
@@ -255,6 +262,7 @@ static weft_status close_machine(struct hwloc_reader *reader, struct cluster *cl
     cluster->node.name = cluster->name;
     cluster->node.device = reader->device;
     topology_finish(&reader->graph, reader->net_rate, &cluster->node);
+    hold_pop(&reader->hold);
     hwloc_topology_destroy(reader->topology);
     *out = cluster;
     return plain_fabric(cluster, cluster->name, 0);

@@ -36,6 +36,19 @@ static weft_status refuse_folder(const char *path)
     return WEFT_OK;
 }
 
+/* Ends what was being written, too: what was not committed is as if it had not been. */
+static void close_database(void *context)
+{
+    struct profile *profile = context;
+    for (int i = 0; i < TABLE_COUNT; i++)
+        sqlite3_finalize(profile->insert[i]);
+    if (profile->writing)
+        sqlite3_exec(profile->db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(profile->db);
+    if (profile->created && !profile->committed)
+        remove(profile->path);
+}
+
 static weft_status open_database(const char *path, int flags, struct profile **out)
 {
     struct arena *arena = arena_new();
@@ -43,6 +56,7 @@ static weft_status open_database(const char *path, int flags, struct profile **o
     profile->arena = arena;
     profile->path = arena_copy_text(arena, path);
     *out = profile;
+    arena_own(arena, close_database, profile);
     if (sqlite3_open_v2(path, &profile->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return bad_input(path, 0, NULL, "cannot be opened: %s", sqlite3_errmsg(profile->db));
     sqlite3_extended_result_codes(profile->db, 0);
@@ -165,6 +179,8 @@ static weft_status load_index(struct profile *profile)
     arena_free(profile->index_arena);
     profile->index_arena = arena_new();
     profile->index = index_new(profile->index_arena);
+    struct hold hold;
+    hold_push(&hold, sql_finalize, &statement);
     TRY(sql_prepare(profile, select, &statement));
     while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct profile_row row;
@@ -176,6 +192,7 @@ static weft_status load_index(struct profile *profile)
     profile->stale = false;
 done:
     index_build(profile->index);
+    hold_pop(&hold);
     sqlite3_finalize(statement);
     return status;
 }
@@ -237,15 +254,8 @@ void profile_close(struct profile *profile)
 {
     if (!profile)
         return;
-    for (int i = 0; i < TABLE_COUNT; i++)
-        sqlite3_finalize(profile->insert[i]);
-    if (profile->writing)
-        sqlite3_exec(profile->db, "ROLLBACK", NULL, NULL, NULL);
-    sqlite3_close(profile->db);
-    if (profile->created && !profile->committed)
-        remove(profile->path);
     arena_free(profile->index_arena);
-    arena_free(profile->arena);
+    arena_free(profile->arena); /* which owns the database */
 }
 
 static weft_status find_source(struct profile *profile, const char *name, int64_t *out)
@@ -398,6 +408,8 @@ static weft_status nearest_size(struct profile *profile, const struct collective
 {
     sqlite3_stmt *statement = NULL;
     weft_status status = sql_prepare(profile, sql, &statement);
+    struct hold hold;
+    hold_push(&hold, sql_finalize, &statement);
     *out = (struct size_time){0};
     if (status == WEFT_OK) {
         sqlite3_bind_text(statement, 1, q->device, -1, SQLITE_STATIC);
@@ -413,6 +425,7 @@ static weft_status nearest_size(struct profile *profile, const struct collective
         else if (step != SQLITE_DONE)
             status = sql_error(profile);
     }
+    hold_pop(&hold);
     sqlite3_finalize(statement);
     return status;
 }

@@ -245,9 +245,8 @@ static size_t collect_members(const struct index *index, struct member *out)
 static void build_lanes(struct index *index)
 {
     size_t count = collect_members(index, NULL);
-    struct member *members = malloc((count + 1) * sizeof *members);
-    if (!members)
-        abort();
+    struct arena *scratch = arena_new();
+    struct member *members = ARENA_ARRAY(scratch, struct member, count + 1);
     collect_members(index, members);
     qsort(members, count, sizeof *members, member_order);
     index->members = ARENA_ARRAY(index->arena, uint32_t, count);
@@ -263,7 +262,7 @@ static void build_lanes(struct index *index)
                       index->lanes.data, &lane.key) = (int64_t)index->lanes.len;
         array_push(index->arena, &index->lanes, lane);
     }
-    free(members);
+    arena_free(scratch);
 }
 
 void index_build(struct index *index)

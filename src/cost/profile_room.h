@@ -38,7 +38,8 @@ size_t table_columns(enum profile_table table);
 weft_status sql_error(const struct profile *profile); /* of the last call that failed */
 weft_status sql_execute(struct profile *profile, const char *sql);
 weft_status sql_prepare(struct profile *profile, const char *sql, sqlite3_stmt **out);
-const char *sql_text(sqlite3_stmt *statement, int column);                   /* "" for NULL */
+void sql_finalize(void *statement);                        /* a sqlite3_stmt **, as a hold has it */
+const char *sql_text(sqlite3_stmt *statement, int column); /* "" for NULL */
 weft_status sql_int(struct profile *profile, const char *sql, int64_t *out); /* 0: no row */
 
 #endif

@@ -39,6 +39,11 @@ weft_status sql_prepare(struct profile *profile, const char *sql, sqlite3_stmt *
     return WEFT_OK;
 }
 
+void sql_finalize(void *statement)
+{
+    sqlite3_finalize(*(sqlite3_stmt **)statement);
+}
+
 weft_status sql_int(struct profile *profile, const char *sql, int64_t *out)
 {
     sqlite3_stmt *statement = NULL;
@@ -134,6 +139,8 @@ weft_status profile_query(struct profile *profile, const char *sql, const struct
     struct value values[QUERY_MAX_COLUMNS];
     weft_status status;
     int step;
+    struct hold hold;
+    hold_push(&hold, sql_finalize, &statement);
     TRY(sql_prepare(profile, sql, &statement));
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &parameters[i]);
@@ -145,6 +152,7 @@ weft_status profile_query(struct profile *profile, const char *sql, const struct
     if (step != SQLITE_DONE)
         TRY(sql_error(profile));
 done:
+    hold_pop(&hold);
     sqlite3_finalize(statement);
     return status;
 }

@@ -126,9 +126,12 @@ const char *plan_write(struct arena *keep, const struct plan *plan)
     struct arena *scratch = arena_new();
     json_t *json = plan_json(scratch, plan);
     char *dump = json_dumps(json, JSON_INDENT(2));
-    const char *text = arena_printf(keep, "%s\n", dump ? dump : "{}");
-    free(dump);
+    struct hold hold;
     json_decref(json);
+    hold_push(&hold, free, dump);
+    const char *text = arena_printf(keep, "%s\n", dump ? dump : "{}");
+    hold_pop(&hold);
+    free(dump);
     arena_free(scratch);
     return text;
 }

@@ -410,6 +410,31 @@ static void interrupted_searches_answer(void **state)
     json_decref(json);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Each way through the program, with threads and without: says what is missing, and ends with 3. */
+static void too_little_memory_is_a_failure(void **state)
+{
+    static const char *const CASES[][MAX_ARGS] = {
+        {"inspect", "gpt3-13b"},
+        {"simulate", "gpt3-13b", "dgx-a100:4", "--global-batch", "64"},
+        {"plan", "gpt3-13b", "dgx-a100:4", "--global-batch", "64", "--planner", "aceso"},
+        {"plan", "gpt3-13b", "dgx-a100:4", "--global-batch", "64", "--planner", "autoddl"},
+        {"train", WEFT_SOURCE_DIR "/data/plans/tiny.yaml", "--data",
+         WEFT_SOURCE_DIR "/data/text/harbour.txt", "--steps", "1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        setenv("WEFT_MAX_MEMORY", i ? "1MiB" : "16KiB", 1);
+        struct outcome outcome = run(CASES[i]);
+        if (outcome.code != WEFT_FAILURE || !strstr(outcome.err, "this needs more than") ||
+            !strstr(outcome.err, "hint: ask for less"))
+            fail_msg("case %zu: exit code %d, %s", i, outcome.code, outcome.err);
+        forget(outcome);
+    }
+    unsetenv("WEFT_MAX_MEMORY");
+}
+
 /* ---- outputs that are inputs ----------------------------------------------------------------- */
 
 static const char PLAN[] = "model: model.yaml\ncluster: cluster.yaml\n"
@@ -509,6 +534,7 @@ int main(void)
         cmocka_unit_test(missing_profiles_are_warned_of),
         cmocka_unit_test(unwritable_output_is_a_failure),
         cmocka_unit_test(interrupted_searches_answer),
+        cmocka_unit_test(too_little_memory_is_a_failure),
         cmocka_unit_test_setup_teardown(outputs_are_no_inputs, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("cli", tests, NULL, NULL);

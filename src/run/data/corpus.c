@@ -82,7 +82,7 @@ static void read_window(struct corpus *s, int64_t first, int32_t input, int64_t 
     int64_t count = s->order.window;
     int32_t *tokens = calloc((size_t)count, sizeof *tokens);
     if (!tokens)
-        abort();
+        memory_ran_out((size_t)count * sizeof *tokens);
     if (token_source_read(s->source, first + (input < 0), count, tokens) != WEFT_OK)
         note_failure(s);
     for (int64_t i = 0; i < count; i++)

@@ -425,7 +425,7 @@ weft_status measure_thread_transfers(int32_t ranks, const struct measure_options
     for (int32_t r = 0; r < ranks; r++)
         rank[r] =
             (struct thread_rank){.transport = transport_threads(hub, r), .arena = arena_new()};
-    weft_status status = pool_run(ranks, run_rank, &all);
+    weft_status status = pool_run_ranks(ranks, run_rank, &all);
     *out = (struct measured_transfers){.stopped = rank[0].out.stopped};
     for (size_t i = 0; i < rank[0].out.len; i++)
         array_push(keep, out, rank[0].out.data[i]);

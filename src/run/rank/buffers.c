@@ -86,7 +86,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
     void *memory =
         side == SIDE_HOST ? device_of(r)->allocate_host(bytes) : device_of(r)->allocate(bytes);
     if (!memory)
-        abort();
+        memory_ran_out((size_t)bytes);
     return memory;
 }
 
@@ -135,7 +135,7 @@ struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dty
 {
     struct value *value = malloc(sizeof *value);
     if (!value)
-        abort();
+        memory_ran_out(sizeof *value);
     *value = (struct value){.count = elements,
                             .layout = *layout,
                             .refs = 1,

@@ -51,7 +51,7 @@ static void read_source(struct rank *r, int32_t micro_batch, int32_t input,
     int64_t first = r->first_sample + micro_batch * r->plan->step_samples;
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
-        abort();
+        memory_ran_out((size_t)(each * bytes));
     for (int64_t i = 0; i < layout_local(layout); i++) {
         int64_t element = layout_element(layout, r->device, i);
         if (element / each != now) {
@@ -166,9 +166,10 @@ static void find_labels(struct calling *c)
     struct rank *r = c->r;
     if (laid->op->kind != OP_LOSS)
         return;
-    c->labels = malloc((size_t)layout_local(&laid->output) * sizeof *c->labels);
+    size_t bytes = (size_t)layout_local(&laid->output) * sizeof *c->labels;
+    c->labels = malloc(bytes);
     if (!c->labels)
-        abort();
+        memory_ran_out(bytes);
     read_source(r, c->at.micro_batch, SOURCE_LABELS - loss_number(r->plan->model, laid->op),
                 &laid->op->output, &laid->output, sizeof *c->labels, c->labels);
     c->call.input[laid->op->inputs] = c->labels;

@@ -74,6 +74,7 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .executed = true},
                       &graph));
     r->graph = graph;
+    TRY(request_reserve(stage_peak_bytes(graph, graph->device[options->transport->rank].stage)));
     r->instances = options->plan->instances;
     r->uses = graph->uses->use_first[r->instances];
     r->micro_batches = (int32_t)plan_micro_batches(options->plan);

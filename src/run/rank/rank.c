@@ -285,7 +285,7 @@ static void start_job(struct rank *r, int32_t number)
     struct job *job = &r->program.job[number];
     struct errand *w = calloc(1, sizeof *w);
     if (!w)
-        abort();
+        memory_ran_out(sizeof *w);
     w->job = number;
     begin_job(r, job);
     note_started(r, job);

@@ -239,9 +239,10 @@ static void begin_all_gather(struct rank *r, struct errand *w)
 static void begin_all_to_all(struct rank *r, struct errand *w)
 {
     int32_t member = move_member(&w->move, r->device);
-    w->counts = malloc(2 * (size_t)w->move.members * sizeof *w->counts);
+    size_t bytes = 2 * (size_t)w->move.members * sizeof *w->counts;
+    w->counts = malloc(bytes);
     if (!w->counts)
-        abort();
+        memory_ran_out(bytes);
     w->transfer.from_counts = w->counts;
     w->transfer.to_counts = w->counts + w->move.members;
     move_counts(&w->move, member, w->counts, w->counts + w->move.members);

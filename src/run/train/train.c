@@ -172,8 +172,9 @@ static weft_status same_start(struct training *t)
     return status;
 }
 
-static weft_status open_rank(struct training *t)
+static weft_status open_rank(void *context)
 {
+    struct training *t = context;
     const struct training_options *o = t->o;
     struct run_options run = {.plan = o->plan,
                               .transport = t->agreement.transport,
@@ -372,7 +373,8 @@ weft_status train_rank(const struct training_options *options, struct transport 
     TRY(same_start(&t));
     if (out->finished)
         goto done;
-    TRY(agree(&t, open_rank(&t)));
+    TRY(agree(
+        &t, request_part(options->request ? options->request : request_current(), open_rank, &t)));
     TRY(loop(&t));
     TRY(finish(&t));
 done:
@@ -417,8 +419,10 @@ weft_status train_threads(const struct training_options *options, struct arena *
 {
     int32_t ranks = (int32_t)cluster_devices(options->plan->cluster);
     struct hub *hub = hub_new(ranks, &options->slowdown);
-    struct trained_ranks all = {options, hub, ranks, keep, out};
-    weft_status status = pool_run(ranks, train_in_thread, &all);
+    struct training_options shared = *options;
+    shared.request = request_current();
+    struct trained_ranks all = {&shared, hub, ranks, keep, out};
+    weft_status status = pool_run_ranks(ranks, train_in_thread, &all);
     hub_free(hub);
     return status;
 }

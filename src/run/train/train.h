@@ -43,6 +43,7 @@ struct training_options {
     unsigned allowed;         /* 1 << enum change: settings that a resumed run may change */
     const char *trace;        /* a file for what happened; NULL: none */
     struct slowdown slowdown; /* of ranks that are threads */
+    struct request *request;  /* whose memory they take; NULL: that of the caller */
     const volatile sig_atomic_t *stop; /* NULL: never */
     /* After every step, on rank 0; NULL: nobody is told. */
     void (*tell)(void *context, const struct training_news *news);

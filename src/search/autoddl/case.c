@@ -70,7 +70,9 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     if (a->request->pins.has_bucket)
         plan->bucket_bytes = a->request->pins.bucket_bytes;
     plan->whole_sends = a->request->pins.whole_sends;
+    struct hold hold;
     pthread_mutex_lock(&a->lock);
+    hold_push(&hold, hold_unlock, &a->lock);
     status = try_plan(a->request, cost, plan, case_text(a->out->arena, p), a->out, &tried);
     if (!status) {
         struct progress *progress = &a->progress;
@@ -85,6 +87,7 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
         if (a->request->progress)
             a->request->progress(a->request->context, progress);
     }
+    hold_pop(&hold);
     pthread_mutex_unlock(&a->lock);
 done:
     return status;

@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test cross tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
+.PHONY: all weft quickstart test smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
         clean
 
 all: $(BUILD)/build.ninja
@@ -44,11 +44,25 @@ test:
 	WEFT_TEST_PERCENT=50 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
 
-# The other of arm64 and x86-64: warnings are errors there, too, and a smoke set of tests runs under
-# qemu-user.
+# Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
+# may change, and quick enough to be emulated. Of random cases few, for emulation is slow.
+SMOKE := test_base test_doc test_import test_import_onnx test_plan_file test_schedule test_engine \
+         test_kernels test_blas test_safetensors test_vocabulary test_data test_inspect
+smoke: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS) weft profiles $(SMOKE)
+	WEFT_TEST_PERCENT=2 $(CTEST) --test-dir $(BUILD) -R "^($$(echo $(SMOKE) quickstart | tr ' ' '|'))$$"
+
+# The same for the other of arm64 and x86-64 under qemu-user; warnings are errors there, too.
 cross:
 	tools/install-deps.sh build cross
-	tools/cross.sh $(BUILD)/cross $(JOBS)
+	WEFT_TEST_PERCENT=2 tools/cross.sh $(BUILD)/cross $(JOBS) $(SMOKE)
+
+# The README's commands from a fresh clone in a bare Debian of each processor: needs root, takes hours
+# where the processor is emulated.
+bare:
+	tools/install-deps.sh cross
+	tools/bare.sh $(BUILD)/bare arm64
+	tools/bare.sh $(BUILD)/bare amd64
 
 # Ranks that are threads, under clang's thread sanitizer: a race is an error. Apart from `test`, which it
 # would take two minutes longer.

@@ -3,7 +3,7 @@
 #
 #   tools/install-deps.sh build         what it takes to compile and run
 #   tools/install-deps.sh build test    and what `make test` and `make fuzz` take
-#   tools/install-deps.sh cross         what `make cross` takes besides
+#   tools/install-deps.sh cross         what `make cross` and `make bare` take besides
 set -euo pipefail
 
 BUILD_PACKAGES=(
@@ -17,8 +17,8 @@ TEST_PACKAGES=(
     libonnx-testdata python3 mandoc chromium
 )
 case $(uname -m) in
-x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap qemu-user-static) ;;
-*) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap qemu-user-static) ;;
+x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
+*) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
 esac
 
 packages=()

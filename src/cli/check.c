@@ -107,14 +107,15 @@ static json_t *proved_json(const struct proved *proved)
 
 static void print_text(const struct plan *plan, const struct warnings *warnings)
 {
+    struct arena *scratch = arena_new();
     int choices = used_choices(plan);
-    long long steps = (long long)plan_micro_batches(plan);
-    printf("OK: %s on %lld devices: %d stage%s, %lld micro-batch%s of %lld, %s, %d choice%s for "
-           "%lld operators\n",
+    long long count = (long long)plan_micro_batches(plan);
+    printf("OK: %s on %lld devices: %d stage%s, %s, %d choice%s for %lld operators;\n"
+           "%lld micro-batch%s, %s\n",
            plan->model->name, (long long)cluster_devices(plan->cluster), plan->stages,
-           plan->stages == 1 ? "" : "s", steps, steps == 1 ? "" : "es",
-           (long long)plan->step_samples, plan->schedule, choices, choices == 1 ? "" : "s",
-           (long long)plan->instances);
+           plan->stages == 1 ? "" : "s", plan->schedule, choices, choices == 1 ? "" : "s",
+           (long long)plan->instances, count, count == 1 ? "" : "es", step_text(scratch, plan));
+    arena_free(scratch);
     for (size_t i = 0; i < warnings->len; i++)
         printf("warning: %s\n", warnings->data[i]);
 }

@@ -41,6 +41,7 @@ static const struct argp_option OPTIONS[] = {
     {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
     {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
     {"microbatch", OPTION_MICROBATCH, "N", 0, "samples of one replica at a time (default 1)", 1},
+    {"micro-batch", OPTION_MICROBATCH, "N", OPTION_ALIAS, NULL, 1},
     {"global-batch", OPTION_GLOBAL_BATCH, "N", 0,
      "samples of an iteration (default dp * microbatch * pp)", 1},
     {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 1},

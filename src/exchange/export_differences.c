@@ -77,7 +77,7 @@ static void compare_map(struct arena *keep, const struct plan *plan, const struc
 {
     if (plan->stages != other->stages || plan->pieces != other->pieces) {
         add_text(keep, out,
-                 arena_printf(keep, "%d stages of %lld pieces, not %d of %lld", (int)plan->stages,
+                 arena_printf(keep, "pp %d virtual %lld, not pp %d virtual %lld", (int)plan->stages,
                               (long long)plan->pieces, (int)other->stages,
                               (long long)other->pieces));
         return;

@@ -114,8 +114,7 @@ void limit_degrees(struct arena *keep, const struct plan *plan, const struct abi
         d->pieces = 1;
         d->schedule = can->schedules[0];
     }
-    limit_degree(l, can->pieces && (d->pp > 1 || can->folds), "pieces per stage:", &d->pieces,
-                 NULL);
+    limit_degree(l, can->pieces && (d->pp > 1 || can->folds), "virtual", &d->pieces, NULL);
     if (d->pieces != l->plan->pieces && d->pp == pp)
         l->r->part_layers = NULL;
     if (d->tp == 1)

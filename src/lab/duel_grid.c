@@ -149,14 +149,14 @@ struct megatron {
     int64_t best_ns;
 };
 
-static const char *point_text(struct arena *keep, const struct degrees *d, int64_t split)
+static const char *point_text(struct arena *keep, const struct plan_request *request,
+                              const struct degrees *d, int64_t split)
 {
-    const char *text =
-        arena_printf(keep, "dp %lld, tp %lld, pp %lld, micro-batch %lld", (long long)d->dp,
-                     (long long)d->tp, (long long)d->pp, (long long)d->micro_batch);
-    if (split)
-        text = arena_printf(keep, "%s, %lld of them encoder", text, (long long)split);
-    return d->recompute == RECOMPUTE_FULL ? arena_printf(keep, "%s, recompute full", text) : text;
+    const char *text = degrees_text(keep, request->model, d, &request->pins);
+    if (!split)
+        return text;
+    return mixed_text(keep,
+                      arena_printf(keep, "%s, %lld of its stages encoder", text, (long long)split));
 }
 
 static bool has_room(const struct megatron *grid, const struct plan *plan)
@@ -185,7 +185,7 @@ static weft_status judge(struct megatron *grid, struct plan *plan, const struct 
         grid->best = plan;
         plan = NULL;
         grid->best_ns = estimate.iteration_ns;
-        grid->text = point_text(grid->keep, d, split);
+        grid->text = point_text(grid->keep, grid->request, d, split);
     }
 done:
     plan_free(plan);
@@ -294,7 +294,7 @@ weft_status contest_run(struct arena *keep, const struct contest *contest,
         d.recompute = chosen->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE;
         split = chosen->split;
     }
-    *text = point_text(keep, &d, split);
+    *text = point_text(keep, request, &d, split);
     return point_plan(&grid, &d, split, out);
 }
 

@@ -183,7 +183,8 @@ weft_status theirs_plan(const struct their_plan *theirs, const struct plan_reque
 
 const char *theirs_text(struct arena *keep, const struct their_plan *theirs)
 {
-    const char *text = arena_printf(keep, "step %lld; devices/tp", (long long)theirs->step);
+    const char *text =
+        arena_printf(keep, "%lld samples per step; devices/tp", (long long)theirs->step);
     for (size_t s = 0; s < theirs->stages.len; s++)
         text = arena_printf(keep, "%s %lld/%lld", text, (long long)theirs->stages.data[s].devices,
                             (long long)theirs->stages.data[s].tp);

@@ -100,7 +100,7 @@ static const char *recomputed_text(struct arena *keep, const struct duel *duel)
     return text;
 }
 
-static const char *mixed_text(struct arena *keep, const struct duel *duel)
+static const char *mixed_layouts_text(struct arena *keep, const struct duel *duel)
 {
     const char *text = NULL;
     for (int32_t s = 0; s < duel->stages; s++)
@@ -186,7 +186,7 @@ static const struct {
     {"gpt3-1.3b", "few recompute, and only in the first", recomputed_first, recomputed_text},
     {"wresnet-6.8b", "stages differ in devices", uneven_devices, devices_text},
     {"wresnet-6.8b", "they have 4, 4 and 8", three_stages, devices_text},
-    {"wresnet-6.8b", "degrees differ inside the last", mixed_last, mixed_text},
+    {"wresnet-6.8b", "degrees differ inside the last", mixed_last, mixed_layouts_text},
 };
 
 void duels_claims(struct arena *keep, const struct duels *duels, struct duel_claims *out)

@@ -89,9 +89,7 @@ static const char *chosen_text(struct arena *keep, const struct published *row)
     if (row->open & OPEN_MICRO_BATCH)
         text = arena_printf(keep, "%s micro-batch %lld", text, (long long)row->degrees.micro_batch);
     if (row->open & OPEN_PIECES && row->degrees.pp > 1)
-        text =
-            arena_printf(keep, "%s%s %lld pieces per stage", text,
-                         row->open & OPEN_MICRO_BATCH ? "," : "", (long long)row->degrees.pieces);
+        text = arena_printf(keep, "%s virtual %lld", text, (long long)row->degrees.pieces);
     return text;
 }
 

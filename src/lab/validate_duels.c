@@ -121,7 +121,7 @@ static void print_theirs(const struct validation *v)
             continue;
         table_cell(table, "%s", duel->model);
         table_cell(table, "%lld", (long long)duel->devices);
-        table_cell(table, "%zu stages, step of %lld, %lld MB", duel->theirs->stages.len,
+        table_cell(table, "%zu stages, %lld samples per step, %lld MB", duel->theirs->stages.len,
                    (long long)duel->theirs->step, (long long)(duel->theirs_bytes >> 20));
         table_cell(table, "%.2f", duel->theirs->predicted_s);
         table_cell(table, "%.2f", duel->theirs_s);

@@ -111,6 +111,8 @@ const char *overlap_near(const char *name); /* the word that a misspelt one mean
 const char *overlap_name(unsigned bit);
 /* A word for as many of the bits as one has, which are taken from them; NULL: there are none. */
 const char *overlap_take(unsigned *bits);
+/* All the words for some bits, "all,products"; "none". */
+const char *overlap_text(struct arena *keep, unsigned bits, const char *between);
 /* A size such as 25MiB; 0 or "whole": all gradients of a part at once. */
 bool bucket_from_text(const char *text, int64_t *bytes);
 
@@ -218,6 +220,26 @@ weft_status degrees_suit(const struct degrees *degrees, const struct model *mode
 /* The choices alone: one per operator of the model, in `keep`. The degrees are complete: none is 0. */
 weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
                           struct arena *keep, struct choice **out);
+
+/* ---- the same plan, and its name (recognise.c, words.c) --------------------------------------- */
+
+/* The same stages, parts, choices, schedule and steps; of one model on one cluster. */
+bool is_same_plan(const struct plan *a, const struct plan *b);
+/* The degrees that give this plan; false: there are none. */
+bool plan_degrees(const struct plan *plan, struct degrees *out);
+
+/* "dp 16 tp 2 sp micro-batch 2 zero 1": the options that give this plan, as one types them. What all plans of
+ * one question share is named where it differs from what was asked; NULL: nothing was. */
+const char *degrees_text(struct arena *keep, const struct model *model, const struct degrees *d,
+                         const struct degrees *asked);
+/* The same of a plan; where no options give it "mixed: " and these words. */
+const char *plan_text(struct arena *keep, const struct plan *plan, const struct degrees *asked,
+                      const char *words);
+const char *mixed_text(struct arena *keep, const char *words);
+/* Replicas that share a step; 0: operators differ in that. */
+int64_t plan_dp(const struct plan *plan);
+/* "micro-batch 2 × dp 16 = 32 samples per step", or the end of it. */
+const char *step_text(struct arena *keep, const struct plan *plan);
 
 /* ---- files ----------------------------------------------------------------------------------- */
 

@@ -365,7 +365,9 @@ static void put_title(const struct svg *svg)
     put_escaped(svg, title);
     fputs("</title>\n", svg->out);
     put_text_at(svg, "title", MARGIN, 340, title);
-    put_text_at(svg, "soft", MARGIN, 560, plan_batches(svg->scratch, plan));
+    put_text_at(svg, "soft", MARGIN, 560,
+                arena_printf(svg->scratch, "%s; %s", plan_batches(svg->scratch, plan),
+                             plan_order(svg->scratch, plan)));
 }
 
 struct pen {

@@ -92,18 +92,19 @@ static const char *limits_text(struct arena *scratch, const struct prediction *p
                         link_text(scratch, p->plan->cluster, load[0].link), 100 * load[0].busy);
 }
 
+static const char *const DIMENSION_FIELDS[] = {
+    [DIMENSION_DP] = "dp",
+    [DIMENSION_TP] = "tp",
+    [DIMENSION_PP] = "pp",
+    [DIMENSION_PIECES] = "pieces",
+    [DIMENSION_MICRO_BATCH] = "micro_batch",
+    [DIMENSION_SHARD] = "zero",
+    [DIMENSION_RECOMPUTE] = "recompute",
+};
+_Static_assert(COUNT_OF(DIMENSION_FIELDS) == DIMENSION_COUNT, "a dimension without a field");
+
 static json_t *trial_json(const struct trial *trial)
 {
-    static const char *const FIELDS[] = {
-        [DIMENSION_DP] = "dp",
-        [DIMENSION_TP] = "tp",
-        [DIMENSION_PP] = "pp",
-        [DIMENSION_PIECES] = "pieces",
-        [DIMENSION_MICRO_BATCH] = "micro_batch",
-        [DIMENSION_SHARD] = "zero",
-        [DIMENSION_RECOMPUTE] = "recompute",
-    };
-    _Static_assert(COUNT_OF(FIELDS) == DIMENSION_COUNT, "a dimension without a field");
     json_t *json =
         json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "found_by",
                   trial->found_by, "global_batch", (json_int_t)trial->global_batch, "iteration_s",
@@ -114,7 +115,7 @@ static json_t *trial_json(const struct trial *trial)
                         : i == DIMENSION_RECOMPUTE
                             ? json_string(recompute_name((enum recompute)trial->value[i]))
                             : json_integer((json_int_t)trial->value[i]);
-        json_object_set_new(json, FIELDS[i], value);
+        json_object_set_new(json, DIMENSION_FIELDS[i], value);
     }
     return json;
 }
@@ -130,9 +131,9 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
         const struct trial *other = next_best(planned, (enum dimension)i);
         if (other)
             json_array_append_new(
-                why, json_pack("{s:s, s:s, s:o}", "dimension", dimension_name((enum dimension)i),
-                               "value", trial_value_text(scratch, other, (enum dimension)i),
-                               "next_best", trial_json(other)));
+                why, json_pack("{s:s, s:s, s:o}", "dimension", DIMENSION_FIELDS[i], "value",
+                               trial_value_text(scratch, other, (enum dimension)i), "next_best",
+                               trial_json(other)));
     }
     for (size_t i = 0; i < planned->reasons.len; i++)
         json_array_append_new(reasons, json_string(planned->reasons.data[i]));

@@ -35,10 +35,11 @@ size_t text_columns(const char *text);
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Three lines and an empty one: what is laid over what, in which steps, what overlaps. */
+/* Four lines and an empty one: what is laid over what, in which steps, in which order, what overlaps. */
 void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out);
-/* The second of them. */
+/* The second and the third of them. */
 const char *plan_batches(struct arena *keep, const struct plan *plan);
+const char *plan_order(struct arena *keep, const struct plan *plan);
 const char *number_range(struct arena *keep, int64_t first, int64_t count); /* "8-15", "3" */
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

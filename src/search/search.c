@@ -97,7 +97,7 @@ static int compare(const void *a, const void *b)
     for (int i = 0; i < DIMENSION_COUNT; i++)
         if (x->value[i] != y->value[i])
             return x->value[i] < y->value[i] ? -1 : 1;
-    return strcmp(x->text, y->text);
+    return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* Of `count` trials of one worth those stay, in front, whose plan was not tried before; so many are

@@ -503,10 +503,9 @@ static void outputs_are_no_inputs(void **state)
 static void values_are_told_from_options(void **state)
 {
     (void)state;
-    struct outcome outcome =
-        RUN("simulate", "gpt3-1.3b", "dgx-a100", "--tp=2", "--micro-batch", "2");
+    struct outcome outcome = RUN("simulate", "gpt3-1.3b", "dgx-a100", "--tp=2", "--microbath", "2");
     assert_int_equal(outcome.code, WEFT_BAD_INPUT);
-    assert_non_null(strstr(outcome.err, "no option is called '--micro-batch'\n"
+    assert_non_null(strstr(outcome.err, "no option is called '--microbath'\n"
                                         "hint: did you mean '--microbatch'?"));
     forget(outcome);
     outcome = RUN("simulate", "gpt3-1.3b", "dgx-a100", "--tp", "--micro-batch");

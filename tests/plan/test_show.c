@@ -28,8 +28,10 @@ static void stages_and_folded_tree(void **state)
 {
     (void)state;
     char *text = answer_to("show " PLANS "gpt3-13b-by-hand.yaml");
-    expect_line(text, "gpt3-13b on dgx-v100: 32 devices, fp16, mixed\n"
-                      "1024 samples in 128 micro-batches of 8; 1f1b, 2 stages\n");
+    expect_line(text,
+                "gpt3-13b on dgx-v100: 32 devices, fp16, mixed\n"
+                "1024 samples in 128 micro-batches: micro-batch 4 × dp 2 = 8 samples per step\n"
+                "1f1b, 2 stages\n");
     expect_line(text, "    0     0-15    0-1  embedding to layers.17 ");
     expect_line(text, "    1    16-31    2-3  layers.18 to loss ");
     expect_line(text, "layers.0-39.attn.qkv          batch:2 out:8     shard 1 ");
@@ -134,8 +136,8 @@ static void good_plans_are_ok(void **state)
     (void)state;
     char *text = answer_to("check " PLANS "gpt3-13b.yaml");
     assert_string_equal(text,
-                        "OK: gpt3-13b on 32 devices: 2 stages, 128 micro-batches of 8, 1f1b, 7 "
-                        "choices for 524 operators\n");
+                        "OK: gpt3-13b on 32 devices: 2 stages, 1f1b, 7 choices for 524 operators;\n"
+                        "128 micro-batches, micro-batch 4 × dp 2 = 8 samples per step\n");
     free(text);
     text = answer_to("check gpt2 dgx-a100 --tp 4");
     expect_line(text, "warning: embedding and 1 more: vocab:4 pads its vocab of 50257 to 50260\n");

@@ -153,8 +153,8 @@ static void test_fold3d_in_one_command(void **state)
         print_message("%s: %.1f %% faster (published %.1f %%): %s\n", label_of(aiao, "model"),
                       100 * gain, 100 * PUBLISHED[m], found);
         assert_true(fabs(gain - PUBLISHED[m]) < 0.04);
-        assert_non_null(strstr(found, "pieces "));
-        pieces = strtol(strstr(found, "pieces ") + strlen("pieces "), NULL, 10);
+        assert_non_null(strstr(found, "segments "));
+        pieces = strtol(strstr(found, "segments ") + strlen("segments "), NULL, 10);
         assert_true(pieces >= 2 && pieces <= 4);
         assert_true(s[FREE] <= s[AIAO] && s[FREE] <= s[INTERLEAVED]);
     }

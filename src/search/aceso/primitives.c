@@ -414,8 +414,8 @@ static const char *whose(struct arena *keep, const struct proposal *made)
     return made->partner < 0 ? "all stages" : arena_printf(keep, "stage %d", (int)made->stage);
 }
 
-static const char *degrees_text(struct arena *keep, const struct problem *p,
-                                const struct proposal *made, const struct config *before)
+static const char *change_text(struct arena *keep, const struct problem *p,
+                               const struct proposal *made, const struct config *before)
 {
     const struct config *c = &made->config;
     int32_t s = made->stage;
@@ -442,7 +442,7 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
                             made->amount == 1 ? "" : "s", (int)made->partner);
     case INC_BATCH:
     case DEC_BATCH:
-        return arena_printf(keep, "%lld -> %lld samples in a step", (long long)before->step_samples,
+        return arena_printf(keep, "%lld -> %lld samples per step", (long long)before->step_samples,
                             (long long)c->step_samples);
     case INC_SHARD:
     case DEC_SHARD:
@@ -457,12 +457,12 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
     case INC_PIECES:
     case DEC_PIECES:
     case CHANGE_SCHEDULE:
-        return arena_printf(keep, "schedule %s, %d piece%s per stage", config_schedule(c)->name,
-                            (int)c->pieces, c->pieces == 1 ? "" : "s");
+        return arena_printf(keep, "schedule %s, virtual %d", config_schedule(c)->name,
+                            (int)c->pieces);
     case INC_RECOMPUTE:
     case DEC_RECOMPUTE:
         return arena_printf(keep, "recomputation of stage %d chosen again", (int)made->stage);
     default:
-        return degrees_text(keep, p, made, before);
+        return change_text(keep, p, made, before);
     }
 }

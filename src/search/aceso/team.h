@@ -49,7 +49,7 @@ weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out
 /* Simulates the finalists. */
 weft_status team_finish(struct team *team, struct judge *judge, struct outcome *out);
 
-/* "pp 2, tp 1-4, dp 2-8, step of 8, zero 1" */
+/* "dp 2-8 tp 1-4 pp 2 zero 1, 8 samples per step" */
 const char *config_text(struct arena *keep, const struct problem *p, const struct config *c);
 /* The steps that led to the best, the last ones. */
 void explain(struct planned *out, const struct search_result *result);

@@ -39,17 +39,22 @@ const char *config_text(struct arena *keep, const struct problem *p, const struc
             zero[1] = m->shard > zero[1] ? m->shard : zero[1];
             sequence |= m->sequence;
         }
-    const char *text = arena_printf(
-        keep, "pp %d, %s, %s, step of %lld", (int)c->stages, range_text(keep, "tp", tp[0], tp[1]),
-        range_text(keep, "dp", dp[0], dp[1]), (long long)c->step_samples);
-    if (c->pieces > 1)
-        text = arena_printf(keep, "%s, pieces %d", text, (int)c->pieces);
-    if (config_schedule(c) != schedule_default(1, 1))
-        text = arena_printf(keep, "%s, %s", text, config_schedule(c)->name);
-    if (zero[1])
-        text = arena_printf(keep, "%s, %s", text, range_text(keep, "zero", zero[0], zero[1]));
+    const struct schedule *schedule = config_schedule(c);
+    const char *text = range_text(keep, "dp", dp[0], dp[1]);
+    if (tp[1] > 1)
+        text = arena_printf(keep, "%s %s", text, range_text(keep, "tp", tp[0], tp[1]));
     if (sequence)
-        text = arena_printf(keep, "%s, sp", text);
+        text = arena_printf(keep, "%s sp", text);
+    if (c->stages > 1)
+        text = arena_printf(keep, "%s pp %d", text, (int)c->stages);
+    if (c->pieces > 1)
+        text = arena_printf(keep, "%s %s %d", text, schedule->segmented ? "segments" : "virtual",
+                            (int)c->pieces);
+    if (schedule != schedule_default(c->pieces, schedule->segmented ? c->pieces : 1))
+        text = arena_printf(keep, "%s schedule %s", text, schedule->name);
+    if (zero[1])
+        text = arena_printf(keep, "%s %s", text, range_text(keep, "zero", zero[0], zero[1]));
+    text = arena_printf(keep, "%s, %lld samples per step", text, (long long)c->step_samples);
     if (recomputed)
         text = arena_printf(keep, "%s, recompute in %d stage%s", text, (int)recomputed,
                             recomputed == 1 ? "" : "s");

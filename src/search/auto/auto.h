@@ -15,7 +15,4 @@
 weft_status auto_find(const struct plan_request *request, struct planned *out);
 weft_status megatron_find(const struct plan_request *request, struct planned *out);
 
-/* Whether two plans of one question are one plan (variant.c). */
-bool is_same_plan(const struct plan *a, const struct plan *b);
-
 #endif

@@ -194,8 +194,8 @@ static weft_status vary_pieces(struct join *join, const struct base *base,
             !open_to(pins->segments, schedule->segmented ? pieces : 1) || join_over(join))
             continue;
         TRY(vary(join, base, &variant,
-                 arena_printf(scratch, pieces > 1 ? "%s, pieces %lld" : "%s", schedule->name,
-                              (long long)pieces),
+                 arena_printf(scratch, pieces > 1 ? "schedule %s virtual %lld" : "schedule %s",
+                              schedule->name, (long long)pieces),
                  scratch, out));
     }
 done:
@@ -229,8 +229,8 @@ static weft_status vary_step(struct join *join, const struct base *base, struct 
         struct variant variant = {.step_samples = next * unit};
         if (next)
             TRY(vary(join, base, &variant,
-                     arena_printf(scratch, "steps of %lld", (long long)(next * unit)), scratch,
-                     out));
+                     arena_printf(scratch, "%lld samples per step", (long long)(next * unit)),
+                     scratch, out));
     }
 done:
     return status;
@@ -246,11 +246,12 @@ static int soonest(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-static bool was_tried(const struct planned *planned, const struct idea *idea)
+static bool was_tried(struct planned *planned, const struct idea *idea)
 {
+    const char *mixed = mixed_text(planned->arena, idea->text);
     for (size_t i = 0; i < planned->trials.len; i++) {
         const struct trial *trial = &planned->trials.data[i];
-        if (strcmp(trial->text, idea->text) == 0 ||
+        if (strcmp(trial->text, mixed) == 0 ||
             (trial->plan && is_same_plan(trial->plan, idea->plan)))
             return true;
     }

@@ -76,11 +76,12 @@ static weft_status try_hidden(struct join *join, const struct trial *base, const
         if (!plan)
             continue;
         const char *words =
-            PIECES[i] ? arena_printf(out->arena, "interleaved, pieces %d, ", (int)PIECES[i]) : "";
+            PIECES[i] ? arena_printf(out->arena, "virtual %d ", (int)PIECES[i]) : "";
         size_t before = out->trials.len;
         TRY(try_plan(join->request, join->cost, plan,
-                     arena_printf(out->arena, "%s; %soverlap experts", base->text, words), out,
-                     &trial));
+                     arena_printf(out->arena, "%s; %soverlap %s", base->text, words,
+                                  overlap_text(out->arena, plan->overlap, ",")),
+                     out, &trial));
         if (out->trials.len == before)
             continue;
         out->trials.data[before].found_by =

@@ -69,25 +69,6 @@ weft_status variant_of(const struct plan *from, const struct variant *variant, s
     return WEFT_OK;
 }
 
-static bool same_choice(const struct choice *a, const struct choice *b)
-{
-    return split_equal(&a->split, &b->split) && a->shard == b->shard &&
-           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
-}
-
-bool is_same_plan(const struct plan *a, const struct plan *b)
-{
-    bool same = a->stages == b->stages && a->parts == b->parts &&
-                a->step_samples == b->step_samples && strcmp(a->schedule, b->schedule) == 0;
-    for (int32_t s = 0; same && s < a->stages; s++)
-        same = a->stage[s].devices == b->stage[s].devices;
-    for (int32_t k = 0; same && k < a->parts; k++)
-        same = a->part[k].first == b->part[k].first;
-    for (int64_t i = 0; same && i < a->instances; i++)
-        same = same_choice(plan_choice(a, i), plan_choice(b, i));
-    return same;
-}
-
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 int64_t least_step(const struct plan *plan)

@@ -34,11 +34,11 @@ const char *dimension_name(enum dimension dimension); /* "micro-batch" */
 
 struct trial {
     int64_t value[DIMENSION_COUNT]; /* of enum recompute, for that; or MIXED */
-    const char *text;               /* "tp 8, pp 2, dp 4, micro-batch 2, zero 1, recompute full" */
-    struct degrees degrees;         /* what the plan was lowered from; */
-    struct plan *plan;              /* or the plan itself, the answer's own; NULL: the degrees' */
-    const char *found_by;           /* the planner that tried it: "aceso from galvatron's plan" */
-    int64_t number;                 /* in the order they were tried, from 1 */
+    const char *text;       /* "dp 4 tp 8 pp 2 micro-batch 2 zero 1": degrees_text, or mixed */
+    struct degrees degrees; /* what the plan was lowered from; */
+    struct plan *plan;      /* or the plan itself, the answer's own; NULL: the degrees' */
+    const char *found_by;   /* the planner that tried it: "aceso from galvatron's plan" */
+    int64_t number;         /* in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
     int64_t peak_bytes, limit_bytes; /* of the fullest stage */
@@ -173,7 +173,8 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct trial **trial);
 
 /* The same of a plan that has passed plan_check, which belongs to the answer from here on, whatever
- * is returned. `text` says in a line what it is, in planned->arena. */
+ * is returned. `text` says in a line what it is, in planned->arena, where no degrees
+ * do. */
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
 

@@ -11,7 +11,7 @@ const char *dimension_name(enum dimension dimension)
         [DIMENSION_DP] = "dp",
         [DIMENSION_TP] = "tp",
         [DIMENSION_PP] = "pp",
-        [DIMENSION_PIECES] = "pieces",
+        [DIMENSION_PIECES] = "virtual",
         [DIMENSION_MICRO_BATCH] = "micro-batch",
         [DIMENSION_SHARD] = "zero",
         [DIMENSION_RECOMPUTE] = "recompute",
@@ -28,39 +28,6 @@ const char *trial_value_text(struct arena *keep, const struct trial *trial,
         return "mixed";
     return dimension == DIMENSION_RECOMPUTE ? recompute_name((enum recompute)value)
                                             : arena_printf(keep, "%lld", (long long)value);
-}
-
-static const char *text_of_values(struct arena *keep, const struct trial *trial)
-{
-    static const int64_t USUAL[] = {[DIMENSION_DP] = 1,
-                                    [DIMENSION_TP] = 1,
-                                    [DIMENSION_PP] = 1,
-                                    [DIMENSION_PIECES] = 1,
-                                    [DIMENSION_RECOMPUTE] = RECOMPUTE_NONE};
-    const char *text = "";
-    for (int i = 0; i < DIMENSION_COUNT; i++) {
-        enum dimension dimension = (enum dimension)i;
-        if (trial->value[i] != USUAL[i])
-            text =
-                arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", dimension_name(dimension),
-                             trial_value_text(keep, trial, dimension));
-    }
-    return text;
-}
-
-/* What a plan of degrees has beyond its dimensions. */
-static const char *text_of_rest(struct arena *keep, const char *text, const struct degrees *d)
-{
-    const char *usual = schedule_default(d->pieces, d->segments)->name;
-    if (d->cp > 1)
-        text = arena_printf(keep, "%s, cp %lld", text, (long long)d->cp);
-    if (d->ep > 1)
-        text = arena_printf(keep, "%s, ep %lld", text, (long long)d->ep);
-    if (d->tp > 1 && !d->sequence)
-        text = arena_printf(keep, "%s, no sp", text);
-    if (d->segments > 1 || (d->schedule && strcmp(d->schedule, usual) != 0))
-        text = arena_printf(keep, "%s, %s", text, d->schedule ? d->schedule : usual);
-    return d->offload ? arena_printf(keep, "%s, offload", text) : text;
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -85,6 +52,15 @@ static void judge(const struct prediction *p, struct trial *trial)
     }
 }
 
+/* What every plan of the request has; a batch that is searched is a plan's own. */
+static struct degrees asked_of(const struct plan_request *request)
+{
+    struct degrees asked = request->pins;
+    if (request->options.batch_auto)
+        asked.global_batch = 0;
+    return asked;
+}
+
 static weft_status run_trial(struct cost *cost, const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
 {
@@ -96,9 +72,6 @@ static weft_status run_trial(struct cost *cost, const struct plan *plan, const s
     judge(prediction, &trial);
     trial.number = (int64_t)planned->trials.len + 1;
     trial.found_by = planned->planner;
-    if (!trial.text)
-        trial.text =
-            text_of_rest(planned->arena, text_of_values(planned->arena, &trial), &trial.degrees);
     array_push(planned->arena, &planned->trials, trial);
     *out = &planned->trials.data[planned->trials.len - 1];
 done:
@@ -112,8 +85,10 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
 {
     struct plan *plan = NULL;
     weft_status status = WEFT_OK;
+    struct degrees asked = asked_of(request);
     struct trial begun = {
         .degrees = *degrees,
+        .text = degrees_text(planned->arena, request->model, degrees, &asked),
         .value = {[DIMENSION_DP] = degrees->dp,
                   [DIMENSION_TP] = degrees->tp,
                   [DIMENSION_PP] = degrees->pp,
@@ -155,7 +130,10 @@ static void values_of_plan(const struct plan *plan, int64_t *value)
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial)
 {
-    struct trial begun = {.degrees = request->pins, .plan = plan, .text = text};
+    struct degrees asked = asked_of(request);
+    struct trial begun = {.degrees = request->pins,
+                          .plan = plan,
+                          .text = plan_text(planned->arena, plan, &asked, text)};
     values_of_plan(plan, begun.value);
     weft_status status = run_trial(cost, plan, &begun, planned, trial);
     if (status)

@@ -1,0 +1,137 @@
+/* recognise.c - whether two plans are the same, and which degrees give a plan, if any do.
+ *
+ * Degrees lower every operator by the same dp, and with s devices per stage
+ *
+ *   dp * cp * tp = s,   micro-batch * dp = step_samples                                        (1)
+ *
+ *   I1  dp is the largest degree by which a plan splits its batch, ep the one by which it splits experts: lowering
+ *       does no more. What is left open by (1) is tried: cp, sequence parallelism, the way to recompute.
+ *   I2  Degrees that are found give the same plan; that is compared, not concluded.
+ */
+#include <string.h>
+
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+
+static bool same_choice(const struct choice *a, const struct choice *b)
+{
+    return split_equal(&a->split, &b->split) && a->shard == b->shard &&
+           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
+}
+
+bool is_same_plan(const struct plan *a, const struct plan *b)
+{
+    bool same = a->stages == b->stages && a->parts == b->parts &&
+                a->step_samples == b->step_samples && strcmp(a->schedule, b->schedule) == 0;
+    for (int32_t s = 0; same && s < a->stages; s++)
+        same = a->stage[s].devices == b->stage[s].devices;
+    for (int32_t k = 0; same && k < a->parts; k++)
+        same = a->part[k].first == b->part[k].first;
+    for (int64_t i = 0; same && i < a->instances; i++)
+        same = same_choice(plan_choice(a, i), plan_choice(b, i));
+    return same;
+}
+
+/* ---- degrees --------------------------------------------------------------------------------- */
+
+/* The largest degree by which any instance is split along a dim. */
+static int64_t widest(const struct plan *plan, enum dim dim)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int64_t degree = split_degree(&plan_choice(plan, i)->split, dim);
+        most = degree > most ? degree : most;
+    }
+    return most;
+}
+
+static void take_settings(const struct plan *plan, struct degrees *d)
+{
+    d->has_dtype = d->has_policy = d->has_overlap = d->has_bucket = true;
+    d->has_shard = d->has_recompute = true;
+    d->dtype = plan->dtype;
+    d->policy = plan->policy;
+    d->memory_limit_bytes = plan->memory_limit_bytes;
+    d->overlap = plan->overlap;
+    d->bucket_bytes = plan->bucket_bytes;
+    d->whole_sends = plan->whole_sends;
+}
+
+/* What (1) leaves closed. */
+static struct degrees begin(const struct plan *plan, bool *recomputes)
+{
+    struct degrees d = {.dp = widest(plan, DIM_BATCH),
+                        .pp = plan->stages,
+                        .ep = widest(plan, DIM_EXPERT),
+                        .pieces = plan->pieces,
+                        .global_batch = plan->global_batch,
+                        .schedule = plan->schedule,
+                        .shard = plan_choice(plan, 0)->shard};
+    d.segments = schedule_find(plan->schedule)->segmented ? plan->pieces : 1;
+    d.micro_batch = plan->step_samples / d.dp;
+    *recomputes = false;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        d.offload |= plan_choice(plan, i)->offload;
+        *recomputes |= plan_choice(plan, i)->recompute;
+    }
+    take_settings(plan, &d);
+    return d;
+}
+
+static bool is_one_shard(const struct plan *plan)
+{
+    for (int64_t i = 1; i < plan->instances; i++)
+        if (plan_choice(plan, i)->shard != plan_choice(plan, 0)->shard)
+            return false;
+    return true;
+}
+
+/* I2; the choices first, which are quickly seen to differ. */
+static bool gives(const struct plan *plan, const struct degrees *d, struct arena *scratch)
+{
+    struct choice *choice;
+    struct plan *other = NULL;
+    bool same = lower_degrees(plan->model, d, scratch, &choice) == WEFT_OK;
+    for (int64_t i = 0; same && i < plan->instances; i++)
+        same = same_choice(plan_choice(plan, i), &choice[plan->instance[i].op]);
+    same = same && plan_from_degrees(plan->model, plan->cluster, d, &other) == WEFT_OK &&
+           is_same_plan(plan, other);
+    plan_free(other);
+    error_clear();
+    return same;
+}
+
+/* With the ways to recompute that are possible. */
+static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool recomputes,
+                             struct arena *scratch)
+{
+    int first = recomputes ? RECOMPUTE_NONE + 1 : RECOMPUTE_NONE;
+    int last = recomputes ? RECOMPUTE_COUNT - 1 : RECOMPUTE_NONE;
+    for (int way = first; way <= last; way++) {
+        d->recompute = (enum recompute)way;
+        if (gives(plan, d, scratch))
+            return true;
+    }
+    return false;
+}
+
+bool plan_degrees(const struct plan *plan, struct degrees *out)
+{
+    bool recomputes, found = false;
+    *out = begin(plan, &recomputes);
+    int64_t group = cluster_devices(plan->cluster) / plan->stages, rest = group / out->dp;
+    if (!is_one_shard(plan) || out->dp * rest * plan->stages != cluster_devices(plan->cluster) ||
+        plan->step_samples % out->dp || out->dp % out->ep)
+        return false;
+    struct arena *scratch = arena_new();
+    int64_t most_cp = widest(plan, DIM_SEQ);
+    for (out->cp = 1; out->cp <= most_cp && !found; out->cp += !found) {
+        out->tp = rest / out->cp;
+        for (int along = 0; rest % out->cp == 0 && along <= (out->tp > 1) && !found; along++) {
+            out->sequence = along;
+            found = gives_recomputed(plan, out, recomputes, scratch);
+        }
+    }
+    arena_free(scratch);
+    return found;
+}

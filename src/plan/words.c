@@ -1,0 +1,194 @@
+/* words.c - plans in the words of the command line.
+ *
+ *   "dp 16 tp 2 sp micro-batch 2 zero 1"     is     --dp 16 --tp 2 --sp --micro-batch 2 --zero 1
+ *
+ *   I1  Every word is an option of `weft simulate`, and what follows it its value. Typed back, with the model, the
+ *       cluster and what was asked, they give the same plan.
+ *   I2  What differs from the options' defaults is named; the micro-batch and zero always are, because
+ *       `weft plan` would choose them.
+ *   I3  What all plans of one question share (the global batch, types, the memory limit, what overlaps) is
+ *       named only where it differs from what was asked.
+ *   I4  A plan that no options give is "mixed: " with what its planner says of it.
+ */
+#include <string.h>
+
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+
+struct words {
+    struct arena *keep;
+    const char *text;
+};
+
+static void say(struct words *w, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void say(struct words *w, const char *fmt, ...)
+{
+    va_list list;
+    va_start(list, fmt);
+    const char *word = arena_vprintf(w->keep, fmt, list);
+    va_end(list);
+    w->text = arena_printf(w->keep, "%s%s%s", w->text, *w->text ? " " : "", word);
+}
+
+static void say_above_one(struct words *w, const char *name, int64_t degree)
+{
+    if (degree > 1)
+        say(w, "%s %lld", name, (long long)degree);
+}
+
+static int64_t at_least_one(int64_t degree)
+{
+    return degree ? degree : 1;
+}
+
+static void say_layout(struct words *w, const struct degrees *d)
+{
+    const char *usual = schedule_default(d->pieces, d->segments)->name;
+    say_above_one(w, "dp", d->dp);
+    say_above_one(w, "tp", d->tp);
+    if (d->sequence && d->tp > 1)
+        say(w, "sp");
+    say_above_one(w, "pp", d->pp);
+    say_above_one(w, "cp", d->cp);
+    say_above_one(w, "ep", d->ep);
+    if (d->segments > 1)
+        say_above_one(w, "segments", d->segments);
+    else
+        say_above_one(w, "virtual", d->pieces);
+    if (d->schedule && strcmp(d->schedule, usual) != 0)
+        say(w, "schedule %s", d->schedule);
+}
+
+static void say_batch(struct words *w, const struct degrees *d, const struct degrees *asked)
+{
+    int64_t micro_batch = at_least_one(d->micro_batch);
+    int64_t usual =
+        asked->global_batch ? asked->global_batch : d->dp * micro_batch * at_least_one(d->pp);
+    say(w, "micro-batch %lld", (long long)micro_batch);
+    if (d->global_batch && d->global_batch != usual)
+        say(w, "global-batch %lld", (long long)d->global_batch);
+}
+
+static void say_choice(struct words *w, const struct degrees *d)
+{
+    say(w, "zero %d", d->shard);
+    if (d->recompute != RECOMPUTE_NONE)
+        say(w, "recompute %s", recompute_name(d->recompute));
+    if (d->offload)
+        say(w, "offload");
+}
+
+/* ---- what all plans of a question share (I3) ------------------------------------------------- */
+
+/* Exactly, as --memory and --bucket take it. */
+static const char *bytes_text(struct arena *keep, int64_t bytes)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } UNITS[] = {{"GiB", 30}, {"MiB", 20}};
+    for (size_t i = 0; i < COUNT_OF(UNITS); i++)
+        if (bytes % (INT64_C(1) << UNITS[i].shift) == 0)
+            return arena_printf(keep, "%lld%s", (long long)(bytes >> UNITS[i].shift),
+                                UNITS[i].name);
+    return arena_printf(keep, "%lldB", (long long)bytes);
+}
+
+const char *overlap_text(struct arena *keep, unsigned bits, const char *between)
+{
+    const char *word = bits ? overlap_take(&bits) : overlap_name(0), *text = word;
+    while ((word = overlap_take(&bits)) != NULL)
+        text = arena_printf(keep, "%s%s%s", text, between, word);
+    return text;
+}
+
+static void say_types(struct words *w, const struct model *model, const struct degrees *d,
+                      const struct degrees *asked)
+{
+    enum dtype own = d->has_dtype ? d->dtype : model->dtype;
+    enum policy policy = d->has_policy ? d->policy : policy_for(own);
+    if (own != (asked->has_dtype ? asked->dtype : model->dtype))
+        say(w, "dtype %s", dtype_name(own));
+    if (policy != (asked->has_policy ? asked->policy : policy_for(own)))
+        say(w, "policy %s", policy_name(policy));
+    if (d->memory_limit_bytes && d->memory_limit_bytes != asked->memory_limit_bytes)
+        say(w, "memory %s", bytes_text(w->keep, d->memory_limit_bytes));
+}
+
+static unsigned overlap_of(const struct degrees *d)
+{
+    return d->has_overlap ? d->overlap : OVERLAP_ALL;
+}
+
+static int64_t bucket_of(const struct degrees *d)
+{
+    return d->has_bucket ? d->bucket_bytes : DEFAULT_BUCKET_BYTES;
+}
+
+static void say_practice(struct words *w, const struct degrees *d, const struct degrees *asked)
+{
+    int64_t bucket = bucket_of(d);
+    if (overlap_of(d) != overlap_of(asked))
+        say(w, "overlap %s", overlap_text(w->keep, overlap_of(d), ","));
+    if (bucket != bucket_of(asked))
+        say(w, "bucket %s", bucket ? bytes_text(w->keep, bucket) : "whole");
+    if (d->whole_sends && !asked->whole_sends)
+        say(w, "whole-sends");
+}
+
+const char *degrees_text(struct arena *keep, const struct model *model, const struct degrees *d,
+                         const struct degrees *asked)
+{
+    static const struct degrees NOTHING;
+    struct words w = {keep, ""};
+    asked = asked ? asked : &NOTHING;
+    say_layout(&w, d);
+    say_batch(&w, d, asked);
+    say_choice(&w, d);
+    say_types(&w, model, d, asked);
+    say_practice(&w, d, asked);
+    return w.text;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+const char *mixed_text(struct arena *keep, const char *words)
+{
+    static const char MIXED_PLAN[] = "mixed: ";
+    bool said = strncmp(words, MIXED_PLAN, strlen(MIXED_PLAN)) == 0;
+    return arena_printf(keep, "%s%s", said ? "" : MIXED_PLAN, words);
+}
+
+const char *plan_text(struct arena *keep, const struct plan *plan, const struct degrees *asked,
+                      const char *words)
+{
+    struct degrees d;
+    if (plan_degrees(plan, &d))
+        return degrees_text(keep, plan->model, &d, asked);
+    return mixed_text(keep, words);
+}
+
+int64_t plan_dp(const struct plan *plan)
+{
+    int64_t dp = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        int64_t own = split_degree(&plan_choice(plan, i)->split, DIM_BATCH);
+        if (op_find_dim(op->kind, DIM_BATCH) < 0 || op_find_dim(op->kind, DIM_EXPERT) >= 0)
+            continue;
+        if (dp && own != dp)
+            return 0;
+        dp = own;
+    }
+    return dp;
+}
+
+const char *step_text(struct arena *keep, const struct plan *plan)
+{
+    long long dp = (long long)plan_dp(plan), samples = (long long)plan->step_samples;
+    const char *all =
+        arena_printf(keep, "%lld sample%s per step", samples, samples == 1 ? "" : "s");
+    if (!dp || samples % dp)
+        return all;
+    return arena_printf(keep, "micro-batch %lld × dp %lld = %s", samples / dp, dp, all);
+}

@@ -132,7 +132,7 @@ static double descend(struct problem *p, bool random, uint64_t seed, struct tall
         stop_on(judge_new(p, &judge));
         stop_on(aceso_search(judge, &settings, DESCEND, &result));
         for (size_t k = 0; k < result.steps.len; k++) {
-            const struct step *step = &result.steps.data[k];
+            const struct search_step *step = &result.steps.data[k];
             tally->improving += step->improved;
             tally->first_try += step->improved && step->bottlenecks_tried == 1;
             tally->hops[step->improved && step->hops < HOPS_SHOWN ? step->hops : 0]++;

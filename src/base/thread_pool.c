@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-struct pool {
+struct thread_pool {
     pthread_mutex_t lock;
     pthread_cond_t ready;
     int32_t workers; /* 0: not all are started */
@@ -13,14 +13,14 @@ struct pool {
     struct request *request; /* NULL: workers wait for each other (I4) */
 };
 struct pool_worker {
-    struct pool *pool;
+    struct thread_pool *pool;
     int32_t number;
     pthread_t thread;
     struct error_copy error;
 };
 
 /* I2 */
-static int32_t wait_for_all(struct pool *pool)
+static int32_t wait_for_all(struct thread_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     while (pool->workers == 0)
@@ -29,7 +29,7 @@ static int32_t wait_for_all(struct pool *pool)
     return pool->workers;
 }
 
-static void let_begin(struct pool *pool, int32_t workers)
+static void let_begin(struct thread_pool *pool, int32_t workers)
 {
     pthread_mutex_lock(&pool->lock);
     pool->workers = workers;
@@ -40,7 +40,7 @@ static void let_begin(struct pool *pool, int32_t workers)
 static weft_status begin(void *argument)
 {
     struct pool_worker *worker = argument;
-    struct pool *pool = worker->pool;
+    struct thread_pool *pool = worker->pool;
     return pool->work(pool->context, worker->number, wait_for_all(pool));
 }
 
@@ -59,7 +59,7 @@ static void *run_worker(void *argument)
     return NULL;
 }
 
-static weft_status run(struct pool *pool, struct pool_worker *worker, int32_t workers)
+static weft_status run(struct thread_pool *pool, struct pool_worker *worker, int32_t workers)
 {
     int32_t started = 1;
     worker[0].pool = pool;
@@ -80,11 +80,11 @@ static weft_status run(struct pool *pool, struct pool_worker *worker, int32_t wo
 
 static weft_status run_for(struct request *request, int32_t workers, pool_work work, void *context)
 {
-    struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                        .ready = PTHREAD_COND_INITIALIZER,
-                        .work = work,
-                        .context = context,
-                        .request = request};
+    struct thread_pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                               .ready = PTHREAD_COND_INITIALIZER,
+                               .work = work,
+                               .context = context,
+                               .request = request};
     struct arena *scratch = arena_new();
     struct pool_worker *worker = ARENA_ARRAY(scratch, struct pool_worker, (size_t)workers);
     weft_status status = run(&pool, worker, workers);

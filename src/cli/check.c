@@ -5,12 +5,12 @@
 #include "cli/degrees.h"
 #include "compile/compile.h"
 
-struct options {
+struct check_command {
     struct plan_arguments plan;
     bool prove, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct check_command, field)
 static const struct cli_option OPTIONS[] = {
     {"prove", NULL, "also compile the plan, and prove that its graph computes what the model does",
      OPTION_FLAG, AT(prove)},
@@ -141,7 +141,7 @@ static int print_json(const struct plan *plan, const struct warnings *warnings,
 
 static int check(const void *context, const struct plan *plan)
 {
-    const struct options *options = context;
+    const struct check_command *options = context;
     struct warnings warnings = {0};
     struct proofs proofs = {0};
     weft_status status = options->prove ? prove_both(plan, &proofs) : WEFT_OK;
@@ -158,7 +158,7 @@ static int check(const void *context, const struct plan *plan)
 
 int cmd_check(int argc, char **argv)
 {
-    struct options options = {.plan.arena = arena_new()};
+    struct check_command options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
     return plan_command(&options.plan, check, &options);
 }

@@ -8,7 +8,7 @@
 
 enum { MAX_SIZES = 8, MAX_GROUPS = 8 };
 
-struct options {
+struct clusters_command {
     const char *name, *model;
     bool this_machine, names, json;
     bool one_collective;
@@ -19,7 +19,7 @@ struct options {
     const char *group_text; /* NULL: groups that make sense on the cluster */
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct clusters_command, field)
 
 /* FIRST:COUNT:STRIDE[:COUNT:STRIDE...] */
 static bool parse_group(const char *text, struct group *group)
@@ -50,7 +50,7 @@ static bool parse_group(const char *text, struct group *group)
 
 static void take_group(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct clusters_command *options = input;
     options->group_text = arg;
     if (!parse_group(arg, &options->group))
         argp_error(state, "--group takes FIRST:COUNT:STRIDE such as 0:8:1, not '%s'", arg);
@@ -58,7 +58,7 @@ static void take_group(struct argp_state *state, void *input, char *arg)
 
 static void take_size(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct clusters_command *options = input;
     if (options->sizes == MAX_SIZES)
         argp_error(state, "--bytes can be given at most %d times", MAX_SIZES);
     else if (!parse_bytes(arg, &options->bytes[options->sizes]) ||
@@ -70,7 +70,7 @@ static void take_size(struct argp_state *state, void *input, char *arg)
 
 static void take_one_collective(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct clusters_command *options = input;
     options->one_collective = true;
     options->collective = take_collective(state, arg);
 }
@@ -92,7 +92,7 @@ static const struct cli_option OPTIONS[] = {
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct clusters_command *options = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
         if (options->name)
@@ -259,7 +259,7 @@ static struct questions sensible_groups(struct arena *arena, const struct cluste
 }
 
 static struct questions choose_groups(struct arena *arena, const struct cluster *cluster,
-                                      const struct options *options)
+                                      const struct clusters_command *options)
 {
     if (!options->group_text)
         return sensible_groups(arena, cluster);
@@ -267,7 +267,8 @@ static struct questions choose_groups(struct arena *arena, const struct cluster 
 }
 
 /* Which collectives a group is asked for: all, or the one; send only between two. */
-static bool wanted(const struct options *options, enum collective collective, int64_t devices)
+static bool wanted(const struct clusters_command *options, enum collective collective,
+                   int64_t devices)
 {
     if (options->one_collective)
         return collective == options->collective;
@@ -275,7 +276,7 @@ static bool wanted(const struct options *options, enum collective collective, in
 }
 
 /* What both outputs are made of. */
-struct answer {
+struct cluster_listing {
     struct table *table;
     json_t *list;
 };
@@ -290,9 +291,9 @@ static json_t *group_json(const struct group *group)
                      "devices", (json_int_t)group_size(group));
 }
 
-static weft_status answer_row(const struct cluster *cluster, const struct options *options,
+static weft_status answer_row(const struct cluster *cluster, const struct clusters_command *options,
                               const struct question *question, enum collective collective,
-                              struct answer *answer)
+                              struct cluster_listing *answer)
 {
     struct collective_cost cost = {0};
     table_cell(answer->table, "%s", question->label);
@@ -317,7 +318,7 @@ static weft_status answer_row(const struct cluster *cluster, const struct option
     return WEFT_OK;
 }
 
-static struct table *new_table(struct arena *arena, const struct options *options)
+static struct table *new_table(struct arena *arena, const struct clusters_command *options)
 {
     enum { FIXED = 5 };
     const char *headers[FIXED + MAX_SIZES] = {"group", "collective"};
@@ -336,7 +337,8 @@ static struct table *new_table(struct arena *arena, const struct options *option
 }
 
 static weft_status answer_all(struct arena *arena, const struct cluster *cluster,
-                              const struct options *options, struct answer *answer)
+                              const struct clusters_command *options,
+                              struct cluster_listing *answer)
 {
     struct questions questions = choose_groups(arena, cluster, options);
     answer->table = new_table(arena, options);
@@ -417,9 +419,9 @@ static json_t *cluster_json(const struct cluster *cluster, json_t *collectives)
 /* ---- one cluster ----------------------------------------------------------------------------- */
 
 static int describe(struct arena *arena, const struct cluster *cluster,
-                    const struct options *options)
+                    const struct clusters_command *options)
 {
-    struct answer answer = {.list = json_array()};
+    struct cluster_listing answer = {.list = json_array()};
     weft_status status = answer_all(arena, cluster, options, &answer);
     if (status) {
         json_decref(answer.list);
@@ -437,7 +439,7 @@ static int describe(struct arena *arena, const struct cluster *cluster,
     return WEFT_OK;
 }
 
-static int answer_model(const struct cluster *cluster, const struct options *options)
+static int answer_model(const struct cluster *cluster, const struct clusters_command *options)
 {
     struct model *model;
     json_t *messages = NULL;
@@ -456,7 +458,7 @@ static int answer_model(const struct cluster *cluster, const struct options *opt
     return code;
 }
 
-static int open_and_describe(struct arena *arena, const struct options *options)
+static int open_and_describe(struct arena *arena, const struct clusters_command *options)
 {
     struct cluster *cluster;
     weft_status status = options->this_machine ? cluster_this_machine(&cluster)
@@ -480,7 +482,7 @@ static int print_names(void)
 int cmd_clusters(int argc, char **argv)
 {
     static const int64_t SIZES[] = {256 << 10, 4 << 20, 64 << 20, 1 << 30};
-    struct options options = {0};
+    struct clusters_command options = {0};
     cli_read(&SYNTAX, argc, argv, &options);
     if (options.names)
         return print_names();

@@ -20,7 +20,7 @@ struct axis {
     const char *key;
     ARRAY(const char *) values;
 };
-struct options {
+struct compare_command {
     struct arena *arena;
     struct plan_arguments plan;
     struct axis axis[MOST_AXES];
@@ -33,11 +33,11 @@ struct options {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct compare_command, field)
 
 static void take_axis(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct compare_command *options = input;
     size_t key = strcspn(arg, "=");
     if (options->axes == MOST_AXES)
         argp_error(state, "at most %d options can be compared at once", MOST_AXES);
@@ -53,7 +53,7 @@ static void take_axis(struct argp_state *state, void *input, char *arg)
 
 static void take_forbid(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct compare_command *options = input;
     if (forbid_parse(options->arena, arg, &options->forbids) != WEFT_OK)
         argp_error(state, "--forbid: %s; %s", weft_last_error()->message, weft_last_error()->hint);
 }
@@ -79,7 +79,7 @@ static const struct cli_option OPTIONS[] = {
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct compare_command *options = state->input;
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
     array_push(options->arena, &options->names, arg);
@@ -159,7 +159,7 @@ done:
     return status;
 }
 
-static weft_status search_row(const struct options *options, const struct recipe *recipe,
+static weft_status search_row(const struct compare_command *options, const struct recipe *recipe,
                               struct opened_plan *opened, const char **found)
 {
     struct planned *planned = NULL;
@@ -182,7 +182,7 @@ done:
     return status;
 }
 
-static weft_status predict(const struct options *options, const struct recipe *recipe,
+static weft_status predict(const struct compare_command *options, const struct recipe *recipe,
                            struct compared *row)
 {
     struct simulate_options simulation = {.profile = options->profile};
@@ -201,7 +201,7 @@ static weft_status predict(const struct options *options, const struct recipe *r
 
 /* That values do not go together is part of the answer; the machine's failure ends it, and so does a
  * plan file that is none. */
-static weft_status add_row(const struct options *options, const struct recipe *recipe,
+static weft_status add_row(const struct compare_command *options, const struct recipe *recipe,
                            struct compared row, struct comparison *out)
 {
     weft_status status = predict(options, recipe, &row);
@@ -214,7 +214,7 @@ static weft_status add_row(const struct options *options, const struct recipe *r
     return WEFT_OK;
 }
 
-static weft_status compare_files(const struct options *options, struct comparison *out)
+static weft_status compare_files(const struct compare_command *options, struct comparison *out)
 {
     weft_status status = WEFT_OK;
     out->header = ARENA_ARRAY(out->arena, const char *, 1);
@@ -245,7 +245,7 @@ done:
     return status;
 }
 
-static weft_status compare_axes(const struct options *options, struct comparison *out)
+static weft_status compare_axes(const struct compare_command *options, struct comparison *out)
 {
     int64_t rows = 1;
     weft_status status = WEFT_OK;
@@ -278,7 +278,7 @@ done:
 
 /* ---- against a measurement ------------------------------------------------------------------- */
 
-static weft_status check_measured(struct options *options)
+static weft_status check_measured(struct compare_command *options)
 {
     if (options->axes || options->names.len < 1 || options->names.len > 2)
         return bad_argument("such as: weft compare plan.json --measured trace.json",
@@ -295,7 +295,7 @@ struct fold_back {
     double predicted_s;
 };
 
-static weft_status fold_back(const struct options *options, const struct overlay *overlay,
+static weft_status fold_back(const struct compare_command *options, const struct overlay *overlay,
                              const struct prediction *prediction, struct fold_back *out)
 {
     struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->fold_back};
@@ -310,8 +310,8 @@ done:
     return status;
 }
 
-static weft_status tell_measured(const struct options *options, const struct overlay *overlay,
-                                 const struct fold_back *folded)
+static weft_status tell_measured(const struct compare_command *options,
+                                 const struct overlay *overlay, const struct fold_back *folded)
 {
     if (options->json) {
         json_t *json = overlay_json(overlay);
@@ -331,7 +331,7 @@ static weft_status tell_measured(const struct options *options, const struct ove
     return WEFT_OK;
 }
 
-static weft_status run_measured(struct options *options)
+static weft_status run_measured(struct compare_command *options)
 {
     struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->profile};
     struct opened_plan opened = {0};
@@ -354,7 +354,7 @@ done:
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static weft_status check_arguments(struct options *options)
+static weft_status check_arguments(struct compare_command *options)
 {
     if (options->axes && options->names.len != 2)
         return bad_argument("such as: weft compare gpt3-13b dgx-a100:4 --over tp=2,4,8",
@@ -383,7 +383,7 @@ static weft_status verdict(const struct comparison *comparison)
                      "none of %zu plans fits", comparison->rows.len);
 }
 
-static weft_status run(struct options *options, struct comparison *comparison)
+static weft_status run(struct compare_command *options, struct comparison *comparison)
 {
     weft_status status;
     TRY(check_arguments(options));
@@ -403,7 +403,8 @@ done:
 int cmd_compare(int argc, char **argv)
 {
     struct arena *arena = arena_new();
-    struct options options = {.arena = arena, .plan = {.arena = arena, .named_elsewhere = true}};
+    struct compare_command options = {.arena = arena,
+                                      .plan = {.arena = arena, .named_elsewhere = true}};
     struct comparison comparison = {.arena = arena, .unit = "M tokens"};
     cli_read(&SYNTAX, argc, argv, &options);
     cli_warn_missing();

@@ -5,13 +5,13 @@
 
 #include "cli/degrees.h"
 
-struct options {
+struct export_command {
     struct plan_arguments plan;
     const char *to, *output;
     bool nearest, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct export_command, field)
 static const struct cli_option OPTIONS[] = {
     {"to", "TARGET",
      "megatron, deepspeed, torchtitan, fsdp, galvatron or slurm (Megatron-LM in a batch script)",
@@ -26,7 +26,7 @@ static const struct cli_option OPTIONS[] = {
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    const struct options *options = state->input;
+    const struct export_command *options = state->input;
     (void)arg;
     if (key == ARGP_KEY_END && !options->to)
         argp_error(state,
@@ -107,7 +107,7 @@ static json_t *predicted_json(const struct predicted *p)
                     : json_null();
 }
 
-static int print_json(const struct options *options, const struct export_result *result,
+static int print_json(const struct export_command *options, const struct export_result *result,
                       const struct both_predictions *comparison)
 {
     return cli_print_json(json_pack(
@@ -133,7 +133,7 @@ static void tell(const struct export_result *result, const struct both_predictio
             written->fits ? "" : ", which does not fit");
 }
 
-static int print(const struct options *options, const struct export_result *result,
+static int print(const struct export_command *options, const struct export_result *result,
                  const struct both_predictions *comparison)
 {
     if (options->output) {
@@ -152,7 +152,7 @@ static int print(const struct options *options, const struct export_result *resu
 
 static int run(const void *context, const struct plan *plan)
 {
-    const struct options *options = context;
+    const struct export_command *options = context;
     struct export_result result = {0};
     struct both_predictions comparison;
     const struct target *target = target_find(options->to);
@@ -171,7 +171,7 @@ done:
 
 int cmd_export(int argc, char **argv)
 {
-    struct options options = {.plan.arena = arena_new()};
+    struct export_command options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
     return plan_command(&options.plan, run, &options);
 }

@@ -7,7 +7,7 @@
 
 enum { MAX_FILES = 256, MAX_DEVICE_COUNTS = 64, SHOWN_SIZES = 16 };
 
-struct options {
+struct fit_command {
     const char *files[MAX_FILES];
     size_t file_count;
     enum collective collective;
@@ -16,18 +16,18 @@ struct options {
     bool json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct fit_command, field)
 
 static void take_only_collective(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct fit_command *options = input;
     options->collective = take_collective(state, arg);
     options->filter.collective = &options->collective;
 }
 
 static void take_where(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct fit_command *options = input;
     char *equals = strchr(arg, '=');
     if (!equals)
         argp_error(state, "--where takes COLUMN=VALUE, not '%s'", arg);
@@ -52,7 +52,7 @@ static const struct cli_option OPTIONS[] = {
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct fit_command *options = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
         if (options->file_count == MAX_FILES)
@@ -86,7 +86,7 @@ static const struct syntax SYNTAX = {
 /* ---- fitting --------------------------------------------------------------------------------- */
 
 /* One fit per number of devices, and one over all of them when there are several. */
-struct answer {
+struct fit_answer {
     struct samples samples;
     struct fit fits[MAX_DEVICE_COUNTS + 1];
     size_t count; /* fits by number of devices */
@@ -105,7 +105,7 @@ static int by_devices(const void *a, const void *b)
     return (x->line > y->line) - (x->line < y->line);
 }
 
-static weft_status read_files(struct arena *arena, const struct options *options,
+static weft_status read_files(struct arena *arena, const struct fit_command *options,
                               struct samples *samples)
 {
     weft_status status = WEFT_OK;
@@ -124,7 +124,7 @@ done:
     return status;
 }
 
-static weft_status fit_all(struct answer *answer)
+static weft_status fit_all(struct fit_answer *answer)
 {
     struct sample *data = answer->samples.data;
     size_t len = answer->samples.len;
@@ -174,7 +174,7 @@ static void fit_row(struct table *table, const struct fit *fit, const char *devi
     table_cell(table, "%.5f", fit->r2);
 }
 
-static void print_fits(struct arena *arena, const struct answer *answer)
+static void print_fits(struct arena *arena, const struct fit_answer *answer)
 {
     static const char *const HEADERS[] = {"devices",   "points",    "latency",      "step",
                                           "bandwidth", "half size", "median error", "p90",
@@ -194,7 +194,7 @@ static void print_fits(struct arena *arena, const struct answer *answer)
 }
 
 /* The fit of the sample's own number of devices. */
-static double predicted(const struct answer *answer, const struct sample *sample)
+static double predicted(const struct fit_answer *answer, const struct sample *sample)
 {
     double seconds = 0;
     for (size_t i = 0; i < answer->count; i++)
@@ -204,7 +204,7 @@ static double predicted(const struct answer *answer, const struct sample *sample
 }
 
 /* Sizes spread evenly over those of the largest group, each with its first measurement. */
-static void print_sizes(struct arena *arena, const struct answer *answer)
+static void print_sizes(struct arena *arena, const struct fit_answer *answer)
 {
     static const char *const HEADERS[] = {"size", "measured", "predicted", "error"};
     static const enum align ALIGNS[] = {ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
@@ -234,7 +234,7 @@ static void print_sizes(struct arena *arena, const struct answer *answer)
     table_print(table, stdout);
 }
 
-static int print_answer(struct arena *arena, const struct answer *answer)
+static int print_answer(struct arena *arena, const struct fit_answer *answer)
 {
     printf("%s: %zu measurements", collective_name(answer->last->collective), answer->samples.len);
     if (answer->samples.skipped > 0)
@@ -257,7 +257,7 @@ static json_t *fit_json(const struct fit *fit)
                      "worst_error", fit->worst, "r2_log", fit->r2);
 }
 
-static int print_json(struct arena *arena, const struct answer *answer)
+static int print_json(struct arena *arena, const struct fit_answer *answer)
 {
     json_t *fits = json_array(), *samples = json_array();
     for (size_t i = 0; i < answer->count; i++)
@@ -280,9 +280,9 @@ static int print_json(struct arena *arena, const struct answer *answer)
 
 int cmd_fit(int argc, char **argv)
 {
-    struct options options = {0};
+    struct fit_command options = {0};
     struct arena *arena = arena_new();
-    struct answer *answer = ARENA_NEW(arena, struct answer);
+    struct fit_answer *answer = ARENA_NEW(arena, struct fit_answer);
     weft_status status = WEFT_OK;
     int code;
     cli_read(&SYNTAX, argc, argv, &options);

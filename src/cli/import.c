@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "plan/plan.h"
 
-struct options {
+struct import_command {
     struct arena *arena;
     const char *from, *model, *set, *output;
     const char *name[2]; /* FILE and CLUSTER, or CLUSTER */
@@ -15,11 +15,11 @@ struct options {
     int word_count;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct import_command, field)
 
 static void take_model_set(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct import_command *options = input;
     take_set(state, options->arena, &options->set, arg);
 }
 
@@ -35,7 +35,7 @@ static const struct cli_option OPTIONS[] = {
     {0},
 };
 
-static void take_name(struct argp_state *state, struct options *options, char *arg)
+static void take_name(struct argp_state *state, struct import_command *options, char *arg)
 {
     if (options->names == (int)COUNT_OF(options->name))
         argp_error(state, "a file and a cluster: '%s' is too many", arg);
@@ -45,7 +45,7 @@ static void take_name(struct argp_state *state, struct options *options, char *a
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct import_command *options = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
         take_name(state, options, arg);
@@ -90,7 +90,8 @@ static const char *quoted(struct arena *arena, const char *word)
     return arena_printf(arena, "%s'", text);
 }
 
-static void quote_words(struct arena *arena, struct options *options, struct import_input *input)
+static void quote_words(struct arena *arena, struct import_command *options,
+                        struct import_input *input)
 {
     const char *text = "";
     for (int i = 0; i < options->word_count; i++) {
@@ -122,7 +123,7 @@ static int print_json(const struct plan *plan, const struct texts *notes, const 
                                     list, "plan", json ? json : json_null()));
 }
 
-static int print(struct arena *arena, const struct options *options, const struct plan *plan,
+static int print(struct arena *arena, const struct import_command *options, const struct plan *plan,
                  const struct texts *notes)
 {
     const char *text = plan_write(arena, plan);
@@ -141,7 +142,7 @@ static int print(struct arena *arena, const struct options *options, const struc
     return WEFT_OK;
 }
 
-static int run(struct options *options)
+static int run(struct import_command *options)
 {
     struct arena *arena = options->arena;
     struct import_input input;
@@ -168,7 +169,7 @@ static int run(struct options *options)
 
 int cmd_import(int argc, char **argv)
 {
-    struct options options = {.arena = arena_new()};
+    struct import_command options = {.arena = arena_new()};
     int own = 0;
     while (own < argc && strcmp(argv[own], "--") != 0)
         own++;

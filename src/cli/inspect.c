@@ -5,7 +5,7 @@
 #include "cli/inspect.h"
 #include "cli/options.h"
 
-struct options {
+struct inspect_command {
     struct arena *arena;
     const char *model;
     const char *overrides; /* YAML flow, NULL: none */
@@ -15,25 +15,25 @@ struct options {
     bool has_dtype, ops, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct inspect_command, field)
 
 static void take_own_dtype(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct inspect_command *options = input;
     options->has_dtype = true;
     options->dtype = take_dtype(state, arg);
 }
 
 static void take_seq(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct inspect_command *options = input;
     take_count(state, "seq", arg, 1, INT32_MAX);
     add_override(options->arena, &options->overrides, "seq", arg);
 }
 
 static void take_model_set(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct inspect_command *options = input;
     take_set(state, options->arena, &options->overrides, arg);
 }
 
@@ -58,7 +58,7 @@ static const struct cli_option OPTIONS[] = {
 
 static error_t take_names(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct inspect_command *options = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
         if (options->model)
@@ -186,7 +186,7 @@ struct subject {
     struct cost *cost;
 };
 
-static weft_status open_subject(const struct options *options, struct subject *subject)
+static weft_status open_subject(const struct inspect_command *options, struct subject *subject)
 {
     weft_status status;
     TRY(model_open(options->model, options->overrides, &subject->model));
@@ -208,7 +208,7 @@ static void close_subject(struct subject *subject)
     model_free(subject->model);
 }
 
-static int show(const struct options *options, const struct subject *subject)
+static int show(const struct inspect_command *options, const struct subject *subject)
 {
     const struct model *model = subject->model;
     struct inspection in = {.arena = options->arena,
@@ -224,7 +224,7 @@ static int show(const struct options *options, const struct subject *subject)
 
 int cmd_inspect(int argc, char **argv)
 {
-    struct options options = {.arena = arena_new(), .depth = 2, .microbatch = 1};
+    struct inspect_command options = {.arena = arena_new(), .depth = 2, .microbatch = 1};
     struct subject subject = {0};
     cli_read(&SYNTAX, argc, argv, &options);
     weft_status status = open_subject(&options, &subject);

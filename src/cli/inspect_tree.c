@@ -22,7 +22,7 @@ static const enum align ALIGNS[COLUMN_COUNT] = {ALIGN_LEFT,  ALIGN_LEFT,  ALIGN_
                                                 ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
 
 /* One node of the tree: a module, or an operator as a leaf. */
-struct node {
+struct tree_node {
     const struct module *module; /* NULL for an operator */
     int32_t index;               /* of the module or the operator */
     const char *name, *kind;
@@ -56,23 +56,23 @@ static int32_t child_towards(const struct model *model, int32_t above, const str
 }
 
 /* The node that begins with operator `first` right below module `above`; moves `first` after it. */
-static struct node next_node(const struct inspection *in, int32_t above, int32_t *first)
+static struct tree_node next_node(const struct inspection *in, int32_t above, int32_t *first)
 {
     const struct model *model = in->model;
     const struct op *op = &model->op[*first];
     int32_t child = child_towards(model, above, op);
     if (child < 0) {
         struct totals totals = op_totals(model, op, in->dtype);
-        return (struct node){NULL, (*first)++, op->name, OP_KINDS[op->kind].name, 1, totals};
+        return (struct tree_node){NULL, (*first)++, op->name, OP_KINDS[op->kind].name, 1, totals};
     }
     const struct module *module = &model->module[child];
     *first = module->first_op + module->ops;
-    return (struct node){module,
-                         child,
-                         module_label(in->arena, model, child),
-                         "",
-                         module_series(model, child).count,
-                         module_totals(model, child, in->dtype)};
+    return (struct tree_node){module,
+                              child,
+                              module_label(in->arena, model, child),
+                              "",
+                              module_series(model, child).count,
+                              module_totals(model, child, in->dtype)};
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -100,7 +100,7 @@ static void add_rows(const struct inspection *in, struct table *table, int32_t a
 {
     const struct module *module = &in->model->module[above];
     for (int32_t op = module->first_op; op < module->first_op + module->ops;) {
-        struct node node = next_node(in, above, &op);
+        struct tree_node node = next_node(in, above, &op);
         const char *copies = "";
         if (node.copies > 1)
             copies = arena_printf(in->arena, " (x%lld)", (long long)node.copies);
@@ -131,7 +131,7 @@ static json_t *children_json(const struct inspection *in, int32_t above, int64_t
     json_t *children = json_array();
     const struct module *module = &in->model->module[above];
     for (int32_t op = module->first_op; op < module->first_op + module->ops;) {
-        struct node node = next_node(in, above, &op);
+        struct tree_node node = next_node(in, above, &op);
         json_t *json = json_pack(
             "{s:o, s:s, s:I, s:I, s:o, s:o, s:o}", "name", json_text(node.name), "kind",
             node.module ? "module" : node.kind, "copies", (json_int_t)node.copies, "operators",

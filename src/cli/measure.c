@@ -10,7 +10,7 @@
 #include "cli/profile.h"
 #include "run/run.h"
 
-struct options {
+struct measure_command {
     struct plan_arguments plan;
     const char *db, *output;
     double precision;
@@ -18,12 +18,12 @@ struct options {
     bool collectives, mpi, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct measure_command, field)
 
 /* "5%" or 0.05. */
 static void take_precision(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct measure_command *options = input;
     char number[32];
     size_t len = strlen(arg);
     bool percent = len > 0 && arg[len - 1] == '%';
@@ -35,7 +35,7 @@ static void take_precision(struct argp_state *state, void *input, char *arg)
 
 static void take_transport(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct measure_command *options = input;
     options->mpi = strcmp(arg, "mpi") == 0;
     if (!options->mpi && strcmp(arg, "threads") != 0)
         argp_error(state, "--transport is '%s', expected threads or mpi", arg);
@@ -43,14 +43,14 @@ static void take_transport(struct argp_state *state, void *input, char *arg)
 
 static void take_budget(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct measure_command *options = input;
     if (!parse_duration(arg, &options->budget_ns) || options->budget_ns < 1)
         argp_error(state, "--budget takes a time such as 2min, not '%s'", arg);
 }
 
 static void take_most(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct measure_command *options = input;
     if (!parse_bytes(arg, &options->most_bytes) || options->most_bytes < 64 << 10 ||
         options->most_bytes > (int64_t)4 << 30)
         argp_error(state, "--most takes a size of 64KiB to 4GiB, not '%s'", arg);
@@ -110,8 +110,8 @@ static void show_progress(void *context, const struct measure_progress *progress
 
 /* ---- what is measured ------------------------------------------------------------------------ */
 
-struct job {
-    const struct options *options;
+struct measure_job {
+    const struct measure_command *options;
     struct arena *arena;
     struct cluster *machine; /* this one, as ranks */
     struct opened_plan opened;
@@ -121,7 +121,7 @@ struct job {
     bool answers; /* rank 0 */
 };
 
-static weft_status check_options(const struct options *options)
+static weft_status check_options(const struct measure_command *options)
 {
     if (options->plan.names == 0 && !options->collectives && !options->output)
         return bad_argument("name a plan or a model, or add --collectives", "measure what?");
@@ -135,7 +135,7 @@ static weft_status check_options(const struct options *options)
 }
 
 /* A model by itself is for one core. */
-static weft_status open_alone(struct job *job)
+static weft_status open_alone(struct measure_job *job)
 {
     const struct plan_arguments *in = &job->options->plan;
     struct opened_plan *out = &job->opened;
@@ -148,7 +148,7 @@ done:
     return status;
 }
 
-static weft_status open_plan(struct job *job)
+static weft_status open_plan(struct measure_job *job)
 {
     const struct plan_arguments *in = &job->options->plan;
     bool alone = in->names == 1 && access(in->name[0], F_OK) != 0;
@@ -170,7 +170,7 @@ static int64_t away_bytes(const struct asks *asks, const struct device *device)
     return asks->step_bytes < most ? asks->step_bytes : most;
 }
 
-static weft_status measure_plan(struct job *job)
+static weft_status measure_plan(struct measure_job *job)
 {
     struct asks *asks = ARENA_NEW(job->arena, struct asks);
     const struct device *core = &job->machine->node.device;
@@ -185,7 +185,7 @@ done:
     return status;
 }
 
-static weft_status set_machine(struct job *job, int64_t ranks)
+static weft_status set_machine(struct measure_job *job, int64_t ranks)
 {
     cluster_free(job->machine);
     job->machine = NULL;
@@ -195,9 +195,9 @@ static weft_status set_machine(struct job *job, int64_t ranks)
     return status;
 }
 
-static weft_status measure_ranks(struct job *job)
+static weft_status measure_ranks(struct measure_job *job)
 {
-    const struct options *options = job->options;
+    const struct measure_command *options = job->options;
     struct transport *transport = NULL;
     weft_status status;
     if (!options->mpi)
@@ -217,7 +217,7 @@ done:
     return status;
 }
 
-static weft_status write_machine(struct job *job)
+static weft_status write_machine(struct measure_job *job)
 {
     struct core_rates rates = core_rates(&job->measure, job->machine->node.device.l2_bytes);
     return file_write_text(
@@ -225,9 +225,9 @@ static weft_status write_machine(struct job *job)
         machine_text(job->arena, job->machine, &rates, job->measure.source, &job->transfers));
 }
 
-static weft_status open_job(struct job *job)
+static weft_status open_job(struct measure_job *job)
 {
-    const struct options *options = job->options;
+    const struct measure_command *options = job->options;
     char host[256] = "";
     weft_status status;
     TRY(check_options(options));
@@ -247,7 +247,7 @@ done:
     return status;
 }
 
-static weft_status run_job(struct job *job)
+static weft_status run_job(struct measure_job *job)
 {
     weft_status status;
     TRY(open_job(job));
@@ -272,7 +272,7 @@ static const char *error_text(struct arena *arena, double error, bool known)
     return known ? "was there" : arena_printf(arena, "%.1f %%", error * 100);
 }
 
-static void print_asks(const struct job *job)
+static void print_asks(const struct measure_job *job)
 {
     static const char *const HEADERS[] = {"shape", "kernel", "phase", "time", "error", "samples"};
     static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_LEFT,  ALIGN_LEFT,
@@ -292,7 +292,7 @@ static void print_asks(const struct job *job)
     table_print(table, stdout);
 }
 
-static void print_left_out(const struct job *job)
+static void print_left_out(const struct measure_job *job)
 {
     for (size_t i = 0; i < job->measured.len; i++) {
         const struct measured_ask *one = &job->measured.data[i];
@@ -303,7 +303,7 @@ static void print_left_out(const struct job *job)
     }
 }
 
-static void print_transfers(const struct job *job)
+static void print_transfers(const struct measure_job *job)
 {
     static const char *const HEADERS[] = {"collective", "ranks",   "size",     "time",
                                           "error",      "samples", "disturbed"};
@@ -324,7 +324,7 @@ static void print_transfers(const struct job *job)
     table_print(table, stdout);
 }
 
-static void warn_of_others(const struct job *job)
+static void warn_of_others(const struct measure_job *job)
 {
     int64_t cases = 0;
     for (size_t i = 0; i < job->transfers.len; i++)
@@ -337,7 +337,7 @@ static void warn_of_others(const struct job *job)
                 (long long)cases, job->transfers.len);
 }
 
-static int print_text(const struct job *job)
+static int print_text(const struct measure_job *job)
 {
     const struct measured *m = &job->measured;
     if (job->transfers.len > 0)
@@ -369,7 +369,7 @@ static json_t *ask_json(const struct measured_ask *one)
     return json;
 }
 
-static int print_json(const struct job *job)
+static int print_json(const struct measure_job *job)
 {
     json_t *asks = json_array(), *transfers = json_array();
     for (size_t i = 0; i < job->measured.len; i++)
@@ -393,13 +393,13 @@ static int print_json(const struct job *job)
 
 int cmd_profile_measure(int argc, char **argv)
 {
-    struct options options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
-                              .precision = measure_defaults().precision,
-                              .ranks = 2,
-                              .most_bytes = 64 << 20};
+    struct measure_command options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
+                                      .precision = measure_defaults().precision,
+                                      .ranks = 2,
+                                      .most_bytes = 64 << 20};
     cli_read(&SYNTAX, argc, argv, &options);
     cli_take_better_blas(options.plan.arena);
-    struct job job = {.options = &options, .arena = options.plan.arena, .answers = true};
+    struct measure_job job = {.options = &options, .arena = options.plan.arena, .answers = true};
     weft_status status = run_job(&job);
     if (!status && job.answers)
         warn_of_others(&job);

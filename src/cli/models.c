@@ -4,12 +4,12 @@
 
 #include "cli/options.h"
 
-struct options {
+struct models_command {
     const char *family; /* NULL: all */
     bool names, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct models_command, field)
 static const struct cli_option OPTIONS[] = {
     {"family", "FAMILY", "only models of this family", OPTION_TEXT, AT(family), .letter = 'f'},
     {"names", NULL, "bare names, one per line", OPTION_FLAG, AT(names)},
@@ -142,7 +142,7 @@ done:
 
 int cmd_models(int argc, char **argv)
 {
-    struct options options = {0};
+    struct models_command options = {0};
     cli_read(&SYNTAX, argc, argv, &options);
     struct listing listing = {.family = options.family};
     listing.count = model_presets(&listing.presets);

@@ -11,7 +11,7 @@ enum {
 /* Of numbers without another limit: finite as floats, too. */
 static const double MOST_REAL = 1e30;
 
-struct reading {
+struct option_reading {
     const struct syntax *syntax;
     void *options;
 };
@@ -73,7 +73,7 @@ static void take(struct argp_state *state, const struct cli_option *option, void
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    const struct reading *reading = state->input;
+    const struct option_reading *reading = state->input;
     const struct syntax *syntax = reading->syntax;
     const struct cli_option *option = find_option(syntax, key);
     state->input = reading->options; /* for this call: argp sets it anew for the next */
@@ -90,7 +90,7 @@ void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
 {
     struct argp_option rows[MOST_OPTIONS + 1] = {0};
     const struct argp_child children[] = {{syntax->child.argp, 0, NULL, 0}, {0}};
-    struct reading reading = {syntax, options};
+    struct option_reading reading = {syntax, options};
     for (size_t i = 0; i < MOST_OPTIONS && syntax->options[i].name; i++) {
         const struct cli_option *option = &syntax->options[i];
         int flags =

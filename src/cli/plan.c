@@ -7,7 +7,7 @@
 #include "cli/degrees.h"
 #include "cli/goals.h"
 
-struct options {
+struct plan_command {
     struct plan_arguments plan;
     struct plan_options search;
     struct goals goals;
@@ -64,7 +64,7 @@ static const struct argp_child CHILDREN[] = {
     {&DEGREES_ARGP, 0, NULL, 0}, {&GOALS_ARGP, 0, NULL, 0}, {0}};
 
 /* --batch is two things: a number is the global batch. */
-static void parse_batch(const char *arg, struct argp_state *state, struct options *options)
+static void parse_batch(const char *arg, struct argp_state *state, struct plan_command *options)
 {
     struct plan_options *search = &options->search;
     search->batch_auto = strcmp(arg, "auto") == 0;
@@ -84,7 +84,7 @@ static const char *option_name(int option)
 }
 
 static error_t parse_search(int option, char *arg, struct argp_state *state,
-                            struct options *options)
+                            struct plan_command *options)
 {
     struct plan_options *search = &options->search;
     const char **const words[TAKES_COUNT] = {[TAKES_SPACE] = &search->space,
@@ -115,7 +115,7 @@ static error_t parse_search(int option, char *arg, struct argp_state *state,
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    struct options *options = state->input;
+    struct plan_command *options = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->plan;
@@ -193,7 +193,7 @@ static void show_progress(void *context, const struct progress *progress)
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* An objective over batch sizes explores them unless one was given. */
-static void settle_batch(struct options *options)
+static void settle_batch(struct plan_command *options)
 {
     if (options->goals.objective != OBJECTIVE_THROUGHPUT || options->plan.degrees.global_batch)
         return;
@@ -201,7 +201,8 @@ static void settle_batch(struct options *options)
     options->search.given |= 1U << TAKES_BATCH_AUTO;
 }
 
-static weft_status check_arguments(const struct options *options, const struct planner **planner)
+static weft_status check_arguments(const struct plan_command *options,
+                                   const struct planner **planner)
 {
     if (options->plan.names != 2)
         return bad_argument("such as: weft plan gpt3-13b dgx-a100:4 --global-batch 64",
@@ -217,7 +218,7 @@ done:
     return status;
 }
 
-static struct plan_request request_of(const struct options *options,
+static struct plan_request request_of(const struct plan_command *options,
                                       const struct opened_plan *opened)
 {
     struct plan_request request = {.model = opened->model,
@@ -237,7 +238,7 @@ static struct plan_request request_of(const struct options *options,
 }
 
 /* On the cluster as it is; or on that of the best size, which then takes its place. */
-static weft_status search_sizes(const struct options *options, const struct planner *planner,
+static weft_status search_sizes(const struct plan_command *options, const struct planner *planner,
                                 struct plan_request *request, struct opened_plan *opened,
                                 struct sized **sized, struct planned **out)
 {
@@ -261,7 +262,7 @@ done:
     return status;
 }
 
-static weft_status search(const struct options *options, const struct planner *planner,
+static weft_status search(const struct plan_command *options, const struct planner *planner,
                           struct plan_request *request, struct opened_plan *opened,
                           struct sized **sized, struct planned **out)
 {
@@ -273,7 +274,7 @@ static weft_status search(const struct options *options, const struct planner *p
     return status;
 }
 
-static weft_status answer(const struct options *options, const struct plan_request *request,
+static weft_status answer(const struct plan_command *options, const struct plan_request *request,
                           struct planned *planned, struct opened_plan *opened,
                           const struct sized *sized)
 {
@@ -320,8 +321,8 @@ done:
 
 int cmd_plan(int argc, char **argv)
 {
-    struct options options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
-                              .top = USUAL_TOP};
+    struct plan_command options = {.plan = {.arena = arena_new(), .named_elsewhere = true},
+                                   .top = USUAL_TOP};
     struct opened_plan opened = {0};
     const struct planner *planner;
     struct planned *planned = NULL;

@@ -6,13 +6,13 @@
 #include "cli/degrees.h"
 #include "cli/show.h"
 
-struct options {
+struct show_command {
     struct plan_arguments plan;
     const char *output;
     bool layouts, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct show_command, field)
 static const struct cli_option OPTIONS[] = {
     {"layouts", NULL, "how each tensor lies: S split, B the same everywhere, P partial sums",
      OPTION_FLAG, AT(layouts)},
@@ -78,7 +78,7 @@ static int print_json(const struct showing *showing)
 
 static int show(const void *context, const struct plan *plan)
 {
-    const struct options *options = context;
+    const struct show_command *options = context;
     struct arena *arena = options->plan.arena;
     struct showing showing = {.arena = arena,
                               .plan = plan,
@@ -97,7 +97,7 @@ static int show(const void *context, const struct plan *plan)
 
 int cmd_show(int argc, char **argv)
 {
-    struct options options = {.plan.arena = arena_new()};
+    struct show_command options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
     return plan_command(&options.plan, show, &options);
 }

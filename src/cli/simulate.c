@@ -6,7 +6,7 @@
 
 #include "cli/degrees.h"
 
-struct options {
+struct simulate_command {
     struct plan_arguments plan;
     struct simulate_options simulate;
     struct trace_options trace;
@@ -15,11 +15,11 @@ struct options {
     bool timeline, unfold, no_reserved, json;
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct simulate_command, field)
 
 static void take_format(struct argp_state *state, void *input, char *arg)
 {
-    struct options *options = input;
+    struct simulate_command *options = input;
     take_page_format(state, &options->report, arg);
 }
 
@@ -78,7 +78,8 @@ static void tell_wall_clock(struct arena *scratch, const struct prediction *pred
         fprintf(stderr, "%s\n", wall_clock_text(scratch, prediction));
 }
 
-static int print_prediction(const struct options *options, const struct prediction *prediction)
+static int print_prediction(const struct simulate_command *options,
+                            const struct prediction *prediction)
 {
     struct arena *scratch = options->plan.arena;
     if (options->json)
@@ -95,7 +96,8 @@ static int print_prediction(const struct options *options, const struct predicti
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static weft_status write_trace(const struct options *options, const struct prediction *prediction)
+static weft_status write_trace(const struct simulate_command *options,
+                               const struct prediction *prediction)
 {
     static const char *const LEFT_OUT[] = {
         [TRACE_STAGES] = "one device of each stage",
@@ -111,7 +113,7 @@ static weft_status write_trace(const struct options *options, const struct predi
 }
 
 /* The answer first, also of a plan that does not fit. */
-static int tell(const struct options *options, const struct prediction *prediction)
+static int tell(const struct simulate_command *options, const struct prediction *prediction)
 {
     struct page page = {.prediction = prediction,
                         .plan_text = plan_write(options->plan.arena, prediction->plan)};
@@ -127,7 +129,7 @@ static int tell(const struct options *options, const struct prediction *predicti
 
 static int run(const void *context, const struct plan *plan)
 {
-    const struct options *options = context;
+    const struct simulate_command *options = context;
     struct prediction *prediction = NULL;
     weft_status status;
     TRY(file_writable(options->trace_path));
@@ -141,7 +143,7 @@ done:;
 
 int cmd_simulate(int argc, char **argv)
 {
-    struct options options = {.plan.arena = arena_new()};
+    struct simulate_command options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
     cli_warn_missing();
     options.simulate.fold = options.unfold ? FOLD_NEVER : FOLD_AUTO;

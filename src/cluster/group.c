@@ -133,12 +133,12 @@ struct sharing {
 static void share_member(struct sharing *s, int64_t member)
 {
     if (s->shares->len == 0 || member >= s->node_first + s->per_node) {
-        struct share share = {.node = member / s->per_node};
+        struct node_share share = {.node = member / s->per_node};
         array_push(s->keep, s->shares, share);
         s->node_first = share.node * s->per_node;
         s->local = 0;
     }
-    struct share *share = &s->shares->data[s->shares->len - 1];
+    struct node_share *share = &s->shares->data[s->shares->len - 1];
     set_add(&share->set, member - s->node_first);
     if (++s->local > s->out->local) {
         s->out->local = s->local;

@@ -11,13 +11,14 @@
 
 #include "cluster/placement.h"
 
-struct tally {
+struct load_tally {
     const struct node_type *node;
     struct arena *scratch, *keep;
     double *share; /* by place */
 };
 
-static void add_path(struct tally *tally, const struct path *path, double share, bool backwards)
+static void add_path(struct load_tally *tally, const struct path *path, double share,
+                     bool backwards)
 {
     for (int32_t s = 0; s < path->steps; s++) {
         bool reverse = path->step[s].reverse != backwards;
@@ -25,15 +26,15 @@ static void add_path(struct tally *tally, const struct path *path, double share,
     }
 }
 
-static void add_hop(struct tally *tally, const struct device_set *set, int32_t from, int32_t to,
-                    double share)
+static void add_hop(struct load_tally *tally, const struct device_set *set, int32_t from,
+                    int32_t to, double share)
 {
     struct path path = path_between(tally->node, set, from, to, tally->scratch);
     add_path(tally, &path, share, false);
 }
 
 /* Writes the tally out as a list and clears it (I1). */
-static struct load_list close_tally(struct tally *tally)
+static struct load_list close_tally(struct load_tally *tally)
 {
     struct load_list list = {0};
     int32_t places = load_places(tally->node);
@@ -48,7 +49,8 @@ static struct load_list close_tally(struct tally *tally)
 }
 
 /* (1) */
-static struct load_list ring_load(struct tally *tally, const struct channels *channels, bool closed)
+static struct load_list ring_load(struct load_tally *tally, const struct channels *channels,
+                                  bool closed)
 {
     for (int32_t r = 0; r < channels->rings.count; r++) {
         const struct ring *ring = &channels->rings.ring[r];
@@ -60,7 +62,8 @@ static struct load_list ring_load(struct tally *tally, const struct channels *ch
 }
 
 /* (2) */
-static struct load_list nic_load(struct tally *tally, const struct channels *channels, bool down)
+static struct load_list nic_load(struct load_tally *tally, const struct channels *channels,
+                                 bool down)
 {
     double total = 0;
     for (int32_t i = 0; i < channels->nics; i++)
@@ -74,7 +77,7 @@ static struct load_list nic_load(struct tally *tally, const struct channels *cha
 }
 
 /* (3) */
-static struct load_list pair_load(struct tally *tally, const struct channels *channels)
+static struct load_list pair_load(struct load_tally *tally, const struct channels *channels)
 {
     int32_t device[MAX_NODE_DEVICES];
     int32_t count = set_members(&channels->set, device);
@@ -86,7 +89,8 @@ static struct load_list pair_load(struct tally *tally, const struct channels *ch
     return close_tally(tally);
 }
 
-static struct load_list host_load(struct tally *tally, const struct channels *channels, bool up)
+static struct load_list host_load(struct load_tally *tally, const struct channels *channels,
+                                  bool up)
 {
     int32_t device[MAX_NODE_DEVICES];
     if (set_members(&channels->set, device) == 1) {
@@ -99,7 +103,7 @@ static struct load_list host_load(struct tally *tally, const struct channels *ch
 void find_loads(const struct node_type *node, struct arena *scratch, struct arena *keep,
                 struct channels *channels)
 {
-    struct tally tally = {node, scratch, keep, NULL};
+    struct load_tally tally = {node, scratch, keep, NULL};
     tally.share = ARENA_ARRAY(scratch, double, (size_t)load_places(node) + 1);
     channels->load[LOAD_RING] = ring_load(&tally, channels, true);
     channels->load[LOAD_OPEN_RING] = ring_load(&tally, channels, false);

@@ -24,9 +24,9 @@
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static weft_status xml_error(const struct element *at, const char *hint, const char *fmt, ...)
+static weft_status xml_error(const struct xml_element *at, const char *hint, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
-static weft_status xml_error(const struct element *at, const char *hint, const char *fmt, ...)
+static weft_status xml_error(const struct xml_element *at, const char *hint, const char *fmt, ...)
 {
     char what[512];
     va_list args;
@@ -36,7 +36,7 @@ static weft_status xml_error(const struct element *at, const char *hint, const c
     return bad_input(at->file, at->line, hint, "%s", what);
 }
 
-static weft_status need_text(const struct element *at, const char *name, const char **out)
+static weft_status need_text(const struct xml_element *at, const char *name, const char **out)
 {
     *out = element_attribute(at, name);
     if (*out && **out)
@@ -44,8 +44,8 @@ static weft_status need_text(const struct element *at, const char *name, const c
     return xml_error(at, NULL, "<%s> lacks its '%s'", at->name, name);
 }
 
-static weft_status need_int(const struct element *at, const char *name, int64_t min, int64_t max,
-                            int64_t *out)
+static weft_status need_int(const struct xml_element *at, const char *name, int64_t min,
+                            int64_t max, int64_t *out)
 {
     const char *text;
     weft_status status = need_text(at, name, &text);
@@ -58,7 +58,7 @@ static weft_status need_int(const struct element *at, const char *name, int64_t 
 }
 
 /* A hexadecimal identifier such as "0x1db5"; 0 where there is none. */
-static int32_t hex_id(const struct element *at, const char *name)
+static int32_t hex_id(const struct xml_element *at, const char *name)
 {
     const char *text = element_attribute(at, name);
     long value = text ? strtol(text, NULL, 16) : 0;
@@ -66,7 +66,7 @@ static int32_t hex_id(const struct element *at, const char *name)
 }
 
 /* I1. Speeds look like "8 GT/s" or "8.0 GT/s PCIe". */
-static double pci_rate(const struct element *pci)
+static double pci_rate(const struct xml_element *pci)
 {
     const char *speed = element_attribute(pci, "link_speed");
     const char *width = element_attribute(pci, "link_width");
@@ -79,7 +79,7 @@ static double pci_rate(const struct element *pci)
     return pci_bytes_per_s(gt, (int32_t)lanes);
 }
 
-static double net_rate(const struct element *net)
+static double net_rate(const struct xml_element *net)
 {
     const char *text = element_attribute(net, "speed");
     int64_t mbit;
@@ -91,7 +91,7 @@ static double net_rate(const struct element *net)
 /* ---- devices --------------------------------------------------------------------------------- */
 
 struct found_device {
-    const struct element *gpu, *pci;
+    const struct xml_element *gpu, *pci;
     const char *busid;
     int64_t dev, sm;
 };
@@ -107,8 +107,8 @@ struct machine_reader {
     enum cpu_kind cpu;
 };
 
-static weft_status find_device(struct machine_reader *reader, const struct element *pci,
-                               const struct element *gpu)
+static weft_status find_device(struct machine_reader *reader, const struct xml_element *pci,
+                               const struct xml_element *gpu)
 {
     weft_status status;
     struct found_device device = {.gpu = gpu, .pci = pci};
@@ -133,10 +133,10 @@ done:
 }
 
 /* First walk: devices, and how fast the fastest NIC is. */
-static weft_status survey(struct machine_reader *reader, const struct element *at)
+static weft_status survey(struct machine_reader *reader, const struct xml_element *at)
 {
     weft_status status = WEFT_OK;
-    for (const struct element *child = at->first; child && !status; child = child->next) {
+    for (const struct xml_element *child = at->first; child && !status; child = child->next) {
         if (element_is(at, "pci") && element_is(child, "gpu"))
             status = find_device(reader, at, child);
         else
@@ -163,7 +163,7 @@ static void add_devices(struct machine_reader *reader)
     }
 }
 
-static int32_t vertex_of_device(const struct machine_reader *reader, const struct element *pci)
+static int32_t vertex_of_device(const struct machine_reader *reader, const struct xml_element *pci)
 {
     for (size_t i = 0; i < reader->devices.len; i++)
         if (reader->devices.data[i].pci == pci)
@@ -173,15 +173,16 @@ static int32_t vertex_of_device(const struct machine_reader *reader, const struc
 
 /* ---- the PCI tree ---------------------------------------------------------------------------- */
 
-static weft_status room_for_vertex(const struct machine_reader *reader, const struct element *at)
+static weft_status room_for_vertex(const struct machine_reader *reader,
+                                   const struct xml_element *at)
 {
     if (reader->graph.vertices.len < MAX_NODE_VERTICES)
         return WEFT_OK;
     return xml_error(at, NULL, "the node has more than %d vertices", MAX_NODE_VERTICES);
 }
 
-static weft_status add_net(struct machine_reader *reader, const struct element *net, int32_t parent,
-                           double rate)
+static weft_status add_net(struct machine_reader *reader, const struct xml_element *net,
+                           int32_t parent, double rate)
 {
     if (!element_is(net, "net") || net_rate(net) < reader->net_rate)
         return WEFT_OK;
@@ -194,21 +195,22 @@ static weft_status add_net(struct machine_reader *reader, const struct element *
     return status;
 }
 
-static weft_status add_nets(struct machine_reader *reader, const struct element *nic,
+static weft_status add_nets(struct machine_reader *reader, const struct xml_element *nic,
                             int32_t parent, double rate)
 {
     weft_status status = WEFT_OK;
-    for (const struct element *net = nic->first; net && !status; net = net->next)
+    for (const struct xml_element *net = nic->first; net && !status; net = net->next)
         status = add_net(reader, net, parent, rate);
     return status;
 }
 
-static weft_status add_tree(struct machine_reader *reader, const struct element *at,
+static weft_status add_tree(struct machine_reader *reader, const struct xml_element *at,
                             int32_t vertex);
 
 /* A switch is a <pci> that holds others; what holds neither those nor a device nor a NIC has no
  * part in traffic. */
-static weft_status add_pci(struct machine_reader *reader, const struct element *pci, int32_t parent)
+static weft_status add_pci(struct machine_reader *reader, const struct xml_element *pci,
+                           int32_t parent)
 {
     weft_status status;
     const char *busid;
@@ -218,7 +220,7 @@ static weft_status add_pci(struct machine_reader *reader, const struct element *
         return xml_error(pci, NULL, "two PCI devices have busid=\"%.40s\"", busid);
     int32_t vertex = vertex_of_device(reader, pci);
     map_put(reader->busids, busid, vertex);
-    const struct element *nic = element_child(pci, "nic");
+    const struct xml_element *nic = element_child(pci, "nic");
     if (vertex < 0 && nic)
         return add_nets(reader, nic, parent, pci_rate(pci));
     if (vertex < 0 && !element_child(pci, "pci"))
@@ -234,11 +236,12 @@ done:
 }
 
 /* What hangs on a socket or a PCI switch. */
-static weft_status add_tree(struct machine_reader *reader, const struct element *at, int32_t vertex)
+static weft_status add_tree(struct machine_reader *reader, const struct xml_element *at,
+                            int32_t vertex)
 {
     const double rate = pci_bytes_per_s(DEFAULT_GT_PER_S, DEFAULT_LANES);
     weft_status status = WEFT_OK;
-    for (const struct element *child = at->first; child && !status; child = child->next) {
+    for (const struct xml_element *child = at->first; child && !status; child = child->next) {
         if (element_is(child, "pci"))
             status = add_pci(reader, child, vertex);
         else if (element_is(at, "cpu") && element_is(child, "nic"))
@@ -250,7 +253,7 @@ static weft_status add_tree(struct machine_reader *reader, const struct element 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 /* By architecture, vendor and Intel's model number, as NCCL tells them apart. */
-static enum cpu_kind cpu_kind(const struct element *cpu)
+static enum cpu_kind cpu_kind(const struct xml_element *cpu)
 {
     const char *arch = element_attribute(cpu, "arch"), *vendor = element_attribute(cpu, "vendor");
     const char *text = element_attribute(cpu, "modelid");
@@ -269,11 +272,11 @@ static enum cpu_kind cpu_kind(const struct element *cpu)
                            : CPU_BROADWELL;
 }
 
-static weft_status add_sockets(struct machine_reader *reader, const struct element *system)
+static weft_status add_sockets(struct machine_reader *reader, const struct xml_element *system)
 {
     weft_status status = WEFT_OK;
     reader->first_socket = (int32_t)reader->graph.vertices.len;
-    for (const struct element *cpu = system->first; cpu; cpu = cpu->next) {
+    for (const struct xml_element *cpu = system->first; cpu; cpu = cpu->next) {
         if (!element_is(cpu, "cpu"))
             continue;
         char name[32];
@@ -287,7 +290,7 @@ static weft_status add_sockets(struct machine_reader *reader, const struct eleme
                          reader->sockets);
     link_sockets(&reader->graph, reader->first_socket, reader->sockets, reader->cpu);
     int32_t socket = reader->first_socket;
-    for (const struct element *cpu = system->first; cpu; cpu = cpu->next)
+    for (const struct xml_element *cpu = system->first; cpu; cpu = cpu->next)
         if (element_is(cpu, "cpu"))
             TRY(add_tree(reader, cpu, socket++));
 done:
@@ -298,9 +301,9 @@ done:
 
 enum { CLASS_NVSWITCH = 0x068000, CLASS_NPU = 0x068001 };
 
-static const struct element *find_nvlink(const struct element *gpu, const char *target)
+static const struct xml_element *find_nvlink(const struct xml_element *gpu, const char *target)
 {
-    for (const struct element *link = gpu->first; link; link = link->next) {
+    for (const struct xml_element *link = gpu->first; link; link = link->next) {
         const char *to = element_is(link, "nvlink") ? element_attribute(link, "target") : NULL;
         if (to && strcmp(to, target) == 0)
             return link;
@@ -310,7 +313,7 @@ static const struct element *find_nvlink(const struct element *gpu, const char *
 
 /* Both ends list a link between devices; they must agree, and one of them adds it. */
 static weft_status add_peer_link(struct machine_reader *reader, int32_t from,
-                                 const struct element *nvlink, int64_t count)
+                                 const struct xml_element *nvlink, int64_t count)
 {
     const struct found_device *device = reader->devices.data;
     const char *target;
@@ -326,7 +329,7 @@ static weft_status add_peer_link(struct machine_reader *reader, int32_t from,
     if (find_nvlink(device[from].gpu, target) != nvlink)
         return xml_error(nvlink, "several links are one <nvlink> with a count",
                          "a second <nvlink> to %.40s in the same device", target);
-    const struct element *back = find_nvlink(device[to].gpu, device[from].busid);
+    const struct xml_element *back = find_nvlink(device[to].gpu, device[from].busid);
     if (back && (status = need_int(back, "count", 1, 1024, &back_count)))
         return status;
     if (back_count != count)
@@ -356,7 +359,7 @@ static void add_switch_link(struct machine_reader *reader, int32_t from, int64_t
 }
 
 static weft_status add_nvlink(struct machine_reader *reader, int32_t from,
-                              const struct element *nvlink)
+                              const struct xml_element *nvlink)
 {
     int64_t count;
     weft_status status = need_int(nvlink, "count", 1, 1024, &count);
@@ -380,7 +383,7 @@ static weft_status add_nvlinks(struct machine_reader *reader)
 {
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < reader->devices.len && !status; i++) {
-        const struct element *link = reader->devices.data[i].gpu->first;
+        const struct xml_element *link = reader->devices.data[i].gpu->first;
         for (; link && !status; link = link->next)
             if (element_is(link, "nvlink"))
                 status = add_nvlink(reader, (int32_t)i, link);
@@ -404,7 +407,7 @@ static weft_status identify(const struct machine_reader *reader, const struct de
     return WEFT_OK;
 }
 
-static weft_status read_system(struct machine_reader *reader, const struct element *system)
+static weft_status read_system(struct machine_reader *reader, const struct xml_element *system)
 {
     weft_status status;
     if (!element_is(system, "system"))
@@ -423,7 +426,7 @@ weft_status nccl_xml_read(struct cluster *cluster, const char *file, const char 
                           const struct device *device, int64_t nodes)
 {
     weft_status status;
-    struct element *system;
+    struct xml_element *system;
     struct arena *scratch = arena_new();
     struct machine_reader reader = {
         .graph.keep = cluster->arena, .busids = map_new(scratch), .nvswitch = -1};

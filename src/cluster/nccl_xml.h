@@ -8,18 +8,19 @@
 
 #include "cluster/topology.h"
 
-struct element {
+struct xml_element {
     const char *name;
     const char *file;
     int line;
     const char **attributes; /* name, value, name, value, ..., NULL */
-    struct element *first, *last, *next, *parent;
+    struct xml_element *first, *last, *next, *parent;
 };
 
 weft_status xml_parse(struct arena *keep, const char *file, const char *text, size_t len,
-                      struct element **out);
-bool element_is(const struct element *element, const char *name);
-const char *element_attribute(const struct element *element, const char *name); /* NULL: absent */
-const struct element *element_child(const struct element *element, const char *name);
+                      struct xml_element **out);
+bool element_is(const struct xml_element *element, const char *name);
+const char *element_attribute(const struct xml_element *element,
+                              const char *name); /* NULL: absent */
+const struct xml_element *element_child(const struct xml_element *element, const char *name);
 
 #endif

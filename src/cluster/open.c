@@ -133,11 +133,11 @@ static bool is_file(const char *path)
     return access(path, F_OK) == 0;
 }
 
-struct size {
+struct asked_size {
     int64_t nodes, devices; /* of each node; 0: as the name by itself says */
 };
 
-static weft_status parse_size(const char *name, char *text, struct size *out)
+static weft_status parse_size(const char *name, char *text, struct asked_size *out)
 {
     char *times = strchr(text, 'x');
     if (times)
@@ -152,10 +152,10 @@ static weft_status parse_size(const char *name, char *text, struct size *out)
 }
 
 /* Takes :NODES or :NODESxDEVICES off a name (I2). */
-static weft_status split_size(char *name, struct size *out)
+static weft_status split_size(char *name, struct asked_size *out)
 {
     char *colon = strrchr(name, ':');
-    *out = (struct size){0};
+    *out = (struct asked_size){0};
     if (!colon || is_file(name))
         return WEFT_OK;
     *colon = '\0';
@@ -192,7 +192,7 @@ weft_status cluster_open(const char *name, struct cluster **out)
     struct arena *scratch = arena_new();
     char *base = arena_copy_text(scratch, name);
     enum cluster_format format;
-    struct size size;
+    struct asked_size size;
     struct cluster *cluster = NULL;
     weft_status status = split_size(base, &size);
     const struct cluster_preset *preset = cluster_preset_find(base);

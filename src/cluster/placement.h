@@ -25,12 +25,12 @@ static inline bool set_has(const struct device_set *set, int64_t device)
 int32_t set_members(const struct device_set *set, int32_t out[MAX_NODE_DEVICES]);
 
 /* The devices of one group within one node. */
-struct share {
+struct node_share {
     int64_t node;
     struct device_set set;
 };
 struct share_list {
-    struct share *data;
+    struct node_share *data;
     size_t len, cap;
 };
 

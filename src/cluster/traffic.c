@@ -71,7 +71,7 @@ static weft_status open_node(struct ledger *ledger, const struct device_set *set
 
 /* A unit's uplink for a ring that comes by once: up unless it ends here, down unless it starts
  * here. */
-static void post_ring_uplinks(struct ledger *ledger, const struct share *shares,
+static void post_ring_uplinks(struct ledger *ledger, const struct node_share *shares,
                               const struct footprint *at, double volume, bool open)
 {
     const struct fabric *fabric = &ledger->cluster->fabric;
@@ -90,7 +90,7 @@ static void post_ring_uplinks(struct ledger *ledger, const struct share *shares,
 }
 
 static weft_status ring_traffic(struct ledger *ledger, enum collective collective,
-                                const struct share *shares, const struct footprint *at,
+                                const struct node_share *shares, const struct footprint *at,
                                 double bytes)
 {
     double volume = ring_volume(collective, at->devices) * bytes;
@@ -112,7 +112,7 @@ static weft_status ring_traffic(struct ledger *ledger, enum collective collectiv
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
-static void post_exchange_uplinks(struct ledger *ledger, const struct share *shares,
+static void post_exchange_uplinks(struct ledger *ledger, const struct node_share *shares,
                                   const struct footprint *at, double piece)
 {
     const struct fabric *fabric = &ledger->cluster->fabric;
@@ -132,7 +132,7 @@ static void post_exchange_uplinks(struct ledger *ledger, const struct share *sha
     }
 }
 
-static weft_status exchange_traffic(struct ledger *ledger, const struct share *shares,
+static weft_status exchange_traffic(struct ledger *ledger, const struct node_share *shares,
                                     const struct footprint *at, double bytes)
 {
     double piece = bytes / (double)at->devices;

@@ -10,17 +10,17 @@ struct xml_source {
     XML_Parser parser;
     struct arena *keep;
     const char *file;
-    struct element *root, *open; /* the element that is being read */
+    struct xml_element *root, *open; /* the element that is being read */
     int depth, elements;
     weft_status status;
 };
 
-bool element_is(const struct element *element, const char *name)
+bool element_is(const struct xml_element *element, const char *name)
 {
     return strcmp(element->name, name) == 0;
 }
 
-const char *element_attribute(const struct element *element, const char *name)
+const char *element_attribute(const struct xml_element *element, const char *name)
 {
     for (const char **a = element->attributes; *a; a += 2)
         if (strcmp(a[0], name) == 0)
@@ -28,9 +28,9 @@ const char *element_attribute(const struct element *element, const char *name)
     return NULL;
 }
 
-const struct element *element_child(const struct element *element, const char *name)
+const struct xml_element *element_child(const struct xml_element *element, const char *name)
 {
-    for (const struct element *child = element->first; child; child = child->next)
+    for (const struct xml_element *child = element->first; child; child = child->next)
         if (element_is(child, name))
             return child;
     return NULL;
@@ -54,9 +54,9 @@ static const char **copy_attributes(struct arena *keep, const char **from)
     return to;
 }
 
-static void append(struct xml_source *source, struct element *element)
+static void append(struct xml_source *source, struct xml_element *element)
 {
-    struct element *parent = source->open;
+    struct xml_element *parent = source->open;
     if (!parent)
         source->root = element;
     else if (parent->last)
@@ -84,12 +84,12 @@ static void on_start(void *user, const char *name, const char **attributes)
         refuse(source, "has an element of more than 64 attributes");
         return;
     }
-    struct element *element = ARENA_NEW(source->keep, struct element);
-    *element = (struct element){.name = arena_copy_text(source->keep, name),
-                                .file = source->file,
-                                .line = (int)XML_GetCurrentLineNumber(source->parser),
-                                .attributes = copy_attributes(source->keep, attributes),
-                                .parent = source->open};
+    struct xml_element *element = ARENA_NEW(source->keep, struct xml_element);
+    *element = (struct xml_element){.name = arena_copy_text(source->keep, name),
+                                    .file = source->file,
+                                    .line = (int)XML_GetCurrentLineNumber(source->parser),
+                                    .attributes = copy_attributes(source->keep, attributes),
+                                    .parent = source->open};
     append(source, element);
     source->open = element;
 }
@@ -112,7 +112,7 @@ static void on_doctype(void *user, const char *name, const char *system, const c
 }
 
 weft_status xml_parse(struct arena *keep, const char *file, const char *text, size_t len,
-                      struct element **out)
+                      struct xml_element **out)
 {
     struct xml_source source = {
         .parser = XML_ParserCreate(NULL), .keep = keep, .file = arena_copy_text(keep, file)};

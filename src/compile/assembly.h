@@ -59,7 +59,7 @@ struct by_part {
 };
 
 /* What crosses stages forward, or backward. */
-struct direction {
+struct crossing_tasks {
     struct by_part sends, waits; /* by the part that sends; by the part that waits */
     int32_t *sent;               /* per crossing and micro-batch: the first task */
     int32_t *exchange; /* per crossing: the first of its receivers', NONE: not known yet */
@@ -79,7 +79,7 @@ struct assembly {
     ARRAY(struct gate) gates;
     int32_t *first_device;         /* per stage: its first device of the graph, and one after */
     struct mark *mark;             /* per device of the graph */
-    struct direction way[2];       /* forward, backward */
+    struct crossing_tasks way[2];  /* forward, backward */
     struct block_runs *runs[CUTS]; /* per block, cut so far */
     struct ending *ending;         /* per device of the graph */
     int32_t *stored;   /* per piece and micro-batch: the first task that took it to the host */

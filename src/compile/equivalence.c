@@ -43,7 +43,7 @@ static int32_t graph_device_of(const struct graph *graph, int64_t device)
 }
 
 /* The devices of the graph that an exchange's group is on; each once. */
-static struct members members_of(const struct machine *m, const struct task *task)
+static struct members members_of(const struct symbolic_machine *m, const struct task *task)
 {
     const struct graph *graph = m->p->graph;
     const struct exchange *e = &graph->exchange[task->exchange];
@@ -62,14 +62,15 @@ static struct members members_of(const struct machine *m, const struct task *tas
 
 /* ---- gradients of weights (E3, E4) ----------------------------------------------------------- */
 
-static uint8_t *made_at(const struct machine *m, int32_t device, int32_t micro_batch,
+static uint8_t *made_at(const struct symbolic_machine *m, int32_t device, int32_t micro_batch,
                         int64_t instance)
 {
     return &m->made[row(m, device, micro_batch, m->p->plan->instances) + (size_t)instance];
 }
 
 /* Whether every micro-batch has this bit on a device. */
-static bool all_have(const struct machine *m, int32_t device, int64_t instance, uint8_t bit)
+static bool all_have(const struct symbolic_machine *m, int32_t device, int64_t instance,
+                     uint8_t bit)
 {
     for (int32_t b = 0; b < m->micro_batches; b++)
         if (!(*made_at(m, device, b, instance) & bit))
@@ -77,13 +78,14 @@ static bool all_have(const struct machine *m, int32_t device, int64_t instance, 
     return true;
 }
 
-static bool in_bucket(const struct machine *m, int64_t instance, int32_t bucket)
+static bool in_bucket(const struct symbolic_machine *m, int64_t instance, int32_t bucket)
 {
     return m->p->fact[instance].op->weights && m->p->fact[instance].bucket == bucket;
 }
 
 /* A slice of what the iteration before left: nothing of this one is there. */
-static bool nothing_yet(const struct machine *m, const struct members *members, int32_t bucket)
+static bool nothing_yet(const struct symbolic_machine *m, const struct members *members,
+                        int32_t bucket)
 {
     for (int64_t i = 0; i < m->p->plan->instances; i++)
         for (int32_t k = 0; k < members->count && in_bucket(m, i, bucket); k++)
@@ -94,8 +96,8 @@ static bool nothing_yet(const struct machine *m, const struct members *members, 
 }
 
 /* Of one micro-batch, or of all. */
-static weft_status sum_gradient(struct machine *m, const struct members *members, int64_t instance,
-                                int32_t only)
+static weft_status sum_gradient(struct symbolic_machine *m, const struct members *members,
+                                int64_t instance, int32_t only)
 {
     for (int32_t k = 0; k < members->count; k++)
         for (int32_t b = 0; b < m->micro_batches; b++) {
@@ -111,7 +113,7 @@ static weft_status sum_gradient(struct machine *m, const struct members *members
     return WEFT_OK;
 }
 
-static weft_status synchronise(struct machine *m, const struct task *task)
+static weft_status synchronise(struct symbolic_machine *m, const struct task *task)
 {
     const struct bucket *bucket = &m->p->graph->bucket[task->about];
     struct members members = members_of(m, task);
@@ -130,14 +132,14 @@ done:
     return status;
 }
 
-static bool is_complete(const struct machine *m, int32_t device, int64_t instance)
+static bool is_complete(const struct symbolic_machine *m, int32_t device, int64_t instance)
 {
     bool sums = m->p->graph->bucket[m->p->fact[instance].bucket].pattern >= 0;
     return all_have(m, device, instance, sums ? SUMMED : BACK_WEIGHT);
 }
 
 /* What a device can say of a tied weight: what it heard, and its own complete gradients. */
-static weft_status speak(struct machine *m, int32_t device, int64_t user, uint8_t *said)
+static weft_status speak(struct symbolic_machine *m, int32_t device, int64_t user, uint8_t *said)
 {
     const struct proof *p = m->p;
     int32_t stage = p->graph->device[device].stage;
@@ -152,7 +154,7 @@ static weft_status speak(struct machine *m, int32_t device, int64_t user, uint8_
 }
 
 /* All members hear what any says; of a send, the receiver hears the sender. */
-static weft_status tie(struct machine *m, const struct task *task)
+static weft_status tie(struct symbolic_machine *m, const struct task *task)
 {
     struct members members = members_of(m, task);
     bool sends = m->p->graph->exchange[task->exchange].collective == COLLECTIVE_SEND;
@@ -166,7 +168,7 @@ done:
     return status;
 }
 
-static weft_status step_weight(struct machine *m, int32_t device, int64_t instance)
+static weft_status step_weight(struct symbolic_machine *m, int32_t device, int64_t instance)
 {
     const struct fact *fact = &m->p->fact[instance], *owner = &m->p->fact[fact->owner];
     int32_t stage = m->p->graph->device[device].stage;
@@ -183,7 +185,7 @@ done:
     return status;
 }
 
-static weft_status step_optimizer(struct machine *m, const struct task *task)
+static weft_status step_optimizer(struct symbolic_machine *m, const struct task *task)
 {
     weft_status status = WEFT_OK;
     m->stepped[task->device] = true;
@@ -196,7 +198,7 @@ done:
 
 /* ---- sharded weights (E5) -------------------------------------------------------------------- */
 
-static weft_status gather(struct machine *m, const struct task *task)
+static weft_status gather(struct symbolic_machine *m, const struct task *task)
 {
     const struct bucket *bucket = &m->p->graph->bucket[task->about];
     struct members members = members_of(m, task);
@@ -241,7 +243,8 @@ static bool may_start(const struct block *block, const struct task *task, int32_
 }
 
 /* A run of items: the preferred lane runs as far ahead as it can. */
-static weft_status do_run(struct machine *m, const struct task *task, enum item_kind preferred)
+static weft_status do_run(struct symbolic_machine *m, const struct task *task,
+                          enum item_kind preferred)
 {
     const struct block *block = &m->p->graph->block[task->block];
     struct at at = {task->device, task->micro_batch, task->block, 0};
@@ -264,7 +267,7 @@ done:
     return status;
 }
 
-static weft_status do_step(struct machine *m, const struct task *task)
+static weft_status do_step(struct symbolic_machine *m, const struct task *task)
 {
     struct members members = members_of(m, task);
     const struct item *item = &m->p->graph->block[task->block].item[task->first_item];
@@ -279,7 +282,7 @@ done:
     return status;
 }
 
-static weft_status send(struct machine *m, const struct task *task)
+static weft_status send(struct symbolic_machine *m, const struct task *task)
 {
     const struct graph *graph = m->p->graph;
     const struct exchange *e = &graph->exchange[task->exchange];
@@ -297,7 +300,7 @@ static weft_status send(struct machine *m, const struct task *task)
 }
 
 /* E6 */
-static weft_status copy(struct machine *m, const struct task *task)
+static weft_status copy(struct symbolic_machine *m, const struct task *task)
 {
     bool back = m->p->graph->exchange[task->exchange].kind == EXCHANGE_FROM_HOST;
     size_t here = row(m, task->device, task->micro_batch, m->p->plan->parts) + (size_t)task->about;
@@ -312,7 +315,7 @@ static weft_status copy(struct machine *m, const struct task *task)
     return WEFT_OK;
 }
 
-static weft_status need_host(const struct machine *m, const struct task *task)
+static weft_status need_host(const struct symbolic_machine *m, const struct task *task)
 {
     const struct proof *p = m->p;
     const struct block *block = &p->graph->block[task->block];
@@ -326,7 +329,7 @@ static weft_status need_host(const struct machine *m, const struct task *task)
                : WEFT_OK;
 }
 
-static weft_status do_task(struct machine *m, int32_t number, enum item_kind preferred)
+static weft_status do_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred)
 {
     const struct task *task = &m->p->graph->task[number];
     weft_status status;
@@ -352,7 +355,7 @@ done:
 
 /* ---- the end (E4, E5, E7) -------------------------------------------------------------------- */
 
-static weft_status all_have_run(struct machine *m)
+static weft_status all_have_run(struct symbolic_machine *m)
 {
     const struct proof *p = m->p;
     for (int32_t d = 0; d < p->graph->devices; d++)
@@ -372,7 +375,7 @@ static weft_status all_have_run(struct machine *m)
     return WEFT_OK;
 }
 
-static weft_status all_have_gone(const struct machine *m)
+static weft_status all_have_gone(const struct symbolic_machine *m)
 {
     const struct graph *graph = m->p->graph;
     for (int32_t d = 0; d < graph->devices; d++)
@@ -460,26 +463,26 @@ static int32_t take_ready(struct queues *q)
     return -1;
 }
 
-static struct machine machine_new(struct proof *p, struct arena *keep)
+static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
 {
     const struct graph *graph = p->graph;
     size_t batches = (size_t)plan_micro_batches(p->plan), devices = (size_t)graph->devices;
     size_t rows = devices * batches, readings = (size_t)p->readings;
     size_t instances = (size_t)p->plan->instances, buckets = (size_t)graph->buckets;
-    struct machine m = {.p = p,
-                        .micro_batches = (int32_t)batches,
-                        .made = ARENA_ARRAY(keep, uint8_t, rows *instances),
-                        .chain = ARENA_ARRAY(keep, struct chain, rows * readings),
-                        .received = ARENA_ARRAY(keep, int32_t, rows *readings),
-                        .pending = ARENA_ARRAY(keep, bool, rows *readings),
-                        .moving = ARENA_ARRAY(keep, struct moving, rows * readings),
-                        .heard = ARENA_ARRAY(keep, uint8_t, devices *instances),
-                        .gathers = ARENA_ARRAY(keep, int32_t, rows *buckets),
-                        .gathered = ARENA_ARRAY(keep, bool, devices *buckets),
-                        .stale = ARENA_ARRAY(keep, bool, devices *buckets),
-                        .deferred = ARENA_ARRAY(keep, bool, devices *buckets),
-                        .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
-                        .stepped = ARENA_ARRAY(keep, bool, devices)};
+    struct symbolic_machine m = {.p = p,
+                                 .micro_batches = (int32_t)batches,
+                                 .made = ARENA_ARRAY(keep, uint8_t, rows *instances),
+                                 .chain = ARENA_ARRAY(keep, struct chain, rows * readings),
+                                 .received = ARENA_ARRAY(keep, int32_t, rows *readings),
+                                 .pending = ARENA_ARRAY(keep, bool, rows *readings),
+                                 .moving = ARENA_ARRAY(keep, struct moving, rows * readings),
+                                 .heard = ARENA_ARRAY(keep, uint8_t, devices *instances),
+                                 .gathers = ARENA_ARRAY(keep, int32_t, rows *buckets),
+                                 .gathered = ARENA_ARRAY(keep, bool, devices *buckets),
+                                 .stale = ARENA_ARRAY(keep, bool, devices *buckets),
+                                 .deferred = ARENA_ARRAY(keep, bool, devices *buckets),
+                                 .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
+                                 .stepped = ARENA_ARRAY(keep, bool, devices)};
     for (int i = 0; i < 2; i++)
         m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);
     return m;
@@ -489,7 +492,7 @@ static weft_status execute(struct proof *p, struct queues *q, struct rng *rng)
 {
     const struct graph *graph = p->graph;
     struct arena *keep = arena_new();
-    struct machine m = machine_new(p, keep);
+    struct symbolic_machine m = machine_new(p, keep);
     enum item_kind preferred = rng_below(rng, 2) ? ITEM_OP : ITEM_STEP;
     weft_status status = WEFT_OK;
     find_floors(&m);

@@ -10,7 +10,7 @@
 enum { NONE = -1 };
 
 /* Items of a bucket in the block at hand. */
-struct span {
+struct bucket_span {
     int32_t first, last;     /* operators that use its weights */
     int32_t before;          /* the first use of the bucket that is gathered before it */
     int32_t made, completed; /* the first and the last gradient */
@@ -24,9 +24,9 @@ static int32_t bucket_in(const struct build *b, const struct block *block, int32
     return bucket == NONE ? NONE : bucket - block->first_bucket;
 }
 
-static struct span *spans_of(struct build *b, const struct block *block)
+static struct bucket_span *spans_of(struct build *b, const struct block *block)
 {
-    struct span *span = ARENA_ARRAY(b->scratch, struct span, (size_t)block->buckets);
+    struct bucket_span *span = ARENA_ARRAY(b->scratch, struct bucket_span, (size_t)block->buckets);
     const struct bucket *bucket = b->buckets.data + block->first_bucket;
     int32_t before = NONE, after = block->items, k;
     memset(span, NONE, (size_t)block->buckets * sizeof *span);
@@ -71,7 +71,7 @@ void trace_buckets(struct build *b, const struct block *block, struct life_list 
 {
     bool ahead = b->plan->overlap & OVERLAP_PARAMETERS;
     bool beside = b->plan->overlap & OVERLAP_GRADIENTS;
-    struct span *span = spans_of(b, block);
+    struct bucket_span *span = spans_of(b, block);
     for (int32_t i = 0; i < block->buckets; i++) {
         const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
         if (bucket->shard == 3 && span[i].first != NONE && block->kind != SLOT_BACKWARD_WEIGHT)

@@ -130,19 +130,19 @@ static double step_bytes(const struct trace *t, const struct use *use,
 /* ---- reshards -------------------------------------------------------------------------------- */
 
 /* The steps that one block does of the reshards of a joint, either way. */
-struct steps {
+struct joint_steps {
     const struct reshard *reshard[2];
     int32_t from; /* of the second, or of the only one: where it begins */
 };
 
-static struct steps forward_steps(const struct joint *j)
+static struct joint_steps forward_steps(const struct joint *j)
 {
     if (j->across)
-        return (struct steps){{NULL, j->forward[1]}, j->forward[1]->send + 1};
-    return (struct steps){{j->forward[0], j->forward[1]}, 0};
+        return (struct joint_steps){{NULL, j->forward[1]}, j->forward[1]->send + 1};
+    return (struct joint_steps){{j->forward[0], j->forward[1]}, 0};
 }
 
-static const struct reshard_step *first_step(const struct steps *s)
+static const struct reshard_step *first_step(const struct joint_steps *s)
 {
     if (s->reshard[0] && s->reshard[0]->steps)
         return s->reshard[0]->step;
@@ -150,7 +150,7 @@ static const struct reshard_step *first_step(const struct steps *s)
     return r && s->from < r->steps ? &r->step[s->from] : NULL;
 }
 
-static bool in_place(const struct steps *s)
+static bool in_place(const struct joint_steps *s)
 {
     for (int k = 0; k < 2; k++)
         for (int32_t i = k ? s->from : 0; s->reshard[k] && i < s->reshard[k]->steps; i++)
@@ -173,7 +173,7 @@ static int32_t origin(const struct trace *t, const struct use *use)
 /* What an operator reads as its input. */
 static int32_t input_of(const struct trace *t, const struct use *use)
 {
-    struct steps steps = use->joint ? forward_steps(use->joint) : (struct steps){0};
+    struct joint_steps steps = use->joint ? forward_steps(use->joint) : (struct joint_steps){0};
     return first_step(&steps) ? t->copy[use->same_forward - t->first_use] : origin(t, use);
 }
 
@@ -187,7 +187,7 @@ static void receive_inputs(struct trace *t, const struct part *part)
             continue;
         double bytes = input_bytes(t, use);
         if (use->joint && use->joint->across) {
-            struct steps steps = forward_steps(use->joint);
+            struct joint_steps steps = forward_steps(use->joint);
             if (first_step(&steps))
                 bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]);
         }
@@ -224,7 +224,7 @@ static void forward_op(struct trace *t, int64_t instance)
 /* A step of an input's reshard; lifetimes.h, I3. */
 static void forward_step(struct trace *t, const struct use *use)
 {
-    struct steps steps = forward_steps(use->joint);
+    struct joint_steps steps = forward_steps(use->joint);
     int32_t *copy = &t->copy[use->same_forward - t->first_use];
     if (t->item->step != first_step(&steps)) {
         read_life(t, *copy);
@@ -320,7 +320,7 @@ static void gradient_step(struct trace *t, const struct use *use)
         return;
     }
     int32_t *raw = &t->raw[use->same_backward - t->first_use];
-    struct steps steps = {{j->backward[0], j->backward[1]}, 0};
+    struct joint_steps steps = {{j->backward[0], j->backward[1]}, 0};
     bool first = *raw != NOTHING && t->item->step == first_step(&steps);
     int32_t before = *raw;
     if (leaves(t, use)) {

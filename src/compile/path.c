@@ -93,7 +93,7 @@ enum { MAX_OPTIONS = 8, MAX_STATES = 1024 };
 static const double STEP_SHARE = 1e-7; /* of the tensor, per step (I3) */
 static const double ROUNDING = 1e-9;   /* costs closer than that, relative, are equal */
 
-struct moving {
+struct moving_digit {
     const struct step_digit *digit;
     int32_t options; /* the first is where it begins, the second where it ends */
     int64_t option[MAX_OPTIONS];
@@ -103,7 +103,7 @@ struct search {
     const struct mesh *mesh;
     int64_t elements; /* under the digits that stay */
     int32_t moving, stay;
-    struct moving move[MAX_STEP_DIGITS];
+    struct moving_digit move[MAX_STEP_DIGITS];
     const struct step_digit *staying[MAX_MESH_DIGITS]; /* splits among them */
     int32_t states, end;
     double most; /* what some path costs (I4) */
@@ -168,7 +168,7 @@ static int64_t local_of(const struct search *s, const int64_t *hold)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static void add_option(struct moving *move, int64_t hold)
+static void add_option(struct moving_digit *move, int64_t hold)
 {
     for (int32_t k = 0; k < move->options; k++)
         if (move->option[k] == hold)
@@ -203,7 +203,7 @@ static int64_t spare_stride(const struct mesh *mesh, int64_t degree)
 }
 
 /* Whatever some digit of the same degree is split by; for a partial sum a spare stride, too. */
-static void add_detours(const struct search *s, struct moving *move)
+static void add_detours(const struct search *s, struct moving_digit *move)
 {
     int64_t degree = move->digit->degree;
     if (move->digit->before == HOLD_PARTIAL)
@@ -226,7 +226,7 @@ static bool count_states(struct search *s)
 static void set_options(struct search *s, bool detours)
 {
     for (int32_t i = 0; i < s->moving; i++) {
-        struct moving *move = &s->move[i];
+        struct moving_digit *move = &s->move[i];
         move->options = 0;
         add_option(move, move->digit->before);
         add_option(move, move->digit->after);

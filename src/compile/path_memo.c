@@ -42,7 +42,7 @@ struct paths *paths_new(struct arena *keep)
 
 /* ---- (1) ------------------------------------------------------------------------------------- */
 
-struct bounds {
+struct mesh_bounds {
     int64_t real[MOST_BOUNDS], small[MOST_BOUNDS];
     int32_t count;
 };
@@ -53,7 +53,7 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void add_bounds(struct bounds *b, int64_t hold, int64_t degree)
+static void add_bounds(struct mesh_bounds *b, int64_t hold, int64_t degree)
 {
     if (hold <= 0)
         return;
@@ -77,7 +77,7 @@ static bool is_covered(const struct mesh *mesh, int64_t low, int64_t high)
 }
 
 /* False: some bound does not divide the next. */
-static bool find_bounds(const struct mesh *mesh, struct bounds *b)
+static bool find_bounds(const struct mesh *mesh, struct mesh_bounds *b)
 {
     int64_t devices = 1;
     int32_t kept = 1;
@@ -118,7 +118,7 @@ static int64_t translate(const int64_t *from, const int64_t *to, int32_t count, 
 }
 
 /* `number` says which digit of `mesh` each digit of the smaller one is. */
-static struct mesh make_small(const struct mesh *mesh, const struct bounds *b, int32_t *number)
+static struct mesh make_small(const struct mesh *mesh, const struct mesh_bounds *b, int32_t *number)
 {
     struct mesh small;
     memset(&small, 0, sizeof small);
@@ -165,7 +165,7 @@ static const struct known *know(struct paths *paths, const struct mesh *mesh)
 void paths_find(struct paths *paths, struct arena *keep, const struct mesh *mesh,
                 struct step_list *out)
 {
-    struct bounds b;
+    struct mesh_bounds b;
     int32_t number[MAX_MESH_DIGITS];
     if (!find_bounds(mesh, &b)) {
         find_path(keep, mesh, out);

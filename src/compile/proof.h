@@ -101,17 +101,17 @@ struct chain {
 };
 
 /* A sum of gradients. */
-struct tally {
+struct gradient_tally {
     uint64_t sum; /* of marks */
     int32_t count;
 };
 struct moving {
     int32_t layout; /* number, 0: not begun */
-    struct tally tally;
+    struct gradient_tally tally;
 };
 
 /* All symbolic devices. Rows of readings and instances are per device of the graph and micro-batch. */
-struct machine {
+struct symbolic_machine {
     struct proof *p;
     int32_t micro_batches;
     int32_t task; /* at work, for errors */
@@ -132,10 +132,10 @@ struct machine {
     bool *host[2]; /* to host, from host: per device, part and micro-batch */
 };
 
-weft_status wrong(const struct machine *m, int64_t instance, const char *fmt, ...)
+weft_status wrong(const struct symbolic_machine *m, int64_t instance, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
-static inline size_t row(const struct machine *m, int32_t device, int32_t micro_batch,
+static inline size_t row(const struct symbolic_machine *m, int32_t device, int32_t micro_batch,
                          int64_t columns)
 {
     return ((size_t)device * (size_t)m->micro_batches + (size_t)micro_batch) * (size_t)columns;
@@ -151,10 +151,10 @@ struct at {
     int32_t block, item;
 };
 /* What an operator or a step does on one device. */
-weft_status do_item(struct machine *m, struct at at);
+weft_status do_item(struct symbolic_machine *m, struct at at);
 /* A send, from one device to another. */
-weft_status do_send(struct machine *m, const struct reading *reading, enum flow flow, int32_t from,
-                    int32_t to, int32_t micro_batch, const struct reshard *reshard);
-void find_floors(struct machine *m);
+weft_status do_send(struct symbolic_machine *m, const struct reading *reading, enum flow flow,
+                    int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard);
+void find_floors(struct symbolic_machine *m);
 
 #endif

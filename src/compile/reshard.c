@@ -160,18 +160,18 @@ static void cut_overlaps(struct mesh *mesh)
 
 /* ---- within a stage -------------------------------------------------------------------------- */
 
-enum way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
+enum reshard_way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
 
-struct entry {
+struct known_reshard {
     struct layout from, to;
-    enum way way;
+    enum reshard_way way;
     struct reshard reshard;
 };
 
 struct reshards {
     struct arena *arena;
     struct paths *paths;
-    ARRAY(struct entry *) entries;
+    ARRAY(struct known_reshard *) entries;
     struct hash_map numbers; /* of those, by what was asked */
 };
 
@@ -281,7 +281,7 @@ void reshards_free(struct reshards *reshards)
         arena_free(reshards->arena);
 }
 
-static struct reshard build(const struct reshards *all, const struct entry *entry)
+static struct reshard build(const struct reshards *all, const struct known_reshard *entry)
 {
     struct step_list list = {0};
     int32_t send = -1;
@@ -299,20 +299,20 @@ static struct reshard build(const struct reshards *all, const struct entry *entr
 
 static bool same_question(const void *entries, int64_t number, const void *wanted)
 {
-    struct entry *const *all = entries;
-    const struct entry *a = all[number], *b = wanted;
+    struct known_reshard *const *all = entries;
+    const struct known_reshard *a = all[number], *b = wanted;
     return a->way == b->way && layout_equal(&a->from, &b->from) && layout_equal(&a->to, &b->to);
 }
 
 static const struct reshard *find(struct reshards *all, const struct layout *from,
-                                  const struct layout *to, enum way way)
+                                  const struct layout *to, enum reshard_way way)
 {
-    const struct entry asked = {.from = *from, .to = *to, .way = way};
+    const struct known_reshard asked = {.from = *from, .to = *to, .way = way};
     uint64_t hash = layout_hash(to, layout_hash(from, way));
     int64_t *number =
         hash_at_same(&all->numbers, all->arena, hash, same_question, all->entries.data, &asked);
     if (*number < 0) {
-        struct entry *entry = ARENA_NEW(all->arena, struct entry);
+        struct known_reshard *entry = ARENA_NEW(all->arena, struct known_reshard);
         *entry = asked;
         entry->reshard = build(all, entry);
         *number = (int64_t)all->entries.len;

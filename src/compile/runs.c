@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-struct cutter {
+struct run_cutter {
     struct arena *keep;
     const struct block *block;
     unsigned cuts;
@@ -20,7 +20,7 @@ struct cutter {
     bool open; /* the last run is one of operators that may grow */
 };
 
-static void mark(struct cutter *c)
+static void mark(struct run_cutter *c)
 {
     size_t items = (size_t)c->block->items;
     c->bucket_read = ARENA_ARRAY(c->keep, int32_t, items);
@@ -42,7 +42,7 @@ static void mark(struct cutter *c)
     }
 }
 
-static struct block_run *start_run(struct cutter *c, int32_t item, bool step, int32_t after)
+static struct block_run *start_run(struct run_cutter *c, int32_t item, bool step, int32_t after)
 {
     struct block_run run = {item, 0, step, after, -1, -1};
     array_push(c->keep, &c->runs, run);
@@ -50,7 +50,7 @@ static struct block_run *start_run(struct cutter *c, int32_t item, bool step, in
     return &c->runs.data[c->runs.len - 1];
 }
 
-static void add_item(struct cutter *c, int32_t i)
+static void add_item(struct run_cutter *c, int32_t i)
 {
     const struct item *item = &c->block->item[i];
     bool step = item->kind == ITEM_STEP && (c->cuts & CUT_STEPS);
@@ -74,7 +74,7 @@ static void add_item(struct cutter *c, int32_t i)
 
 struct block_runs cut_block(struct arena *keep, const struct block *block, unsigned cuts)
 {
-    struct cutter c = {.keep = keep, .block = block, .cuts = cuts};
+    struct run_cutter c = {.keep = keep, .block = block, .cuts = cuts};
     mark(&c);
     for (int32_t i = 0; i < block->items; i++)
         add_item(&c, i);

@@ -48,7 +48,7 @@ void prepare_crossings(struct assembly *a)
     struct build *b = a->b;
     size_t sends = b->crossings.len * (size_t)a->pipeline.micro_batches;
     for (int backward = 0; backward < 2; backward++) {
-        struct direction *way = &a->way[backward];
+        struct crossing_tasks *way = &a->way[backward];
         way->sends = sort_crossings(b, backward, true);
         way->waits = sort_crossings(b, backward, false);
         way->sent = ARENA_ARRAY(b->scratch, int32_t, sends);

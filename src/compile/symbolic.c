@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-weft_status wrong(const struct machine *m, int64_t instance, const char *fmt, ...)
+weft_status wrong(const struct symbolic_machine *m, int64_t instance, const char *fmt, ...)
 {
     const struct task *task = &m->p->graph->task[m->task];
     char what[256];
@@ -38,24 +38,24 @@ weft_status wrong(const struct machine *m, int64_t instance, const char *fmt, ..
                    instance < 0 ? "" : ": ", what);
 }
 
-static const struct item *item_at(const struct machine *m, struct at at)
+static const struct item *item_at(const struct symbolic_machine *m, struct at at)
 {
     return &m->p->graph->block[at.block].item[at.item];
 }
 
-static bool forward_block(const struct machine *m, int32_t block)
+static bool forward_block(const struct symbolic_machine *m, int32_t block)
 {
     return m->p->graph->block[block].kind == SLOT_FORWARD;
 }
 
-static int32_t stage_of(const struct machine *m, int32_t device)
+static int32_t stage_of(const struct symbolic_machine *m, int32_t device)
 {
     return m->p->graph->device[device].stage;
 }
 
 /* ---- floors (I2) ----------------------------------------------------------------------------- */
 
-void find_floors(struct machine *m)
+void find_floors(struct symbolic_machine *m)
 {
     const struct graph *graph = m->p->graph;
     m->floor = ARENA_ARRAY(m->p->arena, int32_t *, (size_t)graph->blocks);
@@ -79,7 +79,7 @@ void find_floors(struct machine *m)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static bool same_run(const struct machine *m, const struct reading *r)
+static bool same_run(const struct symbolic_machine *m, const struct reading *r)
 {
     const struct fact *fact = m->p->fact;
     return fact[r->reader].run >= 0 && fact[r->reader].run == fact[r->source].run &&
@@ -87,7 +87,7 @@ static bool same_run(const struct machine *m, const struct reading *r)
 }
 
 /* Whether the source's output is there as the source left it. */
-static bool source_there(const struct machine *m, const struct reading *r, struct at at)
+static bool source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     if (m->p->fact[r->source].stage != stage_of(m, at.device))
         return false;
@@ -98,8 +98,8 @@ static bool source_there(const struct machine *m, const struct reading *r, struc
 }
 
 /* I2, of what steps have brought. */
-static bool outlives(const struct machine *m, const struct reading *r, const struct chain *c,
-                     struct at at)
+static bool outlives(const struct symbolic_machine *m, const struct reading *r,
+                     const struct chain *c, struct at at)
 {
     if (forward_block(m, at.block))
         return c->block == at.block;
@@ -119,7 +119,7 @@ static bool shares(const struct reading *a, const struct reading *b)
     return a == b || (!a->part && !b->part); /* I4 */
 }
 
-static bool input_there(const struct machine *m, const struct reading *r, struct at at)
+static bool input_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     const struct proof *p = m->p;
     size_t first = row(m, at.device, at.micro_batch, p->readings);
@@ -138,7 +138,8 @@ static bool input_there(const struct machine *m, const struct reading *r, struct
     return false;
 }
 
-static weft_status need_input(const struct machine *m, const struct reading *r, struct at at)
+static weft_status need_input(const struct symbolic_machine *m, const struct reading *r,
+                              struct at at)
 {
     const struct proof *p = m->p;
     const struct op *op = p->fact[r->reader].op;
@@ -163,7 +164,7 @@ static bool is_tied(const struct proof *p, const struct bucket *bucket)
     return tied;
 }
 
-static bool leaves_a_slice(const struct machine *m, const struct bucket *bucket)
+static bool leaves_a_slice(const struct symbolic_machine *m, const struct bucket *bucket)
 {
     const struct plan *plan = m->p->plan;
     return schedule_find(plan->schedule)->segmented && (plan->overlap & OVERLAP_GRADIENTS) &&
@@ -171,7 +172,7 @@ static bool leaves_a_slice(const struct machine *m, const struct bucket *bucket)
            bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) && !is_tied(m->p, bucket);
 }
 
-static weft_status need_weights(struct machine *m, int64_t instance, struct at at)
+static weft_status need_weights(struct symbolic_machine *m, int64_t instance, struct at at)
 {
     const struct proof *p = m->p;
     int32_t number = p->fact[instance].bucket;
@@ -188,24 +189,24 @@ static weft_status need_weights(struct machine *m, int64_t instance, struct at a
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static void add_tally(struct tally *sum, struct tally one)
+static void add_tally(struct gradient_tally *sum, struct gradient_tally one)
 {
     sum->sum += one.sum;
     sum->count += one.count;
 }
 
 /* I3 */
-static weft_status need_gradient(const struct machine *m, int64_t instance, struct at at)
+static weft_status need_gradient(const struct symbolic_machine *m, int64_t instance, struct at at)
 {
     const struct proof *p = m->p;
     const struct fact *fact = &p->fact[instance];
     size_t first = row(m, at.device, at.micro_batch, p->readings);
-    struct tally come = {0};
+    struct gradient_tally come = {0};
     for (int32_t i = fact->readers; i >= 0; i = p->reading[i].next) {
         const struct reading *r = &p->reading[i];
         const struct moving *moving = &m->moving[first + (size_t)i];
         if (m->pending[first + (size_t)i] && same_data(p, r, r->gradient, fact->output_grad))
-            add_tally(&come, (struct tally){mark_of(i), 1});
+            add_tally(&come, (struct gradient_tally){mark_of(i), 1});
         if (moving->layout && same_data(p, r, moving->layout, fact->output_grad))
             add_tally(&come, moving->tally);
     }
@@ -215,7 +216,7 @@ static weft_status need_gradient(const struct machine *m, int64_t instance, stru
                  fact->gradient_count);
 }
 
-static void make_gradients(struct machine *m, int64_t instance, struct at at)
+static void make_gradients(struct symbolic_machine *m, int64_t instance, struct at at)
 {
     const struct proof *p = m->p;
     size_t first = row(m, at.device, at.micro_batch, p->readings);
@@ -225,17 +226,18 @@ static void make_gradients(struct machine *m, int64_t instance, struct at at)
 }
 
 /* I4: what goes with this reading's gradient. */
-static struct tally collect(struct machine *m, const struct reading *r, size_t first)
+static struct gradient_tally collect(struct symbolic_machine *m, const struct reading *r,
+                                     size_t first)
 {
     const struct proof *p = m->p;
-    struct tally sum = {0};
+    struct gradient_tally sum = {0};
     for (int32_t i = p->fact[r->source].readers; i >= 0; i = p->reading[i].next) {
         bool *pending = &m->pending[first + (size_t)i];
         const struct reading *other = &p->reading[i];
         if (!*pending || !shares(r, other) || other->gradient != r->gradient ||
             p->fact[other->reader].part != p->fact[r->reader].part)
             continue;
-        add_tally(&sum, (struct tally){mark_of(i), 1});
+        add_tally(&sum, (struct gradient_tally){mark_of(i), 1});
         *pending = false;
     }
     return sum;
@@ -248,7 +250,8 @@ static bool is_product(enum op_kind kind)
     return kind == OP_LINEAR || kind == OP_EXPERT_LINEAR || kind == OP_CONV;
 }
 
-static weft_status do_forward(struct machine *m, int64_t instance, struct at at, uint8_t *made)
+static weft_status do_forward(struct symbolic_machine *m, int64_t instance, struct at at,
+                              uint8_t *made)
 {
     const struct proof *p = m->p;
     const struct fact *fact = &p->fact[instance];
@@ -277,7 +280,8 @@ static uint8_t wanted_run(const struct fact *fact)
     return again && (keeps || !fact->spared) ? MADE_AGAIN : MADE;
 }
 
-static weft_status need_kept(const struct machine *m, int64_t instance, struct at at, uint8_t made)
+static weft_status need_kept(const struct symbolic_machine *m, int64_t instance, struct at at,
+                             uint8_t made)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct proof *p = m->p;
@@ -295,7 +299,8 @@ done:
     return status;
 }
 
-static weft_status do_backward(struct machine *m, int64_t instance, struct at at, uint8_t *made)
+static weft_status do_backward(struct symbolic_machine *m, int64_t instance, struct at at,
+                               uint8_t *made)
 {
     bool inputs = item_at(m, at)->phase == PHASE_BACKWARD_INPUT;
     uint8_t bit = inputs ? BACK_INPUT : BACK_WEIGHT;
@@ -313,7 +318,7 @@ done:
     return status;
 }
 
-static weft_status do_op(struct machine *m, struct at at)
+static weft_status do_op(struct symbolic_machine *m, struct at at)
 {
     const struct item *item = item_at(m, at);
     const struct fact *fact = &m->p->fact[item->instance];
@@ -328,7 +333,7 @@ static weft_status do_op(struct machine *m, struct at at)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static weft_status bad_step(const struct machine *m, const struct reading *r, struct at at)
+static weft_status bad_step(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     return wrong(m, r->reader, "a %s of input %d does not fit how it lies",
                  step_name(item_at(m, at)->step->kind), r->operand);
@@ -336,7 +341,8 @@ static weft_status bad_step(const struct machine *m, const struct reading *r, st
 
 /* The first step of a reshard, on what the source left or on what a send brought for any reader;
  * 0: it fits none of them. `there` says whether anything is. */
-static int32_t first_step(struct machine *m, const struct reading *r, struct at at, bool *there)
+static int32_t first_step(struct symbolic_machine *m, const struct reading *r, struct at at,
+                          bool *there)
 {
     struct proof *p = m->p;
     const struct reshard_step *step = item_at(m, at)->step;
@@ -357,7 +363,7 @@ static int32_t first_step(struct machine *m, const struct reading *r, struct at 
     return result;
 }
 
-static weft_status step_forward(struct machine *m, const struct reading *r, struct at at)
+static weft_status step_forward(struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     struct proof *p = m->p;
     const struct reshard_step *step = item_at(m, at)->step;
@@ -379,7 +385,7 @@ static weft_status step_forward(struct machine *m, const struct reading *r, stru
     return WEFT_OK;
 }
 
-static weft_status step_gradient(struct machine *m, const struct reading *r, struct at at)
+static weft_status step_gradient(struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     struct proof *p = m->p;
     size_t first = row(m, at.device, at.micro_batch, p->readings);
@@ -393,7 +399,7 @@ static weft_status step_gradient(struct machine *m, const struct reading *r, str
     return moving->layout ? WEFT_OK : bad_step(m, r, at);
 }
 
-weft_status do_item(struct machine *m, struct at at)
+weft_status do_item(struct symbolic_machine *m, struct at at)
 {
     const struct item *item = item_at(m, at);
     if (item->kind == ITEM_OP)
@@ -417,8 +423,8 @@ static int64_t elements_before_slices(const struct reshard *reshard)
     return elements;
 }
 
-weft_status do_send(struct machine *m, const struct reading *r, enum flow flow, int32_t from,
-                    int32_t to, int32_t micro_batch, const struct reshard *reshard)
+weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum flow flow,
+                    int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard)
 {
     struct proof *p = m->p;
     size_t number = (size_t)(r - p->reading);

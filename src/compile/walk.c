@@ -3,7 +3,7 @@
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-struct walk {
+struct task_walk {
     bool *seen_forward;     /* per piece */
     int32_t *last_backward; /* per piece: the slot's number */
     int64_t *offloaded;   /* per piece: bytes of a micro-batch's checkpoints, as memory has them */
@@ -11,16 +11,16 @@ struct walk {
     int32_t *ahead, *now; /* per device: where the slot before last ended, and the last */
 };
 
-static struct walk start_walk(struct assembly *a, const struct slots *slots)
+static struct task_walk start_walk(struct assembly *a, const struct slots *slots)
 {
     struct arena *scratch = a->b->scratch;
     size_t pieces = (size_t)a->pipeline.pieces, devices = (size_t)devices_of(a, a->stage);
-    struct walk w = {.seen_forward = ARENA_ARRAY(scratch, bool, pieces),
-                     .last_backward = ARENA_ARRAY(scratch, int32_t, pieces),
-                     .offloaded = ARENA_ARRAY(scratch, int64_t, pieces),
-                     .slices = ARENA_ARRAY(scratch, int32_t, devices),
-                     .ahead = ARENA_ARRAY(scratch, int32_t, devices),
-                     .now = ARENA_ARRAY(scratch, int32_t, devices)};
+    struct task_walk w = {.seen_forward = ARENA_ARRAY(scratch, bool, pieces),
+                          .last_backward = ARENA_ARRAY(scratch, int32_t, pieces),
+                          .offloaded = ARENA_ARRAY(scratch, int64_t, pieces),
+                          .slices = ARENA_ARRAY(scratch, int32_t, devices),
+                          .ahead = ARENA_ARRAY(scratch, int32_t, devices),
+                          .now = ARENA_ARRAY(scratch, int32_t, devices)};
     const struct part_lifetimes *part = a->graph->lifetimes->part;
     for (int32_t p = 0; p < a->pipeline.pieces; p++)
         w.offloaded[p] = offloaded_bytes(&part[p * a->pipeline.stages + a->stage]);
@@ -30,7 +30,8 @@ static struct walk start_walk(struct assembly *a, const struct slots *slots)
     return w;
 }
 
-static struct visit visit_of(const struct assembly *a, struct walk *w, struct slot slot, size_t i)
+static struct visit visit_of(const struct assembly *a, struct task_walk *w, struct slot slot,
+                             size_t i)
 {
     int32_t part = slot.piece * a->pipeline.stages + a->stage;
     struct visit place = {.slot = slot, .part = part, .block = a->b->block_of[slot.kind][part]};
@@ -62,7 +63,7 @@ static void latest(const struct assembly *a, enum stream_kind stream, int32_t *o
 }
 
 /* What the iteration before has left of the next piece's gradients goes while this one computes. */
-static void before_block(struct assembly *a, struct walk *w, const struct visit *place)
+static void before_block(struct assembly *a, struct task_walk *w, const struct visit *place)
 {
     latest(a, STREAM_GRADIENT, w->slices);
     if (place->first_forward && defers(a, place->slot.piece + 1))
@@ -72,7 +73,7 @@ static void before_block(struct assembly *a, struct walk *w, const struct visit 
 }
 
 /* What the block sends is on its way. */
-static void behind_block(struct assembly *a, struct walk *w, const struct visit *place)
+static void behind_block(struct assembly *a, struct task_walk *w, const struct visit *place)
 {
     int32_t *before = w->ahead;
     w->ahead = w->now;
@@ -86,7 +87,7 @@ static void behind_block(struct assembly *a, struct walk *w, const struct visit 
 
 static void walk_slots(struct assembly *a, const struct slots *slots)
 {
-    struct walk w = start_walk(a, slots);
+    struct task_walk w = start_walk(a, slots);
     latest(a, STREAM_COMPUTE, w.ahead);
     latest(a, STREAM_COMPUTE, w.now);
     for (size_t i = 0; i < slots->len; i++) {

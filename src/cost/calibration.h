@@ -45,7 +45,7 @@ struct calibration {
     /* Everything. */
     double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
     double share[KERNEL_COUNT][DIRECTION_COUNT]; /* of that, reached by each kernel's access */
-    enum loss loss;           /* what runs: Megatron's unless an observation says otherwise */
+    enum measured_loss loss;  /* what runs: Megatron's unless an observation says otherwise */
     double ramp_ns;           /* from a kernel's start to its full rate and back */
     double issue_ns;          /* host time to issue one kernel from a training framework */
     bool adds_gradients;      /* see device_adds_gradients */

@@ -16,7 +16,7 @@
 
 enum { MAX_SOURCES = 3 };
 
-struct source {
+struct profile_source {
     struct profile *profile;
     const char *device; /* the name to ask for */
     bool own;           /* the user's: times as they are in training */
@@ -27,7 +27,7 @@ struct cost {
     struct device device;
     const struct calibration *calibration;
     struct calibration sustained; /* the same under the power limit of hours of training */
-    struct source source[MAX_SOURCES];
+    struct profile_source source[MAX_SOURCES];
     size_t sources;
 };
 
@@ -80,7 +80,7 @@ weft_status profile_open_shipped(const char *device, struct profile **out)
 
 static weft_status add_source(struct cost *cost, const char *path, const char *device, bool own)
 {
-    struct source *source = &cost->source[cost->sources];
+    struct profile_source *source = &cost->source[cost->sources];
     weft_status status = profile_open(path, &source->profile);
     if (status != WEFT_OK)
         return status;
@@ -139,7 +139,8 @@ static enum dtype like(const struct device *device, enum dtype dtype)
     return alike && dtype == DTYPE_BF16 ? DTYPE_FP16 : dtype;
 }
 
-static bool ask(const struct source *source, const struct work *work, struct kernel_cost *out)
+static bool ask(const struct profile_source *source, const struct work *work,
+                struct kernel_cost *out)
 {
     return profile_lookup(source->profile, source->device, work, out) == WEFT_OK &&
            out->provenance != FROM_NOTHING;

@@ -96,13 +96,13 @@ static void set_parameter(struct calibration *c, const struct fit_parameter *p, 
         parameter(c, p)[i] = fmin(fmax(value, p->low), p->high);
 }
 
-struct descent {
+struct fit_descent {
     const struct observations *rows;
     struct calibration start, *now;
     double best;
 };
 
-static double distance_from_start(struct descent *d)
+static double distance_from_start(struct fit_descent *d)
 {
     double sum = 0;
     for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++) {
@@ -112,7 +112,7 @@ static double distance_from_start(struct descent *d)
     return sum;
 }
 
-static double loss(struct descent *d)
+static double loss(struct fit_descent *d)
 {
     double sum = 0;
     size_t count = 0;
@@ -127,7 +127,7 @@ static double loss(struct descent *d)
 }
 
 /* Keeps the best of the value and some between value / (1 + step) and value * (1 + step). */
-static bool try_parameter(struct descent *d, const struct fit_parameter *p, double step)
+static bool try_parameter(struct fit_descent *d, const struct fit_parameter *p, double step)
 {
     double before = *parameter(d->now, p), keep = before;
     static const double POWERS[] = {1, -1, 0.5, -0.5, 0.25, -0.25};
@@ -145,7 +145,7 @@ static bool try_parameter(struct descent *d, const struct fit_parameter *p, doub
 
 void calibration_fit(const struct observations *rows, struct calibration *c)
 {
-    struct descent d = {.rows = rows, .now = c};
+    struct fit_descent d = {.rows = rows, .now = c};
     for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++) /* into its bounds, twins made equal */
         set_parameter(c, &PARAMETERS[i], *parameter(c, &PARAMETERS[i]));
     d.start = *c;

@@ -29,7 +29,7 @@ static weft_status store_time(struct import *import, const struct collective_tim
         import_skip(import, "another device");
         return WEFT_OK;
     }
-    struct value values[] = {
+    struct profile_value values[] = {
         V_TEXT(time->device), V_TEXT(time->machine), V_TEXT(collective_name(time->collective)),
         V_INT(time->devices), V_INT(time->nodes),    V_INT(time->bytes),
         V_REAL(time->ns),     V_INT(time->samples),  V_INT(import->source)};
@@ -178,13 +178,13 @@ static weft_status simai_row(void *context, const struct csv *csv, const int *at
     else
         devices = 8 * nodes;
     bool known = numbers >= 1 && devices > 0;
-    struct value values[] = {V_TEXT(csv->field[at[SIMAI_FILE]]),
-                             V_TEXT(csv->field[at[SIMAI_COLUMN]]),
-                             known ? V_INT(devices) : V_NULL,
-                             known ? V_INT(nodes) : V_NULL,
-                             V_INT(bytes),
-                             V_REAL(share),
-                             V_INT(import->source)};
+    struct profile_value values[] = {V_TEXT(csv->field[at[SIMAI_FILE]]),
+                                     V_TEXT(csv->field[at[SIMAI_COLUMN]]),
+                                     known ? V_INT(devices) : V_NULL,
+                                     known ? V_INT(nodes) : V_NULL,
+                                     V_INT(bytes),
+                                     V_REAL(share),
+                                     V_INT(import->source)};
     TRY(import_row(import, TABLE_COLLECTIVE_SHARE, values, COUNT_OF(values)));
 done:
     return status;

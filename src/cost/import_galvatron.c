@@ -18,37 +18,38 @@
 enum { TITAN_PER_NODE = 8 };
 static const char TITAN[] = "RTX-TITAN";
 
-struct machine {
+struct profiled_machine {
     const char *device, *name;
     int64_t nodes, per_node;
 };
 
-struct rate {
+struct bus_rate {
     enum collective collective;
     int64_t devices, nodes, stages, consecutive;
     double bus_bytes_per_s;
 };
 
-static weft_status store_rate(struct import *import, const struct machine *machine,
-                              const struct rate *rate)
+static weft_status store_rate(struct import *import, const struct profiled_machine *machine,
+                              const struct bus_rate *rate)
 {
-    struct value values[] = {V_TEXT(machine->device),
-                             V_TEXT(machine->name),
-                             V_TEXT(collective_name(rate->collective)),
-                             V_INT(rate->devices),
-                             V_INT(rate->nodes),
-                             V_INT(rate->stages),
-                             V_INT(rate->consecutive),
-                             V_REAL(rate->bus_bytes_per_s),
-                             V_INT(import->source)};
+    struct profile_value values[] = {V_TEXT(machine->device),
+                                     V_TEXT(machine->name),
+                                     V_TEXT(collective_name(rate->collective)),
+                                     V_INT(rate->devices),
+                                     V_INT(rate->nodes),
+                                     V_INT(rate->stages),
+                                     V_INT(rate->consecutive),
+                                     V_REAL(rate->bus_bytes_per_s),
+                                     V_INT(import->source)};
     return import_row(import, TABLE_COLLECTIVE_RATE, values, COUNT_OF(values));
 }
 
-static weft_status store_constant(struct import *import, const struct machine *machine,
+static weft_status store_constant(struct import *import, const struct profiled_machine *machine,
                                   const char *name, double value, const char *unit)
 {
-    struct value values[] = {V_TEXT(machine->device), V_TEXT(machine->name), V_TEXT(name),
-                             V_REAL(value),           V_TEXT(unit),          V_INT(import->source)};
+    struct profile_value values[] = {
+        V_TEXT(machine->device), V_TEXT(machine->name), V_TEXT(name),
+        V_REAL(value),           V_TEXT(unit),          V_INT(import->source)};
     return import_row(import, TABLE_CONSTANT, values, COUNT_OF(values));
 }
 
@@ -74,20 +75,20 @@ static int64_t nodes_touched(int64_t group, int64_t stage_devices, int64_t per_n
 /* ---- the bandwidth files --------------------------------------------------------------------- */
 
 /* One key of a file; true if it is of this kind. */
-struct entry {
+struct file_entry {
     struct import *import;
-    const struct machine *machine;
+    const struct profiled_machine *machine;
     const struct doc *node;
     double value;
 };
 
-static int64_t machine_devices(const struct machine *machine)
+static int64_t machine_devices(const struct profiled_machine *machine)
 {
     return machine->nodes * machine->per_node;
 }
 
 /* "allreduce_size_8_consec_1": GB/s */
-static bool bandwidth_entry(const struct entry *e, weft_status *status)
+static bool bandwidth_entry(const struct file_entry *e, weft_status *status)
 {
     int size, consecutive, used = 0;
     if (sscanf(e->node->key, "allreduce_size_%4d_consec_%1d%n", &size, &consecutive, &used) != 2 ||
@@ -97,24 +98,24 @@ static bool bandwidth_entry(const struct entry *e, weft_status *status)
         nodes_touched(size, machine_devices(e->machine), e->machine->per_node, consecutive != 0);
     *status = store_rate(
         e->import, e->machine,
-        &(struct rate){COLLECTIVE_ALL_REDUCE, size, nodes, 1, consecutive, e->value * 1e9});
+        &(struct bus_rate){COLLECTIVE_ALL_REDUCE, size, nodes, 1, consecutive, e->value * 1e9});
     return true;
 }
 
 /* "pp_size_4": GB/s between neighbouring stages */
-static bool stage_entry(const struct entry *e, weft_status *status)
+static bool stage_entry(const struct file_entry *e, weft_status *status)
 {
     int size, used = 0;
     if (sscanf(e->node->key, "pp_size_%4d%n", &size, &used) != 1 || e->node->key[used] || size < 1)
         return false;
-    *status =
-        store_rate(e->import, e->machine,
-                   &(struct rate){COLLECTIVE_SEND, 2, e->machine->nodes, size, 0, e->value * 1e9});
+    *status = store_rate(
+        e->import, e->machine,
+        &(struct bus_rate){COLLECTIVE_SEND, 2, e->machine->nodes, size, 0, e->value * 1e9});
     return true;
 }
 
 /* "all2all_size_8_64MB_time": ms */
-static bool time_entry(const struct entry *e, weft_status *status)
+static bool time_entry(const struct file_entry *e, weft_status *status)
 {
     int size, mb, used = 0;
     enum collective collective = COLLECTIVE_ALL_REDUCE;
@@ -126,20 +127,20 @@ static bool time_entry(const struct entry *e, weft_status *status)
     if (e->node->key[used] || size < 1 || mb < 1)
         return false;
     int64_t nodes = ceil_div(size, e->machine->per_node);
-    struct value values[] = {V_TEXT(e->machine->device),
-                             V_TEXT(e->machine->name),
-                             V_TEXT(collective_name(collective)),
-                             V_INT(size),
-                             V_INT(nodes),
-                             V_INT((int64_t)mb * MIB),
-                             V_REAL(e->value * 1e6),
-                             V_INT(1),
-                             V_INT(e->import->source)};
+    struct profile_value values[] = {V_TEXT(e->machine->device),
+                                     V_TEXT(e->machine->name),
+                                     V_TEXT(collective_name(collective)),
+                                     V_INT(size),
+                                     V_INT(nodes),
+                                     V_INT((int64_t)mb * MIB),
+                                     V_REAL(e->value * 1e6),
+                                     V_INT(1),
+                                     V_INT(e->import->source)};
     *status = import_row(e->import, TABLE_COLLECTIVE, values, COUNT_OF(values));
     return true;
 }
 
-static bool overlap_entry(const struct entry *e, weft_status *status)
+static bool overlap_entry(const struct file_entry *e, weft_status *status)
 {
     if (strcmp(e->node->key, "overlap_coe") != 0)
         return false;
@@ -147,13 +148,13 @@ static bool overlap_entry(const struct entry *e, weft_status *status)
     return true;
 }
 
-static bool (*const ENTRIES[])(const struct entry *, weft_status *) = {bandwidth_entry, stage_entry,
-                                                                       time_entry, overlap_entry};
+static bool (*const ENTRIES[])(const struct file_entry *, weft_status *) = {
+    bandwidth_entry, stage_entry, time_entry, overlap_entry};
 
-static weft_status read_entry(struct import *import, const struct machine *machine,
+static weft_status read_entry(struct import *import, const struct profiled_machine *machine,
                               const struct doc *node)
 {
-    struct entry entry = {import, machine, node, 0};
+    struct file_entry entry = {import, machine, node, 0};
     weft_status status = positive(node, &entry.value);
     import->summary->read++;
     for (size_t i = 0; status == WEFT_OK && i < COUNT_OF(ENTRIES); i++)
@@ -169,7 +170,8 @@ static weft_status read_entry(struct import *import, const struct machine *machi
 }
 
 /* I2 */
-static weft_status machine_of(struct import *import, const struct doc *doc, struct machine *out)
+static weft_status machine_of(struct import *import, const struct doc *doc,
+                              struct profiled_machine *out)
 {
     const char *slash = strrchr(import->file, '/');
     const char *name = slash ? slash + 1 : import->file;
@@ -195,7 +197,7 @@ static weft_status machine_of(struct import *import, const struct doc *doc, stru
 
 static weft_status read_bandwidths(struct import *import, const struct doc *doc)
 {
-    struct machine machine;
+    struct profiled_machine machine;
     weft_status status;
     import->summary->format = "galvatron bandwidths";
     TRY(import_source(import, "galvatron bandwidths", "public Galvatron releases"));
@@ -208,8 +210,8 @@ done:
 
 /* ---- the RTX TITAN profile ------------------------------------------------------------------- */
 
-static weft_status store_titan_rate(struct import *import, const struct machine *machine,
-                                    const struct doc *node, struct rate rate)
+static weft_status store_titan_rate(struct import *import, const struct profiled_machine *machine,
+                                    const struct doc *node, struct bus_rate rate)
 {
     double ms_per_mb;
     weft_status status = positive(node, &ms_per_mb);
@@ -219,7 +221,7 @@ static weft_status store_titan_rate(struct import *import, const struct machine 
 }
 
 /* "2_4_1": 2 stages, groups of 4, consecutive */
-static weft_status titan_all_reduce(struct import *import, const struct machine *machine,
+static weft_status titan_all_reduce(struct import *import, const struct profiled_machine *machine,
                                     const struct doc *map)
 {
     weft_status status = WEFT_OK;
@@ -233,13 +235,13 @@ static weft_status titan_all_reduce(struct import *import, const struct machine 
                                       machine->per_node, consecutive != 0);
         TRY(store_titan_rate(
             import, machine, node,
-            (struct rate){COLLECTIVE_ALL_REDUCE, group, nodes, stages, consecutive}));
+            (struct bus_rate){COLLECTIVE_ALL_REDUCE, group, nodes, stages, consecutive}));
     }
 done:
     return status;
 }
 
-static weft_status titan_send(struct import *import, const struct machine *machine,
+static weft_status titan_send(struct import *import, const struct profiled_machine *machine,
                               const struct doc *map)
 {
     weft_status status = WEFT_OK;
@@ -248,7 +250,7 @@ static weft_status titan_send(struct import *import, const struct machine *machi
         if (sscanf(node->key, "pp_deg_%4d", &stages) != 1 || stages < 1)
             return doc_error(node, NULL, "key '%s', expected pp_deg_N", node->key);
         TRY(store_titan_rate(import, machine, node,
-                             (struct rate){COLLECTIVE_SEND, 2, machine->nodes, stages, 0}));
+                             (struct bus_rate){COLLECTIVE_SEND, 2, machine->nodes, stages, 0}));
     }
 done:
     return status;
@@ -256,12 +258,12 @@ done:
 
 static weft_status titan_hardware(struct import *import, const struct doc *hardware)
 {
-    static const struct machine ONE = {TITAN, "1x8 PCIe 3", 1, TITAN_PER_NODE};
-    static const struct machine TWO = {TITAN, "2x8 PCIe 3", 2, TITAN_PER_NODE};
+    static const struct profiled_machine ONE = {TITAN, "1x8 PCIe 3", 1, TITAN_PER_NODE};
+    static const struct profiled_machine TWO = {TITAN, "2x8 PCIe 3", 2, TITAN_PER_NODE};
     static const struct {
         const char *key;
-        const struct machine *machine;
-        weft_status (*read)(struct import *, const struct machine *, const struct doc *);
+        const struct profiled_machine *machine;
+        weft_status (*read)(struct import *, const struct profiled_machine *, const struct doc *);
     } MAPS[] = {
         {"allreduce_ms_per_MB_8gpus (key=pp_groupsize_consecutive)", &ONE, titan_all_reduce},
         {"allreduce_ms_per_MB_16gpus", &TWO, titan_all_reduce},
@@ -296,7 +298,7 @@ done:
 }
 
 /* One layer: what a mapping of it says. */
-struct layer {
+struct profiled_layer {
     const char *kind;
     int64_t seq, hidden, all_reduces;
     double weight_mb, forward_ms, extra_ms;
@@ -304,17 +306,18 @@ struct layer {
 };
 
 static const struct field LAYER_FIELDS[] = {
-    {"type", FIELD_TEXT, offsetof(struct layer, kind)},
-    {"seq", FIELD_COUNT, offsetof(struct layer, seq)},
-    {"hidden", FIELD_COUNT, offsetof(struct layer, hidden), .required = true},
-    {"param_MB", FIELD_REAL, offsetof(struct layer, weight_mb), .required = true, .min = 1e-6,
-     .max = 1e9},
-    {"fwd_ms", FIELD_REAL, offsetof(struct layer, forward_ms), .required = true, .min = 1e-9,
-     .max = 1e9},
-    {"extra_overhead_ms_per_24layers", FIELD_REAL, offsetof(struct layer, extra_ms), .min = 0,
-     .max = 1e9},
-    {"tp_allreduces", FIELD_COUNT, offsetof(struct layer, all_reduces)},
-    {"act_MB_per_sample_by_tp", FIELD_DOC, offsetof(struct layer, activations), .required = true},
+    {"type", FIELD_TEXT, offsetof(struct profiled_layer, kind)},
+    {"seq", FIELD_COUNT, offsetof(struct profiled_layer, seq)},
+    {"hidden", FIELD_COUNT, offsetof(struct profiled_layer, hidden), .required = true},
+    {"param_MB", FIELD_REAL, offsetof(struct profiled_layer, weight_mb), .required = true,
+     .min = 1e-6, .max = 1e9},
+    {"fwd_ms", FIELD_REAL, offsetof(struct profiled_layer, forward_ms), .required = true,
+     .min = 1e-9, .max = 1e9},
+    {"extra_overhead_ms_per_24layers", FIELD_REAL, offsetof(struct profiled_layer, extra_ms),
+     .min = 0, .max = 1e9},
+    {"tp_allreduces", FIELD_COUNT, offsetof(struct profiled_layer, all_reduces)},
+    {"act_MB_per_sample_by_tp", FIELD_DOC, offsetof(struct profiled_layer, activations),
+     .required = true},
 };
 
 static weft_status store_activations(struct import *import, const char *model, int64_t number,
@@ -327,7 +330,7 @@ static weft_status store_activations(struct import *import, const char *model, i
         if (!node->key || !parse_int(node->key, &tp) || tp < 1)
             return doc_error(node, NULL, "expected activations by tensor degree");
         TRY(positive(node, &mb));
-        struct value values[] = {
+        struct profile_value values[] = {
             V_TEXT(TITAN), V_TEXT(dtype_name(DTYPE_FP32)), V_TEXT(model),        V_INT(number),
             V_INT(tp),     V_INT(llround(mb * MIB)),       V_INT(import->source)};
         TRY(import_row(import, TABLE_LAYER_ACTIVATION, values, COUNT_OF(values)));
@@ -340,25 +343,25 @@ done:
 static weft_status store_layer(struct import *import, const char *model, int64_t number,
                                int64_t seq, const struct doc *node)
 {
-    struct layer layer = {.kind = "enc", .seq = seq, .all_reduces = 4};
+    struct profiled_layer layer = {.kind = "enc", .seq = seq, .all_reduces = 4};
     weft_status status;
     TRY(doc_read(node, LAYER_FIELDS, COUNT_OF(LAYER_FIELDS), DOC_REFUSE_UNKNOWN, &layer));
-    struct value values[] = {V_TEXT(TITAN),
-                             V_TEXT(dtype_name(DTYPE_FP32)),
-                             V_TEXT(model),
-                             V_INT(number),
-                             V_TEXT(layer.kind),
-                             V_INT(layer.seq),
-                             V_INT(layer.hidden),
-                             V_INT(llround(layer.weight_mb * MIB)),
-                             V_REAL(layer.forward_ms * 1e6),
-                             V_INT(layer.all_reduces),
-                             V_INT(import->source)};
+    struct profile_value values[] = {V_TEXT(TITAN),
+                                     V_TEXT(dtype_name(DTYPE_FP32)),
+                                     V_TEXT(model),
+                                     V_INT(number),
+                                     V_TEXT(layer.kind),
+                                     V_INT(layer.seq),
+                                     V_INT(layer.hidden),
+                                     V_INT(llround(layer.weight_mb * MIB)),
+                                     V_REAL(layer.forward_ms * 1e6),
+                                     V_INT(layer.all_reduces),
+                                     V_INT(import->source)};
     import->summary->read++;
     TRY(import_row(import, TABLE_LAYER, values, COUNT_OF(values)));
     TRY(store_activations(import, model, number, layer.activations));
     if (layer.extra_ms > 0) {
-        struct machine nowhere = {TITAN, "", 1, TITAN_PER_NODE};
+        struct profiled_machine nowhere = {TITAN, "", 1, TITAN_PER_NODE};
         char *name = arena_printf(import->arena, "%s layer %lld: overhead of 24 layers", model,
                                   (long long)number);
         TRY(store_constant(import, &nowhere, name, layer.extra_ms * 1e6, "ns"));
@@ -381,14 +384,14 @@ static weft_status store_end(struct import *import, const char *model, int64_t d
         return doc_error(map, NULL, "expected model_states and activation");
     TRY(positive(states, &state_mb));
     TRY(positive(activation, &activation_mb));
-    struct value values[] = {V_TEXT(TITAN),
-                             V_TEXT(dtype_name(DTYPE_FP32)),
-                             V_TEXT(model),
-                             V_INT(devices),
-                             V_TEXT(part),
-                             V_INT(llround(state_mb * MIB)),
-                             V_INT(llround(activation_mb * MIB)),
-                             V_INT(import->source)};
+    struct profile_value values[] = {V_TEXT(TITAN),
+                                     V_TEXT(dtype_name(DTYPE_FP32)),
+                                     V_TEXT(model),
+                                     V_INT(devices),
+                                     V_TEXT(part),
+                                     V_INT(llround(state_mb * MIB)),
+                                     V_INT(llround(activation_mb * MIB)),
+                                     V_INT(import->source)};
     import->summary->read++;
     TRY(import_row(import, TABLE_MODEL_ENDS, values, COUNT_OF(values)));
 done:

@@ -28,8 +28,8 @@ void import_measure(struct import *import, const struct measurement *measurement
     array_push(import->arena, &import->measurements, copy);
 }
 
-weft_status import_row(struct import *import, enum profile_table table, const struct value *values,
-                       size_t count)
+weft_status import_row(struct import *import, enum profile_table table,
+                       const struct profile_value *values, size_t count)
 {
     import->summary->stored++;
     return profile_insert(import->profile, table, values, count);

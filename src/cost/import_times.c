@@ -24,7 +24,7 @@ static void import_time(struct import *import, const struct table_row *row,
         import_skip(import, time->left_out);
 }
 
-static struct value time_value(double ns)
+static struct profile_value time_value(double ns)
 {
     return ns < 1e3 * OUT_OF_MEMORY_US ? V_REAL(ns) : V_NULL;
 }
@@ -34,7 +34,7 @@ static weft_status store_operator(struct import *import, const struct table_row 
 {
     enum { BEFORE_SIZES = 11 };
     const struct operator_row *op = row->operator;
-    struct value values[BEFORE_SIZES + OPERATOR_SIZES + 1] = {
+    struct profile_value values[BEFORE_SIZES + OPERATOR_SIZES + 1] = {
         V_TEXT(row->device),
         V_TEXT(dtype_name(op->dtype)),
         V_TEXT(op->model),
@@ -80,25 +80,26 @@ static weft_status import_table_row(void *context, const struct csv *csv,
     return row->operator? store_operator(import, row) : WEFT_OK;
 }
 
-static struct table table_of(struct import *import, struct csv *csv)
+static struct source_table table_of(struct import *import, struct csv *csv)
 {
-    return (struct table){csv, import->arena, import->options->device, import_table_row, import};
+    return (struct source_table){csv, import->arena, import->options->device, import_table_row,
+                                 import};
 }
 
 weft_status import_simumax(struct import *import, struct csv *csv)
 {
-    struct table table = table_of(import, csv);
+    struct source_table table = table_of(import, csv);
     return table_simumax(&table);
 }
 
 weft_status import_weft_kernels(struct import *import, struct csv *csv)
 {
-    struct table table = table_of(import, csv);
+    struct source_table table = table_of(import, csv);
     return table_weft(&table);
 }
 
 weft_status import_model_operators(struct import *import, struct csv *csv)
 {
-    struct table table = table_of(import, csv);
+    struct source_table table = table_of(import, csv);
     return table_operators(&table);
 }

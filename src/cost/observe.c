@@ -40,7 +40,7 @@ static weft_status observe_row(void *context, const struct csv *csv, const struc
 
 static const struct {
     const char *file;
-    weft_status (*read)(struct table *table);
+    weft_status (*read)(struct source_table *table);
 } SOURCES[] = {
     [OBSERVED_SIMUMAX] = {"simumax_op_efficiency.csv", table_simumax},
     [OBSERVED_ACESO] = {"aceso/v100_ops.csv", table_operators},
@@ -58,7 +58,7 @@ weft_status observe(const char *folder, enum observed source, struct arena *keep
     char *text;
     size_t len;
     weft_status status;
-    struct table table = {&csv, keep, NULL, observe_row, &to};
+    struct source_table table = {&csv, keep, NULL, observe_row, &to};
     TRY(file_read(keep, path, FILE_LIMIT, &text, &len));
     TRY(csv_open(&csv, path, text, len));
     TRY(SOURCES[source].read(&table));

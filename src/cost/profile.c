@@ -282,7 +282,7 @@ weft_status profile_source(struct profile *profile, const char *name, const char
     weft_status status = find_source(profile, name, out);
     if (status != WEFT_OK)
         return status;
-    struct value values[] = {V_INT(*out), V_TEXT(name), V_TEXT(origin), V_TEXT(licence)};
+    struct profile_value values[] = {V_INT(*out), V_TEXT(name), V_TEXT(origin), V_TEXT(licence)};
     return profile_insert(profile, TABLE_SOURCE, values, COUNT_OF(values));
 }
 
@@ -291,7 +291,7 @@ struct source_list {
     ARRAY(struct source_row) rows;
 };
 
-static void add_source_row(void *context, const struct value *v)
+static void add_source_row(void *context, const struct profile_value *v)
 {
     struct source_list *list = context;
     struct source_row row = {v[0].integer, v[4].integer, arena_copy_text(list->keep, v[1].text),
@@ -323,7 +323,7 @@ weft_status profile_add_from(struct profile *profile, const struct measurement *
     if (!key_of_work(&measurement->work, measurement->whole_backward, 0, &key))
         return failure("%s: a %s measurement with a shape number below 1", profile->path,
                        kernel_name(measurement->work.kernel));
-    struct value values[16] = {
+    struct profile_value values[16] = {
         V_TEXT(measurement->device), V_TEXT(kernel_name(measurement->work.kernel)),
         V_TEXT(profile_phase_name(key.phase)), V_TEXT(dtype_name((enum dtype)key.dtype))};
     for (int i = 0; i < WORK_MAX_SHAPE; i++)

@@ -40,21 +40,21 @@ void work_set_shape(struct work *work, const int64_t *shape);
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 enum value_type { VALUE_NULL, VALUE_INT, VALUE_REAL, VALUE_TEXT };
-struct value {
+struct profile_value {
     enum value_type type;
     int64_t integer;
     double real;
     const char *text;
 };
-#define V_NULL    ((struct value){.type = VALUE_NULL})
-#define V_INT(x)  ((struct value){.type = VALUE_INT, .integer = (x)})
-#define V_REAL(x) ((struct value){.type = VALUE_REAL, .real = (x)})
-#define V_TEXT(x) ((struct value){.type = VALUE_TEXT, .text = (x)})
+#define V_NULL    ((struct profile_value){.type = VALUE_NULL})
+#define V_INT(x)  ((struct profile_value){.type = VALUE_INT, .integer = (x)})
+#define V_REAL(x) ((struct profile_value){.type = VALUE_REAL, .real = (x)})
+#define V_TEXT(x) ((struct profile_value){.type = VALUE_TEXT, .text = (x)})
 
 /* One row; `values` are the columns of the schema (docs/reference/profile.md) in order, NULL after the last. Replaces a row
  * with the same primary key. */
 weft_status profile_insert(struct profile *profile, enum profile_table table,
-                           const struct value *values, size_t count);
+                           const struct profile_value *values, size_t count);
 /* The row's number; a source that is there already keeps its number and takes the new words. */
 weft_status profile_source(struct profile *profile, const char *name, const char *origin,
                            const char *licence, int64_t *out);
@@ -64,9 +64,10 @@ weft_status profile_add_from(struct profile *profile, const struct measurement *
 
 /* Calls `row` with the values of each row that the statement finds; they live as long as the call. */
 enum { QUERY_MAX_COLUMNS = 16 };
-typedef void query_row(void *context, const struct value *values);
-weft_status profile_query(struct profile *profile, const char *sql, const struct value *parameters,
-                          size_t count, query_row *row, void *context);
+typedef void query_row(void *context, const struct profile_value *values);
+weft_status profile_query(struct profile *profile, const char *sql,
+                          const struct profile_value *parameters, size_t count, query_row *row,
+                          void *context);
 
 /* profile_import for text in memory, whose name decides where "auto" leaves a choice. */
 weft_status profile_import_text(struct profile *profile, const char *name, char *text, size_t len,
@@ -90,8 +91,8 @@ void import_skip(struct import *import, const char *reason);
 void import_measure(struct import *import, const struct measurement *measurement);
 /* Stores all that were measured, those of one shape as one. */
 weft_status import_merge(struct import *import);
-weft_status import_row(struct import *import, enum profile_table table, const struct value *values,
-                       size_t count);
+weft_status import_row(struct import *import, enum profile_table table,
+                       const struct profile_value *values, size_t count);
 /* Names the source that all rows of this file get; `origin` is empty for a user's own. */
 weft_status import_source(struct import *import, const char *name, const char *origin);
 /* True if rows of this device are wanted. */

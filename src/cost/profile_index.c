@@ -183,7 +183,7 @@ static void drop_replaced(struct index *index)
 
 /* ---- lanes: the rows along one shape number -------------------------------------------------- */
 
-struct member {
+struct lane_member {
     struct profile_key key; /* with -1 in place of `value` */
     int64_t value;
     uint32_t row;
@@ -191,7 +191,7 @@ struct member {
 
 static int member_order(const void *a, const void *b)
 {
-    const struct member *x = a, *y = b;
+    const struct lane_member *x = a, *y = b;
     int order = memcmp(&x->key, &y->key, sizeof x->key);
     if (order == 0)
         order = (x->value > y->value) - (x->value < y->value);
@@ -224,7 +224,7 @@ static int64_t along(const struct profile_key *key, int axis, struct profile_key
     return value;
 }
 
-static size_t collect_members(const struct index *index, struct member *out)
+static size_t collect_members(const struct index *index, struct lane_member *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < index->rows.len; i++) {
@@ -232,7 +232,7 @@ static size_t collect_members(const struct index *index, struct member *out)
         for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
             if (!(KERNELS[key->kernel].axes >> axis & 1))
                 continue;
-            struct member member = {.row = (uint32_t)i};
+            struct lane_member member = {.row = (uint32_t)i};
             member.value = along(key, axis, &member.key);
             if (out)
                 out[count] = member;
@@ -246,7 +246,7 @@ static void build_lanes(struct index *index)
 {
     size_t count = collect_members(index, NULL);
     struct arena *scratch = arena_new();
-    struct member *members = ARENA_ARRAY(scratch, struct member, count + 1);
+    struct lane_member *members = ARENA_ARRAY(scratch, struct lane_member, count + 1);
     collect_members(index, members);
     qsort(members, count, sizeof *members, member_order);
     index->members = ARENA_ARRAY(index->arena, uint32_t, count);

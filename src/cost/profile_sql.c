@@ -81,7 +81,7 @@ static weft_status prepare_insert(struct profile *profile, enum profile_table ta
     return sql_prepare(profile, sql, &profile->insert[table]);
 }
 
-static void bind(sqlite3_stmt *statement, int at, const struct value *value)
+static void bind(sqlite3_stmt *statement, int at, const struct profile_value *value)
 {
     switch (value->type) {
     case VALUE_NULL:
@@ -100,7 +100,7 @@ static void bind(sqlite3_stmt *statement, int at, const struct value *value)
 }
 
 weft_status profile_insert(struct profile *profile, enum profile_table table,
-                           const struct value *values, size_t count)
+                           const struct profile_value *values, size_t count)
 {
     if (count > table_columns(table))
         return failure("%s: table %s has %zu columns, not %zu", profile->path, table_name(table),
@@ -124,19 +124,20 @@ weft_status profile_insert(struct profile *profile, enum profile_table table,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static struct value value_at(sqlite3_stmt *statement, int column)
+static struct profile_value value_at(sqlite3_stmt *statement, int column)
 {
-    return (struct value){.type = VALUE_TEXT,
-                          .integer = sqlite3_column_int64(statement, column),
-                          .real = sqlite3_column_double(statement, column),
-                          .text = sql_text(statement, column)};
+    return (struct profile_value){.type = VALUE_TEXT,
+                                  .integer = sqlite3_column_int64(statement, column),
+                                  .real = sqlite3_column_double(statement, column),
+                                  .text = sql_text(statement, column)};
 }
 
-weft_status profile_query(struct profile *profile, const char *sql, const struct value *parameters,
-                          size_t count, query_row *row, void *context)
+weft_status profile_query(struct profile *profile, const char *sql,
+                          const struct profile_value *parameters, size_t count, query_row *row,
+                          void *context)
 {
     sqlite3_stmt *statement = NULL;
-    struct value values[QUERY_MAX_COLUMNS];
+    struct profile_value values[QUERY_MAX_COLUMNS];
     weft_status status;
     int step;
     struct hold hold;

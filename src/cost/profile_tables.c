@@ -23,7 +23,7 @@ struct list {
 static weft_status ask(struct profile *profile, const char *sql, const char *device,
                        const char *model, query_row *row, struct list *list)
 {
-    struct value parameters[] = {V_TEXT(device), model ? V_TEXT(model) : V_NULL};
+    struct profile_value parameters[] = {V_TEXT(device), model ? V_TEXT(model) : V_NULL};
     return profile_query(profile, sql, parameters, COUNT_OF(parameters), row, list);
 }
 
@@ -31,7 +31,7 @@ static weft_status ask(struct profile *profile, const char *sql, const char *dev
 
 enum { L_MODEL, L_DTYPE, L_LAYER, L_KIND, L_SEQ, L_HIDDEN, L_WEIGHT, L_FORWARD, L_ALL_REDUCES };
 
-static void add_layer(void *context, const struct value *v)
+static void add_layer(void *context, const struct profile_value *v)
 {
     struct list *list = context;
     struct layer_profile layer = {.model = arena_copy_text(list->keep, v[L_MODEL].text),
@@ -48,7 +48,7 @@ static void add_layer(void *context, const struct value *v)
 
 enum { A_MODEL, A_DTYPE, A_LAYER, A_TP, A_BYTES };
 
-static void add_activation(void *context, const struct value *v)
+static void add_activation(void *context, const struct profile_value *v)
 {
     struct list *list = context;
     for (size_t i = 0; i < list->layers.len; i++) {
@@ -83,7 +83,7 @@ done:
 
 /* ---- the ends of a model --------------------------------------------------------------------- */
 
-static void add_ends(void *context, const struct value *v)
+static void add_ends(void *context, const struct profile_value *v)
 {
     struct list *list = context;
     struct model_ends ends = {arena_copy_text(list->keep, v[0].text),
@@ -123,7 +123,7 @@ enum {
     O_BWD_RESERVED
 };
 
-static void add_operator(void *context, const struct value *v)
+static void add_operator(void *context, const struct profile_value *v)
 {
     struct list *list = context;
     struct operator_profile op = {
@@ -154,7 +154,7 @@ weft_status profile_operators(struct profile *profile, const char *device, enum 
         " WHERE device = ?1 AND dtype = ?2 AND model = ?3"
         " GROUP BY operator, microbatch, tp, algo ORDER BY operator, microbatch, tp, algo";
     struct list list = {.keep = keep};
-    struct value parameters[] = {V_TEXT(device), V_TEXT(dtype_name(dtype)), V_TEXT(model)};
+    struct profile_value parameters[] = {V_TEXT(device), V_TEXT(dtype_name(dtype)), V_TEXT(model)};
     weft_status status =
         profile_query(profile, SELECT, parameters, COUNT_OF(parameters), add_operator, &list);
     *out = list.operators.data;
@@ -166,7 +166,7 @@ weft_status profile_operators(struct profile *profile, const char *device, enum 
 
 enum { R_MACHINE, R_COLLECTIVE, R_DEVICES, R_NODES, R_STAGES, R_CONSECUTIVE, R_RATE };
 
-static void add_rate(void *context, const struct value *v)
+static void add_rate(void *context, const struct profile_value *v)
 {
     struct list *list = context;
     struct collective_rate rate = {.machine = arena_copy_text(list->keep, v[R_MACHINE].text),
@@ -188,7 +188,7 @@ weft_status profile_rates(struct profile *profile, const char *device, struct ar
         " GROUP BY machine, collective, devices, nodes, stages, consecutive"
         " ORDER BY machine, collective, devices, nodes, stages, consecutive";
     struct list list = {.keep = keep};
-    struct value parameters[] = {V_TEXT(device)};
+    struct profile_value parameters[] = {V_TEXT(device)};
     weft_status status =
         profile_query(profile, SELECT, parameters, COUNT_OF(parameters), add_rate, &list);
     *out = list.rates.data;
@@ -203,7 +203,7 @@ struct constant {
     bool found;
 };
 
-static void take_constant(void *context, const struct value *v)
+static void take_constant(void *context, const struct profile_value *v)
 {
     *(struct constant *)context = (struct constant){v[0].real, true};
 }
@@ -212,7 +212,7 @@ weft_status profile_constant(struct profile *profile, const char *device, const 
                              double *out, bool *found)
 {
     struct constant constant = {0};
-    struct value parameters[] = {V_TEXT(device), V_TEXT(name)};
+    struct profile_value parameters[] = {V_TEXT(device), V_TEXT(name)};
     weft_status status = profile_query(
         profile, "SELECT value FROM constant WHERE device = ?1 AND name = ?2 ORDER BY source",
         parameters, COUNT_OF(parameters), take_constant, &constant);
@@ -228,22 +228,22 @@ weft_status profile_add_collective(struct profile *profile, const struct collect
     int64_t source;
     weft_status status;
     TRY(profile_source(profile, m->source, "", "", &source));
-    struct value values[] = {V_TEXT(m->device),
-                             V_TEXT(m->machine),
-                             V_TEXT(collective_name(m->collective)),
-                             V_INT(m->devices),
-                             V_INT(m->nodes),
-                             V_INT(m->bytes),
-                             V_REAL(m->ns),
-                             V_INT(m->samples),
-                             V_INT(source),
-                             m->error > 0 ? V_REAL(m->error) : V_NULL};
+    struct profile_value values[] = {V_TEXT(m->device),
+                                     V_TEXT(m->machine),
+                                     V_TEXT(collective_name(m->collective)),
+                                     V_INT(m->devices),
+                                     V_INT(m->nodes),
+                                     V_INT(m->bytes),
+                                     V_REAL(m->ns),
+                                     V_INT(m->samples),
+                                     V_INT(source),
+                                     m->error > 0 ? V_REAL(m->error) : V_NULL};
     TRY(profile_insert(profile, TABLE_COLLECTIVE, values, COUNT_OF(values)));
 done:
     return status;
 }
 
-static void count_row(void *context, const struct value *v)
+static void count_row(void *context, const struct profile_value *v)
 {
     *(bool *)context = v[0].integer > 0;
 }
@@ -252,14 +252,14 @@ weft_status profile_has_collective(struct profile *profile,
                                    const struct collective_measurement *wanted, double precision,
                                    bool *out)
 {
-    struct value parameters[] = {V_TEXT(wanted->device),
-                                 V_TEXT(wanted->machine),
-                                 V_TEXT(collective_name(wanted->collective)),
-                                 V_INT(wanted->devices),
-                                 V_INT(wanted->nodes),
-                                 V_INT(wanted->bytes),
-                                 V_TEXT(wanted->source),
-                                 V_REAL(precision)};
+    struct profile_value parameters[] = {V_TEXT(wanted->device),
+                                         V_TEXT(wanted->machine),
+                                         V_TEXT(collective_name(wanted->collective)),
+                                         V_INT(wanted->devices),
+                                         V_INT(wanted->nodes),
+                                         V_INT(wanted->bytes),
+                                         V_TEXT(wanted->source),
+                                         V_REAL(precision)};
     *out = false;
     return profile_query(profile,
                          "SELECT count(*) FROM collective c JOIN source s ON s.id = c.source"

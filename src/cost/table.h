@@ -21,7 +21,7 @@ static inline enum direction phase_direction(enum phase phase)
 }
 
 /* Whose cross entropy: they differ in passes over the logits (memory.c). */
-enum loss { LOSS_MEGATRON, LOSS_TORCH, LOSS_COUNT };
+enum measured_loss { LOSS_MEGATRON, LOSS_TORCH, LOSS_COUNT };
 
 enum { TIMING_MAX_WORKS = 8 };
 struct timing {
@@ -29,7 +29,7 @@ struct timing {
     int works;
     struct work work[TIMING_MAX_WORKS]; /* what ran, one after another; none: not known */
     bool host_free;                     /* launched as a graph: no gaps between kernels inside */
-    enum loss loss;                     /* if one ran */
+    enum measured_loss loss;            /* if one ran */
 
     struct work kernel;
     bool whole_backward;  /* both gradients in one time, under the forward's shape */
@@ -63,16 +63,16 @@ struct table_row {
 };
 
 typedef weft_status table_sink(void *context, const struct csv *csv, const struct table_row *row);
-struct table {
+struct source_table {
     struct csv *csv;
     struct arena *scratch; /* of one call; rows handed to the sink live as long */
     const char *device;    /* of rows that name none; or NULL */
     table_sink *sink;
     void *context;
 };
-weft_status table_simumax(struct table *table);
-weft_status table_weft(struct table *table);
-weft_status table_operators(struct table *table); /* Aceso's or Sailor's */
+weft_status table_simumax(struct source_table *table);
+weft_status table_weft(struct source_table *table);
+weft_status table_operators(struct source_table *table); /* Aceso's or Sailor's */
 
 /* What Sailor calls its devices. */
 struct sailor_device {

@@ -50,8 +50,8 @@ static const char *const COLUMNS[COLUMN_COUNT] = {
     "output_mb", "weights_mb", "activations_mb", "fwd_reserved_mb", "bwd_reserved_mb",
 };
 
-static weft_status read_device(const struct table *table, const struct csv *csv, const int *at,
-                               struct operator_row *op, const char **device)
+static weft_status read_device(const struct source_table *table, const struct csv *csv,
+                               const int *at, struct operator_row *op, const char **device)
 {
     const struct sailor_device *sailor = NULL;
     weft_status status = WEFT_OK;
@@ -86,7 +86,7 @@ done:
 
 static weft_status read_row(void *context, const struct csv *csv, const int *at)
 {
-    const struct table *table = context;
+    const struct source_table *table = context;
     struct operator_row op = {.model = csv->field[at[MODEL]], .op = csv->field[at[OP]]};
     struct table_row row = {.samples = 1, .times = DIRECTION_COUNT, .operator= & op };
     weft_status status;
@@ -106,7 +106,7 @@ done:
     return status;
 }
 
-weft_status table_operators(struct table *table)
+weft_status table_operators(struct source_table *table)
 {
     return csv_read(table->csv, COLUMNS, COLUMN_COUNT, read_row, table);
 }

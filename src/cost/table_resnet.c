@@ -23,7 +23,7 @@ static const struct resnet {
 };
 
 /* The row and the sizes of its block; the stem and the head are outside of blocks. */
-struct block {
+struct block_row {
     struct table_row *row;
     int64_t batch, channels;  /* of the stem */
     int64_t planes, wide, in; /* channels */
@@ -31,12 +31,12 @@ struct block {
     bool first;               /* of its stage */
 };
 
-struct window {
+struct kernel_window {
     int64_t size, stride;
 };
 
-static void add_conv(struct block *b, int64_t in, int64_t out, int64_t side, struct window w,
-                     bool input_gradient)
+static void add_conv(struct block_row *b, int64_t in, int64_t out, int64_t side,
+                     struct kernel_window w, bool input_gradient)
 {
     const struct operator_row *op = b->row->operator;
     if (op->tp > 1) {
@@ -53,7 +53,7 @@ static void add_conv(struct block *b, int64_t in, int64_t out, int64_t side, str
                                 side, side, in, w.size, w.size, w.stride));
 }
 
-static void add_batch_norm(struct block *b, int64_t channels, int64_t side)
+static void add_batch_norm(struct block_row *b, int64_t channels, int64_t side)
 {
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         row_is(b->row, WORK(KERNEL_BATCH_NORM, (enum phase)phase, b->row->operator->dtype, b->batch,
@@ -61,7 +61,7 @@ static void add_batch_norm(struct block *b, int64_t channels, int64_t side)
 }
 
 /* Passes over an image of this many elements. */
-static struct work passes(const struct block *b, enum kernel kernel, enum phase phase,
+static struct work passes(const struct block_row *b, enum kernel kernel, enum phase phase,
                           int64_t elements, double read, double write)
 {
     double bytes = (double)elements * dtype_bytes(b->row->operator->dtype);
@@ -70,12 +70,12 @@ static struct work passes(const struct block *b, enum kernel kernel, enum phase 
     return work;
 }
 
-static int64_t elements(const struct block *b, int64_t channels, int64_t side)
+static int64_t elements(const struct block_row *b, int64_t channels, int64_t side)
 {
     return b->batch * channels * side * side;
 }
 
-static void add_relu(struct block *b, int64_t channels, int64_t side)
+static void add_relu(struct block_row *b, int64_t channels, int64_t side)
 {
     int64_t n = elements(b, channels, side);
     row_is(b->row, passes(b, KERNEL_ELEMENTWISE, PHASE_FORWARD, n, 1, 1));
@@ -85,22 +85,22 @@ static void add_relu(struct block *b, int64_t channels, int64_t side)
 /* ---- stem and head --------------------------------------------------------------------------- */
 
 /* The image has no gradient. */
-static void stem_conv(struct block *b)
+static void stem_conv(struct block_row *b)
 {
-    add_conv(b, 3, b->channels, STEM_SIDE, (struct window){7, 2}, false);
+    add_conv(b, 3, b->channels, STEM_SIDE, (struct kernel_window){7, 2}, false);
 }
 
-static void stem_norm(struct block *b)
+static void stem_norm(struct block_row *b)
 {
     add_batch_norm(b, b->channels, STEM_SIDE);
 }
 
-static void stem_relu(struct block *b)
+static void stem_relu(struct block_row *b)
 {
     add_relu(b, b->channels, STEM_SIDE);
 }
 
-static struct work pool(const struct block *b, enum phase phase, int64_t channels, int64_t side,
+static struct work pool(const struct block_row *b, enum phase phase, int64_t channels, int64_t side,
                         int64_t window)
 {
     return WORK(KERNEL_POOL, phase, b->row->operator->dtype, b->batch, channels, side, side,
@@ -108,7 +108,7 @@ static struct work pool(const struct block *b, enum phase phase, int64_t channel
 }
 
 /* 3 x 3, to a quarter of the pixels and the positions of the maxima. */
-static void max_pool(struct block *b)
+static void max_pool(struct block_row *b)
 {
     double element = dtype_bytes(b->row->operator->dtype);
     double in = (double)elements(b, b->channels, STEM_SIDE) * element;
@@ -121,13 +121,13 @@ static void max_pool(struct block *b)
     row_is(b->row, backward);
 }
 
-static int64_t features(const struct block *b)
+static int64_t features(const struct block_row *b)
 {
     return b->channels * 32; /* eight times the planes in stage 3, four times as many out */
 }
 
 /* Its backward spreads one number over the pixels. */
-static void mean_pool(struct block *b)
+static void mean_pool(struct block_row *b)
 {
     int64_t side = BODY_SIDE / 8, n = elements(b, features(b), side);
     struct work forward = pool(b, PHASE_FORWARD, features(b), 1, side * side);
@@ -137,53 +137,53 @@ static void mean_pool(struct block *b)
     row_ran(b->row, passes(b, KERNEL_ELEMENTWISE, PHASE_BACKWARD_INPUT, n, 0, 1));
 }
 
-static void classifier(struct block *b)
+static void classifier(struct block_row *b)
 {
     row_is_linear(b->row, b->batch, CLASSES, features(b));
 }
 
 /* ---- a block --------------------------------------------------------------------------------- */
 
-static void conv1(struct block *b)
+static void conv1(struct block_row *b)
 {
-    add_conv(b, b->in, b->planes, b->side * b->stride, (struct window){1, 1}, true);
+    add_conv(b, b->in, b->planes, b->side * b->stride, (struct kernel_window){1, 1}, true);
 }
 
-static void conv2(struct block *b)
+static void conv2(struct block_row *b)
 {
-    add_conv(b, b->planes, b->wide, b->side, (struct window){3, b->stride}, true);
+    add_conv(b, b->planes, b->wide, b->side, (struct kernel_window){3, b->stride}, true);
 }
 
-static void conv3(struct block *b)
+static void conv3(struct block_row *b)
 {
-    add_conv(b, b->wide, b->planes * 4, b->side, (struct window){1, 1}, true);
+    add_conv(b, b->wide, b->planes * 4, b->side, (struct kernel_window){1, 1}, true);
 }
 
-static void norm1(struct block *b)
+static void norm1(struct block_row *b)
 {
     add_batch_norm(b, b->planes, b->side * b->stride);
 }
 
-static void norm2(struct block *b)
+static void norm2(struct block_row *b)
 {
     add_batch_norm(b, b->wide, b->side);
 }
 
-static void norm3(struct block *b)
+static void norm3(struct block_row *b)
 {
     add_batch_norm(b, b->planes * 4, b->side);
 }
 
-static void block_relu(struct block *b)
+static void block_relu(struct block_row *b)
 {
     add_relu(b, b->planes * 4, b->side);
 }
 
-static void downsample(struct block *b)
+static void downsample(struct block_row *b)
 {
     int64_t n = elements(b, b->planes * 4, b->side);
     if (b->first) {
-        add_conv(b, b->in, b->planes * 4, b->side, (struct window){1, b->stride}, true);
+        add_conv(b, b->in, b->planes * 4, b->side, (struct kernel_window){1, b->stride}, true);
         norm3(b);
         row_several(b->row);
     } else {
@@ -195,7 +195,7 @@ static void downsample(struct block *b)
 static const struct {
     const char *name; /* of a block's part, or of what is outside of blocks */
     bool in_block;
-    void (*fill)(struct block *b);
+    void (*fill)(struct block_row *b);
 } OPERATORS[] = {
     {"conv1", false, stem_conv},   {"bn1", false, stem_norm},
     {"relu1", false, stem_relu},   {"maxpool", false, max_pool},
@@ -206,7 +206,7 @@ static const struct {
     {"relu", true, block_relu},    {"downsample", true, downsample},
 };
 
-static void set_block(struct block *b, int64_t width, int stage, int index)
+static void set_block(struct block_row *b, int64_t width, int stage, int index)
 {
     b->first = index == 0;
     b->planes = b->channels << stage;
@@ -217,7 +217,7 @@ static void set_block(struct block *b, int64_t width, int stage, int index)
     b->row->repeated = index > 1; /* the tables list the second block's numbers again */
 }
 
-static void fill_part(struct block *b, const char *part, bool in_block)
+static void fill_part(struct block_row *b, const char *part, bool in_block)
 {
     for (size_t i = 0; i < COUNT_OF(OPERATORS); i++) {
         if (OPERATORS[i].in_block == in_block && strcmp(OPERATORS[i].name, part) == 0) {
@@ -230,7 +230,7 @@ static void fill_part(struct block *b, const char *part, bool in_block)
 /* "block-STAGE-INDEX-PART", or a part outside of blocks. */
 static void fill(struct table_row *row, const struct resnet *model)
 {
-    struct block b = {.row = row, .batch = row->operator->batch, .channels = model->channels};
+    struct block_row b = {.row = row, .batch = row->operator->batch, .channels = model->channels};
     int stage = 0, index = 0, used = 0;
     const char *op = row->operator->op;
     if (sscanf(op, "block-%1d-%2d-%n", &stage, &index, &used) != 2 || used == 0) {

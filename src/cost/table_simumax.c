@@ -159,7 +159,7 @@ static const char *const COLUMNS[] = {"gpu", "op", "shape", "peak_tflops", "effi
 
 static weft_status read_row(void *context, const struct csv *csv, const int *at)
 {
-    const struct table *table = context;
+    const struct source_table *table = context;
     struct table_row row = {.device = csv->field[at[GPU]], .samples = 1, .times = 1};
     struct timing *time = &row.time[0];
     struct pairs pairs;
@@ -186,7 +186,7 @@ done:
     return status;
 }
 
-weft_status table_simumax(struct table *table)
+weft_status table_simumax(struct source_table *table)
 {
     return csv_read(table->csv, COLUMNS, COUNT_OF(COLUMNS), read_row, table);
 }

@@ -48,7 +48,7 @@ static const struct transformer {
 enum { MASK_BYTES = 1 };
 
 /* The row and the sizes its operator has. */
-struct layer {
+struct layer_sizes {
     struct table_row *row;
     const struct transformer *t;
     enum dtype dtype;
@@ -57,17 +57,17 @@ struct layer {
     double element;      /* bytes */
 };
 
-static int64_t positions(const struct layer *l)
+static int64_t positions(const struct layer_sizes *l)
 {
     return l->batch * l->queries;
 }
 
-static int64_t local_heads(const struct layer *l)
+static int64_t local_heads(const struct layer_sizes *l)
 {
     return l->batch * (l->t->heads / l->tp);
 }
 
-static void all_reduce(struct layer *l, enum direction direction, double bytes)
+static void all_reduce(struct layer_sizes *l, enum direction direction, double bytes)
 {
     if (l->tp > 1) {
         struct timing *time = &l->row->time[direction];
@@ -78,7 +78,7 @@ static void all_reduce(struct layer *l, enum direction direction, double bytes)
 }
 
 /* A kernel that moves this many bytes per element. */
-static struct work moving(const struct layer *l, enum kernel kernel, enum phase phase,
+static struct work moving(const struct layer_sizes *l, enum kernel kernel, enum phase phase,
                           int64_t elements, double read, double write)
 {
     struct work work =
@@ -89,7 +89,7 @@ static struct work moving(const struct layer *l, enum kernel kernel, enum phase 
 
 /* ---- kernels of bytes ------------------------------------------------------------------------ */
 
-static void embedding(struct layer *l)
+static void embedding(struct layer_sizes *l)
 {
     const struct transformer *t = l->t;
     int64_t n = positions(l) * t->hidden, table = t->vocab / l->tp * t->hidden;
@@ -113,12 +113,12 @@ static void embedding(struct layer *l)
     row_ran(l->row, moving(l, KERNEL_ELEMENTWISE, PHASE_BACKWARD_WEIGHT, table, 2 * e, 2 * e));
 }
 
-static struct work norm(const struct layer *l, enum phase phase)
+static struct work norm(const struct layer_sizes *l, enum phase phase)
 {
     return WORK(KERNEL_NORM, phase, l->dtype, positions(l), l->t->hidden);
 }
 
-static void layer_norm(struct layer *l)
+static void layer_norm(struct layer_sizes *l)
 {
     int64_t n = positions(l) * l->t->hidden;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
@@ -127,7 +127,7 @@ static void layer_norm(struct layer *l)
             moving(l, KERNEL_ELEMENTWISE, PHASE_BACKWARD_INPUT, n, 2 * l->element, l->element));
 }
 
-static void final_layer_norm(struct layer *l)
+static void final_layer_norm(struct layer_sizes *l)
 {
     struct work work = norm(l, PHASE_FORWARD);
     work.read_bytes *= 2; /* and a transposed copy */
@@ -137,7 +137,7 @@ static void final_layer_norm(struct layer *l)
 }
 
 /* Sailor's in fp32 is several unfused kernels: which is not known. */
-static void softmax(struct layer *l)
+static void softmax(struct layer_sizes *l)
 {
     bool fused = l->dtype == DTYPE_FP16, causal = !l->t->decoder_seq || (l->decoder && !l->cross);
     double mask = causal ? 0 : MASK_BYTES;
@@ -152,7 +152,7 @@ static void softmax(struct layer *l)
     }
 }
 
-static void attention_dropout(struct layer *l)
+static void attention_dropout(struct layer_sizes *l)
 {
     int64_t n = local_heads(l) * l->queries * l->keys;
     double e = l->element;
@@ -160,7 +160,7 @@ static void attention_dropout(struct layer *l)
     row_is(l->row, moving(l, KERNEL_DROPOUT, PHASE_BACKWARD_INPUT, n, e + MASK_BYTES, e));
 }
 
-static void dropout_add(struct layer *l)
+static void dropout_add(struct layer_sizes *l)
 {
     int64_t n = positions(l) * l->t->hidden;
     double e = l->element;
@@ -173,7 +173,7 @@ static void dropout_add(struct layer *l)
     row_ran(l->row, moving(l, KERNEL_ELEMENTWISE, PHASE_BACKWARD_WEIGHT, n, e, 0));
 }
 
-static void gelu(struct layer *l)
+static void gelu(struct layer_sizes *l)
 {
     int64_t n = positions(l) * (l->t->ffn / l->tp);
     double e = l->element;
@@ -185,7 +185,7 @@ static void gelu(struct layer *l)
 /* ---- matrix products ------------------------------------------------------------------------- */
 
 /* A product of two activations: both gradients are one work of the forward's shape (model.h). */
-static void batched(struct layer *l, int64_t m, int64_t n, int64_t k)
+static void batched(struct layer_sizes *l, int64_t m, int64_t n, int64_t k)
 {
     struct work work =
         WORK(KERNEL_MATMUL, PHASE_FORWARD, l->row->operator->matrix_dtype, local_heads(l), m, n, k);
@@ -196,18 +196,18 @@ static void batched(struct layer *l, int64_t m, int64_t n, int64_t k)
     l->row->time[BACKWARD].whole_backward = true;
 }
 
-static void score(struct layer *l)
+static void score(struct layer_sizes *l)
 {
     batched(l, l->queries, l->keys, l->t->depth);
 }
 
-static void context(struct layer *l)
+static void context(struct layer_sizes *l)
 {
     batched(l, l->queries, l->t->depth, l->keys);
 }
 
 /* By columns (algo 0), or by rows. In cross attention a product of its own gives keys and values. */
-static void qkv(struct layer *l)
+static void qkv(struct layer_sizes *l)
 {
     const struct transformer *t = l->t;
     bool by_rows = l->row->operator->algo == 1;
@@ -226,30 +226,30 @@ static void qkv(struct layer *l)
     all_reduce(l, by_rows ? FORWARD : BACKWARD, (double)(by_rows ? outputs : inputs) * e);
 }
 
-static void column_linear(struct layer *l)
+static void column_linear(struct layer_sizes *l)
 {
     row_is_linear(l->row, positions(l), l->t->ffn / l->tp, l->t->hidden);
     all_reduce(l, BACKWARD, (double)(positions(l) * l->t->hidden) * l->element);
 }
 
-static void row_linear(struct layer *l, int64_t in)
+static void row_linear(struct layer_sizes *l, int64_t in)
 {
     row_is_linear(l->row, positions(l), l->t->hidden, in / l->tp);
     all_reduce(l, FORWARD, (double)(positions(l) * l->t->hidden) * l->element);
 }
 
-static void attention_dense(struct layer *l)
+static void attention_dense(struct layer_sizes *l)
 {
     row_linear(l, l->t->heads * l->t->depth);
 }
 
-static void mlp_dense(struct layer *l)
+static void mlp_dense(struct layer_sizes *l)
 {
     row_linear(l, l->t->ffn);
 }
 
 /* Split logits also all-reduce a few numbers per position in the forward. */
-static void post_process(struct layer *l)
+static void post_process(struct layer_sizes *l)
 {
     const struct transformer *t = l->t;
     l->queries = t->decoder_seq ? t->decoder_seq : t->seq;
@@ -267,7 +267,7 @@ static void post_process(struct layer *l)
 /* After "enc-" or "dec-", and before the decoder's "-1" or, in cross attention, "-2". */
 static const struct {
     const char *name, *label;
-    void (*fill)(struct layer *l);
+    void (*fill)(struct layer_sizes *l);
 } OPERATORS[] = {
     {"encoder-embedding", "embedding", embedding},
     {"decoder-embedding", "embedding", embedding},
@@ -305,7 +305,8 @@ static const char *after(const char *op, const char *name)
 static void fill(struct table_row *row, const struct transformer *t)
 {
     const struct operator_row *op = row->operator;
-    struct layer l = {row, t, op->dtype, op->batch, op->tp, .element = dtype_bytes(op->dtype)};
+    struct layer_sizes l = {row,       t,      op->dtype,
+                            op->batch, op->tp, .element = dtype_bytes(op->dtype)};
     for (size_t i = 0; i < COUNT_OF(OPERATORS); i++) {
         const char *suffix = after(op->op, OPERATORS[i].name);
         if (!suffix)

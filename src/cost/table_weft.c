@@ -29,8 +29,8 @@ static weft_status phase_of(const struct csv *csv, int at, struct timing *time)
     return WEFT_OK;
 }
 
-static weft_status read_kernel(const struct table *table, const struct csv *csv, const int *at,
-                               struct timing *time)
+static weft_status read_kernel(const struct source_table *table, const struct csv *csv,
+                               const int *at, struct timing *time)
 {
     weft_status status;
     TRY(kernel_of(csv, at[KERNEL], &time->kernel.kernel));
@@ -49,7 +49,7 @@ done:
 
 static weft_status read_row(void *context, const struct csv *csv, const int *at)
 {
-    const struct table *table = context;
+    const struct source_table *table = context;
     struct table_row row = {.device = table->device, .samples = 1, .times = 1};
     struct timing *time = &row.time[0];
     weft_status status;
@@ -74,7 +74,7 @@ done:
     return status;
 }
 
-weft_status table_weft(struct table *table)
+weft_status table_weft(struct source_table *table)
 {
     return csv_read(table->csv, COLUMNS, COUNT_OF(COLUMNS), read_row, table);
 }

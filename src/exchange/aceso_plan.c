@@ -132,7 +132,7 @@ const char *aceso_operator_name(struct arena *keep, const char *head, const char
 
 /* ---- their walk ------------------------------------------------------------------------------ */
 
-struct walk {
+struct operator_walk {
     int32_t *of; /* per instance: the number of its operator (1) */
     int32_t operators;
 };
@@ -143,9 +143,9 @@ static bool ends_with(const char *text, const char *end)
     return len >= after && strcmp(text + len - after, end) == 0;
 }
 
-static struct walk walk_of(struct arena *scratch, const struct plan *plan)
+static struct operator_walk walk_of(struct arena *scratch, const struct plan *plan)
 {
-    struct walk walk = {.of = ARENA_ARRAY(scratch, int32_t, (size_t)plan->instances)};
+    struct operator_walk walk = {.of = ARENA_ARRAY(scratch, int32_t, (size_t)plan->instances)};
     bool shortcut = false;
     for (int64_t i = 0; i < plan->instances; i++) {
         const char *name = aceso_operator_name(scratch, "head", plan_path(scratch, plan, i));
@@ -184,7 +184,7 @@ struct making {
     const struct aceso_plan *theirs;
     const struct degrees *settings;
     struct plan *plan;
-    struct walk walk;
+    struct operator_walk walk;
     ARRAY(struct lowered) known;
 };
 

@@ -107,13 +107,13 @@ static int64_t equal_splits(const struct plan *plan, const struct plan *other)
     return equal;
 }
 
-struct trial {
+struct degrees_trial {
     const struct plan *plan;
     struct degrees best;
     int64_t equal; /* of the best; -1: none yet */
 };
 
-static void try_degrees(struct trial *trial, const struct degrees *d)
+static void try_degrees(struct degrees_trial *trial, const struct degrees *d)
 {
     struct plan *other = NULL;
     if (plan_from_degrees(trial->plan->model, trial->plan->cluster, d, &other) != WEFT_OK) {
@@ -128,7 +128,7 @@ static void try_degrees(struct trial *trial, const struct degrees *d)
     plan_free(other);
 }
 
-static void try_replica(struct trial *trial, struct degrees d)
+static void try_replica(struct degrees_trial *trial, struct degrees d)
 {
     int64_t ep = expert_degree(trial->plan);
     d.micro_batch = trial->plan->step_samples / d.dp;
@@ -142,7 +142,7 @@ static void try_replica(struct trial *trial, struct degrees d)
 }
 
 /* All (dp, cp, tp) of so many stages; `exact`: that pass as many samples at a time as the plan. */
-static void try_stages(struct trial *trial, int64_t pp, bool exact)
+static void try_stages(struct degrees_trial *trial, int64_t pp, bool exact)
 {
     const struct plan *plan = trial->plan;
     struct degrees d = {.pp = pp, .segments = 1};
@@ -163,7 +163,7 @@ static void try_stages(struct trial *trial, int64_t pp, bool exact)
 /* The plan's stages, else the nearest count that divides the devices and has degrees at all. */
 static weft_status find_splits(const struct plan *plan, struct degrees *out)
 {
-    struct trial trial = {.plan = plan, .equal = -1};
+    struct degrees_trial trial = {.plan = plan, .equal = -1};
     int64_t devices = cluster_devices(plan->cluster), layers = plan->model->layers;
     if (devices % plan->stages == 0)
         try_stages(&trial, plan->stages, true);

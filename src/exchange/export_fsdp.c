@@ -29,7 +29,7 @@ static void put_word(struct script *s, const char *key, const char *value)
     s->text = arena_printf(s->keep, "%s    \"%s\": \"%s\",\n", s->text, key, value);
 }
 
-static void put_model(struct script *s, const struct shape *shape)
+static void put_model(struct script *s, const struct model_shape *shape)
 {
     put_int(s, "layers", shape->layers);
     put_int(s, "hidden", shape->hidden);
@@ -70,7 +70,7 @@ static void put_plan(struct script *s, const struct recognised *r)
 }
 
 /* What the script's decoder has not. */
-static const char *missing(const struct shape *s)
+static const char *missing(const struct model_shape *s)
 {
     if (shape_rarity(s))
         return shape_rarity(s);
@@ -82,7 +82,7 @@ static const char *missing(const struct shape *s)
                                                  : NULL;
 }
 
-static void add_notes(struct export_job *job, const struct shape *shape)
+static void add_notes(struct export_job *job, const struct model_shape *shape)
 {
     const struct plan *plan = job->plan;
     if (plan->dtype == DTYPE_FP8)
@@ -101,7 +101,7 @@ static void add_notes(struct export_job *job, const struct shape *shape)
 weft_status write_fsdp(struct export_job *job)
 {
     struct script s = {.keep = job->keep};
-    struct shape shape;
+    struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
     if (missing(&shape))

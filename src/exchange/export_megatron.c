@@ -45,7 +45,7 @@ static void add_above_one(struct lines *a, const char *name, int64_t value)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static void add_attention(struct lines *a, const struct shape *s)
+static void add_attention(struct lines *a, const struct model_shape *s)
 {
     bool flash = strncmp(s->attention, "flash", 5) == 0;
     if (s->family != SHAPE_GPT && s->family != SHAPE_BERT && !s->kv_lora) {
@@ -69,7 +69,7 @@ static void add_attention(struct lines *a, const struct shape *s)
         add_word(a, "softmax-type", "learnable");
 }
 
-static void add_latent(struct lines *a, const struct shape *s)
+static void add_latent(struct lines *a, const struct model_shape *s)
 {
     if (!s->kv_lora)
         return;
@@ -82,7 +82,7 @@ static void add_latent(struct lines *a, const struct shape *s)
     add_int(a, "v-head-dim", s->value_dim);
 }
 
-static void add_positions(struct lines *a, const struct shape *s)
+static void add_positions(struct lines *a, const struct model_shape *s)
 {
     int64_t rows = s->positions ? s->positions : s->seq;
     add_int(a, "seq-length", s->seq);
@@ -94,7 +94,7 @@ static void add_positions(struct lines *a, const struct shape *s)
 }
 
 /* "[0]*3+[1]*58": 1 is a layer with experts. */
-static const char *frequency(struct arena *keep, const struct shape *s)
+static const char *frequency(struct arena *keep, const struct model_shape *s)
 {
     const bool *mixture = shape_mixtures(keep, s);
     const char *text = "";
@@ -107,7 +107,7 @@ static const char *frequency(struct arena *keep, const struct shape *s)
     return arena_printf(keep, "(%s)", text);
 }
 
-static void add_experts(struct lines *a, const struct shape *s)
+static void add_experts(struct lines *a, const struct model_shape *s)
 {
     if (!s->experts)
         return;
@@ -123,7 +123,7 @@ static void add_experts(struct lines *a, const struct shape *s)
         add_flag(a, "moe-enable-deepep");
 }
 
-static void add_blocks(struct lines *a, const struct shape *s)
+static void add_blocks(struct lines *a, const struct model_shape *s)
 {
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
     if (decoder)
@@ -152,7 +152,7 @@ static void add_blocks(struct lines *a, const struct shape *s)
     }
 }
 
-static void add_model(struct lines *a, const struct shape *s, int64_t tp)
+static void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
 {
     add_int(a, "num-layers", s->layers);
     add_int(a, "hidden-size", s->hidden);
@@ -339,7 +339,7 @@ static void check_policy(struct export_job *job)
 }
 
 /* What Megatron asserts beside the types of its arguments (validate_args, MoELayer.forward). */
-static weft_status check_asserts(struct export_job *job, const struct shape *shape)
+static weft_status check_asserts(struct export_job *job, const struct model_shape *shape)
 {
     struct degrees *d = &job->found.degrees;
     size_t before = job->out->differences.len;
@@ -412,7 +412,7 @@ static const char *join(struct arena *keep, const struct texts *lines)
 }
 
 /* How the model's operators are implemented, where Megatron-LM has no choice. */
-static const char *implementation_comment(struct export_job *job, const struct shape *shape)
+static const char *implementation_comment(struct export_job *job, const struct model_shape *shape)
 {
     bool version = strncmp(shape->attention, "flash-", 6) == 0;
     bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
@@ -435,7 +435,7 @@ static const char *implementation_comment(struct export_job *job, const struct s
 weft_status megatron_lines(struct export_job *job, const char **out)
 {
     struct lines a = {.keep = job->keep};
-    struct shape shape;
+    struct model_shape shape;
     const char *settings;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));

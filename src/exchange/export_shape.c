@@ -64,7 +64,7 @@ static const char *attention_of(const struct model *model)
     return softmax && (softmax->keep & eager) ? "eager" : "fused";
 }
 
-static void read_attention(const struct model *model, struct shape *s)
+static void read_attention(const struct model *model, struct model_shape *s)
 {
     const struct op *core = op_of_kind(model, OP_ATTENTION);
     if (!core)
@@ -104,7 +104,7 @@ static bool *layers_with(struct arena *scratch, const struct model *model,
     return with;
 }
 
-static void read_window(struct arena *scratch, const struct model *model, struct shape *s)
+static void read_window(struct arena *scratch, const struct model *model, struct model_shape *s)
 {
     const bool *full = layers_with(scratch, model, sees_all);
     int64_t first = 0;
@@ -119,7 +119,7 @@ static void read_window(struct arena *scratch, const struct model *model, struct
         s->full_every = first + 1;
 }
 
-static void read_latent(const struct model *model, struct shape *s)
+static void read_latent(const struct model *model, struct model_shape *s)
 {
     s->kv_lora = size_of(op_named(model, "attn", "kv_a"), DIM_OUT);
     if (!s->kv_lora || !s->heads)
@@ -136,7 +136,7 @@ static bool is_router(const struct op *op)
     return op->kind == OP_ROUTER;
 }
 
-bool *shape_mixtures(struct arena *keep, const struct shape *s)
+bool *shape_mixtures(struct arena *keep, const struct model_shape *s)
 {
     bool *mixture = ARENA_ARRAY(keep, bool, (size_t)s->layers + 1);
     for (int64_t i = s->first_dense; i < s->layers && s->experts; i++)
@@ -144,7 +144,7 @@ bool *shape_mixtures(struct arena *keep, const struct shape *s)
     return mixture;
 }
 
-static void read_period(struct arena *scratch, const struct model *model, struct shape *s)
+static void read_period(struct arena *scratch, const struct model *model, struct model_shape *s)
 {
     const bool *routed = layers_with(scratch, model, is_router);
     s->first_dense = 0;
@@ -158,7 +158,7 @@ static void read_period(struct arena *scratch, const struct model *model, struct
         s->first_dense = s->first_dense >= s->moe_every - 1 ? s->first_dense - s->moe_every + 1 : 0;
 }
 
-static void read_experts(struct arena *scratch, const struct model *model, struct shape *s)
+static void read_experts(struct arena *scratch, const struct model *model, struct model_shape *s)
 {
     const struct op *router = op_of_kind(model, OP_ROUTER);
     if (!router)
@@ -176,7 +176,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     read_period(scratch, model, s);
 }
 
-static void read_mlp(const struct model *model, struct shape *s)
+static void read_mlp(const struct model *model, struct model_shape *s)
 {
     const struct op *up = op_named(model, "mlp", "up");
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
@@ -187,7 +187,7 @@ static void read_mlp(const struct model *model, struct shape *s)
     s->parallel = s->family == SHAPE_GPT && op_named(model, "layers", "sum") != NULL;
 }
 
-static void read_ends(const struct model *model, struct shape *s)
+static void read_ends(const struct model *model, struct model_shape *s)
 {
     const struct op *embedding = op_of_kind(model, OP_EMBEDDING);
     const struct op *loss = op_of_kind(model, OP_LOSS);
@@ -211,7 +211,7 @@ static void read_ends(const struct model *model, struct shape *s)
 
 /* ---- and building them again ----------------------------------------------------------------- */
 
-const char *shape_preset(const struct shape *s)
+const char *shape_preset(const struct model_shape *s)
 {
     if (s->kv_lora)
         return s->q_lora ? "deepseek-v2" : "deepseek-v2-lite";
@@ -223,7 +223,7 @@ static const char *word(bool value)
     return value ? "true" : "false";
 }
 
-static const char *gpt_experts(struct arena *keep, const struct shape *s)
+static const char *gpt_experts(struct arena *keep, const struct model_shape *s)
 {
     if (!s->experts)
         return "";
@@ -233,7 +233,7 @@ static const char *gpt_experts(struct arena *keep, const struct shape *s)
         s->shared_ffn ? arena_printf(keep, ", shared_ffn: %lld", (long long)s->shared_ffn) : "");
 }
 
-static const char *gpt_options(struct arena *keep, const struct shape *s)
+static const char *gpt_options(struct arena *keep, const struct model_shape *s)
 {
     return arena_printf(keep,
                         ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s%s",
@@ -248,7 +248,7 @@ static const char *gpt_options(struct arena *keep, const struct shape *s)
                         gpt_experts(keep, s));
 }
 
-static const char *window_options(struct arena *keep, const struct shape *s)
+static const char *window_options(struct arena *keep, const struct model_shape *s)
 {
     const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
     if (s->full_every)
@@ -258,7 +258,7 @@ static const char *window_options(struct arena *keep, const struct shape *s)
                         s->clamped ? ", activation: clamped" : "");
 }
 
-static const char *decoder_options(struct arena *keep, const struct shape *s)
+static const char *decoder_options(struct arena *keep, const struct model_shape *s)
 {
     const char *heads =
         s->kv_lora ? "" : arena_printf(keep, ", kv_heads: %lld", (long long)s->kv_heads);
@@ -269,7 +269,7 @@ static const char *decoder_options(struct arena *keep, const struct shape *s)
                         s->apart ? ", apart: true" : "", window_options(keep, s));
 }
 
-static const char *moe_options(struct arena *keep, const struct shape *s)
+static const char *moe_options(struct arena *keep, const struct model_shape *s)
 {
     const char *text =
         arena_printf(keep,
@@ -295,15 +295,15 @@ static const char *moe_options(struct arena *keep, const struct shape *s)
     return text;
 }
 
-static const char *bert_options(struct arena *keep, const struct shape *s)
+static const char *bert_options(struct arena *keep, const struct model_shape *s)
 {
     return arena_printf(keep, ", pooler: %s, max_positions: %lld", word(s->pooler),
                         (long long)s->positions);
 }
 
-const char *shape_options(struct arena *keep, const struct shape *s)
+const char *shape_options(struct arena *keep, const struct model_shape *s)
 {
-    static const char *(*const REST[])(struct arena *, const struct shape *) = {
+    static const char *(*const REST[])(struct arena *, const struct model_shape *) = {
         [SHAPE_GPT] = gpt_options,
         [SHAPE_LLAMA] = decoder_options,
         [SHAPE_MOE] = moe_options,
@@ -325,13 +325,13 @@ const char *shape_options(struct arena *keep, const struct shape *s)
     return arena_printf(keep, "%s%s", text, REST[s->family](keep, s));
 }
 
-weft_status shape_of_model(const struct model *model, struct shape *out)
+weft_status shape_of_model(const struct model *model, struct model_shape *out)
 {
     struct arena *scratch = arena_new();
     struct model *again = NULL;
     weft_status status;
     size_t family = 0;
-    *out = (struct shape){.layers = model->layers, .seq = model->seq, .moe_every = 1};
+    *out = (struct model_shape){.layers = model->layers, .seq = model->seq, .moe_every = 1};
     while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)
         family++;
     if (family == SHAPE_COUNT)
@@ -356,7 +356,7 @@ done:
     return status;
 }
 
-const char *shape_rarity(const struct shape *s)
+const char *shape_rarity(const struct model_shape *s)
 {
     return s->window                        ? "a window of attention"
            : s->sinks                       ? "sinks of attention"

@@ -49,7 +49,7 @@ static void set_bool(struct toml *t, const char *key, bool value)
     t->text = arena_printf(t->keep, "%s%s = %s\n", t->text, key, value ? "true" : "false");
 }
 
-static void write_model(struct export_job *job, struct toml *t, const struct shape *s)
+static void write_model(struct export_job *job, struct toml *t, const struct model_shape *s)
 {
     section(t, "model");
     for (size_t i = 0; i < COUNT_OF(FLAVORS) && s->family == SHAPE_LLAMA; i++)
@@ -68,7 +68,7 @@ static void write_model(struct export_job *job, struct toml *t, const struct sha
          (long long)(s->ffn ? s->ffn : s->expert_ffn), (long long)s->vocab);
 }
 
-static void write_training(struct toml *t, const struct recognised *r, const struct shape *s)
+static void write_training(struct toml *t, const struct recognised *r, const struct model_shape *s)
 {
     const struct degrees *d = &r->degrees;
     int64_t passes = d->global_batch / d->dp / d->micro_batch;
@@ -170,7 +170,7 @@ static weft_status share_state(struct export_job *job)
 weft_status write_torchtitan(struct export_job *job)
 {
     struct toml t = {.keep = job->keep};
-    struct shape shape;
+    struct model_shape shape;
     weft_status status;
     TRY(share_state(job));
     TRY(shape_of_model(job->plan->model, &shape));

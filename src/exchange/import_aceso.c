@@ -10,30 +10,31 @@
 #include "exchange/aceso_plan.h"
 #include "exchange/room.h"
 
-struct file {
+struct aceso_file {
     const char *name, *size;
     int64_t global_batch, micro_batch, stages;
     const struct doc *devices, *checkpoint, *operators, *tp, *dp, *recompute, *algo;
 };
 static const struct field FIELDS[] = {
-    {"model_name", FIELD_TEXT, offsetof(struct file, name)},
-    {"model_size", FIELD_TEXT, offsetof(struct file, size)},
-    {"global_batch_size", FIELD_COUNT, offsetof(struct file, global_batch), .required = true},
-    {"micro_batch_size", FIELD_COUNT, offsetof(struct file, micro_batch), .required = true},
-    {"num_stages", FIELD_COUNT, offsetof(struct file, stages), .required = true},
-    {"num_gpus", FIELD_DOC, offsetof(struct file, devices), .required = true},
-    {"checkpoint_activations", FIELD_DOC, offsetof(struct file, checkpoint)},
-    {"num_ops_in_each_stage", FIELD_DOC, offsetof(struct file, operators), .required = true},
-    {"model_parallel_size_of_each_op", FIELD_DOC, offsetof(struct file, tp), .required = true},
-    {"data_parallel_size_of_each_op", FIELD_DOC, offsetof(struct file, dp), .required = true},
-    {"recompute_ops", FIELD_DOC, offsetof(struct file, recompute)},
-    {"algo_of_each_op", FIELD_DOC, offsetof(struct file, algo)},
+    {"model_name", FIELD_TEXT, offsetof(struct aceso_file, name)},
+    {"model_size", FIELD_TEXT, offsetof(struct aceso_file, size)},
+    {"global_batch_size", FIELD_COUNT, offsetof(struct aceso_file, global_batch), .required = true},
+    {"micro_batch_size", FIELD_COUNT, offsetof(struct aceso_file, micro_batch), .required = true},
+    {"num_stages", FIELD_COUNT, offsetof(struct aceso_file, stages), .required = true},
+    {"num_gpus", FIELD_DOC, offsetof(struct aceso_file, devices), .required = true},
+    {"checkpoint_activations", FIELD_DOC, offsetof(struct aceso_file, checkpoint)},
+    {"num_ops_in_each_stage", FIELD_DOC, offsetof(struct aceso_file, operators), .required = true},
+    {"model_parallel_size_of_each_op", FIELD_DOC, offsetof(struct aceso_file, tp),
+     .required = true},
+    {"data_parallel_size_of_each_op", FIELD_DOC, offsetof(struct aceso_file, dp), .required = true},
+    {"recompute_ops", FIELD_DOC, offsetof(struct aceso_file, recompute)},
+    {"algo_of_each_op", FIELD_DOC, offsetof(struct aceso_file, algo)},
 };
 
-struct reading {
+struct aceso_reading {
     struct arena *scratch;
     const struct doc *root;
-    struct file file;
+    struct aceso_file file;
     struct aceso_stage *stage;
     struct aceso_operator *op;
 };
@@ -65,7 +66,7 @@ done:
 }
 
 /* One number for each of so many. */
-static weft_status read_numbers(struct reading *r, const struct doc *list, const char *key,
+static weft_status read_numbers(struct aceso_reading *r, const struct doc *list, const char *key,
                                 int64_t count, const char *what, int64_t least, int64_t most,
                                 int64_t **out)
 {
@@ -82,9 +83,9 @@ done:
 
 /* ---- stages and operators -------------------------------------------------------------------- */
 
-static weft_status read_stages(struct reading *r, const struct cluster *cluster)
+static weft_status read_stages(struct aceso_reading *r, const struct cluster *cluster)
 {
-    const struct file *f = &r->file;
+    const struct aceso_file *f = &r->file;
     int64_t *devices, *operators, all = 0;
     weft_status status;
     TRY(read_numbers(r, f->devices, "num_gpus", f->stages, "stages", 1, INT32_MAX, &devices));
@@ -104,7 +105,7 @@ done:
 }
 
 /* The degrees of an operator fill its stage (aceso_plan.h, I2). */
-static weft_status check_degrees(const struct reading *r, const struct doc *at, int64_t tp,
+static weft_status check_degrees(const struct aceso_reading *r, const struct doc *at, int64_t tp,
                                  int64_t dp, int64_t devices)
 {
     if (tp * dp != devices)
@@ -122,7 +123,7 @@ struct lists {
     bool again;
 };
 
-static weft_status read_operators(struct reading *r, const struct lists *lists,
+static weft_status read_operators(struct aceso_reading *r, const struct lists *lists,
                                   const struct aceso_stage *stage, struct aceso_operator *op)
 {
     static const char WHAT[] = "operators of the stage";
@@ -146,9 +147,9 @@ done:
     return status;
 }
 
-static weft_status read_lists(struct reading *r)
+static weft_status read_lists(struct aceso_reading *r)
 {
-    const struct file *f = &r->file;
+    const struct aceso_file *f = &r->file;
     static const char *const KEYS[] = {"model_parallel_size_of_each_op",
                                        "data_parallel_size_of_each_op", "recompute_ops",
                                        "algo_of_each_op", "checkpoint_activations"};
@@ -183,7 +184,8 @@ done:
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Named, or one of those that Aceso's search knows: "gpt" and "1_3B". */
-static weft_status model_of(struct reading *r, const struct import_input *input, const char **out)
+static weft_status model_of(struct aceso_reading *r, const struct import_input *input,
+                            const char **out)
 {
     const char *name = r->file.name ? r->file.name : "", *size = r->file.size ? r->file.size : "";
     const struct aceso_table *table =
@@ -195,10 +197,10 @@ static weft_status model_of(struct reading *r, const struct import_input *input,
                         name, size);
 }
 
-static weft_status make(struct reading *r, const struct import_input *input, const char *model,
-                        struct opened_plan *out)
+static weft_status make(struct aceso_reading *r, const struct import_input *input,
+                        const char *model, struct opened_plan *out)
 {
-    const struct file *f = &r->file;
+    const struct aceso_file *f = &r->file;
     struct degrees settings = aceso_settings(f->global_batch);
     weft_status status;
     TRY(read_stages(r, out->cluster));
@@ -217,7 +219,7 @@ done:
 weft_status aceso_import(struct arena *scratch, const struct import_input *input,
                          struct opened_plan *out, struct texts *notes)
 {
-    struct reading r = {.scratch = scratch};
+    struct aceso_reading r = {.scratch = scratch};
     struct doc *root = NULL;
     const char *model;
     weft_status status;

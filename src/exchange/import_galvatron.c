@@ -122,42 +122,43 @@ done:
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct file {
+struct galvatron_file {
     int64_t pp, global_batch, chunks, vocab_tp, vocab_sp, world_size, embed_sdp;
     const char *tp, *consecutive, *types, *checkpoint, *division, *use_sp, *cp, *pipeline,
         *default_type;
     const struct doc *weft;
 };
 static const struct field FIELDS[] = {
-    {"pp_deg", FIELD_COUNT, offsetof(struct file, pp), .required = true},
-    {"global_bsz", FIELD_COUNT, offsetof(struct file, global_batch), .required = true},
-    {"chunks", FIELD_COUNT, offsetof(struct file, chunks), .required = true},
-    {"tp_sizes_enc", FIELD_TEXT, offsetof(struct file, tp), .required = true},
-    {"tp_consecutive_flags", FIELD_TEXT, offsetof(struct file, consecutive)},
-    {"dp_types_enc", FIELD_TEXT, offsetof(struct file, types)},
-    {"checkpoint", FIELD_TEXT, offsetof(struct file, checkpoint)},
-    {"pp_division", FIELD_TEXT, offsetof(struct file, division)},
-    {"use_sp", FIELD_TEXT, offsetof(struct file, use_sp)},
-    {"cp_sizes_enc", FIELD_TEXT, offsetof(struct file, cp)},
-    {"pipeline_type", FIELD_TEXT, offsetof(struct file, pipeline)},
-    {"default_dp_type", FIELD_TEXT, offsetof(struct file, default_type)},
-    {"vtp", FIELD_COUNT, offsetof(struct file, vocab_tp)},
-    {"vsp", FIELD_INT, offsetof(struct file, vocab_sp)},
-    {"embed_sdp", FIELD_INT, offsetof(struct file, embed_sdp)},
-    {"world_size", FIELD_COUNT, offsetof(struct file, world_size)},
-    {"weft", FIELD_DOC, offsetof(struct file, weft)},
+    {"pp_deg", FIELD_COUNT, offsetof(struct galvatron_file, pp), .required = true},
+    {"global_bsz", FIELD_COUNT, offsetof(struct galvatron_file, global_batch), .required = true},
+    {"chunks", FIELD_COUNT, offsetof(struct galvatron_file, chunks), .required = true},
+    {"tp_sizes_enc", FIELD_TEXT, offsetof(struct galvatron_file, tp), .required = true},
+    {"tp_consecutive_flags", FIELD_TEXT, offsetof(struct galvatron_file, consecutive)},
+    {"dp_types_enc", FIELD_TEXT, offsetof(struct galvatron_file, types)},
+    {"checkpoint", FIELD_TEXT, offsetof(struct galvatron_file, checkpoint)},
+    {"pp_division", FIELD_TEXT, offsetof(struct galvatron_file, division)},
+    {"use_sp", FIELD_TEXT, offsetof(struct galvatron_file, use_sp)},
+    {"cp_sizes_enc", FIELD_TEXT, offsetof(struct galvatron_file, cp)},
+    {"pipeline_type", FIELD_TEXT, offsetof(struct galvatron_file, pipeline)},
+    {"default_dp_type", FIELD_TEXT, offsetof(struct galvatron_file, default_type)},
+    {"vtp", FIELD_COUNT, offsetof(struct galvatron_file, vocab_tp)},
+    {"vsp", FIELD_INT, offsetof(struct galvatron_file, vocab_sp)},
+    {"embed_sdp", FIELD_INT, offsetof(struct galvatron_file, embed_sdp)},
+    {"world_size", FIELD_COUNT, offsetof(struct galvatron_file, world_size)},
+    {"weft", FIELD_DOC, offsetof(struct galvatron_file, weft)},
 };
 
-struct reading {
+struct galvatron_reading {
     struct arena *scratch;
     const struct doc *root;
-    struct file file;
+    struct galvatron_file file;
     struct galvatron config;
 };
 
 /* "1,1,2": one number per layer, or `usual` for each where the key is not there. */
-static weft_status read_list(struct reading *r, const char *key, const char *text, int64_t count,
-                             int64_t least, int64_t most, int64_t usual, int64_t **out)
+static weft_status read_list(struct galvatron_reading *r, const char *key, const char *text,
+                             int64_t count, int64_t least, int64_t most, int64_t usual,
+                             int64_t **out)
 {
     char *rest = text ? arena_copy_text(r->scratch, text) : NULL, *word;
     const struct doc *at = doc_get(r->root, key) ? doc_get(r->root, key) : r->root;
@@ -183,8 +184,8 @@ static weft_status read_list(struct reading *r, const char *key, const char *tex
     return WEFT_OK;
 }
 
-static weft_status read_flags(struct reading *r, const char *key, const char *text, int64_t usual,
-                              bool **out)
+static weft_status read_flags(struct galvatron_reading *r, const char *key, const char *text,
+                              int64_t usual, bool **out)
 {
     int64_t *numbers, count = r->config.layers;
     weft_status status = read_list(r, key, text, count, 0, 1, usual, &numbers);
@@ -196,7 +197,7 @@ static weft_status read_flags(struct reading *r, const char *key, const char *te
     return WEFT_OK;
 }
 
-static weft_status read_default(struct reading *r)
+static weft_status read_default(struct galvatron_reading *r)
 {
     const char *type = r->file.default_type;
     for (int i = 0; i < (int)COUNT_OF(GALVATRON_DEFAULTS); i++)
@@ -208,7 +209,7 @@ static weft_status read_default(struct reading *r)
                      "'default_dp_type' is '%.20s', expected ddp, zero2 or zero3", type);
 }
 
-static weft_status read_pipeline(struct reading *r)
+static weft_status read_pipeline(struct galvatron_reading *r)
 {
     const char *type = r->file.pipeline;
     for (int i = 0; i < GALVATRON_PIPELINE_COUNT; i++)
@@ -221,7 +222,7 @@ static weft_status read_pipeline(struct reading *r)
 }
 
 /* Ulysses and context parallelism per layer: other splits than tp's, and not read yet as any. */
-static weft_status refuse_others(struct reading *r)
+static weft_status refuse_others(struct galvatron_reading *r)
 {
     static const char *const KEYS[] = {"use_sp", "cp_sizes_enc", "vsp"};
     const char *const texts[] = {r->file.use_sp, r->file.cp, r->file.vocab_sp ? "1" : "0"};
@@ -238,7 +239,7 @@ static weft_status refuse_others(struct reading *r)
     return WEFT_OK;
 }
 
-static weft_status check_sizes(struct reading *r, const struct cluster *cluster)
+static weft_status check_sizes(struct galvatron_reading *r, const struct cluster *cluster)
 {
     struct galvatron *c = &r->config;
     int64_t devices = cluster_devices(cluster);
@@ -263,7 +264,7 @@ static weft_status check_sizes(struct reading *r, const struct cluster *cluster)
     return WEFT_OK;
 }
 
-static weft_status read_division(struct reading *r)
+static weft_status read_division(struct galvatron_reading *r)
 {
     struct galvatron *c = &r->config;
     int64_t sum = 0;
@@ -281,7 +282,8 @@ static weft_status read_division(struct reading *r)
                                         (long long)sum, (long long)c->layers);
 }
 
-static weft_status read_config(struct reading *r, int64_t layers, const struct cluster *cluster)
+static weft_status read_config(struct galvatron_reading *r, int64_t layers,
+                               const struct cluster *cluster)
 {
     struct galvatron *c = &r->config;
     weft_status status;
@@ -314,7 +316,7 @@ struct beside {
     const char *settings;
 };
 
-static weft_status read_beside(struct reading *r, struct beside *out)
+static weft_status read_beside(struct galvatron_reading *r, struct beside *out)
 {
     static const struct field BESIDE[] = {
         {"sequence_parallel", FIELD_BOOL, offsetof(struct beside, sequence)},
@@ -337,7 +339,7 @@ static int64_t layer_count(struct arena *scratch, const struct model *model,
     return layers;
 }
 
-static weft_status make(struct reading *r, const struct import_input *input,
+static weft_status make(struct galvatron_reading *r, const struct import_input *input,
                         struct opened_plan *out)
 {
     struct beside beside = {.settings = ""};
@@ -360,14 +362,14 @@ done:
 weft_status galvatron_import(struct arena *scratch, const struct import_input *input,
                              struct opened_plan *out, struct texts *notes)
 {
-    struct reading r = {.scratch = scratch};
+    struct galvatron_reading r = {.scratch = scratch};
     struct doc *root = NULL;
     weft_status status;
     (void)notes;
     *out = (struct opened_plan){0};
-    r.file = (struct file){.vocab_tp = 1,
-                           .pipeline = "gpipe",
-                           .default_type = "ddp"}; /* defaults of its arguments.py */
+    r.file = (struct galvatron_file){.vocab_tp = 1,
+                                     .pipeline = "gpipe",
+                                     .default_type = "ddp"}; /* defaults of its arguments.py */
     if (!input->model)
         TRY(bad_argument("add --model", "Galvatron's JSON does not name its model"));
     TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));

@@ -242,7 +242,7 @@ static void pattern_sum(struct frequency *p)
     }
 }
 
-static bool matches(struct arena *scratch, const struct shape *s, const char *bits)
+static bool matches(struct arena *scratch, const struct model_shape *s, const char *bits)
 {
     const bool *mixture = shape_mixtures(scratch, s);
     for (int64_t i = 0; i < s->layers; i++)
@@ -252,7 +252,7 @@ static bool matches(struct arena *scratch, const struct shape *s, const char *bi
 }
 
 /* The first first_dense and moe_every that make the same layers mixtures. */
-static bool fit_period(struct shape *s, const char *bits)
+static bool fit_period(struct model_shape *s, const char *bits)
 {
     enum { MOST_PERIOD = 64 };
     struct arena *scratch = arena_new();
@@ -275,7 +275,7 @@ static char *every_nth(struct arena *scratch, int64_t layers, int64_t n)
     return bits;
 }
 
-weft_status frequency_read(struct arena *scratch, const struct arguments *a, struct shape *s)
+weft_status frequency_read(struct arena *scratch, const struct arguments *a, struct model_shape *s)
 {
     const char *text = argument_word(a, "moe-layer-freq", "1"), *bits;
     struct frequency p = {.scratch = scratch, .at = text};

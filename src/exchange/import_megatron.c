@@ -9,7 +9,7 @@
 
 #include "exchange/import_shape.h"
 
-struct reading {
+struct megatron_reading {
     struct arena *scratch;
     const struct arguments *a;
     struct degrees d;
@@ -18,13 +18,13 @@ struct reading {
     struct texts *notes;
 };
 
-static bool has(const struct reading *r, const char *name)
+static bool has(const struct megatron_reading *r, const char *name)
 {
     return argument_given(r->a, name);
 }
 
-static void remark(struct reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void remark(struct reading *r, const char *fmt, ...)
+static void remark(struct megatron_reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void remark(struct megatron_reading *r, const char *fmt, ...)
 {
     va_list list;
     va_start(list, fmt);
@@ -46,7 +46,7 @@ static const struct {
     {"micro-batch-size", offsetof(struct degrees, micro_batch), 0},
 };
 
-static weft_status read_counts(struct reading *r)
+static weft_status read_counts(struct megatron_reading *r)
 {
     for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
         int64_t value = argument_int(r->a, COUNTS[i].argument, COUNTS[i].usual);
@@ -69,7 +69,7 @@ static weft_status read_counts(struct reading *r)
     return WEFT_OK;
 }
 
-static weft_status read_batch(struct reading *r, const struct cluster *cluster)
+static weft_status read_batch(struct megatron_reading *r, const struct cluster *cluster)
 {
     int64_t replica = r->d.tp * r->d.pp * r->d.cp, devices = cluster_devices(cluster);
     int64_t dp = devices / replica;
@@ -88,7 +88,7 @@ static weft_status read_batch(struct reading *r, const struct cluster *cluster)
 
 /* ---- recomputation --------------------------------------------------------------------------- */
 
-static weft_status read_full(struct reading *r)
+static weft_status read_full(struct megatron_reading *r)
 {
     const char *method = argument_word(r->a, "recompute-method", "");
     int64_t layers = argument_int(r->a, "recompute-num-layers", 1);
@@ -107,7 +107,7 @@ static weft_status read_full(struct reading *r)
     return WEFT_OK;
 }
 
-static weft_status read_recompute(struct reading *r)
+static weft_status read_recompute(struct megatron_reading *r)
 {
     const char *granularity = argument_word(r->a, "recompute-granularity",
                                             has(r, "recompute-activations") ? "selective" : "");
@@ -124,7 +124,7 @@ static weft_status read_recompute(struct reading *r)
 
 /* ---- state and overlap ----------------------------------------------------------------------- */
 
-static int shard_of(const struct reading *r)
+static int shard_of(const struct megatron_reading *r)
 {
     static const char *const STRATEGIES[] = {"no_shard", "optim", "optim_grads",
                                              "optim_grads_params"};
@@ -137,7 +137,7 @@ static int shard_of(const struct reading *r)
     return has(r, "use-distributed-optimizer") ? 1 : 0;
 }
 
-static void read_state(struct reading *r)
+static void read_state(struct megatron_reading *r)
 {
     struct degrees *d = &r->d;
     bool fp16 = has(r, "fp16"), bf16 = has(r, "bf16"), fp8 = has(r, "fp8-format");
@@ -166,7 +166,7 @@ static void read_state(struct reading *r)
 
 /* Tensor exchanges always run beside weight gradients, sends between stages only in the interleaved
  * schedule; without overlap all gradients of a part go at once. */
-static void read_overlap(struct reading *r)
+static void read_overlap(struct megatron_reading *r)
 {
     struct degrees *d = &r->d;
     d->has_overlap = d->has_bucket = true;
@@ -196,8 +196,8 @@ static void read_overlap(struct reading *r)
 /* ---- all together ---------------------------------------------------------------------------- */
 
 /* A preset of these sizes, for the sake of its name; what people change of a preset are `options`. */
-static const char *preset_named(struct reading *r, const struct model *model,
-                                const struct shape *shape, const char **options)
+static const char *preset_named(struct megatron_reading *r, const struct model *model,
+                                const struct model_shape *shape, const char **options)
 {
     const struct preset *presets;
     size_t count = model_presets(&presets);
@@ -220,10 +220,10 @@ static const char *preset_named(struct reading *r, const struct model *model,
     return NULL;
 }
 
-static weft_status open_model(struct reading *r, const struct import_input *input,
+static weft_status open_model(struct megatron_reading *r, const struct import_input *input,
                               struct model **out, const char **name, const char **options)
 {
-    struct shape shape = {0};
+    struct model_shape shape = {0};
     weft_status status;
     *name = input->model;
     *options = input->options;
@@ -250,7 +250,7 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
                           struct texts *notes)
 {
     struct arguments arguments;
-    struct reading r = {.scratch = scratch, .a = &arguments, .notes = notes};
+    struct megatron_reading r = {.scratch = scratch, .a = &arguments, .notes = notes};
     struct plan *made = NULL;
     const char *name, *options;
     weft_status status;

@@ -11,43 +11,43 @@
 #include <stdio.h>
 #include <string.h>
 
-struct reading {
+struct shape_reading {
     struct arena *keep;
     const struct arguments *a;
-    struct shape *s;
+    struct model_shape *s;
     struct texts *notes;
 };
 
-static void remark(struct reading *r, const char *text)
+static void remark(struct shape_reading *r, const char *text)
 {
     array_push(r->keep, r->notes, text);
 }
 
-static bool has(const struct reading *r, const char *name)
+static bool has(const struct shape_reading *r, const char *name)
 {
     return argument_given(r->a, name);
 }
 
-static bool is(const struct reading *r, const char *name, const char *word)
+static bool is(const struct shape_reading *r, const char *name, const char *word)
 {
     return strcmp(argument_word(r->a, name, ""), word) == 0;
 }
 
 /* ---- the family ------------------------------------------------------------------------------ */
 
-static bool is_bert(const struct reading *r)
+static bool is_bert(const struct shape_reading *r)
 {
     return strstr(r->a->script, "pretrain_bert") || has(r, "bert-no-binary-head") ||
            strncmp(argument_word(r->a, "tokenizer-type", ""), "Bert", 4) == 0;
 }
 
 /* SwiGLU, or gpt-oss' clamped gate. */
-static bool is_gated(const struct reading *r)
+static bool is_gated(const struct shape_reading *r)
 {
     return has(r, "swiglu") || has(r, "quick-geglu");
 }
 
-static weft_status read_family(struct reading *r)
+static weft_status read_family(struct shape_reading *r)
 {
     static const struct {
         const char *argument, *what;
@@ -89,7 +89,7 @@ static weft_status read_family(struct reading *r)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static weft_status need(const struct reading *r, const char *name, int64_t *out)
+static weft_status need(const struct shape_reading *r, const char *name, int64_t *out)
 {
     *out = argument_int(r->a, name, 0);
     return *out >= 1 ? WEFT_OK
@@ -99,15 +99,15 @@ static weft_status need(const struct reading *r, const char *name, int64_t *out)
 }
 
 /* Megatron's default of a gated MLP is 8/3 of the hidden size, down to a multiple of 64. */
-static int64_t usual_ffn(const struct reading *r)
+static int64_t usual_ffn(const struct shape_reading *r)
 {
     int64_t hidden = r->s->hidden;
     return is_gated(r) ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
-static weft_status read_sizes(struct reading *r)
+static weft_status read_sizes(struct shape_reading *r)
 {
-    struct shape *s = r->s;
+    struct model_shape *s = r->s;
     weft_status status;
     TRY(need(r, "num-layers", &s->layers));
     TRY(need(r, "hidden-size", &s->hidden));
@@ -130,7 +130,7 @@ done:
 }
 
 /* Tokenizers whose vocabulary is part of their name. */
-static int64_t known_vocabulary(const struct reading *r)
+static int64_t known_vocabulary(const struct shape_reading *r)
 {
     const char *type = argument_word(r->a, "tokenizer-type", "");
     if (strcmp(type, "GPT2BPETokenizer") == 0)
@@ -140,7 +140,7 @@ static int64_t known_vocabulary(const struct reading *r)
 
 /* Megatron pads to a multiple of --make-vocab-size-divisible-by times tp. Padding to a multiple of
  * tp alone is what a split does here by itself (plan.h, I4). */
-static weft_status read_vocabulary(struct reading *r)
+static weft_status read_vocabulary(struct shape_reading *r)
 {
     int64_t tp = argument_int(r->a, "tensor-model-parallel-size", 1);
     int64_t vocab = argument_int(r->a, "vocab-size", known_vocabulary(r));
@@ -166,13 +166,13 @@ static weft_status read_vocabulary(struct reading *r)
 
 /* Transformer Engine picks flash attention, or cuDNN's of the same kind, where nothing forbids it. */
 /* Of the words in a comment that `weft export` wrote: "flash-v2 compiled-loss". */
-static const char *version_of(const struct reading *r)
+static const char *version_of(const struct shape_reading *r)
 {
     const char *word = r->a->model ? strstr(r->a->model, "flash-") : NULL;
     return word ? arena_copy_bytes(r->keep, word, strcspn(word, " ")) : "flash";
 }
 
-static const char *loss_of(const struct reading *r)
+static const char *loss_of(const struct shape_reading *r)
 {
     if (r->a->model && strstr(r->a->model, "compiled-loss"))
         return "compiled";
@@ -181,7 +181,7 @@ static const char *loss_of(const struct reading *r)
     return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
 }
 
-static const char *attention_of(const struct reading *r)
+static const char *attention_of(const struct shape_reading *r)
 {
     const char *backend = argument_word(r->a, "attention-backend", "auto");
     bool local = is(r, "transformer-impl", "local") || is(r, "spec", "local");
@@ -192,9 +192,9 @@ static const char *attention_of(const struct reading *r)
     return has(r, "no-masked-softmax-fusion") ? "eager" : "fused";
 }
 
-static void read_positions(struct reading *r)
+static void read_positions(struct shape_reading *r)
 {
-    struct shape *s = r->s;
+    struct model_shape *s = r->s;
     const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
     s->rotary = strcmp(type, "rope") == 0 || has(r, "use-rotary-position-embeddings");
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
@@ -208,7 +208,7 @@ static void read_positions(struct reading *r)
     }
 }
 
-static bool drops(const struct reading *r, const char *name)
+static bool drops(const struct shape_reading *r, const char *name)
 {
     double share = 0.1; /* Megatron's default */
     const struct argument *given = argument_find(r->a, name);
@@ -217,9 +217,9 @@ static bool drops(const struct reading *r, const char *name)
     return share > 0;
 }
 
-static void read_blocks(struct reading *r)
+static void read_blocks(struct shape_reading *r)
 {
-    struct shape *s = r->s;
+    struct model_shape *s = r->s;
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
     s->attention = attention_of(r);
     s->bias = !has(r, "disable-bias-linear");
@@ -247,9 +247,9 @@ static void read_blocks(struct reading *r)
 }
 
 /* "127,0": keys before a query's own, and after it; with how many layers one comes that sees all. */
-static weft_status read_window(struct reading *r)
+static weft_status read_window(struct shape_reading *r)
 {
-    struct shape *s = r->s;
+    struct model_shape *s = r->s;
     const char *text = argument_word(r->a, "window-size", "");
     long long before = 0, after = 0;
     if (!has(r, "window-size"))
@@ -267,9 +267,9 @@ static weft_status read_window(struct reading *r)
     return WEFT_OK;
 }
 
-static weft_status read_experts(struct reading *r)
+static weft_status read_experts(struct shape_reading *r)
 {
-    struct shape *s = r->s;
+    struct model_shape *s = r->s;
     if (s->family != SHAPE_MOE && s->family != SHAPE_GPT)
         return WEFT_OK;
     s->experts = argument_int(r->a, "num-experts", 0);
@@ -298,11 +298,11 @@ static weft_status read_experts(struct reading *r)
 }
 
 weft_status shape_of_arguments(struct arena *keep, const struct arguments *arguments,
-                               struct shape *out, struct texts *notes)
+                               struct model_shape *out, struct texts *notes)
 {
-    struct reading r = {keep, arguments, out, notes};
+    struct shape_reading r = {keep, arguments, out, notes};
     weft_status status;
-    *out = (struct shape){.moe_every = 1};
+    *out = (struct model_shape){.moe_every = 1};
     TRY(read_family(&r));
     TRY(read_sizes(&r));
     TRY(read_vocabulary(&r));

@@ -5,6 +5,6 @@
 #include "exchange/room.h"
 
 weft_status shape_of_arguments(struct arena *keep, const struct arguments *arguments,
-                               struct shape *out, struct texts *notes);
+                               struct model_shape *out, struct texts *notes);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum { MOST_EXPANDED = 1 << 22 };
 
-struct word {
+struct typed_word {
     const char *text;
     int line;
     bool quoted; /* in part: then it is a word even if it is empty */
@@ -30,7 +30,7 @@ struct reader {
     size_t expanded;   /* bytes of variables so far */
     struct map *names; /* of variables, to places in values */
     struct texts values;
-    ARRAY(struct word) words;
+    ARRAY(struct typed_word) words;
     struct arguments *out;
 };
 
@@ -127,7 +127,7 @@ static bool sets_variable(struct reader *r, const char *text)
     return true;
 }
 
-static void end_word(struct reader *r, struct buffer *b, struct word *word)
+static void end_word(struct reader *r, struct buffer *b, struct typed_word *word)
 {
     array_push(r->scratch, b, '\0');
     word->text = b->data;
@@ -138,7 +138,7 @@ static void end_word(struct reader *r, struct buffer *b, struct word *word)
 }
 
 /* Outside of quotes the blanks of a value part words: ARGS="--num-layers 24 --bf16". */
-static void split_variable(struct reader *r, struct buffer *b, struct word *word)
+static void split_variable(struct reader *r, struct buffer *b, struct typed_word *word)
 {
     const char *value = take_variable(r);
     if (!value)
@@ -163,7 +163,7 @@ static void take_escaped(struct reader *r, struct buffer *b)
 static void take_word(struct reader *r)
 {
     struct buffer b = {0};
-    struct word word = {.line = r->line};
+    struct typed_word word = {.line = r->line};
     while (r->next < r->end && !ends_word(*r->next)) {
         if (*r->next == '\'' || *r->next == '"') {
             word.quoted = true;
@@ -193,7 +193,7 @@ static void split_words(struct reader *r)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static bool is_name(const struct word *word)
+static bool is_name(const struct typed_word *word)
 {
     return strncmp(word->text, "--", 2) == 0 && in_name(word->text[2]);
 }
@@ -240,7 +240,7 @@ static size_t take_values(struct reader *r, size_t at, bool many, struct argumen
 
 static weft_status take_argument(struct reader *r, size_t *at)
 {
-    const struct word *word = &r->words.data[(*at)++];
+    const struct typed_word *word = &r->words.data[(*at)++];
     const char *equals = strchr(word->text, '=');
     size_t len = equals ? (size_t)(equals - word->text) : strlen(word->text);
     struct argument argument = {.name = arena_copy_bytes(r->scratch, word->text + 2, len - 2),

@@ -9,7 +9,7 @@
 enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_COUNT };
 
 /* 0 is "none" or the family's default everywhere. */
-struct shape {
+struct model_shape {
     enum shape_family family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t positions; /* rows of a table of learned ones */
@@ -23,16 +23,16 @@ struct shape {
     bool sinks, proj_bias, expert_bias, clamped, tokens_once;
 };
 /* NULL and an error where the model is of no such family, or is not what its sizes make. */
-weft_status shape_of_model(const struct model *model, struct shape *out);
+weft_status shape_of_model(const struct model *model, struct model_shape *out);
 /* The preset and its options, as model_open takes them; dtype left to the preset. */
-const char *shape_preset(const struct shape *shape);
-const char *shape_options(struct arena *keep, const struct shape *shape);
+const char *shape_preset(const struct model_shape *shape);
+const char *shape_options(struct arena *keep, const struct model_shape *shape);
 /* What of a decoder only Megatron-LM has arguments for, in words; NULL: nothing. */
-const char *shape_rarity(const struct shape *shape);
+const char *shape_rarity(const struct model_shape *shape);
 /* Where two models first differ in what they compute or keep, in words; NULL: nowhere. */
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b);
 /* Of `layers` layers, those with experts. */
-bool *shape_mixtures(struct arena *keep, const struct shape *shape);
+bool *shape_mixtures(struct arena *keep, const struct model_shape *shape);
 
 /* ---- layers of a plan ------------------------------------------------------------------------ */
 
@@ -195,7 +195,7 @@ weft_status layout_read(struct arena *keep, const struct arguments *arguments, i
                         int64_t pp, int64_t *pieces, int64_t **part_layers);
 /* "([0]*3+[1]*58)" or a number, as first_dense and moe_every. */
 weft_status frequency_read(struct arena *scratch, const struct arguments *arguments,
-                           struct shape *shape);
+                           struct model_shape *shape);
 
 /* The model and the plan of arguments, on a cluster that is open. */
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,

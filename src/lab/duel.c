@@ -326,7 +326,14 @@ weft_status duel_predict_run(struct arena *keep, struct duel *duel)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum column { COLUMN_MODEL, COLUMN_PARAMS, COLUMN_DEVICES, COLUMN_SYSTEM, COLUMN_TFLOPS, COLUMNS };
+enum duel_column {
+    COLUMN_MODEL,
+    COLUMN_PARAMS,
+    COLUMN_DEVICES,
+    COLUMN_SYSTEM,
+    COLUMN_TFLOPS,
+    COLUMNS
+};
 static const char *const COLUMN_NAMES[] = {"model", "params_b", "devices", "system",
                                            "tflops_per_device"};
 _Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");

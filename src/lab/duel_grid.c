@@ -22,8 +22,8 @@ enum { MOST_PP = 16, STEPS = 4 };
 
 /* ---- what the authors did -------------------------------------------------------------------- */
 
-struct walk; /* where stages may begin, below */
-typedef bool cut_rule(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut);
+struct layer_ends; /* where stages may begin, below */
+typedef bool cut_rule(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut);
 static cut_rule cut_equally, cut_blocks, cut_stacks;
 
 static const struct contest {
@@ -39,7 +39,7 @@ static const struct contest {
     {"T5", 1024, {1, 2, 4, 8}, 2, cut_stacks, true},
 };
 
-static const struct chosen {
+static const struct chosen_degrees {
     const char *model;
     int64_t dp, tp, pp, micro_batch, split;
     bool recompute;
@@ -82,14 +82,14 @@ int64_t contest_most(const struct contest *contest)
 
 /* ---- where the grid cuts --------------------------------------------------------------------- */
 
-struct walk {
+struct layer_ends {
     int64_t layers, *end; /* the instance after each */
     int64_t second;       /* the first instance of the second stack */
 };
 
-static struct walk walk_of(const struct plan *plan, struct arena *scratch)
+static struct layer_ends walk_of(const struct plan *plan, struct arena *scratch)
 {
-    struct walk walk = {.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances)};
+    struct layer_ends walk = {.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances)};
     for (int64_t i = 0; i < plan->instances; i++) {
         if (plan->ends_layer[i])
             walk.end[walk.layers++] = i + 1;
@@ -100,21 +100,21 @@ static struct walk walk_of(const struct plan *plan, struct arena *scratch)
 }
 
 /* Cuts `layers` from number `first` on into `stages`, all but the last of equally many. */
-static void cut_run(const struct walk *walk, int64_t first, int64_t layers, int64_t stages,
+static void cut_run(const struct layer_ends *walk, int64_t first, int64_t layers, int64_t stages,
                     int64_t *cut)
 {
     for (int64_t s = 1; s < stages; s++)
         cut[s - 1] = walk->end[first + s * (layers / stages) - 1];
 }
 
-static bool cut_equally(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+static bool cut_equally(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut)
 {
     (void)split;
     cut_run(walk, 0, walk->layers, pp, cut);
     return walk->layers % pp == 0;
 }
 
-static bool cut_blocks(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+static bool cut_blocks(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut)
 {
     (void)split;
     if (walk->layers < pp)
@@ -124,7 +124,7 @@ static bool cut_blocks(const struct walk *walk, int64_t pp, int64_t split, int64
 }
 
 /* Encoder layers on the first `split` stages; as many in the decoder. */
-static bool cut_stacks(const struct walk *walk, int64_t pp, int64_t split, int64_t *cut)
+static bool cut_stacks(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut)
 {
     int64_t layers = walk->layers / 2;
     if (pp == 1)
@@ -202,7 +202,7 @@ static weft_status point_plan(const struct megatron *grid, const struct degrees 
     struct plan *plan = NULL;
     *out = NULL;
     if (plan_from_degrees(grid->request->model, grid->request->cluster, d, &plan) == WEFT_OK) {
-        struct walk walk = walk_of(plan, scratch);
+        struct layer_ends walk = walk_of(plan, scratch);
         for (int64_t s = 0; s < d->pp; s++)
             devices[s] = d->dp * d->tp;
         if (grid->contest->cut(&walk, d->pp, split, cut) &&
@@ -284,7 +284,7 @@ weft_status contest_run(struct arena *keep, const struct contest *contest,
     struct degrees d = request->pins;
     int64_t split = 0;
     for (size_t i = 0; i < COUNT_OF(CHOSEN) && cluster_devices(request->cluster) > 1; i++) {
-        const struct chosen *chosen = &CHOSEN[i];
+        const struct chosen_degrees *chosen = &CHOSEN[i];
         if (strcmp(chosen->model, request->model->name) != 0)
             continue;
         d.dp = chosen->dp;

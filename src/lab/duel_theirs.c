@@ -18,7 +18,7 @@ static const char NAME[] = "aceso_plans.csv";
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum column {
+enum theirs_column {
     COLUMN_MODEL,
     COLUMN_DEVICES,
     COLUMN_STEP,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct measured {
+struct measured_layers {
     struct measured_model model;
     int64_t held_samples;                      /* layer_profile_hold */
     struct layer_profile layer[MEASURED_RUNS]; /* a kind per run */
@@ -28,7 +28,7 @@ static int64_t machine_devices(const struct collective_rate *rate)
 }
 
 /* Bytes a ns on the bus; 0: not measured. */
-static double rate_of(const struct measured *m, const struct layer_question *question,
+static double rate_of(const struct measured_layers *m, const struct layer_question *question,
                       enum collective collective, int64_t group, bool consecutive)
 {
     for (size_t i = 0; i < m->rates; i++) {
@@ -42,7 +42,7 @@ static double rate_of(const struct measured *m, const struct layer_question *que
 }
 
 /* What one way of a strategy reaches on its links. */
-static double way_rate(const struct measured *m, const struct layer_question *question,
+static double way_rate(const struct measured_layers *m, const struct layer_question *question,
                        const struct strategy *strategy, enum way way)
 {
     for (int32_t i = 0; i < strategy->levels; i++)
@@ -105,8 +105,8 @@ static void set_times(struct laid_layer *laid, bool recompute, double tensor_rat
 }
 
 /* False: not measured, or no whole samples (I3). */
-static bool lay(const struct measured *m, const struct layer_question *question, int32_t kind,
-                const struct strategy *strategy, struct laid_layer *laid)
+static bool lay(const struct measured_layers *m, const struct layer_question *question,
+                int32_t kind, const struct strategy *strategy, struct laid_layer *laid)
 {
     int64_t sdp = strategy_degree(strategy, WAY_SDP), tp = strategy_degree(strategy, WAY_TP);
     int64_t dp = strategy_degree(strategy, WAY_DP) * sdp;
@@ -129,7 +129,7 @@ static bool lay(const struct measured *m, const struct layer_question *question,
 }
 
 /* (4) */
-static double slow(const struct measured *m, const struct laid_layer *laid, double send_ns)
+static double slow(const struct measured_layers *m, const struct laid_layer *laid, double send_ns)
 {
     return (m->slowdown - 1) * fmin(laid->backward_ns, send_ns);
 }
@@ -140,7 +140,7 @@ static double rest(const struct laid_layer *laid, double send_ns)
 }
 
 /* How many times what the search counts is held. */
-static double in_flight(const struct measured *m, const struct layer_question *question)
+static double in_flight(const struct measured_layers *m, const struct layer_question *question)
 {
     int64_t counted = question->stages - question->stage;
     if (counted > question->micro_batches)
@@ -153,7 +153,7 @@ static double in_flight(const struct measured *m, const struct layer_question *q
 static weft_status layer_cost(void *context, const struct layer_question *question, int32_t kind,
                               const struct strategy *strategy, struct layer_cost *out)
 {
-    const struct measured *m = context;
+    const struct measured_layers *m = context;
     struct laid_layer laid;
     if (!lay(m, question, kind, strategy, &laid)) {
         *out = (struct layer_cost){.steady_ns = LAYERWISE_NEVER};
@@ -188,7 +188,7 @@ static bool tensor_inside(const struct strategy *strategy)
 static weft_status reshard(void *context, const struct layer_question *question, int32_t boundary,
                            const struct strategy *before, const struct strategy *after, int64_t *ns)
 {
-    const struct measured *m = context;
+    const struct measured_layers *m = context;
     int64_t from = strategy_degree(before, WAY_TP), to = strategy_degree(after, WAY_TP);
     const struct strategy *larger = to > from ? after : before;
     int64_t most = to > from ? to : from, least = to > from ? from : to;
@@ -207,7 +207,7 @@ static weft_status reshard(void *context, const struct layer_question *question,
 
 /* ---- beside the layers ----------------------------------------------------------------------- */
 
-static const struct model_ends *find_ends(const struct measured *m, const char *part,
+static const struct model_ends *find_ends(const struct measured_layers *m, const char *part,
                                           int64_t devices)
 {
     for (size_t i = 0; i < m->end_count; i++)
@@ -217,7 +217,7 @@ static const struct model_ends *find_ends(const struct measured *m, const char *
 }
 
 /* Of one stage; where the two ends were only measured together the first stage has all of it. */
-static const struct model_ends *ends_of(const struct measured *m,
+static const struct model_ends *ends_of(const struct measured_layers *m,
                                         const struct layer_question *question)
 {
     bool first = question->stage == 0, last = question->stage == question->stages - 1;
@@ -227,7 +227,7 @@ static const struct model_ends *ends_of(const struct measured *m,
     return own || !first ? own : find_ends(m, "both", question->devices);
 }
 
-static void add_ends(const struct measured *m, const struct layer_question *question,
+static void add_ends(const struct measured_layers *m, const struct layer_question *question,
                      double samples, struct layer_cost *out)
 {
     const struct model_ends *ends = ends_of(m, question);
@@ -249,7 +249,7 @@ static void add_ends(const struct measured *m, const struct layer_question *ques
 static weft_status stage_beside(void *context, const struct layer_question *question,
                                 struct layer_cost *out)
 {
-    const struct measured *m = context;
+    const struct measured_layers *m = context;
     double samples =
         (double)question->step_samples * (double)question->stages / (double)question->devices;
     double rate = rate_of(m, question, COLLECTIVE_SEND, 2, false);
@@ -262,7 +262,7 @@ static weft_status stage_beside(void *context, const struct layer_question *ques
 
 static int32_t place(void *context, const struct layer_question *question)
 {
-    const struct measured *m = context;
+    const struct measured_layers *m = context;
     if (m->held_samples)
         return question->stage;
     return question->stage == 0 ? 0 : question->stage == question->stages - 1 ? 2 : 1;
@@ -280,7 +280,8 @@ static weft_status constant(struct profile *profile, const char *device, const c
     return status;
 }
 
-static weft_status find_layers(struct measured *m, const struct layer_profile *layers, size_t count)
+static weft_status find_layers(struct measured_layers *m, const struct layer_profile *layers,
+                               size_t count)
 {
     if (m->model.runs < 1 || m->model.runs > MEASURED_RUNS)
         return bad_argument(NULL, "%d runs of layers, expected 1 to %d", (int)m->model.runs,
@@ -301,7 +302,8 @@ static weft_status find_layers(struct measured *m, const struct layer_profile *l
 
 enum { OVERHEAD_LAYERS = 24 }; /* that the profile's overhead is of */
 
-static weft_status read_constants(struct arena *keep, struct profile *profile, struct measured *m)
+static weft_status read_constants(struct arena *keep, struct profile *profile,
+                                  struct measured_layers *m)
 {
     const char *device = m->model.device;
     weft_status status;
@@ -319,7 +321,8 @@ done:
     return status;
 }
 
-static weft_status read_profile(struct arena *keep, struct profile *profile, struct measured *m)
+static weft_status read_profile(struct arena *keep, struct profile *profile,
+                                struct measured_layers *m)
 {
     const char *device = m->model.device;
     struct layer_profile *layers;
@@ -336,14 +339,14 @@ done:
 
 void layer_profile_hold(struct layer_source *source, int64_t samples)
 {
-    struct measured *m = source->context;
+    struct measured_layers *m = source->context;
     m->held_samples = samples;
 }
 
 weft_status layer_profile_source(struct arena *keep, struct profile *profile,
                                  const struct measured_model *model, struct layer_source *out)
 {
-    struct measured *m = ARENA_NEW(keep, struct measured);
+    struct measured_layers *m = ARENA_NEW(keep, struct measured_layers);
     int32_t layers = 0, at = 0;
     weft_status status;
     m->model = *model;

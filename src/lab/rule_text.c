@@ -14,23 +14,23 @@
 #include "lab/published_read.h"
 
 /* A part of a text. */
-struct piece {
+struct rule_piece {
     const char *at;
     size_t len;
 };
 
-static struct piece take_until(struct piece *rest, const char *ends)
+static struct rule_piece take_until(struct rule_piece *rest, const char *ends)
 {
     size_t len = 0;
     while (len < rest->len && !strchr(ends, rest->at[len]))
         len++;
-    struct piece taken = {rest->at, len};
+    struct rule_piece taken = {rest->at, len};
     rest->at += len;
     rest->len -= len;
     return taken;
 }
 
-static bool is_number(struct piece p)
+static bool is_number(struct rule_piece p)
 {
     size_t digits = 0;
     while (digits < p.len && p.at[digits] >= '0' && p.at[digits] <= '9')
@@ -38,12 +38,12 @@ static bool is_number(struct piece p)
     return digits > 0 && digits == p.len;
 }
 
-static bool is_argument(struct piece p)
+static bool is_argument(struct rule_piece p)
 {
     return p.len > 2 && strncmp(p.at, "--", 2) == 0;
 }
 
-static int column_of(const struct form *form, struct piece p)
+static int column_of(const struct form *form, struct rule_piece p)
 {
     for (size_t i = 0; i < form->columns; i++)
         if (strlen(form->column[i].name) == p.len &&
@@ -54,7 +54,7 @@ static int column_of(const struct form *form, struct piece p)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static const char *argument_text(struct arena *keep, const struct run_row *run, struct piece p)
+static const char *argument_text(struct arena *keep, const struct run_row *run, struct rule_piece p)
 {
     const json_t *value =
         json_object_get(run->arguments, arena_copy_bytes(keep, p.at + 2, p.len - 2));
@@ -66,7 +66,7 @@ static const char *argument_text(struct arena *keep, const struct run_row *run, 
     return copy;
 }
 
-static const char *factor_text(struct arena *keep, const struct run_row *run, struct piece p)
+static const char *factor_text(struct arena *keep, const struct run_row *run, struct rule_piece p)
 {
     if (is_number(p))
         return arena_copy_bytes(keep, p.at, p.len);
@@ -75,7 +75,7 @@ static const char *factor_text(struct arena *keep, const struct run_row *run, st
     return run->csv->field[run->at[column_of(run->form, p)]]; /* I2 */
 }
 
-static int64_t factor_number(struct arena *keep, const struct run_row *run, struct piece p)
+static int64_t factor_number(struct arena *keep, const struct run_row *run, struct rule_piece p)
 {
     int64_t value;
     return parse_int(factor_text(keep, run, p), &value) ? value : 0;
@@ -90,9 +90,9 @@ static int64_t combine(int64_t left, char sign, int64_t right)
     return right > 0 ? left / right : 0;
 }
 
-static const char *product_text(struct arena *keep, const struct run_row *run, struct piece p)
+static const char *product_text(struct arena *keep, const struct run_row *run, struct rule_piece p)
 {
-    struct piece factor = take_until(&p, "*/");
+    struct rule_piece factor = take_until(&p, "*/");
     if (!p.len)
         return factor_text(keep, run, factor);
     int64_t value = factor_number(keep, run, factor);
@@ -104,7 +104,7 @@ static const char *product_text(struct arena *keep, const struct run_row *run, s
     return arena_printf(keep, "%lld", (long long)value);
 }
 
-static const char *value_text(struct arena *keep, const struct run_row *run, struct piece p)
+static const char *value_text(struct arena *keep, const struct run_row *run, struct rule_piece p)
 {
     for (;;) {
         const char *text = product_text(keep, run, take_until(&p, "|"));
@@ -117,10 +117,10 @@ static const char *value_text(struct arena *keep, const struct run_row *run, str
 
 const char *run_row_fill(struct arena *keep, const struct run_row *run, const char *text)
 {
-    struct piece rest = {text, strlen(text)};
+    struct rule_piece rest = {text, strlen(text)};
     const char *out = "";
     for (;;) {
-        struct piece plain = take_until(&rest, "{");
+        struct rule_piece plain = take_until(&rest, "{");
         out = arena_printf(keep, "%s%.*s", out, (int)plain.len, plain.at);
         if (!rest.len)
             return out;
@@ -151,7 +151,7 @@ static bool matches(const char *text, const char *pattern)
 bool run_row_is(struct arena *keep, const struct run_row *run, const struct doc *when)
 {
     for (const struct doc *one = when ? when->first : NULL; one; one = one->next) {
-        struct piece key = {one->key, strlen(one->key)};
+        struct rule_piece key = {one->key, strlen(one->key)};
         if (!matches(product_text(keep, run, key), one->text))
             return false;
     }
@@ -160,10 +160,10 @@ bool run_row_is(struct arena *keep, const struct run_row *run, const struct doc 
 
 /* ---- checking (I2) --------------------------------------------------------------------------- */
 
-static weft_status check_names(const struct form *form, const struct doc *node, struct piece p)
+static weft_status check_names(const struct form *form, const struct doc *node, struct rule_piece p)
 {
     for (;;) {
-        struct piece factor = take_until(&p, "*/|");
+        struct rule_piece factor = take_until(&p, "*/|");
         if (!is_number(factor) && !is_argument(factor) && column_of(form, factor) < 0)
             return doc_error(node, "a column of the file, or a launch argument such as --spec",
                              "'%s' names '%.*s', which is no column of files of the form %s",
@@ -178,12 +178,12 @@ static weft_status check_names(const struct form *form, const struct doc *node, 
 
 weft_status text_check(const struct form *form, const struct doc *node)
 {
-    struct piece rest = {node->text, strlen(node->text)};
+    struct rule_piece rest = {node->text, strlen(node->text)};
     weft_status status = WEFT_OK;
     for (take_until(&rest, "{"); rest.len; take_until(&rest, "{")) {
         rest.at++;
         rest.len--;
-        struct piece value = take_until(&rest, "}");
+        struct rule_piece value = take_until(&rest, "}");
         if (!rest.len)
             return doc_error(node, NULL, "'%s' has a { without its }", node->key);
         rest.at++;
@@ -204,7 +204,7 @@ weft_status when_check(const struct form *form, const struct doc *when)
         if (one->kind == DOC_LIST || one->kind == DOC_MAP || one->kind == DOC_NULL)
             return doc_error(one, "\"\" is a field without text", "'%s' is %s, expected a pattern",
                              one->key, doc_kind_name(one->kind));
-        TRY(check_names(form, one, (struct piece){one->key, strlen(one->key)}));
+        TRY(check_names(form, one, (struct rule_piece){one->key, strlen(one->key)}));
     }
 done:
     return status;

@@ -8,7 +8,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum column {
+enum searched_column {
     COLUMN_DEVICES,
     COLUMN_MEMORY,
     COLUMN_CLUSTER,

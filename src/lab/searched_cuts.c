@@ -31,7 +31,7 @@ static const struct {
 
 /* ---- what layers cost ------------------------------------------------------------------------ */
 
-struct cutter {
+struct layer_cutter {
     struct arena *scratch;
     const struct layer_problem *problem;
     struct strategies strategies;
@@ -39,7 +39,7 @@ struct cutter {
     bool by_memory;     /* what usual_cost adds up */
 };
 
-static struct layer_question question_of(const struct cutter *cutter, int32_t stage)
+static struct layer_question question_of(const struct layer_cutter *cutter, int32_t stage)
 {
     const struct layer_problem *p = cutter->problem;
     return (struct layer_question){.devices = p->devices,
@@ -49,19 +49,19 @@ static struct layer_question question_of(const struct cutter *cutter, int32_t st
                                    .micro_batches = p->micro_batches};
 }
 
-static int64_t in_flight(const struct cutter *cutter, int32_t stage)
+static int64_t in_flight(const struct layer_cutter *cutter, int32_t stage)
 {
     int64_t after = cutter->problem->pp - stage, all = cutter->problem->micro_batches;
     return after < all ? after : all;
 }
 
-static void note(struct cutter *cutter, weft_status status)
+static void note(struct layer_cutter *cutter, weft_status status)
 {
     if (cutter->status == WEFT_OK)
         cutter->status = status;
 }
 
-static struct layer_cost layer_on(struct cutter *cutter, int32_t stage, int32_t kind,
+static struct layer_cost layer_on(struct layer_cutter *cutter, int32_t stage, int32_t kind,
                                   size_t strategy)
 {
     const struct layer_source *source = cutter->problem->source;
@@ -72,7 +72,7 @@ static struct layer_cost layer_on(struct cutter *cutter, int32_t stage, int32_t 
     return cost;
 }
 
-static struct layer_cost beside(struct cutter *cutter, int32_t stage)
+static struct layer_cost beside(struct layer_cutter *cutter, int32_t stage)
 {
     const struct layer_source *source = cutter->problem->source;
     struct layer_question question = question_of(cutter, stage);
@@ -84,7 +84,7 @@ static struct layer_cost beside(struct cutter *cutter, int32_t stage)
 /* Of a run on DP (I1): steady time, or bytes. */
 static int64_t usual_cost(void *context, int32_t stage, struct layer_run run)
 {
-    struct cutter *cutter = context;
+    struct layer_cutter *cutter = context;
     struct layer_cost own = beside(cutter, stage);
     int64_t held = in_flight(cutter, stage);
     int64_t ns = own.steady_ns, bytes = own.state_bytes + held * own.kept_bytes;
@@ -96,7 +96,7 @@ static int64_t usual_cost(void *context, int32_t stage, struct layer_run run)
     return cutter->by_memory ? bytes : ns;
 }
 
-static double alpha(struct cutter *cutter, bool by_memory, const int32_t *count)
+static double alpha(struct layer_cutter *cutter, bool by_memory, const int32_t *count)
 {
     int64_t cost[CUT_MOST_STAGES];
     int32_t first = 0, stages = (int32_t)cutter->problem->pp;
@@ -116,7 +116,7 @@ struct stage_table {
     int64_t *reshard, *weighted_reshard;
 };
 
-static void fill_reshards(struct cutter *cutter, int32_t stage, int64_t weight,
+static void fill_reshards(struct layer_cutter *cutter, int32_t stage, int64_t weight,
                           struct stage_table *t)
 {
     const struct layer_source *source = cutter->problem->source;
@@ -133,7 +133,7 @@ static void fill_reshards(struct cutter *cutter, int32_t stage, int64_t weight,
     }
 }
 
-static void fill_table(struct cutter *cutter, int32_t stage, struct stage_table *t)
+static void fill_table(struct layer_cutter *cutter, int32_t stage, struct stage_table *t)
 {
     size_t strategies = cutter->strategies.len;
     size_t entries = strategies * (size_t)cutter->problem->source->kinds;
@@ -173,7 +173,7 @@ static struct stage_cost searched_cost(const struct layerwise *problem, const st
 }
 
 /* WEFT_NO_ANSWER: does not fit. */
-static weft_status search_stage(struct cutter *cutter, int32_t stage, struct layer_run run,
+static weft_status search_stage(struct layer_cutter *cutter, int32_t stage, struct layer_run run,
                                 struct stage_cost *out)
 {
     const struct layer_source *source = cutter->problem->source;
@@ -207,13 +207,13 @@ done:
 
 /* ---- three ways ------------------------------------------------------------------------------ */
 
-static void set_rate(const struct cutter *cutter, int64_t iteration_ns, struct cut *cut)
+static void set_rate(const struct layer_cutter *cutter, int64_t iteration_ns, struct cut *cut)
 {
     cut->fits = true;
     cut->samples_per_s = (double)cutter->problem->global_batch / ((double)iteration_ns * 1e-9);
 }
 
-static weft_status cut_balanced(struct cutter *cutter, bool by_memory, struct cut *out)
+static weft_status cut_balanced(struct layer_cutter *cutter, bool by_memory, struct cut *out)
 {
     const struct layer_problem *problem = cutter->problem;
     int32_t stages = (int32_t)problem->pp, first = 0;
@@ -232,7 +232,7 @@ done:
     return status;
 }
 
-static weft_status cut_searched(struct cutter *cutter, struct cut *out)
+static weft_status cut_searched(struct layer_cutter *cutter, struct cut *out)
 {
     struct layer_plans plans;
     weft_status status;
@@ -259,7 +259,7 @@ static bool lies_between(const struct cut cut[CUT_WAYS])
            at_most(own->alpha_memory, memory->alpha_memory);
 }
 
-static weft_status cut_pipeline(struct cutter *cutter, struct cut_pipeline *pipeline)
+static weft_status cut_pipeline(struct layer_cutter *cutter, struct cut_pipeline *pipeline)
 {
     weft_status status = WEFT_OK;
     space_strategies(cutter->scratch, cutter->problem->space, DEVICES / cutter->problem->pp,
@@ -295,7 +295,7 @@ static weft_status add_pipeline(struct arena *keep, size_t model, const struct l
                                     .stages = stages,
                                     .batch = BATCH,
                                     .micro_batches = problem.micro_batches};
-    struct cutter cutter = {.scratch = arena_new(), .problem = &problem};
+    struct layer_cutter cutter = {.scratch = arena_new(), .problem = &problem};
     weft_status status = cut_pipeline(&cutter, &pipeline);
     arena_free(cutter.scratch);
     if (status == WEFT_OK && pipeline.cut[CUT_BY_SEARCH].fits)

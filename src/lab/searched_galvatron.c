@@ -139,7 +139,7 @@ static const struct model_row {
 };
 
 /* Of a layer's states: utils/cost_model.py and cost_model_dist.py of the same scripts. */
-static const struct machine {
+static const struct machine_margin {
     int64_t devices;
     double shard_margin;
 } MACHINES[] = {{8, 0.025}, {16, 0.003}};
@@ -291,7 +291,7 @@ done:
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 /* What the cell is about; false: Weft does not know one of it, which is its reason. */
-static bool identify(struct hunt *hunt, const struct machine **machine)
+static bool identify(struct hunt *hunt, const struct machine_margin **machine)
 {
     struct search_cell *cell = hunt->cell;
     for (size_t i = 0; i < COUNT_OF(ROWS); i++)
@@ -312,7 +312,7 @@ static bool identify(struct hunt *hunt, const struct machine **machine)
     return false;
 }
 
-static weft_status open_hunt(struct hunt *hunt, const struct machine *machine)
+static weft_status open_hunt(struct hunt *hunt, const struct machine_margin *machine)
 {
     struct measured_model measured = hunt->model->measured;
     struct profile *profile = NULL;
@@ -357,7 +357,7 @@ weft_status searched_predict(struct arena *keep, const struct search_cells *know
                              struct search_cell *cell)
 {
     struct hunt hunt = {.keep = keep, .cell = cell};
-    const struct machine *machine;
+    const struct machine_margin *machine;
     int64_t base = 0;
     weft_status status = WEFT_OK;
     if (!identify(&hunt, &machine))

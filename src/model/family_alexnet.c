@@ -8,15 +8,15 @@ enum { GRID = 6, HIDDEN = 4096 };
  * (223 + 2 * 2 - 11) / 4 + 1 = 55. */
 enum { SMALLEST_IMAGE = 223 };
 
-struct options {
+struct alexnet_options {
     int64_t classes, image;
 };
 
-static const struct options DEFAULTS = {.classes = 1000, .image = 224};
+static const struct alexnet_options DEFAULTS = {.classes = 1000, .image = 224};
 
 static const struct field FIELDS[] = {
-    OPTION_COUNT(struct options, classes, CNN_MAX_CLASSES),
-    {"image", FIELD_COUNT, offsetof(struct options, image), .min = SMALLEST_IMAGE,
+    OPTION_COUNT(struct alexnet_options, classes, CNN_MAX_CLASSES),
+    {"image", FIELD_COUNT, offsetof(struct alexnet_options, image), .min = SMALLEST_IMAGE,
      .max = CNN_MAX_IMAGE},
 };
 
@@ -44,7 +44,7 @@ static int features(struct builder *b, int x)
     return x;
 }
 
-static int classifier(struct builder *b, const struct options *o, int x)
+static int classifier(struct builder *b, const struct alexnet_options *o, int x)
 {
     build_module(b, "classifier");
     x = build_linear(b, "1", build_dropout(b, "0", x), HIDDEN, true);
@@ -57,7 +57,7 @@ static int classifier(struct builder *b, const struct options *o, int x)
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct alexnet_options *o = options;
     (void)where; /* every bound is in FIELDS */
     int x = features(b, build_image(b, 3, o->image, o->image));
     x = build_pool_onto(b, "avgpool", x, GRID);

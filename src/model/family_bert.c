@@ -8,33 +8,33 @@
 #include "model/blocks.h"
 #include "model/families.h"
 
-struct options {
+struct bert_options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
     double dropout;
     bool pooler;
     int attention, dtype;
 };
 
-static const struct options DEFAULTS = {
+static const struct bert_options DEFAULTS = {
     .seq = 512, .vocab = 30522, .dropout = 0.1, .pooler = true, .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, seq, MOST_SEQ),
-    OPTION_COUNT(struct options, vocab, MOST_VOCAB),
-    OPTION_COUNT(struct options, max_positions, MOST_SEQ),
-    OPTION_SHARE(struct options, dropout),
-    OPTION_BOOL(struct options, pooler),
-    OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    OPTION_NEEDED(struct bert_options, layers, MOST_LAYERS),
+    OPTION_NEEDED(struct bert_options, hidden, MOST_HIDDEN),
+    OPTION_NEEDED(struct bert_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct bert_options, ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct bert_options, seq, MOST_SEQ),
+    OPTION_COUNT(struct bert_options, vocab, MOST_VOCAB),
+    OPTION_COUNT(struct bert_options, max_positions, MOST_SEQ),
+    OPTION_SHARE(struct bert_options, dropout),
+    OPTION_BOOL(struct bert_options, pooler),
+    OPTION_CHOICE(struct bert_options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct bert_options, dtype, DTYPE_WORDS),
 };
 
 enum { SEGMENTS = 2 }; /* the two sentences of a pair */
 
-static int embed(struct builder *b, const struct options *o)
+static int embed(struct builder *b, const struct bert_options *o)
 {
     int64_t positions = o->max_positions ? o->max_positions : o->seq;
     int x = build_embedding(b, "embedding", build_tokens(b, o->seq), o->vocab, o->hidden,
@@ -43,7 +43,7 @@ static int embed(struct builder *b, const struct options *o)
     return o->dropout > 0 ? build_dropout(b, "embedding_dropout", x) : x;
 }
 
-static int layer(struct builder *b, const struct options *o, int x)
+static int layer(struct builder *b, const struct bert_options *o, int x)
 {
     struct block_style style = {NORM_LAYER, .bias = true, .dropout = o->dropout > 0,
                                 .post_norm = true};
@@ -53,7 +53,7 @@ static int layer(struct builder *b, const struct options *o, int x)
     return block_mlp(b, block_attention(b, x, &style, &a), &style, &m);
 }
 
-static void next_sentence(struct builder *b, const struct options *o, int x)
+static void next_sentence(struct builder *b, const struct bert_options *o, int x)
 {
     build_module(b, "next");
     x = build_reshape(b, "first", x, 2, (int64_t[]){1, o->hidden});
@@ -62,7 +62,7 @@ static void next_sentence(struct builder *b, const struct options *o, int x)
     build_module_end(b);
 }
 
-static void masked_words(struct builder *b, const struct options *o, int x, int32_t table)
+static void masked_words(struct builder *b, const struct bert_options *o, int x, int32_t table)
 {
     build_module(b, "masked");
     x = build_gelu(b, "gelu", build_linear(b, "transform", x, o->hidden, true));
@@ -73,7 +73,7 @@ static void masked_words(struct builder *b, const struct options *o, int x, int3
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct bert_options *o = options;
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     int x = embed(b, o);

@@ -19,20 +19,21 @@ enum {
     MAX_ROWS = 1 << 30
 };
 
-struct options {
+struct dlrm_options {
     const struct doc *bottom, *top;
     int64_t dense, tables, rows, lookups;
 };
 
-static const struct options DEFAULTS = {.dense = 13, .tables = 26, .rows = 1000000, .lookups = 1};
+static const struct dlrm_options DEFAULTS = {
+    .dense = 13, .tables = 26, .rows = 1000000, .lookups = 1};
 
 static const struct field FIELDS[] = {
-    OPTION_COUNT(struct options, dense, MAX_WIDTH),
-    {"bottom", FIELD_DOC, offsetof(struct options, bottom)},
-    OPTION_COUNT(struct options, tables, MAX_TABLES),
-    OPTION_COUNT(struct options, rows, MAX_ROWS),
-    OPTION_COUNT(struct options, lookups, MAX_LOOKUPS),
-    {"top", FIELD_DOC, offsetof(struct options, top)},
+    OPTION_COUNT(struct dlrm_options, dense, MAX_WIDTH),
+    {"bottom", FIELD_DOC, offsetof(struct dlrm_options, bottom)},
+    OPTION_COUNT(struct dlrm_options, tables, MAX_TABLES),
+    OPTION_COUNT(struct dlrm_options, rows, MAX_ROWS),
+    OPTION_COUNT(struct dlrm_options, lookups, MAX_LOOKUPS),
+    {"top", FIELD_DOC, offsetof(struct dlrm_options, top)},
 };
 
 /* The widths of an MLP after its input. */
@@ -67,7 +68,7 @@ static int build_mlp(struct builder *b, const char *name, int x, const struct ml
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct dlrm_options *o = options;
     struct mlp bottom, top;
     weft_status status;
     (void)where;

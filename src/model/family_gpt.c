@@ -12,9 +12,9 @@
 #include "model/blocks.h"
 #include "model/families.h"
 
-enum positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
+enum gpt_positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 
-struct options {
+struct gpt_options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
     int64_t experts, top_k, expert_ffn, shared_ffn;
     double dropout;
@@ -22,13 +22,13 @@ struct options {
     int attention, loss, positions, activation, dtype;
 };
 
-static const struct options DEFAULTS = {.seq = 1024,
-                                        .vocab = 50257,
-                                        .top_k = 2,
-                                        .dropout = 0.1,
-                                        .tied = true,
-                                        .bias = true,
-                                        .dtype = DTYPE_BF16};
+static const struct gpt_options DEFAULTS = {.seq = 1024,
+                                            .vocab = 50257,
+                                            .top_k = 2,
+                                            .dropout = 0.1,
+                                            .tied = true,
+                                            .bias = true,
+                                            .dtype = DTYPE_BF16};
 
 static const char *const POSITIONS[] = {"learned", "rotary", "none", NULL};
 static const char *const ACTIVATIONS[] = {"gelu", "relu", "relu2", NULL};
@@ -36,29 +36,29 @@ _Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 
                "the words stand in the order of enum activation");
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, seq, MOST_SEQ),
-    OPTION_COUNT(struct options, vocab, MOST_VOCAB),
-    OPTION_COUNT(struct options, max_positions, MOST_SEQ),
-    OPTION_COUNT(struct options, experts, MOST_EXPERTS),
-    OPTION_COUNT(struct options, top_k, MOST_EXPERTS),
-    OPTION_COUNT(struct options, expert_ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, shared_ffn, MOST_HIDDEN),
-    OPTION_SHARE(struct options, dropout),
-    OPTION_BOOL(struct options, tied),
-    OPTION_BOOL(struct options, bias),
-    OPTION_BOOL(struct options, parallel),
-    OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
-    OPTION_CHOICE(struct options, loss, LOSS_WORDS),
-    OPTION_CHOICE(struct options, positions, POSITIONS),
-    OPTION_CHOICE(struct options, activation, ACTIVATIONS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    OPTION_NEEDED(struct gpt_options, layers, MOST_LAYERS),
+    OPTION_NEEDED(struct gpt_options, hidden, MOST_HIDDEN),
+    OPTION_NEEDED(struct gpt_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct gpt_options, ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct gpt_options, seq, MOST_SEQ),
+    OPTION_COUNT(struct gpt_options, vocab, MOST_VOCAB),
+    OPTION_COUNT(struct gpt_options, max_positions, MOST_SEQ),
+    OPTION_COUNT(struct gpt_options, experts, MOST_EXPERTS),
+    OPTION_COUNT(struct gpt_options, top_k, MOST_EXPERTS),
+    OPTION_COUNT(struct gpt_options, expert_ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct gpt_options, shared_ffn, MOST_HIDDEN),
+    OPTION_SHARE(struct gpt_options, dropout),
+    OPTION_BOOL(struct gpt_options, tied),
+    OPTION_BOOL(struct gpt_options, bias),
+    OPTION_BOOL(struct gpt_options, parallel),
+    OPTION_CHOICE(struct gpt_options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct gpt_options, loss, LOSS_WORDS),
+    OPTION_CHOICE(struct gpt_options, positions, POSITIONS),
+    OPTION_CHOICE(struct gpt_options, activation, ACTIVATIONS),
+    OPTION_CHOICE(struct gpt_options, dtype, DTYPE_WORDS),
 };
 
-static int embed(struct builder *b, const struct options *o)
+static int embed(struct builder *b, const struct gpt_options *o)
 {
     int64_t rows = o->max_positions ? o->max_positions : o->seq;
     int ids = build_tokens(b, o->seq);
@@ -66,7 +66,7 @@ static int embed(struct builder *b, const struct options *o)
                            o->positions == POSITIONS_LEARNED ? rows : 0);
 }
 
-static int shared(struct builder *b, const struct options *o, int x)
+static int shared(struct builder *b, const struct gpt_options *o, int x)
 {
     struct mlp_block m = {o->shared_ffn, (enum activation)o->activation, false};
     build_module(b, "shared");
@@ -75,7 +75,7 @@ static int shared(struct builder *b, const struct options *o, int x)
     return y;
 }
 
-static int mixture(struct builder *b, const struct options *o, int x,
+static int mixture(struct builder *b, const struct gpt_options *o, int x,
                    const struct block_style *style, const struct mlp_block *m)
 {
     struct expert_block e = {o->experts, o->top_k, o->expert_ffn ? o->expert_ffn : m->ffn,
@@ -87,7 +87,7 @@ static int mixture(struct builder *b, const struct options *o, int x,
     return block_close(b, y, x, style);
 }
 
-static int layer(struct builder *b, const struct options *o, int x)
+static int layer(struct builder *b, const struct gpt_options *o, int x)
 {
     struct block_style style = {NORM_LAYER, o->bias, o->dropout > 0, .branch = o->parallel};
     struct attention_block a = {
@@ -103,7 +103,7 @@ static int layer(struct builder *b, const struct options *o, int x)
     return block_residual(b, y, x, &style);
 }
 
-static weft_status check_experts(const struct options *o, const struct doc *where)
+static weft_status check_experts(const struct gpt_options *o, const struct doc *where)
 {
     if (!o->experts && (o->expert_ffn || o->shared_ffn))
         return doc_error(option_at(where, o->expert_ffn ? "expert_ffn" : "shared_ffn"),
@@ -120,7 +120,7 @@ static weft_status check_experts(const struct options *o, const struct doc *wher
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct gpt_options *o = options;
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(check_experts(o, where));

@@ -22,9 +22,9 @@
 
 #include <string.h>
 
-enum positions { POSITIONS_NONE, POSITIONS_LEARNED, POSITIONS_ROTARY };
+enum hybrid_positions { POSITIONS_NONE, POSITIONS_LEARNED, POSITIONS_ROTARY };
 
-struct options {
+struct hybrid_options {
     const char *pattern, *mtp_pattern;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
@@ -35,17 +35,17 @@ struct options {
 };
 
 /* Nemotron-H's where it has them. */
-static const struct options DEFAULTS = {.mtp_pattern = "*E",
-                                        .seq = 8192,
-                                        .vocab = 131072,
-                                        .mamba_dim = 64,
-                                        .state = 128,
-                                        .groups = 8,
-                                        .expand = 2,
-                                        .conv = 4,
-                                        .chunk = 128,
-                                        .top_k = 2,
-                                        .dtype = DTYPE_BF16};
+static const struct hybrid_options DEFAULTS = {.mtp_pattern = "*E",
+                                               .seq = 8192,
+                                               .vocab = 131072,
+                                               .mamba_dim = 64,
+                                               .state = 128,
+                                               .groups = 8,
+                                               .expand = 2,
+                                               .conv = 4,
+                                               .chunk = 128,
+                                               .top_k = 2,
+                                               .dtype = DTYPE_BF16};
 
 static const char *const NORMS[] = {"rms", "layer", NULL};
 static const char *const POSITIONS[] = {"none", "learned", "rotary", NULL};
@@ -54,42 +54,42 @@ static const char *const ACTIVATIONS[] = {"relu2", "gelu", "swiglu", NULL};
 enum { MOST_PATTERN = 4096, MOST_TAPS = 64, MOST_DEPTHS = 16 };
 
 static const struct field FIELDS[] = {
-    {"pattern", FIELD_TEXT, offsetof(struct options, pattern), .required = true},
-    OPTION_COUNT(struct options, layers, MOST_PATTERN),
-    OPTION_NEEDED(struct options, hidden, MOST_HIDDEN),
-    OPTION_COUNT(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, kv_heads, MOST_HEADS),
-    OPTION_COUNT(struct options, head_dim, MOST_DEPTH),
-    OPTION_COUNT(struct options, ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, seq, MOST_SEQ),
-    OPTION_COUNT(struct options, vocab, MOST_VOCAB),
-    OPTION_COUNT(struct options, mamba_heads, MOST_HEADS),
-    OPTION_COUNT(struct options, mamba_dim, MOST_DEPTH),
-    OPTION_COUNT(struct options, state, MOST_DEPTH),
-    OPTION_COUNT(struct options, groups, MOST_HEADS),
-    OPTION_COUNT(struct options, expand, MOST_DEPTH),
-    OPTION_COUNT(struct options, conv, MOST_TAPS),
-    OPTION_COUNT(struct options, chunk, MOST_SEQ),
-    OPTION_COUNT(struct options, experts, MOST_EXPERTS),
-    OPTION_COUNT(struct options, top_k, MOST_EXPERTS),
-    OPTION_COUNT(struct options, expert_ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, shared_ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, latent, MOST_HIDDEN),
-    {"mtp", FIELD_INT, offsetof(struct options, mtp), .min = 0, .max = MOST_DEPTHS},
-    {"mtp_pattern", FIELD_TEXT, offsetof(struct options, mtp_pattern)},
-    OPTION_SHARE(struct options, dropout),
-    OPTION_BOOL(struct options, tied),
-    OPTION_BOOL(struct options, bias),
-    OPTION_BOOL(struct options, tokens_once),
-    OPTION_CHOICE(struct options, norm, NORMS),
-    OPTION_CHOICE(struct options, positions, POSITIONS),
-    OPTION_CHOICE(struct options, activation, ACTIVATIONS),
-    OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
-    OPTION_CHOICE(struct options, loss, LOSS_WORDS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    {"pattern", FIELD_TEXT, offsetof(struct hybrid_options, pattern), .required = true},
+    OPTION_COUNT(struct hybrid_options, layers, MOST_PATTERN),
+    OPTION_NEEDED(struct hybrid_options, hidden, MOST_HIDDEN),
+    OPTION_COUNT(struct hybrid_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct hybrid_options, kv_heads, MOST_HEADS),
+    OPTION_COUNT(struct hybrid_options, head_dim, MOST_DEPTH),
+    OPTION_COUNT(struct hybrid_options, ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct hybrid_options, seq, MOST_SEQ),
+    OPTION_COUNT(struct hybrid_options, vocab, MOST_VOCAB),
+    OPTION_COUNT(struct hybrid_options, mamba_heads, MOST_HEADS),
+    OPTION_COUNT(struct hybrid_options, mamba_dim, MOST_DEPTH),
+    OPTION_COUNT(struct hybrid_options, state, MOST_DEPTH),
+    OPTION_COUNT(struct hybrid_options, groups, MOST_HEADS),
+    OPTION_COUNT(struct hybrid_options, expand, MOST_DEPTH),
+    OPTION_COUNT(struct hybrid_options, conv, MOST_TAPS),
+    OPTION_COUNT(struct hybrid_options, chunk, MOST_SEQ),
+    OPTION_COUNT(struct hybrid_options, experts, MOST_EXPERTS),
+    OPTION_COUNT(struct hybrid_options, top_k, MOST_EXPERTS),
+    OPTION_COUNT(struct hybrid_options, expert_ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct hybrid_options, shared_ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct hybrid_options, latent, MOST_HIDDEN),
+    {"mtp", FIELD_INT, offsetof(struct hybrid_options, mtp), .min = 0, .max = MOST_DEPTHS},
+    {"mtp_pattern", FIELD_TEXT, offsetof(struct hybrid_options, mtp_pattern)},
+    OPTION_SHARE(struct hybrid_options, dropout),
+    OPTION_BOOL(struct hybrid_options, tied),
+    OPTION_BOOL(struct hybrid_options, bias),
+    OPTION_BOOL(struct hybrid_options, tokens_once),
+    OPTION_CHOICE(struct hybrid_options, norm, NORMS),
+    OPTION_CHOICE(struct hybrid_options, positions, POSITIONS),
+    OPTION_CHOICE(struct hybrid_options, activation, ACTIVATIONS),
+    OPTION_CHOICE(struct hybrid_options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct hybrid_options, loss, LOSS_WORDS),
+    OPTION_CHOICE(struct hybrid_options, dtype, DTYPE_WORDS),
 };
 
-static struct block_style style_of(const struct options *o)
+static struct block_style style_of(const struct hybrid_options *o)
 {
     return (struct block_style){
         .norm = o->norm ? NORM_LAYER : NORM_RMS, .bias = o->bias, .dropout = o->dropout > 0};
@@ -97,13 +97,13 @@ static struct block_style style_of(const struct options *o)
 
 /* ---- state-space layers ---------------------------------------------------------------------- */
 
-static struct scan scan_of(const struct options *o)
+static struct scan scan_of(const struct hybrid_options *o)
 {
     int64_t heads = o->mamba_heads ? o->mamba_heads : o->expand * o->hidden / o->mamba_dim;
     return (struct scan){heads, o->groups, o->mamba_dim, o->state, o->chunk};
 }
 
-static int mamba_layer(struct builder *b, const struct options *o, int x)
+static int mamba_layer(struct builder *b, const struct hybrid_options *o, int x)
 {
     struct block_style style = style_of(o);
     struct scan s = scan_of(o);
@@ -119,7 +119,7 @@ static int mamba_layer(struct builder *b, const struct options *o, int x)
 
 /* ---- the other layers ------------------------------------------------------------------------ */
 
-static int attention_layer(struct builder *b, const struct options *o, int x)
+static int attention_layer(struct builder *b, const struct hybrid_options *o, int x)
 {
     struct block_style style = style_of(o);
     struct attention_block a = {
@@ -133,7 +133,7 @@ static int attention_layer(struct builder *b, const struct options *o, int x)
     return block_attention(b, x, &style, &a);
 }
 
-static enum activation activation_of(const struct options *o)
+static enum activation activation_of(const struct hybrid_options *o)
 {
     static const enum activation ACTIVATION[] = {ACTIVATION_RELU2, ACTIVATION_GELU,
                                                  ACTIVATION_GATED};
@@ -141,20 +141,20 @@ static enum activation activation_of(const struct options *o)
     return ACTIVATION[o->activation];
 }
 
-static int feed_forward(struct builder *b, const struct options *o, int x, int64_t ffn)
+static int feed_forward(struct builder *b, const struct hybrid_options *o, int x, int64_t ffn)
 {
     struct mlp_block m = {.ffn = ffn, .activation = activation_of(o)};
     return block_feed_forward(b, x, o->bias, &m);
 }
 
-static int mlp_layer(struct builder *b, const struct options *o, int x)
+static int mlp_layer(struct builder *b, const struct hybrid_options *o, int x)
 {
     struct block_style style = style_of(o);
     int y = feed_forward(b, o, block_open(b, "mlp", x, &style), o->ffn ? o->ffn : 4 * o->hidden);
     return block_close(b, y, x, &style);
 }
 
-static int experts(struct builder *b, const struct options *o, int x)
+static int experts(struct builder *b, const struct hybrid_options *o, int x)
 {
     struct expert_block e = {o->experts,
                              o->top_k,
@@ -165,7 +165,7 @@ static int experts(struct builder *b, const struct options *o, int x)
     return block_experts(b, x, &e);
 }
 
-static int expert_layer(struct builder *b, const struct options *o, int x)
+static int expert_layer(struct builder *b, const struct hybrid_options *o, int x)
 {
     struct block_style style = style_of(o);
     int in = block_open(b, "mlp", x, &style), y = experts(b, o, in);
@@ -182,10 +182,10 @@ static int expert_layer(struct builder *b, const struct options *o, int x)
 
 static const struct {
     char letter;
-    int (*build)(struct builder *b, const struct options *o, int x);
+    int (*build)(struct builder *b, const struct hybrid_options *o, int x);
 } LAYERS[] = {{'M', mamba_layer}, {'*', attention_layer}, {'-', mlp_layer}, {'E', expert_layer}};
 
-static int layer(struct builder *b, const struct options *o, char letter, int x)
+static int layer(struct builder *b, const struct hybrid_options *o, char letter, int x)
 {
     for (size_t i = 0; i < COUNT_OF(LAYERS); i++)
         if (LAYERS[i].letter == letter)
@@ -218,8 +218,8 @@ static struct repeat best_repeat(const char *at, int64_t rest)
     return best;
 }
 
-static int one_period(struct builder *b, const struct options *o, const char *at, int64_t period,
-                      int64_t first, int x)
+static int one_period(struct builder *b, const struct hybrid_options *o, const char *at,
+                      int64_t period, int64_t first, int x)
 {
     for (int64_t i = 0; i < period; i++) {
         build_module_indexed(b, "layers", first + i);
@@ -229,8 +229,8 @@ static int one_period(struct builder *b, const struct options *o, const char *at
     return x;
 }
 
-static int layers(struct builder *b, const struct options *o, const char *pattern, int64_t count,
-                  int x)
+static int layers(struct builder *b, const struct hybrid_options *o, const char *pattern,
+                  int64_t count, int x)
 {
     for (int64_t i = 0; i < count;) { /* I1 */
         struct repeat r = best_repeat(pattern + i, count - i);
@@ -251,7 +251,7 @@ static int layers(struct builder *b, const struct options *o, const char *patter
 /* ---- the ends -------------------------------------------------------------------------------- */
 
 /* Its own head, or that of the operator which owns the table. */
-static void finish(struct builder *b, const struct options *o, int x, int32_t table)
+static void finish(struct builder *b, const struct hybrid_options *o, int x, int32_t table)
 {
     struct block_style style = style_of(o);
     x = block_norm(b, "norm", x, style.norm);
@@ -268,7 +268,8 @@ static void share_weights(struct builder *b, int32_t first, int32_t ops)
             b->ops.data[i].weight[0].tied_op = i - ops;
 }
 
-static void depths(struct builder *b, const struct options *o, int embedding, int x, int32_t head)
+static void depths(struct builder *b, const struct hybrid_options *o, int embedding, int x,
+                   int32_t head)
 {
     struct block_style style = style_of(o);
     int64_t count = (int64_t)strlen(o->mtp_pattern);
@@ -289,8 +290,8 @@ static void depths(struct builder *b, const struct options *o, int embedding, in
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static weft_status check_pattern(const struct options *o, const struct doc *where, const char *key,
-                                 const char *pattern)
+static weft_status check_pattern(const struct hybrid_options *o, const struct doc *where,
+                                 const char *key, const char *pattern)
 {
     static const char LETTERS[] = "M*-E";
     size_t good = strspn(pattern, LETTERS);
@@ -312,7 +313,7 @@ static weft_status check_pattern(const struct options *o, const struct doc *wher
     return WEFT_OK;
 }
 
-static weft_status check_mamba(const struct options *o, const struct doc *where)
+static weft_status check_mamba(const struct hybrid_options *o, const struct doc *where)
 {
     weft_status status = WEFT_OK;
     if (!o->mamba_heads)
@@ -322,7 +323,7 @@ done:
     return status;
 }
 
-static weft_status check(const struct options *o, const struct doc *where)
+static weft_status check(const struct hybrid_options *o, const struct doc *where)
 {
     weft_status status;
     TRY(check_pattern(o, where, "pattern", o->pattern));
@@ -346,7 +347,7 @@ done:
 }
 
 /* The pattern from its beginning again, where `layers` is longer than it. */
-static const char *whole_pattern(struct builder *b, const struct options *o, int64_t count)
+static const char *whole_pattern(struct builder *b, const struct hybrid_options *o, int64_t count)
 {
     size_t len = strlen(o->pattern);
     char *all = arena_alloc(b->arena, 1, (size_t)count + 1);
@@ -358,7 +359,7 @@ static const char *whole_pattern(struct builder *b, const struct options *o, int
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct hybrid_options *o = options;
     weft_status status;
     TRY(check(o, where));
     int64_t count = o->layers ? o->layers : (int64_t)strlen(o->pattern);

@@ -16,17 +16,17 @@ enum { MAX_UNITS = 16 };
 /* The stem and three halvings leave one pixel of 75: (75-3)/2+1 = 37, 35, 17, 15, 7; 3; 1. */
 enum { SMALLEST_IMAGE = 75 };
 
-struct options {
+struct inception_options {
     bool aux;
     int64_t classes, image;
 };
 
-static const struct options DEFAULTS = {.classes = 1000, .image = 299};
+static const struct inception_options DEFAULTS = {.classes = 1000, .image = 299};
 
 static const struct field FIELDS[] = {
-    OPTION_BOOL(struct options, aux),
-    OPTION_COUNT(struct options, classes, CNN_MAX_CLASSES),
-    {"image", FIELD_COUNT, offsetof(struct options, image), .min = SMALLEST_IMAGE,
+    OPTION_BOOL(struct inception_options, aux),
+    OPTION_COUNT(struct inception_options, classes, CNN_MAX_CLASSES),
+    {"image", FIELD_COUNT, offsetof(struct inception_options, image), .min = SMALLEST_IMAGE,
      .max = CNN_MAX_IMAGE},
 };
 
@@ -170,7 +170,7 @@ static void build_aux(struct builder *b, int x, int64_t classes)
     build_module_end(b);
 }
 
-static int build_mixed(struct builder *b, const struct options *o, int x)
+static int build_mixed(struct builder *b, const struct inception_options *o, int x)
 {
     for (size_t i = 0; i < COUNT_OF(MIXED); i++) {
         build_module(b, MIXED[i].name);
@@ -184,7 +184,7 @@ static int build_mixed(struct builder *b, const struct options *o, int x)
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct inception_options *o = options;
     if (o->aux && o->image < SMALLEST_AUX_IMAGE)
         return doc_error(option_at(where, "image"), "leave 'aux' out, or make the image larger",
                          "'image' is %lld, expected at least %d with the auxiliary classifier",

@@ -15,45 +15,46 @@
  */
 #include "model/decoder.h"
 
-struct options {
+struct moe_options {
     struct decoder decoder; /* first: its fields are offsets into this struct as well */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
     bool expert_bias;
     bool tokens_once; /* DeepEP, HybridEP; else once for each expert, as Megatron-LM's alltoall */
 };
-_Static_assert(offsetof(struct options, decoder) == 0, "the decoder's fields would miss it");
+_Static_assert(offsetof(struct moe_options, decoder) == 0, "the decoder's fields would miss it");
 
-static const struct options DEFAULTS = {.decoder = {DECODER_DEFAULTS},
-                                        .top_k = 2,
-                                        .moe_every = 1,
-                                        .nope_dim = 128,
-                                        .rope_dim = 64,
-                                        .value_dim = 128};
+static const struct moe_options DEFAULTS = {.decoder = {DECODER_DEFAULTS},
+                                            .top_k = 2,
+                                            .moe_every = 1,
+                                            .nope_dim = 128,
+                                            .rope_dim = 64,
+                                            .value_dim = 128};
 
 static const struct field FIELDS[] = {
     DECODER_FIELDS,
-    OPTION_NEEDED(struct options, experts, MOST_EXPERTS),
-    OPTION_COUNT(struct options, top_k, MOST_EXPERTS),
-    OPTION_COUNT(struct options, expert_ffn, MOST_HIDDEN),
-    OPTION_BOOL(struct options, expert_bias),
-    {"shared_experts", FIELD_INT, offsetof(struct options, shared_experts), .min = 0,
+    OPTION_NEEDED(struct moe_options, experts, MOST_EXPERTS),
+    OPTION_COUNT(struct moe_options, top_k, MOST_EXPERTS),
+    OPTION_COUNT(struct moe_options, expert_ffn, MOST_HIDDEN),
+    OPTION_BOOL(struct moe_options, expert_bias),
+    {"shared_experts", FIELD_INT, offsetof(struct moe_options, shared_experts), .min = 0,
      .max = MOST_EXPERTS},
-    OPTION_COUNT(struct options, shared_ffn, MOST_HIDDEN),
-    {"first_dense", FIELD_INT, offsetof(struct options, first_dense), .min = 0, .max = MOST_LAYERS},
-    OPTION_COUNT(struct options, moe_every, MOST_LAYERS),
-    OPTION_COUNT(struct options, q_lora, MOST_HIDDEN),
-    OPTION_COUNT(struct options, kv_lora, MOST_HIDDEN),
-    OPTION_COUNT(struct options, nope_dim, MOST_DEPTH),
-    OPTION_COUNT(struct options, rope_dim, MOST_DEPTH),
-    OPTION_COUNT(struct options, value_dim, MOST_DEPTH),
-    OPTION_BOOL(struct options, tokens_once),
+    OPTION_COUNT(struct moe_options, shared_ffn, MOST_HIDDEN),
+    {"first_dense", FIELD_INT, offsetof(struct moe_options, first_dense), .min = 0,
+     .max = MOST_LAYERS},
+    OPTION_COUNT(struct moe_options, moe_every, MOST_LAYERS),
+    OPTION_COUNT(struct moe_options, q_lora, MOST_HIDDEN),
+    OPTION_COUNT(struct moe_options, kv_lora, MOST_HIDDEN),
+    OPTION_COUNT(struct moe_options, nope_dim, MOST_DEPTH),
+    OPTION_COUNT(struct moe_options, rope_dim, MOST_DEPTH),
+    OPTION_COUNT(struct moe_options, value_dim, MOST_DEPTH),
+    OPTION_BOOL(struct moe_options, tokens_once),
 };
 
 /* ---- latent attention ------------------------------------------------------------------------ */
 
 /* Of every so many features, the first `rope_dim` turn. */
-static int latent_rotary(struct builder *b, const struct options *o, const char *name, int x,
+static int latent_rotary(struct builder *b, const struct moe_options *o, const char *name, int x,
                          int64_t each)
 {
     int y = build_rotary(b, name, x);
@@ -64,7 +65,7 @@ static int latent_rotary(struct builder *b, const struct options *o, const char 
     return y;
 }
 
-static int latent_queries(struct builder *b, const struct options *o, int x)
+static int latent_queries(struct builder *b, const struct moe_options *o, int x)
 {
     int64_t out = o->decoder.heads * (o->nope_dim + o->rope_dim);
     if (o->q_lora)
@@ -74,7 +75,7 @@ static int latent_queries(struct builder *b, const struct options *o, int x)
 }
 
 /* Each head's key: its own part from the latent, and the rotated part that all heads share. */
-static int latent_keys(struct builder *b, const struct options *o, int latent, int x)
+static int latent_keys(struct builder *b, const struct moe_options *o, int latent, int x)
 {
     int64_t heads = o->decoder.heads;
     int own = build_linear(b, "k_b", latent, heads * o->nope_dim, false);
@@ -85,7 +86,7 @@ static int latent_keys(struct builder *b, const struct options *o, int latent, i
     return build_concat(b, "k", (int[]){own, shared}, 2, 2);
 }
 
-static int latent_attention(struct builder *b, const struct options *o, int64_t layer, int x,
+static int latent_attention(struct builder *b, const struct moe_options *o, int64_t layer, int x,
                             const struct block_style *style)
 {
     const struct decoder *d = &o->decoder;
@@ -102,7 +103,7 @@ static int latent_attention(struct builder *b, const struct options *o, int64_t 
     return block_close(b, build_linear(b, "proj", y, d->hidden, d->proj_bias), x, style);
 }
 
-static int attention(struct builder *b, const struct options *o, int64_t layer, int x)
+static int attention(struct builder *b, const struct moe_options *o, int64_t layer, int x)
 {
     struct block_style style = decoder_style(&o->decoder);
     if (o->kv_lora)
@@ -113,12 +114,12 @@ static int attention(struct builder *b, const struct options *o, int64_t layer, 
 
 /* ---- experts --------------------------------------------------------------------------------- */
 
-static int64_t expert_ffn(const struct options *o)
+static int64_t expert_ffn(const struct moe_options *o)
 {
     return o->expert_ffn ? o->expert_ffn : decoder_mlp(&o->decoder).ffn;
 }
 
-static int experts(struct builder *b, const struct options *o, int x)
+static int experts(struct builder *b, const struct moe_options *o, int x)
 {
     struct expert_block e = {o->experts,
                              o->top_k,
@@ -130,7 +131,7 @@ static int experts(struct builder *b, const struct options *o, int x)
     return block_experts(b, x, &e);
 }
 
-static int shared(struct builder *b, const struct options *o, int x)
+static int shared(struct builder *b, const struct moe_options *o, int x)
 {
     int64_t each = o->shared_ffn ? o->shared_ffn : expert_ffn(o);
     struct mlp_block m = {.ffn = o->shared_experts * each,
@@ -141,7 +142,7 @@ static int shared(struct builder *b, const struct options *o, int x)
     return y;
 }
 
-static int mixture(struct builder *b, const struct options *o, int x)
+static int mixture(struct builder *b, const struct moe_options *o, int x)
 {
     struct block_style style = decoder_style(&o->decoder);
     int in = block_open(b, "mlp", x, &style);
@@ -153,21 +154,21 @@ static int mixture(struct builder *b, const struct options *o, int x)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static bool is_mixture(const struct options *o, int64_t layer)
+static bool is_mixture(const struct moe_options *o, int64_t layer)
 {
     return layer >= o->first_dense && (layer - o->first_dense + 1) % o->moe_every == 0;
 }
 
 static bool alike(const void *options, int64_t one, int64_t other)
 {
-    const struct options *o = options;
+    const struct moe_options *o = options;
     return is_mixture(o, one) == is_mixture(o, other) &&
            decoder_sees_all(&o->decoder, one) == decoder_sees_all(&o->decoder, other);
 }
 
 static int layer(struct builder *b, const void *options, int64_t number, int x)
 {
-    const struct options *o = options;
+    const struct moe_options *o = options;
     struct block_style style = decoder_style(&o->decoder);
     struct mlp_block m = decoder_mlp(&o->decoder);
     x = attention(b, o, number, x);
@@ -182,12 +183,12 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return multiple;
 }
 
-static int64_t period_of(const struct options *o)
+static int64_t period_of(const struct moe_options *o)
 {
     return common_multiple(o->moe_every, decoder_period(&o->decoder));
 }
 
-static int layers(struct builder *b, const struct options *o, int x)
+static int layers(struct builder *b, const struct moe_options *o, int x)
 {
     struct layer_row row = {o, alike, layer};
     int64_t dense = o->first_dense, windows = decoder_period(&o->decoder);
@@ -196,7 +197,7 @@ static int layers(struct builder *b, const struct options *o, int x)
     return decoder_rows(b, &row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */
 }
 
-static weft_status check(const struct options *o, const struct doc *where)
+static weft_status check(const struct moe_options *o, const struct doc *where)
 {
     if (o->top_k > o->experts)
         return doc_error(option_at(where, "top_k"), NULL,
@@ -225,7 +226,7 @@ static weft_status check(const struct options *o, const struct doc *where)
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct moe_options *o = options;
     int32_t table;
     weft_status status;
     TRY(check(o, where));

@@ -16,47 +16,48 @@
 #include "model/families.h"
 
 enum { MAX_STAGES = 4, MAX_BLOCKS = 1000, MAX_WIDTH = 64 };
-enum block { BLOCK_BASIC, BLOCK_BOTTLENECK };
+enum residual_block { BLOCK_BASIC, BLOCK_BOTTLENECK };
 enum widen { WIDEN_BOTH, WIDEN_CONV2 };
 
-struct options {
+struct resnet_options {
     int block, widen;
     const struct doc *blocks;
     int64_t channels, width, classes, image;
 };
 
-static const struct options DEFAULTS = {
+static const struct resnet_options DEFAULTS = {
     .block = BLOCK_BOTTLENECK, .channels = 64, .width = 1, .classes = 1000, .image = 224};
 
 static const char *const BLOCKS[] = {"basic", "bottleneck", NULL};
 static const char *const WIDENS[] = {"both", "conv2", NULL};
 
 static const struct field FIELDS[] = {
-    OPTION_CHOICE(struct options, block, BLOCKS),
-    {"blocks", FIELD_DOC, offsetof(struct options, blocks)},
-    OPTION_COUNT(struct options, channels, CNN_MAX_CHANNELS),
-    OPTION_COUNT(struct options, width, MAX_WIDTH),
-    OPTION_CHOICE(struct options, widen, WIDENS),
-    OPTION_COUNT(struct options, classes, CNN_MAX_CLASSES),
-    OPTION_COUNT(struct options, image, CNN_MAX_IMAGE),
+    OPTION_CHOICE(struct resnet_options, block, BLOCKS),
+    {"blocks", FIELD_DOC, offsetof(struct resnet_options, blocks)},
+    OPTION_COUNT(struct resnet_options, channels, CNN_MAX_CHANNELS),
+    OPTION_COUNT(struct resnet_options, width, MAX_WIDTH),
+    OPTION_CHOICE(struct resnet_options, widen, WIDENS),
+    OPTION_COUNT(struct resnet_options, classes, CNN_MAX_CLASSES),
+    OPTION_COUNT(struct resnet_options, image, CNN_MAX_IMAGE),
 };
 
 /* The channels of one block's convolutions, in order, and the stride of its 3x3. */
-struct shape {
+struct block_shape {
     int64_t first, middle, out, stride;
 };
 
-static struct shape stage_shape(const struct options *o, int stage)
+static struct block_shape stage_shape(const struct resnet_options *o, int stage)
 {
     int64_t channels = o->channels << stage;
     int64_t stride = stage ? 2 : 1;
     if (o->block == BLOCK_BASIC)
-        return (struct shape){channels, channels, channels, stride};
+        return (struct block_shape){channels, channels, channels, stride};
     int64_t wide = channels * o->width;
-    return (struct shape){o->widen == WIDEN_BOTH ? wide : channels, wide, 4 * channels, stride};
+    return (struct block_shape){o->widen == WIDEN_BOTH ? wide : channels, wide, 4 * channels,
+                                stride};
 }
 
-static int downsample(struct builder *b, int x, const struct shape *shape)
+static int downsample(struct builder *b, int x, const struct block_shape *shape)
 {
     struct window w = square(1, shape->stride, 0);
     build_module(b, "downsample");
@@ -65,14 +66,14 @@ static int downsample(struct builder *b, int x, const struct shape *shape)
     return x;
 }
 
-static int add_input(struct builder *b, int y, int x, const struct shape *shape, bool reshape)
+static int add_input(struct builder *b, int y, int x, const struct block_shape *shape, bool reshape)
 {
     if (reshape)
         x = downsample(b, x, shape);
     return build_relu(b, "relu", build_add(b, "add", y, x));
 }
 
-static int basic(struct builder *b, int x, const struct shape *shape, bool reshape)
+static int basic(struct builder *b, int x, const struct block_shape *shape, bool reshape)
 {
     struct window first = square(3, shape->stride, 1), second = square(3, 1, 1);
     int y = build_conv(b, "conv1", x, shape->first, &first, 1, false);
@@ -81,7 +82,7 @@ static int basic(struct builder *b, int x, const struct shape *shape, bool resha
     return add_input(b, build_batch_norm(b, "bn2", y), x, shape, reshape);
 }
 
-static int bottleneck(struct builder *b, int x, const struct shape *shape, bool reshape)
+static int bottleneck(struct builder *b, int x, const struct block_shape *shape, bool reshape)
 {
     struct window point = square(1, 1, 0), middle = square(3, shape->stride, 1);
     int y = build_conv(b, "conv1", x, shape->first, &point, 1, false);
@@ -92,18 +93,19 @@ static int bottleneck(struct builder *b, int x, const struct shape *shape, bool 
     return add_input(b, build_batch_norm(b, "bn3", y), x, shape, reshape);
 }
 
-static int build_block(struct builder *b, const struct options *o, int x, const struct shape *shape,
-                       bool reshape)
+static int build_block(struct builder *b, const struct resnet_options *o, int x,
+                       const struct block_shape *shape, bool reshape)
 {
-    static int (*const BUILD[])(struct builder *, int, const struct shape *,
+    static int (*const BUILD[])(struct builder *, int, const struct block_shape *,
                                 bool) = {[BLOCK_BASIC] = basic, [BLOCK_BOTTLENECK] = bottleneck};
     return BUILD[o->block](b, x, shape, reshape);
 }
 
-static int build_stage(struct builder *b, const struct options *o, int x, int stage, int64_t blocks)
+static int build_stage(struct builder *b, const struct resnet_options *o, int x, int stage,
+                       int64_t blocks)
 {
     const char *name = arena_printf(b->arena, "layer%d", stage + 1);
-    struct shape shape = stage_shape(o, stage);
+    struct block_shape shape = stage_shape(o, stage);
     int64_t special = 0;
     if (stage > 0 || shape.out != o->channels) {
         build_module_indexed(b, name, 0);
@@ -118,7 +120,7 @@ static int build_stage(struct builder *b, const struct options *o, int x, int st
     return build_repeat_end(b, build_block(b, o, x, &shape, false));
 }
 
-static weft_status read_blocks(const struct options *o, int64_t *blocks, size_t *stages)
+static weft_status read_blocks(const struct resnet_options *o, int64_t *blocks, size_t *stages)
 {
     const struct counts_rule rule = {1, MAX_STAGES, MAX_BLOCKS};
     if (o->blocks)
@@ -129,7 +131,7 @@ static weft_status read_blocks(const struct options *o, int64_t *blocks, size_t 
     return WEFT_OK;
 }
 
-static weft_status check(const struct options *o, const struct doc *where)
+static weft_status check(const struct resnet_options *o, const struct doc *where)
 {
     if (o->block == BLOCK_BASIC && o->width > 1)
         return doc_error(
@@ -138,7 +140,7 @@ static weft_status check(const struct options *o, const struct doc *where)
     return WEFT_OK;
 }
 
-static void build_network(struct builder *b, const struct options *o, const int64_t *blocks,
+static void build_network(struct builder *b, const struct resnet_options *o, const int64_t *blocks,
                           size_t stages)
 {
     struct window stem = square(7, 2, 3), pool = square(3, 2, 1);
@@ -157,7 +159,7 @@ static void build_network(struct builder *b, const struct options *o, const int6
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct resnet_options *o = options;
     int64_t blocks[MAX_STAGES];
     size_t stages = 0;
     weft_status status;

@@ -12,37 +12,37 @@
 
 enum { MAX_STAGES = 6 };
 
-struct options {
+struct swin_options {
     const struct doc *depths;
     int64_t hidden, heads, image, patch, window, classes;
     int attention, dtype;
 };
 
-static const struct options DEFAULTS = {.hidden = 96,
-                                        .heads = 3,
-                                        .image = 224,
-                                        .patch = 4,
-                                        .window = 7,
-                                        .classes = 1000,
-                                        .dtype = DTYPE_BF16};
+static const struct swin_options DEFAULTS = {.hidden = 96,
+                                             .heads = 3,
+                                             .image = 224,
+                                             .patch = 4,
+                                             .window = 7,
+                                             .classes = 1000,
+                                             .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
-    {"depths", FIELD_DOC, offsetof(struct options, depths)},
-    OPTION_COUNT(struct options, hidden, MOST_HIDDEN),
-    OPTION_COUNT(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, image, MOST_PIXELS),
-    OPTION_COUNT(struct options, patch, MOST_PIXELS),
-    OPTION_COUNT(struct options, window, MOST_PIXELS),
-    OPTION_COUNT(struct options, classes, MOST_VOCAB),
-    OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    {"depths", FIELD_DOC, offsetof(struct swin_options, depths)},
+    OPTION_COUNT(struct swin_options, hidden, MOST_HIDDEN),
+    OPTION_COUNT(struct swin_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct swin_options, image, MOST_PIXELS),
+    OPTION_COUNT(struct swin_options, patch, MOST_PIXELS),
+    OPTION_COUNT(struct swin_options, window, MOST_PIXELS),
+    OPTION_COUNT(struct swin_options, classes, MOST_VOCAB),
+    OPTION_CHOICE(struct swin_options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct swin_options, dtype, DTYPE_WORDS),
 };
 
-struct stage {
+struct swin_stage {
     int64_t depth, side, hidden, heads, window;
 };
 
-static weft_status read_depths(const struct options *o, int64_t *depths, size_t *stages)
+static weft_status read_depths(const struct swin_options *o, int64_t *depths, size_t *stages)
 {
     static const int64_t TINY[] = {2, 2, 6, 2};
     const struct counts_rule rule = {1, MAX_STAGES, MOST_LAYERS};
@@ -53,14 +53,14 @@ static weft_status read_depths(const struct options *o, int64_t *depths, size_t 
     return WEFT_OK;
 }
 
-static struct stage stage_of(const struct options *o, const int64_t *depths, int s)
+static struct swin_stage stage_of(const struct swin_options *o, const int64_t *depths, int s)
 {
     int64_t side = o->image / o->patch >> s;
-    return (struct stage){depths[s], side, o->hidden << s, o->heads << s,
-                          o->window < side ? o->window : side};
+    return (struct swin_stage){depths[s], side, o->hidden << s, o->heads << s,
+                               o->window < side ? o->window : side};
 }
 
-static weft_status check_stage(const struct options *o, const struct stage *stage, int s,
+static weft_status check_stage(const struct swin_options *o, const struct swin_stage *stage, int s,
                                const struct doc *where)
 {
     int64_t above = o->image / o->patch >> (s ? s - 1 : 0);
@@ -76,21 +76,22 @@ static weft_status check_stage(const struct options *o, const struct stage *stag
                      (long long)stage->window, (long long)stage->side, s + 1);
 }
 
-static weft_status check(const struct options *o, const int64_t *depths, size_t stages,
+static weft_status check(const struct swin_options *o, const int64_t *depths, size_t stages,
                          const struct doc *where)
 {
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(option_divides(where, "patch", o->patch, "image", o->image));
     for (int s = 0; s < (int)stages; s++) {
-        struct stage stage = stage_of(o, depths, s);
+        struct swin_stage stage = stage_of(o, depths, s);
         TRY(check_stage(o, &stage, s, where));
     }
 done:
     return status;
 }
 
-static int layer(struct builder *b, const struct options *o, const struct stage *stage, int x)
+static int layer(struct builder *b, const struct swin_options *o, const struct swin_stage *stage,
+                 int x)
 {
     struct block_style style = {NORM_LAYER, .bias = true};
     int64_t span = 2 * stage->window - 1;
@@ -106,7 +107,7 @@ static int layer(struct builder *b, const struct options *o, const struct stage 
 }
 
 /* Four neighbours side by side, then half as wide. */
-static int merge(struct builder *b, const struct stage *stage, int x)
+static int merge(struct builder *b, const struct swin_stage *stage, int x)
 {
     build_module(b, "merge");
     x = build_reshape(b, "gather", x, 3,
@@ -116,8 +117,8 @@ static int merge(struct builder *b, const struct stage *stage, int x)
     return x;
 }
 
-static int build_stage(struct builder *b, const struct options *o, const struct stage *stage, int s,
-                       int x)
+static int build_stage(struct builder *b, const struct swin_options *o,
+                       const struct swin_stage *stage, int s, int x)
 {
     build_module_indexed(b, "stages", s);
     if (s > 0)
@@ -131,7 +132,7 @@ static int build_stage(struct builder *b, const struct options *o, const struct 
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct swin_options *o = options;
     int64_t depths[MAX_STAGES];
     size_t stages = 0;
     weft_status status;
@@ -140,7 +141,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     int x = block_patches(b, o->image, o->patch, o->hidden);
     x = build_layer_norm(b, "embedding_norm", x);
     for (int s = 0; s < (int)stages; s++) {
-        struct stage stage = stage_of(o, depths, s);
+        struct swin_stage stage = stage_of(o, depths, s);
         x = build_stage(b, o, &stage, s, x);
     }
     x = build_layer_norm(b, "norm", x);

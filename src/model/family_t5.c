@@ -10,21 +10,21 @@
 #include "model/blocks.h"
 #include "model/families.h"
 
-struct options {
+struct t5_options {
     int64_t layers, decoder_layers, hidden, heads, d_kv, ffn, seq, decoder_seq, vocab, buckets;
     double dropout;
     bool tied, ffn_dropout;
     int attention, activation, norm, dtype;
 };
 
-static const struct options DEFAULTS = {.seq = 512,
-                                        .decoder_seq = 512,
-                                        .vocab = 32128,
-                                        .buckets = 32,
-                                        .dropout = 0.1,
-                                        .tied = true,
-                                        .ffn_dropout = true,
-                                        .dtype = DTYPE_BF16};
+static const struct t5_options DEFAULTS = {.seq = 512,
+                                           .decoder_seq = 512,
+                                           .vocab = 32128,
+                                           .buckets = 32,
+                                           .dropout = 0.1,
+                                           .tied = true,
+                                           .ffn_dropout = true,
+                                           .dtype = DTYPE_BF16};
 
 /* Flash attention has no place for the bias of the scores. */
 static const char *const ATTENTIONS[] = {"fused", "eager", NULL};
@@ -32,32 +32,32 @@ static const char *const ACTIVATIONS[] = {"relu", "gelu", "gated-gelu", NULL};
 static const char *const NORMS[] = {"fused", "eager", NULL};
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct options, layers, MOST_LAYERS),
-    OPTION_COUNT(struct options, decoder_layers, MOST_LAYERS),
-    OPTION_NEEDED(struct options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, d_kv, MOST_DEPTH),
-    OPTION_COUNT(struct options, ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, seq, MOST_SEQ),
-    OPTION_COUNT(struct options, decoder_seq, MOST_SEQ),
-    OPTION_COUNT(struct options, vocab, MOST_VOCAB),
-    OPTION_COUNT(struct options, buckets, MOST_DEPTH),
-    OPTION_SHARE(struct options, dropout),
-    OPTION_BOOL(struct options, tied),
-    OPTION_BOOL(struct options, ffn_dropout),
-    OPTION_CHOICE(struct options, attention, ATTENTIONS),
-    OPTION_CHOICE(struct options, activation, ACTIVATIONS),
-    OPTION_CHOICE(struct options, norm, NORMS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    OPTION_NEEDED(struct t5_options, layers, MOST_LAYERS),
+    OPTION_COUNT(struct t5_options, decoder_layers, MOST_LAYERS),
+    OPTION_NEEDED(struct t5_options, hidden, MOST_HIDDEN),
+    OPTION_NEEDED(struct t5_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct t5_options, d_kv, MOST_DEPTH),
+    OPTION_COUNT(struct t5_options, ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct t5_options, seq, MOST_SEQ),
+    OPTION_COUNT(struct t5_options, decoder_seq, MOST_SEQ),
+    OPTION_COUNT(struct t5_options, vocab, MOST_VOCAB),
+    OPTION_COUNT(struct t5_options, buckets, MOST_DEPTH),
+    OPTION_SHARE(struct t5_options, dropout),
+    OPTION_BOOL(struct t5_options, tied),
+    OPTION_BOOL(struct t5_options, ffn_dropout),
+    OPTION_CHOICE(struct t5_options, attention, ATTENTIONS),
+    OPTION_CHOICE(struct t5_options, activation, ACTIVATIONS),
+    OPTION_CHOICE(struct t5_options, norm, NORMS),
+    OPTION_CHOICE(struct t5_options, dtype, DTYPE_WORDS),
 };
 
-static struct block_style style_of(const struct options *o)
+static struct block_style style_of(const struct t5_options *o)
 {
     static const enum norm NORM[] = {NORM_RMS, NORM_RMS_EAGER};
     return (struct block_style){.norm = NORM[o->norm], .dropout = o->dropout > 0};
 }
 
-static struct attention_block attention_of(const struct options *o, bool causal, bool bias)
+static struct attention_block attention_of(const struct t5_options *o, bool causal, bool bias)
 {
     static const enum attention_kernel KERNEL[] = {ATTENTION_FUSED, ATTENTION_EAGER};
     int64_t depth = o->d_kv ? o->d_kv : o->hidden / o->heads;
@@ -66,7 +66,7 @@ static struct attention_block attention_of(const struct options *o, bool causal,
                                     .score_bias = bias ? o->buckets * o->heads : 0};
 }
 
-static int mlp(struct builder *b, const struct options *o, int x)
+static int mlp(struct builder *b, const struct t5_options *o, int x)
 {
     static const enum activation ACTIVATION[] = {ACTIVATION_RELU, ACTIVATION_GELU,
                                                  ACTIVATION_GATED_GELU};
@@ -76,14 +76,14 @@ static int mlp(struct builder *b, const struct options *o, int x)
     return block_mlp(b, x, &style, &m);
 }
 
-static int encoder_layer(struct builder *b, const struct options *o, int x)
+static int encoder_layer(struct builder *b, const struct t5_options *o, int x)
 {
     struct block_style style = style_of(o);
     struct attention_block a = attention_of(o, false, true);
     return mlp(b, o, block_attention(b, x, &style, &a));
 }
 
-static int decoder_layer(struct builder *b, const struct options *o, int x, int memory)
+static int decoder_layer(struct builder *b, const struct t5_options *o, int x, int memory)
 {
     struct block_style style = style_of(o);
     struct attention_block self = attention_of(o, true, true);
@@ -92,18 +92,18 @@ static int decoder_layer(struct builder *b, const struct options *o, int x, int 
     return mlp(b, o, block_cross_attention(b, x, memory, &style, &cross));
 }
 
-static int dropped(struct builder *b, const struct options *o, const char *name, int x)
+static int dropped(struct builder *b, const struct t5_options *o, const char *name, int x)
 {
     return o->dropout > 0 ? build_dropout(b, name, x) : x;
 }
 
 /* The norm after a stack's layers, and what is dropped of it. */
-static int stack_end(struct builder *b, const struct options *o, int x)
+static int stack_end(struct builder *b, const struct t5_options *o, int x)
 {
     return dropped(b, o, "dropout", block_norm(b, "norm", x, style_of(o).norm));
 }
 
-static int encoder(struct builder *b, const struct options *o, int32_t *table)
+static int encoder(struct builder *b, const struct t5_options *o, int32_t *table)
 {
     build_module(b, "encoder");
     int x = build_embedding(b, "embedding", build_tokens(b, o->seq), o->vocab, o->hidden, 0);
@@ -114,7 +114,7 @@ static int encoder(struct builder *b, const struct options *o, int32_t *table)
     return x;
 }
 
-static int decoder(struct builder *b, const struct options *o, int memory, int32_t table)
+static int decoder(struct builder *b, const struct t5_options *o, int memory, int32_t table)
 {
     int64_t layers = o->decoder_layers ? o->decoder_layers : o->layers;
     build_module(b, "decoder");
@@ -131,7 +131,7 @@ static int decoder(struct builder *b, const struct options *o, int memory, int32
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct t5_options *o = options;
     int32_t table;
     weft_status status = WEFT_OK;
     if (!o->d_kv)

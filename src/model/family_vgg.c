@@ -9,7 +9,7 @@
 enum { STAGES = 5, GRID = 7, HIDDEN = 4096, DEPTHS = 4 };
 enum { SMALLEST_IMAGE = GRID << STAGES }; /* each pool halves it, down to the grid */
 
-struct options {
+struct vgg_options {
     int depth;
     bool batch_norm;
     int64_t classes, image;
@@ -22,13 +22,13 @@ static const int CONVOLUTIONS[DEPTHS][STAGES] = {
     {1, 1, 2, 2, 2}, {2, 2, 2, 2, 2}, {2, 2, 3, 3, 3}, {2, 2, 4, 4, 4}};
 static const int64_t CHANNELS[STAGES] = {64, 128, 256, 512, 512};
 
-static const struct options DEFAULTS = {.depth = 2, .classes = 1000, .image = SMALLEST_IMAGE};
+static const struct vgg_options DEFAULTS = {.depth = 2, .classes = 1000, .image = SMALLEST_IMAGE};
 
 static const struct field FIELDS[] = {
-    OPTION_CHOICE(struct options, depth, DEPTH),
-    OPTION_BOOL(struct options, batch_norm),
-    OPTION_COUNT(struct options, classes, CNN_MAX_CLASSES),
-    {"image", FIELD_COUNT, offsetof(struct options, image), .min = SMALLEST_IMAGE,
+    OPTION_CHOICE(struct vgg_options, depth, DEPTH),
+    OPTION_BOOL(struct vgg_options, batch_norm),
+    OPTION_COUNT(struct vgg_options, classes, CNN_MAX_CLASSES),
+    {"image", FIELD_COUNT, offsetof(struct vgg_options, image), .min = SMALLEST_IMAGE,
      .max = CNN_MAX_IMAGE},
 };
 
@@ -37,7 +37,7 @@ static const char *number(struct builder *b, int *next)
     return arena_printf(b->arena, "%d", (*next)++);
 }
 
-static int features(struct builder *b, const struct options *o, int x)
+static int features(struct builder *b, const struct vgg_options *o, int x)
 {
     struct window conv = square(3, 1, 1), pool = square(2, 2, 0);
     int next = 0;
@@ -55,7 +55,7 @@ static int features(struct builder *b, const struct options *o, int x)
     return x;
 }
 
-static int classifier(struct builder *b, const struct options *o, int x)
+static int classifier(struct builder *b, const struct vgg_options *o, int x)
 {
     build_module(b, "classifier");
     x = build_relu(b, "1", build_linear(b, "0", x, HIDDEN, true));
@@ -69,7 +69,7 @@ static int classifier(struct builder *b, const struct options *o, int x)
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct vgg_options *o = options;
     (void)where; /* every bound is in FIELDS */
     int x = features(b, o, build_image(b, 3, o->image, o->image));
     x = build_pool_onto(b, "avgpool", x, GRID);

@@ -7,29 +7,29 @@
 #include "model/blocks.h"
 #include "model/families.h"
 
-struct options {
+struct vit_options {
     int64_t layers, hidden, heads, ffn, image, patch, classes;
     bool class_token;
     int attention, dtype;
 };
 
-static const struct options DEFAULTS = {
+static const struct vit_options DEFAULTS = {
     .image = 224, .patch = 16, .classes = 1000, .class_token = true, .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct options, heads, MOST_HEADS),
-    OPTION_COUNT(struct options, ffn, MOST_HIDDEN),
-    OPTION_COUNT(struct options, image, MOST_PIXELS),
-    OPTION_COUNT(struct options, patch, MOST_PIXELS),
-    OPTION_COUNT(struct options, classes, MOST_VOCAB),
-    OPTION_BOOL(struct options, class_token),
-    OPTION_CHOICE(struct options, attention, ATTENTION_WORDS),
-    OPTION_CHOICE(struct options, dtype, DTYPE_WORDS),
+    OPTION_NEEDED(struct vit_options, layers, MOST_LAYERS),
+    OPTION_NEEDED(struct vit_options, hidden, MOST_HIDDEN),
+    OPTION_NEEDED(struct vit_options, heads, MOST_HEADS),
+    OPTION_COUNT(struct vit_options, ffn, MOST_HIDDEN),
+    OPTION_COUNT(struct vit_options, image, MOST_PIXELS),
+    OPTION_COUNT(struct vit_options, patch, MOST_PIXELS),
+    OPTION_COUNT(struct vit_options, classes, MOST_VOCAB),
+    OPTION_BOOL(struct vit_options, class_token),
+    OPTION_CHOICE(struct vit_options, attention, ATTENTION_WORDS),
+    OPTION_CHOICE(struct vit_options, dtype, DTYPE_WORDS),
 };
 
-static int embed(struct builder *b, const struct options *o)
+static int embed(struct builder *b, const struct vit_options *o)
 {
     int x = block_patches(b, o->image, o->patch, o->hidden);
     int64_t seq = build_tensor(b, x)->size[1];
@@ -42,7 +42,7 @@ static int embed(struct builder *b, const struct options *o)
     return x;
 }
 
-static int layer(struct builder *b, const struct options *o, int x)
+static int layer(struct builder *b, const struct vit_options *o, int x)
 {
     struct block_style style = {NORM_LAYER, .bias = true};
     struct attention_block a = {.shape = {o->heads, o->heads, o->hidden / o->heads, 0, false},
@@ -53,7 +53,7 @@ static int layer(struct builder *b, const struct options *o, int x)
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct options *o = options;
+    const struct vit_options *o = options;
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(option_divides(where, "patch", o->patch, "image", o->image));

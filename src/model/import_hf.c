@@ -17,14 +17,14 @@ enum { LONGEST_SEQ = 4096, MOST_ARCHITECTURES = 64 };
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-struct reading {
+struct hf_reading {
     struct arena *scratch;
     const struct doc *root;
     struct doc *options, *last;
     ARRAY(const char *) warnings;
 };
 
-static void add_option(struct reading *r, const char *option, struct doc value)
+static void add_option(struct hf_reading *r, const char *option, struct doc value)
 {
     struct doc *copy = ARENA_NEW(r->scratch, struct doc);
     *copy = value;
@@ -39,19 +39,20 @@ static void add_option(struct reading *r, const char *option, struct doc value)
 }
 
 /* An option whose value is not in the file as such; its place is that of `at` (I1). */
-static void add_text(struct reading *r, const char *option, const struct doc *at,
+static void add_text(struct hf_reading *r, const char *option, const struct doc *at,
                      enum doc_kind kind, const char *text)
 {
     add_option(r, option,
                (struct doc){.kind = kind, .line = at->line, .file = at->file, .text = text});
 }
 
-static void add_number(struct reading *r, const char *option, const struct doc *at, int64_t number)
+static void add_number(struct hf_reading *r, const char *option, const struct doc *at,
+                       int64_t number)
 {
     add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
 }
 
-static weft_status checked(struct reading *r, const struct hf_row *row, const struct doc *value,
+static weft_status checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
                            enum field_type type)
 {
     double unused = 0;
@@ -67,38 +68,45 @@ static weft_status checked(struct reading *r, const struct hf_row *row, const st
     return status;
 }
 
-static weft_status rule_count(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_count(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     return checked(r, row, value, FIELD_COUNT);
 }
 
-static weft_status rule_older(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_older(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, value, FIELD_COUNT);
 }
 
-static weft_status rule_number(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_number(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
 {
     return checked(r, row, value, FIELD_INT);
 }
 
-static weft_status rule_share(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_share(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     return checked(r, row, value, FIELD_REAL);
 }
 
-static weft_status rule_bool(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_bool(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
 {
     return checked(r, row, value, FIELD_BOOL);
 }
 
-static weft_status rule_as_is(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_as_is(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     add_option(r, row->option, *value);
     return WEFT_OK;
 }
 
-static weft_status rule_first(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_first(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     int64_t first = 0, next;
     if (value->kind == DOC_NUMBER)
@@ -120,7 +128,7 @@ static weft_status rule_first(struct reading *r, const struct hf_row *row, const
     return WEFT_OK;
 }
 
-static weft_status rule_seq(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_seq(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
 {
     int64_t positions;
     weft_status status = doc_scalar(value, FIELD_COUNT, &positions);
@@ -129,7 +137,7 @@ static weft_status rule_seq(struct reading *r, const struct hf_row *row, const s
     return status;
 }
 
-static weft_status rule_plus_two(struct reading *r, const struct hf_row *row,
+static weft_status rule_plus_two(struct hf_reading *r, const struct hf_row *row,
                                  const struct doc *value)
 {
     int64_t positions;
@@ -140,7 +148,7 @@ static weft_status rule_plus_two(struct reading *r, const struct hf_row *row,
 }
 
 /* id2label names them all, num_labels counts them. */
-static weft_status rule_classes(struct reading *r, const struct hf_row *row,
+static weft_status rule_classes(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
     const struct doc *count = doc_get(r->root, "num_labels");
@@ -160,8 +168,8 @@ struct words {
 };
 
 /* The translation of a word; words without one are passed over with a warning. */
-static weft_status translate(struct reading *r, const struct hf_row *row, const struct doc *value,
-                             const struct words *words, size_t count)
+static weft_status translate(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value, const struct words *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (strcmp(words[i].theirs, value->text) != 0)
@@ -175,7 +183,8 @@ static weft_status translate(struct reading *r, const struct hf_row *row, const 
     return WEFT_OK;
 }
 
-static weft_status rule_dtype(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_dtype(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
 {
     static const struct words WORDS[] = {
         {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
@@ -184,7 +193,7 @@ static weft_status rule_dtype(struct reading *r, const struct hf_row *row, const
     return translate(r, row, value, WORDS, COUNT_OF(WORDS));
 }
 
-static weft_status rule_act(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_act(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
 {
     static const struct words WORDS[] = {{"gelu", "gelu"},
                                          {"gelu_new", "gelu"},
@@ -195,7 +204,8 @@ static weft_status rule_act(struct reading *r, const struct hf_row *row, const s
 }
 
 /* Masked words alone need no pooled output. */
-static weft_status rule_pooler(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_pooler(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
 {
     bool pooled = true;
     for (const struct doc *d = value->first; d; d = d->next)
@@ -206,7 +216,7 @@ static weft_status rule_pooler(struct reading *r, const struct hf_row *row, cons
 }
 
 /* "M-M*", or [mamba, mlp, mamba, attention]; whichever comes first. */
-static weft_status rule_pattern(struct reading *r, const struct hf_row *row,
+static weft_status rule_pattern(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
     static const struct words WORDS[] = {
@@ -247,7 +257,8 @@ static bool all_full(const struct doc *types)
     return any && !d;
 }
 
-static weft_status rule_window(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_window(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
 {
     const struct doc *own = doc_get(r->root, row->key);
     if ((own && own->kind == DOC_NULL) || all_full(doc_get(r->root, "layer_types")))
@@ -265,7 +276,8 @@ static int64_t first_full(const struct doc *types)
     return 0;
 }
 
-static weft_status rule_full(struct reading *r, const struct hf_row *row, const struct doc *value)
+static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
 {
     const struct doc *pattern = doc_get(r->root, "sliding_window_pattern");
     if (!doc_get(r->options, "window"))
@@ -285,7 +297,7 @@ static weft_status rule_full(struct reading *r, const struct hf_row *row, const 
     return WEFT_OK;
 }
 
-static weft_status rule_expected(struct reading *r, const struct hf_row *row,
+static weft_status rule_expected(struct hf_reading *r, const struct hf_row *row,
                                  const struct doc *value)
 {
     bool list = value->kind == DOC_LIST;
@@ -297,7 +309,8 @@ static weft_status rule_expected(struct reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
-static weft_status (*const RULES[])(struct reading *, const struct hf_row *, const struct doc *) = {
+static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
+                                    const struct doc *) = {
     [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
     [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
     [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
@@ -311,7 +324,8 @@ _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function"
 /* ---- reading a config ------------------------------------------------------------------------ */
 
 /* The default of a row as a node at the place of the whole config. */
-static weft_status default_of(struct reading *r, const struct hf_row *row, const struct doc **out)
+static weft_status default_of(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc **out)
 {
     struct doc *node;
     weft_status status = doc_parse(r->scratch, r->root->file, row->otherwise,
@@ -324,7 +338,7 @@ static weft_status default_of(struct reading *r, const struct hf_row *row, const
     return WEFT_OK;
 }
 
-static weft_status read_row(struct reading *r, const struct hf_row *row)
+static weft_status read_row(struct hf_reading *r, const struct hf_row *row)
 {
     const struct doc *value = row->key ? doc_get(r->root, row->key) : NULL;
     bool labels = row->rule == RULE_CLASSES && doc_get(r->root, "num_labels");
@@ -386,7 +400,7 @@ weft_status import_hf(struct arena *scratch, const char *file, const struct doc 
     const struct hf_architecture *architecture = NULL;
     const struct family *family = NULL;
     struct doc options = {.kind = DOC_MAP, .line = root->line, .file = root->file, .text = ""};
-    struct reading r = {.scratch = scratch, .root = root, .options = &options};
+    struct hf_reading r = {.scratch = scratch, .root = root, .options = &options};
     TRY(find_architecture(root, &architecture));
     for (size_t i = 0; i < architecture->count; i++)
         TRY(read_row(&r, &architecture->rows[i]));

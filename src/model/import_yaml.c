@@ -10,20 +10,20 @@
 
 #include <string.h>
 
-struct root {
+struct model_root {
     const char *name, *family, *base;
     const struct doc *options, *operators;
 };
 
 /* The keys of operators written out are read again by their own reader. */
 static const struct field FIELDS[] = {
-    {"name", FIELD_TEXT, offsetof(struct root, name)},
-    {"family", FIELD_TEXT, offsetof(struct root, family)},
-    {"base", FIELD_TEXT, offsetof(struct root, base)},
-    {"options", FIELD_DOC, offsetof(struct root, options)},
+    {"name", FIELD_TEXT, offsetof(struct model_root, name)},
+    {"family", FIELD_TEXT, offsetof(struct model_root, family)},
+    {"base", FIELD_TEXT, offsetof(struct model_root, base)},
+    {"options", FIELD_DOC, offsetof(struct model_root, options)},
 };
 
-static const char *name_of(struct arena *scratch, const struct root *root, const char *file)
+static const char *name_of(struct arena *scratch, const struct model_root *root, const char *file)
 {
     if (root->name)
         return root->name;
@@ -32,7 +32,7 @@ static const char *name_of(struct arena *scratch, const struct root *root, const
     return arena_copy_bytes(scratch, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
 }
 
-static weft_status from_preset(struct arena *scratch, const struct root *root,
+static weft_status from_preset(struct arena *scratch, const struct model_root *root,
                                const struct doc *doc, const char *file, const struct doc *options,
                                struct model **out)
 {
@@ -49,7 +49,7 @@ weft_status import_yaml(struct arena *scratch, const char *file, const struct do
                         const struct doc *overrides, struct model **out)
 {
     weft_status status = WEFT_OK;
-    struct root root = {0};
+    struct model_root root = {0};
     const struct family *family = NULL;
     if (doc_get(doc, "operators")) {
         if (overrides)

@@ -160,28 +160,28 @@ done:
 
 static weft_status read_items(struct yaml_reader *r, const struct doc *items);
 
-struct part {
+struct yaml_module {
     const char *module, *name, *output;
     const struct doc *input, *operators;
     int64_t repeat;
 };
 
 static const struct field MODULE_FIELDS[] = {
-    {"module", FIELD_TEXT, offsetof(struct part, module), .required = true},
-    {"output", FIELD_TEXT, offsetof(struct part, output)},
-    {"operators", FIELD_DOC, offsetof(struct part, operators), .required = true},
+    {"module", FIELD_TEXT, offsetof(struct yaml_module, module), .required = true},
+    {"output", FIELD_TEXT, offsetof(struct yaml_module, output)},
+    {"operators", FIELD_DOC, offsetof(struct yaml_module, operators), .required = true},
 };
 static const struct field REPEAT_FIELDS[] = {
-    {"repeat", FIELD_COUNT, offsetof(struct part, repeat), .required = true, .min = 1,
+    {"repeat", FIELD_COUNT, offsetof(struct yaml_module, repeat), .required = true, .min = 1,
      .max = 1000000},
-    {"name", FIELD_TEXT, offsetof(struct part, name), .required = true},
-    {"input", FIELD_DOC, offsetof(struct part, input)},
-    {"output", FIELD_TEXT, offsetof(struct part, output)},
-    {"operators", FIELD_DOC, offsetof(struct part, operators), .required = true},
+    {"name", FIELD_TEXT, offsetof(struct yaml_module, name), .required = true},
+    {"input", FIELD_DOC, offsetof(struct yaml_module, input)},
+    {"output", FIELD_TEXT, offsetof(struct yaml_module, output)},
+    {"operators", FIELD_DOC, offsetof(struct yaml_module, operators), .required = true},
 };
 
 /* The items of a module or repeat in a block of their own; `out` is what it makes (I1). */
-static weft_status read_inside(struct yaml_reader *r, const struct part *part,
+static weft_status read_inside(struct yaml_reader *r, const struct yaml_module *part,
                                const struct doc *item, int carry, int *out)
 {
     weft_status status = WEFT_OK;
@@ -211,7 +211,7 @@ done:
 static weft_status read_module(struct yaml_reader *r, const struct doc *item)
 {
     weft_status status = WEFT_OK;
-    struct part part = {0};
+    struct yaml_module part = {0};
     TRY(doc_read(item, MODULE_FIELDS, COUNT_OF(MODULE_FIELDS), DOC_REFUSE_UNKNOWN, &part));
     build_module(r->b, part.module);
     TRY(read_inside(r, &part, item, -1, &r->above));
@@ -224,7 +224,7 @@ done:
 static weft_status read_repeat(struct yaml_reader *r, const struct doc *item)
 {
     weft_status status = WEFT_OK;
-    struct part part = {0};
+    struct yaml_module part = {0};
     struct yaml_spec spec = {.at = item};
     int end = -1;
     TRY(doc_read(item, REPEAT_FIELDS, COUNT_OF(REPEAT_FIELDS), DOC_REFUSE_UNKNOWN, &part));
@@ -310,7 +310,7 @@ done:
     return status;
 }
 
-struct root {
+struct operators_root {
     const char *name;
     const struct doc *inputs, *operators;
     int64_t layers, seq;
@@ -319,18 +319,18 @@ struct root {
 static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
 _Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT + 1, "a dtype without a word");
 static const struct field ROOT_FIELDS[] = {
-    {"name", FIELD_TEXT, offsetof(struct root, name)},
-    {"layers", FIELD_COUNT, offsetof(struct root, layers)},
-    {"seq", FIELD_COUNT, offsetof(struct root, seq)},
-    {"dtype", FIELD_CHOICE, offsetof(struct root, dtype), .choices = DTYPES},
-    {"inputs", FIELD_DOC, offsetof(struct root, inputs)},
-    {"operators", FIELD_DOC, offsetof(struct root, operators), .required = true},
+    {"name", FIELD_TEXT, offsetof(struct operators_root, name)},
+    {"layers", FIELD_COUNT, offsetof(struct operators_root, layers)},
+    {"seq", FIELD_COUNT, offsetof(struct operators_root, seq)},
+    {"dtype", FIELD_CHOICE, offsetof(struct operators_root, dtype), .choices = DTYPES},
+    {"inputs", FIELD_DOC, offsetof(struct operators_root, inputs)},
+    {"operators", FIELD_DOC, offsetof(struct operators_root, operators), .required = true},
 };
 
 static weft_status read_root(struct yaml_reader *r, const struct doc *doc)
 {
     weft_status status = WEFT_OK;
-    struct root root = {.dtype = DTYPE_BF16};
+    struct operators_root root = {.dtype = DTYPE_BF16};
     TRY(doc_read(doc, ROOT_FIELDS, COUNT_OF(ROOT_FIELDS), DOC_REFUSE_UNKNOWN, &root));
     r->block = ARENA_NEW(r->scratch, struct yaml_block);
     *r->block = (struct yaml_block){.items = root.operators,

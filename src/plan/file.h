@@ -37,7 +37,7 @@ struct plan_file {
     const struct file_stage *stage; /* NULL: not written out */
     int32_t stages;                 /* 0: not given */
     struct plan *plan;
-    struct paths paths;
+    struct name_paths paths;
     const struct doc **split_at; /* per instance: the line that set its split, or NULL */
 };
 

@@ -172,7 +172,7 @@ static weft_status check_until(const struct plan_file *file, int64_t pieces)
 /* The instance after the last that `until` names. */
 static weft_status find_end(const struct plan_file *file, const struct doc *until, int64_t *out)
 {
-    struct pattern pattern;
+    struct name_pattern pattern;
     const char *text;
     weft_status status;
     TRY(doc_scalar(until, FIELD_TEXT, &text));

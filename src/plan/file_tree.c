@@ -19,11 +19,11 @@
 
 #include "plan/room.h"
 
-enum setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SETTINGS };
+enum tree_setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SETTINGS };
 
 struct line {
     const struct doc *at;
-    struct pattern pattern;
+    struct name_pattern pattern;
     bool has[SETTINGS];
     struct split split;
     enum recompute recompute;

@@ -18,16 +18,16 @@ struct growing {
     int64_t stride;
 };
 
-struct folding {
+struct run_folding {
     struct arena *keep;
     const struct plan *plan;
-    struct paths paths;
+    struct name_paths paths;
     struct growing *of_op; /* per operator */
     struct plan_runs *out;
 };
 
 /* An instance whose path is not plain goes by number. */
-static struct path name_of(struct folding *fold, struct arena *scratch, int64_t instance)
+static struct name_path name_of(struct run_folding *fold, struct arena *scratch, int64_t instance)
 {
     if (fold->paths.plain[instance])
         return fold->paths.path[instance];
@@ -40,7 +40,7 @@ static bool number_of(const char *name, int64_t *out)
 }
 
 /* The one place where two paths differ, by a number that grows; -1 where that is not so. */
-static int growing_place(const struct path *a, const struct path *b, int64_t *stride)
+static int growing_place(const struct name_path *a, const struct name_path *b, int64_t *stride)
 {
     int place = -1;
     if (a->names != b->names)
@@ -58,8 +58,8 @@ static int growing_place(const struct path *a, const struct path *b, int64_t *st
     return place;
 }
 
-static const char *run_path(struct arena *keep, const struct path *first, const struct path *last,
-                            const struct growing *run)
+static const char *run_path(struct arena *keep, const struct name_path *first,
+                            const struct name_path *last, const struct growing *run)
 {
     const char *text = "";
     for (int i = 0; i < first->names; i++) {
@@ -72,11 +72,11 @@ static const char *run_path(struct arena *keep, const struct path *first, const 
     return text;
 }
 
-static void finish(struct folding *fold, const struct growing *run)
+static void finish(struct run_folding *fold, const struct growing *run)
 {
     struct arena *scratch = arena_new();
-    struct path first = name_of(fold, scratch, run->first);
-    struct path last = name_of(fold, scratch, run->last);
+    struct name_path first = name_of(fold, scratch, run->first);
+    struct name_path last = name_of(fold, scratch, run->last);
     struct plan_run done = {.path =
                                 arena_copy_text(fold->keep, run_path(scratch, &first, &last, run)),
                             .first = run->first,
@@ -86,11 +86,11 @@ static void finish(struct folding *fold, const struct growing *run)
     arena_free(scratch);
 }
 
-static bool grow(struct folding *fold, struct growing *run, int64_t instance)
+static bool grow(struct run_folding *fold, struct growing *run, int64_t instance)
 {
     struct arena *scratch = arena_new();
-    struct path before = name_of(fold, scratch, run->last);
-    struct path next = name_of(fold, scratch, instance);
+    struct name_path before = name_of(fold, scratch, run->last);
+    struct name_path next = name_of(fold, scratch, instance);
     int64_t stride = 0;
     int place = growing_place(&before, &next, &stride);
     arena_free(scratch);
@@ -104,7 +104,7 @@ static bool grow(struct folding *fold, struct growing *run, int64_t instance)
     return true;
 }
 
-static void add(struct folding *fold, int64_t instance)
+static void add(struct run_folding *fold, int64_t instance)
 {
     struct growing *run = &fold->of_op[fold->plan->instance[instance].op];
     if (run->count > 0 && grow(fold, run, instance))
@@ -123,7 +123,7 @@ static int by_first(const void *a, const void *b)
 void plan_fold(struct arena *keep, const struct plan *plan, struct plan_runs *out)
 {
     struct arena *scratch = arena_new();
-    struct folding fold = {keep, plan, paths_of(scratch, plan), NULL, out};
+    struct run_folding fold = {keep, plan, paths_of(scratch, plan), NULL, out};
     fold.of_op = ARENA_ARRAY(scratch, struct growing, (size_t)plan->model->ops);
     for (int64_t i = 0; i < plan->instances; i++)
         add(&fold, i);
@@ -136,7 +136,7 @@ void plan_fold(struct arena *keep, const struct plan *plan, struct plan_runs *ou
 
 /* ---- the ends of parts ----------------------------------------------------------------------- */
 
-static bool begins_alike(const struct path *a, const struct path *b, int names)
+static bool begins_alike(const struct name_path *a, const struct name_path *b, int names)
 {
     if (a->names < names || b->names < names)
         return false;
@@ -147,7 +147,7 @@ static bool begins_alike(const struct path *a, const struct path *b, int names)
 }
 
 /* No instance on the far side, in steps of `step`, shares the first `names` names of this one. */
-static bool is_edge(const struct plan *plan, const struct paths *paths, int64_t at, int names,
+static bool is_edge(const struct plan *plan, const struct name_paths *paths, int64_t at, int names,
                     int step)
 {
     for (int64_t i = at + step; i >= 0 && i < plan->instances; i += step)
@@ -157,10 +157,10 @@ static bool is_edge(const struct plan *plan, const struct paths *paths, int64_t 
 }
 
 /* The highest node that ends (step 1) or begins (step -1) with this instance. */
-static const char *edge_name(struct arena *keep, const struct plan *plan, const struct paths *paths,
-                             int64_t at, int step)
+static const char *edge_name(struct arena *keep, const struct plan *plan,
+                             const struct name_paths *paths, int64_t at, int step)
 {
-    const struct path *path = &paths->path[at];
+    const struct name_path *path = &paths->path[at];
     int names = 1;
     while (names < path->names && !is_edge(plan, paths, at, names, step))
         names++;
@@ -175,7 +175,7 @@ static const char *edge_name(struct arena *keep, const struct plan *plan, const 
 const struct part_names *plan_part_names(struct arena *keep, const struct plan *plan)
 {
     struct arena *scratch = arena_new();
-    struct paths paths = paths_of(scratch, plan);
+    struct name_paths paths = paths_of(scratch, plan);
     struct part_names *names = ARENA_ARRAY(keep, struct part_names, (size_t)plan->parts);
     for (int32_t i = 0; i < plan->parts; i++) {
         int64_t first = plan->part[i].first, last = first + plan->part[i].count - 1;

@@ -33,7 +33,7 @@
 
 #include "plan/room.h"
 
-enum spread { WHOLE, FEATURES, SEQ, ROWS, SPREAD_COUNT };
+enum tensor_spread { WHOLE, FEATURES, SEQ, ROWS, SPREAD_COUNT };
 
 /* What LOWERING says beside the dims of the model. */
 enum {
@@ -117,8 +117,8 @@ static const struct lowering LOWERING[] = {
 _Static_assert(COUNT_OF(LOWERING) == OP_KIND_COUNT, "an operator kind without a row");
 
 /* How a tensor lies, and what it is. */
-struct state {
-    enum spread spread;
+struct tensor_state {
+    enum tensor_spread spread;
     enum region region;
 };
 
@@ -126,23 +126,23 @@ struct lower {
     const struct model *model;
     const struct degrees *degrees;
     struct arena *scratch;
-    struct state *tensor;  /* by tensor */
-    struct state *carry;   /* by module: how its carry lies from the second copy on */
-    bool *carry_known;     /* by module */
-    bool *read_by_loss;    /* by tensor: logits */
-    struct choice *choice; /* by operator */
+    struct tensor_state *tensor; /* by tensor */
+    struct tensor_state *carry;  /* by module: how its carry lies from the second copy on */
+    bool *carry_known;           /* by module */
+    bool *read_by_loss;          /* by tensor: logits */
+    struct choice *choice;       /* by operator */
 };
 
 /* ---- how tensors lie ------------------------------------------------------------------------- */
 
 /* Under a view of the same rank with narrower rows, split features are split rows, and back. */
-static struct state state_of(const struct lower *l, int32_t tensor)
+static struct tensor_state state_of(const struct lower *l, int32_t tensor)
 {
     const struct tensor *t = &l->model->tensor[tensor];
     if (t->view_of < 0)
         return l->tensor[tensor];
     const struct tensor *base = &l->model->tensor[t->view_of];
-    struct state state = state_of(l, t->view_of);
+    struct tensor_state state = state_of(l, t->view_of);
     if (t->axes != base->axes)
         return state;
     int64_t now = t->size[t->axes - 1], before = base->size[base->axes - 1];
@@ -153,11 +153,12 @@ static struct state state_of(const struct lower *l, int32_t tensor)
     return state;
 }
 
-static struct state input_state(const struct lower *l, const struct op *op)
+static struct tensor_state input_state(const struct lower *l, const struct op *op)
 {
-    struct state joined = op->inputs ? state_of(l, op->input[0].tensor) : (struct state){0};
+    struct tensor_state joined =
+        op->inputs ? state_of(l, op->input[0].tensor) : (struct tensor_state){0};
     for (int32_t i = 1; i < op->inputs; i++) {
-        enum spread spread = state_of(l, op->input[i].tensor).spread;
+        enum tensor_spread spread = state_of(l, op->input[i].tensor).spread;
         if (spread != joined.spread) /* I2 */
             joined.spread = spread == SEQ || joined.spread == SEQ ? SEQ : WHOLE;
     }
@@ -186,7 +187,7 @@ static bool carries_agree(struct lower *l)
         const struct module *m = &l->model->module[i];
         if (m->carry_in < 0 || m->carry_out < 0 || m->repeat == 1)
             continue;
-        struct state out = state_of(l, m->carry_out);
+        struct tensor_state out = state_of(l, m->carry_out);
         agree &= out.spread == l->tensor[m->carry_in].spread;
         l->carry[i] = out;
         l->carry_known[i] = true;
@@ -266,7 +267,7 @@ static weft_status add(const struct lower *l, const struct op *op, int dim, stru
 /* The dim along which the operator sees a sequence, or copies. One that needs all of it (a scan) takes
  * some of its groups instead: parts of the sequence become parts of the features in an all-to-all, as in
  * Megatron-LM's context parallelism of Mamba layers. */
-static int sequence_dim(const struct lower *l, const struct op *op, struct state in)
+static int sequence_dim(const struct lower *l, const struct op *op, struct tensor_state in)
 {
     int seq = op_find_dim(op->kind, DIM_SEQ);
     if (seq >= 0 && OP_KINDS[op->kind].dims[seq].role == ROLE_WHOLE)
@@ -278,14 +279,14 @@ static int sequence_dim(const struct lower *l, const struct op *op, struct state
 /* Along which dim an operator meets the experts: the kind's own, or the sequence of an elementwise
  * one. Only between dispatch and combine: those two work where the tokens are, so that what moves
  * between the devices is an all-to-all of routed tokens. */
-static int expert_dim(const struct op *op, struct state in)
+static int expert_dim(const struct op *op, struct tensor_state in)
 {
     if (in.region != EXPERTS || LOWERING[op->kind].region == PLAIN)
         return SPLIT_COPY;
     return op_find_dim(op->kind, DIM_EXPERT) >= 0 ? DIM_EXPERT : DIM_SEQ;
 }
 
-static weft_status add_replicas(const struct lower *l, const struct op *op, struct state in,
+static weft_status add_replicas(const struct lower *l, const struct op *op, struct tensor_state in,
                                 struct split *split)
 {
     const struct degrees *d = l->degrees;
@@ -309,13 +310,13 @@ done:
 }
 
 /* How the residual stream lies around this operator. */
-static enum spread stream(const struct lower *l, const struct op *op)
+static enum tensor_spread stream(const struct lower *l, const struct op *op)
 {
     return l->degrees->sequence && dim_size(op, DIM_SEQ) > 1 ? SEQ : WHOLE;
 }
 
 /* What the table says, once "stream" and what cannot be split (I4) are resolved. */
-static struct lay lay_of(const struct lower *l, const struct op *op, struct state in)
+static struct lay lay_of(const struct lower *l, const struct op *op, struct tensor_state in)
 {
     const struct lowering *row = &LOWERING[op->kind];
     struct lay lay = row->lay[in.spread];
@@ -345,7 +346,7 @@ static weft_status lower_op(struct lower *l, int32_t index)
     weft_status status;
     const struct op *op = &l->model->op[index];
     const struct degrees *d = l->degrees;
-    struct state in = input_state(l, op);
+    struct tensor_state in = input_state(l, op);
     struct lay lay = lay_of(l, op, in);
     struct split split = split_none();
     TRY(add_replicas(l, op, in, &split));
@@ -356,7 +357,7 @@ static weft_status lower_op(struct lower *l, int32_t index)
         TRY(add(l, op, lay.dim, (struct named){"tp", d->tp}, &split));
     enum region region = LOWERING[op->kind].region;
     l->tensor[op->output.tensor] =
-        (struct state){(enum spread)lay.out, region == FOLLOW ? in.region : region};
+        (struct tensor_state){(enum tensor_spread)lay.out, region == FOLLOW ? in.region : region};
     l->choice[index].split = split;
 done:
     return status;
@@ -425,8 +426,8 @@ weft_status lower_degrees(const struct model *model, const struct degrees *degre
     enum { PASSES = 4 };
     weft_status status;
     struct lower l = {.model = model, .degrees = degrees, .scratch = arena_new()};
-    l.tensor = ARENA_ARRAY(l.scratch, struct state, (size_t)model->tensors);
-    l.carry = ARENA_ARRAY(l.scratch, struct state, (size_t)model->modules);
+    l.tensor = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->tensors);
+    l.carry = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->modules);
     l.carry_known = ARENA_ARRAY(l.scratch, bool, (size_t)model->modules);
     l.read_by_loss = ARENA_ARRAY(l.scratch, bool, (size_t)model->tensors);
     l.choice = ARENA_ARRAY(keep, struct choice, (size_t)model->ops);

@@ -111,7 +111,7 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
 /* Elsewhere: in another part. */
 enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED };
 
-struct walk {
+struct memory_walk {
     const struct plan *plan;
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
     uint8_t *fate;        /* of enum fate, per operator: of its latest copy in this part */
@@ -120,7 +120,8 @@ struct walk {
 };
 
 /* Whether a tensor stays for this reader and nobody has counted it. */
-static bool stays_for(struct walk *w, const struct instance *reader, int32_t input, bool recompute)
+static bool stays_for(struct memory_walk *w, const struct instance *reader, int32_t input,
+                      bool recompute)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct model *model = w->plan->model;
@@ -143,8 +144,8 @@ static bool stays_for(struct walk *w, const struct instance *reader, int32_t inp
     return true;
 }
 
-static double input_bytes(struct walk *w, const struct instance *reader, const int64_t *local,
-                          bool recompute)
+static double input_bytes(struct memory_walk *w, const struct instance *reader,
+                          const int64_t *local, bool recompute)
 {
     const struct op *op = &w->plan->model->op[reader->op];
     double bytes = 0;
@@ -154,7 +155,7 @@ static double input_bytes(struct walk *w, const struct instance *reader, const i
     return bytes;
 }
 
-static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
+static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *sum)
 {
     const struct plan *plan = w->plan;
     const struct instance *instance = &plan->instance[i];
@@ -180,7 +181,7 @@ static void add_instance(struct walk *w, int64_t i, struct stage_memory *sum)
 }
 
 /* One micro-batch of one part. */
-static void add_part(struct walk *w, int32_t part, struct stage_memory *sum)
+static void add_part(struct memory_walk *w, int32_t part, struct stage_memory *sum)
 {
     int64_t first = w->plan->part[part].first;
     memset(w->fate, FATE_ELSEWHERE, (size_t)w->plan->model->ops);
@@ -188,19 +189,20 @@ static void add_part(struct walk *w, int32_t part, struct stage_memory *sum)
         add_instance(w, i, sum);
 }
 
-static struct walk start_walk(struct arena *scratch, const struct plan *plan)
+static struct memory_walk start_walk(struct arena *scratch, const struct plan *plan)
 {
-    return (struct walk){.plan = plan,
-                         .counted = ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
-                         .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
-                         .again = plan_again(scratch, plan)};
+    return (struct memory_walk){.plan = plan,
+                                .counted =
+                                    ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
+                                .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
+                                .again = plan_again(scratch, plan)};
 }
 
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)
 {
     struct arena *scratch = arena_new();
     struct stage_memory sum = {0};
-    struct walk w = start_walk(scratch, plan);
+    struct memory_walk w = start_walk(scratch, plan);
     for (int32_t part = stage; part < plan->parts; part += plan->stages)
         add_part(&w, part, &sum);
     add_all_tied(plan, stage, &sum);

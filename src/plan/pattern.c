@@ -18,7 +18,7 @@ _Static_assert(MAX_NAMES < 64, "positions are bits of a word (I1)");
 
 enum { MAX_STARS = 8 }; /* of one word: shell patterns with more can take exponential time */
 
-struct path path_split(struct arena *keep, const char *text)
+struct name_path path_split(struct arena *keep, const char *text)
 {
     const char *name[MAX_NAMES];
     int names = 0;
@@ -28,7 +28,7 @@ struct path path_split(struct arena *keep, const char *text)
         if (rest)
             *rest++ = '\0';
     }
-    struct path path = {names, ARENA_ARRAY(keep, const char *, (size_t)names)};
+    struct name_path path = {names, ARENA_ARRAY(keep, const char *, (size_t)names)};
     memcpy(path.name, name, sizeof *name * (size_t)names);
     return path;
 }
@@ -46,7 +46,7 @@ static const char *read_digits(const char *text, int64_t *out)
 }
 
 /* 0-9 or 0-9/3 */
-static bool read_range(const char *text, struct word *out)
+static bool read_range(const char *text, struct pattern_word *out)
 {
     const char *at = read_digits(text, &out->first);
     if (!at || *at != '-')
@@ -58,9 +58,9 @@ static bool read_range(const char *text, struct word *out)
     return at && *at == '\0';
 }
 
-static struct word word_of(const char *text)
+static struct pattern_word word_of(const char *text)
 {
-    struct word word = {.kind = WORD_NAME, .text = text};
+    struct pattern_word word = {.kind = WORD_NAME, .text = text};
     if (strcmp(text, "*") == 0)
         word.kind = WORD_ANY;
     else if (read_range(text, &word))
@@ -70,7 +70,8 @@ static struct word word_of(const char *text)
     return word;
 }
 
-static weft_status check_word(const struct doc *where, const char *pattern, const struct word *word)
+static weft_status check_word(const struct doc *where, const char *pattern,
+                              const struct pattern_word *word)
 {
     if (word->text[0] == '\0')
         return doc_error(where, "write names with one dot between them: layers.0-9.attn",
@@ -88,10 +89,10 @@ static weft_status check_word(const struct doc *where, const char *pattern, cons
 }
 
 weft_status pattern_parse(struct arena *keep, const struct doc *where, const char *text,
-                          struct pattern *out)
+                          struct name_pattern *out)
 {
-    struct path path = path_split(keep, text);
-    *out = (struct pattern){.text = text, .words = path.names};
+    struct name_path path = path_split(keep, text);
+    *out = (struct name_pattern){.text = text, .words = path.names};
     for (int i = 0; i < path.names; i++) {
         out->word[i] = word_of(path.name[i]);
         weft_status status = check_word(where, text, &out->word[i]);
@@ -103,7 +104,7 @@ weft_status pattern_parse(struct arena *keep, const struct doc *where, const cha
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-static bool in_range(const struct word *word, const char *name)
+static bool in_range(const struct pattern_word *word, const char *name)
 {
     int64_t number;
     const char *end = read_digits(name, &number);
@@ -111,7 +112,7 @@ static bool in_range(const struct word *word, const char *name)
            (number - word->first) % word->stride == 0;
 }
 
-static bool word_matches(const struct word *word, const char *name)
+static bool word_matches(const struct pattern_word *word, const char *name)
 {
     if (word->kind == WORD_RANGE)
         return in_range(word, name);
@@ -120,7 +121,7 @@ static bool word_matches(const struct word *word, const char *name)
     return strcmp(word->text, name) == 0;
 }
 
-static uint64_t step(const struct word *word, const struct path *path, uint64_t reach)
+static uint64_t step(const struct pattern_word *word, const struct name_path *path, uint64_t reach)
 {
     uint64_t all = (UINT64_C(2) << path->names) - 1, next = 0;
     if (word->kind == WORD_ANY) {
@@ -133,7 +134,7 @@ static uint64_t step(const struct word *word, const struct path *path, uint64_t 
     return next;
 }
 
-int pattern_match(const struct pattern *pattern, const struct path *path)
+int pattern_match(const struct name_pattern *pattern, const struct name_path *path)
 {
     uint64_t reach = 1;
     for (int i = 0; i < pattern->words && reach; i++)
@@ -146,14 +147,14 @@ int pattern_match(const struct pattern *pattern, const struct path *path)
 /* A name that a pattern would read as something else. */
 static bool is_plain_name(const char *name)
 {
-    struct word unused;
+    struct pattern_word unused;
     for (const char *at = name; *at; at++)
         if (!isgraph((unsigned char)*at) || strchr("*?[]\\#", *at))
             return false;
     return *name && !read_range(name, &unused);
 }
 
-static bool is_plain(const struct path *path)
+static bool is_plain(const struct name_path *path)
 {
     for (int i = 0; i < path->names; i++)
         if (!is_plain_name(path->name[i]))
@@ -161,10 +162,11 @@ static bool is_plain(const struct path *path)
     return path->names < MAX_NAMES;
 }
 
-struct paths paths_of(struct arena *keep, const struct plan *plan)
+struct name_paths paths_of(struct arena *keep, const struct plan *plan)
 {
     size_t count = (size_t)plan->instances;
-    struct paths paths = {ARENA_ARRAY(keep, struct path, count), ARENA_ARRAY(keep, bool, count)};
+    struct name_paths paths = {ARENA_ARRAY(keep, struct name_path, count),
+                               ARENA_ARRAY(keep, bool, count)};
     struct arena *scratch = arena_new();
     struct map *seen = map_new(scratch);
     for (int64_t i = 0; i < plan->instances; i++) {
@@ -180,23 +182,24 @@ struct paths paths_of(struct arena *keep, const struct plan *plan)
     return paths;
 }
 
-int paths_match(const struct paths *paths, int64_t instance, const struct pattern *pattern)
+int paths_match(const struct name_paths *paths, int64_t instance,
+                const struct name_pattern *pattern)
 {
     if (strcmp(pattern->word[0].text, "#") != 0)
         return pattern_match(pattern, &paths->path[instance]);
     char digits[24];
     const char *number[] = {"#", digits};
     snprintf(digits, sizeof digits, "%lld", (long long)instance);
-    return pattern_match(pattern, &(struct path){2, number});
+    return pattern_match(pattern, &(struct name_path){2, number});
 }
 
 /* ---- what was meant -------------------------------------------------------------------------- */
 
 /* How many words of the pattern some path matches. */
-static int words_matched(const struct plan *plan, const struct paths *paths,
-                         const struct pattern *pattern)
+static int words_matched(const struct plan *plan, const struct name_paths *paths,
+                         const struct name_pattern *pattern)
 {
-    struct pattern head = *pattern;
+    struct name_pattern head = *pattern;
     for (head.words = pattern->words - 1; head.words > 0; head.words--)
         for (int64_t i = 0; i < plan->instances; i++)
             if (paths_match(paths, i, &head))
@@ -225,12 +228,12 @@ static void add_follower(struct followers *all, const char *name)
 }
 
 /* After a * any name further down may stand. */
-static void find_followers(const struct plan *plan, const struct paths *paths,
-                           const struct pattern *head, struct followers *out)
+static void find_followers(const struct plan *plan, const struct name_paths *paths,
+                           const struct name_pattern *head, struct followers *out)
 {
     bool any = head->words && head->word[head->words - 1].kind == WORD_ANY;
     for (int64_t i = 0; i < plan->instances; i++) {
-        const struct path *path = &paths->path[i];
+        const struct name_path *path = &paths->path[i];
         int depth = head->words ? pattern_match(head, path) : 0;
         int end = any ? path->names : depth + 1;
         for (int k = depth; (depth || !head->words) && k < end && k < path->names; k++)
@@ -247,7 +250,7 @@ static const char *list_names(const struct followers *followers)
     return text;
 }
 
-static void hint_followers(const struct pattern *head, const struct followers *followers,
+static void hint_followers(const struct name_pattern *head, const struct followers *followers,
                            const char *word)
 {
     enum { FEW = 16 };
@@ -264,8 +267,8 @@ static void hint_followers(const struct pattern *head, const struct followers *f
         error_hint("there are %s", list_names(followers));
 }
 
-static void hint_nearest(const struct plan *plan, const struct paths *paths,
-                         const struct pattern *pattern, int words)
+static void hint_nearest(const struct plan *plan, const struct name_paths *paths,
+                         const struct name_pattern *pattern, int words)
 {
     if (strcmp(pattern->word[0].text, "#") == 0) {
         error_hint("instances go from #.0 to #.%lld", (long long)plan->instances - 1);
@@ -274,7 +277,7 @@ static void hint_nearest(const struct plan *plan, const struct paths *paths,
     struct arena *scratch = arena_new();
     struct followers followers = {.arena = scratch, .seen = map_new(scratch), .low = INT64_MAX};
     followers.high = -1;
-    struct pattern head = *pattern;
+    struct name_pattern head = *pattern;
     head.words = words;
     find_followers(plan, paths, &head, &followers);
     hint_followers(&head, &followers, pattern->word[words].text);
@@ -282,7 +285,7 @@ static void hint_nearest(const struct plan *plan, const struct paths *paths,
 }
 
 weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
-                            const struct paths *paths, const struct pattern *pattern)
+                            const struct name_paths *paths, const struct name_pattern *pattern)
 {
     weft_status status =
         doc_error(where, "`weft inspect MODEL --ops` lists modules and operators",
@@ -291,8 +294,8 @@ weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
     return status;
 }
 
-static bool matches_any(const struct plan *plan, const struct paths *paths,
-                        const struct pattern *pattern)
+static bool matches_any(const struct plan *plan, const struct name_paths *paths,
+                        const struct name_pattern *pattern)
 {
     for (int64_t i = 0; i < plan->instances; i++)
         if (paths_match(paths, i, pattern))
@@ -301,11 +304,11 @@ static bool matches_any(const struct plan *plan, const struct paths *paths,
 }
 
 weft_status pattern_check_ranges(const struct doc *where, const struct plan *plan,
-                                 const struct paths *paths, const struct pattern *pattern)
+                                 const struct name_paths *paths, const struct name_pattern *pattern)
 {
-    struct pattern head = *pattern;
+    struct name_pattern head = *pattern;
     for (int i = 0; i < pattern->words; i++) {
-        struct word *word = &head.word[i];
+        struct pattern_word *word = &head.word[i];
         head.words = i + 1;
         if (word->kind != WORD_RANGE)
             continue;

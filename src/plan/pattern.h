@@ -17,43 +17,45 @@
 enum { MAX_NAMES = 63 }; /* of one path; after that the rest counts as one name */
 
 /* "layers.7.attn.qkv" taken apart. */
-struct path {
+struct name_path {
     int names;
     const char **name;
 };
-struct path path_split(struct arena *keep, const char *text);
+struct name_path path_split(struct arena *keep, const char *text);
 
 enum word_kind { WORD_NAME, WORD_RANGE, WORD_GLOB, WORD_ANY };
-struct word {
+struct pattern_word {
     enum word_kind kind;
     const char *text;
     int64_t first, last, stride; /* of a range */
 };
-struct pattern {
+struct name_pattern {
     const char *text;
     int words;
-    struct word word[MAX_NAMES];
+    struct pattern_word word[MAX_NAMES];
 };
 /* Errors at `where`. */
 weft_status pattern_parse(struct arena *keep, const struct doc *where, const char *text,
-                          struct pattern *out);
+                          struct name_pattern *out);
 /* The depth of the match (I1), 0 if there is none. */
-int pattern_match(const struct pattern *pattern, const struct path *path);
+int pattern_match(const struct name_pattern *pattern, const struct name_path *path);
 
 /* The paths of all instances of a plan, taken apart; an instance whose path is not plain, or not
  * its own, goes by its number ("#.12"). */
-struct paths {
-    struct path *path; /* per instance */
+struct name_paths {
+    struct name_path *path; /* per instance */
     bool *plain;
 };
-struct paths paths_of(struct arena *keep, const struct plan *plan);
-int paths_match(const struct paths *paths, int64_t instance, const struct pattern *pattern);
+struct name_paths paths_of(struct arena *keep, const struct plan *plan);
+int paths_match(const struct name_paths *paths, int64_t instance,
+                const struct name_pattern *pattern);
 
 /* The error for a pattern that matches nothing: the nearest name as a hint. */
 weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
-                            const struct paths *paths, const struct pattern *pattern);
+                            const struct name_paths *paths, const struct name_pattern *pattern);
 /* That the upper end of every range in a pattern exists. */
 weft_status pattern_check_ranges(const struct doc *where, const struct plan *plan,
-                                 const struct paths *paths, const struct pattern *pattern);
+                                 const struct name_paths *paths,
+                                 const struct name_pattern *pattern);
 
 #endif

@@ -21,14 +21,14 @@ struct folded {
     double ns;                        /* as it is predicted, once */
     double measured_ns, predicted_ns; /* of all tasks: the two sums of (1) */
 };
-struct folding {
+struct kernel_folding {
     struct arena *scratch;
     const struct prediction *prediction;
     struct cost *cost;
     ARRAY(struct folded) kernels;
 };
 
-static struct folded *kernel_of(struct folding *f, const struct work *work)
+static struct folded *kernel_of(struct kernel_folding *f, const struct work *work)
 {
     struct profile_key key;
     if (!profile_key_of(work, 0, &key))
@@ -43,7 +43,7 @@ static struct folded *kernel_of(struct folding *f, const struct work *work)
 }
 
 /* The kernels of one item, or of the optimizer's step. How many. */
-static int works_of(const struct folding *f, const struct task *task, int32_t i,
+static int works_of(const struct kernel_folding *f, const struct task *task, int32_t i,
                     struct work out[MAX_ITEM_WORKS])
 {
     const struct plan *plan = f->prediction->plan;
@@ -60,7 +60,7 @@ static int32_t items_of(const struct task *task)
     return task->block >= 0 ? task->items : task->parameters > 0;
 }
 
-static double predicted_ns(struct folding *f, const struct task *task)
+static double predicted_ns(struct kernel_folding *f, const struct task *task)
 {
     struct work work[MAX_ITEM_WORKS];
     double sum = 0;
@@ -72,7 +72,7 @@ static double predicted_ns(struct folding *f, const struct task *task)
     return sum;
 }
 
-static void fold_task(struct folding *f, const struct task *task, double measured_ns)
+static void fold_task(struct kernel_folding *f, const struct task *task, double measured_ns)
 {
     struct work work[MAX_ITEM_WORKS];
     double all_ns = predicted_ns(f, task);
@@ -86,8 +86,8 @@ static void fold_task(struct folding *f, const struct task *task, double measure
         }
 }
 
-static weft_status store(const struct folding *f, const struct overlay *overlay, const char *db,
-                         int64_t *kernels)
+static weft_status store(const struct kernel_folding *f, const struct overlay *overlay,
+                         const char *db, int64_t *kernels)
 {
     const struct plan *plan = f->prediction->plan;
     struct profile *profile = NULL;
@@ -115,7 +115,7 @@ done:
 weft_status overlay_fold_back(const struct overlay *overlay, const struct prediction *prediction,
                               const char *profile, const char *db, int64_t *kernels)
 {
-    struct folding f = {.scratch = arena_new(), .prediction = prediction};
+    struct kernel_folding f = {.scratch = arena_new(), .prediction = prediction};
     const struct graph *graph = prediction->graph;
     weft_status status;
     *kernels = 0;

@@ -39,7 +39,7 @@ const char *purpose_words(enum purpose purpose)
 /* ---- bars ------------------------------------------------------------------------------------ */
 
 /* What of a timeline is drawn. */
-struct extent {
+struct drawn_extent {
     int32_t stages;
     bool communication;
 };
@@ -47,7 +47,7 @@ struct extent {
 struct bar_finder {
     struct arena *arena;
     const struct prediction *prediction;
-    struct extent extent;
+    struct drawn_extent extent;
     int32_t *device;     /* of the graph, per stage: the one that stands for it */
     size_t *last;        /* per stage and stream: the number of its last bar, 0: none */
     struct map *numbers; /* of labels */
@@ -157,10 +157,10 @@ static void leave_out_short(struct timeline *timeline)
 
 struct timeline *timeline_of(struct arena *keep, const struct prediction *p)
 {
-    static const struct extent EXTENTS[] = {{PAGE_STAGES, true},
-                                            {PAGE_STAGES, false},
-                                            {PAGE_STAGES / 2, false},
-                                            {PAGE_STAGES / 4, false}};
+    static const struct drawn_extent EXTENTS[] = {{PAGE_STAGES, true},
+                                                  {PAGE_STAGES, false},
+                                                  {PAGE_STAGES / 2, false},
+                                                  {PAGE_STAGES / 4, false}};
     struct timeline *timeline = ARENA_NEW(keep, struct timeline);
     struct bar_finder finder = {
         .arena = keep, .prediction = p, .numbers = map_new(keep), .out = timeline};

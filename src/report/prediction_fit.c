@@ -83,7 +83,7 @@ const char *reserved_warning(struct arena *keep, const struct prediction *predic
 /* ---- what would help ------------------------------------------------------------------------- */
 
 /* What a stage's operators do already. */
-struct practice {
+struct stage_practice {
     bool all_recompute;
     bool all_offload;           /* of those that are recomputed */
     int shard;                  /* the least of any operator with replicas, 3 if there are none */
@@ -102,7 +102,7 @@ static double local_weights(const struct plan *plan, const struct op *op,
     return elements;
 }
 
-static void look_at(const struct plan *plan, int64_t instance, struct practice *out)
+static void look_at(const struct plan *plan, int64_t instance, struct stage_practice *out)
 {
     const struct choice *choice = plan_choice(plan, instance);
     const struct op *op = &plan->model->op[plan->instance[instance].op];
@@ -120,41 +120,41 @@ static void look_at(const struct plan *plan, int64_t instance, struct practice *
         out->per_device = samples;
 }
 
-static struct practice practice_of(const struct plan *plan, int32_t stage)
+static struct stage_practice practice_of(const struct plan *plan, int32_t stage)
 {
-    struct practice practice = {.all_recompute = true, .all_offload = true, .shard = 3};
+    struct stage_practice practice = {.all_recompute = true, .all_offload = true, .shard = 3};
     for (int32_t part = stage; part < plan->parts; part += plan->stages)
         for (int64_t i = 0; i < plan->part[part].count; i++)
             look_at(plan, plan->part[part].first + i, &practice);
     return practice;
 }
 
-static bool can_recompute(const struct practice *practice)
+static bool can_recompute(const struct stage_practice *practice)
 {
     return !practice->all_recompute;
 }
-static bool can_offload(const struct practice *practice)
+static bool can_offload(const struct stage_practice *practice)
 {
     return practice->all_recompute && !practice->all_offload;
 }
-static bool can_take_fewer(const struct practice *practice)
+static bool can_take_fewer(const struct stage_practice *practice)
 {
     return practice->per_device > 1;
 }
 /* Norms alone, which tensor parallelism copies, are not worth it. */
-static bool has_replicas(const struct practice *practice)
+static bool has_replicas(const struct stage_practice *practice)
 {
     return practice->replicated > 0.1 * practice->weights;
 }
-static bool can_shard_optimizer(const struct practice *practice)
+static bool can_shard_optimizer(const struct stage_practice *practice)
 {
     return has_replicas(practice) && practice->shard < 1;
 }
-static bool can_shard_gradients(const struct practice *practice)
+static bool can_shard_gradients(const struct stage_practice *practice)
 {
     return has_replicas(practice) && practice->shard < 2;
 }
-static bool can_shard_weights(const struct practice *practice)
+static bool can_shard_weights(const struct stage_practice *practice)
 {
     return has_replicas(practice) && practice->shard < 3;
 }
@@ -162,7 +162,7 @@ static bool can_shard_weights(const struct practice *practice)
 /* For each class of memory, the mildest means first. */
 static const struct {
     enum memory_class memory;
-    bool (*applies)(const struct practice *practice);
+    bool (*applies)(const struct stage_practice *practice);
     const char *words;
 } MEANS[] = {
     {MEMORY_ACTIVATIONS, can_recompute, "recompute more (--recompute full)"},
@@ -189,7 +189,7 @@ static const char *means(struct arena *keep, const struct prediction *prediction
 {
     enum { MOST = 3 };
     int32_t stage = fullest_stage(prediction);
-    struct practice practice = practice_of(prediction->plan, stage);
+    struct stage_practice practice = practice_of(prediction->plan, stage);
     enum memory_class ranked[MEMORY_CLASS_COUNT];
     rank_classes(&prediction->stage[stage].memory, ranked);
     const char *text = "";

@@ -26,11 +26,11 @@ struct amounts {
 };
 typedef struct amounts amounts_of(const struct stage_prediction *stage, int64_t iteration_ns);
 
-struct stage_run {
+struct alike_stages {
     int32_t first, count;
 };
 struct stage_runs {
-    struct stage_run *data;
+    struct alike_stages *data;
     size_t len, cap;
     bool folded; /* some run has several stages */
 };
@@ -54,7 +54,7 @@ static struct stage_runs fold_stages(struct arena *keep, const struct prediction
     for (int32_t i = 0; i < prediction->plan->stages; i++) {
         struct amounts own = of(&prediction->stage[i], prediction->iteration_ns);
         if (i == 0 || prediction->plan->stages <= FEW_STAGES || !alike(&first, &own)) {
-            array_push(keep, &runs, ((struct stage_run){i, 0}));
+            array_push(keep, &runs, ((struct alike_stages){i, 0}));
             first = own;
         }
         runs.folded |= ++runs.data[runs.len - 1].count > 1;
@@ -70,7 +70,7 @@ static bool is_shown(const struct stage_runs *runs, size_t run, int32_t kept)
 }
 
 typedef void fill_row(struct arena *keep, struct table *table, const struct prediction *prediction,
-                      struct stage_run run);
+                      struct alike_stages run);
 
 /* All rows; what is left out in between is a row of dots. */
 static void fill_rows(struct arena *keep, struct table *table, int columns,
@@ -137,7 +137,7 @@ static struct amounts time_amounts(const struct stage_prediction *stage, int64_t
     return amounts;
 }
 
-static const char *run_devices(struct arena *keep, const struct plan *plan, struct stage_run run)
+static const char *run_devices(struct arena *keep, const struct plan *plan, struct alike_stages run)
 {
     const struct stage *first = &plan->stage[run.first];
     const struct stage *last = &plan->stage[run.first + run.count - 1];
@@ -146,7 +146,7 @@ static const char *run_devices(struct arena *keep, const struct plan *plan, stru
 }
 
 static void fill_times(struct arena *keep, struct table *table, const struct prediction *prediction,
-                       struct stage_run run)
+                       struct alike_stages run)
 {
     struct amounts amounts = time_amounts(&prediction->stage[run.first], prediction->iteration_ns);
     table_cell(table, "%s", number_range(keep, run.first, run.count));
@@ -232,7 +232,7 @@ static struct amounts memory_amounts(const struct stage_prediction *stage, int64
 }
 
 static void fill_memory(struct arena *keep, struct table *table,
-                        const struct prediction *prediction, struct stage_run run)
+                        const struct prediction *prediction, struct alike_stages run)
 {
     const struct stage_peak *memory = &prediction->stage[run.first].memory;
     struct amounts amounts = memory_amounts(&prediction->stage[run.first], 0);

@@ -23,7 +23,7 @@
 enum { MOST_LINES = 64, SLOT_COLUMNS = 4 };
 enum { IDLE = '.', COMMUNICATION = '~', GOES_ON = '-' };
 
-struct window {
+struct drawn_window {
     int64_t from_ns; /* f */
     size_t columns;
     char *lines; /* that many per stage */
@@ -38,14 +38,15 @@ struct picture {
     struct pipeline pipeline;
     int64_t columns; /* N */
     int32_t *device; /* of the graph, per stage: the first */
-    struct window window[2];
+    struct drawn_window window[2];
     int windows;
 };
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /* (1), within the window. */
-static size_t column_of(const struct picture *picture, const struct window *window, int64_t at_ns)
+static size_t column_of(const struct picture *picture, const struct drawn_window *window,
+                        int64_t at_ns)
 {
     double whole = (double)picture->prediction->iteration_ns;
     double column =
@@ -55,12 +56,12 @@ static size_t column_of(const struct picture *picture, const struct window *wind
     return column < (double)window->columns ? (size_t)column : window->columns;
 }
 
-static struct window window_new(struct arena *keep, const struct picture *picture, size_t columns,
-                                int64_t from_ns)
+static struct drawn_window window_new(struct arena *keep, const struct picture *picture,
+                                      size_t columns, int64_t from_ns)
 {
     size_t stages = (size_t)picture->pipeline.stages;
-    struct window window = {from_ns, columns, ARENA_ARRAY(keep, char, stages *columns),
-                            ARENA_ARRAY(keep, struct drawn, stages)};
+    struct drawn_window window = {from_ns, columns, ARENA_ARRAY(keep, char, stages *columns),
+                                  ARENA_ARRAY(keep, struct drawn, stages)};
     memset(window.lines, IDLE, stages * columns);
     for (size_t s = 0; s < stages; s++)
         window.drawn[s] = (struct drawn){-2, -2, 0};
@@ -109,7 +110,7 @@ static size_t unbroken(const char *line, size_t from, size_t to)
 }
 
 /* I1; a slot of several tasks is labelled once, and again when it has columns for more of it. */
-static void draw_computation(const struct picture *picture, struct window *window,
+static void draw_computation(const struct picture *picture, struct drawn_window *window,
                              const struct task *task, int32_t stage, size_t from, size_t to)
 {
     struct drawn *drawn = &window->drawn[stage];
@@ -123,7 +124,7 @@ static void draw_computation(const struct picture *picture, struct window *windo
 }
 
 /* I2 */
-static void draw_communication(struct window *window, int32_t stage, size_t from, size_t to)
+static void draw_communication(struct drawn_window *window, int32_t stage, size_t from, size_t to)
 {
     char *line = window->lines + (size_t)stage * window->columns;
     for (size_t c = from; c < to; c++)
@@ -131,7 +132,7 @@ static void draw_communication(struct window *window, int32_t stage, size_t from
             line[c] = COMMUNICATION;
 }
 
-static void draw(const struct picture *picture, struct window *window)
+static void draw(const struct picture *picture, struct drawn_window *window)
 {
     const struct graph *graph = picture->prediction->graph;
     const struct engine_result *result = &picture->prediction->result;
@@ -163,7 +164,7 @@ static void print_line(const struct picture *picture, int32_t stage, int digits,
 {
     fprintf(out, "stage %*d  ", digits, stage);
     for (int w = 0; w < picture->windows; w++) {
-        const struct window *window = &picture->window[w];
+        const struct drawn_window *window = &picture->window[w];
         fprintf(out, "%s%.*s", w ? "…" : "", (int)window->columns,
                 window->lines + (size_t)stage * window->columns);
     }

@@ -16,12 +16,12 @@
 
 enum { NOT_YET = -1 };
 
-enum chain { CHAIN_FORWARD, CHAIN_BACKWARD, CHAIN_WEIGHT, CHAIN_COUNT };
+enum slot_chain { CHAIN_FORWARD, CHAIN_BACKWARD, CHAIN_WEIGHT, CHAIN_COUNT };
 
 /* Where a slot's input comes from (2): part q + from of the chain it reads. */
 static const struct {
     char letter;
-    enum chain reads, writes;
+    enum slot_chain reads, writes;
     int32_t from;
 } KINDS[] = {
     [SLOT_FORWARD] = {'F', CHAIN_FORWARD, CHAIN_FORWARD, -1},
@@ -55,7 +55,8 @@ static int64_t parts(const struct pipeline *pipeline)
     return (int64_t)pipeline->stages * pipeline->pieces;
 }
 
-static int64_t *end_of(const struct play *play, enum chain chain, int64_t part, int32_t micro_batch)
+static int64_t *end_of(const struct play *play, enum slot_chain chain, int64_t part,
+                       int32_t micro_batch)
 {
     return &play->end_ns[chain][part * play->pipeline->micro_batches + micro_batch];
 }

@@ -12,7 +12,7 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
     allocator->arena = keep;
     allocator->source = options->expandable ? &EXPANDABLE : &SEGMENTS;
     allocator->limit_bytes = limit && limit < MOST_BYTES ? limit : MOST_BYTES - 1;
-    array_push(keep, &allocator->blocks, (struct block){0});
+    array_push(keep, &allocator->blocks, (struct memory_block){0});
     for (int kind = 0; kind < POOL_COUNT; kind++)
         allocator->pool[kind].free = bestfit_new(keep, allocator->source->digits[kind]);
     allocator->source->open(allocator);
@@ -22,17 +22,18 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
 /* The front of a block goes to the request, the rest stays free or comes along. */
 static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
 {
-    struct block *block = &allocator->blocks.data[id];
+    struct memory_block *block = &allocator->blocks.data[id];
     struct allocator_use *use = &allocator->use;
     int64_t rest = block->bytes - bytes;
     block->state = BLOCK_LIVE;
     if (rest >= allocator->source->least_rest[block->pool]) {
         block->bytes = bytes;
-        int32_t after = block_add(allocator, (struct block){.address = block->address + bytes,
-                                                            .bytes = rest,
-                                                            .before = id,
-                                                            .after = block->after,
-                                                            .pool = block->pool});
+        int32_t after =
+            block_add(allocator, (struct memory_block){.address = block->address + bytes,
+                                                       .bytes = rest,
+                                                       .before = id,
+                                                       .after = block->after,
+                                                       .pool = block->pool});
         block_list(allocator, after);
     }
     use->allocated += allocator->blocks.data[id].bytes;
@@ -42,7 +43,7 @@ static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
 
 int32_t allocator_take(struct allocator *allocator, int64_t bytes)
 {
-    const struct source *source = allocator->source;
+    const struct memory_source *source = allocator->source;
     if (!bytes)
         return ALLOCATOR_NOTHING;
     bytes = bytes < MOST_BYTES ? round_up(bytes, UNIT_BYTES) : MOST_BYTES; /* above any limit */
@@ -91,7 +92,7 @@ static int by_address(const void *a, const void *b)
     return (x->address > y->address) - (x->address < y->address);
 }
 
-static bool has_memory(const struct block *block)
+static bool has_memory(const struct memory_block *block)
 {
     return block->state == BLOCK_FREE || block->state == BLOCK_LIVE;
 }
@@ -99,7 +100,7 @@ static bool has_memory(const struct block *block)
 int32_t allocator_snapshot(struct arena *keep, const struct allocator *allocator,
                            struct allocator_block **out)
 {
-    const struct block *blocks = allocator->blocks.data;
+    const struct memory_block *blocks = allocator->blocks.data;
     int32_t count = 0;
     *out = ARENA_ARRAY(keep, struct allocator_block, allocator->blocks.len);
     for (size_t id = 1; id < allocator->blocks.len; id++)

@@ -3,7 +3,7 @@
 
 /* ---- blocks of one size: a pairing heap by address ------------------------------------------- */
 
-static void adopt(struct block *blocks, int32_t parent, int32_t child)
+static void adopt(struct memory_block *blocks, int32_t parent, int32_t child)
 {
     int32_t next = blocks[parent].child;
     blocks[child].next = next;
@@ -14,7 +14,7 @@ static void adopt(struct block *blocks, int32_t parent, int32_t child)
 }
 
 /* Two heaps become one; returns its root (I2). */
-static int32_t join(struct block *blocks, int32_t a, int32_t b)
+static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
 {
     if (!a || !b)
         return a ? a : b;
@@ -24,7 +24,7 @@ static int32_t join(struct block *blocks, int32_t a, int32_t b)
 }
 
 /* Siblings become one heap: in pairs from the left, the pairs from the right. */
-static int32_t join_all(struct block *blocks, int32_t first)
+static int32_t join_all(struct memory_block *blocks, int32_t first)
 {
     int32_t pairs = 0, root = 0;
     while (first) {
@@ -44,7 +44,7 @@ static int32_t join_all(struct block *blocks, int32_t first)
     return root;
 }
 
-static void cut(struct block *blocks, int32_t block)
+static void cut(struct memory_block *blocks, int32_t block)
 {
     int32_t back = blocks[block].back, next = blocks[block].next;
     if (blocks[back].child == block)
@@ -56,7 +56,7 @@ static void cut(struct block *blocks, int32_t block)
 }
 
 /* Returns the root without `block`. */
-static int32_t take_out(struct block *blocks, int32_t root, int32_t block)
+static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block)
 {
     int32_t orphans = join_all(blocks, blocks[block].child);
     if (block == root)
@@ -109,14 +109,15 @@ static int32_t new_shelf(struct bestfit *fit)
 }
 
 /* A second size comes below this slot: a shelf between, where they part or share a slot again. */
-static void part(struct bestfit *fit, const struct block *blocks, int32_t at, int slot, int digit)
+static void part(struct bestfit *fit, const struct memory_block *blocks, int32_t at, int slot,
+                 int digit)
 {
     int32_t heap = fit->shelf.data[at].below[slot], between = new_shelf(fit);
     hang(&fit->shelf.data[between], slot_of(blocks[-heap].bytes, digit - 1), heap);
     fit->shelf.data[at].below[slot] = between;
 }
 
-void bestfit_insert(struct bestfit *fit, struct block *blocks, int32_t block)
+void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
     int64_t bytes = blocks[block].bytes;
     int32_t at = 0;
@@ -151,7 +152,7 @@ static void clear_slot(struct bestfit *fit, const int32_t *path, int64_t bytes, 
     }
 }
 
-void bestfit_remove(struct bestfit *fit, struct block *blocks, int32_t block)
+void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
     int64_t bytes = blocks[block].bytes;
     int32_t path[MOST_DIGITS], at = 0;
@@ -165,7 +166,7 @@ void bestfit_remove(struct bestfit *fit, struct block *blocks, int32_t block)
         clear_slot(fit, path, bytes, digit);
 }
 
-int32_t bestfit_find(const struct bestfit *fit, const struct block *blocks, int64_t bytes)
+int32_t bestfit_find(const struct bestfit *fit, const struct memory_block *blocks, int64_t bytes)
 {
     int32_t at = 0, larger = 0; /* what hangs where the next larger size leaves the path */
     for (int digit = fit->digits - 1; at >= 0; digit--) {

@@ -28,7 +28,7 @@ enum block_state {
     BLOCK_LIVE,
     BLOCK_HOLE, /* addresses without memory, of an expandable segment */
 };
-struct block {
+struct memory_block {
     int64_t address, bytes;
     int32_t before, after; /* in its segment; 0: it begins, ends there */
     int32_t child;         /* in the heap of its size: its first child */
@@ -49,9 +49,9 @@ struct bestfit {
 };
 
 struct bestfit bestfit_new(struct arena *keep, int digits);
-void bestfit_insert(struct bestfit *fit, struct block *blocks, int32_t block);
-void bestfit_remove(struct bestfit *fit, struct block *blocks, int32_t block);
+void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block);
+void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block);
 /* The first of at least `bytes`, a whole number of units; 0: there is none. */
-int32_t bestfit_find(const struct bestfit *fit, const struct block *blocks, int64_t bytes);
+int32_t bestfit_find(const struct bestfit *fit, const struct memory_block *blocks, int64_t bytes);
 
 #endif

@@ -11,19 +11,20 @@
 
 enum { MOST_NAMED = 8 };
 
-struct wait {
+struct blocked_task {
     int32_t task;
     bool by_stream;
 };
 
-static struct wait waits_for(const struct engine_graph *graph, const struct engine_result *result,
-                             const int32_t *pending, int32_t task)
+static struct blocked_task waits_for(const struct engine_graph *graph,
+                                     const struct engine_result *result, const int32_t *pending,
+                                     int32_t task)
 {
     for (int64_t i = graph->depends_first[task]; i < graph->depends_first[task + 1]; i++)
         if (pending[graph->depends[i]])
-            return (struct wait){graph->depends[i], false};
+            return (struct blocked_task){graph->depends[i], false};
     int64_t at = graph->order_first[graph->task_stream[task]] + result->place[task];
-    return (struct wait){graph->order[at - 1], true}; /* I1 */
+    return (struct blocked_task){graph->order[at - 1], true}; /* I1 */
 }
 
 static void append_name(char *text, size_t size, const struct engine_graph *graph, int32_t task)
@@ -65,7 +66,7 @@ weft_status deadlock(const struct engine_graph *graph, const struct engine_resul
     int32_t first = first_of_round(graph, result, pending), task = first, named = 0;
     append_name(text, sizeof text, graph, first);
     do {
-        struct wait wait = waits_for(graph, result, pending, task);
+        struct blocked_task wait = waits_for(graph, result, pending, task);
         task = wait.task;
         if (named++ >= MOST_NAMED && task != first)
             continue;

@@ -14,11 +14,11 @@ static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
 static const double NS_PER_S = 1e9;
 static const int64_t NEVER = INT64_MAX;
 
-enum phase { PHASE_BEGIN, PHASE_FLOW, PHASE_WORK, PHASE_COUNT };
+enum event_phase { EVENT_BEGIN, EVENT_FLOW, EVENT_WORK, EVENT_COUNT };
 
 /* What a stream does now, if it takes events (I5). */
 struct actor {
-    enum phase phase;
+    enum event_phase phase;
     int32_t task, flow;
     int32_t pool;              /* link that holds the flow, together with others, or -1 */
     double total, left, speed; /* bytes or ns, and per ns; in a pool that knows what is left */
@@ -107,13 +107,13 @@ static bool stream_slows(const struct engine_graph *graph, int32_t stream)
 }
 
 /* The bytes on its busiest link (share.h, W_f) and the least time of its transfer. */
-struct extent {
+struct flow_extent {
     double bytes, ns;
 };
 
-static struct extent flow_extent(const struct engine_graph *graph, int32_t flow)
+static struct flow_extent flow_extent(const struct engine_graph *graph, int32_t flow)
 {
-    struct extent extent = {0, (double)graph->flow_least_ns[flow]};
+    struct flow_extent extent = {0, (double)graph->flow_least_ns[flow]};
     for (int64_t i = graph->flow_use_first[flow]; i < graph->flow_use_first[flow + 1]; i++) {
         const struct link_use *use = &graph->flow_use[i];
         extent.bytes = fmax(extent.bytes, use->bytes);
@@ -152,7 +152,7 @@ int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task)
 }
 
 /* How long it takes whatever else happens (I5), or -1: that depends. */
-static int64_t settled_ns(const struct engine *engine, int32_t task, struct extent extent)
+static int64_t settled_ns(const struct engine *engine, int32_t task, struct flow_extent extent)
 {
     const struct engine_graph *graph = engine->graph;
     const struct node *node = &engine->nodes.node[task];
@@ -164,10 +164,10 @@ static int64_t settled_ns(const struct engine *engine, int32_t task, struct exte
 }
 
 /* A flow on no link: any unit will do. */
-static struct actor make_actor(const struct node *node, int32_t task, struct extent extent)
+static struct actor make_actor(const struct node *node, int32_t task, struct flow_extent extent)
 {
     double bytes = extent.bytes > 0 ? extent.bytes : extent.ns;
-    struct actor actor = {PHASE_BEGIN, task, node->flow, .pool = -1, .total = (double)node->ns};
+    struct actor actor = {EVENT_BEGIN, task, node->flow, .pool = -1, .total = (double)node->ns};
     if (node->flow >= 0) {
         actor.total = bytes;
         actor.pace = bytes / extent.ns;
@@ -188,7 +188,7 @@ static void expect(struct engine *engine, int32_t id, int64_t due_ns)
 static void start(struct engine *engine, int32_t task)
 {
     const struct node *node = &engine->nodes.node[task];
-    struct extent extent = {0, 0};
+    struct flow_extent extent = {0, 0};
     if (node->flow >= 0)
         extent = flow_extent(engine->graph, node->flow);
     int64_t ns = settled_ns(engine, task, extent);
@@ -234,7 +234,7 @@ static void stir(struct engine *engine, int32_t device)
 
 static void stir_flow(struct engine *engine, int32_t stream)
 {
-    for (const struct entry *e = row_first(&engine->touches, stream); e;
+    for (const struct incidence_entry *e = row_first(&engine->touches, stream); e;
          e = row_next(&engine->touches, e))
         stir(engine, e->column);
 }
@@ -258,7 +258,7 @@ static void begin_flow(struct engine *engine, int32_t stream)
     struct share_flow flow = {graph->flow_priority ? graph->flow_priority[id] : 0, actor->pace,
                               actor->total, graph->flow_use + first,
                               (int32_t)(graph->flow_use_first[id + 1] - first)};
-    actor->phase = PHASE_FLOW;
+    actor->phase = EVENT_FLOW;
     share_add(engine->share, stream, &flow);
     touch_devices(engine, stream, id);
 }
@@ -267,7 +267,7 @@ static void begin_work(struct engine *engine, int32_t stream)
 {
     struct actor *actor = &engine->actor[stream];
     int32_t device = engine->graph->stream_device[stream];
-    actor->phase = PHASE_WORK;
+    actor->phase = EVENT_WORK;
     engine->working[device]++;
     stir(engine, device);
 }
@@ -310,14 +310,14 @@ static void end_work(struct engine *engine, int32_t stream)
 {
     int32_t device = engine->graph->stream_device[stream];
     engine->working[device]--;
-    engine->actor[stream].phase = PHASE_BEGIN;
+    engine->actor[stream].phase = EVENT_BEGIN;
     stir(engine, device);
     finish(engine, engine->actor[stream].task, engine->now);
 }
 
 static void (*const HANDLERS[])(struct engine *engine, int32_t stream) = {
-    [PHASE_BEGIN] = begin, [PHASE_FLOW] = end_flow, [PHASE_WORK] = end_work};
-_Static_assert(COUNT_OF(HANDLERS) == PHASE_COUNT, "a phase without a handler");
+    [EVENT_BEGIN] = begin, [EVENT_FLOW] = end_flow, [EVENT_WORK] = end_work};
+_Static_assert(COUNT_OF(HANDLERS) == EVENT_COUNT, "a phase without a handler");
 
 /* ---- speeds (I3) ----------------------------------------------------------------------------- */
 
@@ -388,7 +388,7 @@ static void change_pools(struct engine *engine, const struct share_speed *speed,
 static double slowdown_of(const struct engine *engine, int32_t stream)
 {
     double slowdown = 1;
-    for (const struct entry *e = row_first(&engine->touches, stream); e;
+    for (const struct incidence_entry *e = row_first(&engine->touches, stream); e;
          e = row_next(&engine->touches, e))
         if (engine->working[e->column])
             slowdown = fmax(slowdown, engine->graph->device_slowdown[e->column]);
@@ -400,9 +400,9 @@ static void respond(struct engine *engine, int32_t device)
     bool flows = engine->touches.column[device] >= 0;
     double speed = flows ? 1 / engine->graph->device_slowdown[device] : 1;
     for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++)
-        if (engine->actor[engine->stream[i]].phase == PHASE_WORK)
+        if (engine->actor[engine->stream[i]].phase == EVENT_WORK)
             set_speed(engine, engine->stream[i], speed);
-    for (const struct entry *e = column_first(&engine->touches, device); e;
+    for (const struct incidence_entry *e = column_first(&engine->touches, device); e;
          e = column_next(&engine->touches, e))
         share_set_pace(engine->share, e->row,
                        engine->actor[e->row].pace / slowdown_of(engine, e->row));

@@ -17,7 +17,7 @@ _Static_assert(COUNT_OF(PAGE_BYTES) == POOL_COUNT, "a pool without its page");
 /* The link to the first hole after an address, in the pool or in the hole before it. */
 static int32_t *hole_link(struct allocator *allocator, enum pool_kind kind, int64_t address)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     int32_t *link = &allocator->pool[kind].hole;
     while (*link && blocks[*link].address < address)
         link = &blocks[*link].next;
@@ -26,7 +26,7 @@ static int32_t *hole_link(struct allocator *allocator, enum pool_kind kind, int6
 
 static void list_hole(struct allocator *allocator, int32_t hole)
 {
-    struct block *block = &allocator->blocks.data[hole];
+    struct memory_block *block = &allocator->blocks.data[hole];
     int32_t *link = hole_link(allocator, block->pool, block->address);
     block->state = BLOCK_HOLE;
     block->next = *link;
@@ -35,7 +35,7 @@ static void list_hole(struct allocator *allocator, int32_t hole)
 
 static void unlist_hole(struct allocator *allocator, int32_t hole)
 {
-    const struct block *block = &allocator->blocks.data[hole];
+    const struct memory_block *block = &allocator->blocks.data[hole];
     *hole_link(allocator, block->pool, block->address) = block->next;
 }
 
@@ -43,8 +43,8 @@ static void open_rows(struct allocator *allocator)
 {
     for (int kind = 0; kind < POOL_COUNT; kind++) {
         int64_t endless = MOST_BYTES / (2 * MIB) * PAGE_BYTES[kind];
-        list_hole(allocator,
-                  block_add(allocator, (struct block){.bytes = endless, .pool = (uint8_t)kind}));
+        list_hole(allocator, block_add(allocator, (struct memory_block){.bytes = endless,
+                                                                        .pool = (uint8_t)kind}));
     }
 }
 
@@ -53,15 +53,15 @@ static void open_rows(struct allocator *allocator)
 /* I2. */
 static int64_t room_of(const struct allocator *allocator, int32_t id)
 {
-    const struct block *block = &allocator->blocks.data[id];
-    const struct block *after = &allocator->blocks.data[block->after];
+    const struct memory_block *block = &allocator->blocks.data[id];
+    const struct memory_block *after = &allocator->blocks.data[block->after];
     return block->bytes + (after->state == BLOCK_HOLE ? after->bytes : 0);
 }
 
 /* By size upwards while the next has less room. What is passed over waits outside of bestfit. */
 static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     struct bestfit *fit = &allocator->pool[kind].free;
     int32_t best = bestfit_find(fit, blocks, bytes), passed = 0, next;
     if (!best)
@@ -84,7 +84,7 @@ static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t by
 /* Memory for the first `bytes` of a hole, in whole pages: it becomes a free block. */
 static bool fill(struct allocator *allocator, int32_t hole, int64_t bytes)
 {
-    struct block block = allocator->blocks.data[hole];
+    struct memory_block block = allocator->blocks.data[hole];
     int64_t filled = round_up(bytes, PAGE_BYTES[block.pool]);
     if (filled > block.bytes)
         filled = block.bytes;
@@ -92,11 +92,11 @@ static bool fill(struct allocator *allocator, int32_t hole, int64_t bytes)
         return false;
     unlist_hole(allocator, hole);
     if (filled < block.bytes) {
-        int32_t rest = block_add(allocator, (struct block){.address = block.address + filled,
-                                                           .bytes = block.bytes - filled,
-                                                           .before = hole,
-                                                           .after = block.after,
-                                                           .pool = block.pool});
+        int32_t rest = block_add(allocator, (struct memory_block){.address = block.address + filled,
+                                                                  .bytes = block.bytes - filled,
+                                                                  .before = hole,
+                                                                  .after = block.after,
+                                                                  .pool = block.pool});
         list_hole(allocator, rest);
         allocator->blocks.data[hole].bytes = filled;
     }
@@ -106,7 +106,7 @@ static bool fill(struct allocator *allocator, int32_t hole, int64_t bytes)
 
 static bool has_room(const struct allocator *allocator, int32_t id, int64_t bytes)
 {
-    const struct block *blocks = allocator->blocks.data;
+    const struct memory_block *blocks = allocator->blocks.data;
     for (; id && blocks[id].state != BLOCK_LIVE && bytes > 0; id = blocks[id].after)
         bytes -= blocks[id].bytes;
     return bytes <= 0;
@@ -115,7 +115,7 @@ static bool has_room(const struct allocator *allocator, int32_t id, int64_t byte
 /* The lowest free block or hole from which holes lead to `bytes`. */
 static int32_t lowest_room(const struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
-    const struct block *blocks = allocator->blocks.data;
+    const struct memory_block *blocks = allocator->blocks.data;
     int32_t hole = allocator->pool[kind].hole, from = hole;
     for (; hole; hole = blocks[hole].next) {
         bool free_before = blocks[blocks[hole].before].state == BLOCK_FREE;
@@ -145,7 +145,7 @@ static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t by
 /* ---- releasing ------------------------------------------------------------------------------- */
 
 /* A free block of its own for what is left of another; none for nothing. */
-static void keep_free(struct allocator *allocator, struct block rest)
+static void keep_free(struct allocator *allocator, struct memory_block rest)
 {
     if (rest.bytes)
         block_list(allocator, block_add(allocator, rest));
@@ -153,7 +153,7 @@ static void keep_free(struct allocator *allocator, struct block rest)
 
 static void join_holes(struct allocator *allocator, int32_t id)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     int32_t neighbour[] = {blocks[id].before, blocks[id].after};
     for (size_t i = 0; i < COUNT_OF(neighbour); i++)
         if (blocks[neighbour[i]].state == BLOCK_HOLE) {
@@ -166,7 +166,7 @@ static void join_holes(struct allocator *allocator, int32_t id)
 /* The whole pages of a free block become a hole. */
 static void release(struct allocator *allocator, int32_t id)
 {
-    struct block block = allocator->blocks.data[id];
+    struct memory_block block = allocator->blocks.data[id];
     int64_t page = PAGE_BYTES[block.pool], after = block.address + block.bytes;
     int64_t first = round_up(block.address, page), last = after / page * page;
     if (first >= last)
@@ -175,21 +175,21 @@ static void release(struct allocator *allocator, int32_t id)
     allocator->blocks.data[id].state = BLOCK_HOLE;
     allocator->blocks.data[id].address = first;
     allocator->blocks.data[id].bytes = last - first;
-    keep_free(allocator, (struct block){.address = block.address,
-                                        .bytes = first - block.address,
-                                        .before = block.before,
-                                        .after = id,
-                                        .pool = block.pool});
-    keep_free(allocator, (struct block){.address = last,
-                                        .bytes = after - last,
-                                        .before = id,
-                                        .after = block.after,
-                                        .pool = block.pool});
+    keep_free(allocator, (struct memory_block){.address = block.address,
+                                               .bytes = first - block.address,
+                                               .before = block.before,
+                                               .after = id,
+                                               .pool = block.pool});
+    keep_free(allocator, (struct memory_block){.address = last,
+                                               .bytes = after - last,
+                                               .before = id,
+                                               .after = block.after,
+                                               .pool = block.pool});
     join_holes(allocator, id);
     allocator->use.reserved -= last - first;
 }
 
-const struct source EXPANDABLE = {
+const struct memory_source EXPANDABLE = {
     .digits = {[POOL_SMALL] = MOST_DIGITS, [POOL_LARGE] = MOST_DIGITS},
     .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = UNIT_BYTES},
     .open = open_rows,

@@ -12,7 +12,7 @@
 
 static const double NS_PER_S = 1e9;
 
-struct finding {
+struct flow_finding {
     struct survey *survey;
     struct arena *scratch, *keep;
     struct hash_map *times; /* in times_arena */
@@ -27,7 +27,7 @@ struct finding {
 /* ---- times ----------------------------------------------------------------------------------- */
 
 /* collective_time, once for each place. */
-static weft_status time_of(struct finding *finding, const struct exchange *exchange,
+static weft_status time_of(struct flow_finding *finding, const struct exchange *exchange,
                            const struct member *member, int64_t bytes, int64_t *ns)
 {
     uint64_t key = mix(mix(member->place, (uint64_t)exchange->collective), (uint64_t)bytes);
@@ -47,7 +47,7 @@ done:
 }
 
 /* What an exchange takes on one group, and which part of its traffic counts (flows.h, I1). */
-struct timing {
+struct exchange_timing {
     int64_t latency_ns, least_ns, together_ns;
     double bytes;
 };
@@ -57,12 +57,12 @@ static int64_t whole_ns(double ns)
     return (int64_t)ceil(ns * (1 - SURVEY_NOISE));
 }
 
-static weft_status timing_of(struct finding *finding, const struct exchange *exchange,
-                             const struct member *member, struct timing *out)
+static weft_status timing_of(struct flow_finding *finding, const struct exchange *exchange,
+                             const struct member *member, struct exchange_timing *out)
 {
     weft_status status = WEFT_OK;
     int64_t all_ns = 0;
-    *out = (struct timing){.bytes = (double)exchange->bytes * traffic_passes(exchange)};
+    *out = (struct exchange_timing){.bytes = (double)exchange->bytes * traffic_passes(exchange)};
     if (exchange->kind != EXCHANGE_COLLECTIVE) {
         double host_bytes_per_s = finding->survey->cluster->node.device.host_bytes_per_s;
         double wanted_s = host_bytes_per_s > 0 ? out->bytes / host_bytes_per_s : 0;
@@ -84,7 +84,7 @@ done:
 /* ---- flows ----------------------------------------------------------------------------------- */
 
 /* Folded, links are numbered by class; unfolded each for itself. */
-static int32_t link_number(struct finding *finding, int32_t which, int64_t place)
+static int32_t link_number(struct flow_finding *finding, int32_t which, int64_t place)
 {
     int32_t *number = &finding->number[which];
     if (!*number) {
@@ -101,7 +101,7 @@ static double times_of(const struct class_use *use)
     return fabs(times - whole) < SURVEY_NOISE * times ? whole : times;
 }
 
-static void emit_row(struct finding *finding, const struct row_use *row, int64_t count,
+static void emit_row(struct flow_finding *finding, const struct row_use *row, int64_t count,
                      double bytes)
 {
     for (int64_t i = 0; i < count && bytes > 0; i++) {
@@ -111,7 +111,7 @@ static void emit_row(struct finding *finding, const struct row_use *row, int64_t
     }
 }
 
-static void emit_classes(struct finding *finding, const struct member *member, double bytes)
+static void emit_classes(struct flow_finding *finding, const struct member *member, double bytes)
 {
     for (int32_t i = 0; i < member->uses; i++)
         link_number(finding, member->use[i].class, member->use[i].place);
@@ -124,14 +124,15 @@ static void emit_classes(struct finding *finding, const struct member *member, d
 }
 
 /* flows.h, I4. */
-static weft_status slowest(struct finding *finding, const struct exchange *exchange,
-                           struct load *load, struct member **member, struct timing *timing)
+static weft_status slowest(struct flow_finding *finding, const struct exchange *exchange,
+                           struct traffic_load *load, struct member **member,
+                           struct exchange_timing *timing)
 {
     weft_status status;
     *member = &load->member[0];
     TRY(timing_of(finding, exchange, *member, timing));
     for (int64_t m = 1; m < load->members; m++) {
-        struct timing other;
+        struct exchange_timing other;
         TRY(timing_of(finding, exchange, &load->member[m], &other));
         finding->alike &= other.latency_ns == timing->latency_ns &&
                           other.least_ns == timing->least_ns &&
@@ -145,11 +146,12 @@ done:
     return status;
 }
 
-static weft_status emit_flow(struct finding *finding, int32_t flow, const struct exchange *exchange)
+static weft_status emit_flow(struct flow_finding *finding, int32_t flow,
+                             const struct exchange *exchange)
 {
-    struct load *load = survey_load(finding->survey, exchange);
+    struct traffic_load *load = survey_load(finding->survey, exchange);
     struct member *member = &load->member[finding->survey->folded ? 0 : exchange->group];
-    struct timing timing;
+    struct exchange_timing timing;
     weft_status status;
     if (finding->survey->folded) {
         TRY(slowest(finding, exchange, load, &member, &timing));
@@ -169,7 +171,7 @@ done:
     return status;
 }
 
-static void write_links(struct finding *finding)
+static void write_links(struct flow_finding *finding)
 {
     struct flows *out = finding->out;
     out->links = (int32_t)finding->places.len;
@@ -192,7 +194,7 @@ static void open_flows(struct arena *keep, int32_t exchanges, struct flows *out)
     out->use_first = ARENA_ARRAY(keep, int64_t, count + 1);
 }
 
-static weft_status emit_flows(struct finding *finding, const struct exchange *exchange,
+static weft_status emit_flows(struct flow_finding *finding, const struct exchange *exchange,
                               int32_t exchanges)
 {
     weft_status status = WEFT_OK;
@@ -215,12 +217,12 @@ weft_status flows_find(const struct cluster *cluster, const struct pattern *patt
     struct survey survey =
         survey_new(scratch, cluster, patterns, pattern_count, exchanges, exchange_count, folded);
     struct hash_map times = {0};
-    struct finding finding = {.survey = &survey,
-                              .scratch = scratch,
-                              .keep = keep,
-                              .times = &times,
-                              .times_arena = scratch,
-                              .out = out};
+    struct flow_finding finding = {.survey = &survey,
+                                   .scratch = scratch,
+                                   .keep = keep,
+                                   .times = &times,
+                                   .times_arena = scratch,
+                                   .out = out};
     weft_status status;
     TRY(survey_links(&survey));
     TRY(emit_flows(&finding, exchanges, exchange_count));
@@ -283,12 +285,12 @@ weft_status flows_find_again(struct flow_cache *cache, const struct cluster *clu
     struct known *known;
     weft_status status;
     TRY(recall(cache, &survey, &known));
-    struct finding finding = {.survey = &survey,
-                              .scratch = scratch,
-                              .keep = keep,
-                              .times = &known->times,
-                              .times_arena = cache->arena,
-                              .out = out};
+    struct flow_finding finding = {.survey = &survey,
+                                   .scratch = scratch,
+                                   .keep = keep,
+                                   .times = &known->times,
+                                   .times_arena = cache->arena,
+                                   .out = out};
     TRY(emit_flows(&finding, exchanges, exchange_count));
 done:
     arena_free(scratch);

@@ -281,7 +281,7 @@ static void list_holdings(struct arena *keep, const struct census *c, const stru
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-struct finding {
+struct peak_finding {
     struct player player;
     struct summit top;
     struct state state;
@@ -289,7 +289,7 @@ struct finding {
 };
 
 static void find_stage(struct prediction *p, int32_t stage, struct arena *scratch,
-                       struct finding *out)
+                       struct peak_finding *out)
 {
     const struct plan *plan = p->plan;
     struct stage_peak *peak = &p->stage[stage].memory;
@@ -344,7 +344,7 @@ static int32_t fullest_stage(const struct prediction *p)
 void find_memory(struct prediction *p, bool reserved)
 {
     struct arena *scratch = arena_new();
-    struct finding *all = ARENA_ARRAY(scratch, struct finding, (size_t)p->plan->stages);
+    struct peak_finding *all = ARENA_ARRAY(scratch, struct peak_finding, (size_t)p->plan->stages);
     for (int32_t s = 0; s < p->plan->stages; s++)
         find_stage(p, s, scratch, &all[s]);
     int32_t fullest = fullest_stage(p);

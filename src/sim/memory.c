@@ -7,20 +7,20 @@
 
 #include <stdlib.h>
 
-struct step {
+struct memory_step {
     int64_t at_ns, bytes;
 };
 
 /* At one instant what is given back comes first. */
 static int by_time(const void *a, const void *b)
 {
-    const struct step *x = a, *y = b;
+    const struct memory_step *x = a, *y = b;
     if (x->at_ns != y->at_ns)
         return x->at_ns < y->at_ns ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static struct memory_peak find_peak(struct step *step, int64_t steps, int64_t base_bytes)
+static struct memory_peak find_peak(struct memory_step *step, int64_t steps, int64_t base_bytes)
 {
     struct memory_peak peak = {base_bytes, 0};
     int64_t bytes = base_bytes;
@@ -51,12 +51,13 @@ void engine_memory(struct arena *keep, const struct engine_graph *graph,
 {
     struct arena *scratch = arena_new();
     int64_t *first = count_steps(scratch, graph, use_first[graph->tasks], use);
-    struct step *step = ARENA_ARRAY(scratch, struct step, 2 * (size_t)use_first[graph->tasks]);
+    struct memory_step *step =
+        ARENA_ARRAY(scratch, struct memory_step, 2 * (size_t)use_first[graph->tasks]);
     for (int32_t t = 0; t < graph->tasks; t++)
         for (int64_t i = use_first[t]; i < use_first[t + 1]; i++) {
             int64_t *at = &first[use[i].device + 1];
-            step[(*at)++] = (struct step){result->start_ns[t], use[i].start_bytes};
-            step[(*at)++] = (struct step){result->end_ns[t], -use[i].end_bytes};
+            step[(*at)++] = (struct memory_step){result->start_ns[t], use[i].start_bytes};
+            step[(*at)++] = (struct memory_step){result->end_ns[t], -use[i].end_bytes};
         }
     *out = ARENA_ARRAY(keep, struct memory_peak, (size_t)graph->devices);
     for (int32_t d = 0; d < graph->devices; d++)

@@ -6,7 +6,7 @@ int64_t round_up(int64_t bytes, int64_t unit)
     return ceil_div(bytes, unit) * unit;
 }
 
-int32_t block_add(struct allocator *allocator, struct block block)
+int32_t block_add(struct allocator *allocator, struct memory_block block)
 {
     int32_t id = allocator->unused;
     if (id) {
@@ -25,18 +25,19 @@ int32_t block_add(struct allocator *allocator, struct block block)
 
 void block_drop(struct allocator *allocator, int32_t id)
 {
-    struct block *blocks = allocator->blocks.data, *block = &blocks[id];
+    struct memory_block *blocks = allocator->blocks.data, *block = &blocks[id];
     if (block->before)
         blocks[block->before].after = block->after;
     if (block->after)
         blocks[block->after].before = block->before;
-    *block = (struct block){.state = BLOCK_UNUSED, .next = allocator->unused};
+    *block = (struct memory_block){.state = BLOCK_UNUSED, .next = allocator->unused};
     allocator->unused = id;
 }
 
 void block_absorb(struct allocator *allocator, int32_t id, int32_t neighbour)
 {
-    struct block *block = &allocator->blocks.data[id], *other = &allocator->blocks.data[neighbour];
+    struct memory_block *block = &allocator->blocks.data[id],
+                        *other = &allocator->blocks.data[neighbour];
     if (other->address < block->address)
         block->address = other->address;
     block->bytes += other->bytes;
@@ -45,20 +46,20 @@ void block_absorb(struct allocator *allocator, int32_t id, int32_t neighbour)
 
 void block_list(struct allocator *allocator, int32_t id)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     blocks[id].state = BLOCK_FREE;
     bestfit_insert(&allocator->pool[blocks[id].pool].free, blocks, id);
 }
 
 void block_unlist(struct allocator *allocator, int32_t id)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     bestfit_remove(&allocator->pool[blocks[id].pool].free, blocks, id);
 }
 
 void block_free(struct allocator *allocator, int32_t id)
 {
-    struct block *blocks = allocator->blocks.data;
+    struct memory_block *blocks = allocator->blocks.data;
     int32_t neighbour[] = {blocks[id].before, blocks[id].after};
     for (size_t i = 0; i < COUNT_OF(neighbour); i++)
         if (blocks[neighbour[i]].state == BLOCK_FREE) {

@@ -18,12 +18,12 @@ struct pool {
 };
 
 /* Addresses that the driver set aside for segments; they fill upwards. */
-struct chunk {
+struct driver_chunk {
     int64_t address, bytes, used;
 };
 
 /* Where memory comes from: segments of their own, or one that expands. */
-struct source {
+struct memory_source {
     int digits[POOL_COUNT];         /* of the sizes of free blocks */
     int64_t least_rest[POOL_COUNT]; /* bytes: what is split off */
     void (*open)(struct allocator *allocator);
@@ -32,22 +32,22 @@ struct source {
     int32_t (*grow)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
     void (*release)(struct allocator *allocator, int32_t block); /* what the device can have */
 };
-extern const struct source SEGMENTS, EXPANDABLE;
+extern const struct memory_source SEGMENTS, EXPANDABLE;
 
 struct allocator {
     struct arena *arena;
-    const struct source *source;
+    const struct memory_source *source;
     int64_t limit_bytes;
-    ARRAY(struct block) blocks; /* block 0 is none */
+    ARRAY(struct memory_block) blocks; /* block 0 is none */
     int32_t unused;
     struct pool pool[POOL_COUNT];
-    ARRAY(struct chunk) chunks; /* with falling addresses */
+    ARRAY(struct driver_chunk) chunks; /* with falling addresses */
     struct allocator_use use;
 };
 
 int64_t round_up(int64_t bytes, int64_t unit);
 /* A new block between two that are neighbours so far; moves the blocks. */
-int32_t block_add(struct allocator *allocator, struct block block);
+int32_t block_add(struct allocator *allocator, struct memory_block block);
 void block_drop(struct allocator *allocator, int32_t id); /* the segment does without it */
 void block_absorb(struct allocator *allocator, int32_t id, int32_t neighbour);
 void block_list(struct allocator *allocator, int32_t id);   /* it is free, alone */

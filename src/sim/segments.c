@@ -32,7 +32,7 @@ static int64_t new_chunk(struct allocator *allocator, int64_t segment)
     size_t count = allocator->chunks.len;
     int64_t lowest = count ? allocator->chunks.data[count - 1].address : 0;
     int64_t bytes = round_up(segment, CHUNK_BYTES);
-    struct chunk chunk = {.address = lowest - bytes, .bytes = bytes, .used = segment};
+    struct driver_chunk chunk = {.address = lowest - bytes, .bytes = bytes, .used = segment};
     array_push(allocator->arena, &allocator->chunks, chunk);
     return chunk.address;
 }
@@ -42,7 +42,7 @@ static int64_t place(struct allocator *allocator, int64_t segment)
     size_t count = allocator->chunks.len;
     size_t last = count < CHUNKS_SEARCHED ? 0 : count - CHUNKS_SEARCHED;
     for (size_t i = count; segment < CHUNK_BYTES && i-- > last;) {
-        struct chunk *chunk = &allocator->chunks.data[i];
+        struct driver_chunk *chunk = &allocator->chunks.data[i];
         if (chunk->bytes - chunk->used >= segment) {
             chunk->used += segment;
             return chunk->address + chunk->used - segment;
@@ -69,15 +69,15 @@ static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t by
     int64_t segment = segment_bytes(bytes);
     if (!reserve(allocator, segment))
         return 0;
-    return block_add(allocator, (struct block){.address = place(allocator, segment),
-                                               .bytes = segment,
-                                               .pool = (uint8_t)kind});
+    return block_add(allocator, (struct memory_block){.address = place(allocator, segment),
+                                                      .bytes = segment,
+                                                      .pool = (uint8_t)kind});
 }
 
 /* A free block without neighbours is its segment. */
 static void release(struct allocator *allocator, int32_t id)
 {
-    const struct block *block = &allocator->blocks.data[id];
+    const struct memory_block *block = &allocator->blocks.data[id];
     if (block->before || block->after)
         return;
     allocator->use.reserved -= block->bytes;
@@ -85,7 +85,7 @@ static void release(struct allocator *allocator, int32_t id)
     block_drop(allocator, id);
 }
 
-const struct source SEGMENTS = {
+const struct memory_source SEGMENTS = {
     .digits = {[POOL_SMALL] = 2, [POOL_LARGE] = MOST_DIGITS},
     .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = 1 * MIB + UNIT_BYTES},
     .open = open_none,

@@ -14,7 +14,7 @@ static const double NS_PER_S = 1e9;    /* by definition */
 enum { UNSETTLED = -2, NONE = -1 };    /* instead of the link that holds a flow */
 _Static_assert(sizeof(double) == sizeof(int64_t), "levels are ordered by their bits");
 
-struct slot {
+struct flow_slot {
     int32_t priority;
     int32_t link;       /* that holds it, NONE or UNSETTLED */
     int32_t pool;       /* link whose pool it is in, or NONE */
@@ -45,7 +45,7 @@ struct share {
     int64_t pass;
     int32_t unsettled;               /* flows of this class */
     int32_t first_class, last_class; /* of the component at hand */
-    struct slot *slot;
+    struct flow_slot *slot;
     struct channel *channel;
     int32_t channels;
     struct incidence uses;             /* slots by links: a_fl and k_fl */
@@ -62,7 +62,7 @@ struct share *share_new(struct arena *keep, int32_t slots, const double *link_by
 {
     struct share *share = ARENA_NEW(keep, struct share);
     share->arena = keep;
-    share->slot = ARENA_ARRAY(keep, struct slot, (size_t)slots);
+    share->slot = ARENA_ARRAY(keep, struct flow_slot, (size_t)slots);
     share->channel = ARENA_ARRAY(keep, struct channel, (size_t)links);
     share->channels = links;
     for (int32_t i = 0; i < links; i++) {
@@ -82,14 +82,15 @@ double share_speed_of(const struct share *share, int32_t slot)
 
 /* ---- sums of a link -------------------------------------------------------------------------- */
 
-static int64_t weight_of(const struct entry *use)
+static int64_t weight_of(const struct incidence_entry *use)
 {
     int64_t one = (int64_t)(use->part * QUANTA), whole = (int64_t)use->times;
     return one * whole + (int64_t)((double)one * (use->times - (double)whole));
 }
 
 /* Twice the capacity says as much as more does. */
-static int64_t load_of(const struct channel *channel, const struct entry *use, double pace)
+static int64_t load_of(const struct channel *channel, const struct incidence_entry *use,
+                       double pace)
 {
     double one = ceil(use->part * pace * channel->load_per_speed);
     return (int64_t)fmin(ceil(one * use->times), 2 * FULL);
@@ -119,15 +120,16 @@ static void add_use(struct share *share, int32_t slot, const struct link_use *us
 {
     struct channel *channel = &share->channel[use->link];
     double part = fmax(floor(use->bytes / bytes * QUANTA), 1) / QUANTA;
-    const struct entry *entry = incidence_add(&share->uses, slot, use->link, part, use->times);
+    const struct incidence_entry *entry =
+        incidence_add(&share->uses, slot, use->link, part, use->times);
     channel->weight += weight_of(entry);
     change_load(share, use->link, load_of(channel, entry, share->slot[slot].pace));
 }
 
 void share_add(struct share *share, int32_t slot, const struct share_flow *flow)
 {
-    share->slot[slot] =
-        (struct slot){.priority = flow->priority, .link = NONE, .pool = NONE, .pace = flow->pace};
+    share->slot[slot] = (struct flow_slot){
+        .priority = flow->priority, .link = NONE, .pool = NONE, .pace = flow->pace};
     for (int32_t i = 0; i < flow->uses; i++)
         if (flow->use[i].bytes > 0)
             add_use(share, slot, &flow->use[i], flow->bytes);
@@ -136,7 +138,8 @@ void share_add(struct share *share, int32_t slot, const struct share_flow *flow)
 
 void share_remove(struct share *share, int32_t slot)
 {
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+    for (const struct incidence_entry *e = row_first(&share->uses, slot); e;
+         e = row_next(&share->uses, e)) {
         struct channel *channel = &share->channel[e->column];
         channel->weight -= weight_of(e);
         change_load(share, e->column, -load_of(channel, e, share->slot[slot].pace));
@@ -151,12 +154,13 @@ void share_remove(struct share *share, int32_t slot)
 /* A flow that its link holds below both paces stays as it is. */
 void share_set_pace(struct share *share, int32_t slot, double pace)
 {
-    struct slot *flow = &share->slot[slot];
+    struct flow_slot *flow = &share->slot[slot];
     double old = flow->pace;
     if (old == pace)
         return;
     flow->pace = pace;
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+    for (const struct incidence_entry *e = row_first(&share->uses, slot); e;
+         e = row_next(&share->uses, e)) {
         struct channel *channel = &share->channel[e->column];
         change_load(share, e->column, load_of(channel, e, pace) - load_of(channel, e, old));
         channel->least_pace = fmin(channel->least_pace, pace);
@@ -169,7 +173,7 @@ void share_set_pace(struct share *share, int32_t slot, double pace)
 
 static void reach_slot(struct share *share, int32_t id)
 {
-    struct slot *slot = &share->slot[id];
+    struct flow_slot *slot = &share->slot[id];
     if (slot->pass == share->pass)
         return;
     slot->pass = share->pass;
@@ -190,7 +194,7 @@ static void reach_link(struct share *share, int32_t link)
     channel->pass = share->pass;
     channel->left = channel->capacity;
     array_push(share->arena, &share->links, link);
-    for (const struct entry *e = column_first(&share->uses, link); e;
+    for (const struct incidence_entry *e = column_first(&share->uses, link); e;
          e = column_next(&share->uses, e))
         reach_slot(share, e->row);
 }
@@ -198,7 +202,7 @@ static void reach_link(struct share *share, int32_t link)
 static void gather(struct share *share)
 {
     for (size_t i = 0; i < share->component.len; i++)
-        for (const struct entry *e = row_first(&share->uses, share->component.data[i]); e;
+        for (const struct incidence_entry *e = row_first(&share->uses, share->component.data[i]); e;
              e = row_next(&share->uses, e))
             reach_link(share, e->column);
 }
@@ -236,7 +240,8 @@ static void enter_class(struct share *share, int32_t slot)
 {
     heap_set(&share->levels, share->channels + slot, level_key(share->slot[slot].pace));
     share->unsettled++;
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+    for (const struct incidence_entry *e = row_first(&share->uses, slot); e;
+         e = row_next(&share->uses, e)) {
         struct channel *channel = &share->channel[e->column];
         if (!channel->tight)
             continue;
@@ -250,7 +255,8 @@ static void settle_slot(struct share *share, int32_t slot, double speed, int32_t
     share->slot[slot].speed = speed;
     share->slot[slot].link = link;
     share->unsettled--;
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e)) {
+    for (const struct incidence_entry *e = row_first(&share->uses, slot); e;
+         e = row_next(&share->uses, e)) {
         struct channel *channel = &share->channel[e->column];
         if (!channel->tight)
             continue;
@@ -280,9 +286,9 @@ static void lower_links(struct share *share, double speed)
 
 static void settle_link(struct share *share, int32_t link, double speed, int32_t priority)
 {
-    for (const struct entry *e = column_first(&share->uses, link); e;
+    for (const struct incidence_entry *e = column_first(&share->uses, link); e;
          e = column_next(&share->uses, e)) {
-        const struct slot *slot = &share->slot[e->row];
+        const struct flow_slot *slot = &share->slot[e->row];
         if (slot->link == UNSETTLED && slot->priority == priority)
             settle_slot(share, e->row, speed, link);
     }
@@ -332,7 +338,7 @@ static void set_pool_speed(struct share *share, int32_t link, double speed)
 
 static void move(struct share *share, int32_t id, int32_t pool)
 {
-    struct slot *slot = &share->slot[id];
+    struct flow_slot *slot = &share->slot[id];
     struct share_move moved = {id, slot->link, pool >= 0, slot->speed};
     slot->pool = pool;
     array_push(share->arena, &share->moves, moved);
@@ -340,7 +346,7 @@ static void move(struct share *share, int32_t id, int32_t pool)
 
 static void report(struct share *share, int32_t id)
 {
-    struct slot *slot = &share->slot[id];
+    struct flow_slot *slot = &share->slot[id];
     int32_t pool = slot->speed > 0 ? slot->link : NONE;
     if (pool >= 0)
         set_pool_speed(share, pool, slot->speed);
@@ -360,7 +366,7 @@ static void judge_links(struct share *share)
     channel->priority = share->first_class;
     channel->simple = true;
     for (size_t i = 0; i < share->component.len; i++) {
-        const struct slot *slot = &share->slot[share->component.data[i]];
+        const struct flow_slot *slot = &share->slot[share->component.data[i]];
         channel->simple &= slot->pool >= 0;
         channel->least_pace = fmin(channel->least_pace, slot->pace);
     }
@@ -398,7 +404,7 @@ static void tighten(struct share *share, int32_t link)
         return;
     channel->tight = tight;
     channel->simple = false;
-    for (const struct entry *e = column_first(&share->uses, link); e;
+    for (const struct incidence_entry *e = column_first(&share->uses, link); e;
          e = column_next(&share->uses, e))
         array_push(share->arena, &share->stirred, e->row);
 }
@@ -407,7 +413,8 @@ static void tighten(struct share *share, int32_t link)
 static int32_t tight_link(const struct share *share, int32_t slot)
 {
     int32_t link = NONE;
-    for (const struct entry *e = row_first(&share->uses, slot); e; e = row_next(&share->uses, e))
+    for (const struct incidence_entry *e = row_first(&share->uses, slot); e;
+         e = row_next(&share->uses, e))
         if (share->channel[e->column].tight)
             link = link == NONE ? e->column : UNSETTLED;
     return link;
@@ -415,7 +422,7 @@ static int32_t tight_link(const struct share *share, int32_t slot)
 
 static void go_alone(struct share *share, int32_t id)
 {
-    struct slot *slot = &share->slot[id];
+    struct flow_slot *slot = &share->slot[id];
     bool same = slot->pool < 0 && slot->speed == slot->pace;
     slot->link = NONE;
     slot->speed = slot->pace;
@@ -425,7 +432,7 @@ static void go_alone(struct share *share, int32_t id)
 
 static void go_simple(struct share *share, int32_t id, int32_t link)
 {
-    struct slot *slot = &share->slot[id];
+    struct flow_slot *slot = &share->slot[id];
     slot->link = link;
     share->channel[link].least_pace = fmin(share->channel[link].least_pace, slot->pace);
     if (slot->pool != link)
@@ -435,7 +442,7 @@ static void go_simple(struct share *share, int32_t id, int32_t link)
 
 static void settle_stirred(struct share *share, int32_t id)
 {
-    const struct slot *slot = &share->slot[id];
+    const struct flow_slot *slot = &share->slot[id];
     if (slot->pace < 0 || slot->pass == share->pass)
         return;
     int32_t link = tight_link(share, id);

@@ -18,23 +18,23 @@ static bool leaves_stand_in(const struct plan *plan, int64_t instance)
            (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR) && op_in_layer(plan->model, op);
 }
 
-struct matrix {
+struct matrix_size {
     int64_t rows, columns;
 };
 
 /* Of one expert, of those that have many. */
-static struct matrix matrix_of(const struct plan *plan, int64_t instance)
+static struct matrix_size matrix_of(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
-    return (struct matrix){local[op_find_dim(op->kind, DIM_OUT)],
-                           local[op_find_dim(op->kind, DIM_IN)]};
+    return (struct matrix_size){local[op_find_dim(op->kind, DIM_OUT)],
+                                local[op_find_dim(op->kind, DIM_IN)]};
 }
 
 static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, int32_t stage)
 {
-    ARRAY(struct matrix) seen = {0};
+    ARRAY(struct matrix_size) seen = {0};
     bool *done = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops *(size_t)plan->choices);
     int64_t elements = 0;
     for (int32_t part = stage; part < plan->parts; part += plan->stages) {
@@ -44,7 +44,7 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
             if (*old || !leaves_stand_in(plan, i))
                 continue;
             *old = true;
-            struct matrix m = matrix_of(plan, i);
+            struct matrix_size m = matrix_of(plan, i);
             size_t k = 0;
             while (k < seen.len && memcmp(&seen.data[k], &m, sizeof m) != 0)
                 k++;

@@ -126,7 +126,7 @@ static int32_t *load_number(const struct survey *survey, const struct exchange *
     return &survey->load_of[exchange->pattern * TRAFFIC_KIND_COUNT + (int32_t)kind_of(exchange)];
 }
 
-struct load *survey_load(const struct survey *survey, const struct exchange *exchange)
+struct traffic_load *survey_load(const struct survey *survey, const struct exchange *exchange)
 {
     return &survey->load[*load_number(survey, exchange) - 1];
 }
@@ -135,22 +135,22 @@ static void list_loads(struct survey *survey, const struct exchange *exchange, i
 {
     size_t most = (size_t)survey->patterns * TRAFFIC_KIND_COUNT;
     survey->load_of = ARENA_ARRAY(survey->scratch, int32_t, most);
-    survey->load = ARENA_ARRAY(survey->scratch, struct load, most);
+    survey->load = ARENA_ARRAY(survey->scratch, struct traffic_load, most);
     for (int32_t i = 0; i < exchanges; i++) {
         int32_t *number = load_number(survey, &exchange[i]);
         if (*number)
             continue;
         int32_t pattern = exchange[i].pattern;
         survey->load[survey->loads] =
-            (struct load){.pattern = pattern,
-                          .kind = kind_of(&exchange[i]),
-                          .groups = pattern_groups(&survey->pattern[pattern])};
+            (struct traffic_load){.pattern = pattern,
+                                  .kind = kind_of(&exchange[i]),
+                                  .groups = pattern_groups(&survey->pattern[pattern])};
         *number = ++survey->loads;
     }
 }
 
-static weft_status group_traffic(struct survey *survey, const struct load *load, int64_t group,
-                                 struct traffic_list *out, uint64_t *place)
+static weft_status group_traffic(struct survey *survey, const struct traffic_load *load,
+                                 int64_t group, struct traffic_list *out, uint64_t *place)
 {
     struct group devices = pattern_group(&survey->pattern[load->pattern], group);
     weft_status status;
@@ -166,7 +166,7 @@ done:
 }
 
 /* Step 1. */
-static weft_status tally(struct survey *survey, struct load *load)
+static weft_status tally(struct survey *survey, struct traffic_load *load)
 {
     weft_status status = WEFT_OK;
     struct traffic_list list = {0};
@@ -202,7 +202,7 @@ static double s_per_byte(const struct survey *survey, int64_t place)
 }
 
 /* Step 2. */
-static void measure(const struct survey *survey, struct load *load)
+static void measure(const struct survey *survey, struct traffic_load *load)
 {
     for (int64_t g = 0; g < load->groups; g++) {
         struct member *member = &load->member[g];
@@ -218,7 +218,7 @@ static void measure(const struct survey *survey, struct load *load)
 }
 
 /* Step 3, and clears the sums for the next load. */
-static void colour(struct survey *survey, const struct load *load)
+static void colour(struct survey *survey, const struct traffic_load *load)
 {
     uint64_t name = (uint64_t)(load - survey->load) + 1;
     for (int64_t i = 0; i < load->first[load->groups]; i++) {
@@ -264,7 +264,7 @@ static struct link_class *class_at(struct survey *survey, int64_t place)
 }
 
 /* The classes of a load's links, each told how busy the load keeps it. */
-static void list_classes(struct survey *survey, struct load *load)
+static void list_classes(struct survey *survey, struct traffic_load *load)
 {
     int32_t number = (int32_t)(load - survey->load);
     for (int64_t i = 0; i < load->first[load->groups]; i++) {
@@ -297,7 +297,7 @@ static void find_covered(struct survey *survey)
 {
     struct link_class *classes = survey->classes.data;
     for (size_t c = 0; c < survey->classes.len; c++) {
-        const struct load *load = &survey->load[classes[c].busy.data[0].load];
+        const struct traffic_load *load = &survey->load[classes[c].busy.data[0].load];
         for (size_t i = 0; i < load->classes.len && i < COVERS_TRIED && !classes[c].covered; i++) {
             size_t other = (size_t)load->classes.data[i];
             classes[c].covered = other != c && busier(&classes[other], &classes[c]) &&
@@ -308,7 +308,7 @@ static void find_covered(struct survey *survey)
 
 /* ---- which groups are alike ------------------------------------------------------------------ */
 
-static uint64_t signature(struct survey *survey, const struct load *load, int64_t group)
+static uint64_t signature(struct survey *survey, const struct traffic_load *load, int64_t group)
 {
     uint64_t sum = mix(0, quantum(load->member[group].peak));
     for (int64_t i = load->first[group]; i < load->first[group + 1]; i++) {
@@ -320,7 +320,7 @@ static uint64_t signature(struct survey *survey, const struct load *load, int64_
 }
 
 /* Leaves of a load's groups those that differ in time alone or signature, the first of each. */
-static void classify(struct survey *survey, struct load *load)
+static void classify(struct survey *survey, struct traffic_load *load)
 {
     struct hash_map table = {0};
     load->members = 0;
@@ -357,7 +357,7 @@ static void merge_use(struct survey *survey, row_list *row, const struct row_use
     }
 }
 
-void survey_row(struct survey *survey, const struct load *load, struct member *member)
+void survey_row(struct survey *survey, const struct traffic_load *load, struct member *member)
 {
     int64_t from = load->first[member->group], to = load->first[member->group + 1];
     int64_t busiest = from;
@@ -445,14 +445,14 @@ uint64_t survey_key(const struct survey *survey)
     return key;
 }
 
-static void keep_load(struct survey *survey, struct load *load, struct arena *keep,
-                      struct load *out)
+static void keep_load(struct survey *survey, struct traffic_load *load, struct arena *keep,
+                      struct traffic_load *out)
 {
     size_t members = (size_t)load->members;
-    *out = (struct load){.pattern = load->pattern,
-                         .kind = load->kind,
-                         .groups = load->groups,
-                         .members = load->members};
+    *out = (struct traffic_load){.pattern = load->pattern,
+                                 .kind = load->kind,
+                                 .groups = load->groups,
+                                 .members = load->members};
     out->member = ARENA_ARRAY(keep, struct member, members);
     for (size_t m = 0; m < members; m++) {
         struct member *member = &load->member[m];
@@ -471,7 +471,7 @@ struct survey *survey_keep(struct survey *survey, struct arena *keep)
     kept->alike = survey->alike;
     kept->span = survey->span;
     kept->numbers = survey->numbers;
-    kept->load = ARENA_ARRAY(keep, struct load, (size_t)survey->loads);
+    kept->load = ARENA_ARRAY(keep, struct traffic_load, (size_t)survey->loads);
     for (int32_t l = 0; l < survey->loads; l++)
         keep_load(survey, &survey->load[l], keep, &kept->load[l]);
     return kept;

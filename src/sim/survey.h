@@ -67,7 +67,7 @@ struct member {
     int32_t uses;
 };
 
-struct load {
+struct traffic_load {
     int32_t pattern;
     enum traffic_kind kind;
     int64_t groups;
@@ -95,7 +95,7 @@ struct survey {
     struct arena *scratch;
     /* What is found. */
     struct span span;
-    struct load *load;
+    struct traffic_load *load;
     int32_t loads;
     int32_t *load_of; /* pattern * TRAFFIC_KIND_COUNT + kind: number + 1 */
     size_t numbers;   /* of classes of links; unfolded, of links */
@@ -115,10 +115,10 @@ struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
                          const struct pattern *patterns, int32_t pattern_count,
                          const struct exchange *exchanges, int32_t exchange_count, bool folded);
 weft_status survey_links(struct survey *survey); /* steps 1 to 5 */
-struct load *survey_load(const struct survey *survey, const struct exchange *exchange);
+struct traffic_load *survey_load(const struct survey *survey, const struct exchange *exchange);
 /* Folded: fills in a member's row, the links that nothing covers by class, and its busiest link, by
  * which speeds go. */
-void survey_row(struct survey *survey, const struct load *load, struct member *member);
+void survey_row(struct survey *survey, const struct traffic_load *load, struct member *member);
 struct link_id survey_link(const struct survey *survey, int64_t place);
 
 /* All that steps 1 to 5 look at. */

@@ -4,7 +4,8 @@
 A type is a struct, union or enum with a tag and members, or a typedef; a struct and a typedef of one name
 count as two.
 
-    I1  A type that a header defines is defined once in all of src: whoever reads its name anywhere knows it.
+    I1  A type that a header defines, or declares (`struct x;`) for a .c file that defines it, is defined
+        once in all of src: whoever reads its name anywhere knows which it is.
     I2  A type that a .c file defines is defined once in its room (the folder of src that it lies under).
 """
 import collections
@@ -16,25 +17,38 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 TAGGED = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
-TYPEDEF = re.compile(r"\btypedef\b[^;{}]*?(?:\(\*(\w+)\)\s*\([^;]*\)|\b(\w+)(?:\[\w*\])?)\s*;", re.S)
-TYPEDEF_OF_BODY = re.compile(r"\btypedef\s+(?:struct|union|enum)\b[^;{}]*\{[^{}]*\}\s*(\w+)\s*;", re.S)
+OPAQUE = re.compile(r"^(?:struct|union) (\w+);", re.M)
+TYPEDEF = re.compile(r"\btypedef\b([^;{}]*(?:\{[^{}]*\})?[^;{}]*);", re.S)
 
 
-def definitions(path):
-    """(name, line) of every type that the file defines."""
-    text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), path.read_text())
-    for pattern in (TAGGED, TYPEDEF, TYPEDEF_OF_BODY):
-        for found in pattern.finditer(text):
-            name = next(group for group in found.groups() if group)
-            yield name, text.count("\n", 0, found.start()) + 1
+def typedef_name(text):
+    """Of `weft_status rule(int)`, `bool (*rule)(int)`, `ARRAY(struct x) list`, `struct {...} thing`."""
+    text = re.sub(r"\bARRAY\([^)]*\)", " ", text)
+    found = re.search(r"\(\*(\w+)\)", text) or re.search(r"(\w+)\s*\(", text)
+    return (found or re.search(r"(\w+)\s*(?:\[\w*\])?\s*$", text)).group(1)
+
+
+def plain(path):
+    """The file's text without comments and strings, on the same lines."""
+    return COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), path.read_text())
+
+
+def definitions(text):
+    """(name, line) of every type that the text defines."""
+    for found in TAGGED.finditer(text):
+        yield found.group(1), text.count("\n", 0, found.start()) + 1
+    for found in TYPEDEF.finditer(text):
+        yield typedef_name(found.group(1)), text.count("\n", 0, found.start()) + 1
 
 
 def places():
-    """Per name: (file below src, line) of its definitions."""
+    """Per name: (file below src, line, whether a header has it) of its definitions."""
     out = collections.defaultdict(list)
-    for path in sorted(SRC.rglob("*.[ch]")):
-        for name, line in definitions(path):
-            out[name].append((path.relative_to(SRC), line))
+    texts = {path.relative_to(SRC): plain(path) for path in sorted(SRC.rglob("*.[ch]"))}
+    opaque = {name for path, text in texts.items() if path.suffix == ".h" for name in OPAQUE.findall(text)}
+    for path, text in texts.items():
+        for name, line in definitions(text):
+            out[name].append((path, line, path.suffix == ".h" or name in opaque))
     return out
 
 
@@ -42,10 +56,10 @@ def clashes(where):
     """Those of one name's definitions that break I1 or I2."""
     if len(where) < 2:
         return []
-    if any(path.suffix == ".h" for path, _ in where):
+    if any(public for _, _, public in where):
         return where
-    rooms = collections.Counter(path.parts[0] for path, _ in where)
-    return [(path, line) for path, line in where if rooms[path.parts[0]] > 1]
+    rooms = collections.Counter(path.parts[0] for path, _, _ in where)
+    return [place for place in where if rooms[place[0].parts[0]] > 1]
 
 
 def main():
@@ -54,7 +68,7 @@ def main():
     for name, where in sorted(names.items()):
         found = clashes(where)
         count += bool(found)
-        for path, line in found:
+        for path, line, _ in found:
             print(f"src/{path}:{line}: another type is called '{name}', too", file=sys.stderr)
     if count:
         print(f"{count} of {len(names)} names of types stand for several: "

@@ -77,7 +77,7 @@ static bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
     bool legal = config_begin(p, counts[rng_below(rng, count)],
                               (enum beginning)rng_below(rng, BEGIN_COUNT), c);
     for (int i = 0; legal && i < hops; i++) {
-        struct stage_cost cost[MOST_STAGES];
+        struct stage_use cost[MOST_STAGES];
         struct asking asking = {.judge = a->judge,
                                 .from = c,
                                 .cost = cost,

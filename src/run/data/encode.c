@@ -43,7 +43,7 @@ static bool find_merge(const struct vocabulary *vocabulary, int32_t left, int32_
 /* ---- one piece ------------------------------------------------------------------------------- */
 
 enum { NONE = -1 };
-struct link {
+struct token_link {
     int32_t token; /* NONE: joined to the one before */
     int32_t before, after;
 };
@@ -51,15 +51,15 @@ struct link {
 struct encoder {
     const struct vocabulary *vocabulary;
     struct arena *arena;
-    struct heap lines;        /* per place whose pair can be joined: the line */
-    int32_t places;           /* that heap has room for */
-    ARRAY(int32_t) batch;     /* places of the least line */
-    ARRAY(struct link) links; /* per place */
+    struct heap lines;              /* per place whose pair can be joined: the line */
+    int32_t places;                 /* that heap has room for */
+    ARRAY(int32_t) batch;           /* places of the least line */
+    ARRAY(struct token_link) links; /* per place */
 };
 
 static void offer(struct encoder *encoder, int32_t place)
 {
-    const struct link *link = encoder->links.data;
+    const struct token_link *link = encoder->links.data;
     struct merge merge;
     if (place == NONE)
         return;
@@ -74,11 +74,11 @@ static void offer(struct encoder *encoder, int32_t place)
 /* Joins the pair at a place if it still is of that line: its first may have been joined already. */
 static bool join(struct encoder *encoder, int32_t place, int32_t rank)
 {
-    struct link *link = encoder->links.data, *left = &link[place];
+    struct token_link *link = encoder->links.data, *left = &link[place];
     struct merge merge;
     if (left->token == NONE || left->after == NONE)
         return false;
-    struct link *right = &link[left->after];
+    struct token_link *right = &link[left->after];
     if (!find_merge(encoder->vocabulary, left->token, right->token, &merge) || merge.rank != rank)
         return false;
     heap_remove(&encoder->lines, left->after); /* I1 */
@@ -130,8 +130,8 @@ static void encode_piece(struct encoder *encoder, const uint8_t *text, size_t le
     make_room(encoder, (int32_t)len);
     encoder->links.len = 0;
     for (size_t i = 0; i < len; i++) {
-        struct link link = {encoder->vocabulary->byte_token[text[i]], (int32_t)i - 1,
-                            i + 1 < len ? (int32_t)i + 1 : NONE};
+        struct token_link link = {encoder->vocabulary->byte_token[text[i]], (int32_t)i - 1,
+                                  i + 1 < len ? (int32_t)i + 1 : NONE};
         array_push(encoder->arena, &encoder->links, link);
     }
     for (size_t i = 0; i < len; i++)

@@ -36,13 +36,13 @@ static void *take(struct rig *rig, int64_t bytes, bool measure_only)
     return memory;
 }
 
-struct request {
+struct operand_request {
     enum content content;
     enum dtype dtype;
     int64_t count, below; /* below: of ids */
 };
 
-static bool fill(struct rig *rig, void *to, const struct request *request)
+static bool fill(struct rig *rig, void *to, const struct operand_request *request)
 {
     if (!to)
         return false;
@@ -54,7 +54,7 @@ static bool fill(struct rig *rig, void *to, const struct request *request)
 }
 
 /* *out stays NULL, and the answer true, where only bytes are counted. */
-static bool make(struct rig *rig, bool count_only, struct request request, void **out)
+static bool make(struct rig *rig, bool count_only, struct operand_request request, void **out)
 {
     int64_t each = request.content == CONTENT_IDS ? 8 : dtype_bytes(request.dtype);
     *out = take(rig, request.count * each, count_only);
@@ -88,8 +88,8 @@ static bool make_inputs(struct rig *rig, bool count_only)
         const struct operand *in = &op->input[i];
         int64_t count = local_elements(rig, in);
         bool ids = in->element == ELEMENT_INDEX;
-        struct request request = {ids ? CONTENT_IDS : CONTENT_NUMBERS, stored_in(in, dtype), count,
-                                  vocabulary(rig)};
+        struct operand_request request = {ids ? CONTENT_IDS : CONTENT_NUMBERS, stored_in(in, dtype),
+                                          count, vocabulary(rig)};
         void *at;
         made = make(rig, count_only, request, &at);
         rig->call.input[i] = at;
@@ -99,8 +99,8 @@ static bool make_inputs(struct rig *rig, bool count_only)
     }
     if (made && op->kind == OP_LOSS) {
         void *labels;
-        struct request request = {CONTENT_IDS, dtype, local_elements(rig, &op->output),
-                                  vocabulary(rig)};
+        struct operand_request request = {CONTENT_IDS, dtype, local_elements(rig, &op->output),
+                                          vocabulary(rig)};
         made = make(rig, count_only, request, &labels);
         rig->call.input[op->inputs] = labels;
     }
@@ -115,9 +115,10 @@ static bool make_weights(struct rig *rig, bool count_only)
         int64_t count = local_elements(rig, &op->weight[i].operand);
         void *weight, *gradient = NULL;
         made =
-            make(rig, count_only, (struct request){CONTENT_NUMBERS, rig->call.dtype, count, 0},
-                 &weight) &&
-            make(rig, count_only, (struct request){CONTENT_ZEROS, DTYPE_FP32, count, 0}, &gradient);
+            make(rig, count_only,
+                 (struct operand_request){CONTENT_NUMBERS, rig->call.dtype, count, 0}, &weight) &&
+            make(rig, count_only, (struct operand_request){CONTENT_ZEROS, DTYPE_FP32, count, 0},
+                 &gradient);
         rig->call.weight[i] = weight;
         rig->call.weight_gradient[i] = gradient;
     }
@@ -131,10 +132,10 @@ static bool make_outputs(struct rig *rig, bool count_only)
     enum dtype dtype = op->kind == OP_LOSS ? DTYPE_FP32 : stored_in(&op->output, rig->call.dtype);
     int64_t count = local_elements(rig, &op->output);
     void *gradient = NULL;
-    bool made =
-        make(rig, count_only, (struct request){CONTENT_ZEROS, dtype, count, 0},
-             &rig->call.output) &&
-        make(rig, count_only, (struct request){CONTENT_NUMBERS, dtype, count, 0}, &gradient);
+    bool made = make(rig, count_only, (struct operand_request){CONTENT_ZEROS, dtype, count, 0},
+                     &rig->call.output) &&
+                make(rig, count_only, (struct operand_request){CONTENT_NUMBERS, dtype, count, 0},
+                     &gradient);
     rig->call.output_gradient = gradient;
     rig->handed = gradient;
     rig->handed_bytes = count * dtype_bytes(dtype);
@@ -160,8 +161,8 @@ static bool make_rooms(struct rig *rig, bool count_only)
 static bool make_step(struct rig *rig, const struct ask *ask, enum policy policy, bool count_only)
 {
     int64_t count = ask->work.shape[0];
-    struct request numbers = {CONTENT_NUMBERS, DTYPE_FP32, count, 0};
-    struct request zeros = {CONTENT_ZEROS, DTYPE_FP32, count, 0};
+    struct operand_request numbers = {CONTENT_NUMBERS, DTYPE_FP32, count, 0};
+    struct operand_request zeros = {CONTENT_ZEROS, DTYPE_FP32, count, 0};
     void *made[4] = {0}, *weight = NULL;
     bool fits = make(rig, count_only, numbers, &made[0]) &&
                 make(rig, count_only, numbers, &made[1]) &&

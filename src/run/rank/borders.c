@@ -25,7 +25,7 @@ bool reads_whole(const struct op *op, int place)
            op->input[0].size[2 + axis] != op->size[place] * op->stride[axis];
 }
 
-struct border {
+struct border_moves {
     int32_t group;
     struct move gather[CALL_INPUTS], give_back[CALL_INPUTS];
 };
@@ -47,7 +47,7 @@ static struct reshard_step digits_of(const struct laid *laid)
     return step;
 }
 
-static bool find_moves(const struct laid *laid, struct reshard_step step, struct border *out)
+static bool find_moves(const struct laid *laid, struct reshard_step step, struct border_moves *out)
 {
     bool fit = true;
     for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
@@ -77,7 +77,7 @@ weft_status find_border(struct rank *r, struct local_op *local_op)
     int64_t first = r->plan->stage[r->stage].first_device;
     if (!step.digits)
         return WEFT_OK;
-    struct border *border = ARENA_NEW(r->arena, struct border);
+    struct border_moves *border = ARENA_NEW(r->arena, struct border_moves);
     if (!find_moves(local_op->laid, step, border))
         return failure("a split of %s does not fit how its inputs lie", local_op->laid->op->name);
     struct group group = step_group(&step, r->device);
@@ -91,7 +91,7 @@ weft_status find_border(struct rank *r, struct local_op *local_op)
 
 /* ---- for a call ------------------------------------------------------------------------------ */
 
-struct value *border_gather(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_gather(struct rank *r, const struct border_moves *border, int32_t operand,
                             struct value *value)
 {
     const struct move *move = &border->gather[operand];
@@ -111,14 +111,14 @@ struct value *border_gather(struct rank *r, const struct border *border, int32_t
     return value_as(r, whole, stored);
 }
 
-struct value *border_room(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_room(struct rank *r, const struct border_moves *border, int32_t operand,
                           enum dtype dtype)
 {
     const struct move *move = &border->give_back[operand];
     return value_new(r, MEMORY_ACTIVATIONS, dtype, &move->before, move->before_count);
 }
 
-struct value *border_give_back(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_give_back(struct rank *r, const struct border_moves *border, int32_t operand,
                                struct value *value)
 {
     const struct move *move = &border->give_back[operand];

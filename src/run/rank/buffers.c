@@ -40,18 +40,18 @@ static void release(const struct rank *r, enum memory_side side, void *memory)
         device_of(r)->release(memory);
 }
 
-static struct shelf *shelf_for(struct rank *r, enum memory_side side, int64_t bytes)
+static struct buffer_shelf *shelf_for(struct rank *r, enum memory_side side, int64_t bytes)
 {
     struct buffers *b = &r->buffers;
     for (size_t i = 0; i < b->shelves.len; i++)
         if (b->shelves.data[i].bytes == bytes && b->shelves.data[i].side == side)
             return &b->shelves.data[i];
-    struct shelf made = {.side = side, .bytes = bytes};
+    struct buffer_shelf made = {.side = side, .bytes = bytes};
     array_push(r->arena, &b->shelves, made);
     return &b->shelves.data[b->shelves.len - 1];
 }
 
-static void *shelf_pop(struct buffers *b, struct shelf *shelf)
+static void *shelf_pop(struct buffers *b, struct buffer_shelf *shelf)
 {
     b->spare -= shelf->bytes;
     return shelf->spares.data[--shelf->spares.len];
@@ -61,9 +61,9 @@ static void *shelf_pop(struct buffers *b, struct shelf *shelf)
 static bool throw_away(struct rank *r)
 {
     struct buffers *b = &r->buffers;
-    struct shelf *oldest = NULL;
+    struct buffer_shelf *oldest = NULL;
     for (size_t i = 0; i < b->shelves.len; i++) {
-        struct shelf *shelf = &b->shelves.data[i];
+        struct buffer_shelf *shelf = &b->shelves.data[i];
         if (shelf->spares.len && (!oldest || shelf->asked < oldest->asked))
             oldest = shelf;
     }
@@ -77,7 +77,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
 {
     struct buffers *b = &r->buffers;
     int64_t bytes = rounded(size);
-    struct shelf *shelf = shelf_for(r, side, bytes);
+    struct buffer_shelf *shelf = shelf_for(r, side, bytes);
     shelf->asked = ++b->asked;
     if (shelf->spares.len)
         return shelf_pop(b, shelf);
@@ -92,7 +92,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
 
 static void give(struct rank *r, enum memory_side side, void *memory, int64_t size)
 {
-    struct shelf *shelf = shelf_for(r, side, rounded(size));
+    struct buffer_shelf *shelf = shelf_for(r, side, rounded(size));
     if (!memory || !KEEPS) {
         release(r, side, memory);
         return;

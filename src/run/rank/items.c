@@ -498,7 +498,7 @@ static void fill_boxes(struct rank *r, int32_t micro_batch, const struct block *
 void item_over(struct rank *r, struct spot at)
 {
     const struct block *block = &r->graph->block[at.block];
-    struct progress *p = &r->progress[at.micro_batch * r->graph->blocks + at.block];
+    struct block_progress *p = &r->progress[at.micro_batch * r->graph->blocks + at.block];
     pthread_mutex_lock(&r->lock);
     p->over[at.item] = true;
     while (p->prefix < block->items && p->over[p->prefix]) {

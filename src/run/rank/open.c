@@ -31,7 +31,7 @@ static void make_state(struct rank *r)
     r->keys = key_of(r, KEY_WEIGHTS, 0) + graph->buckets;
     r->value = ARENA_ARRAY(r->arena, struct value *, rows * (size_t)r->keys);
     r->spare_weights = ARENA_ARRAY(r->arena, int32_t, rows *(size_t)graph->buckets);
-    r->progress = ARENA_ARRAY(r->arena, struct progress, rows * blocks);
+    r->progress = ARENA_ARRAY(r->arena, struct block_progress, rows * blocks);
     for (size_t i = 0; i < rows * blocks; i++)
         r->progress[i].over = ARENA_ARRAY(r->arena, bool, (size_t)graph->block[i % blocks].items);
 }

@@ -33,14 +33,14 @@ static void set_drives(struct rank *r, bool drives)
 /* ---- an executor that waits ------------------------------------------------------------------ */
 
 /* What it waits for; under the lock. */
-struct wait {
-    bool (*is_over)(const struct rank *r, const struct wait *wait);
+struct rank_wait {
+    bool (*is_over)(const struct rank *r, const struct rank_wait *wait);
     const struct job *job;
     const struct store *store;
     int32_t micro_batch;
 };
 
-static bool is_over(struct rank *r, const struct wait *wait)
+static bool is_over(struct rank *r, const struct rank_wait *wait)
 {
     pthread_mutex_lock(&r->lock);
     bool over = r->failed || wait->is_over(r, wait);
@@ -48,7 +48,7 @@ static bool is_over(struct rank *r, const struct wait *wait)
     return over;
 }
 
-static void drive(struct rank *r, const struct wait *wait)
+static void drive(struct rank *r, const struct rank_wait *wait)
 {
     if (is_over(r, wait))
         return;
@@ -65,7 +65,7 @@ static void drive(struct rank *r, const struct wait *wait)
         call_communicator(r);
 }
 
-static bool may_run(const struct rank *r, const struct wait *wait)
+static bool may_run(const struct rank *r, const struct rank_wait *wait)
 {
     (void)r;
     return wait->job->waits == 0;
@@ -73,11 +73,11 @@ static bool may_run(const struct rank *r, const struct wait *wait)
 
 void await_job(struct rank *r, const struct job *job)
 {
-    struct wait wait = {.is_over = may_run, .job = job};
+    struct rank_wait wait = {.is_over = may_run, .job = job};
     drive(r, &wait);
 }
 
-static bool is_answered(const struct rank *r, const struct wait *wait)
+static bool is_answered(const struct rank *r, const struct rank_wait *wait)
 {
     (void)wait;
     return r->asked.over;
@@ -85,14 +85,14 @@ static bool is_answered(const struct rank *r, const struct wait *wait)
 
 void await_asked(struct rank *r)
 {
-    struct wait wait = {.is_over = is_answered};
+    struct rank_wait wait = {.is_over = is_answered};
     drive(r, &wait);
 }
 
 /* Whether no whole gradients are in the way (stores.c, I3): all that are complete are on their way, and,
  * before some are made, those of other blocks are gone. What is looked at needs nothing more from this
  * executor: the first that does ends it. */
-static bool has_room(const struct rank *r, const struct wait *wait)
+static bool has_room(const struct rank *r, const struct rank_wait *wait)
 {
     const struct program *p = &r->program;
     const struct bucket *bucket = r->graph->bucket;
@@ -113,7 +113,7 @@ static bool has_room(const struct rank *r, const struct wait *wait)
 
 void await_room(struct rank *r, int32_t weight, int32_t micro_batch)
 {
-    struct wait wait = {.is_over = has_room, .micro_batch = micro_batch};
+    struct rank_wait wait = {.is_over = has_room, .micro_batch = micro_batch};
     wait.store = &r->store[r->weight[weight].store];
     if (wait.store->shard >= 2 && !wait.store->made[micro_batch])
         drive(r, &wait);
@@ -121,7 +121,7 @@ void await_room(struct rank *r, int32_t weight, int32_t micro_batch)
 
 void await_begun(struct rank *r)
 {
-    struct wait wait = {.is_over = has_room};
+    struct rank_wait wait = {.is_over = has_room};
     if (r->plan->overlap & OVERLAP_GRADIENTS)
         drive(r, &wait);
 }

@@ -436,7 +436,7 @@ static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
     const struct transport_kind *kind = r->transport->kind;
     struct transfer transfer = {
         .kind = TRANSFER_ALL_REDUCE, .group = r->world, .from = data, .to = data, .count = count};
-    struct request *request;
+    struct pending_transfer *request;
     weft_status status;
     TRY(kind->start(r->transport, &transfer, &request));
     while (!kind->test(r->transport, request)) {

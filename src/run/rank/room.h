@@ -49,7 +49,7 @@ struct value {
 /* Whose memory: the device's, or the host's where tensors wait. */
 enum memory_side { SIDE_DEVICE, SIDE_HOST };
 /* Memory that is kept for the next of its size. */
-struct shelf {
+struct buffer_shelf {
     enum memory_side side;
     int64_t bytes, asked; /* asked: when last */
     ARRAY(void *) spares;
@@ -57,7 +57,7 @@ struct shelf {
 struct buffers {
     int64_t held[MEMORY_CLASS_COUNT], now, host_now;
     struct run_memory most;
-    ARRAY(struct shelf) shelves;
+    ARRAY(struct buffer_shelf) shelves;
     int64_t spare, asked; /* bytes that are kept; how often memory was asked for */
 };
 void buffers_clear(struct rank *r);
@@ -106,7 +106,7 @@ struct drops {
 };
 
 /* How far a block is, of one micro-batch (I2). */
-struct progress {
+struct block_progress {
     bool *over; /* per item */
     int32_t prefix;
 };
@@ -119,7 +119,7 @@ struct local_op {
     bool adds_once;
     bool counts;  /* of a loss: no device before this one has the same rows */
     int32_t sums; /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
-    struct border *border; /* NULL: it reads its own part of its inputs */
+    struct border_moves *border; /* NULL: it reads its own part of its inputs */
     uint64_t path_hash;
 };
 
@@ -204,7 +204,7 @@ struct program {
 /* A transfer at work. */
 struct errand {
     int32_t job;
-    struct request *request;
+    struct pending_transfer *request;
     struct transfer transfer;
     /* Of a step or a send. */
     struct move move;
@@ -255,9 +255,9 @@ struct rank {
     struct drops *drops;   /* per block */
     struct keys *offloads; /* per part: what waits in host memory */
     int64_t keys;
-    struct value **value;      /* per micro-batch and key */
-    int32_t *spare_weights;    /* per micro-batch and bucket: gathered again while in use */
-    struct progress *progress; /* per micro-batch and block */
+    struct value **value;            /* per micro-batch and key */
+    int32_t *spare_weights;          /* per micro-batch and bucket: gathered again while in use */
+    struct block_progress *progress; /* per micro-batch and block */
 
     struct program program;
     int32_t next[STREAM_COUNT]; /* of the queues */
@@ -265,8 +265,8 @@ struct rank {
     int32_t done;
     ARRAY(struct errand *) active;
     struct asked asked;
-    struct request *summing; /* what was asked for, on its way: the communicator's */
-    int32_t world;           /* the group of all ranks */
+    struct pending_transfer *summing; /* what was asked for, on its way: the communicator's */
+    int32_t world;                    /* the group of all ranks */
     ARRAY(struct pooled) pool;
 
     pthread_mutex_t lock;
@@ -321,11 +321,11 @@ weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int3
 weft_status find_border(struct rank *r, struct local_op *local_op);
 /* Of one input: the whole of the group's parts; room for its gradient, an addend of the whole; and the
  * own part of the sum of these. Gathering and giving back take over a reference. */
-struct value *border_gather(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_gather(struct rank *r, const struct border_moves *border, int32_t operand,
                             struct value *value);
-struct value *border_room(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_room(struct rank *r, const struct border_moves *border, int32_t operand,
                           enum dtype dtype);
-struct value *border_give_back(struct rank *r, const struct border *border, int32_t operand,
+struct value *border_give_back(struct rank *r, const struct border_moves *border, int32_t operand,
                                struct value *value);
 
 /* ---- liveness.c ------------------------------------------------------------------------------ */

@@ -191,15 +191,15 @@ int32_t move_member(const struct move *move, int64_t device)
 /* ---- splits of the group's elements (2) ------------------------------------------------------ */
 
 /* The splits that a step begins or ends with, the largest stride first. */
-struct splits {
+struct step_splits {
     int32_t count;
     int32_t digit[MAX_STEP_DIGITS];
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
 
-static struct splits splits_of(const struct move *move, bool before)
+static struct step_splits splits_of(const struct move *move, bool before)
 {
-    struct splits out = {0};
+    struct step_splits out = {0};
     for (int32_t i = 0; i < move->digits; i++) {
         int64_t stride = before ? move->digit[i].before : move->digit[i].after;
         int32_t at = out.count;
@@ -219,7 +219,7 @@ static struct splits splits_of(const struct move *move, bool before)
 }
 
 /* Where element x of the group's is on the device that has it. */
-static int64_t within(const struct splits *splits, int64_t x)
+static int64_t within(const struct step_splits *splits, int64_t x)
 {
     for (int32_t i = 0; i < splits->count; i++) {
         int64_t s = splits->stride[i], d = splits->degree[i];
@@ -229,7 +229,7 @@ static int64_t within(const struct splits *splits, int64_t x)
 }
 
 /* Element i of the device with these values, in the group's. */
-static int64_t without(const struct splits *splits, const int64_t *value, int64_t i)
+static int64_t without(const struct step_splits *splits, const int64_t *value, int64_t i)
 {
     for (int32_t k = splits->count - 1; k >= 0; k--) {
         int64_t s = splits->stride[k], d = splits->degree[k];
@@ -247,8 +247,8 @@ static void values_of(const struct move *move, int64_t member, int64_t *value)
 }
 
 /* The member whose element x of the group's is, where `value` says what splits do not. */
-static int32_t holder(const struct move *move, const struct splits *splits, const int64_t *value,
-                      int64_t x)
+static int32_t holder(const struct move *move, const struct step_splits *splits,
+                      const int64_t *value, int64_t x)
 {
     int64_t own[MAX_STEP_DIGITS], member = 0;
     memcpy(own, value, sizeof own);
@@ -263,7 +263,7 @@ static const int64_t NO_VALUES[MAX_STEP_DIGITS] = {0};
 
 void move_slice(const struct move *move, int64_t device, const float *from, float *to)
 {
-    struct splits splits = splits_of(move, false);
+    struct step_splits splits = splits_of(move, false);
     int64_t value[MAX_STEP_DIGITS];
     values_of(move, move_member(move, device), value);
     for (int64_t i = 0; i < move->count; i += move->run)
@@ -272,7 +272,7 @@ void move_slice(const struct move *move, int64_t device, const float *from, floa
 
 void move_scatter(const struct move *move, const float *from, float *blocks)
 {
-    struct splits splits = splits_of(move, false);
+    struct step_splits splits = splits_of(move, false);
     for (int64_t x = 0; x < move->space; x += move->run)
         memcpy(blocks + holder(move, &splits, NO_VALUES, x) * move->count + within(&splits, x),
                from + x, (size_t)move->run * sizeof *from);
@@ -280,7 +280,7 @@ void move_scatter(const struct move *move, const float *from, float *blocks)
 
 void move_gather(const struct move *move, const float *blocks, float *to)
 {
-    struct splits splits = splits_of(move, true);
+    struct step_splits splits = splits_of(move, true);
     for (int64_t x = 0; x < move->space; x += move->run)
         memcpy(to + x,
                blocks + holder(move, &splits, NO_VALUES, x) * move->before_count +
@@ -290,21 +290,21 @@ void move_gather(const struct move *move, const float *blocks, float *to)
 
 /* ---- all-to-all: from the member that has it and shares the receiver's other digits ---------- */
 
-struct walk {
+struct move_walk {
     const struct move *move;
-    struct splits before, after;
+    struct step_splits before, after;
     int64_t value[MAX_STEP_DIGITS]; /* of the receiver */
 };
 
-static struct walk walk_to(const struct move *move, int32_t receiver)
+static struct move_walk walk_to(const struct move *move, int32_t receiver)
 {
-    struct walk walk = {move, splits_of(move, true), splits_of(move, false), {0}};
+    struct move_walk walk = {move, splits_of(move, true), splits_of(move, false), {0}};
     values_of(move, receiver, walk.value);
     return walk;
 }
 
 /* Element i of the receiver's, in the group's, and who sends it. */
-static int32_t sender(const struct walk *walk, int64_t i, int64_t *x)
+static int32_t sender(const struct move_walk *walk, int64_t i, int64_t *x)
 {
     *x = without(&walk->after, walk->value, i);
     return holder(walk->move, &walk->before, walk->value, *x);
@@ -315,7 +315,7 @@ void move_counts(const struct move *move, int32_t member, int64_t *sends, int64_
     int64_t x;
     memset(takes, 0, (size_t)move->members * sizeof *takes);
     for (int32_t to = 0; to < move->members; to++) {
-        struct walk walk = walk_to(move, to);
+        struct move_walk walk = walk_to(move, to);
         sends[to] = 0;
         for (int64_t i = 0; i < move->count; i += move->run) {
             int32_t from = sender(&walk, i, &x);
@@ -329,7 +329,7 @@ void move_pack(const struct move *move, int32_t member, const float *from, float
 {
     int64_t x;
     for (int32_t to = 0; to < move->members; to++) {
-        struct walk walk = walk_to(move, to);
+        struct move_walk walk = walk_to(move, to);
         for (int64_t i = 0; i < move->count; i += move->run) {
             if (sender(&walk, i, &x) != member)
                 continue;
@@ -341,7 +341,7 @@ void move_pack(const struct move *move, int32_t member, const float *from, float
 
 void move_unpack(const struct move *move, int32_t member, const float *blocks, float *to)
 {
-    struct walk walk = walk_to(move, member);
+    struct move_walk walk = walk_to(move, member);
     int64_t x;
     for (int32_t from = 0; from < move->members; from++)
         for (int64_t i = 0; i < move->count; i += move->run) {

@@ -316,7 +316,7 @@ void step_end(struct rank *r, struct errand *w)
 /* ---- sends ----------------------------------------------------------------------------------- */
 
 /* What a task sends, and between whom. */
-struct crossing {
+struct task_crossing {
     const struct joint *joint;
     const struct reshard *reshard;
     enum flow flow;
@@ -325,13 +325,13 @@ struct crossing {
     int64_t from, to, place; /* devices of both stages; the receiver's among them */
 };
 
-static struct crossing crossing_of(const struct rank *r, const struct task *task)
+static struct task_crossing crossing_of(const struct rank *r, const struct task *task)
 {
     const struct graph *graph = r->graph;
     const struct exchange *e = &graph->exchange[task->exchange];
     const struct pattern *pattern = &graph->pattern[e->pattern];
     struct group pair = pattern_group(pattern, e->group);
-    struct crossing c = {.use = graph->uses->use_first[task->reader] + task->about};
+    struct task_crossing c = {.use = graph->uses->use_first[task->reader] + task->about};
     c.joint = graph->uses->use[c.use].joint;
     c.flow = task->stream == STREAM_PREVIOUS ? FLOW_GRADIENT : FLOW_FORWARD;
     c.reshard = c.flow == FLOW_FORWARD ? c.joint->forward[1] : c.joint->backward[0];
@@ -351,7 +351,7 @@ static bool slices(const struct reshard *reshard, int32_t step)
 void send_begin(struct rank *r, struct errand *w)
 {
     const struct task *task = &r->graph->task[r->program.job[w->job].task];
-    struct crossing c = crossing_of(r, task);
+    struct task_crossing c = crossing_of(r, task);
     bool forward = c.flow == FLOW_FORWARD;
     int32_t key = key_of(r, forward ? KEY_OUTBOX : KEY_INBOX, c.use);
     pthread_mutex_lock(&r->lock);
@@ -398,7 +398,7 @@ void send_end(struct rank *r, struct errand *w)
 }
 
 /* How it lies when it comes: I3 of reshard.c. False: it cannot. */
-static bool received_layout(const struct rank *r, const struct crossing *c, struct layout *out)
+static bool received_layout(const struct rank *r, const struct task_crossing *c, struct layout *out)
 {
     const struct joint *j = c->joint;
     const struct op *op = j->to->op;
@@ -426,7 +426,7 @@ static bool received_layout(const struct rank *r, const struct crossing *c, stru
 void receive_begin(struct rank *r, struct errand *w)
 {
     const struct task *task = &r->graph->task[r->program.job[w->job].task];
-    struct crossing c = crossing_of(r, task);
+    struct task_crossing c = crossing_of(r, task);
     struct layout layout;
     if (!received_layout(r, &c, &layout)) {
         rank_fail(r, "what comes of input %d is not how it lies", task->about);

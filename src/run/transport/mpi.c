@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct request {
+struct mpi_request {
+    struct pending_transfer base;
     MPI_Request handle;
     int *counts; /* of an all-to-all: both sides' counts and places */
 };
@@ -96,7 +97,7 @@ static weft_status mpi_group(struct transport *t, const int32_t *member, int32_t
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Counts of both sides, and where each member's begin. */
-static weft_status lay_out(const struct transfer *x, int members, struct request *request)
+static weft_status lay_out(const struct transfer *x, int members, struct mpi_request *request)
 {
     int *counts = malloc(4 * (size_t)members * sizeof *counts);
     int64_t out = 0, in = 0;
@@ -116,7 +117,7 @@ static weft_status lay_out(const struct transfer *x, int members, struct request
 }
 
 static weft_status start_all_to_all(const struct transfer *x, MPI_Comm comm,
-                                    struct request *request)
+                                    struct mpi_request *request)
 {
     int members;
     weft_status status;
@@ -131,7 +132,7 @@ done:
 }
 
 static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
-                                    struct request *request)
+                                    struct mpi_request *request)
 {
     static const MPI_Op OPS[] = {[REDUCE_SUM] = MPI_SUM, [REDUCE_MAX] = MPI_MAX};
     int count = (int)x->count;
@@ -155,7 +156,7 @@ static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
 }
 
 static weft_status start_pair(struct transport *t, const struct transfer *x,
-                              struct request *request)
+                              struct mpi_request *request)
 {
     if (x->tag > own(t)->largest_tag)
         return failure("this MPI numbers messages up to %d; the plan's graph has more tasks",
@@ -169,18 +170,20 @@ static weft_status start_pair(struct transport *t, const struct transfer *x,
                  "receive");
 }
 
-static weft_status mpi_start(struct transport *t, const struct transfer *x, struct request **out)
+static weft_status mpi_start(struct transport *t, const struct transfer *x,
+                             struct pending_transfer **out)
 {
-    struct request *request = calloc(1, sizeof *request);
+    struct mpi_request *request = calloc(1, sizeof *request);
     bool pair = x->kind == TRANSFER_SEND || x->kind == TRANSFER_RECEIVE;
     weft_status status;
     if (!request)
         return failure("out of memory");
+    request->base.transfer = *x;
     if (x->count > INT_MAX) /* I2 */
         TRY(failure("a transfer of %lld elements, expected fewer than 2^31", (long long)x->count));
     TRY(pair ? start_pair(t, x, request) : start_collective(x, own(t)->group[x->group], request));
     own(t)->active++;
-    *out = request;
+    *out = &request->base;
     request = NULL;
 done:
     if (request)
@@ -189,8 +192,9 @@ done:
     return status;
 }
 
-static bool mpi_test(struct transport *t, struct request *request)
+static bool mpi_test(struct transport *t, struct pending_transfer *of)
 {
+    struct mpi_request *request = (struct mpi_request *)of;
     int over = 0;
     if (MPI_Test(&request->handle, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || !over)
         return false;

@@ -29,7 +29,7 @@ static weft_status gather_floats(const struct rank_agreement *c, const float *mi
     const struct transport_kind *kind = c->transport->kind;
     struct transfer transfer = {
         .kind = TRANSFER_ALL_GATHER, .group = c->group, .from = mine, .to = all, .count = count};
-    struct request *request;
+    struct pending_transfer *request;
     weft_status status;
     TRY(kind->start(c->transport, &transfer, &request));
     while (!kind->test(c->transport, request)) {
@@ -60,15 +60,15 @@ weft_status agreement_gather(const struct rank_agreement *c, const void *mine, s
     return status;
 }
 
-struct verdict {
+struct rank_verdict {
     int32_t status;
     bool has_hint;
     char message[512], hint[256];
 };
 
-static struct verdict verdict_of(weft_status status)
+static struct rank_verdict verdict_of(weft_status status)
 {
-    struct verdict verdict = {.status = (int32_t)status};
+    struct rank_verdict verdict = {.status = (int32_t)status};
     if (status == WEFT_OK)
         return verdict;
     const weft_error *error = weft_last_error();
@@ -78,7 +78,7 @@ static struct verdict verdict_of(weft_status status)
     return verdict;
 }
 
-static weft_status repeat(const struct verdict *verdict)
+static weft_status repeat(const struct rank_verdict *verdict)
 {
     const char *hint = verdict->has_hint ? verdict->hint : NULL;
     switch ((weft_status)verdict->status) {
@@ -98,8 +98,8 @@ static weft_status repeat(const struct verdict *verdict)
 
 weft_status agreement_reach(const struct rank_agreement *c, weft_status mine)
 {
-    struct verdict own = verdict_of(mine);
-    struct verdict *all = calloc((size_t)c->transport->ranks, sizeof *all);
+    struct rank_verdict own = verdict_of(mine);
+    struct rank_verdict *all = calloc((size_t)c->transport->ranks, sizeof *all);
     weft_status status =
         all ? agreement_gather(c, &own, sizeof own, all) : failure("out of memory");
     for (int32_t i = 0; status == WEFT_OK && i < c->transport->ranks; i++)

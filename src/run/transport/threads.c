@@ -23,28 +23,28 @@
 
 #include "run/device/device.h"
 
-struct request {
-    struct transfer transfer;
+struct thread_request {
+    struct pending_transfer base;
     int32_t rank, member; /* of its group */
     bool met;
-    double over_s;        /* (1) */
-    struct request *next; /* of those that have not met */
-    struct request *older, *newer;
+    double over_s;               /* (1) */
+    struct thread_request *next; /* of those that have not met */
+    struct thread_request *older, *newer;
 };
 
 /* One collective of a group, while not all members have started it. */
-struct meeting {
+struct group_meeting {
     int64_t number;
     int32_t arrived;
-    struct request **request; /* per member */
-    struct meeting *next;
+    struct thread_request **request; /* per member */
+    struct group_meeting *next;
 };
 
 struct hub_group {
     int32_t members, channel;
     int32_t *member;
     int64_t *started; /* per member: how many */
-    struct meeting *meetings;
+    struct group_meeting *meetings;
     struct hub_group *next;
 };
 
@@ -58,8 +58,8 @@ struct hub {
     struct rng rng;
     struct hub_group **group;
     int32_t groups;
-    struct request *alone; /* sends and receives that have not met */
-    struct request *newest;
+    struct thread_request *alone; /* sends and receives that have not met */
+    struct thread_request *newest;
     char why[256];
     bool failed;
 };
@@ -102,7 +102,7 @@ struct hub *hub_new(int32_t ranks, const struct slowdown *slowdown)
 static void free_meetings(struct hub_group *group)
 {
     while (group->meetings) {
-        struct meeting *next = group->meetings->next;
+        struct group_meeting *next = group->meetings->next;
         free((void *)group->meetings->request);
         free(group->meetings);
         group->meetings = next;
@@ -118,7 +118,7 @@ void hub_free(struct hub *hub)
         free(hub->group[i]);
     }
     while (hub->newest) { /* where a rank gave up */
-        struct request *older = hub->newest->older;
+        struct thread_request *older = hub->newest->older;
         free(hub->newest);
         hub->newest = older;
     }
@@ -194,65 +194,66 @@ VECTOR static void combine(enum reduce op, const float *from, int64_t count, flo
 
 /* Elements first .. first + count of all members' `from`, into `to`, which may be one of them; a tile at
  * a time, which stays in the nearest cache. */
-static void reduce_into(struct request **r, int32_t members, int64_t first, int64_t count,
+static void reduce_into(struct thread_request **r, int32_t members, int64_t first, int64_t count,
                         float *to)
 {
     float tile[TILE];
     for (int64_t at = 0; at < count; at += TILE) {
         int64_t now = count - at < TILE ? count - at : TILE;
-        memcpy(tile, r[0]->transfer.from + first + at, (size_t)now * sizeof *tile);
+        memcpy(tile, r[0]->base.transfer.from + first + at, (size_t)now * sizeof *tile);
         for (int32_t m = 1; m < members; m++)
-            combine(r[0]->transfer.op, r[m]->transfer.from + first + at, now, tile);
+            combine(r[0]->base.transfer.op, r[m]->base.transfer.from + first + at, now, tile);
         memcpy(to + at, tile, (size_t)now * sizeof *tile);
     }
 }
 
-static void do_all_reduce(struct request **r, int32_t members)
+static void do_all_reduce(struct thread_request **r, int32_t members)
 {
-    int64_t count = r[0]->transfer.count;
-    reduce_into(r, members, 0, count, r[0]->transfer.to);
+    int64_t count = r[0]->base.transfer.count;
+    reduce_into(r, members, 0, count, r[0]->base.transfer.to);
     for (int32_t m = 1; m < members; m++)
-        memcpy(r[m]->transfer.to, r[0]->transfer.to, (size_t)count * sizeof(float));
+        memcpy(r[m]->base.transfer.to, r[0]->base.transfer.to, (size_t)count * sizeof(float));
 }
 
-static void do_reduce_scatter(struct request **r, int32_t members)
+static void do_reduce_scatter(struct thread_request **r, int32_t members)
 {
-    int64_t count = r[0]->transfer.count;
+    int64_t count = r[0]->base.transfer.count;
     for (int32_t m = 0; m < members; m++)
-        reduce_into(r, members, m * count, count, r[m]->transfer.to);
+        reduce_into(r, members, m * count, count, r[m]->base.transfer.to);
 }
 
-static void do_all_gather(struct request **r, int32_t members)
+static void do_all_gather(struct thread_request **r, int32_t members)
 {
-    int64_t count = r[0]->transfer.count;
+    int64_t count = r[0]->base.transfer.count;
     for (int32_t to = 0; to < members; to++)
         for (int32_t m = 0; m < members; m++)
-            memcpy(r[to]->transfer.to + m * count, r[m]->transfer.from,
+            memcpy(r[to]->base.transfer.to + m * count, r[m]->base.transfer.from,
                    (size_t)count * sizeof(float));
 }
 
-static void do_all_to_all(struct request **r, int32_t members)
+static void do_all_to_all(struct thread_request **r, int32_t members)
 {
     for (int32_t from = 0; from < members; from++) {
-        const float *at = r[from]->transfer.from;
+        const float *at = r[from]->base.transfer.from;
         for (int32_t to = 0; to < members; to++) {
-            float *there = r[to]->transfer.to;
-            int64_t count = r[from]->transfer.from_counts[to];
+            float *there = r[to]->base.transfer.to;
+            int64_t count = r[from]->base.transfer.from_counts[to];
             for (int32_t m = 0; m < from; m++)
-                there += r[to]->transfer.to_counts[m];
+                there += r[to]->base.transfer.to_counts[m];
             memcpy(there, at, (size_t)count * sizeof(float));
             at += count;
         }
     }
 }
 
-static void do_send(struct request **r, int32_t members)
+static void do_send(struct thread_request **r, int32_t members)
 {
     (void)members;
-    memcpy(r[1]->transfer.to, r[0]->transfer.from, (size_t)r[0]->transfer.count * sizeof(float));
+    memcpy(r[1]->base.transfer.to, r[0]->base.transfer.from,
+           (size_t)r[0]->base.transfer.count * sizeof(float));
 }
 
-static void (*const WORK[])(struct request **r, int32_t members) = {
+static void (*const WORK[])(struct thread_request **r, int32_t members) = {
     [TRANSFER_ALL_REDUCE] = do_all_reduce,
     [TRANSFER_REDUCE_SCATTER] = do_reduce_scatter,
     [TRANSFER_ALL_GATHER] = do_all_gather,
@@ -276,22 +277,22 @@ static double bytes_of(const struct transfer *transfer, int32_t members)
 }
 
 /* way 0 is out, 1 is in */
-static double *link_of(struct hub *hub, const struct request *request, int way)
+static double *link_of(struct hub *hub, const struct thread_request *request, int way)
 {
     return &hub->link_free_s[2 * request->rank + way];
 }
 
-static bool uses_link(const struct request *request, int way)
+static bool uses_link(const struct thread_request *request, int way)
 {
-    return request->transfer.kind != (way == 0 ? TRANSFER_RECEIVE : TRANSFER_SEND);
+    return request->base.transfer.kind != (way == 0 ? TRANSFER_RECEIVE : TRANSFER_SEND);
 }
 
 /* All are there: the work, and when it is over. (1) */
-static void meet(struct hub *hub, struct request **r, int32_t members)
+static void meet(struct hub *hub, struct thread_request **r, int32_t members)
 {
     const struct slowdown *slow = &hub->slowdown;
-    double bytes = bytes_of(&r[0]->transfer, members), over_s = wall_seconds();
-    WORK[r[0]->transfer.kind](r, members);
+    double bytes = bytes_of(&r[0]->base.transfer, members), over_s = wall_seconds();
+    WORK[r[0]->base.transfer.kind](r, members);
     for (int32_t m = 0; m < members && slow->bytes_per_s > 0; m++)
         for (int way = 0; way < 2; way++) {
             double free_s = *link_of(hub, r[m], way);
@@ -311,20 +312,20 @@ static void meet(struct hub *hub, struct request **r, int32_t members)
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-static void join_meeting(struct hub *hub, struct hub_group *group, struct request *request)
+static void join_meeting(struct hub *hub, struct hub_group *group, struct thread_request *request)
 {
     while (group->member[request->member] != request->rank)
         request->member++;
     int64_t number = group->started[request->member]++;
-    struct meeting **at = &group->meetings;
+    struct group_meeting **at = &group->meetings;
     while (*at && (*at)->number != number)
         at = &(*at)->next;
     if (!*at) {
         *at = allocate(1, sizeof **at);
         (*at)->number = number;
-        (*at)->request = allocate((size_t)group->members, sizeof(struct request *));
+        (*at)->request = allocate((size_t)group->members, sizeof(struct thread_request *));
     }
-    struct meeting *meeting = *at;
+    struct group_meeting *meeting = *at;
     meeting->request[request->member] = request;
     if (++meeting->arrived < group->members)
         return;
@@ -334,38 +335,39 @@ static void join_meeting(struct hub *hub, struct hub_group *group, struct reques
     free(meeting);
 }
 
-static bool answers(const struct request *a, const struct request *b)
+static bool answers(const struct thread_request *a, const struct thread_request *b)
 {
-    return a->transfer.kind != b->transfer.kind && a->transfer.tag == b->transfer.tag &&
-           a->transfer.peer == b->rank && b->transfer.peer == a->rank;
+    return a->base.transfer.kind != b->base.transfer.kind &&
+           a->base.transfer.tag == b->base.transfer.tag && a->base.transfer.peer == b->rank &&
+           b->base.transfer.peer == a->rank;
 }
 
-static void join_pair(struct hub *hub, struct request *request)
+static void join_pair(struct hub *hub, struct thread_request *request)
 {
-    struct request **at = &hub->alone;
+    struct thread_request **at = &hub->alone;
     while (*at && !answers(*at, request))
         at = &(*at)->next;
     if (!*at) {
         *at = request; /* at the end: in order */
         return;
     }
-    struct request *other = *at;
+    struct thread_request *other = *at;
     *at = other->next;
     other->next = NULL;
-    bool sends = request->transfer.kind == TRANSFER_SEND;
-    struct request *pair[] = {sends ? request : other, sends ? other : request};
+    bool sends = request->base.transfer.kind == TRANSFER_SEND;
+    struct thread_request *pair[] = {sends ? request : other, sends ? other : request};
     meet(hub, pair, 2);
 }
 
 static weft_status threads_start(struct transport *t, const struct transfer *transfer,
-                                 struct request **out)
+                                 struct pending_transfer **out)
 {
     struct hub *hub = own(t)->hub;
-    struct request *request = allocate(1, sizeof *request);
+    struct thread_request *request = allocate(1, sizeof *request);
     bool pair = transfer->kind == TRANSFER_SEND || transfer->kind == TRANSFER_RECEIVE;
-    request->transfer = *transfer;
+    request->base.transfer = *transfer;
     request->rank = t->rank;
-    *out = request;
+    *out = &request->base;
     pthread_mutex_lock(&hub->lock);
     request->older = hub->newest;
     if (hub->newest)
@@ -381,7 +383,7 @@ static weft_status threads_start(struct transport *t, const struct transfer *tra
     return WEFT_OK;
 }
 
-static void forget(struct hub *hub, struct request *request)
+static void forget(struct hub *hub, struct thread_request *request)
 {
     if (request->newer)
         request->newer->older = request->older;
@@ -392,8 +394,9 @@ static void forget(struct hub *hub, struct request *request)
     free(request);
 }
 
-static bool threads_test(struct transport *t, struct request *request)
+static bool threads_test(struct transport *t, struct pending_transfer *of)
 {
+    struct thread_request *request = (struct thread_request *)of;
     struct hub *hub = own(t)->hub;
     pthread_mutex_lock(&hub->lock);
     bool over = !hub->failed && request->met && wall_seconds() >= request->over_s;

@@ -38,8 +38,12 @@ struct transfer {
     const int64_t *from_counts, *to_counts; /* all-to-all: per member; they stay like buffers */
 };
 
+/* A transfer on its way; each kind of transport begins its own record of one with it. */
+struct pending_transfer {
+    struct transfer transfer;
+};
+
 struct transport;
-struct request;
 struct transport_kind {
     const char *name;
     /* A group of ranks, this one among them; all members make their groups in the same order. Groups
@@ -47,8 +51,8 @@ struct transport_kind {
     weft_status (*group)(struct transport *t, const int32_t *member, int32_t count, int32_t channel,
                          int32_t *out);
     weft_status (*start)(struct transport *t, const struct transfer *transfer,
-                         struct request **out);
-    bool (*test)(struct transport *t, struct request *request); /* true: over, and freed */
+                         struct pending_transfer **out);
+    bool (*test)(struct transport *t, struct pending_transfer *request); /* true: over, and freed */
     /* Until `wake`, or something may be over, or so long. `idle`: nobody else wants this rank's core. */
     void (*wait)(struct transport *t, double seconds, bool idle);
     void (*wake)(struct transport *t); /* from any thread */

@@ -84,7 +84,7 @@ done:
 static weft_status bounds_of(struct judge *judge, const struct config *c, int64_t *least,
                              int64_t *most, bool *legal)
 {
-    struct stage_cost cost[MOST_STAGES];
+    struct stage_use cost[MOST_STAGES];
     struct verdict verdict;
     weft_status status;
     TRY(judge_config(judge, c, &verdict, cost, legal));

@@ -232,7 +232,7 @@ done:
 }
 
 static void note_stage(struct judge *j, const struct config *c, int32_t stage, int64_t peak_bytes,
-                       struct stage_cost *out)
+                       struct stage_use *out)
 {
     int64_t micro_batches = j->problem->global_batch / c->step_samples, operators = 0, sends = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
@@ -248,7 +248,7 @@ static void note_stage(struct judge *j, const struct config *c, int32_t stage, i
 }
 
 static void sum_up(struct judge *j, const struct config *c, struct verdict *verdict,
-                   struct stage_cost *stages)
+                   struct stage_use *stages)
 {
     int64_t limit = judge_limit(j, c);
     *verdict = (struct verdict){0, 0};
@@ -266,7 +266,7 @@ static void sum_up(struct judge *j, const struct config *c, struct verdict *verd
 }
 
 weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,
-                         struct stage_cost *stages, bool *legal)
+                         struct stage_use *stages, bool *legal)
 {
     struct judge *j = judge;
     struct part_work piped[ACESO_MOST_PARTS];

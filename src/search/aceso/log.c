@@ -13,7 +13,7 @@ const char *resource_name(enum resource resource)
     return NAMES[resource];
 }
 
-static json_t *step_json(const struct step *step)
+static json_t *step_json(const struct search_step *step)
 {
     json_t *json = json_pack(
         "{s:i, s:f, s:I, s:i, s:i, s:s, s:i, s:b, s:b, s:f, s:f, s:I, s:I}", "iteration",

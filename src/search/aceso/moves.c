@@ -157,7 +157,7 @@ static weft_status to_partner(const struct asking *a, int32_t partner)
 {
     static const double SHARES[] = {0.5, 0.25}; /* (1) */
     bool memory = a->verdict.excess_bytes > 0;
-    const struct stage_cost *own = &a->cost[a->stage], *other = &a->cost[partner];
+    const struct stage_use *own = &a->cost[a->stage], *other = &a->cost[partner];
     double high = memory ? own->used[RESOURCE_MEMORY] : (double)own->busy_ns;
     double low = memory ? (double)judge_limit(a->judge, a->from) : (double)other->busy_ns;
     weft_status status = WEFT_OK;

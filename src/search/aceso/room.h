@@ -182,7 +182,7 @@ static inline bool better(struct verdict a, struct verdict b)
                                             : a.iteration_ns < b.iteration_ns;
 }
 enum resource { RESOURCE_COMPUTE, RESOURCE_EXCHANGE, RESOURCE_MEMORY, RESOURCE_COUNT };
-struct stage_cost {
+struct stage_use {
     int64_t busy_ns;             /* of the iteration, without waiting for other stages */
     double used[RESOURCE_COUNT]; /* ns, ns, bytes */
 };
@@ -217,7 +217,7 @@ weft_status judge_new(const struct problem *problem, struct judge **out);
 void judge_free(struct judge *judge);
 /* Illegal splits are no error: *legal is false. `stages` may be NULL. */
 weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,
-                         struct stage_cost *stages, bool *legal);
+                         struct stage_use *stages, bool *legal);
 /* Levels of recomputation of the stages whose bit is set: the least that fits. */
 weft_status judge_recompute(struct judge *judge, struct config *c, uint64_t stages);
 /* One stage by itself: busy_ns and peak, with its recomputation as it is. */
@@ -370,7 +370,7 @@ struct proposals {
 struct asking {
     struct judge *judge;
     const struct config *from;
-    const struct stage_cost *cost; /* per stage */
+    const struct stage_use *cost; /* per stage */
     struct verdict verdict;
     enum primitive primitive;
     int32_t stage;
@@ -401,7 +401,7 @@ int32_t rank_partners(const struct asking *asking, int32_t out[MOST_STAGES]);
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-struct step {
+struct search_step {
     int32_t iteration, bottleneck, bottlenecks_tried, hops;
     int32_t restart; /* from the pool */
     enum resource resource;
@@ -436,7 +436,7 @@ enum effort {
 struct search_result {
     struct arena *arena;
     int32_t stages;
-    ARRAY(struct step) steps;
+    ARRAY(struct search_step) steps;
     struct verdict least; /* of the steps */
     int32_t count;        /* of the best, the best first */
     struct found found[MOST_FOUND];

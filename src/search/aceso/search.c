@@ -38,13 +38,13 @@ static void sort_by_verdict(const struct proposals *list, int32_t *order)
 }
 
 /* Heuristic 1: stages, the worst first. */
-static void rank_stages(const struct stage_cost *cost, int32_t stages, bool memory, int32_t *order)
+static void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int32_t *order)
 {
     for (int32_t i = 0; i < stages; i++) {
         int32_t at = i;
         double own = memory ? cost[i].used[RESOURCE_MEMORY] : (double)cost[i].busy_ns;
         for (; at > 0; at--) {
-            const struct stage_cost *other = &cost[order[at - 1]];
+            const struct stage_use *other = &cost[order[at - 1]];
             if (own <= (memory ? other->used[RESOURCE_MEMORY] : (double)other->busy_ns))
                 break;
             order[at] = order[at - 1];
@@ -55,8 +55,8 @@ static void rank_stages(const struct stage_cost *cost, int32_t stages, bool memo
 
 /* Heuristic 2: resources by the stage's share of what all stages use; out of memory, that first. Where
  * memory does not bind, it is last. */
-static void rank_resources(const struct stage_cost *cost, int32_t stages, int32_t stage,
-                           bool memory, enum resource *order)
+static void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage, bool memory,
+                           enum resource *order)
 {
     double share[RESOURCE_COUNT];
     for (int r = 0; r < RESOURCE_COUNT; r++) {
@@ -90,7 +90,7 @@ static weft_status hop_from(struct walk *w, const struct config *from, int32_t s
 static weft_status follow(struct walk *w, const struct proposal *made, int32_t depth,
                           bool *improved)
 {
-    struct stage_cost cost[MOST_STAGES];
+    struct stage_use cost[MOST_STAGES];
     int32_t order[MOST_STAGES];
     struct verdict verdict;
     bool legal;
@@ -183,7 +183,7 @@ done:
 static weft_status hop_from(struct walk *w, const struct config *from, int32_t stage, int32_t depth,
                             bool *improved)
 {
-    struct stage_cost cost[MOST_STAGES];
+    struct stage_use cost[MOST_STAGES];
     struct verdict verdict;
     bool legal;
     weft_status status = WEFT_OK;
@@ -223,17 +223,17 @@ static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t
 {
     if (!w->out->steps.len || better(w->start, w->out->least))
         w->out->least = w->start;
-    struct step step = {.iteration = (int32_t)w->out->steps.len,
-                        .bottleneck = bottleneck,
-                        .bottlenecks_tried = tried,
-                        .restart = restart,
-                        .resource = w->resource,
-                        .before = w->start,
-                        .after = w->start,
-                        .improved = improved,
-                        .best = improved && better(w->next.verdict, w->out->least),
-                        .configs = judge_count(w->judge),
-                        .at_s = wall_seconds() - w->settings->begin_s};
+    struct search_step step = {.iteration = (int32_t)w->out->steps.len,
+                               .bottleneck = bottleneck,
+                               .bottlenecks_tried = tried,
+                               .restart = restart,
+                               .resource = w->resource,
+                               .before = w->start,
+                               .after = w->start,
+                               .improved = improved,
+                               .best = improved && better(w->next.verdict, w->out->least),
+                               .configs = judge_count(w->judge),
+                               .at_s = wall_seconds() - w->settings->begin_s};
     if (improved) {
         step.hops = w->hops;
         step.primitive = w->path[w->hops - 1].made->primitive;
@@ -249,7 +249,7 @@ static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t
 static weft_status iterate(struct walk *w, const struct config *from, int32_t restart,
                            bool *improved)
 {
-    struct stage_cost cost[MOST_STAGES];
+    struct stage_use cost[MOST_STAGES];
     int32_t order[MOST_STAGES], tried = 0;
     bool legal;
     weft_status status;
@@ -270,7 +270,7 @@ done:
 static weft_status kick(struct walk *w, const struct config *best, struct config *out)
 {
     enum { TRIES = 12, TAKEN = 3 };
-    struct stage_cost cost[MOST_STAGES];
+    struct stage_use cost[MOST_STAGES];
     struct proposals *list = level_at(w, 0);
     struct verdict verdict;
     bool legal;

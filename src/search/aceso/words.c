@@ -77,7 +77,7 @@ void explain(struct planned *out, const struct search_result *result)
         best += result->steps.data[i].best;
     skip = best > MOST_REASONS ? best - MOST_REASONS : 0;
     for (size_t i = 0; i < result->steps.len; i++) {
-        const struct step *step = &result->steps.data[i];
+        const struct search_step *step = &result->steps.data[i];
         if (!step->best || seen++ < skip)
             continue;
         const char *text = arena_printf(

@@ -120,7 +120,7 @@ done:
     return status;
 }
 
-enum crossing { CROSS_SCHEDULE, CROSS_STEP, CROSS_SPLITS, CROSSINGS };
+enum crossing_kind { CROSS_SCHEDULE, CROSS_STEP, CROSS_SPLITS, CROSSINGS };
 static const struct {
     const char *before, *after; /* the name of who found the base */
 } FOUND_BY[] = {[CROSS_SCHEDULE] = {"", "'s plan with other schedules"},
@@ -128,7 +128,7 @@ static const struct {
                 [CROSS_SPLITS] = {"autoddl in ", "'s stages"}};
 _Static_assert(COUNT_OF(FOUND_BY) == CROSSINGS, "a crossing without words");
 
-static enum crossing crossing_of(const struct variant *variant)
+static enum crossing_kind crossing_of(const struct variant *variant)
 {
     return variant->choice ? CROSS_SPLITS : variant->schedule ? CROSS_SCHEDULE : CROSS_STEP;
 }
@@ -159,7 +159,7 @@ static weft_status vary(struct join *join, const struct base *base, const struct
 {
     struct idea idea = {.degrees = base->trial.degrees, .lowered = base->own && !variant->choice};
     struct arena *keep = join->out->arena;
-    enum crossing crossing = crossing_of(variant);
+    enum crossing_kind crossing = crossing_of(variant);
     weft_status status = WEFT_OK;
     if (idea.lowered)
         lower_variant(join->request, variant, &idea);

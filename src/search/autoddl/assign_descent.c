@@ -48,7 +48,7 @@ void descent_index(struct arena *scratch, struct descent *d)
     d->queue = ARENA_ARRAY(scratch, struct queued, (size_t)most);
 }
 
-struct share {
+struct cost_share {
     double time, memory;
 };
 
@@ -67,10 +67,10 @@ static bool counts(const struct descent *d, int32_t edge, int32_t v)
     return !d->open[e->a == v ? e->b : e->a];
 }
 
-static struct share share_of(const struct descent *d, int32_t v, int32_t i)
+static struct cost_share share_of(const struct descent *d, int32_t v, int32_t i)
 {
     const struct assign *p = d->problem;
-    struct share s = {p->time[v][i], p->memory[v][i]};
+    struct cost_share s = {p->time[v][i], p->memory[v][i]};
     for (int32_t k = d->first_edge[v]; k < d->first_edge[v + 1]; k++) {
         struct ends at = ends_of(d, d->edge_of[k], v, i);
         if (!counts(d, d->edge_of[k], v))
@@ -163,14 +163,14 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
 {
     if (is_settled(d, v, now->memory))
         return false;
-    struct share old = share_of(d, v, d->option[v]), taken = old;
+    struct cost_share old = share_of(d, v, d->option[v]), taken = old;
     double best = descent_judged(d, now->time, now->memory);
     double other_memory = now->memory - old.memory;
     double others = now->time - old.time + d->memory_price * other_memory;
     int32_t at = d->option[v];
     int32_t count = sort_below(d, list_options(d, v, other_memory), others, best);
     for (int32_t k = 0; k < count && d->queue[k].least + others < best; k++) {
-        struct share s = share_of(d, v, d->queue[k].option);
+        struct cost_share s = share_of(d, v, d->queue[k].option);
         double would =
             descent_judged(d, now->time - old.time + s.time, now->memory - old.memory + s.memory);
         d->best.tried++;
@@ -206,7 +206,7 @@ static void consider(struct descent *d, int32_t v, const struct queued *at, bool
     double forgets = forgotten(d, v, at->option, devoted);
     if (at->least - forgets >= *best)
         return;
-    struct share s = share_of(d, v, at->option);
+    struct cost_share s = share_of(d, v, at->option);
     double sum = s.time + d->memory_price * s.memory - forgets;
     if (sum < *best) {
         *best = sum;

@@ -141,7 +141,7 @@ static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
     weft_status status = WEFT_OK;
     int worse = 0;
     for (size_t i = 0; i < cases->count && worse < GIVE_UP && !(i && autoddl_over(a)); i++) {
-        struct outcome outcome;
+        struct solve_outcome outcome;
         if (autoddl_is_slower(&cases->data[i], &known))
             worse = 0; /* I7: it might have been faster than those before it */
         if (autoddl_is_slower(&cases->data[i], &so_far))
@@ -165,7 +165,7 @@ static weft_status try_all_splits(struct autoddl *a, const struct layout_case *a
     for (size_t i = 0; about->narrow && i < cases->count && worse < GIVE_UP && !autoddl_over(a);
          i++) {
         struct step_case *c = &cases->data[i];
-        struct outcome outcome;
+        struct solve_outcome outcome;
         if (autoddl_to_beat(&so_far) <= 0 || autoddl_is_slower(c, &so_far) ||
             !autoddl_is_near(c, &so_far, AUTODDL_NEAR))
             continue;

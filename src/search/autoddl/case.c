@@ -125,7 +125,7 @@ static bool is_known(const struct layout_problem *p, const struct answers *befor
 }
 
 /* How a case is searched, and for how many of the guesses. */
-struct effort {
+struct case_effort {
     enum assign_search search;
     int64_t rounds; /* as assign.h has them */
     size_t guesses;
@@ -139,7 +139,7 @@ static void keep_least(int64_t *least_ns, int64_t ns)
 
 /* (1) for one guess of what overlaps. */
 static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
-                                 struct layout_exposed exposed, struct effort effort,
+                                 struct layout_exposed exposed, struct case_effort effort,
                                  struct answers *before, int64_t *best_ns)
 {
     struct assign_options options = {.search = effort.search,
@@ -174,8 +174,9 @@ static bool hides(const struct degrees *pins)
 }
 
 /* The first guesses; one where nothing overlaps, or where it is far off (I5). */
-static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p, struct effort effort,
-                                 struct step_case *c, struct incumbent *so_far)
+static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p,
+                                 struct case_effort effort, struct step_case *c,
+                                 struct incumbent *so_far)
 {
     struct answers before = {0};
     int64_t best_ns = 0;
@@ -211,7 +212,7 @@ done:
 
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c)
 {
-    struct effort little = {SEARCH_CD, FEW_ROUNDS, 1};
+    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1};
     struct incumbent so_far = {.known_ns = a->request->known_ns};
     struct layout_problem *p = NULL;
     weft_status status;
@@ -225,15 +226,15 @@ done:
 
 weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
                                struct step_case *c, bool descend, struct incumbent *so_far,
-                               struct outcome *out)
+                               struct solve_outcome *out)
 {
-    struct effort asked = {a->search, 0, COUNT_OF(EXPOSED)};
-    struct effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED)};
+    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED)};
+    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED)};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     weft_status status;
     TRY(open_case(*about, c, so_far, true, &p));
-    *out = (struct outcome){p->assign, false};
+    *out = (struct solve_outcome){p->assign, false};
     if (p->assign && descend)
         TRY(solve_guesses(a, p, asked, c, so_far));
     if (p->assign && !a->request->options.search && entries_of(p->assign) <= FEW_ENTRIES &&
@@ -246,15 +247,15 @@ done:
 }
 
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
-                          struct incumbent *so_far, struct outcome *out)
+                          struct incumbent *so_far, struct solve_outcome *out)
 {
-    struct effort asked = {a->search, 0, FIRST_GUESSES};
+    struct case_effort asked = {a->search, 0, FIRST_GUESSES};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
-    struct outcome rest;
+    struct solve_outcome rest;
     weft_status status;
     TRY(open_case(*about, c, so_far, false, &p));
-    *out = (struct outcome){p->assign, false};
+    *out = (struct solve_outcome){p->assign, false};
     if (p->assign)
         TRY(solve_guesses(a, p, asked, c, so_far));
     if (p->assign && autoddl_to_beat(so_far) > 0 && autoddl_is_near(c, so_far, AUTODDL_NEAR) &&

@@ -36,12 +36,12 @@
 enum { MOST_SPLITS = 4 * MAX_LAYOUT_DIGITS };
 
 /* Splits of the elements that agree, as a forest. */
-struct agreement {
+struct agreeing_splits {
     struct layout_digit split[MOST_SPLITS];
     int32_t parent[MOST_SPLITS], splits;
 };
 
-static int32_t split_number(struct agreement *a, int64_t degree, int64_t hold)
+static int32_t split_number(struct agreeing_splits *a, int64_t degree, int64_t hold)
 {
     for (int32_t i = 0; i < a->splits; i++)
         if (a->split[i].degree == degree && a->split[i].hold == hold)
@@ -52,7 +52,7 @@ static int32_t split_number(struct agreement *a, int64_t degree, int64_t hold)
 }
 
 /* Whether one of the splits goes through another one in part: I1. */
-static bool overlaps(const struct agreement *a, int32_t at)
+static bool overlaps(const struct agreeing_splits *a, int32_t at)
 {
     const struct layout_digit *own = &a->split[at];
     for (int32_t i = 0; i < a->splits; i++) {
@@ -65,7 +65,7 @@ static bool overlaps(const struct agreement *a, int32_t at)
     return false;
 }
 
-static int32_t root_of(const struct agreement *a, int32_t at)
+static int32_t root_of(const struct agreeing_splits *a, int32_t at)
 {
     while (a->parent[at] != at)
         at = a->parent[at];
@@ -73,7 +73,7 @@ static int32_t root_of(const struct agreement *a, int32_t at)
 }
 
 /* The share of elements for which two splits of equal degree agree. */
-static double agree(struct agreement *a, int64_t degree, int64_t before, int64_t after)
+static double agree(struct agreeing_splits *a, int64_t degree, int64_t before, int64_t after)
 {
     if (before == after)
         return 1;
@@ -119,7 +119,7 @@ struct shares {
     double wanted, there, node_wanted, node_there;
 };
 
-static void add_digit(struct agreement *a, int64_t degree, int64_t before, int64_t after,
+static void add_digit(struct agreeing_splits *a, int64_t degree, int64_t before, int64_t after,
                       double *wanted, double *there)
 {
     double d = (double)degree;
@@ -137,7 +137,7 @@ static bool find_shares(const struct layout *from, const struct layout *to, int6
 {
     struct inward f = {.layout = from, .left = from->digits};
     struct inward t = {.layout = to, .left = to->digits};
-    struct agreement devices = {.splits = 0}, nodes = {.splits = 0};
+    struct agreeing_splits devices = {.splits = 0}, nodes = {.splits = 0};
     int64_t stride = 1;
     *out = (struct shares){1, 1, 1, 1};
     advance(&f);

@@ -78,7 +78,7 @@ static inline bool autoddl_is_slower(const struct step_case *c, const struct inc
 }
 
 /* Whether it was solved, and was faster. */
-struct outcome {
+struct solve_outcome {
     bool solved, faster;
 };
 
@@ -86,11 +86,11 @@ struct outcome {
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
 /* Solves a case, where it may be faster than what is to be beaten. */
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
-                          struct incumbent *so_far, struct outcome *out);
+                          struct incumbent *so_far, struct solve_outcome *out);
 /* I5: of its options those that may be in something faster, exactly where they are few; by descent, too,
  * where nobody did so with all of them. */
 weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
                                struct step_case *c, bool descend, struct incumbent *so_far,
-                               struct outcome *out);
+                               struct solve_outcome *out);
 
 #endif

@@ -11,18 +11,18 @@ struct key {
     int64_t collective, bytes;
     struct step_groups groups;
 };
-struct entry {
+struct known_step {
     struct key key;
     double ns;                  /* of a step */
     double latency_ns, byte_ns; /* of a pattern: T(1) and s */
-    struct entry *pattern;      /* of a step */
+    struct known_step *pattern; /* of a step */
 };
 
 struct step_times {
     struct arena *keep;
     const struct cluster *cluster;
     int64_t devices;
-    ARRAY(struct entry *) entries;
+    ARRAY(struct known_step *) entries;
     struct hash_map numbers; /* of those, by their keys */
     weft_status status;
 };
@@ -44,18 +44,18 @@ weft_status step_times_status(const struct step_times *times)
 
 static bool same_key(const void *entries, int64_t number, const void *wanted)
 {
-    struct entry *const *all = entries;
+    struct known_step *const *all = entries;
     return memcmp(&all[number]->key, wanted, sizeof(struct key)) == 0;
 }
 
 /* *found says whether it was there. */
-static struct entry *entry_of(struct step_times *t, const struct key *key, bool *found)
+static struct known_step *entry_of(struct step_times *t, const struct key *key, bool *found)
 {
     int64_t *number = hash_at_same(&t->numbers, t->keep, hash_bytes(key, sizeof *key, 0), same_key,
                                    t->entries.data, key);
     *found = *number >= 0;
     if (!*found) {
-        struct entry *entry = ARENA_NEW(t->keep, struct entry);
+        struct known_step *entry = ARENA_NEW(t->keep, struct known_step);
         entry->key = *key;
         *number = (int64_t)t->entries.len;
         array_push(t->keep, &t->entries, entry);
@@ -88,7 +88,7 @@ done:
     return status;
 }
 
-static weft_status measure_pattern(struct step_times *t, struct entry *e)
+static weft_status measure_pattern(struct step_times *t, struct known_step *e)
 {
     struct arena *scratch = arena_new();
     struct pattern pattern = pattern_of(t, &e->key);
@@ -105,7 +105,7 @@ done:
     return status;
 }
 
-static weft_status measure_step(struct step_times *t, struct entry *e)
+static weft_status measure_step(struct step_times *t, struct known_step *e)
 {
     struct key key = e->key;
     bool found;
@@ -136,7 +136,7 @@ double step_time(struct step_times *t, enum collective collective, const struct 
         key.groups.stride[i] = groups->stride[i];
         key.groups.degree[i] = groups->degree[i];
     }
-    struct entry *e = entry_of(t, &key, &found);
+    struct known_step *e = entry_of(t, &key, &found);
     if (!found) {
         weft_status status = measure_step(t, e);
         t->status = t->status ? t->status : status;

@@ -93,7 +93,7 @@ static struct passes passes_of(const struct timed *t, int32_t part)
 
 enum lane { LANE_OPS, LANE_STEPS, LANE_GATHERS, LANE_GRADIENTS, LANE_COUNT };
 
-struct wait {
+struct pass_wait {
     int32_t task, on;
 };
 struct script {
@@ -102,12 +102,12 @@ struct script {
     ARRAY(int32_t) stream;
     ARRAY(int32_t) flow;
     ARRAY(int64_t) ns;
-    ARRAY(struct wait) waits;   /* by task, ascending */
-    int32_t last[LANE_COUNT];   /* tasks */
-    int32_t before_unit;        /* the last computation before the unit that was gathered last */
-    int32_t features, computed; /* the latest of either lane before the pass at hand */
-    bool begun[LANE_COUNT];     /* a task of this lane of the pass at hand is there */
-    int32_t *task[MOST_PASSES]; /* per item */
+    ARRAY(struct pass_wait) waits; /* by task, ascending */
+    int32_t last[LANE_COUNT];      /* tasks */
+    int32_t before_unit;           /* the last computation before the unit that was gathered last */
+    int32_t features, computed;    /* the latest of either lane before the pass at hand */
+    bool begun[LANE_COUNT];        /* a task of this lane of the pass at hand is there */
+    int32_t *task[MOST_PASSES];    /* per item */
     int64_t *own
         [MOST_PASSES]; /* of a pair's passes, per item: when it is over in the pass' own time (I3) */
     int32_t gradients[MOST_PASSES]; /* the latest after each pass */
@@ -115,7 +115,7 @@ struct script {
 
 static void wait_for(struct script *s, int32_t on)
 {
-    struct wait wait = {(int32_t)s->ns.len, on};
+    struct pass_wait wait = {(int32_t)s->ns.len, on};
     if (on != NONE)
         array_push(s->scratch, &s->waits, wait);
 }
@@ -224,7 +224,7 @@ static int32_t add_item(struct script *s, const struct block *block, int32_t i, 
 }
 
 /* A pass on its way into the script. */
-struct writing {
+struct pass_writing {
     const struct pass *pass;
     const struct block *block;
     const int64_t *ns;
@@ -232,14 +232,14 @@ struct writing {
     int32_t *task; /* per item */
 };
 
-static struct writing start_pass(struct script *s, int32_t part, const struct pass *pass)
+static struct pass_writing start_pass(struct script *s, int32_t part, const struct pass *pass)
 {
     const struct timed *t = s->timed;
     int32_t number = t->block_of[pass->kind][part];
     const struct block *block = &t->outline.graph->block[number];
-    return (struct writing){pass, block, t->item_ns + t->item_first[number],
-                            buckets_of(s->scratch, block),
-                            ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items)};
+    return (struct pass_writing){pass, block, t->item_ns + t->item_first[number],
+                                 buckets_of(s->scratch, block),
+                                 ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items)};
 }
 
 static void begin_lanes(struct script *s)
@@ -249,7 +249,7 @@ static void begin_lanes(struct script *s)
     memset(s->begun, 0, sizeof s->begun);
 }
 
-static void add_items(struct script *s, const struct writing *w, int32_t first, int32_t last)
+static void add_items(struct script *s, const struct pass_writing *w, int32_t first, int32_t last)
 {
     const struct timed *t = s->timed;
     bool beside = t->plan->overlap & OVERLAP_GRADIENTS;
@@ -266,7 +266,7 @@ static void add_items(struct script *s, const struct writing *w, int32_t first, 
     }
 }
 
-static void end_pass(struct script *s, const struct writing *w)
+static void end_pass(struct script *s, const struct pass_writing *w)
 {
     bool beside = s->timed->plan->overlap & OVERLAP_GRADIENTS;
     for (int32_t k = 0; !beside && k < w->block->buckets; k++)
@@ -276,7 +276,7 @@ static void end_pass(struct script *s, const struct writing *w)
 
 static void add_pass(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
 {
-    struct writing w = start_pass(s, part, pass);
+    struct pass_writing w = start_pass(s, part, pass);
     begin_lanes(s);
     add_items(s, &w, 0, w.block->items);
     end_pass(s, &w);
@@ -286,7 +286,7 @@ static void add_pass(struct script *s, int32_t part, const struct pass *pass, in
 /* As compile/emit.c does. */
 static void add_pair(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
 {
-    struct writing w[] = {start_pass(s, part, &pass[0]), start_pass(s, part, &pass[1])};
+    struct pass_writing w[] = {start_pass(s, part, &pass[0]), start_pass(s, part, &pass[1])};
     struct pair_turns turns = turns_of_pair(s->scratch, w[0].block, w[1].block);
     begin_lanes(s);
     for (size_t i = 0; i < turns.len; i++)

@@ -191,7 +191,7 @@ static void add_more(const struct pipeline_work *work, struct stage_end *end)
 static void end_played(struct orders *orders, const struct pipeline_work *work,
                        struct stage_end *end)
 {
-    const struct played_stage *stage = play_slots(orders, work);
+    const struct stage_ends *stage = play_slots(orders, work);
     for (int32_t s = 0; s < work->stages; s++) {
         int64_t round = 0;
         for (int32_t k = s; k < work->stages * work->pieces; k += work->stages)

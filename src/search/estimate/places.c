@@ -6,13 +6,13 @@
 /* ---- open tensors ---------------------------------------------------------------------------- */
 
 /* Uses from one operator to an input of another, of which some may be open at a place. */
-struct way {
+struct tensor_way {
     uint64_t hash;
     int64_t open;
 };
 struct ways {
     struct hash_map index;
-    ARRAY(struct way) way;
+    ARRAY(struct tensor_way) way;
     uint64_t open; /* sum of the hashes of those that are */
 };
 
@@ -20,12 +20,12 @@ static void change_way(struct arena *scratch, struct ways *ways, uint64_t hash, 
 {
     int32_t number = (int32_t)hash_get(&ways->index, hash);
     if (number < 0) {
-        struct way way = {hash, 0};
+        struct tensor_way way = {hash, 0};
         number = (int32_t)ways->way.len;
         array_push(scratch, &ways->way, way);
         *hash_at(&ways->index, scratch, hash) = number;
     }
-    struct way *way = &ways->way.data[number];
+    struct tensor_way *way = &ways->way.data[number];
     bool was = way->open > 0;
     way->open += by;
     bool is = way->open > 0;

@@ -10,7 +10,7 @@ enum { START = 0 }; /* the step that is over at 0, for slots that need nothing *
 enum { NS_FORWARD_APART = SLOT_KIND_COUNT, NS_BACKWARD_APART, NS_COUNT };
 
 /* One slot: numbers of what `struct room` has in rows. */
-struct step {
+struct slot_step {
     int32_t stage;
     int32_t ns;    /* per part and NS_COUNT */
     int32_t needs; /* a step */
@@ -20,7 +20,7 @@ struct step {
 struct score {
     const struct schedule *schedule;
     struct pipeline pipeline;
-    ARRAY(struct step) step;
+    ARRAY(struct slot_step) step;
     int32_t *first_backward; /* per stage: a step */
     int32_t round[2];        /* I1: steps; the latter is the last forward pass */
 };
@@ -32,7 +32,7 @@ struct orders {
     const struct score *latest;
     int64_t *end_ns, *slot_ns;  /* per step; per part and NS_COUNT */
     int64_t *send_ns, *link_ns; /* per part and direction: of a send; when the latest is over */
-    struct played_stage *stage;
+    struct stage_ends *stage;
     size_t steps, parts; /* that there is room for */
 };
 
@@ -45,13 +45,13 @@ struct orders *orders_new(struct arena *keep)
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-struct writing {
+struct score_writing {
     struct score *score;
     struct arena *keep;
     int32_t *step_of; /* per kind, part and micro-batch: START: not yet */
 };
 
-static int32_t *step_at(const struct writing *w, enum slot_kind kind, int32_t part, int32_t m)
+static int32_t *step_at(const struct score_writing *w, enum slot_kind kind, int32_t part, int32_t m)
 {
     const struct pipeline *p = &w->score->pipeline;
     int64_t parts = (int64_t)p->stages * p->pieces;
@@ -59,8 +59,8 @@ static int32_t *step_at(const struct writing *w, enum slot_kind kind, int32_t pa
 }
 
 /* What a slot needs from elsewhere; false: that is not there yet. */
-static bool find_need(const struct writing *w, const struct slot *slot, int32_t part,
-                      struct step *out)
+static bool find_need(const struct score_writing *w, const struct slot *slot, int32_t part,
+                      struct slot_step *out)
 {
     const struct pipeline *p = &w->score->pipeline;
     int32_t last = p->stages * p->pieces - 1, m = slot->micro_batch;
@@ -82,19 +82,19 @@ static bool find_need(const struct writing *w, const struct slot *slot, int32_t 
 }
 
 /* False: what it needs is not before a step. */
-static bool make_step(const struct writing *w, const struct slot *slot, int32_t stage, bool apart,
-                      int32_t before, struct step *out)
+static bool make_step(const struct score_writing *w, const struct slot *slot, int32_t stage,
+                      bool apart, int32_t before, struct slot_step *out)
 {
     int32_t part = slot->piece * w->score->pipeline.stages + stage, kind = (int32_t)slot->kind;
     if (apart)
         kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
-    *out = (struct step){.stage = stage, .ns = part * NS_COUNT + kind};
+    *out = (struct slot_step){.stage = stage, .ns = part * NS_COUNT + kind};
     return find_need(w, slot, part, out) && out->needs < before;
 }
 
 /* A stage's next slot or pair of slots, if what it needs is before a step; how many. Steps that follow
  * each other so do not wait for each other, which the processor makes use of. */
-static int32_t write_next(const struct writing *w, const struct slots *slots, int32_t stage,
+static int32_t write_next(const struct score_writing *w, const struct slots *slots, int32_t stage,
                           int32_t before, int32_t *at)
 {
     struct score *score = w->score;
@@ -104,7 +104,7 @@ static int32_t write_next(const struct writing *w, const struct slots *slots, in
     bool pair = slots_paired(score->schedule, &score->pipeline, stage, slots, (size_t)*at);
     bool apart = !pair && score->schedule->passes == ORDER_PAIRED;
     int32_t count = pair ? 2 : 1;
-    struct step step[2];
+    struct slot_step step[2];
     for (int32_t k = 0; k < count; k++)
         if (!make_step(w, &slot[k], stage, apart, before, &step[k]))
             return 0;
@@ -119,7 +119,7 @@ static int32_t write_next(const struct writing *w, const struct slots *slots, in
 }
 
 /* Steps that play_slots reads times of. */
-static void mark_steps(const struct writing *w, const struct slots *slots)
+static void mark_steps(const struct score_writing *w, const struct slots *slots)
 {
     struct score *score = w->score;
     const struct pipeline *p = &score->pipeline;
@@ -144,12 +144,12 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
     size_t stages = (size_t)pipeline.stages, parts = stages * (size_t)pipeline.pieces;
     struct slots *slots = ARENA_ARRAY(scratch, struct slots, stages);
     int32_t *at = ARENA_ARRAY(scratch, int32_t, stages), left = 0;
-    struct writing w = {score, orders->keep, NULL};
+    struct score_writing w = {score, orders->keep, NULL};
     w.step_of =
         ARENA_ARRAY(scratch, int32_t, parts *(size_t)pipeline.micro_batches *SLOT_KIND_COUNT);
     *score = (struct score){.schedule = schedule, .pipeline = pipeline};
     score->first_backward = ARENA_ARRAY(orders->keep, int32_t, stages);
-    array_push(orders->keep, &score->step, ((struct step){0}));
+    array_push(orders->keep, &score->step, ((struct slot_step){0}));
     for (int32_t s = 0; s < pipeline.stages; s++) {
         schedule->order(&pipeline, s, scratch, &slots[s]);
         left += (int32_t)slots[s].len;
@@ -195,7 +195,7 @@ static void make_room(struct orders *orders, size_t steps, size_t parts)
         orders->slot_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *NS_COUNT);
         orders->send_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->link_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
-        orders->stage = ARENA_ARRAY(orders->keep, struct played_stage, orders->parts);
+        orders->stage = ARENA_ARRAY(orders->keep, struct stage_ends, orders->parts);
     }
 }
 
@@ -215,7 +215,7 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
 }
 
 /* When what a step needs has come. */
-static int64_t come_ns(struct orders *orders, const struct step *step)
+static int64_t come_ns(struct orders *orders, const struct slot_step *step)
 {
     int64_t come = orders->end_ns[step->needs];
     int64_t *link_ns = &orders->link_ns[step->send];
@@ -235,7 +235,7 @@ static void play_score(struct orders *orders, const struct score *score)
                sizeof *orders->link_ns);
     orders->end_ns[START] = 0;
     for (size_t i = 1; i < score->step.len; i++) {
-        const struct step *step = &score->step.data[i];
+        const struct slot_step *step = &score->step.data[i];
         int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
         *stage_ns = (come > *stage_ns ? come : *stage_ns) + slot_ns[step->ns];
         if (step->opens) {
@@ -272,7 +272,7 @@ static int64_t slowest_round(const struct orders *orders, const struct score *sc
     return most * p->stages;
 }
 
-const struct played_stage *play_slots(struct orders *orders, const struct pipeline_work *work)
+const struct stage_ends *play_slots(struct orders *orders, const struct pipeline_work *work)
 {
     int64_t p = work->stages, m = work->micro_batches, played = played_of(m, p);
     struct pipeline pipeline = {work->stages, work->pieces, (int32_t)played};

@@ -25,10 +25,10 @@
 #include "search/estimate/pipeline.h"
 
 /* When each stage is through with its last slot, and with its first backward pass. */
-struct played_stage {
+struct stage_ends {
     int64_t first_backward_ns, end_ns;
 };
 /* The answer is the orders' own, until they are asked again. */
-const struct played_stage *play_slots(struct orders *orders, const struct pipeline_work *work);
+const struct stage_ends *play_slots(struct orders *orders, const struct pipeline_work *work);
 
 #endif

@@ -98,15 +98,15 @@ struct moment_of_stage {
     bool paired; /* with the next one */
 };
 /* By how much a slot of a kind rises, and leaves its stage fuller. */
-struct turn {
+struct slot_turn {
     int64_t rise, net;
 };
 struct stage_slots {
     struct moment_of_stage *slot;
     size_t slots;
-    int32_t *turn;    /* per slot: by piece, then kind */
-    size_t enough;    /* I4: slots, where nothing is offloaded */
-    struct turn *own; /* room: of the parts at hand */
+    int32_t *turn;         /* per slot: by piece, then kind */
+    size_t enough;         /* I4: slots, where nothing is offloaded */
+    struct slot_turn *own; /* room: of the parts at hand */
 };
 struct holdings {
     struct arena *keep;
@@ -202,7 +202,7 @@ static struct stage_slots list_slots(struct arena *keep, const struct schedule *
         .slot = ARENA_ARRAY(keep, struct moment_of_stage, slots.len),
         .slots = slots.len,
         .turn = ARENA_ARRAY(keep, int32_t, slots.len),
-        .own = ARENA_ARRAY(keep, struct turn, (size_t)pipeline.pieces * SLOT_KIND_COUNT)};
+        .own = ARENA_ARRAY(keep, struct slot_turn, (size_t)pipeline.pieces * SLOT_KIND_COUNT)};
     for (size_t i = 0; i < slots.len; i++) {
         const struct slot *slot = &slots.data[i];
         bool paired = slots_paired(schedule, &pipeline, stage, &slots, i);
@@ -233,17 +233,17 @@ static const struct stage_slots *find_slots(struct holdings *holdings,
     return &holdings->lists.data[number];
 }
 
-static struct turn turn_of(const struct part_memory *part, enum slot_kind kind)
+static struct slot_turn turn_of(const struct part_memory *part, enum slot_kind kind)
 {
     switch (kind) {
     case SLOT_FORWARD:
-        return (struct turn){part->forward_rise, part->kept};
+        return (struct slot_turn){part->forward_rise, part->kept};
     case SLOT_BACKWARD:
-        return (struct turn){part->backward_rise, -part->kept}; /* I3 */
+        return (struct slot_turn){part->backward_rise, -part->kept}; /* I3 */
     case SLOT_BACKWARD_WEIGHT:
-        return (struct turn){part->weight_rise, -part->kept - part->back};
+        return (struct slot_turn){part->weight_rise, -part->kept - part->back};
     default:
-        return (struct turn){part->backward_rise, part->back};
+        return (struct slot_turn){part->backward_rise, part->back};
     }
 }
 
@@ -274,7 +274,7 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
                any_gives(&pipeline, part, schedule->passes == ORDER_SPLIT);
     size_t slots = all ? list->slots : list->enough;
     for (size_t i = 0; i < slots; i++) {
-        const struct turn *turn = &list->own[list->turn[i]];
+        const struct slot_turn *turn = &list->own[list->turn[i]];
         const struct moment_of_stage *slot = &list->slot[i];
         held -= offloads && slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
         held += offloads && slot->back >= 0 ? part[slot->back * stride].offloaded : 0;

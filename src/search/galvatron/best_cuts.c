@@ -69,7 +69,7 @@ struct cuts cuts_new(struct arena *keep, int32_t stages)
 
 /* Per stage, a row of layers + 1: the least sum of times of the stages before that end there, and
  * where the last of them begins. */
-struct paths {
+struct cut_paths {
     int32_t stages, width;
     int64_t below_ns; /* of every steady time */
     const int32_t *fixed;
@@ -78,21 +78,21 @@ struct paths {
     int32_t *begin;
 };
 
-static struct paths paths_new(struct arena *scratch, const struct layer_table *table,
-                              const int32_t *fixed)
+static struct cut_paths paths_new(struct arena *scratch, const struct layer_table *table,
+                                  const int32_t *fixed)
 {
     int32_t width = table->problem->source->layers + 1;
     size_t entries = ((size_t)table->stages + 1) * (size_t)width;
-    return (struct paths){.stages = table->stages,
-                          .width = width,
-                          .fixed = fixed,
-                          .earliest = ARENA_ARRAY(scratch, int32_t, (size_t)table->stages + 1),
-                          .sum_ns = ARENA_ARRAY(scratch, int64_t, entries),
-                          .begin = ARENA_ARRAY(scratch, int32_t, entries)};
+    return (struct cut_paths){.stages = table->stages,
+                              .width = width,
+                              .fixed = fixed,
+                              .earliest = ARENA_ARRAY(scratch, int32_t, (size_t)table->stages + 1),
+                              .sum_ns = ARENA_ARRAY(scratch, int64_t, entries),
+                              .begin = ARENA_ARRAY(scratch, int32_t, entries)};
 }
 
 /* The stages after can hold no more layers than their least times allow. */
-static void find_earliest(const struct layer_table *table, struct paths *p)
+static void find_earliest(const struct layer_table *table, struct cut_paths *p)
 {
     const int64_t *least = table->least_steady_ns;
     int32_t first = p->width - 1;
@@ -110,7 +110,7 @@ static void find_earliest(const struct layer_table *table, struct paths *p)
 }
 
 /* All stages that begin at `first`. */
-static void extend_paths(struct cutter *cutter, struct paths *p, int32_t stage, int32_t first)
+static void extend_paths(struct cutter *cutter, struct cut_paths *p, int32_t stage, int32_t first)
 {
     const int64_t *least = cutter->table->least_steady_ns;
     int64_t before = p->sum_ns[(int64_t)stage * p->width + first];
@@ -134,7 +134,7 @@ static void extend_paths(struct cutter *cutter, struct paths *p, int32_t stage, 
 }
 
 /* The least sum of times over stages whose steady times are below the bound; INT64_MAX: none. */
-static int64_t shortest_path(struct cutter *cutter, struct paths *p, int32_t *count)
+static int64_t shortest_path(struct cutter *cutter, struct cut_paths *p, int32_t *count)
 {
     int32_t layers = p->width - 1;
     find_earliest(cutter->table, p);
@@ -218,7 +218,7 @@ weft_status best_cuts(struct cutter *cutter, const int32_t *fixed, int64_t below
 {
     const struct layer_table *table = cutter->table;
     struct arena *scratch = arena_new();
-    struct paths paths = paths_new(scratch, table, fixed);
+    struct cut_paths paths = paths_new(scratch, table, fixed);
     struct cuts now = cuts_new(scratch, table->stages);
     int64_t most = table->problem->most_work ? table->problem->most_work : MOST_WORK;
     int64_t sum, tighter, work = cutter->work;

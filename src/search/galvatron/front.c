@@ -20,13 +20,13 @@ void candidates_clear(struct candidates *candidates)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-static bool before(const struct state *a, const struct state *b)
+static bool before(const struct front_state *a, const struct front_state *b)
 {
     return a->time_ns < b->time_ns || (a->time_ns == b->time_ns && a->all_bytes < b->all_bytes);
 }
 
-static void merge(const struct state *a, size_t a_len, const struct state *b, size_t b_len,
-                  struct state *out)
+static void merge(const struct front_state *a, size_t a_len, const struct front_state *b,
+                  size_t b_len, struct front_state *out)
 {
     while (a_len && b_len) {
         bool second = before(b, a);
@@ -43,7 +43,7 @@ static void merge(const struct state *a, size_t a_len, const struct state *b, si
 /* Merges neighbours, two by two, into the spare array, and swaps the two. */
 static void merge_pairs(struct candidates *candidates)
 {
-    struct state *from = candidates->states.data;
+    struct front_state *from = candidates->states.data;
     int64_t *run = candidates->run.data;
     size_t runs = candidates->run.len, len = candidates->states.len, kept = 0;
     for (size_t i = 0; i < runs; i += 2) {
@@ -87,7 +87,8 @@ static int64_t corner_add(struct corner *corner, int64_t count, int64_t at, stru
     return count - (end - first) + 1;
 }
 
-static int64_t filter(struct state *state, int64_t len, int64_t peak_bytes, struct corner *corner)
+static int64_t filter(struct front_state *state, int64_t len, int64_t peak_bytes,
+                      struct corner *corner)
 {
     int64_t kept = 0, corners = 0;
     for (int64_t i = 0; i < len; i++) {
@@ -106,7 +107,7 @@ int64_t candidates_reduce(struct arena *scratch, struct candidates *candidates, 
 {
     if (candidates->spare_len < candidates->states.cap) {
         candidates->spare_len = candidates->states.cap;
-        candidates->spare = ARENA_ARRAY(scratch, struct state, candidates->spare_len);
+        candidates->spare = ARENA_ARRAY(scratch, struct front_state, candidates->spare_len);
         candidates->corner = ARENA_ARRAY(scratch, struct corner, candidates->spare_len);
     }
     while (candidates->run.len > 1)
@@ -117,7 +118,7 @@ int64_t candidates_reduce(struct arena *scratch, struct candidates *candidates, 
 
 /* Of the other's states that are early enough, one number is looked at: the least max(n, p) + m.
  * Where it is within a state's n + m, so are both of I1. */
-int64_t front_thin(struct state *state, int64_t count, const struct state *other,
+int64_t front_thin(struct front_state *state, int64_t count, const struct front_state *other,
                    int64_t other_count, int64_t more_ns, int64_t peak_bytes)
 {
     int64_t kept = 0, at = 0, least = INT64_MAX;

@@ -21,7 +21,7 @@
 
 #include "base/base.h"
 
-struct state {
+struct front_state {
     int64_t time_ns;
     int64_t all_bytes;   /* n + m */
     int64_t state_bytes; /* m */
@@ -31,9 +31,9 @@ struct state {
 
 /* Candidates for one front: runs, each sorted by time. */
 struct candidates {
-    ARRAY(struct state) states;
+    ARRAY(struct front_state) states;
     ARRAY(int64_t) run; /* where each begins */
-    struct state *spare;
+    struct front_state *spare;
     size_t spare_len;
     struct corner *corner; /* scratch of front_filter, as many as states */
 };
@@ -44,7 +44,7 @@ int64_t candidates_reduce(struct arena *scratch, struct candidates *candidates, 
 
 /* Drops states that one of another front makes needless even `more_ns` later; returns how many
  * stay. */
-int64_t front_thin(struct state *state, int64_t count, const struct state *other,
+int64_t front_thin(struct front_state *state, int64_t count, const struct front_state *other,
                    int64_t other_count, int64_t more_ns, int64_t peak_bytes);
 
 #endif

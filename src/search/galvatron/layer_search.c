@@ -27,7 +27,7 @@
 
 enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
 
-struct setting {
+struct table_setting {
     struct layer_table table;
     int64_t bound_ns;
 };
@@ -169,7 +169,7 @@ done:
     return status;
 }
 
-static weft_status search_setting(struct driver *d, struct setting *setting)
+static weft_status search_setting(struct driver *d, struct table_setting *setting)
 {
     struct layer_table *table = &setting->table;
     struct arena *scratch = arena_new();
@@ -195,7 +195,7 @@ done:
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-typedef ARRAY(struct setting) setting_list;
+typedef ARRAY(struct table_setting) setting_list;
 
 static void report(const struct driver *d, int64_t batch)
 {
@@ -301,7 +301,7 @@ done:
 static weft_status add_setting(struct driver *d, struct arena *scratch, size_t pp, int64_t batch,
                                int64_t micro_batches, setting_list *out)
 {
-    struct setting setting;
+    struct table_setting setting;
     bool possible, slower;
     weft_status status;
     TRY(is_slower(d, pp, batch, micro_batches, &slower));
@@ -342,7 +342,7 @@ done:
 
 static int lower_bound_first(const void *a, const void *b)
 {
-    const struct setting *x = a, *y = b;
+    const struct table_setting *x = a, *y = b;
     if (x->bound_ns != y->bound_ns)
         return x->bound_ns < y->bound_ns ? -1 : 1;
     if (x->table.stages != y->table.stages)

@@ -61,7 +61,7 @@ struct layerwise_cost layerwise_cost(const struct layerwise *problem, const int3
     struct layerwise_cost sum = {0, 0};
     int64_t kept = 0, most = 0, state = 0, strategies = problem->strategies;
     for (int32_t layer = 0; layer < problem->layers; layer++) {
-        struct layer_cost cost = layer_cost(problem, layer, strategy[layer]);
+        struct relaxed_cost cost = layer_cost(problem, layer, strategy[layer]);
         if (layer)
             sum.time_ns += problem->reshard_ns[((int64_t)problem->boundary[layer] * strategies +
                                                 strategy[layer - 1]) *
@@ -88,7 +88,7 @@ static struct kind_range kind_range(const struct layerwise *problem, int32_t lay
 {
     struct kind_range range = {INT64_MAX, INT64_MAX, INT64_MAX, 0};
     for (int32_t s = 0; s < problem->strategies; s++) {
-        struct layer_cost cost = layer_cost(problem, layer, s);
+        struct relaxed_cost cost = layer_cost(problem, layer, s);
         if (cost.time_ns == LAYERWISE_NEVER)
             continue;
         int64_t bytes = cost.kept_bytes + cost.state_bytes, last = bytes + cost.peak_bytes;
@@ -135,9 +135,9 @@ static struct point smallest_plan(const struct costs *costs, int64_t fewest)
     for (int32_t layer = 0; layer < problem->layers; layer++) {
         bool last = layer == problem->layers - 1;
         int32_t at = -1;
-        struct layer_cost least = {0};
+        struct relaxed_cost least = {0};
         for (int32_t s = 0; s < problem->strategies; s++) {
-            struct layer_cost cost = layer_cost(problem, layer, s);
+            struct relaxed_cost cost = layer_cost(problem, layer, s);
             int64_t more = cost.kept_bytes + cost.state_bytes - least.kept_bytes -
                            least.state_bytes + (last ? cost.peak_bytes - least.peak_bytes : 0);
             if (cost.time_ns == LAYERWISE_NEVER ||
@@ -175,11 +175,11 @@ static int64_t relaxed_bound(struct solver *solver)
     int32_t last = solver->problem->layers - 1;
     double least = INFINITY;
     for (int32_t s = 0; s < solver->problem->strategies; s++) {
-        struct layer_cost cost = layer_cost(solver->problem, last, s);
+        struct relaxed_cost cost = layer_cost(solver->problem, last, s);
         if (cost.time_ns == LAYERWISE_NEVER)
             continue;
         struct bounds bounds = bounds_at(solver, place(solver, last, s));
-        struct state none = {0}, state = extend(&none, 0, &cost, 0, s);
+        struct front_state none = {0}, state = extend(&none, 0, &cost, 0, s);
         least = fmin(least, fmax(fast_bound(&bounds, &state), priced_bound(&bounds, &state)));
         complete(solver, last, &state);
     }

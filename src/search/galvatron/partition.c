@@ -41,32 +41,32 @@ double balance_degree(const int64_t *cost, int32_t stages)
 
 /* Tables of (1), a row of layers + 1 per stage; begin is the first layer of the stage that attains
  * the best. */
-struct row_table {
+struct partition_table {
     int32_t width;
     double *best;
     int32_t *begin;
 };
 static const double NEVER = 1e300;
 
-static struct row_table table_new(struct arena *scratch, int32_t layers, int32_t stages)
+static struct partition_table table_new(struct arena *scratch, int32_t layers, int32_t stages)
 {
     size_t entries = (size_t)stages * ((size_t)layers + 1);
-    struct row_table table = {layers + 1, ARENA_ARRAY(scratch, double, entries),
-                              ARENA_ARRAY(scratch, int32_t, entries)};
+    struct partition_table table = {layers + 1, ARENA_ARRAY(scratch, double, entries),
+                                    ARENA_ARRAY(scratch, int32_t, entries)};
     for (size_t i = 0; i < entries; i++)
         table.best[i] = NEVER;
     return table;
 }
 
 /* best(stage - 1, end): 0 before the first stage. */
-static double best_before(const struct row_table *table, int32_t stage, int32_t end)
+static double best_before(const struct partition_table *table, int32_t stage, int32_t end)
 {
     if (stage == 0)
         return end == 0 ? 0 : NEVER;
     return table->best[(int64_t)(stage - 1) * table->width + end];
 }
 
-static void table_offer(struct row_table *table, int32_t stage, int32_t begin, int32_t end,
+static void table_offer(struct partition_table *table, int32_t stage, int32_t begin, int32_t end,
                         double value)
 {
     int64_t i = (int64_t)stage * table->width + end;
@@ -76,7 +76,7 @@ static void table_offer(struct row_table *table, int32_t stage, int32_t begin, i
     }
 }
 
-static void table_read(const struct row_table *table, int32_t stages, int32_t *count)
+static void table_read(const struct partition_table *table, int32_t stages, int32_t *count)
 {
     int32_t end = table->width - 1;
     for (int32_t stage = stages - 1; stage >= 0; stage--) {
@@ -91,7 +91,7 @@ static void table_read(const struct row_table *table, int32_t stages, int32_t *c
 static int64_t least_largest(const struct balance *balance, struct arena *scratch)
 {
     int32_t layers = balance->layers, stages = balance->stages;
-    struct row_table table = table_new(scratch, layers, stages);
+    struct partition_table table = table_new(scratch, layers, stages);
     for (int32_t stage = 0; stage < stages; stage++)
         for (int32_t end = least_end(stage); end <= most_end(layers, stages, stage); end++)
             for (int32_t begin = end - 1; begin >= stage; begin--) {
@@ -110,7 +110,7 @@ int64_t balance_partition(const struct balance *balance, int32_t *count)
     struct arena *scratch = arena_new();
     int32_t layers = balance->layers, stages = balance->stages;
     int64_t largest = least_largest(balance, scratch);
-    struct row_table table = table_new(scratch, layers, stages);
+    struct partition_table table = table_new(scratch, layers, stages);
     for (int32_t stage = 0; stage < stages; stage++)
         for (int32_t end = least_end(stage); end <= most_end(layers, stages, stage); end++)
             for (int32_t begin = end - 1; begin >= stage; begin--) {
@@ -398,7 +398,7 @@ static bool least_sum(const struct chooser *chooser, int64_t below_ns, struct pa
 {
     const struct pipeline_problem *problem = chooser->problem;
     struct arena *scratch = arena_new();
-    struct row_table table = table_new(scratch, problem->layers, problem->stages);
+    struct partition_table table = table_new(scratch, problem->layers, problem->stages);
     for (int32_t stage = 0; stage < problem->stages; stage++)
         for (int32_t first = stage; first < problem->layers; first++) {
             const struct stage_runs *runs =

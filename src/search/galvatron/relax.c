@@ -13,21 +13,21 @@
 #include <math.h>
 #include <string.h>
 
-struct layer_cost layer_cost(const struct layerwise *problem, int32_t layer, int32_t strategy)
+struct relaxed_cost layer_cost(const struct layerwise *problem, int32_t layer, int32_t strategy)
 {
     int64_t i = (int64_t)problem->kind[layer] * problem->strategies + strategy;
-    return (struct layer_cost){problem->time_ns[i], problem->kept_bytes[i], problem->peak_bytes[i],
-                               problem->state_bytes[i]};
+    return (struct relaxed_cost){problem->time_ns[i], problem->kept_bytes[i],
+                                 problem->peak_bytes[i], problem->state_bytes[i]};
 }
 
-const struct reshards *reshards_at(const struct costs *costs, int32_t layer)
+const struct reshard_matrix *reshards_at(const struct costs *costs, int32_t layer)
 {
     return layer ? &costs->reshards[costs->problem.boundary[layer]] : &costs->first;
 }
 
 int64_t reshard_cost(const struct costs *costs, int32_t layer, int32_t before, int32_t column)
 {
-    const struct reshards *reshards = reshards_at(costs, layer);
+    const struct reshard_matrix *reshards = reshards_at(costs, layer);
     return reshards->ns[(int64_t)reshards->row_of[before] * reshards->columns + column];
 }
 
@@ -58,7 +58,7 @@ static int32_t number_lines(const int64_t *matrix, int64_t from, int64_t step, i
     return lines;
 }
 
-static void fill_excess(struct reshards *reshards)
+static void fill_excess(struct reshard_matrix *reshards)
 {
     int32_t columns = reshards->columns;
     for (int32_t a = 0; a < columns; a++)
@@ -72,12 +72,13 @@ static void fill_excess(struct reshards *reshards)
         }
 }
 
-static struct reshards reshards_new(struct arena *keep, const int64_t *matrix, int32_t strategies)
+static struct reshard_matrix reshards_new(struct arena *keep, const int64_t *matrix,
+                                          int32_t strategies)
 {
     size_t count = (size_t)strategies;
     int32_t *row = ARENA_ARRAY(keep, int32_t, count), *column = ARENA_ARRAY(keep, int32_t, count);
-    struct reshards reshards = {.row_of = ARENA_ARRAY(keep, int32_t, count),
-                                .column_of = ARENA_ARRAY(keep, int32_t, count)};
+    struct reshard_matrix reshards = {.row_of = ARENA_ARRAY(keep, int32_t, count),
+                                      .column_of = ARENA_ARRAY(keep, int32_t, count)};
     reshards.rows = number_lines(matrix, strategies, 1, strategies, row, reshards.row_of);
     reshards.columns = number_lines(matrix, 1, strategies, strategies, column, reshards.column_of);
     size_t columns = (size_t)reshards.columns;
@@ -96,7 +97,7 @@ static struct reshards reshards_new(struct arena *keep, const int64_t *matrix, i
 static bool alike_everywhere(const struct costs *costs, int32_t a, int32_t b)
 {
     for (int32_t i = 0; i < costs->problem.boundaries; i++) {
-        const struct reshards *reshards = &costs->reshards[i];
+        const struct reshard_matrix *reshards = &costs->reshards[i];
         if (reshards->row_of[a] != reshards->row_of[b] ||
             reshards->column_of[a] != reshards->column_of[b])
             return false;
@@ -140,7 +141,7 @@ struct costs costs_new(struct arena *keep, const struct layerwise *problem)
     size_t entries = (size_t)problem->kinds * strategies;
     struct costs costs = {.problem = *problem,
                           .reshards =
-                              ARENA_ARRAY(keep, struct reshards, (size_t)problem->boundaries),
+                              ARENA_ARRAY(keep, struct reshard_matrix, (size_t)problem->boundaries),
                           .first = {1, 1, ARENA_ARRAY(keep, int32_t, strategies),
                                     ARENA_ARRAY(keep, int32_t, strategies),
                                     ARENA_NEW(keep, int64_t), ARENA_NEW(keep, int64_t)},
@@ -172,7 +173,7 @@ struct relaxation relax_new(struct arena *keep, const struct costs *costs)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static double priced(const struct layer_cost *cost, struct price price)
+static double priced(const struct relaxed_cost *cost, struct price price)
 {
     if (cost->time_ns == LAYERWISE_NEVER)
         return INFINITY;
@@ -187,13 +188,13 @@ static void with_layer(const struct costs *costs, const struct relaxation *relax
     const double *rest = relaxation->rest + (int64_t)layer * relaxation->width;
     const int32_t *column_of = reshards_at(costs, layer)->column_of;
     for (int32_t s = 0; s < costs->problem.strategies; s++) {
-        struct layer_cost cost = layer_cost(&costs->problem, layer, s);
+        struct relaxed_cost cost = layer_cost(&costs->problem, layer, s);
         row[s] = rest[column_of[s]] + priced(&cost, relaxation->price);
     }
 }
 
 /* next[column] = min_s' row[s'] + R(s', column), through the rows of R. */
-static void send(const struct costs *costs, const struct reshards *reshards, double ns_price,
+static void send(const struct costs *costs, const struct reshard_matrix *reshards, double ns_price,
                  double *next)
 {
     double *sent = costs->sent;
@@ -241,7 +242,7 @@ void relax_fill(struct relaxation *relaxation, const struct costs *costs, struct
     relaxation->price = price;
     relaxation->rest[0] = 0;
     for (int32_t layer = 1; layer < costs->problem.layers; layer++) {
-        const struct reshards *reshards = reshards_at(costs, layer);
+        const struct reshard_matrix *reshards = reshards_at(costs, layer);
         double *rest = relaxation->rest + (int64_t)layer * relaxation->width;
         const double *before = rest - relaxation->width;
         bool *steady = &relaxation->steady[layer];
@@ -278,7 +279,7 @@ static int32_t best_before(const struct costs *costs, int32_t layer, int32_t col
 
 /* The layers of a prefix with one more after them: of need n it makes n' = kept + max(peak, n), of
  * which the prefix makes its own. */
-static struct prefix prefix_add(const struct prefix *prefix, const struct layer_cost *cost,
+static struct prefix prefix_add(const struct prefix *prefix, const struct relaxed_cost *cost,
                                 int64_t reshard_ns, int32_t strategy)
 {
     int64_t peak = prefix->peak_bytes - cost->kept_bytes;
@@ -300,7 +301,7 @@ void relax_prefixes(struct relaxation *relaxation, const struct costs *costs)
             int32_t previous = relaxation->steady[layer]
                                    ? before[c].previous
                                    : best_before(costs, layer, c, relaxation->price.ns);
-            struct layer_cost cost = layer_cost(&costs->problem, layer - 1, previous);
+            struct relaxed_cost cost = layer_cost(&costs->problem, layer - 1, previous);
             prefix[c] = prefix_add(&before[column_before[previous]], &cost,
                                    reshard_cost(costs, layer, previous, c), previous);
         }
@@ -314,7 +315,7 @@ static int32_t relaxed_last(const struct relaxation *relaxation, const struct co
     double least = INFINITY;
     with_layer(costs, relaxation, last, costs->row);
     for (int32_t s = 0; s < costs->problem.strategies; s++) {
-        struct layer_cost cost = layer_cost(&costs->problem, last, s);
+        struct relaxed_cost cost = layer_cost(&costs->problem, last, s);
         double value = costs->row[s] + relaxation->price.bytes * (double)cost.peak_bytes;
         if (value < least) {
             least = value;
@@ -330,7 +331,7 @@ static struct point relaxed_plan(const struct relaxation *relaxation, const stru
     int32_t at = relaxed_last(relaxation, costs), last = costs->problem.layers - 1;
     struct point point = {0, layer_cost(&costs->problem, last, at).peak_bytes};
     for (int32_t layer = last; layer >= 0; layer--) {
-        struct layer_cost cost = layer_cost(&costs->problem, layer, at);
+        struct relaxed_cost cost = layer_cost(&costs->problem, layer, at);
         point.time_ns += cost.time_ns;
         point.bytes += cost.kept_bytes + cost.state_bytes;
         if (layer == 0)

@@ -26,7 +26,7 @@
 #include "search/galvatron/layerwise.h"
 
 /* One matrix R without its repetitions. */
-struct reshards {
+struct reshard_matrix {
     int32_t rows, columns;
     int32_t *row_of, *column_of; /* per strategy */
     int64_t *ns;                 /* per row, then column */
@@ -40,20 +40,20 @@ struct costs {
     /* As given, but without strategies that another one, alike in all rows and columns, beats in
      * every respect: their times are LAYERWISE_NEVER. */
     struct layerwise problem;
-    struct reshards *reshards; /* per boundary */
-    struct reshards first;     /* before the first layer: one column */
-    double *row, *sent;        /* scratch: one per strategy */
+    struct reshard_matrix *reshards; /* per boundary */
+    struct reshard_matrix first;     /* before the first layer: one column */
+    double *row, *sent;              /* scratch: one per strategy */
 };
 struct costs costs_new(struct arena *keep, const struct layerwise *problem);
 /* The reshards before a layer. */
-const struct reshards *reshards_at(const struct costs *costs, int32_t layer);
+const struct reshard_matrix *reshards_at(const struct costs *costs, int32_t layer);
 int64_t reshard_cost(const struct costs *costs, int32_t layer, int32_t before, int32_t column);
 
 /* One layer on one strategy. */
-struct layer_cost {
+struct relaxed_cost {
     int64_t time_ns, kept_bytes, peak_bytes, state_bytes;
 };
-struct layer_cost layer_cost(const struct layerwise *problem, int32_t layer, int32_t strategy);
+struct relaxed_cost layer_cost(const struct layerwise *problem, int32_t layer, int32_t strategy);
 
 /* Layers before a given one as a whole: what they add to a need n of memory after them (without
  * states) is kept + max(peak, n). */

@@ -20,12 +20,12 @@ struct bounds bounds_at(const struct solver *solver, int64_t at)
                            priced->rest[at] - w * (double)solver->problem->limit_bytes, w};
 }
 
-double fast_bound(const struct bounds *bounds, const struct state *state)
+double fast_bound(const struct bounds *bounds, const struct front_state *state)
 {
     return (double)state->time_ns + bounds->fast;
 }
 
-double priced_bound(const struct bounds *bounds, const struct state *state)
+double priced_bound(const struct bounds *bounds, const struct front_state *state)
 {
     return (double)state->time_ns + bounds->priced + bounds->w * (double)state->all_bytes;
 }
@@ -47,7 +47,7 @@ static double ceiling_ns(const struct solver *solver)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static void write_plan(struct solver *solver, int32_t layer, const struct state *state,
+static void write_plan(struct solver *solver, int32_t layer, const struct front_state *state,
                        const struct relaxation *table)
 {
     int32_t *strategy = solver->best->strategy;
@@ -63,7 +63,7 @@ static void write_plan(struct solver *solver, int32_t layer, const struct state 
     }
 }
 
-void complete(struct solver *solver, int32_t layer, const struct state *state)
+void complete(struct solver *solver, int32_t layer, const struct front_state *state)
 {
     struct layerwise_answer *best = solver->best;
     for (int i = 0; i < TABLE_COUNT; i++) {
@@ -87,17 +87,17 @@ void complete(struct solver *solver, int32_t layer, const struct state *state)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-struct state extend(const struct state *state, int32_t next, const struct layer_cost *cost,
-                    int64_t reshard_ns, int32_t strategy)
+struct front_state extend(const struct front_state *state, int32_t next,
+                          const struct relaxed_cost *cost, int64_t reshard_ns, int32_t strategy)
 {
     int64_t need = state->all_bytes - state->state_bytes;
     need = cost->kept_bytes + (need > cost->peak_bytes ? need : cost->peak_bytes);
     int64_t states = state->state_bytes + cost->state_bytes;
-    return (struct state){state->time_ns + cost->time_ns + reshard_ns, need + states, states, next,
-                          strategy};
+    return (struct front_state){state->time_ns + cost->time_ns + reshard_ns, need + states, states,
+                                next, strategy};
 }
 
-static bool worth_keeping(const struct bounds *bounds, const struct state *state,
+static bool worth_keeping(const struct bounds *bounds, const struct front_state *state,
                           int64_t room_bytes, double ceiling)
 {
     return state->all_bytes <= room_bytes && fast_bound(bounds, state) <= ceiling &&
@@ -115,7 +115,7 @@ static bool step_is_dear(const struct solver *solver, int32_t layer, int32_t str
                          int32_t after, double ceiling)
 {
     const struct relaxation *table = &solver->table[TABLE_PRICED];
-    struct layer_cost cost = layer_cost(solver->problem, layer, strategy);
+    struct relaxed_cost cost = layer_cost(solver->problem, layer, strategy);
     double rise = table->rest[place(solver, layer, strategy)] + (double)cost.time_ns +
                   table->price.bytes * (double)(cost.kept_bytes + cost.state_bytes) +
                   (double)reshard_cost(&solver->costs, layer + 1, strategy, after) -
@@ -128,7 +128,7 @@ static void extend_front(const struct solver *solver, int32_t layer, int32_t str
                          int32_t after, struct arena *scratch, struct candidates *out)
 {
     const struct fronts *fronts = &solver->fronts[layer + 1];
-    struct layer_cost cost = layer_cost(solver->problem, layer, strategy);
+    struct relaxed_cost cost = layer_cost(solver->problem, layer, strategy);
     struct bounds bounds = bounds_at(solver, place(solver, layer, strategy));
     int64_t reshard_ns = reshard_cost(&solver->costs, layer + 1, strategy, after);
     int64_t room = room_bytes(solver, layer);
@@ -138,7 +138,8 @@ static void extend_front(const struct solver *solver, int32_t layer, int32_t str
         step_is_dear(solver, layer, strategy, after, ceiling))
         return;
     for (int64_t i = fronts->first[after]; i < fronts->end[after]; i++) {
-        struct state state = extend(&fronts->state[i], (int32_t)i, &cost, reshard_ns, strategy);
+        struct front_state state =
+            extend(&fronts->state[i], (int32_t)i, &cost, reshard_ns, strategy);
         if (worth_keeping(&bounds, &state, room, ceiling))
             array_push(scratch, &out->states, state);
     }
@@ -150,9 +151,9 @@ static void last_layer(const struct solver *solver, int32_t strategy, struct are
                        struct candidates *out)
 {
     int32_t last = solver->problem->layers - 1;
-    struct layer_cost cost = layer_cost(solver->problem, last, strategy);
+    struct relaxed_cost cost = layer_cost(solver->problem, last, strategy);
     struct bounds bounds = bounds_at(solver, place(solver, last, strategy));
-    struct state none = {0}, state = extend(&none, 0, &cost, 0, strategy);
+    struct front_state none = {0}, state = extend(&none, 0, &cost, 0, strategy);
     if (worth_keeping(&bounds, &state, room_bytes(solver, last), ceiling_ns(solver))) {
         array_push(scratch, &out->run, (int64_t)out->states.len);
         array_push(scratch, &out->states, state);
@@ -182,11 +183,11 @@ static void gather(const struct solver *solver, int32_t layer, int32_t column,
  * for at most the excess. */
 static void thin_fronts(const struct solver *solver, int32_t layer)
 {
-    const struct reshards *reshards = reshards_at(&solver->costs, layer);
+    const struct reshard_matrix *reshards = reshards_at(&solver->costs, layer);
     struct fronts *fronts = &solver->fronts[layer];
     for (int32_t b = 0; b < reshards->columns; b++)
         for (int32_t a = 0; a < reshards->columns; a++) {
-            struct state *front = fronts->state + fronts->first[b];
+            struct front_state *front = fronts->state + fronts->first[b];
             if (a != b)
                 fronts->end[b] =
                     fronts->first[b] +
@@ -226,7 +227,7 @@ static int64_t grow_layer(struct solver *solver, int32_t layer, struct arena *sc
                           struct candidates *candidates)
 {
     size_t columns = (size_t)reshards_at(&solver->costs, layer)->columns;
-    ARRAY(struct state) all = {0};
+    ARRAY(struct front_state) all = {0};
     struct fronts *fronts = &solver->fronts[layer];
     fronts->first = ARENA_ARRAY(scratch, int64_t, columns);
     fronts->end = ARENA_ARRAY(scratch, int64_t, columns);

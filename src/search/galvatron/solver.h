@@ -22,11 +22,11 @@
 #include "search/galvatron/relax.h"
 
 /* Which prefixes complete a state: the fastest, those at the best price, those of fewest bytes. */
-enum table { TABLE_FAST, TABLE_PRICED, TABLE_SMALL, TABLE_COUNT };
+enum prefix_table { TABLE_FAST, TABLE_PRICED, TABLE_SMALL, TABLE_COUNT };
 
 /* The fronts of one layer: that of column c is state[first[c]] to state[end[c] - 1]. */
 struct fronts {
-    struct state *state;
+    struct front_state *state;
     int64_t *first, *end;
     double *bound; /* per column: the least priced bound of its states */
 };
@@ -48,8 +48,8 @@ struct bounds {
     double fast, priced, w; /* of a state without bytes; the price of its bytes */
 };
 struct bounds bounds_at(const struct solver *solver, int64_t at);
-double fast_bound(const struct bounds *bounds, const struct state *state);
-double priced_bound(const struct bounds *bounds, const struct state *state);
+double fast_bound(const struct bounds *bounds, const struct front_state *state);
+double priced_bound(const struct bounds *bounds, const struct front_state *state);
 /* Where the tables have a layer on a strategy. */
 int64_t place(const struct solver *solver, int32_t layer, int32_t strategy);
 /* What a bound may read when it stands for this time: every sum on the way there is at most the
@@ -57,10 +57,10 @@ int64_t place(const struct solver *solver, int32_t layer, int32_t strategy);
 double guarded(const struct solver *solver, double ns);
 
 /* A layer before a state; of no state, with a zeroed one, the last layer. */
-struct state extend(const struct state *state, int32_t next, const struct layer_cost *cost,
-                    int64_t reshard_ns, int32_t strategy);
+struct front_state extend(const struct front_state *state, int32_t next,
+                          const struct relaxed_cost *cost, int64_t reshard_ns, int32_t strategy);
 /* (2) with each table. */
-void complete(struct solver *solver, int32_t layer, const struct state *state);
+void complete(struct solver *solver, int32_t layer, const struct front_state *state);
 bool told_to_stop(const struct solver *solver);
 /* Finds all plans of at most threshold_ns that nothing beats, unless stopped. */
 void play_round(struct solver *solver);

@@ -75,14 +75,15 @@ const char *layer_plan_text(struct arena *keep, const struct layer_source *sourc
 /* ---- what if --------------------------------------------------------------------------------- */
 
 /* The fullest stage, had layers the strategies that `instead` makes of theirs (Eq. 2). */
-struct what_if {
+struct supposed_stage {
     int64_t bytes;
     int32_t stage, layers; /* layers that differ */
 };
 
 static weft_status stage_bytes(const struct layer_problem *problem, const struct layer_plan *plan,
                                int32_t stage, int32_t first,
-                               bool (*instead)(struct strategy *strategy), struct what_if *out)
+                               bool (*instead)(struct strategy *strategy),
+                               struct supposed_stage *out)
 {
     const struct layer_source *source = problem->source;
     struct layer_question q = {problem->devices, plan->stages, stage,
@@ -115,11 +116,12 @@ done:
 }
 
 static weft_status fullest_stage(const struct layer_problem *problem, const struct layer_plan *plan,
-                                 bool (*instead)(struct strategy *strategy), struct what_if *out)
+                                 bool (*instead)(struct strategy *strategy),
+                                 struct supposed_stage *out)
 {
     weft_status status = WEFT_OK;
     int32_t first = 0;
-    *out = (struct what_if){0};
+    *out = (struct supposed_stage){0};
     for (int32_t stage = 0; stage < plan->stages; first += plan->count[stage++])
         TRY(stage_bytes(problem, plan, stage, first, instead, out));
 done:
@@ -156,7 +158,7 @@ static weft_status say_what_if(struct arena *keep, const struct layer_problem *p
                                const struct layer_plan *plan, const char *what,
                                bool (*instead)(struct strategy *strategy), reason_list *out)
 {
-    struct what_if without;
+    struct supposed_stage without;
     weft_status status;
     TRY(fullest_stage(problem, plan, instead, &without));
     if (!without.layers)

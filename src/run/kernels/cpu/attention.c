@@ -49,7 +49,7 @@ struct attention_call {
 };
 
 /* One block of queries of one head. */
-struct block {
+struct query_block {
     int64_t sample, head, query_head; /* local */
     int64_t first, rows;              /* queries */
     int64_t from, seen;               /* keys from .. seen may be seen by some of them */
@@ -145,12 +145,14 @@ static struct rows rows_of(int64_t sample, int64_t positions, int64_t heads, int
                          count, width};
 }
 
-static struct rows query_rows(const struct attention_call *a, const struct block *b, int64_t width)
+static struct rows query_rows(const struct attention_call *a, const struct query_block *b,
+                              int64_t width)
 {
     return rows_of(b->sample, a->seq, a->head * a->group, b->query_head, width, b->first, b->rows);
 }
 
-static struct rows key_rows(const struct attention_call *a, const struct block *b, int64_t width)
+static struct rows key_rows(const struct attention_call *a, const struct query_block *b,
+                            int64_t width)
 {
     return rows_of(b->sample, a->kv, a->head, b->head, width, 0, a->kv);
 }
@@ -205,22 +207,22 @@ static int64_t blocks_of(const struct attention_call *a)
 }
 
 /* Block i of those that use key/value head `head`. */
-static struct block block_at(const struct attention_call *a, int64_t sample, int64_t head,
-                             int64_t i)
+static struct query_block block_at(const struct attention_call *a, int64_t sample, int64_t head,
+                                   int64_t i)
 {
     int64_t each = ceil_div(a->seq, QUERIES), first = i % each * QUERIES;
     int64_t rows = a->seq - first < QUERIES ? a->seq - first : QUERIES;
-    return (struct block){sample,
-                          head,
-                          head * a->group + i / each,
-                          first,
-                          rows,
-                          seen_from(a, first),
-                          seen_by(a, first + rows - 1)};
+    return (struct query_block){sample,
+                                head,
+                                head * a->group + i / each,
+                                first,
+                                rows,
+                                seen_from(a, first),
+                                seen_by(a, first + rows - 1)};
 }
 
 /* The kept row sums of a block's rows: (batch, query heads, seq). */
-static float *kept_of(const struct attention_call *a, const struct block *b)
+static float *kept_of(const struct attention_call *a, const struct query_block *b)
 {
     int64_t head = b->sample * a->head * a->group + b->query_head;
     return (float *)a->call->kept + head * a->seq + b->first;
@@ -236,7 +238,7 @@ static void clear_unseen(float *row, int64_t from, int64_t seen, int64_t count)
 }
 
 /* (2) for keys first .. first + count, whose scores are in a->s. */
-static void take_scores(struct attention_call *a, const struct block *b, int64_t first,
+static void take_scores(struct attention_call *a, const struct query_block *b, int64_t first,
                         int64_t count)
 {
     for (int64_t r = 0; r < b->rows; r++) {
@@ -254,7 +256,7 @@ static void take_scores(struct attention_call *a, const struct block *b, int64_t
     }
 }
 
-static void finish_rows(struct attention_call *a, const struct block *b)
+static void finish_rows(struct attention_call *a, const struct query_block *b)
 {
     float *kept = kept_of(a, b);
     for (int64_t r = 0; r < b->rows; r++) {
@@ -265,7 +267,7 @@ static void finish_rows(struct attention_call *a, const struct block *b)
     }
 }
 
-static void forward_block(struct attention_call *a, const struct block *b)
+static void forward_block(struct attention_call *a, const struct query_block *b)
 {
     const struct kernel_call *call = a->call;
     gather(call->dtype, call->input[0], query_rows(a, b, a->depth), a->q);
@@ -316,7 +318,7 @@ static void merge_rows(struct attention_call *a)
         narrow(out, rows * a->value, call->output, 0);
 }
 
-static void gather_keys(struct attention_call *a, const struct block *b)
+static void gather_keys(struct attention_call *a, const struct query_block *b)
 {
     gather(a->call->dtype, a->call->input[1], key_rows(a, b, a->depth), a->k);
     gather(a->call->dtype, a->call->input[2], key_rows(a, b, a->value), a->v);
@@ -326,10 +328,10 @@ static void attention_forward(const struct kernel_call *call)
 {
     struct attention_call a = attention_begun(call);
     for (int64_t i = 0; i < a.batch * a.head; i++) {
-        struct block whole = {i / a.head, i % a.head};
+        struct query_block whole = {i / a.head, i % a.head};
         gather_keys(&a, &whole);
         for (int64_t n = 0; n < blocks_of(&a); n++) {
-            struct block b = block_at(&a, i / a.head, i % a.head, n);
+            struct query_block b = block_at(&a, i / a.head, i % a.head, n);
             forward_block(&a, &b);
         }
     }
@@ -350,7 +352,7 @@ VECTOR static void row_gradient(float *restrict s, float *restrict dp, int64_t c
     }
 }
 
-static void backward_keys(struct attention_call *a, const struct block *b, int64_t first,
+static void backward_keys(struct attention_call *a, const struct query_block *b, int64_t first,
                           int64_t count)
 {
     const float *kept = kept_of(a, b);
@@ -377,7 +379,7 @@ static void backward_keys(struct attention_call *a, const struct block *b, int64
 }
 
 /* rowsum(dO O) */
-static void gather_sums(struct attention_call *a, const struct block *b)
+static void gather_sums(struct attention_call *a, const struct query_block *b)
 {
     const struct kernel_call *call = a->call;
     gather(call->dtype, call->output, query_rows(a, b, a->value), a->o);
@@ -386,7 +388,7 @@ static void gather_sums(struct attention_call *a, const struct block *b)
         a->sum[r] = row_dot(a->o + r * a->value, a->d_o + r * a->value, a->value);
 }
 
-static void backward_block(struct attention_call *a, const struct block *b)
+static void backward_block(struct attention_call *a, const struct query_block *b)
 {
     const struct kernel_call *call = a->call;
     gather(call->dtype, call->input[0], query_rows(a, b, a->depth), a->q);
@@ -402,12 +404,12 @@ static void attention_input(const struct kernel_call *call)
 {
     struct attention_call a = attention_begun(call);
     for (int64_t i = 0; i < a.batch * a.head; i++) {
-        struct block whole = {i / a.head, i % a.head};
+        struct query_block whole = {i / a.head, i % a.head};
         gather_keys(&a, &whole);
         memset(a.dk, 0, (size_t)(a.kv * a.depth) * sizeof *a.dk);
         memset(a.dv, 0, (size_t)(a.kv * a.value) * sizeof *a.dv);
         for (int64_t n = 0; n < blocks_of(&a); n++) { /* I2 */
-            struct block b = block_at(&a, i / a.head, i % a.head, n);
+            struct query_block b = block_at(&a, i / a.head, i % a.head, n);
             backward_block(&a, &b);
         }
         scatter(call->dtype, a.dk, key_rows(&a, &whole, a.depth), call->input_gradient[1]);
@@ -421,7 +423,7 @@ static void attention_weight(const struct kernel_call *call)
     struct attention_call a = attention_begun(call);
     for (int64_t i = 0; a.sink && i < a.batch * a.head; i++)
         for (int64_t n = 0; n < blocks_of(&a); n++) {
-            struct block b = block_at(&a, i / a.head, i % a.head, n);
+            struct query_block b = block_at(&a, i / a.head, i % a.head, n);
             const float *kept = kept_of(&a, &b);
             gather_sums(&a, &b);
             for (int64_t r = 0; r < b.rows; r++)

@@ -70,7 +70,7 @@ static const char *conv_refuses(const struct op *op)
 static void read_row(const struct conv *c, const float *image, int64_t i, int64_t j,
                      float *restrict row)
 {
-    struct span v = outputs_over(&c->h, i), u = outputs_over(&c->w, j);
+    struct window_span v = outputs_over(&c->h, i), u = outputs_over(&c->w, j);
     memset(row, 0, (size_t)c->pixels * sizeof *row);
     for (int64_t y = v.first; y < v.end; y++) {
         const float *restrict from = image + (y * c->h.stride + v.at) * c->w.in + u.at;
@@ -82,7 +82,7 @@ static void read_row(const struct conv *c, const float *image, int64_t i, int64_
 
 static void add_row(const struct conv *c, const float *row, int64_t i, int64_t j, float *image)
 {
-    struct span v = outputs_over(&c->h, i), u = outputs_over(&c->w, j);
+    struct window_span v = outputs_over(&c->h, i), u = outputs_over(&c->w, j);
     for (int64_t y = v.first; y < v.end; y++) {
         const float *restrict from = row + y * c->w.out;
         float *restrict to = image + (y * c->h.stride + v.at) * c->w.in + u.at;

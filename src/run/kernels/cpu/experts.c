@@ -22,7 +22,7 @@
 /* ---- choices --------------------------------------------------------------------------------- */
 
 /* One of a token's experts. */
-struct choice {
+struct expert_choice {
     int32_t expert, place; /* place: among the expert's tokens, -1: no room */
     float gate;
 };
@@ -33,7 +33,7 @@ struct experts {
     int64_t all, chosen, room;               /* experts, per token, places of each */
     int64_t first_place, places;             /* of each: of a dispatch's share (I1), or all */
     int64_t first_token, tokens;             /* of each sample: of a combine's share, or all */
-    struct choice *choices;                  /* (batch, seq, chosen) */
+    struct expert_choice *choices;           /* (batch, seq, chosen) */
     float *x, *y;                            /* tiles of a row */
     float *filled;                           /* places taken of each expert */
 };
@@ -41,7 +41,7 @@ struct experts {
 static int64_t choices_bytes(const struct kernel_call *call)
 {
     int64_t tokens = call->size[0] * call->op->size[2];
-    return tokens * call->op->top_k * (int64_t)sizeof(struct choice);
+    return tokens * call->op->top_k * (int64_t)sizeof(struct expert_choice);
 }
 
 static int64_t experts_scratch(const struct kernel_call *call)
@@ -81,7 +81,7 @@ static struct experts experts_of(const struct kernel_call *call)
     return e;
 }
 
-static bool taken(const struct choice *before, int64_t count, int64_t expert)
+static bool taken(const struct expert_choice *before, int64_t count, int64_t expert)
 {
     for (int64_t i = 0; i < count; i++)
         if (before[i].expert == expert)
@@ -89,8 +89,8 @@ static bool taken(const struct choice *before, int64_t count, int64_t expert)
     return false;
 }
 
-static int64_t best_left(const struct experts *e, const float *score, const struct choice *before,
-                         int64_t count)
+static int64_t best_left(const struct experts *e, const float *score,
+                         const struct expert_choice *before, int64_t count)
 {
     int64_t best = -1;
     for (int64_t i = 0; i < e->all; i++)
@@ -100,14 +100,15 @@ static int64_t best_left(const struct experts *e, const float *score, const stru
 }
 
 /* The experts of one token, best first; of equals the first. */
-static void choose_experts(const struct experts *e, const float *score, struct choice *choice)
+static void choose_experts(const struct experts *e, const float *score,
+                           struct expert_choice *choice)
 {
     float most = score[best_left(e, score, choice, 0)], sum = 0;
     for (int64_t k = 0; k < e->chosen; k++) {
         int64_t best = best_left(e, score, choice, k);
         bool room = e->filled[best] < (float)e->room;
-        choice[k] = (struct choice){(int32_t)best, room ? (int32_t)e->filled[best]++ : -1,
-                                    exp_of(score[best] - most)};
+        choice[k] = (struct expert_choice){(int32_t)best, room ? (int32_t)e->filled[best]++ : -1,
+                                           exp_of(score[best] - most)};
         sum += choice[k].gate;
     }
     for (int64_t k = 0; k < e->chosen; k++)
@@ -127,7 +128,7 @@ static void choose(const struct kernel_call *call, const struct experts *e)
 /* Where a token's row is among the local experts' rows, or -1. */
 static int64_t row_of(const struct experts *e, int64_t token, int64_t k)
 {
-    const struct choice *choice = &e->choices[token * e->chosen + k];
+    const struct expert_choice *choice = &e->choices[token * e->chosen + k];
     int64_t expert = choice->expert - e->first, place = choice->place - e->first_place;
     if (choice->place < 0 || expert < 0 || expert >= e->local || place < 0 || place >= e->places)
         return -1;
@@ -233,7 +234,7 @@ static void spread_gradient(const struct kernel_call *call, const struct experts
 static void score_gradient(const struct kernel_call *call, const struct experts *e, int64_t token,
                            const float *dy, float *ds)
 {
-    const struct choice *choice = e->choices + token * e->chosen;
+    const struct expert_choice *choice = e->choices + token * e->chosen;
     float mean = 0;
     for (int64_t k = 0; k < e->chosen; k++) {
         int64_t row = row_of(e, token, k);

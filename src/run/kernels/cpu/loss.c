@@ -20,7 +20,7 @@
 
 #include "run/kernels/cpu/cpu.h"
 
-struct loss {
+struct loss_rows {
     int64_t rows, columns, real; /* real: of the local columns, those that exist (I2) */
     bool fused;
     float *most, *share; /* m and 1 / sum of each row */
@@ -33,16 +33,16 @@ static bool is_fused(const struct op *op)
     return (op->keep & KEEP_INPUT_0) != 0;
 }
 
-static struct loss loss_of(const struct kernel_call *call)
+static struct loss_rows loss_of(const struct kernel_call *call)
 {
     int64_t left = call->whole[2] - call->begin[2];
-    struct loss l = {.rows = call->size[0] * call->size[1],
-                     .columns = call->size[2],
-                     .real = left < 0               ? 0
-                             : left < call->size[2] ? left
-                                                    : call->size[2],
-                     .fused = is_fused(call->op),
-                     .labels = call->input[call->op->inputs]};
+    struct loss_rows l = {.rows = call->size[0] * call->size[1],
+                          .columns = call->size[2],
+                          .real = left < 0               ? 0
+                                  : left < call->size[2] ? left
+                                                         : call->size[2],
+                          .fused = is_fused(call->op),
+                          .labels = call->input[call->op->inputs]};
     float *room = call->scratch;
     l.most = l.fused ? call->kept : room;
     l.share = l.most + l.rows;
@@ -63,18 +63,18 @@ static int64_t loss_kept(const struct kernel_call *call)
 }
 
 /* The row's label among the local columns, or -1. */
-static int64_t label_of(const struct kernel_call *call, const struct loss *l, int64_t row)
+static int64_t label_of(const struct kernel_call *call, const struct loss_rows *l, int64_t row)
 {
     int64_t column = l->labels[row] - call->begin[2];
     return l->labels[row] >= 0 && column >= 0 && column < l->real ? column : -1;
 }
 
-static const float *logits(const struct kernel_call *call, const struct loss *l, int64_t row)
+static const float *logits(const struct kernel_call *call, const struct loss_rows *l, int64_t row)
 {
     return tile_read(call->dtype, call->input[0], row * l->columns, l->columns, l->x);
 }
 
-static float *kept_row(const struct kernel_call *call, const struct loss *l, int64_t row)
+static float *kept_row(const struct kernel_call *call, const struct loss_rows *l, int64_t row)
 {
     return l->fused ? l->y : (float *)call->kept + row * l->columns;
 }
@@ -86,7 +86,7 @@ static void reduce(const struct kernel_call *call, enum reduce op, float *data, 
 }
 
 /* (1) of a row whose m and sum are known; I1 */
-static float row_loss(const struct kernel_call *call, const struct loss *l, int64_t row)
+static float row_loss(const struct kernel_call *call, const struct loss_rows *l, int64_t row)
 {
     if (l->labels[row] < 0)
         return 0;
@@ -97,7 +97,8 @@ static float row_loss(const struct kernel_call *call, const struct loss *l, int6
 }
 
 /* (2) in place, but for dL: from e^(x - m). */
-static void finish_row(const struct kernel_call *call, const struct loss *l, int64_t row, float *y)
+static void finish_row(const struct kernel_call *call, const struct loss_rows *l, int64_t row,
+                       float *y)
 {
     int64_t label = label_of(call, l, row);
     row_scale(y, l->real, l->labels[row] < 0 ? 0 : l->share[row], y);
@@ -107,7 +108,7 @@ static void finish_row(const struct kernel_call *call, const struct loss *l, int
 }
 
 /* (3), without dL, beside the loss; large x without overflow. */
-static float binary_row(const struct kernel_call *call, const struct loss *l, int64_t row,
+static float binary_row(const struct kernel_call *call, const struct loss_rows *l, int64_t row,
                         float *slope)
 {
     float x = logits(call, l, row)[0], label = l->labels[row] > 0 ? 1 : 0;
@@ -123,7 +124,7 @@ static bool is_binary(const struct kernel_call *call)
 
 static void loss_forward(const struct kernel_call *call)
 {
-    struct loss l = loss_of(call);
+    struct loss_rows l = loss_of(call);
     float slope;
     if (is_binary(call)) {
         for (int64_t row = 0; row < l.rows; row++) {
@@ -149,7 +150,7 @@ static void loss_forward(const struct kernel_call *call)
 
 static void loss_input(const struct kernel_call *call)
 {
-    struct loss l = loss_of(call);
+    struct loss_rows l = loss_of(call);
     for (int64_t row = 0; call->input_gradient[0] && row < l.rows; row++) {
         int64_t at = row * l.columns;
         float *kept = kept_row(call, &l, row);

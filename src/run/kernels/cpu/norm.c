@@ -16,7 +16,7 @@
 
 static const float EPSILON = 1e-5F; /* PyTorch's LayerNorm, Llama's rms_norm_eps */
 
-struct norm {
+struct norm_rows {
     int64_t rows, width;
     bool centred;
     float *x, *dy, *y; /* tiles of a row */
@@ -28,9 +28,10 @@ static int64_t norm_scratch(const struct kernel_call *call)
     return 5 * whole_floats(call->dtype, call->size[2]);
 }
 
-static struct norm norm_of(const struct kernel_call *call)
+static struct norm_rows norm_of(const struct kernel_call *call)
 {
-    struct norm n = {call->size[0] * call->size[1], call->size[2], call->op->kind == OP_LAYER_NORM};
+    struct norm_rows n = {call->size[0] * call->size[1], call->size[2],
+                          call->op->kind == OP_LAYER_NORM};
     int64_t tile = whole_floats(call->dtype, n.width);
     n.x = call->scratch;
     n.dy = n.x + tile;
@@ -47,20 +48,20 @@ static int64_t norm_kept(const struct kernel_call *call)
     return each * call->size[0] * call->size[1] * (int64_t)sizeof(float);
 }
 
-struct moments {
+struct row_moments {
     float mean, rate; /* m and r of (1) */
 };
 
-static struct moments kept_moments(const struct kernel_call *call, const struct norm *n,
-                                   int64_t row)
+static struct row_moments kept_moments(const struct kernel_call *call, const struct norm_rows *n,
+                                       int64_t row)
 {
     const float *kept = call->kept;
-    return n->centred ? (struct moments){kept[2 * row], kept[2 * row + 1]}
-                      : (struct moments){0, kept[row]};
+    return n->centred ? (struct row_moments){kept[2 * row], kept[2 * row + 1]}
+                      : (struct row_moments){0, kept[row]};
 }
 
-static void keep_moments(const struct kernel_call *call, const struct norm *n, int64_t row,
-                         struct moments m)
+static void keep_moments(const struct kernel_call *call, const struct norm_rows *n, int64_t row,
+                         struct row_moments m)
 {
     float *kept = call->kept;
     if (n->centred)
@@ -68,15 +69,16 @@ static void keep_moments(const struct kernel_call *call, const struct norm *n, i
     kept[n->centred ? 2 * row + 1 : row] = m.rate;
 }
 
-static struct moments measure(const float *x, int64_t width, bool centred)
+static struct row_moments measure(const float *x, int64_t width, bool centred)
 {
     float mean = centred ? row_sum(x, width) / (float)width : 0;
-    return (struct moments){mean,
-                            1.0F / sqrtf(row_squares(x, width, mean) / (float)width + EPSILON)};
+    return (struct row_moments){mean,
+                                1.0F / sqrtf(row_squares(x, width, mean) / (float)width + EPSILON)};
 }
 
-VECTOR static void normalise(const float *restrict x, struct moments m, const float *restrict gain,
-                             const float *restrict bias, int64_t width, float *restrict y)
+VECTOR static void normalise(const float *restrict x, struct row_moments m,
+                             const float *restrict gain, const float *restrict bias, int64_t width,
+                             float *restrict y)
 {
     if (!bias) {
         for (int64_t i = 0; i < width; i++)
@@ -89,12 +91,12 @@ VECTOR static void normalise(const float *restrict x, struct moments m, const fl
 
 static void norm_forward(const struct kernel_call *call)
 {
-    struct norm n = norm_of(call);
+    struct norm_rows n = norm_of(call);
     for (int64_t row = 0; row < n.rows; row++) {
         int64_t at = row * n.width;
         const float *x = tile_read(call->dtype, call->input[0], at, n.width, n.x);
         float *y = tile_write(call->dtype, call->output, at, n.y);
-        struct moments m = measure(x, n.width, n.centred);
+        struct row_moments m = measure(x, n.width, n.centred);
         normalise(x, m, n.gain, n.bias, n.width, y);
         keep_moments(call, &n, row, m);
         tile_done(call->dtype, call->output, at, n.width, y);
@@ -102,7 +104,7 @@ static void norm_forward(const struct kernel_call *call)
 }
 
 /* (2) */
-VECTOR static void gradient(const float *restrict x, const float *restrict dy, struct moments m,
+VECTOR static void gradient(const float *restrict x, const float *restrict dy, struct row_moments m,
                             const float *restrict gain, bool centred, int64_t width,
                             float *restrict dx)
 {
@@ -121,7 +123,7 @@ VECTOR static void gradient(const float *restrict x, const float *restrict dy, s
 
 static void norm_input(const struct kernel_call *call)
 {
-    struct norm n = norm_of(call);
+    struct norm_rows n = norm_of(call);
     for (int64_t row = 0; call->input_gradient[0] && row < n.rows; row++) {
         int64_t at = row * n.width;
         const float *x = tile_read(call->dtype, call->input[0], at, n.width, n.x);
@@ -133,7 +135,7 @@ static void norm_input(const struct kernel_call *call)
 }
 
 /* (3) */
-VECTOR static void add_gain(const float *restrict x, const float *restrict dy, struct moments m,
+VECTOR static void add_gain(const float *restrict x, const float *restrict dy, struct row_moments m,
                             int64_t width, float *restrict gain)
 {
     for (int64_t i = 0; i < width; i++)
@@ -142,7 +144,7 @@ VECTOR static void add_gain(const float *restrict x, const float *restrict dy, s
 
 static void norm_weight(const struct kernel_call *call)
 {
-    struct norm n = norm_of(call);
+    struct norm_rows n = norm_of(call);
     for (int64_t row = 0; row < n.rows; row++) {
         int64_t at = row * n.width;
         const float *x = tile_read(call->dtype, call->input[0], at, n.width, n.x);

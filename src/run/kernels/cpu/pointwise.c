@@ -18,7 +18,7 @@
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-struct activation {
+struct activation_kernel {
     int width; /* input elements per output element */
     void (*forward)(const float *restrict x, int64_t count, float *restrict y);
     void (*backward)(const float *restrict seen, const float *restrict dy, int64_t count,
@@ -98,40 +98,41 @@ VECTOR static void silu_gradient(const float *restrict x, const float *restrict 
 #define CLAMPED_STEEP 1.702F
 
 /* A gate's activation and slope. */
-struct point {
+struct gate_point {
     float value, slope;
 };
 
-INLINE struct point silu_at(float a)
+INLINE struct gate_point silu_at(float a)
 {
     float s = sigmoid_of(a);
-    return (struct point){a * s, s * (1 + a * (1 - s))};
+    return (struct gate_point){a * s, s * (1 + a * (1 - s))};
 }
 
-INLINE struct point gelu_at(float a)
+INLINE struct gate_point gelu_at(float a)
 {
     float s = sigmoid_of(a * (GELU_LINEAR + GELU_CUBIC * a * a));
-    return (struct point){a * s, s * (1 + a * (GELU_LINEAR + 3 * GELU_CUBIC * a * a) * (1 - s))};
+    return (struct gate_point){a * s,
+                               s * (1 + a * (GELU_LINEAR + 3 * GELU_CUBIC * a * a) * (1 - s))};
 }
 
-INLINE struct point clamped_at(float a)
+INLINE struct gate_point clamped_at(float a)
 {
     float c = a > CLAMPED_LIMIT ? CLAMPED_LIMIT : a, s = sigmoid_of(CLAMPED_STEEP * c);
     float slope = s * (1 + CLAMPED_STEEP * c * (1 - s));
-    return (struct point){c * s, a > CLAMPED_LIMIT ? 0 : slope};
+    return (struct gate_point){c * s, a > CLAMPED_LIMIT ? 0 : slope};
 }
 
 /* What the gate is multiplied by. */
-INLINE struct point same_at(float b)
+INLINE struct gate_point same_at(float b)
 {
-    return (struct point){b, 1};
+    return (struct gate_point){b, 1};
 }
 
-INLINE struct point one_more_at(float b)
+INLINE struct gate_point one_more_at(float b)
 {
     float low = b < -CLAMPED_LIMIT ? -CLAMPED_LIMIT : b;
     bool within = b >= -CLAMPED_LIMIT && b <= CLAMPED_LIMIT;
-    return (struct point){1 + (low > CLAMPED_LIMIT ? CLAMPED_LIMIT : low), within ? 1 : 0};
+    return (struct gate_point){1 + (low > CLAMPED_LIMIT ? CLAMPED_LIMIT : low), within ? 1 : 0};
 }
 
 /* What a tile of gate and up makes, in the backward pass with dy. */
@@ -149,7 +150,7 @@ typedef void gate_part(const float *restrict gate, const float *restrict up,
                                        int64_t count, float *restrict dx)                          \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++) {                                                      \
-            struct point gate = gate_at(x[2 * i]), up = up_at(x[2 * i + 1]);                       \
+            struct gate_point gate = gate_at(x[2 * i]), up = up_at(x[2 * i + 1]);                  \
             dx[2 * i] = dy[i] * up.value * gate.slope;                                             \
             dx[2 * i + 1] = dy[i] * gate.value * up.slope;                                         \
         }                                                                                          \
@@ -179,7 +180,7 @@ GATE_LOOPS(gated_gelu, gelu_at, same_at)
 GATE_LOOPS(gated_clamped, clamped_at, one_more_at)
 
 static const struct {
-    struct activation side_by_side;
+    struct activation_kernel side_by_side;
     gate_part *forward[1], *backward[2]; /* backward: into the gate's gradient, and into up's */
 } GATES[] = {
     [GATE_SILU] = {{2, gated_silu, gated_silu_gradient},
@@ -196,11 +197,12 @@ _Static_assert(COUNT_OF(GATES) == GATE_COUNT, "a gate without a row");
 
 /* ---- activations of tensors ------------------------------------------------------------------ */
 
-static const struct activation *activation_of(const struct op *op)
+static const struct activation_kernel *activation_of(const struct op *op)
 {
-    static const struct activation GELU = {1, gelu, gelu_gradient}, RELU = {1, relu, relu_gradient},
-                                   RELU2 = {1, relu2, relu2_gradient},
-                                   SILU = {1, silu, silu_gradient};
+    static const struct activation_kernel GELU = {1, gelu, gelu_gradient},
+                                          RELU = {1, relu, relu_gradient},
+                                          RELU2 = {1, relu2, relu2_gradient},
+                                          SILU = {1, silu, silu_gradient};
     if (op->kind == OP_GATED)
         return &GATES[op->gate].side_by_side;
     if (op->kind == OP_RELU)
@@ -220,7 +222,7 @@ static int64_t tile_from(int64_t first, int64_t all)
 
 static void activation_forward(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op);
+    const struct activation_kernel *f = activation_of(call->op);
     int64_t all = elements_of(call);
     float in[2 * TILE], out[TILE];
     for (int64_t first = 0; first < all; first += TILE) {
@@ -235,7 +237,7 @@ static void activation_forward(const struct kernel_call *call)
 
 static void activation_input(const struct kernel_call *call)
 {
-    const struct activation *f = activation_of(call->op);
+    const struct activation_kernel *f = activation_of(call->op);
     const void *kept = call->op->keep & KEEP_OUTPUT ? call->output : call->input[0];
     int64_t all = elements_of(call);
     float seen_tile[2 * TILE], dy_tile[TILE], dx_tile[2 * TILE];
@@ -299,15 +301,15 @@ const struct cpu_kernel CPU_GATED = {.phase = {gated_forward, gated_input}};
 /* ---- where elements are ---------------------------------------------------------------------- */
 
 /* Rows along the last axis. */
-struct places {
+struct row_places {
     int axes;
     struct extent axis[MAX_AXES];
     int64_t rows, columns;
 };
 
-static struct places places_of(const struct kernel_call *call)
+static struct row_places places_of(const struct kernel_call *call)
 {
-    struct places p = {.axes = call->op->output.axes, .rows = 1};
+    struct row_places p = {.axes = call->op->output.axes, .rows = 1};
     for (int i = 0; i < p.axes; i++) {
         p.axis[i] = axis_extent(call, &call->op->output, i);
         if (i + 1 < p.axes)
@@ -318,7 +320,7 @@ static struct places places_of(const struct kernel_call *call)
 }
 
 /* The number of a row in the whole, counted from axis `outermost` on. */
-static int64_t row_in_whole(const struct places *p, int64_t row, int outermost)
+static int64_t row_in_whole(const struct row_places *p, int64_t row, int outermost)
 {
     int64_t index = 0, stride = 1;
     for (int i = p->axes - 2; i >= outermost; i--) {
@@ -368,7 +370,7 @@ static int64_t dropout_kept(const struct kernel_call *call)
 
 static void draw_masks(const struct kernel_call *call)
 {
-    struct places p = places_of(call);
+    struct row_places p = places_of(call);
     uint32_t dropped = (uint32_t)((double)call->dropout * (1 << 24));
     for (int64_t row = 0; row < p.rows; row++)
         draw_mask(row_key(call->seed, row_in_whole(&p, row, 0)), (uint32_t)p.axis[p.axes - 1].begin,
@@ -450,7 +452,7 @@ static void add_range(const struct kernel_call *call, const void *y, int64_t at,
 }
 
 /* Where a row's numbers are in a weight of one sample. */
-static int64_t row_in_weight(const struct places *p, int64_t row)
+static int64_t row_in_weight(const struct row_places *p, int64_t row)
 {
     const struct extent *last = &p->axis[p->axes - 1];
     return row_in_whole(p, row, 1) * last->whole + last->begin;
@@ -462,7 +464,7 @@ static void add_forward(const struct kernel_call *call)
         add_range(call, call->input[1], 0, 0, elements_of(call));
         return;
     }
-    struct places p = places_of(call);
+    struct row_places p = places_of(call);
     for (int64_t row = 0; row < p.rows; row++)
         add_range(call, call->weight[0], row_in_weight(&p, row), row * p.columns, p.columns);
 }
@@ -477,7 +479,7 @@ static void add_input(const struct kernel_call *call)
 
 static void add_weight(const struct kernel_call *call)
 {
-    struct places p = places_of(call);
+    struct row_places p = places_of(call);
     float tile[TILE];
     for (int64_t row = 0; call->op->weights && row < p.rows; row++)
         for (int64_t i = 0; i < p.columns; i += TILE) {

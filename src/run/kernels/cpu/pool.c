@@ -9,22 +9,22 @@
 
 #include "run/kernels/cpu/window.h"
 
-struct pool {
+struct pooling {
     struct window_axis h, w;
     int64_t planes; /* samples times channels */
     bool maximum;
     float *in, *out; /* tiles of a plane */
 };
 
-static struct pool pool_of(const struct kernel_call *call)
+static struct pooling pool_of(const struct kernel_call *call)
 {
-    return (struct pool){window_of(call, 0), window_of(call, 1), call->size[0] * call->size[1],
-                         call->op->kept_fp32 > 0};
+    return (struct pooling){window_of(call, 0), window_of(call, 1), call->size[0] * call->size[1],
+                            call->op->kept_fp32 > 0};
 }
 
-static struct pool pool_open(const struct kernel_call *call)
+static struct pooling pool_open(const struct kernel_call *call)
 {
-    struct pool p = pool_of(call);
+    struct pooling p = pool_of(call);
     p.in = call->scratch;
     p.out = p.in + whole_floats(call->dtype, p.h.in * p.w.in);
     return p;
@@ -37,18 +37,19 @@ static const char *pool_refuses(const struct op *op)
 
 static int64_t pool_scratch(const struct kernel_call *call)
 {
-    struct pool p = pool_of(call);
+    struct pooling p = pool_of(call);
     return whole_floats(call->dtype, p.h.in * p.w.in + p.h.out * p.w.out);
 }
 
 static int64_t pool_kept(const struct kernel_call *call)
 {
-    struct pool p = pool_of(call);
+    struct pooling p = pool_of(call);
     return p.maximum ? p.planes * p.h.out * p.w.out * (int64_t)sizeof(int64_t) : 0;
 }
 
 /* The place of the first largest pixel in a window. */
-static int64_t largest(const struct pool *p, const float *x, struct span v, struct span u)
+static int64_t largest(const struct pooling *p, const float *x, struct window_span v,
+                       struct window_span u)
 {
     int64_t best = (v.at + v.first) * p->w.in + u.at + u.first;
     for (int64_t i = v.first; i < v.end; i++)
@@ -60,7 +61,8 @@ static int64_t largest(const struct pool *p, const float *x, struct span v, stru
     return best;
 }
 
-static float mean(const struct pool *p, const float *x, struct span v, struct span u)
+static float mean(const struct pooling *p, const float *x, struct window_span v,
+                  struct window_span u)
 {
     float sum = 0;
     for (int64_t i = v.first; i < v.end; i++)
@@ -69,10 +71,10 @@ static float mean(const struct pool *p, const float *x, struct span v, struct sp
     return sum / (float)((v.end - v.first) * (u.end - u.first));
 }
 
-static void pool_plane(const struct pool *p, const float *x, int64_t *place, float *y)
+static void pool_plane(const struct pooling *p, const float *x, int64_t *place, float *y)
 {
     for (int64_t i = 0; i < p->h.out * p->w.out; i++) {
-        struct span v = span_at(&p->h, i / p->w.out), u = span_at(&p->w, i % p->w.out);
+        struct window_span v = span_at(&p->h, i / p->w.out), u = span_at(&p->w, i % p->w.out);
         if (p->maximum)
             place[i] = largest(p, x, v, u);
         y[i] = p->maximum ? x[place[i]] : mean(p, x, v, u);
@@ -81,7 +83,7 @@ static void pool_plane(const struct pool *p, const float *x, int64_t *place, flo
 
 static void pool_forward(const struct kernel_call *call)
 {
-    struct pool p = pool_open(call);
+    struct pooling p = pool_open(call);
     int64_t in = p.h.in * p.w.in, out = p.h.out * p.w.out;
     for (int64_t plane = 0; plane < p.planes; plane++) {
         const float *x = tile_read(call->dtype, call->input[0], plane * in, in, p.in);
@@ -91,9 +93,9 @@ static void pool_forward(const struct kernel_call *call)
     }
 }
 
-static void spread_mean(const struct pool *p, int64_t output, float dy, float *dx)
+static void spread_mean(const struct pooling *p, int64_t output, float dy, float *dx)
 {
-    struct span v = span_at(&p->h, output / p->w.out), u = span_at(&p->w, output % p->w.out);
+    struct window_span v = span_at(&p->h, output / p->w.out), u = span_at(&p->w, output % p->w.out);
     float each = dy / (float)((v.end - v.first) * (u.end - u.first));
     for (int64_t i = v.first; i < v.end; i++)
         for (int64_t j = u.first; j < u.end; j++)
@@ -102,7 +104,7 @@ static void spread_mean(const struct pool *p, int64_t output, float dy, float *d
 
 static void pool_input(const struct kernel_call *call)
 {
-    struct pool p = pool_open(call);
+    struct pooling p = pool_open(call);
     int64_t in = p.h.in * p.w.in, out = p.h.out * p.w.out;
     for (int64_t plane = 0; call->input_gradient[0] && plane < p.planes; plane++) {
         const float *dy = tile_read(call->dtype, call->output_gradient, plane * out, out, p.out);

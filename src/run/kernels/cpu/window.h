@@ -32,15 +32,15 @@ static inline struct window_axis window_of(const struct kernel_call *call, int a
     return w;
 }
 
-struct span {
+struct window_span {
     int64_t first, end, at;
 };
 
 /* The kernel's places first .. end that lie within the image at this output; at: the input
  * under the first of all its places, padding counted. */
-static inline struct span span_at(const struct window_axis *w, int64_t output)
+static inline struct window_span span_at(const struct window_axis *w, int64_t output)
 {
-    struct span s = {0, w->kernel, output * w->stride - w->pad};
+    struct window_span s = {0, w->kernel, output * w->stride - w->pad};
     if (s.at < 0)
         s.first = -s.at;
     if (s.at + s.end > w->in)
@@ -50,9 +50,9 @@ static inline struct span span_at(const struct window_axis *w, int64_t output)
 
 /* The outputs first .. end whose windows have this place of the kernel within the image: at output o
  * it lies over the input o * stride + at. */
-static inline struct span outputs_over(const struct window_axis *w, int64_t place)
+static inline struct window_span outputs_over(const struct window_axis *w, int64_t place)
 {
-    struct span s = {0, w->out, place - w->pad};
+    struct window_span s = {0, w->out, place - w->pad};
     if (s.at < 0)
         s.first = ceil_div(-s.at, w->stride);
     int64_t inside = s.at < w->in ? (w->in - 1 - s.at) / w->stride + 1 : 0;

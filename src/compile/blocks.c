@@ -31,31 +31,13 @@
  *       since k is 0 or n - 1 there: n - 1 chunks beside the collective (`rest`), and one after it, before
  *       it where it scatters. That also holds for a collective that begins before its product.
  */
-#include "compile/build.h"
+#include "compile/block_writer.h"
 
 #include <string.h>
 
-struct writer {
-    struct build *b;
-    int32_t part, stage;
-    ARRAY(struct item) items;
-    int32_t last_op, last_step; /* items, -1: none */
-    int32_t *item_of;           /* per instance of the part: its latest item in this block, or -1 */
-    int32_t *step_of;     /* per use of the part: the last item of its forward reshard, or -1 */
-    int32_t *gradient_of; /* per instance: the step that brought its output's gradient, or -1 */
-    int64_t first_use;
-    int32_t floor;   /* items before this one are of another run: what they resharded is gone */
-    int32_t layer;   /* the first item of the layer's backward pass */
-    int32_t *chunks; /* per instance: of products whose rests have been written, else 0 (I6) */
-    int32_t waited;  /* the last step that an operator waits for, -1: none */
-    int32_t
-        brought; /* the last step for what does not run again (I5): the next operator waits, or -1 */
-    bool again;  /* recomputing */
-};
-
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static int32_t push(struct writer *w, struct item item)
+static int32_t push(struct block_writer *w, struct item item)
 {
     bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR;
     int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
@@ -72,8 +54,8 @@ static int32_t push(struct writer *w, struct item item)
     return at;
 }
 
-static int32_t push_op(struct writer *w, int64_t instance, enum phase phase, enum purpose purpose,
-                       int32_t needs)
+static int32_t push_op(struct block_writer *w, int64_t instance, enum phase phase,
+                       enum purpose purpose, int32_t needs)
 {
     int64_t place = instance - w->b->plan->part[w->part].first;
     int32_t at = push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs,
@@ -84,15 +66,15 @@ static int32_t push_op(struct writer *w, int64_t instance, enum phase phase, enu
 }
 
 /* All chunks but one of a product (I6). */
-static void push_rest(struct writer *w, int64_t instance, enum phase phase, enum purpose purpose,
-                      int32_t needs, int32_t chunks)
+void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                int32_t needs, int32_t chunks)
 {
     push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
                           -1, -1, chunks, false, true});
 }
 
 /* Whether one of producer and reader has its experts on several devices, and the other has not. */
-static bool moves_tokens(const struct writer *w, const struct use *use)
+static bool moves_tokens(const struct block_writer *w, const struct use *use)
 {
     const struct plan *plan = w->b->plan;
     return use->source >= 0 && choice_sends_tokens(plan_choice(plan, use->source)) !=
@@ -116,7 +98,7 @@ static double tokens_share(const struct op *op, int64_t devices)
 }
 
 /* Bytes that a step sends: of tokens that go once, fewer than elements. */
-static int64_t step_bytes(const struct writer *w, const struct use *use, int64_t bytes)
+static int64_t step_bytes(const struct block_writer *w, const struct use *use, int64_t bytes)
 {
     const struct plan *plan = w->b->plan;
     const struct op *from = laid_of(w->b, use->source)->op, *to = laid_of(w->b, use->reader)->op;
@@ -128,8 +110,8 @@ static int64_t step_bytes(const struct writer *w, const struct use *use, int64_t
     return (int64_t)((double)bytes * tokens_share(away ? from : to, devices));
 }
 
-static int32_t push_step(struct writer *w, const struct use *use, const struct reshard_step *step,
-                         enum flow flow, int32_t needs)
+static int32_t push_step(struct block_writer *w, const struct use *use,
+                         const struct reshard_step *step, enum flow flow, int32_t needs)
 {
     const struct op *op = laid_of(w->b, use->reader)->op;
     int64_t bytes =
@@ -156,95 +138,30 @@ static int32_t push_step(struct writer *w, const struct use *use, const struct r
 }
 
 /* Steps [first, last) of a reshard; the last item of them, or `needs` if there are none. */
-static int32_t push_steps(struct writer *w, const struct use *use, const struct reshard *reshard,
-                          int32_t first, int32_t last, enum flow flow, int32_t needs)
+static int32_t push_steps(struct block_writer *w, const struct use *use,
+                          const struct reshard *reshard, int32_t first, int32_t last,
+                          enum flow flow, int32_t needs)
 {
     for (int32_t i = first; reshard && i < last; i++)
         needs = push_step(w, use, &reshard->step[i], flow, needs);
     return needs;
 }
 
-static int32_t all_steps(struct writer *w, const struct use *use, const struct reshard *reshard,
-                         enum flow flow, int32_t needs)
+static int32_t all_steps(struct block_writer *w, const struct use *use,
+                         const struct reshard *reshard, enum flow flow, int32_t needs)
 {
     return push_steps(w, use, reshard, 0, reshard ? reshard->steps : 0, flow, needs);
 }
 
-/* ---- products in chunks (I6) ----------------------------------------------------------------- */
-
-/* In how many chunks a step may go on beside this product, which reads or makes what it brings; 0: it
- * may not. */
-static int32_t chunks_beside(const struct writer *w, int32_t step, enum collective collective,
-                             int64_t product)
-{
-    const struct plan *plan = w->b->plan;
-    const struct item *item = &w->items.data[step];
-    const struct op *op = laid_of(w->b, product)->op;
-    if (!(plan->overlap & OVERLAP_PRODUCTS) || w->b->graph->executed || item->kind != ITEM_STEP ||
-        item->step->kind != (int32_t)collective || op->kind != OP_LINEAR ||
-        !op_in_layer(plan->model, op))
-        return 0;
-    const struct use *use = &w->b->use[w->b->use_first[item->instance] + item->operand];
-    int64_t other = use->reader == product ? use->source : use->reader;
-    int64_t members = step_members(item->step);
-    if (other < 0 || (other == use->reader && use->source != product) || use->joint->across)
-        return 0;
-    int64_t own = split_degree(&plan_choice(plan, product)->split, DIM_SEQ);
-    int64_t parts = split_degree(&plan_choice(plan, other)->split, DIM_SEQ);
-    return parts == members * own ? (int32_t)members : 0;
-}
-
-/* What begins with a step waits for the step before it, too, unless an operator has. */
-static int32_t begins_with(const struct writer *w, int32_t step)
-{
-    int32_t before = step - 1;
-    while (before >= 0 && w->items.data[before].kind != ITEM_STEP)
-        before--;
-    return before > w->waited ? before : -1;
-}
-
-/* The rests of this product and of those right after it that read the same, up to `last`. */
-static void rests_beside(struct writer *w, int64_t instance, int64_t last, enum purpose purpose,
-                         int32_t gather)
-{
-    const struct build *b = w->b;
-    int32_t chunks = chunks_beside(w, gather, COLLECTIVE_ALL_GATHER, instance);
-    int32_t leader = b->use[b->use_first[instance]].same_forward;
-    int32_t needs = chunks ? begins_with(w, gather) : -1;
-    for (int64_t i = instance; chunks && i <= last; i++) {
-        const struct op *op = laid_of(b, i)->op;
-        if (op->kind != OP_LINEAR || b->use[b->use_first[i]].same_forward != leader ||
-            (w->again && b->again[i] != AGAIN_MADE))
-            break;
-        push_rest(w, i, PHASE_FORWARD, purpose, needs, chunks);
-        w->chunks[i - b->plan->part[w->part].first] = chunks;
-        needs = -1;
-    }
-}
-
-/* The rest of the product that made what a step scatters, where nothing else has run since. */
-static void rest_behind(struct writer *w, int32_t step)
-{
-    int32_t made = w->items.data[step].needs;
-    if (made < 0 || made != w->last_op || w->items.data[made].chunks)
-        return;
-    struct item *product = &w->items.data[made];
-    int32_t chunks = chunks_beside(w, step, COLLECTIVE_REDUCE_SCATTER, product->instance);
-    if (!chunks || product->phase != PHASE_FORWARD)
-        return;
-    product->chunks = chunks;
-    push_rest(w, product->instance, PHASE_FORWARD, (enum purpose)product->purpose, -1, chunks);
-}
-
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static bool in_part(const struct writer *w, int64_t instance)
+static bool in_part(const struct block_writer *w, int64_t instance)
 {
     return instance >= 0 && w->b->part_of[instance] == w->part;
 }
 
 /* The item that makes the tensor, or -1: it is there before the block. */
-static int32_t made_by(const struct writer *w, int64_t source)
+static int32_t made_by(const struct block_writer *w, int64_t source)
 {
     return in_part(w, source) ? w->item_of[source - w->b->plan->part[w->part].first] : -1;
 }
@@ -259,7 +176,7 @@ static bool gathers(const struct joint *joint)
 }
 
 /* Brings one input; the item after which it is there. */
-static int32_t bring(struct writer *w, int64_t u)
+static int32_t bring(struct block_writer *w, int64_t u)
 {
     const struct use *use = &w->b->use[u];
     if (!use->joint)
@@ -281,12 +198,12 @@ static int32_t bring(struct writer *w, int64_t u)
     if (needs >= 0 && w->items.data[needs].kind == ITEM_STEP)
         *done = needs;
     if (first < (int32_t)w->items.len)
-        rest_behind(w, first);
+        write_rest_behind(w, first);
     return needs;
 }
 
 /* `last`: of the operators that run forward with it. */
-static void forward_op(struct writer *w, int64_t instance, int64_t last, enum purpose purpose)
+static void forward_op(struct block_writer *w, int64_t instance, int64_t last, enum purpose purpose)
 {
     const struct build *b = w->b;
     int32_t needs = -1, before = (int32_t)w->items.len;
@@ -296,12 +213,12 @@ static void forward_op(struct writer *w, int64_t instance, int64_t last, enum pu
             needs = there;
     }
     if (needs >= before)
-        rests_beside(w, instance, last, purpose, needs);
+        write_rests_beside(w, instance, last, purpose, needs);
     push_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
 /* What comes before the sends of this part's tensors. */
-static void prepare_sends(struct writer *w)
+static void prepare_sends(struct block_writer *w)
 {
     const struct build *b = w->b;
     for (size_t i = 0; i < b->crossings.len; i++) {
@@ -316,7 +233,7 @@ static void prepare_sends(struct writer *w)
     }
 }
 
-static void write_forward(struct writer *w)
+static void write_forward(struct block_writer *w)
 {
     const struct part *part = &w->b->plan->part[w->part];
     for (int64_t i = part->first; i < part->first + part->count; i++)
@@ -327,7 +244,7 @@ static void write_forward(struct writer *w)
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* The first instance of the run of recomputed ones that ends with this one: within its layer. */
-static int64_t run_start(const struct writer *w, int64_t last)
+static int64_t run_start(const struct block_writer *w, int64_t last)
 {
     const struct plan *plan = w->b->plan;
     int64_t i = last;
@@ -338,7 +255,7 @@ static int64_t run_start(const struct writer *w, int64_t last)
 }
 
 /* I5; what was gathered is gathered later (I2). */
-static void bring_kept(struct writer *w, int64_t instance)
+static void bring_kept(struct block_writer *w, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct op *op = laid_of(w->b, instance)->op;
@@ -353,7 +270,7 @@ static void bring_kept(struct writer *w, int64_t instance)
     }
 }
 
-static void recompute(struct writer *w, int64_t last)
+static void recompute(struct block_writer *w, int64_t last)
 {
     w->floor = (int32_t)w->items.len;
     w->again = true;
@@ -373,7 +290,7 @@ static bool wants_gradient(const struct op *op)
 }
 
 /* Gradients that go to another stage leave the block; the rest goes to its producer. */
-static void send_back(struct writer *w, int64_t u, int32_t needs)
+static void send_back(struct block_writer *w, int64_t u, int32_t needs)
 {
     const struct use *use = &w->b->use[u];
     const struct joint *j = use->joint;
@@ -390,7 +307,7 @@ static void send_back(struct writer *w, int64_t u, int32_t needs)
 
 /* What other stages sent back for this operator's output, brought to its layout; the step after
  * which the output's gradient is there. */
-static int32_t receive_back(struct writer *w, int64_t instance)
+static int32_t receive_back(struct block_writer *w, int64_t instance)
 {
     const struct build *b = w->b;
     int32_t needs = w->gradient_of[instance - b->plan->part[w->part].first];
@@ -408,7 +325,7 @@ static int32_t receive_back(struct writer *w, int64_t instance)
 }
 
 /* I2: what the backward pass reads again and a reshard had gathered. */
-static int32_t gather_again(struct writer *w, int64_t instance)
+static int32_t gather_again(struct block_writer *w, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct build *b = w->b;
@@ -434,7 +351,7 @@ bool is_product(enum op_kind kind)
 }
 
 /* I6: where a step within the stage brings the output's gradient. */
-static void gradient_beside(struct writer *w, int64_t instance, int32_t step)
+static void gradient_beside(struct block_writer *w, int64_t instance, int32_t step)
 {
     int64_t place = instance - w->b->plan->part[w->part].first;
     if (step < 0 || step != w->gradient_of[place])
@@ -442,11 +359,12 @@ static void gradient_beside(struct writer *w, int64_t instance, int32_t step)
     int32_t chunks = chunks_beside(w, step, COLLECTIVE_ALL_GATHER, instance);
     if (!chunks || w->waited >= step) /* with I3, for another */
         return;
-    push_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, begins_with(w, step), chunks);
+    write_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, begins_with_step(w, step),
+               chunks);
     w->chunks[place] = chunks;
 }
 
-static void backward_op(struct writer *w, int64_t instance, bool inputs, bool weights)
+static void backward_op(struct block_writer *w, int64_t instance, bool inputs, bool weights)
 {
     const struct build *b = w->b;
     const struct op *op = laid_of(b, instance)->op;
@@ -472,7 +390,7 @@ static void backward_op(struct writer *w, int64_t instance, bool inputs, bool we
     }
 }
 
-static void write_backward(struct writer *w, bool inputs, bool weights)
+static void write_backward(struct block_writer *w, bool inputs, bool weights)
 {
     const struct plan *plan = w->b->plan;
     const struct part *part = &plan->part[w->part];
@@ -495,14 +413,14 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
     const struct part *range = &b->plan->part[part];
     int64_t first_use = b->use_first[range->first];
     size_t uses = (size_t)(b->use_first[range->first + range->count] - first_use);
-    struct writer w = {.b = b,
-                       .part = part,
-                       .stage = stage_of_part(b, part),
-                       .last_op = -1,
-                       .last_step = -1,
-                       .waited = -1,
-                       .brought = -1,
-                       .first_use = first_use};
+    struct block_writer w = {.b = b,
+                             .part = part,
+                             .stage = stage_of_part(b, part),
+                             .last_op = -1,
+                             .last_step = -1,
+                             .waited = -1,
+                             .brought = -1,
+                             .first_use = first_use};
     w.item_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     w.chunks = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     w.step_of = ARENA_ARRAY(b->scratch, int32_t, uses);

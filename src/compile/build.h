@@ -78,6 +78,9 @@ void find_uses(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);
 void find_lifetimes(struct build *b);
+/* What happens in one block, sorted: by item, what is taken before what is given back (moments.c). */
+struct moments block_moments(struct build *b, const struct part_lifetimes *part,
+                             const struct block *block);
 /* Those of whole weights and gradients under shard 2 and 3, in one block (gathered_spans.c). */
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
 bool is_product(enum op_kind kind); /* with weights: a matrix product or convolution */

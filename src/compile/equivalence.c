@@ -329,7 +329,7 @@ static weft_status need_host(const struct symbolic_machine *m, const struct task
                : WEFT_OK;
 }
 
-static weft_status do_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred)
+weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred)
 {
     const struct task *task = &m->p->graph->task[number];
     weft_status status;
@@ -355,7 +355,7 @@ done:
 
 /* ---- the end (E4, E5, E7) -------------------------------------------------------------------- */
 
-static weft_status all_have_run(struct symbolic_machine *m)
+weft_status proof_all_have_run(struct symbolic_machine *m)
 {
     const struct proof *p = m->p;
     for (int32_t d = 0; d < p->graph->devices; d++)
@@ -375,7 +375,7 @@ static weft_status all_have_run(struct symbolic_machine *m)
     return WEFT_OK;
 }
 
-static weft_status all_have_gone(const struct symbolic_machine *m)
+weft_status proof_all_have_gone(const struct symbolic_machine *m)
 {
     const struct graph *graph = m->p->graph;
     for (int32_t d = 0; d < graph->devices; d++)
@@ -395,119 +395,6 @@ static weft_status all_have_gone(const struct symbolic_machine *m)
                                plan_path(m->p->arena, m->p->plan, bucket->first));
         }
     return WEFT_OK;
-}
-
-/* ---- in an order that is allowed ------------------------------------------------------------- */
-
-struct queues {
-    int32_t streams;
-    int32_t *order, *first, *next; /* tasks by stream; per stream */
-    int32_t *rank;                 /* streams, the first to run first */
-    int32_t *waits;                /* per task: dependencies that are not over */
-    int32_t *after_first, *after;  /* who waits for a task */
-};
-
-static struct queues queues_of(const struct graph *graph, struct arena *keep)
-{
-    size_t tasks = (size_t)graph->tasks, streams = (size_t)graph->devices * STREAM_COUNT;
-    struct queues q = {.streams = (int32_t)streams,
-                       .order = ARENA_ARRAY(keep, int32_t, tasks),
-                       .first = ARENA_ARRAY(keep, int32_t, streams + 2),
-                       .next = ARENA_ARRAY(keep, int32_t, streams),
-                       .rank = ARENA_ARRAY(keep, int32_t, streams),
-                       .waits = ARENA_ARRAY(keep, int32_t, tasks),
-                       .after_first = ARENA_ARRAY(keep, int32_t, tasks + 2),
-                       .after =
-                           ARENA_ARRAY(keep, int32_t, (size_t)graph->depends_first[graph->tasks])};
-    for (int32_t t = 0; t < graph->tasks; t++) {
-        q.first[graph->task[t].device * STREAM_COUNT + graph->task[t].stream + 2]++;
-        for (int64_t i = graph->depends_first[t]; i < graph->depends_first[t + 1]; i++)
-            q.after_first[graph->depends[i] + 2]++;
-    }
-    for (size_t i = 0; i < streams; i++)
-        q.first[i + 2] += q.first[i + 1];
-    for (size_t t = 0; t < tasks; t++)
-        q.after_first[t + 2] += q.after_first[t + 1];
-    for (int32_t t = 0; t < graph->tasks; t++) {
-        q.order[q.first[graph->task[t].device * STREAM_COUNT + graph->task[t].stream + 1]++] = t;
-        for (int64_t i = graph->depends_first[t]; i < graph->depends_first[t + 1]; i++)
-            q.after[q.after_first[graph->depends[i] + 1]++] = t;
-    }
-    return q;
-}
-
-static void shuffle(const struct graph *graph, struct queues *q, struct rng *rng)
-{
-    for (int32_t i = 0; i < q->streams; i++) {
-        int64_t other = rng_below(rng, i + 1);
-        q->rank[i] = q->rank[other];
-        q->rank[other] = i;
-        q->next[i] = q->first[i];
-    }
-    for (int32_t t = 0; t < graph->tasks; t++)
-        q->waits[t] = (int32_t)(graph->depends_first[t + 1] - graph->depends_first[t]);
-}
-
-/* The ready task of the first stream that has one, -1: none. */
-static int32_t take_ready(struct queues *q)
-{
-    for (int32_t i = 0; i < q->streams; i++) {
-        int32_t stream = q->rank[i];
-        if (q->next[stream] == q->first[stream + 1] || q->waits[q->order[q->next[stream]]])
-            continue;
-        int32_t task = q->order[q->next[stream]++];
-        for (int32_t k = q->after_first[task]; k < q->after_first[task + 1]; k++)
-            q->waits[q->after[k]]--;
-        return task;
-    }
-    return -1;
-}
-
-static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
-{
-    const struct graph *graph = p->graph;
-    size_t batches = (size_t)plan_micro_batches(p->plan), devices = (size_t)graph->devices;
-    size_t rows = devices * batches, readings = (size_t)p->readings;
-    size_t instances = (size_t)p->plan->instances, buckets = (size_t)graph->buckets;
-    struct symbolic_machine m = {.p = p,
-                                 .micro_batches = (int32_t)batches,
-                                 .made = ARENA_ARRAY(keep, uint8_t, rows *instances),
-                                 .chain = ARENA_ARRAY(keep, struct chain, rows * readings),
-                                 .received = ARENA_ARRAY(keep, int32_t, rows *readings),
-                                 .pending = ARENA_ARRAY(keep, bool, rows *readings),
-                                 .moving = ARENA_ARRAY(keep, struct moving, rows * readings),
-                                 .heard = ARENA_ARRAY(keep, uint8_t, devices *instances),
-                                 .gathers = ARENA_ARRAY(keep, int32_t, rows *buckets),
-                                 .gathered = ARENA_ARRAY(keep, bool, devices *buckets),
-                                 .stale = ARENA_ARRAY(keep, bool, devices *buckets),
-                                 .deferred = ARENA_ARRAY(keep, bool, devices *buckets),
-                                 .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
-                                 .stepped = ARENA_ARRAY(keep, bool, devices)};
-    for (int i = 0; i < 2; i++)
-        m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);
-    return m;
-}
-
-static weft_status execute(struct proof *p, struct queues *q, struct rng *rng)
-{
-    const struct graph *graph = p->graph;
-    struct arena *keep = arena_new();
-    struct symbolic_machine m = machine_new(p, keep);
-    enum item_kind preferred = rng_below(rng, 2) ? ITEM_OP : ITEM_STEP;
-    weft_status status = WEFT_OK;
-    find_floors(&m);
-    shuffle(graph, q, rng);
-    for (int32_t i = 0; i < graph->tasks; i++) {
-        int32_t task = take_ready(q);
-        if (task < 0)
-            TRY(failure("after %d of %d tasks all others wait for each other", i, graph->tasks));
-        TRY(do_task(&m, task, preferred));
-    }
-    TRY(all_have_run(&m));
-    TRY(all_have_gone(&m));
-done:
-    arena_free(keep);
-    return status;
 }
 
 /* ---- what does not depend on an order (E2) --------------------------------------------------- */
@@ -573,9 +460,9 @@ weft_status graph_verify(const struct graph *graph)
     p.offloads = ARENA_ARRAY(p.arena, bool, (size_t)p.plan->parts);
     for (int32_t part = 0; part < p.plan->parts; part++)
         p.offloads[part] = offloaded_bytes(&graph->lifetimes->part[part]) > 0;
-    struct queues q = queues_of(graph, p.arena);
+    struct task_queues q = proof_queues(graph, p.arena);
     for (int i = 0; i < ORDERS; i++)
-        TRY(execute(&p, &q, &rng));
+        TRY(proof_execute(&p, &q, &rng));
 done:
     arena_free(p.arena);
     return status;

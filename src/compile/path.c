@@ -39,7 +39,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compile/path.h"
+#include "compile/path_room.h"
 
 /* ---- the volume of a step -------------------------------------------------------------------- */
 
@@ -89,35 +89,12 @@ double step_volume(const struct reshard_step *step)
 
 /* ---- the layouts on the way ------------------------------------------------------------------ */
 
-enum { MAX_OPTIONS = 8, MAX_STATES = 1024 };
 static const double STEP_SHARE = 1e-7; /* of the tensor, per step (I3) */
 static const double ROUNDING = 1e-9;   /* costs closer than that, relative, are equal */
 
-struct moving_digit {
-    const struct step_digit *digit;
-    int32_t options; /* the first is where it begins, the second where it ends */
-    int64_t option[MAX_OPTIONS];
-};
-
-struct search {
-    const struct mesh *mesh;
-    int64_t elements; /* under the digits that stay */
-    int32_t moving, stay;
-    struct moving_digit move[MAX_STEP_DIGITS];
-    const struct step_digit *staying[MAX_MESH_DIGITS]; /* splits among them */
-    int32_t states, end;
-    double most; /* what some path costs (I4) */
-    bool guided; /* to be there soon: I5 */
-    double cost[MAX_STATES];
-    double rest[MAX_STATES]; /* what is left at least, of sound states */
-    int16_t parent[MAX_STATES];
-    int16_t open[MAX_STATES]; /* states that were reached and not left yet */
-    int32_t opened;
-    uint8_t soundness[MAX_STATES]; /* of enum soundness: found when first asked for */
-};
 enum soundness { NOT_ASKED, SOUND, UNSOUND };
 
-static int32_t state_of(const struct search *s, const int64_t *hold)
+static int32_t state_of(const struct path_search *s, const int64_t *hold)
 {
     int32_t state = 0;
     for (int32_t i = s->moving - 1; i >= 0; i--) {
@@ -129,7 +106,7 @@ static int32_t state_of(const struct search *s, const int64_t *hold)
     return state;
 }
 
-static void holds_of(const struct search *s, int32_t state, int64_t *hold)
+static void holds_of(const struct path_search *s, int32_t state, int64_t *hold)
 {
     for (int32_t i = 0; i < s->moving; i++) {
         hold[i] = s->move[i].option[state % s->move[i].options];
@@ -137,128 +114,28 @@ static void holds_of(const struct search *s, int32_t state, int64_t *hold)
     }
 }
 
-static bool independent(int64_t stride, int64_t degree, int64_t other, int64_t other_degree)
-{
-    return stride <= 0 || other <= 0 || stride % (other * other_degree) == 0 ||
-           other % (stride * degree) == 0;
-}
-
 /* I1 */
-static bool sound(const struct search *s, const int64_t *hold)
+static bool sound(const struct path_search *s, const int64_t *hold)
 {
     bool good = true;
     for (int32_t i = 0; good && i < s->moving; i++) {
         int64_t degree = s->move[i].digit->degree;
         for (int32_t k = 0; good && k < i; k++)
-            good = independent(hold[i], degree, hold[k], s->move[k].digit->degree);
+            good = splits_independent(hold[i], degree, hold[k], s->move[k].digit->degree);
         for (int32_t k = 0; good && k < s->stay; k++)
-            good = independent(hold[i], degree, s->staying[k]->before, s->staying[k]->degree);
+            good =
+                splits_independent(hold[i], degree, s->staying[k]->before, s->staying[k]->degree);
     }
     return good;
 }
 
-static int64_t local_of(const struct search *s, const int64_t *hold)
+static int64_t local_of(const struct path_search *s, const int64_t *hold)
 {
     int64_t local = s->elements;
     for (int32_t i = 0; i < s->moving; i++)
         if (hold[i] > 0)
             local /= s->move[i].digit->degree;
     return local;
-}
-
-/* ---- options --------------------------------------------------------------------------------- */
-
-static void add_option(struct moving_digit *move, int64_t hold)
-{
-    for (int32_t k = 0; k < move->options; k++)
-        if (move->option[k] == hold)
-            return;
-    if (move->options < MAX_OPTIONS)
-        move->option[move->options++] = hold;
-}
-
-static bool is_spare(const struct mesh *mesh, int64_t stride, int64_t degree)
-{
-    bool spare = mesh->elements % (stride * degree) == 0;
-    for (int32_t i = 0; spare && i < mesh->digits; i++) {
-        const struct step_digit *digit = &mesh->digit[i];
-        spare = independent(stride, degree, digit->before, digit->degree) &&
-                independent(stride, degree, digit->after, digit->degree);
-    }
-    return spare;
-}
-
-/* Where a partial sum can be scattered without being in anyone's way; HOLD_COPY: nowhere. */
-static int64_t spare_stride(const struct mesh *mesh, int64_t degree)
-{
-    int64_t best = is_spare(mesh, 1, degree) ? 1 : HOLD_COPY;
-    for (int32_t i = 0; i < mesh->digits; i++) {
-        const struct step_digit *digit = &mesh->digit[i];
-        int64_t stride[] = {digit->before * digit->degree, digit->after * digit->degree};
-        for (size_t k = 0; k < COUNT_OF(stride); k++)
-            if (stride[k] > best && is_spare(mesh, stride[k], degree))
-                best = stride[k];
-    }
-    return best;
-}
-
-/* Whatever some digit of the same degree is split by; for a partial sum a spare stride, too. */
-static void add_detours(const struct search *s, struct moving_digit *move)
-{
-    int64_t degree = move->digit->degree;
-    if (move->digit->before == HOLD_PARTIAL)
-        add_option(move, spare_stride(s->mesh, degree));
-    for (int32_t i = 0; i < s->moving; i++)
-        if (s->move[i].digit->degree == degree) {
-            add_option(move, s->move[i].digit->before > 0 ? s->move[i].digit->before : HOLD_COPY);
-            add_option(move, s->move[i].digit->after);
-        }
-}
-
-static bool count_states(struct search *s)
-{
-    s->states = 1;
-    for (int32_t i = 0; i < s->moving && s->states <= MAX_STATES; i++)
-        s->states *= s->move[i].options;
-    return s->states <= MAX_STATES;
-}
-
-static void set_options(struct search *s, bool detours)
-{
-    for (int32_t i = 0; i < s->moving; i++) {
-        struct moving_digit *move = &s->move[i];
-        move->options = 0;
-        add_option(move, move->digit->before);
-        add_option(move, move->digit->after);
-        add_option(move, HOLD_COPY);
-        if (detours)
-            add_detours(s, move);
-    }
-}
-
-/* False: too many digits move for a search. */
-static bool begin(struct search *s, const struct mesh *mesh)
-{
-    s->mesh = mesh;
-    s->elements = mesh->elements;
-    s->moving = s->stay = 0;
-    for (int32_t i = 0; i < mesh->digits; i++) {
-        const struct step_digit *digit = &mesh->digit[i];
-        if (digit->before != digit->after) {
-            if (s->moving == MAX_STEP_DIGITS)
-                return false;
-            s->move[s->moving++].digit = digit;
-        } else if (digit->before > 0) {
-            s->staying[s->stay++] = digit;
-            s->elements /= digit->degree;
-        }
-    }
-    set_options(s, true);
-    if (!count_states(s)) {
-        set_options(s, false);
-        count_states(s);
-    }
-    return true;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -284,7 +161,7 @@ _Static_assert((int)MAX_STEP_DIGITS <= (int)MAX_GROUP_LEVELS,
                "a step whose group has too many levels");
 
 /* What differs between two layouts, as one step. */
-static struct reshard_step step_between(const struct search *s, const int64_t *before,
+static struct reshard_step step_between(const struct path_search *s, const int64_t *before,
                                         const int64_t *after)
 {
     int64_t in = local_of(s, before), out = local_of(s, after);
@@ -308,7 +185,7 @@ static const struct rule *find_rule(unsigned was, unsigned is, bool same_size)
     return NULL;
 }
 
-static struct reshard_step whole_step(const struct search *s, const int64_t *before,
+static struct reshard_step whole_step(const struct path_search *s, const int64_t *before,
                                       const int64_t *after)
 {
     struct reshard_step step = step_between(s, before, after);
@@ -324,7 +201,7 @@ static struct reshard_step whole_step(const struct search *s, const int64_t *bef
 /* ---- the search ------------------------------------------------------------------------------ */
 
 /* (2) */
-static double rest_of(const struct search *s, const int64_t *hold)
+static double rest_of(const struct path_search *s, const int64_t *hold)
 {
     double wanted = 1, there = 1, agree = 1;
     for (int32_t i = 0; i < s->moving; i++) {
@@ -334,13 +211,13 @@ static double rest_of(const struct search *s, const int64_t *hold)
         wanted /= after > 0 ? degree : 1;
         there /= after > 0 || hold[i] > 0 ? degree : 1;
         if (after > 0 && hold[i] > 0 && after != hold[i] && degree > agree &&
-            independent(after, digit->degree, hold[i], digit->degree))
+            splits_independent(after, digit->degree, hold[i], digit->degree))
             agree = degree;
     }
     return (double)s->elements * (wanted - there / agree) * (1 - ROUNDING);
 }
 
-static bool sound_state(struct search *s, int32_t state)
+static bool sound_state(struct path_search *s, int32_t state)
 {
     int64_t hold[MAX_STEP_DIGITS];
     if (s->soundness[state] == NOT_ASKED) {
@@ -359,7 +236,7 @@ struct leaving {
     double least; /* what any step away costs at least */
 };
 
-static struct leaving leave(const struct search *s, int32_t state)
+static struct leaving leave(const struct path_search *s, int32_t state)
 {
     struct leaving from = {.state = state};
     int32_t weight = 1;
@@ -382,8 +259,8 @@ struct motion {
     int64_t joined, cut; /* degrees of splits that end, and of those that begin */
 };
 
-static struct motion motion_of(const struct search *s, const struct leaving *from, int32_t digit,
-                               int32_t option)
+static struct motion motion_of(const struct path_search *s, const struct leaving *from,
+                               int32_t digit, int32_t option)
 {
     int64_t degree = s->move[digit].digit->degree, before = from->hold[digit];
     int64_t after = s->move[digit].option[option];
@@ -405,7 +282,7 @@ static struct motion join(const struct motion *a, const struct motion *b)
 
 /* Most motions follow no rule, are no better than one found before, or are too long a way round (I4),
  * which is cheap to see. */
-static void relax(struct search *s, const struct leaving *from, const struct motion *motion)
+static void relax(struct path_search *s, const struct leaving *from, const struct motion *motion)
 {
     int32_t next = from->state + motion->change;
     bool mixed = motion->was & PARTIAL && motion->was != PARTIAL;
@@ -441,7 +318,7 @@ static unsigned join_sets(const struct motion *to, unsigned set, struct motion *
     return count;
 }
 
-static void move_sets(struct search *s, const struct leaving *from, const struct motion *to,
+static void move_sets(struct path_search *s, const struct leaving *from, const struct motion *to,
                       unsigned set)
 {
     struct motion joint[1 << MAX_STEP_DIGITS];
@@ -452,8 +329,8 @@ static void move_sets(struct search *s, const struct leaving *from, const struct
 
 /* The digits of a set go to where they end, but for the one that ends as a copy: that one takes what
  * they leave, and is gathered later. */
-static void move_around(struct search *s, const struct leaving *from, const struct motion *joint,
-                        unsigned count, int32_t last)
+static void move_around(struct path_search *s, const struct leaving *from,
+                        const struct motion *joint, unsigned count, int32_t last)
 {
     for (int32_t k = 0; k < s->move[last].options; k++) {
         struct motion one = motion_of(s, from, last, k);
@@ -465,7 +342,7 @@ static void move_around(struct search *s, const struct leaving *from, const stru
 }
 
 /* I2; partial sums and others never together, which no rule has. */
-static void move_together(struct search *s, const struct leaving *from)
+static void move_together(struct path_search *s, const struct leaving *from)
 {
     struct motion joint[1 << MAX_STEP_DIGITS];
     struct motion to_end[MAX_STEP_DIGITS], to_copy[MAX_STEP_DIGITS];
@@ -490,7 +367,7 @@ static void move_together(struct search *s, const struct leaving *from)
     }
 }
 
-static void move_alone(struct search *s, const struct leaving *from)
+static void move_alone(struct path_search *s, const struct leaving *from)
 {
     for (int32_t i = 0; i < s->moving; i++)
         for (int32_t k = 0; k < s->move[i].options; k++) {
@@ -499,13 +376,13 @@ static void move_alone(struct search *s, const struct leaving *from)
         }
 }
 
-static double key_of(const struct search *s, int32_t state)
+static double key_of(const struct path_search *s, int32_t state)
 {
     return s->guided ? s->cost[state] + s->rest[state] : s->cost[state];
 }
 
 /* Takes the open state of least cost, of equal ones the first. */
-static int32_t take_nearest(struct search *s)
+static int32_t take_nearest(struct path_search *s)
 {
     int32_t best = 0;
     double least = key_of(s, s->open[0]);
@@ -521,7 +398,7 @@ static int32_t take_nearest(struct search *s)
     return state;
 }
 
-static void search_from(struct search *s, int32_t begin, bool guided)
+static void search_from(struct path_search *s, int32_t begin, bool guided)
 {
     for (int32_t i = 0; i < s->states; i++)
         s->cost[i] = INFINITY;
@@ -536,7 +413,8 @@ static void search_from(struct search *s, int32_t begin, bool guided)
     }
 }
 
-static void emit(struct arena *keep, const struct search *s, int32_t state, struct step_list *out)
+static void emit(struct arena *keep, const struct path_search *s, int32_t state,
+                 struct step_list *out)
 {
     int32_t parent = s->parent[state];
     if (parent < 0)
@@ -571,9 +449,9 @@ static void one_by_one(struct arena *keep, const struct mesh *mesh, struct step_
 
 void find_path(struct arena *keep, const struct mesh *mesh, struct step_list *out)
 {
-    struct search s;
+    struct path_search s;
     int64_t begin_hold[MAX_STEP_DIGITS], end_hold[MAX_STEP_DIGITS];
-    if (!begin(&s, mesh)) {
+    if (!path_begin(&s, mesh)) {
         one_by_one(keep, mesh, out);
         return;
     }

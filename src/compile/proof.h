@@ -157,4 +157,22 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *reading, e
                     int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard);
 void find_floors(struct symbolic_machine *m);
 
+/* ---- equivalence.c ---- */
+/* One task, and what must hold when all are over. */
+weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred);
+weft_status proof_all_have_run(struct symbolic_machine *m);
+weft_status proof_all_have_gone(const struct symbolic_machine *m);
+
+/* ---- proof_order.c ---- */
+/* The tasks of a graph, by stream and by what waits for them. */
+struct task_queues {
+    int32_t streams;
+    int32_t *order, *first, *next; /* tasks by stream; per stream */
+    int32_t *rank;                 /* streams, the first to run first */
+    int32_t *waits;                /* per task: dependencies that are not over */
+    int32_t *after_first, *after;  /* who waits for a task */
+};
+struct task_queues proof_queues(const struct graph *graph, struct arena *keep);
+weft_status proof_execute(struct proof *p, struct task_queues *q, struct rng *rng);
+
 #endif

@@ -5,11 +5,9 @@
  *                 matrix: 2 m n k FLOPs each
  */
 #include "model/blocks.h"
-#include "model/onnx_tensors.h"
+#include "model/onnx_emit.h"
 
 #include <string.h>
-
-typedef weft_status emit_rule(const struct onnx_node *node, const char *name);
 
 /* ---- opaque ---------------------------------------------------------------------------------- */
 
@@ -31,7 +29,7 @@ static void count_opaque(struct onnx_graph *graph, const char *type)
         array_push(graph->scratch, &graph->opaque_types, type);
 }
 
-static weft_status emit_opaque(const struct onnx_node *node, const char *name)
+weft_status onnx_emit_opaque(const struct onnx_node *node, const char *name)
 {
     struct onnx_graph *graph = node->graph;
     ARRAY(int) inputs = {0};
@@ -94,7 +92,7 @@ static weft_status emit_gemm(const struct onnx_node *node, const char *name)
     bool fits = onnx_is_weight(onnx_in(node, 1)) && onnx_is_activation(a) &&
                 (!c || (onnx_is_weight(c) && c->rank <= 1));
     if (!fits)
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     bool bias = c && onnx_elements(c) > 1 && onnx_source(node, c)->owner < 0;
     return emit_linear(node, name, a->dim[onnx_int(node, "transA", 0) ? 0 : 1], out->dim[1],
                        bias ? c : NULL);
@@ -110,7 +108,7 @@ static weft_status emit_batched(const struct onnx_node *node, const char *name)
         same = a->dim[i] == b->dim[i];
     if (!same || a->dim[a->rank - 2] < 1 || b->dim[b->rank - 1] < 1 || a->dim[a->rank - 1] < 1 ||
         (a->rank == 2 && node->graph->batch > 1))
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     int64_t m = a->dim[a->rank - 2], n = b->dim[b->rank - 1], k = a->dim[a->rank - 1];
     int64_t heads = at_least_one((int64_t)(onnx_axes_count(&all) / ((double)m * (double)n)));
     struct attention attention = {.heads = heads, .kv_heads = heads, .depth = k};
@@ -134,7 +132,7 @@ static weft_status emit_matmul(const struct onnx_node *node, const char *name)
         return status;
     }
     return onnx_is_activation(a) && onnx_is_activation(b) ? emit_batched(node, name)
-                                                          : emit_opaque(node, name);
+                                                          : onnx_emit_opaque(node, name);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -183,7 +181,7 @@ static weft_status emit_conv(const struct onnx_node *node, const char *name)
     struct window window;
     if (!onnx_is_activation(x) || !onnx_is_weight(onnx_in(node, 1)) ||
         !window_of(node, x->rank, &window))
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     struct onnx_axes image = onnx_image_axes(node->graph, x),
                      result = onnx_image_axes(node->graph, out);
     int tensor = onnx_tensor_as(node, x, &image, name);
@@ -201,7 +199,7 @@ static weft_status emit_pool(const struct onnx_node *node, const char *name)
     struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
     struct window window;
     if (!onnx_is_activation(x) || !window_of(node, x->rank, &window))
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     struct onnx_axes image = onnx_image_axes(node->graph, x),
                      result = onnx_image_axes(node->graph, out);
     int tensor = onnx_tensor_as(node, x, &image, name);
@@ -225,7 +223,7 @@ static weft_status emit_batch_norm(const struct onnx_node *node, const char *nam
 {
     struct onnx_value *x = onnx_in(node, 0), *scale = onnx_in(node, 1), *shift = onnx_in(node, 2);
     if (!onnx_is_activation(x) || !onnx_is_weight(scale) || x->rank < 2)
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     struct onnx_axes image = onnx_image_axes(node->graph, x);
     int tensor = onnx_tensor_as(node, x, &image, name);
     onnx_out(node, 0)->tensor = build_batch_norm(node->graph->b, name, tensor);
@@ -240,7 +238,7 @@ static weft_status emit_norm(const struct onnx_node *node, const char *name)
     struct onnx_value *x = onnx_in(node, 0), *scale = onnx_in(node, 1), *shift = onnx_in(node, 2);
     struct builder *b = node->graph->b;
     if (!onnx_is_activation(x) || !onnx_is_weight(scale) || (shift && !onnx_is_weight(shift)))
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     struct onnx_axes rows = onnx_row_axes(node->graph, x, onnx_elements(scale));
     int tensor = onnx_tensor_as(node, x, &rows, name);
     onnx_out(node, 0)->tensor =
@@ -258,7 +256,7 @@ static weft_status emit_softmax(const struct onnx_node *node, const char *name)
     int64_t axis = onnx_int(node, "axis", flattens ? 1 : -1), cols = 1;
     axis += axis < 0 ? x->rank : 0;
     if (!onnx_is_activation(x) || axis < 0 || axis >= x->rank)
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     for (int i = (int)axis; i < (flattens ? x->rank : (int)axis + 1); i++)
         cols *= at_least_one(x->dim[i]);
     struct onnx_axes all = onnx_axes_of(node->graph, x), rows = onnx_row_axes(node->graph, x, cols);
@@ -271,7 +269,7 @@ static weft_status emit_softmax(const struct onnx_node *node, const char *name)
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 
-static bool has_free_weight(const struct onnx_node *node)
+bool onnx_has_free_weight(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++)
         if (onnx_is_free_weight(node, onnx_in(node, i)))
@@ -281,7 +279,7 @@ static bool has_free_weight(const struct onnx_node *node)
 
 /* Weights without a place in the operator's kind (learned positions that are added, a class token
  * that is joined on) are learned vectors of the operator appended last. */
-static void add_free_weights(const struct onnx_node *node)
+void onnx_add_free_weights(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++) {
         const struct onnx_value *value = onnx_in(node, i);
@@ -300,7 +298,7 @@ static void finish_elementwise(const struct onnx_node *node, unsigned keep)
         return;
     build_last(b)->keep = keep;
     build_last(b)->onnx_type = arena_copy_text(b->arena, node->proto->op_type);
-    add_free_weights(node);
+    onnx_add_free_weights(node);
 }
 
 /* Activations that keep their input, their output, or nothing. */
@@ -312,7 +310,7 @@ static weft_status emit_activation(const struct onnx_node *node, const char *nam
         if (onnx_is_activation(onnx_in(node, i)))
             x = onnx_in(node, i);
     if (!x)
-        return emit_opaque(node, name);
+        return onnx_emit_opaque(node, name);
     struct onnx_axes axes = onnx_axes_of(node->graph, out);
     out->tensor = build(node->graph->b, name, onnx_tensor_as(node, x, &axes, name));
     finish_elementwise(node, keep);
@@ -383,97 +381,6 @@ static weft_status emit_product(const struct onnx_node *node, const char *name)
     return emit_combination(node, name, KEEP_INPUT_0 | KEEP_INPUT_1);
 }
 
-/* ---- movement -------------------------------------------------------------------------------- */
-
-/* The same elements in the same order: the output is the input under another shape. A result of the
- * graph that no operator has made still needs one. */
-static weft_status emit_view(const struct onnx_node *node, const char *name)
-{
-    struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
-    struct onnx_axes axes = onnx_axes_of(node->graph, out);
-    if (!onnx_is_activation(x))
-        return emit_opaque(node, name);
-    int tensor = onnx_tensor(node, x);
-    bool copied = out->result && x->origin != ORIGIN_NODE;
-    out->tensor =
-        copied ? build_reshape(node->graph->b, name, tensor, axes.count, axes.size) : tensor;
-    return WEFT_OK;
-}
-
-static weft_status emit_move(const struct onnx_node *node, const char *name)
-{
-    struct onnx_value *x = onnx_in(node, 0);
-    if (!onnx_is_activation(x) || has_free_weight(node))
-        return emit_opaque(node, name);
-    for (int i = 0; i < node->outputs; i++) {
-        struct onnx_value *out = onnx_out(node, i);
-        if (!out)
-            continue;
-        struct onnx_axes axes = onnx_axes_of(node->graph, out);
-        out->tensor =
-            build_reshape(node->graph->b, name, onnx_tensor(node, x), axes.count, axes.size);
-    }
-    return WEFT_OK;
-}
-
-/* Axes of size 1 may go anywhere for free. */
-static weft_status emit_transpose(const struct onnx_node *node, const char *name)
-{
-    const struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
-    int i = 0, k = 0;
-    for (;; i++, k++) {
-        while (i < x->rank && x->dim[i] == 1)
-            i++;
-        while (k < out->rank && out->dim[k] == 1)
-            k++;
-        if (i >= x->rank || k >= out->rank || x->dim[i] != out->dim[k])
-            break;
-    }
-    bool free_of_cost = i >= x->rank && k >= out->rank && x->rank <= 2;
-    return free_of_cost ? emit_view(node, name) : emit_move(node, name);
-}
-
-static weft_status emit_gather(const struct onnx_node *node, const char *name)
-{
-    struct onnx_value *table = onnx_in(node, 0), *ids = onnx_in(node, 1), *out = onnx_out(node, 0);
-    bool embedding = onnx_is_weight(table) && onnx_is_float(table->type) && table->rank == 2 &&
-                     onnx_int(node, "axis", 0) == 0 && onnx_is_activation(ids) && ids->rank >= 1;
-    if (!embedding)
-        return emit_move(node, name);
-    struct onnx_axes all = onnx_axes_of(node->graph, ids);
-    struct onnx_axes flat = {2, {1, (int64_t)onnx_axes_count(&all)}};
-    int tensor = onnx_tensor_as(node, ids, &flat, name);
-    out->tensor = build_embedding(node->graph->b, name, tensor, at_least_one(table->dim[0]),
-                                  at_least_one(table->dim[1]), 0);
-    onnx_claim(node, table);
-    return WEFT_OK;
-}
-
-static weft_status emit_concat(const struct onnx_node *node, const char *name)
-{
-    struct onnx_value *out = onnx_out(node, 0);
-    ARRAY(int) parts = {0};
-    struct onnx_axes axes = onnx_axes_of(node->graph, out);
-    for (int i = 0; i < node->inputs; i++)
-        if (onnx_in(node, i)->origin != ORIGIN_WEIGHT)
-            array_push(node->graph->scratch, &parts, onnx_tensor(node, onnx_in(node, i)));
-    if (parts.len == 0)
-        return emit_opaque(node, name);
-    out->tensor = build_concat(node->graph->b, name, parts.data, (int)parts.len, 0);
-    struct op *op = build_last(node->graph->b); /* sizes as inferred, whatever the axis */
-    if (out->tensor < 0)
-        return WEFT_OK;
-    struct tensor *t = &node->graph->b->tensors.data[out->tensor];
-    memset(op->output.dims, -1, sizeof op->output.dims);
-    op->output.dims[0][0] = 0;
-    op->size[0] = 1;
-    op->output.axes = t->axes = (uint8_t)axes.count;
-    memcpy(op->output.size, axes.size, sizeof axes.size);
-    memcpy(t->size, axes.size, sizeof axes.size);
-    add_free_weights(node);
-    return WEFT_OK;
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -501,13 +408,13 @@ static const struct {
      "BitwiseAnd BitwiseOr BitwiseXor",
      emit_sum},
     {"Mul Div Pow Min Max Mod PRelu", emit_product},
-    {"Identity Cast CastLike Reshape Flatten Squeeze Unsqueeze", emit_view},
-    {"Transpose", emit_transpose},
+    {"Identity Cast CastLike Reshape Flatten Squeeze Unsqueeze", onnx_emit_view},
+    {"Transpose", onnx_emit_transpose},
     {"Slice Split Expand Tile Pad DepthToSpace SpaceToDepth Resize Upsample GatherElements Trilu "
      "ReverseSequence",
-     emit_move},
-    {"Gather", emit_gather},
-    {"Concat", emit_concat},
+     onnx_emit_move},
+    {"Gather", onnx_emit_gather},
+    {"Concat", onnx_emit_concat},
 };
 
 /* What merely rearranges a weight is still that weight. */
@@ -567,7 +474,7 @@ weft_status onnx_emit(const struct onnx_node *node)
         return WEFT_OK;
     const char *name = onnx_enter(node);
     emit_rule *rule = all_known(node) ? find_rule(node) : NULL;
-    weft_status status = rule ? rule(node, name) : emit_opaque(node, name);
+    weft_status status = rule ? rule(node, name) : onnx_emit_opaque(node, name);
     if (status == WEFT_OK)
         emit_others(node, name);
     return status != WEFT_OK ? status : node->graph->b->status;

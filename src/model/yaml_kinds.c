@@ -175,15 +175,9 @@ static weft_status do_gated(struct yaml_reader *r, struct yaml_spec *spec, int *
     return WEFT_OK;
 }
 
-static bool same_shape(const struct yaml_reader *r, int x, int y)
-{
-    const struct tensor *a = build_tensor(r->b, x), *b = build_tensor(r->b, y);
-    return a->axes == b->axes && memcmp(a->size, b->size, sizeof a->size[0] * a->axes) == 0;
-}
-
 static weft_status do_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
-    if (!same_shape(r, spec->x[0], spec->x[1]))
+    if (!yaml_same_shape(r, spec->x[0], spec->x[1]))
         return yaml_differing(r, spec, 0, 1);
     *out = build_add(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
@@ -191,122 +185,10 @@ static weft_status do_add(struct yaml_reader *r, struct yaml_spec *spec, int *ou
 
 static weft_status do_dropout_add(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
-    if (!same_shape(r, spec->x[0], spec->x[1]))
+    if (!yaml_same_shape(r, spec->x[0], spec->x[1]))
         return yaml_differing(r, spec, 0, 1);
     *out = build_dropout_add(r->b, spec->name, spec->x[0], spec->x[1]);
     return WEFT_OK;
-}
-
-static weft_status do_router(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    if (spec->top_k > spec->experts)
-        return doc_error(doc_get(spec->at, "top_k"), NULL,
-                         "'top_k' is %lld, expected at most 'experts', %lld",
-                         (long long)spec->top_k, (long long)spec->experts);
-    *out = build_router(r->b, spec->name, spec->x[0], spec->experts, spec->top_k);
-    if (doc_get(spec->at, "bias") && spec->bias)
-        build_weight(r->b, "bias", 1, &spec->experts);
-    return WEFT_OK;
-}
-
-/* The operator that made a tensor, if it is of this kind. */
-static const struct op *made_by(const struct yaml_reader *r, int tensor, enum op_kind kind)
-{
-    int32_t producer = build_tensor(r->b, tensor)->producer;
-    const struct op *op = producer >= 0 ? &r->b->ops.data[producer] : NULL;
-    return op && op->kind == kind ? op : NULL;
-}
-
-/* Tokens stay with their experts through activations and further expert products. */
-static bool is_dispatched(const struct yaml_reader *r, int tensor)
-{
-    enum { MOST_STEPS = 100 };
-    int32_t producer = build_tensor(r->b, tensor)->producer;
-    for (int step = 0; producer >= 0 && step < MOST_STEPS; step++) {
-        const struct op *op = &r->b->ops.data[producer];
-        if (op->kind == OP_DISPATCH || op->kind == OP_EXPERT_LINEAR)
-            return true;
-        producer = op->inputs ? build_tensor(r->b, op->input[0].tensor)->producer : -1;
-    }
-    return false;
-}
-
-static weft_status needs(const struct yaml_spec *spec, const char *what)
-{
-    return doc_error(spec->at, NULL, "'%.60s' does not read %s", spec->name, what);
-}
-
-static weft_status do_dispatch(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    if (!made_by(r, spec->x[1], OP_ROUTER))
-        return needs(spec, "the scores of a router, expected as its second input");
-    if (yaml_axes(r, spec->x[1]) != 3 || yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
-        return yaml_differing(r, spec, 0, 1);
-    *out = build_dispatch(r->b, spec->name, spec->x[0], spec->x[1]);
-    return WEFT_OK;
-}
-
-static weft_status do_expert_linear(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    if (!is_dispatched(r, spec->x[0]))
-        return needs(spec, "dispatched tokens, expected as its input");
-    *out = build_expert_linear(r->b, spec->name, spec->x[0], spec->out, spec->bias);
-    return WEFT_OK;
-}
-
-static weft_status do_combine(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    if (!made_by(r, spec->x[1], OP_ROUTER))
-        return needs(spec, "the scores of a router, expected as its second input");
-    if (yaml_size(r, spec->x[0], 1) != build_expert_places(r->b, spec->x[1]))
-        return yaml_differing(r, spec, 0, 1);
-    *out = build_combine(r->b, spec->name, spec->x[0], spec->x[1]);
-    return WEFT_OK;
-}
-
-/* Refuses groups that do not share out the features, or the heads. */
-static weft_status check_groups(const struct yaml_spec *spec, int64_t all, const char *what)
-{
-    if (all % spec->groups == 0)
-        return WEFT_OK;
-    return doc_error(spec->at, NULL, "'groups' is %lld, expected a divisor of its %lld %s",
-                     (long long)spec->groups, (long long)all, what);
-}
-
-static weft_status do_conv1d(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
-    if (status == WEFT_OK)
-        *out = build_conv1d(r->b, spec->name, spec->x[0], (struct fused_part){0}, spec->groups,
-                            spec->taps, spec->bias);
-    return status;
-}
-
-static weft_status do_scan(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    weft_status status;
-    int64_t inner = build_features(r->b, spec->x[0]) - 2 * spec->groups * spec->state;
-    TRY(check_groups(spec, spec->heads, "heads"));
-    if (inner < 1 || inner % spec->heads)
-        TRY(yaml_wrong_shape(r, spec, 0, "heads of x, then B and C of `state` in every group"));
-    if (yaml_axes(r, spec->x[1]) != 3 || build_features(r->b, spec->x[1]) != spec->heads ||
-        yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
-        TRY(yaml_differing(r, spec, 0, 1));
-    struct scan s = {spec->heads, spec->groups, inner / spec->heads, spec->state, spec->chunk};
-    *out = build_scan(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0}, &s);
-done:
-    return status;
-}
-
-static weft_status do_gated_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    if (!same_shape(r, spec->x[0], spec->x[1]))
-        return yaml_differing(r, spec, 0, 1);
-    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
-    if (status == WEFT_OK)
-        *out = build_gated_norm(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0},
-                                spec->groups);
-    return status;
 }
 
 static weft_status do_conv(struct yaml_reader *r, struct yaml_spec *spec, int *out)
@@ -535,13 +417,19 @@ static const struct yaml_kind KINDS[] = {
     {"dropout_add", do_dropout_add, 2, 2, {0}, "", 0},
     {"add", do_add, 2, 2, {0}, "", 0},
     {"rotary", do_rotary, 1, 1, {3, 3}, "(seq, features)", KEY_DEPTH},
-    {"router", do_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS | KEY_BIAS},
-    {"dispatch", do_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
-    {"expert_linear", do_expert_linear, 1, 1, {3, 3}, "tokens (seq, features)", KEY_OUT | KEY_BIAS},
-    {"combine", do_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
-    {"conv1d", do_conv1d, 1, 1, {3, 3}, "(seq, features)", KEY_TAPS | KEY_GROUPS | KEY_BIAS},
-    {"scan", do_scan, 2, 2, {3, 3}, "x, B and C (seq, features)", KEY_SCAN | KEY_GROUPS},
-    {"gated_norm", do_gated_norm, 2, 2, {3, 3}, "(seq, features)", KEY_GROUPS},
+    {"router", yaml_router, 1, 1, {3, 3}, "tokens (seq, features)", KEY_EXPERTS | KEY_BIAS},
+    {"dispatch", yaml_dispatch, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"expert_linear",
+     yaml_expert_linear,
+     1,
+     1,
+     {3, 3},
+     "tokens (seq, features)",
+     KEY_OUT | KEY_BIAS},
+    {"combine", yaml_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
+    {"conv1d", yaml_conv1d, 1, 1, {3, 3}, "(seq, features)", KEY_TAPS | KEY_GROUPS | KEY_BIAS},
+    {"scan", yaml_scan, 2, 2, {3, 3}, "x, B and C (seq, features)", KEY_SCAN | KEY_GROUPS},
+    {"gated_norm", yaml_gated_norm, 2, 2, {3, 3}, "(seq, features)", KEY_GROUPS},
     {"conv",
      do_conv,
      1,

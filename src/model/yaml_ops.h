@@ -45,9 +45,11 @@ struct yaml_spec {
     int count;
 };
 
+typedef weft_status yaml_rule(struct yaml_reader *r, struct yaml_spec *spec, int *out);
+
 struct yaml_kind {
     const char *name;
-    weft_status (*build)(struct yaml_reader *r, struct yaml_spec *spec, int *out);
+    yaml_rule *build;
     int least, most;  /* inputs */
     int axes[2];      /* of the first input, the batch included: from, to; 0: any */
     const char *form; /* what those axes are, in words */
@@ -69,6 +71,11 @@ size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields);
 weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
                               const struct yaml_kind *kind);
 
+/* ---- yaml_experts.c -------------------------------------------------------------------------- */
+
+yaml_rule yaml_router, yaml_dispatch, yaml_expert_linear, yaml_combine;
+yaml_rule yaml_conv1d, yaml_scan, yaml_gated_norm;
+
 /* ---- yaml_shapes.c --------------------------------------------------------------------------- */
 
 static inline int64_t yaml_size(const struct yaml_reader *r, int tensor, int axis)
@@ -87,6 +94,7 @@ weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size);
 weft_status yaml_wrong_shape(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
                              const char *expected);
 weft_status yaml_differing(const struct yaml_reader *r, const struct yaml_spec *spec, int i, int k);
+bool yaml_same_shape(const struct yaml_reader *r, int x, int y);
 /* The window of `kernel`, `stride` and `pad`; whether the first input, an image, is large enough. */
 weft_status yaml_read_window(const struct yaml_spec *spec, struct window *w);
 weft_status yaml_check_window(const struct yaml_reader *r, const struct yaml_spec *spec,

@@ -87,3 +87,9 @@ weft_status yaml_check_window(const struct yaml_reader *r, const struct yaml_spe
                      spec->name, (long long)w->kernel_h, (long long)w->kernel_w,
                      show_shape(r->b, spec->x[0]).s);
 }
+
+bool yaml_same_shape(const struct yaml_reader *r, int x, int y)
+{
+    const struct tensor *a = build_tensor(r->b, x), *b = build_tensor(r->b, y);
+    return a->axes == b->axes && memcmp(a->size, b->size, sizeof a->size[0] * a->axes) == 0;
+}

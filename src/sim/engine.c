@@ -1,56 +1,14 @@
 /* engine.c - the loop over events: starts, ends and speeds (engine.h has the equations). */
-#include "sim/engine.h"
+#include "sim/engine_room.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "sim/deadlock.h"
-#include "sim/incidence.h"
-#include "sim/flow_pool.h"
-#include "sim/nodes.h"
 #include "sim/quiet.h"
 
 static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
 static const double NS_PER_S = 1e9;
-static const int64_t NEVER = INT64_MAX;
-
-enum event_phase { EVENT_BEGIN, EVENT_FLOW, EVENT_WORK, EVENT_COUNT };
-
-/* What a stream does now, if it takes events (I5). */
-struct actor {
-    enum event_phase phase;
-    int32_t task, flow;
-    int32_t pool;              /* link that holds the flow, together with others, or -1 */
-    double total, left, speed; /* bytes or ns, and per ns; in a pool that knows what is left */
-    double pace;               /* of a flow without interference */
-    int64_t since_ns;          /* when `left` was left until it counts as done */
-};
-
-struct engine {
-    const struct engine_graph *graph;
-    struct engine_result *result;
-    struct arena *scratch;
-    struct nodes nodes;
-    int32_t *ready;
-    int32_t ready_count, done;
-    int64_t now, begins;
-    struct heap queue;  /* streams, then pools, by the time of their next event */
-    int64_t *due_ns;    /* of each; the queue may hold it for earlier, never for later */
-    ARRAY(int32_t) due; /* of them, at this instant */
-    struct actor *actor;
-    struct share *share;
-    struct flow_pool *pool; /* per link */
-    bool *listed;           /* per link: its pool is in the list of those that changed */
-    ARRAY(int32_t) changed_pools;
-    /* interference */
-    bool *quiet;           /* per task (quiet.h); NULL without */
-    int64_t *stream_first; /* per device */
-    int32_t *stream;
-    struct incidence touches; /* streams with a flow by devices */
-    int32_t *working;         /* per device: streams at work */
-    bool *stirred;            /* per device: its work or flows changed at this instant */
-    ARRAY(int32_t) stirred_list;
-};
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
@@ -176,15 +134,6 @@ static struct actor make_actor(const struct node *node, int32_t task, struct flo
     return actor;
 }
 
-/* The queue is told what comes earlier; what comes later it learns when it gets there. */
-static void expect(struct engine *engine, int32_t id, int64_t due_ns)
-{
-    int32_t place = engine->queue.place[id];
-    engine->due_ns[id] = due_ns;
-    if (place < 0 ? due_ns < NEVER : due_ns < engine->queue.slot.data[place].key)
-        heap_set(&engine->queue, id, due_ns);
-}
-
 static void start(struct engine *engine, int32_t task)
 {
     const struct node *node = &engine->nodes.node[task];
@@ -292,13 +241,6 @@ static void end_flow(struct engine *engine, int32_t stream)
     finish(engine, engine->actor[stream].task, engine->now);
 }
 
-static void list_pool(struct engine *engine, int32_t link)
-{
-    if (!engine->listed[link])
-        array_push(engine->scratch, &engine->changed_pools, link);
-    engine->listed[link] = true;
-}
-
 static void end_pooled(struct engine *engine, int32_t link)
 {
     for (int32_t stream; (stream = flow_pool_take(&engine->pool[link], engine->now)) >= 0;)
@@ -318,108 +260,6 @@ static void end_work(struct engine *engine, int32_t stream)
 static void (*const HANDLERS[])(struct engine *engine, int32_t stream) = {
     [EVENT_BEGIN] = begin, [EVENT_FLOW] = end_flow, [EVENT_WORK] = end_work};
 _Static_assert(COUNT_OF(HANDLERS) == EVENT_COUNT, "a phase without a handler");
-
-/* ---- speeds (I3) ----------------------------------------------------------------------------- */
-
-static void set_speed(struct engine *engine, int32_t stream, double speed)
-{
-    struct actor *actor = &engine->actor[stream];
-    if (speed == actor->speed)
-        return;
-    actor->left -= actor->speed * (double)(engine->now - actor->since_ns);
-    actor->since_ns = engine->now;
-    actor->speed = speed;
-    int64_t due_ns = NEVER; /* in a pool, or until higher classes leave it something */
-    if (speed > 0) {
-        double ns = ceil(actor->left / speed); /* I2 */
-        due_ns = engine->now + (ns < 1 ? 1 : (int64_t)ns);
-    }
-    expect(engine, stream, due_ns);
-}
-
-static void leave_pool(struct engine *engine, int32_t stream)
-{
-    struct actor *actor = &engine->actor[stream];
-    if (actor->pool < 0)
-        return;
-    actor->left = flow_pool_leave(&engine->pool[actor->pool], stream, engine->now);
-    actor->since_ns = engine->now;
-    list_pool(engine, actor->pool);
-    actor->pool = -1;
-}
-
-static void join_pool(struct engine *engine, int32_t stream, int32_t link)
-{
-    struct actor *actor = &engine->actor[stream];
-    set_speed(engine, stream, 0);
-    actor->pool = link;
-    flow_pool_join(&engine->pool[link], stream, actor->left, actor->total, engine->now);
-    list_pool(engine, link);
-}
-
-static void move_flow(struct engine *engine, const struct share_move *move)
-{
-    leave_pool(engine, move->slot);
-    if (move->link >= 0)
-        engine->result->held_by[engine->actor[move->slot].task] = move->link;
-    if (move->pooled)
-        join_pool(engine, move->slot, move->link);
-    else
-        set_speed(engine, move->slot, move->bytes_per_ns);
-}
-
-static void change_pools(struct engine *engine, const struct share_speed *speed, int32_t speeds)
-{
-    for (int32_t i = 0; i < speeds; i++) {
-        struct flow_pool *pool = &engine->pool[speed[i].link];
-        flow_pool_set_speed(pool, speed[i].bytes_per_ns, engine->now);
-        list_pool(engine, speed[i].link);
-        engine->result->speed_changes += (int64_t)pool->marks.slot.len;
-    }
-    for (size_t i = 0; i < engine->changed_pools.len; i++) {
-        int32_t link = engine->changed_pools.data[i];
-        engine->listed[link] = false;
-        expect(engine, engine->graph->streams + link,
-               flow_pool_due_ns(&engine->pool[link], engine->now));
-    }
-    engine->changed_pools.len = 0;
-}
-
-static double slowdown_of(const struct engine *engine, int32_t stream)
-{
-    double slowdown = 1;
-    for (const struct incidence_entry *e = row_first(&engine->touches, stream); e;
-         e = row_next(&engine->touches, e))
-        if (engine->working[e->column])
-            slowdown = fmax(slowdown, engine->graph->device_slowdown[e->column]);
-    return slowdown;
-}
-
-static void respond(struct engine *engine, int32_t device)
-{
-    bool flows = engine->touches.column[device] >= 0;
-    double speed = flows ? 1 / engine->graph->device_slowdown[device] : 1;
-    for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++)
-        if (engine->actor[engine->stream[i]].phase == EVENT_WORK)
-            set_speed(engine, engine->stream[i], speed);
-    for (const struct incidence_entry *e = column_first(&engine->touches, device); e;
-         e = column_next(&engine->touches, e))
-        share_set_pace(engine->share, e->row,
-                       engine->actor[e->row].pace / slowdown_of(engine, e->row));
-    engine->stirred[device] = false;
-}
-
-static void set_speeds(struct engine *engine)
-{
-    for (size_t i = 0; i < engine->stirred_list.len; i++)
-        respond(engine, engine->stirred_list.data[i]);
-    engine->stirred_list.len = 0;
-    struct share_news news = share_solve(engine->share);
-    for (int32_t i = 0; i < news.moves; i++)
-        move_flow(engine, &news.move[i]);
-    engine->result->speed_changes += news.moves;
-    change_pools(engine, news.speed, news.speeds);
-}
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
@@ -549,7 +389,7 @@ static void run(struct engine *engine)
         engine->now = engine->queue.slot.data[0].key;
         while (is_due(engine))
             handle_due(engine);
-        set_speeds(engine);
+        engine_set_speeds(engine);
     }
     engine->result->events = engine->done + engine->begins;
 }

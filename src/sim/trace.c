@@ -21,11 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sim/sim.h"
-
-/* Tracks of a device in the order of viewers: the steps' is next to the operators'. */
-enum { TRACK_COMPUTE, TRACK_STEPS, TRACK_OTHERS };
-enum { TRACKS = STREAM_COUNT + 1 };
+#include "sim/trace_words.h"
 
 /* Of the names that Chrome's viewer has a colour for; Perfetto chooses by slices' names. */
 static const char *const COLOURS[] = {
@@ -99,44 +95,14 @@ enum trace_detail trace_detail(const struct prediction *prediction,
     return (enum trace_detail)detail;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* As a JSON string with its quotes; bytes that are no UTF-8 become question marks. */
-static const char *quoted(struct arena *keep, const char *text)
-{
-    json_t *json = json_string(text);
-    if (!json) {
-        char *ascii = arena_copy_text(keep, text);
-        for (char *c = ascii; *c; c++)
-            *c = (unsigned char)*c < 0x80 ? *c : '?';
-        json = json_string(ascii);
-    }
-    char *dumped = json_dumps(json, JSON_ENCODE_ANY);
-    const char *copy = arena_copy_text(keep, dumped ? dumped : "\"?\"");
-    free(dumped);
-    json_decref(json);
-    return copy;
-}
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 static const char *path_of(struct trace *trace, int64_t instance)
 {
     if (!trace->path[instance])
         trace->path[instance] =
-            quoted(trace->scratch, plan_path(trace->scratch, trace->graph->plan, instance));
+            trace_quoted(trace->scratch, plan_path(trace->scratch, trace->graph->plan, instance));
     return trace->path[instance];
-}
-
-static int track_of(const struct task *task)
-{
-    return task->stream == STREAM_COMPUTE ? TRACK_COMPUTE : TRACK_OTHERS + task->stream - 1;
-}
-
-static const char *track_name(int track)
-{
-    if (track == TRACK_STEPS)
-        return "reshards";
-    return stream_name(track == TRACK_COMPUTE ? STREAM_COMPUTE
-                                              : (enum stream_kind)(track - TRACK_OTHERS + 1));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -265,7 +231,8 @@ static void put_task_on(struct trace *trace, int32_t number, const struct graph_
                         int64_t start_ns, int64_t end_ns)
 {
     const struct task *task = &trace->graph->task[number];
-    put_slice(trace, device->device, track_of(task), start_ns, end_ns, (enum purpose)task->purpose);
+    put_slice(trace, device->device, trace_track(task), start_ns, end_ns,
+              (enum purpose)task->purpose);
     fprintf(trace->file, ",\"name\":\"%s\",\"args\":{\"stage\":%d",
             task_label(trace->prediction, task).s, device->stage);
     put_micro_batch(trace, task);
@@ -293,7 +260,7 @@ static void put_task(struct trace *trace, int32_t number)
 static void put_arrow_end(struct trace *trace, char kind, int32_t number, int64_t at_ns)
 {
     const struct task *task = &trace->graph->task[number];
-    begin(trace, kind, trace->graph->device[task->device].device, track_of(task));
+    begin(trace, kind, trace->graph->device[task->device].device, trace_track(task));
     put_us(trace, "ts", at_ns);
     fprintf(trace->file, ",\"id\":%lld,\"cat\":\"pp_comm\",\"name\":\"send\"%s}",
             (long long)trace->arrows, kind == 'f' ? ",\"bp\":\"e\"" : "");
@@ -350,7 +317,7 @@ static void put_names(struct trace *trace)
     bool *used = ARENA_ARRAY(trace->scratch, bool, (size_t)graph->devices *TRACKS);
     for (int32_t i = 0; i < graph->tasks; i++) {
         size_t device = (size_t)graph->task[i].device * TRACKS;
-        used[device + (size_t)track_of(&graph->task[i])] = true;
+        used[device + (size_t)trace_track(&graph->task[i])] = true;
         used[device + TRACK_STEPS] |= has_items(&graph->task[i]) && trace->detail != TRACE_TASKS;
     }
     for (int32_t d = 0; d < graph->devices; d++) {
@@ -362,7 +329,7 @@ static void put_names(struct trace *trace)
         for (int track = 0; track < TRACKS; track++) {
             if (!used[(size_t)d * TRACKS + (size_t)track])
                 continue;
-            put_name(trace, "thread_name", device, track, track_name(track));
+            put_name(trace, "thread_name", device, track, trace_track_name(track));
             put_order(trace, "thread_sort_index", device, track, track);
         }
     }
@@ -399,9 +366,9 @@ static void put_head(struct trace *trace, const char *shown)
     fprintf(trace->file,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\",\"model\":%s,"
             "\"cluster\":%s,\"schedule\":%s,\"shown\":\"%s\"},\n\"traceEvents\":[\n",
-            weft_version(), quoted(trace->scratch, plan->model->name),
-            quoted(trace->scratch, plan->cluster->name), quoted(trace->scratch, plan->schedule),
-            shown);
+            weft_version(), trace_quoted(trace->scratch, plan->model->name),
+            trace_quoted(trace->scratch, plan->cluster->name),
+            trace_quoted(trace->scratch, plan->schedule), shown);
 }
 
 static int32_t longest_run(const struct graph *graph)

@@ -832,7 +832,7 @@ static void test_nothing_meets_behind_a_failure(void **state)
     (void)state;
     struct hub *hub = hub_new(2, NULL);
     struct transport *rank[] = {transport_threads(hub, 0), transport_threads(hub, 1)};
-    struct request *request;
+    struct pending_transfer *request;
     float value[] = {1, 2};
     for (int32_t i = 0; i < 2; i++) {
         int32_t group;

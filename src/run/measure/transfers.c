@@ -61,7 +61,7 @@ struct bench_case {
 static weft_status run_transfer(struct bench *b, const struct transfer *transfer)
 {
     static const double WAIT_S = 0.1;
-    struct request *request;
+    struct pending_transfer *request;
     weft_status status = b->t->kind->start(b->t, transfer, &request);
     if (status)
         return status;

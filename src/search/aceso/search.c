@@ -25,55 +25,6 @@ static const struct patience {
     {[WIDEN] = {2, 1}, [REFINE] = {2, 1}},
 };
 
-/* ---- bottlenecks and resources --------------------------------------------------------------- */
-
-static void sort_by_verdict(const struct proposals *list, int32_t *order)
-{
-    for (int32_t i = 0; i < list->count; i++) {
-        int32_t at = i;
-        for (; at > 0 && better(list->data[i].verdict, list->data[order[at - 1]].verdict); at--)
-            order[at] = order[at - 1];
-        order[at] = i;
-    }
-}
-
-/* Heuristic 1: stages, the worst first. */
-static void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int32_t *order)
-{
-    for (int32_t i = 0; i < stages; i++) {
-        int32_t at = i;
-        double own = memory ? cost[i].used[RESOURCE_MEMORY] : (double)cost[i].busy_ns;
-        for (; at > 0; at--) {
-            const struct stage_use *other = &cost[order[at - 1]];
-            if (own <= (memory ? other->used[RESOURCE_MEMORY] : (double)other->busy_ns))
-                break;
-            order[at] = order[at - 1];
-        }
-        order[at] = i;
-    }
-}
-
-/* Heuristic 2: resources by the stage's share of what all stages use; out of memory, that first. Where
- * memory does not bind, it is last. */
-static void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage, bool memory,
-                           enum resource *order)
-{
-    double share[RESOURCE_COUNT];
-    for (int r = 0; r < RESOURCE_COUNT; r++) {
-        double all = 0;
-        for (int32_t s = 0; s < stages; s++)
-            all += cost[s].used[r];
-        share[r] = all > 0 ? cost[stage].used[r] / all : 0;
-    }
-    share[RESOURCE_MEMORY] = memory ? 2 : -1;
-    for (int r = 0; r < RESOURCE_COUNT; r++) {
-        int at = r;
-        for (; at > 0 && share[r] > share[order[at - 1]]; at--)
-            order[at] = order[at - 1];
-        order[at] = (enum resource)r;
-    }
-}
-
 /* ---- hops ------------------------------------------------------------------------------------ */
 
 static struct proposals *level_at(struct walk *w, int32_t depth)

@@ -43,4 +43,13 @@ void walk_go_into(struct walk *w, uint64_t hash);
 /* The best of the pool that nobody went into; false: none is within reach of the best. */
 bool walk_restart(struct walk *w, struct verdict best, struct config *out);
 
+/* ---- what to look at first (bottlenecks.c) ---- */
+/* Proposals, the best first. */
+void sort_by_verdict(const struct proposals *list, int32_t *order);
+/* Heuristic 1: stages, the worst first. */
+void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int32_t *order);
+/* Heuristic 2: resources by the stage's share of what all stages use; out of memory, that first. */
+void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage, bool memory,
+                    enum resource *order);
+
 #endif

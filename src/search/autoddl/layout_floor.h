@@ -50,4 +50,7 @@ double floor_relax_chain(struct bound *b, double below);
 /* Options whose class is in no chain below a time go (layout_classes.c); the classes' own floor, or less. */
 double floor_drop_classes(struct bound *b, double below);
 
+/* How often the floor counts each operator and pair: passes and updates (layout_counts.c). */
+weft_status floor_count_all(struct bound *b);
+
 #endif

@@ -1,92 +1,11 @@
 /* passes.c - the passes of one part, run by the engine (passes.h). */
-#include "search/estimate/passes.h"
+#include "search/estimate/pass_order.h"
 
 #include <string.h>
-
-enum { NONE = -1 };
 
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-
-/* ---- orders ---------------------------------------------------------------------------------- */
-
-enum { MOST_PASSES = 9, MOST_ROUNDS = 3 };
-
-/* With one micro-batch, with more, and where gradients go with every one; the letters are
- * slot_label's, and P is F and B at once. */
-static const char *const ORDERS[][MOST_ROUNDS] = {
-    [ORDER_IN_TURN] = {"FB", "FBFB", "FBFBFB"},
-    [ORDER_FORWARDS_FIRST] = {"FB", "FFBB", "FFFBBB"},
-    [ORDER_SPLIT] = {"FIW", "FIWFIW", "FIWFIWFIW"},
-    [ORDER_PAIRED] = {"FB", "FFPBB", "FFPPBB"},
-};
-_Static_assert(COUNT_OF(ORDERS) == ORDER_COUNT, "an order without its passes");
-
-struct pass {
-    enum slot_kind kind;
-    bool first, last; /* the first forward pass; the one that completes all gradients */
-    bool paired;      /* goes on at once with the one after it */
-};
-struct passes {
-    int32_t count, rounds; /* passes; which of ORDERS */
-    int32_t micro_batches;
-    struct pass pass[MOST_PASSES];
-    int32_t number[PASS_ROLES]; /* NONE: there is no such pass */
-};
-
-static bool goes_with_each(const struct timed *t, int32_t bucket)
-{
-    return t->outline.synchronise[bucket] >= 0 && t->outline.graph->bucket[bucket].shard >= 2;
-}
-
-static int32_t rounds_of(const struct timed *t, int32_t part)
-{
-    int64_t m = plan_micro_batches(t->plan);
-    bool each = false;
-    for (int32_t i = 0; i < t->outline.graph->buckets; i++)
-        each |= t->outline.graph->bucket[i].part == part && goes_with_each(t, i);
-    int64_t most = each ? MOST_ROUNDS : MOST_ROUNDS - 1;
-    return (int32_t)(m < most ? m : most);
-}
-
-/* Of the passes of this kind the n-th, from 1 on. */
-static int32_t nth_pass(const struct passes *passes, enum slot_kind kind, int32_t n)
-{
-    for (int32_t p = 0; p < passes->count; p++)
-        if (passes->pass[p].kind == kind && --n == 0)
-            return p;
-    return NONE;
-}
-
-static struct passes passes_of(const struct timed *t, int32_t part)
-{
-    static const char LETTERS[] = {[SLOT_FORWARD] = 'F',
-                                   [SLOT_BACKWARD] = 'B',
-                                   [SLOT_BACKWARD_INPUT] = 'I',
-                                   [SLOT_BACKWARD_WEIGHT] = 'W'};
-    enum order order = plan_schedule(t->plan)->passes;
-    struct passes out = {.rounds = rounds_of(t, part)};
-    int32_t middle = out.rounds > 1 ? out.rounds - 1 : 1;
-    bool paired = order == ORDER_PAIRED;
-    for (const char *text = ORDERS[order][out.rounds - 1]; *text; text++) {
-        bool pair = *text == 'P', first = out.count == 0, last = text[1] == '\0';
-        const char *letter = memchr(LETTERS, pair ? 'F' : *text, sizeof LETTERS);
-        enum slot_kind kind = (enum slot_kind)(letter - LETTERS);
-        out.pass[out.count++] = (struct pass){kind, first, last, pair};
-        out.micro_batches += kind == SLOT_FORWARD;
-        if (pair)
-            out.pass[out.count++] = (struct pass){SLOT_BACKWARD, false, last, false};
-    }
-    out.number[PASS_FORWARD] = nth_pass(&out, SLOT_FORWARD, paired ? 3 : out.rounds);
-    out.number[PASS_FORWARD_APART] = paired ? nth_pass(&out, SLOT_FORWARD, 2) : NONE;
-    out.number[PASS_BACKWARD_APART] = paired ? out.count - 2 : NONE;
-    out.number[PASS_BACKWARD] = nth_pass(
-        &out, order == ORDER_SPLIT ? SLOT_BACKWARD_INPUT : SLOT_BACKWARD, paired ? 1 : middle);
-    out.number[PASS_WEIGHT] = nth_pass(&out, SLOT_BACKWARD_WEIGHT, middle);
-    out.number[PASS_LAST] = out.count - 1;
-    return out;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -408,7 +327,7 @@ static int64_t own_time(struct script *s, const struct block *block, int32_t pas
 
 /* The passes of a pair as if one came after the other: how long each takes. */
 static void divide_pair(struct script *s, const struct engine_result *result,
-                        const struct passes *passes, int32_t part, int32_t pass, int64_t *end)
+                        const struct part_passes *passes, int32_t part, int32_t pass, int64_t *end)
 {
     const struct block *block[] = {block_at(s->timed, part, &passes->pass[pass]),
                                    block_at(s->timed, part, &passes->pass[pass + 1])};
@@ -437,7 +356,7 @@ static void divide_pair(struct script *s, const struct engine_result *result,
 
 /* When each pass is over, from [1] on; [0] is the start. */
 static void find_ends(struct script *s, const struct engine_result *result,
-                      const struct passes *passes, int32_t part, int64_t *end)
+                      const struct part_passes *passes, int32_t part, int64_t *end)
 {
     end[0] = 0;
     for (int32_t p = 0; p < passes->count; p++) {
@@ -461,7 +380,7 @@ static int64_t tail_behind(const struct script *s, const struct engine_result *r
 /* By how much more gradients that go with every micro-batch are behind after a round than before it:
  * from the first round to the second, in which no others go (rounds_of). */
 static int64_t lag_of(const struct script *s, const struct engine_result *result,
-                      const struct passes *passes, const int64_t *end)
+                      const struct part_passes *passes, const int64_t *end)
 {
     enum slot_kind completes =
         passes->number[PASS_WEIGHT] >= 0 ? SLOT_BACKWARD_WEIGHT : SLOT_BACKWARD;
@@ -472,7 +391,7 @@ static int64_t lag_of(const struct script *s, const struct engine_result *result
 }
 
 static void read_times(struct script *s, const struct engine_result *result,
-                       const struct passes *passes, int32_t part, struct part_work *out)
+                       const struct part_passes *passes, int32_t part, struct part_work *out)
 {
     int64_t end[MOST_PASSES + 1], ns[PASS_ROLES];
     find_ends(s, result, passes, part, end);
@@ -509,7 +428,7 @@ static int64_t sends_ns(const struct timed *t, int32_t from, int32_t to, bool ba
     return ns;
 }
 
-static weft_status run_passes(struct script *s, int32_t part, const struct passes *passes,
+static weft_status run_passes(struct script *s, int32_t part, const struct part_passes *passes,
                               struct engine_result *result)
 {
     memset(s->last, NONE, sizeof s->last);
@@ -528,7 +447,7 @@ static weft_status run_passes(struct script *s, int32_t part, const struct passe
 
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out)
 {
-    struct passes passes = passes_of(timed, part);
+    struct part_passes passes = passes_of_part(timed, part);
     struct script s = {.timed = timed, .scratch = arena_new()};
     struct engine_result result;
     weft_status status;
@@ -547,7 +466,7 @@ done:
 weft_status part_items(const struct timed *timed, int32_t part, struct arena *keep,
                        struct pass_items *out)
 {
-    struct passes passes = passes_of(timed, part);
+    struct part_passes passes = passes_of_part(timed, part);
     struct script s = {.timed = timed, .scratch = arena_new()};
     struct engine_result result;
     int64_t end[MOST_PASSES + 1];

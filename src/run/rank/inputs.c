@@ -1,0 +1,67 @@
+/* inputs.c - the model's own inputs, read from the source of batches (inputs.h). */
+#include "run/rank/inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The model's inputs are numbered in the order of its tensors. */
+static int32_t input_number(const struct model *model, int32_t tensor)
+{
+    int32_t number = 0, storage = tensor_storage(model, tensor);
+    for (int32_t i = 0; i < storage; i++) {
+        const struct tensor *t = &model->tensor[i];
+        number += t->producer < 0 && t->carry_module < 0 && t->view_of < 0;
+    }
+    return number;
+}
+
+/* So are its losses, in the order of its operators. */
+int32_t loss_number(const struct model *model, const struct op *loss)
+{
+    int32_t number = 0;
+    for (const struct op *op = model->op; op < loss; op++)
+        number += op->kind == OP_LOSS;
+    return number;
+}
+
+int64_t elements_per_sample(const struct operand *operand)
+{
+    int64_t elements = 1;
+    for (int axis = 0; axis < operand->axes; axis++)
+        elements *= operand->size[axis];
+    return elements;
+}
+
+void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struct operand *operand,
+                 const struct layout *layout, int64_t bytes, void *out)
+{
+    const struct batch_source *source = &r->source;
+    int64_t each = elements_per_sample(operand), now = -1;
+    int64_t first = r->first_sample + micro_batch * r->plan->step_samples;
+    char *whole = malloc((size_t)(each * bytes));
+    if (!whole)
+        memory_ran_out((size_t)(each * bytes));
+    for (int64_t i = 0; i < layout_local(layout); i++) {
+        int64_t element = layout_element(layout, r->device, i);
+        if (element / each != now) {
+            now = element / each;
+            source->read(source->context, first + now, input, whole);
+        }
+        memcpy((char *)out + i * bytes, whole + element % each * bytes, (size_t)bytes);
+    }
+    free(whole);
+}
+
+struct value *read_input(struct rank *r, int32_t micro_batch, const struct local_op *local_op,
+                         int32_t operand)
+{
+    const struct operand *input = &local_op->laid->op->input[operand];
+    const struct layout *layout = &local_op->laid->input[operand];
+    int64_t bytes =
+        input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
+    struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
+                                    layout_local(layout) * bytes / (int64_t)sizeof(float));
+    read_source(r, micro_batch, input_number(r->plan->model, input->tensor), input, layout, bytes,
+                value->data);
+    return value_as(r, value, stored_as(r, input->element));
+}

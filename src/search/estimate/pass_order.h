@@ -1,0 +1,26 @@
+/* pass_order.h - private to passes.c and pass_order.c: which passes of a part are run, and in which order. */
+#ifndef WEFT_SEARCH_ESTIMATE_PASS_ORDER_H
+#define WEFT_SEARCH_ESTIMATE_PASS_ORDER_H
+
+#include "search/estimate/passes.h"
+
+enum { NONE = -1 };
+enum { MOST_PASSES = 9, MOST_ROUNDS = 3 };
+
+struct pass {
+    enum slot_kind kind;
+    bool first, last; /* the first forward pass; the one that completes all gradients */
+    bool paired;      /* goes on at once with the one after it */
+};
+struct part_passes {
+    int32_t count, rounds; /* passes; which of ORDERS */
+    int32_t micro_batches;
+    struct pass pass[MOST_PASSES];
+    int32_t number[PASS_ROLES]; /* NONE: there is no such pass */
+};
+
+/* Of the passes of this kind the n-th, from 1 on; NONE: there are fewer. */
+int32_t nth_pass(const struct part_passes *passes, enum slot_kind kind, int32_t n);
+struct part_passes passes_of_part(const struct timed *t, int32_t part);
+
+#endif

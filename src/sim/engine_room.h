@@ -1,0 +1,69 @@
+/* engine_room.h - private to the engine: what it knows of every stream while events go by (engine.h). */
+#ifndef WEFT_SIM_ENGINE_ROOM_H
+#define WEFT_SIM_ENGINE_ROOM_H
+
+#include "sim/engine.h"
+#include "sim/flow_pool.h"
+#include "sim/incidence.h"
+#include "sim/nodes.h"
+
+static const int64_t NEVER = INT64_MAX;
+
+enum event_phase { EVENT_BEGIN, EVENT_FLOW, EVENT_WORK, EVENT_COUNT };
+
+/* What a stream does now, if it takes events (I5). */
+struct actor {
+    enum event_phase phase;
+    int32_t task, flow;
+    int32_t pool;              /* link that holds the flow, together with others, or -1 */
+    double total, left, speed; /* bytes or ns, and per ns; in a pool that knows what is left */
+    double pace;               /* of a flow without interference */
+    int64_t since_ns;          /* when `left` was left until it counts as done */
+};
+
+struct engine {
+    const struct engine_graph *graph;
+    struct engine_result *result;
+    struct arena *scratch;
+    struct nodes nodes;
+    int32_t *ready;
+    int32_t ready_count, done;
+    int64_t now, begins;
+    struct heap queue;  /* streams, then pools, by the time of their next event */
+    int64_t *due_ns;    /* of each; the queue may hold it for earlier, never for later */
+    ARRAY(int32_t) due; /* of them, at this instant */
+    struct actor *actor;
+    struct share *share;
+    struct flow_pool *pool; /* per link */
+    bool *listed;           /* per link: its pool is in the list of those that changed */
+    ARRAY(int32_t) changed_pools;
+    /* interference */
+    bool *quiet;           /* per task (quiet.h); NULL without */
+    int64_t *stream_first; /* per device */
+    int32_t *stream;
+    struct incidence touches; /* streams with a flow by devices */
+    int32_t *working;         /* per device: streams at work */
+    bool *stirred;            /* per device: its work or flows changed at this instant */
+    ARRAY(int32_t) stirred_list;
+};
+
+/* The queue is told what comes earlier; what comes later it learns when it gets there. */
+static inline void expect(struct engine *engine, int32_t id, int64_t due_ns)
+{
+    int32_t place = engine->queue.place[id];
+    engine->due_ns[id] = due_ns;
+    if (place < 0 ? due_ns < NEVER : due_ns < engine->queue.slot.data[place].key)
+        heap_set(&engine->queue, id, due_ns);
+}
+
+static inline void list_pool(struct engine *engine, int32_t link)
+{
+    if (!engine->listed[link])
+        array_push(engine->scratch, &engine->changed_pools, link);
+    engine->listed[link] = true;
+}
+
+/* Every stream and pool goes on as fast as it can now (I3); engine_speeds.c. */
+void engine_set_speeds(struct engine *engine);
+
+#endif

@@ -433,20 +433,9 @@ static const double PATIENCE_S = 0.0005; /* between looks at a slowed transport'
 /* A blocking sum over all ranks, by the communicator itself. */
 static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
 {
-    const struct transport_kind *kind = r->transport->kind;
     struct transfer transfer = {
         .kind = TRANSFER_ALL_REDUCE, .group = r->world, .from = data, .to = data, .count = count};
-    struct pending_transfer *request;
-    weft_status status;
-    TRY(kind->start(r->transport, &transfer, &request));
-    while (!kind->test(r->transport, request)) {
-        const char *why = kind->failed(r->transport);
-        if (why)
-            TRY(failure("%s", why));
-        kind->wait(r->transport, PATIENCE_S, true);
-    }
-done:
-    return status;
+    return transport_run(r->transport, &transfer);
 }
 
 /* A float holds 24 bits of it: the rest goes beside it. */

@@ -7,7 +7,6 @@
 
 /* Beside the channels of a rank's own groups (run/rank/memberships.c): one for each stream, and one more. */
 enum { COUNCIL_CHANNEL = 1000 };
-static const double PATIENCE_S = 0.001; /* between looks at the transport's word (I2) */
 
 weft_status agreement_new(struct transport *transport, struct rank_agreement *out)
 {
@@ -26,20 +25,9 @@ weft_status agreement_new(struct transport *transport, struct rank_agreement *ou
 static weft_status gather_floats(const struct rank_agreement *c, const float *mine, int64_t count,
                                  float *all)
 {
-    const struct transport_kind *kind = c->transport->kind;
     struct transfer transfer = {
         .kind = TRANSFER_ALL_GATHER, .group = c->group, .from = mine, .to = all, .count = count};
-    struct pending_transfer *request;
-    weft_status status;
-    TRY(kind->start(c->transport, &transfer, &request));
-    while (!kind->test(c->transport, request)) {
-        const char *why = kind->failed(c->transport);
-        if (why)
-            TRY(failure("%s", why));
-        kind->wait(c->transport, PATIENCE_S, true);
-    }
-done:
-    return status;
+    return transport_run(c->transport, &transfer);
 }
 
 weft_status agreement_gather(const struct rank_agreement *c, const void *mine, size_t bytes,

@@ -66,6 +66,9 @@ struct transport {
     int32_t rank, ranks;
 };
 
+/* A transfer from its start to its end, for a rank that has nothing else to do meanwhile. */
+weft_status transport_run(struct transport *t, const struct transfer *transfer);
+
 /* ---- ranks that are threads of this process -------------------------------------------------- */
 
 /* A slowed transport stands in for a slow network. */

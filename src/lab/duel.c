@@ -138,6 +138,7 @@ static weft_status predict_run(struct arena *keep, const struct contest *contest
     struct plan *plan;
     weft_status status;
     TRY(contest_run(keep, contest, request, &plan, &duel->plan[RIVAL_RUN]));
+    duel->run_stages = plan ? plan->stages : 0;
     TRY(predict_point(plan, &duel->predicted[RIVAL_RUN]));
 done:
     return status;

@@ -38,7 +38,8 @@ struct duel {
     const struct their_plan *theirs;
     double theirs_s, theirs_least_s;
     int64_t theirs_bytes;
-    int32_t stages; /* of the search's plan; 0: it had nothing to search, on one device */
+    int32_t run_stages; /* of the plan that was run */
+    int32_t stages;     /* of the search's plan; 0: it had nothing to search, on one device */
     struct stage_traits *stage;
 };
 struct duels {

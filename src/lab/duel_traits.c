@@ -111,7 +111,7 @@ static const char *mixed_layouts_text(struct arena *keep, const struct duel *due
 
 static bool stages_against_none(const struct duel *duel)
 {
-    return duel->stages > 1 && strstr(duel->plan[RIVAL_RUN], "pp 1,") != NULL;
+    return duel->stages > 1 && duel->run_stages == 1;
 }
 
 static const char *grid_text(struct arena *keep, const struct duel *duel)

@@ -32,6 +32,8 @@ def statements(text):
 
 def complaints(path, text, tables):
     for line, statement in statements(text):
+        if not re.search(COMPARES, statement):
+            continue
         for what, home, names, about in tables:
             if path == home or not re.search(about, statement):
                 continue

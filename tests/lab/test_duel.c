@@ -94,7 +94,7 @@ static void stacks_share_no_stage(void **state)
         .model = model, .cluster = cluster, .pins = {.global_batch = contest_batch(contest)}};
     assert_int_equal(contest_run(arena, contest, &request, &plan, &text), WEFT_OK);
     assert_non_null(plan);
-    assert_non_null(strstr(text, "8 of them encoder"));
+    assert_non_null(strstr(text, "8 of its stages encoder"));
     for (int32_t s = 0; s < plan->stages; s++) {
         int64_t layers = 0;
         struct part part = plan->part[s];
@@ -492,7 +492,8 @@ static void claims_can_fail(void **state)
     struct stage_traits theirs[] = {
         {1, 79, 6, false}, {1, 84, 0, false}, {1, 84, 0, false}, {1, 68, 0, false}};
     struct duel duel = {.model = "gpt3-1.3b",
-                        .plan = {[RIVAL_RUN] = "dp 4, tp 1, pp 1, micro-batch 2"},
+                        .plan = {[RIVAL_RUN] = "dp 4 micro-batch 2 zero 0"},
+                        .run_stages = 1,
                         .stages = 4,
                         .stage = theirs};
     static const char *const TRUE[] = {"a pipeline, unlike Megatron-LM's", "they are four",
@@ -505,7 +506,7 @@ static void claims_can_fail(void **state)
     duel.stage = even;
     for (size_t i = 1; i < COUNT_OF(TRUE); i++)
         assert_false(holds(&duel, TRUE[i]));
-    duel.plan[RIVAL_RUN] = "dp 1, tp 1, pp 4, micro-batch 2";
+    duel.run_stages = 4;
     assert_false(holds(&duel, TRUE[0]));
     struct stage_traits wide[] = {{4, 40, 0, false}, {4, 40, 0, false}, {8, 60, 0, true}};
     duel = (struct duel){.model = "wresnet-6.8b", .stages = 3, .stage = wide};

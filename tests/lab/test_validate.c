@@ -257,10 +257,9 @@ static void open_degrees_are_the_fastest(void **state)
     assert_int_equal(row.open, OPEN_MICRO_BATCH | OPEN_PIECES);
     assert_int_equal(published_predict(arena, &row), WEFT_OK);
     assert_true(row.done && row.predicted.fits && row.open == 0);
-    assert_string_equal(row.assumes,
-                        arena_printf(arena, "chosen: micro-batch %lld, %lld pieces per stage",
-                                     (long long)row.degrees.micro_batch,
-                                     (long long)row.degrees.pieces));
+    assert_string_equal(row.assumes, arena_printf(arena, "chosen: micro-batch %lld virtual %lld",
+                                                  (long long)row.degrees.micro_batch,
+                                                  (long long)row.degrees.pieces));
     bool found = false;
     for (int64_t b = 1; b <= 8; b *= 2)
         for (int64_t v = 1; v <= 6; v++) {

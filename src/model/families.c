@@ -3,11 +3,8 @@
 
 #include <string.h>
 
-static const struct family *const FAMILIES[] = {
-    &FAMILY_GPT,       &FAMILY_LLAMA,   &FAMILY_MOE,  &FAMILY_HYBRID, &FAMILY_BERT,
-    &FAMILY_T5,        &FAMILY_VIT,     &FAMILY_SWIN, &FAMILY_RESNET, &FAMILY_VGG,
-    &FAMILY_INCEPTION, &FAMILY_ALEXNET, &FAMILY_DLRM,
-};
+#define FAMILY_ROW(NAME) &FAMILY_##NAME,
+static const struct family *const FAMILIES[] = {FOR_EACH_FAMILY(FAMILY_ROW)};
 
 size_t model_families(const struct family *const **out)
 {

@@ -4,9 +4,23 @@
 
 #include "model/builder.h"
 
-extern const struct family FAMILY_GPT, FAMILY_LLAMA, FAMILY_MOE, FAMILY_HYBRID, FAMILY_BERT,
-    FAMILY_T5, FAMILY_VIT, FAMILY_SWIN, FAMILY_RESNET, FAMILY_VGG, FAMILY_INCEPTION, FAMILY_ALEXNET,
-    FAMILY_DLRM;
+/* Every family, in the order in which they are listed: one line each. */
+#define FOR_EACH_FAMILY(DO)                                                                        \
+    DO(GPT)                                                                                        \
+    DO(LLAMA)                                                                                      \
+    DO(MOE)                                                                                        \
+    DO(HYBRID)                                                                                     \
+    DO(BERT)                                                                                       \
+    DO(T5)                                                                                         \
+    DO(VIT)                                                                                        \
+    DO(SWIN)                                                                                       \
+    DO(RESNET)                                                                                     \
+    DO(VGG)                                                                                        \
+    DO(INCEPTION)                                                                                  \
+    DO(ALEXNET)                                                                                    \
+    DO(DLRM)
+#define DECLARE_FAMILY(NAME) extern const struct family FAMILY_##NAME;
+FOR_EACH_FAMILY(DECLARE_FAMILY)
 
 /* Presets come in two tables, one file each. */
 extern const struct preset TRANSFORMER_PRESETS[], CNN_PRESETS[];

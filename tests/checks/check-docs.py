@@ -13,9 +13,10 @@
 - Every key of each answer shown in docs/reference/json.md is described in the same section, as `key`.
 - A file that a page's commands make and docs/images has by the same name is the one in docs/images, up
   to a tenth of a pixel: processors round differently.
-- Every relative link leads to a file, and its anchor to a heading there; every page that a source
-  file, a test or the manual names exists.
+- Every relative link leads to a file, and its anchor to a heading there; every file that a page names
+  as `src/...` exists, and every page that a source file, a test or the manual names.
 """
+import functools
 import json
 import os
 import pathlib
@@ -41,8 +42,13 @@ def run(command, folder=ROOT):
                           executable="/bin/bash", check=False)
 
 
+@functools.cache
 def run_page(page):
     """(command, lines shown below it, line number, what happened) of a page, in order."""
+    return list(run_commands(page))
+
+
+def run_commands(page):
     with tempfile.TemporaryDirectory() as folder:
         for entry in ROOT.iterdir():
             (pathlib.Path(folder) / entry.name).symlink_to(entry)
@@ -202,6 +208,14 @@ def check_links(page):
                 complaints.append(f"{where}: links to #{anchor}, which is no heading of {target.name}")
 
 
+def check_paths(page):
+    """Files of the tree that a page names in `code`; NAME and * stand for others."""
+    for number, line in prose(page):
+        for path in re.findall(r"`((?:src|tests|bench|include|fuzz)/[\w./-]+)`", line):
+            if "NAME" not in path and not (ROOT / path).exists():
+                complaints.append(f"{page.relative_to(ROOT)}:{number}: names {path}, which does not exist")
+
+
 def check_mentions():
     """Messages and comments name pages as docs/PAGE.md, as seen from the root."""
     found = run(r"grep -rnoE '(^|[ (\"/])docs/[a-z/-]+\.md' src include tests man python bench tools")
@@ -225,6 +239,7 @@ def main(arguments):
     check_mentions()
     for page in LINKING_PAGES:
         check_links(page)
+        check_paths(page)
     for page in PAGES:
         check_console(page)
     check_images()

@@ -2,6 +2,8 @@
 """Holds the lists of docs/architecture.md, "How to add", against the code: makes each addition in a copy of
 the tree, in the files that the page lists and in no others, builds it, and uses what was added.
 
+Every function in its table of steps is in one of the files beside it.
+
     check-additions.py BUILD    BUILD is a folder of cmake's with everything built
 
 Only what was touched is compiled; the rest of the program is linked from the build.
@@ -133,6 +135,15 @@ def listed(page, heading):
     return re.findall(r"^- `([^`]+)`$", section[1], re.MULTILINE)
 
 
+def check_steps(page):
+    for row in re.findall(r"^\| \d+\. .*$", page, re.MULTILINE):
+        functions, files = [re.findall("`([^`]+)`", cell) for cell in row.split("|")[2:4]]
+        text = "".join((ROOT / name).read_text() for name in files)
+        for function in functions:
+            if not re.search(rf"\b{function}\(", text):
+                fail(f"docs/architecture.md: {function} is not in {' or '.join(files)}")
+
+
 def apply_addition(tree, heading, addition):
     """Writes an addition into the tree; the files that were touched."""
     touched = []
@@ -189,6 +200,7 @@ def link(build_folder, target, objects, out):
 
 def main(build_folder):
     page = (ROOT / "docs/architecture.md").read_text()
+    check_steps(page)
     commands = json.loads((build_folder / "compile_commands.json").read_text())
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)

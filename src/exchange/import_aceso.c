@@ -12,14 +12,14 @@
 
 struct aceso_file {
     const char *name, *size;
-    int64_t global_batch, micro_batch, stages;
+    int64_t global_batch, step_samples, stages; /* (1) */
     const struct doc *devices, *checkpoint, *operators, *tp, *dp, *recompute, *algo;
 };
 static const struct field FIELDS[] = {
     {"model_name", FIELD_TEXT, offsetof(struct aceso_file, name)},
     {"model_size", FIELD_TEXT, offsetof(struct aceso_file, size)},
     {"global_batch_size", FIELD_COUNT, offsetof(struct aceso_file, global_batch), .required = true},
-    {"micro_batch_size", FIELD_COUNT, offsetof(struct aceso_file, micro_batch), .required = true},
+    {"micro_batch_size", FIELD_COUNT, offsetof(struct aceso_file, step_samples), .required = true},
     {"num_stages", FIELD_COUNT, offsetof(struct aceso_file, stages), .required = true},
     {"num_gpus", FIELD_DOC, offsetof(struct aceso_file, devices), .required = true},
     {"checkpoint_activations", FIELD_DOC, offsetof(struct aceso_file, checkpoint)},
@@ -111,9 +111,9 @@ static weft_status check_degrees(const struct aceso_reading *r, const struct doc
     if (tp * dp != devices)
         return doc_error(at, NULL, "tp %lld * dp %lld is not the %lld devices of the stage",
                          (long long)tp, (long long)dp, (long long)devices);
-    if (r->file.micro_batch % dp)
+    if (r->file.step_samples % dp)
         return doc_error(at, NULL, "dp %lld does not divide 'micro_batch_size', %lld",
-                         (long long)dp, (long long)r->file.micro_batch);
+                         (long long)dp, (long long)r->file.step_samples);
     return WEFT_OK;
 }
 
@@ -205,11 +205,11 @@ static weft_status make(struct aceso_reading *r, const struct import_input *inpu
     weft_status status;
     TRY(read_stages(r, out->cluster));
     TRY(read_lists(r));
-    if (f->global_batch % f->micro_batch)
+    if (f->global_batch % f->step_samples)
         TRY(doc_error(doc_get(r->root, "micro_batch_size"), NULL,
                       "'micro_batch_size' is %lld, which does not divide 'global_batch_size', %lld",
-                      (long long)f->micro_batch, (long long)f->global_batch));
-    struct aceso_plan theirs = {f->micro_batch, (int32_t)f->stages, r->stage, r->op}; /* (1) */
+                      (long long)f->step_samples, (long long)f->global_batch));
+    struct aceso_plan theirs = {f->step_samples, (int32_t)f->stages, r->stage, r->op}; /* (1) */
     TRY(aceso_plan_make(&theirs, out->model, out->cluster, &settings, &out->plan));
     plan_set_names(out->plan, model, input->options, input->cluster);
 done:

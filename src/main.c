@@ -79,6 +79,7 @@ static int run_within_limit(const struct command *command, int argc, char **argv
 
 int main(int argc, char **argv)
 {
+    cli_guard_output();
     atexit(check_output);
     if (argc < 2) {
         usage(stderr);

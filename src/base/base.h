@@ -168,16 +168,28 @@ bool parse_real(const char *text, double *value);
 struct text32 {
     char s[32];
 };
-struct text32 show_bytes(double bytes);      /* "1.25 GiB" */
-struct text32 show_rate(double bytes_per_s); /* "22.1 GB/s" */
-struct text32 show_duration(double ns);      /* "3.81 ms" */
-struct text32 show_count(double count);      /* "12.9 B", "345 M" */
-struct text32 show_flops(double flops);      /* "1.02 PFLOP" */
+struct text32 show_bytes(double bytes);                 /* "1.25 GiB" */
+struct text32 show_rate(double bytes_per_s);            /* "22.1 GB/s" */
+struct text32 show_duration(double ns);                 /* "3.81 ms" */
+struct text32 show_count(double count);                 /* "12.9 B", "345 M" */
+struct text32 show_flops(double flops);                 /* "1.02 PFLOP" */
+struct text32 counted(int64_t count, const char *noun); /* "1 sample", "8 micro-batches" */
 
 /* The one of `words` that a misspelt `word` most likely meant, or NULL when none is near. */
 const char *nearest_word(const char *word, const char *const *words, size_t count);
 /* Makes that word the hint of the error at hand, "did you mean 'x'?"; NULL: leaves it as it is. */
 void hint_near(const char *word);
+
+/* ---- text that a terminal shows as it stands (plain.c) ------------------------------------------ */
+
+/* In place: a question mark for every byte that is no UTF-8 and every control character, end of a line and
+ * mark of direction. What goes to a terminal passes here once: errors, cells of tables, the program's
+ * output (there, ends of lines and tabs stay). */
+void plain_text(char *text);
+bool text_is_plain(const char *text); /* whether that would change nothing */
+/* Bytes of the next character of `len` bytes, at least 1 of them; *shows: it may stay. 0: it goes on after
+ * them. */
+size_t plain_next(const char *text, size_t len, bool *shows);
 
 /* Tables of names: each row, `stride` bytes after the one before, begins with a const char *. */
 

@@ -17,6 +17,7 @@ static void set_hint(const char *hint)
         return;
     if (hint != record.hint)
         snprintf(record.hint, sizeof record.hint, "%s", hint);
+    plain_text(record.hint);
     record.public.hint = record.hint;
 }
 
@@ -28,6 +29,7 @@ static weft_status set_error(weft_status status, const char *prefix, const char 
     size_t used = (size_t)snprintf(message, sizeof message, "%s", prefix);
     if (used < sizeof message)
         vsnprintf(message + used, sizeof message - used, fmt, args);
+    plain_text(message);
     memcpy(record.message, message, sizeof message);
     record.public.status = status;
     record.public.message = record.message;
@@ -82,6 +84,7 @@ void error_hint(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(record.hint, sizeof record.hint, fmt, args);
     va_end(args);
+    plain_text(record.hint);
     record.public.hint = record.hint;
 }
 

@@ -152,6 +152,20 @@ struct text32 show_flops(double flops)
     return show(flops, UNITS, COUNT_OF(UNITS));
 }
 
+/* Nouns as messages have them: what ends in ch, sh, s or x takes "es". */
+struct text32 counted(int64_t count, const char *noun)
+{
+    size_t len = strlen(noun);
+    char last = len > 0 ? noun[len - 1] : '\0', before = len > 1 ? noun[len - 2] : '\0';
+    bool hisses = last == 's' || last == 'x' || (last == 'h' && (before == 'c' || before == 's'));
+    struct text32 text;
+    snprintf(text.s, sizeof text.s, "%lld %s%s", (long long)count, noun,
+             count == 1 ? ""
+             : hisses   ? "es"
+                        : "s");
+    return text;
+}
+
 /* Edit distance with transpositions (optimal string alignment), bounded by short words. */
 static int distance(const char *a, const char *b)
 {

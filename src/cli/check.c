@@ -85,13 +85,14 @@ done:
 
 static void print_proofs(const struct plan *plan, const struct proofs *proofs)
 {
-    long long steps = (long long)plan_micro_batches(plan);
-    printf("proved: the graph computes what the model does: %lld operators, %lld micro-batch%s;\n"
-           "%d tasks where one device stands for its stage",
-           (long long)plan->instances, steps, steps == 1 ? "" : "es", proofs->folded.tasks);
+    printf("proved: the graph computes what the model does: %s, %s;\n"
+           "%s where one device stands for its stage",
+           counted(plan->instances, "operator").s,
+           counted(plan_micro_batches(plan), "micro-batch").s,
+           counted(proofs->folded.tasks, "task").s);
     if (proofs->unfolded.tasks)
-        printf(", %d tasks on %d devices, each by itself\n", proofs->unfolded.tasks,
-               proofs->unfolded.devices);
+        printf(", %s on %s, each by itself\n", counted(proofs->unfolded.tasks, "task").s,
+               counted(proofs->unfolded.devices, "device").s);
     else
         puts("; too many devices to take each by itself");
 }
@@ -108,13 +109,11 @@ static json_t *proved_json(const struct proved *proved)
 static void print_text(const struct plan *plan, const struct warnings *warnings)
 {
     struct arena *scratch = arena_new();
-    int choices = used_choices(plan);
-    long long count = (long long)plan_micro_batches(plan);
-    printf("OK: %s on %lld devices: %d stage%s, %s, %d choice%s for %lld operators;\n"
-           "%lld micro-batch%s, %s\n",
-           plan->model->name, (long long)cluster_devices(plan->cluster), plan->stages,
-           plan->stages == 1 ? "" : "s", plan->schedule, choices, choices == 1 ? "" : "s",
-           (long long)plan->instances, count, count == 1 ? "" : "es", step_text(scratch, plan));
+    printf("OK: %s on %s: %s, %s, %s for %s;\n%s, %s\n", plan->model->name,
+           counted(cluster_devices(plan->cluster), "device").s, counted(plan->stages, "stage").s,
+           plan->schedule, counted(used_choices(plan), "choice").s,
+           counted(plan->instances, "operator").s,
+           counted(plan_micro_batches(plan), "micro-batch").s, step_text(scratch, plan));
     arena_free(scratch);
     for (size_t i = 0; i < warnings->len; i++)
         printf("warning: %s\n", warnings->data[i]);

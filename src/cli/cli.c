@@ -151,6 +151,16 @@ void cli_warn_missing(void)
     arena_free(arena);
 }
 
+void cli_warn_doubts(const struct plan *plan)
+{
+    struct arena *arena = arena_new();
+    struct warnings doubts = {0};
+    plan_doubts(arena, plan, &doubts);
+    for (size_t i = 0; i < doubts.len; i++)
+        fprintf(stderr, "weft: warning: %s\n", doubts.data[i]);
+    arena_free(arena);
+}
+
 int cli_print_json(json_t *answer)
 {
     int failed = json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));

@@ -71,6 +71,14 @@ void cli_take_better_blas(struct arena *scratch);
 const char *launched_rank(void);
 bool rank_speaks(void);
 
+/* From here on, what goes to standard output and standard error passes output.c. */
+void cli_guard_output(void);
+/* Standard error for lines of progress, which move the cursor: nothing that stands in a file goes there. */
+FILE *cli_terminal(void);
+
+/* A line on standard error for each doubt about what is predicted of a plan (plan_doubts). */
+void cli_warn_doubts(const struct plan *plan);
+
 /* Writes and frees a JSON answer. */
 int cli_print_json(json_t *answer);
 

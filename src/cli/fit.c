@@ -230,15 +230,16 @@ static void print_sizes(struct arena *arena, const struct fit_answer *answer)
         table_cell(table, "%s", show_duration(seconds * 1e9).s);
         table_cell(table, "%+.1f %%", (seconds / sample->seconds - 1) * 100);
     }
-    printf("\n%lld devices:\n", (long long)fit->devices);
+    printf("\n%s:\n", counted(fit->devices, "device").s);
     table_print(table, stdout);
 }
 
 static int print_answer(struct arena *arena, const struct fit_answer *answer)
 {
-    printf("%s: %zu measurements", collective_name(answer->last->collective), answer->samples.len);
+    printf("%s: %s", collective_name(answer->last->collective),
+           counted((int64_t)answer->samples.len, "measurement").s);
     if (answer->samples.skipped > 0)
-        printf(" (%zu rows without one skipped)", answer->samples.skipped);
+        printf(" (%s without one skipped)", counted((int64_t)answer->samples.skipped, "row").s);
     printf("\n\n");
     print_fits(arena, answer);
     print_sizes(arena, answer);

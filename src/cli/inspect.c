@@ -108,11 +108,11 @@ static void print_heading(const struct inspection *in, FILE *out)
     const struct model *model = in->model;
     struct totals all = model_totals(model, in->dtype);
     fprintf(out, "%s: %s, %s\n", model->name, model->family, model->source);
-    fprintf(out, "%s parameters, %lld layers, %lld operators, %s",
-            with_commas(in->arena, all.parameters), (long long)model->layers, (long long)all.ops,
+    fprintf(out, "%s parameters, %s, %s, %s", with_commas(in->arena, all.parameters),
+            counted(model->layers, "layer").s, counted((int64_t)all.ops, "operator").s,
             dtype_name(in->dtype));
     if (model->seq > 1)
-        fprintf(out, ", %lld positions", (long long)model->seq);
+        fprintf(out, ", %s", counted(model->seq, "position").s);
     fputs("\n\n", out);
 }
 

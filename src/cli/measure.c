@@ -103,7 +103,7 @@ static void show_progress(void *context, const struct measure_progress *progress
 {
     (void)context;
     struct text32 left = show_duration(progress->left_s * 1e9);
-    fprintf(stderr, "\r%lld of %lld: %s%s%s   ", (long long)progress->done,
+    fprintf(cli_terminal(), "\r%lld of %lld: %s%s%s   ", (long long)progress->done,
             (long long)progress->all, progress->what, progress->left_s > 0 ? ", left: " : "",
             progress->left_s > 0 ? left.s : "");
 }
@@ -261,7 +261,7 @@ static weft_status run_job(struct measure_job *job)
 done:
     signal(SIGINT, SIG_DFL);
     if (job->measure.progress)
-        fprintf(stderr, "\r%*s\r", 72, "");
+        fprintf(cli_terminal(), "\r%*s\r", 72, "");
     return status;
 }
 
@@ -345,15 +345,15 @@ static int print_text(const struct measure_job *job)
     if (m->len > 0) {
         print_asks(job);
         print_left_out(job);
-        printf("%lld kernels measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
-               (long long)m->measured, (long long)m->known, (long long)m->left_out,
+        printf("%s measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
+               counted(m->measured, "kernel").s, (long long)m->known, (long long)m->left_out,
                (long long)m->imprecise, job->measure.precision * 100);
     }
     if (m->stopped || job->transfers.stopped)
         printf("stopped before the end: the same command goes on\n");
     else if (job->options->output)
-        printf("%s describes %lld ranks of this machine\n", job->options->output,
-               (long long)job->machine->node.devices);
+        printf("%s describes %s of this machine\n", job->options->output,
+               counted(job->machine->node.devices, "rank").s);
     return WEFT_OK;
 }
 

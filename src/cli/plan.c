@@ -232,7 +232,7 @@ static struct plan_request request_of(const struct plan_command *options,
         request.options.given |= 1U << TAKES_FORBID;
     if (isatty(STDERR_FILENO)) {
         request.progress = show_progress;
-        request.context = stderr;
+        request.context = cli_terminal();
     }
     return request;
 }
@@ -270,7 +270,7 @@ static weft_status search(const struct plan_command *options, const struct plann
     weft_status status = search_sizes(options, planner, request, opened, sized, out);
     signal(SIGINT, SIG_DFL);
     if (request->progress)
-        fputs("\r\033[K", stderr);
+        fputs("\r\033[K", cli_terminal());
     return status;
 }
 
@@ -290,6 +290,7 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     struct simulate_options simulation = {
         .profile = options->profile, .reserved = true, .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));
+    cli_warn_doubts(opened->plan);
     const char *text = plan_write(scratch, opened->plan);
     if (options->output)
         TRY(file_write_text(options->output, text));

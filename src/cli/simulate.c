@@ -135,6 +135,7 @@ static int run(const void *context, const struct plan *plan)
     TRY(file_writable(options->trace_path));
     TRY(file_writable(options->report.path));
     TRY(simulate(plan, &options->simulate, &prediction));
+    cli_warn_doubts(plan);
 done:;
     int code = status ? cli_fail(status) : tell(options, prediction);
     prediction_free(prediction);

@@ -224,7 +224,7 @@ static weft_status replan(struct validation *v, bool terminal)
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
         if (terminal)
-            fprintf(stderr, "\r%zu of %zu runs planned", i, v->rows.len);
+            fprintf(cli_terminal(), "\r%zu of %zu runs planned", i, v->rows.len);
         if (v->rows.data[i].done)
             status = published_replan(v->arena, &v->rows.data[i], &v->replanned);
     }
@@ -237,23 +237,23 @@ static weft_status predict(struct validation *v)
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
         if (terminal && i % 8 == 0)
-            fprintf(stderr, "\r%zu of %zu runs", i, v->rows.len);
+            fprintf(cli_terminal(), "\r%zu of %zu runs", i, v->rows.len);
         status = published_predict(v->arena, &v->rows.data[i]);
     }
     if (v->plan && status == WEFT_OK)
         status = replan(v, terminal);
     for (size_t i = 0; i < v->cells.len && status == WEFT_OK; i++) {
         if (terminal)
-            fprintf(stderr, "\r%zu of %zu searches", i, v->cells.len);
+            fprintf(cli_terminal(), "\r%zu of %zu searches", i, v->cells.len);
         status = searched_predict(v->arena, &v->cells, &v->cells.data[i]);
     }
     for (size_t i = 0; i < v->duels.len && status == WEFT_OK; i++) {
         if (terminal)
-            fprintf(stderr, "\r%zu of %zu models", i, v->duels.len);
+            fprintf(cli_terminal(), "\r%zu of %zu models", i, v->duels.len);
         status = duel_predict(v->arena, &v->duels.data[i]);
     }
     if (terminal)
-        fputs("\r\033[K", stderr);
+        fputs("\r\033[K", cli_terminal());
     return status;
 }
 

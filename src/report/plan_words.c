@@ -18,24 +18,21 @@ static void print_practice(struct arena *scratch, const struct plan *plan, FILE 
 
 const char *plan_batches(struct arena *keep, const struct plan *plan)
 {
-    long long count = (long long)plan_micro_batches(plan);
-    return arena_printf(keep, "%lld samples in %lld micro-batch%s: %s",
-                        (long long)plan->global_batch, count, count == 1 ? "" : "es",
-                        step_text(keep, plan));
+    return arena_printf(keep, "%s in %s: %s", counted(plan->global_batch, "sample").s,
+                        counted(plan_micro_batches(plan), "micro-batch").s, step_text(keep, plan));
 }
 
 const char *plan_order(struct arena *keep, const struct plan *plan)
 {
     const char *pieces =
         plan->pieces > 1 ? arena_printf(keep, ", virtual %lld", (long long)plan->pieces) : "";
-    return arena_printf(keep, "%s, %d stage%s%s", plan->schedule, plan->stages,
-                        plan->stages == 1 ? "" : "s", pieces);
+    return arena_printf(keep, "%s, %s%s", plan->schedule, counted(plan->stages, "stage").s, pieces);
 }
 
 void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out)
 {
-    fprintf(out, "%s on %s: %lld devices, %s, %s\n%s\n%s\n", plan->model->name, plan->cluster->name,
-            (long long)cluster_devices(plan->cluster), dtype_name(plan->dtype),
+    fprintf(out, "%s on %s: %s, %s, %s\n%s\n%s\n", plan->model->name, plan->cluster->name,
+            counted(cluster_devices(plan->cluster), "device").s, dtype_name(plan->dtype),
             policy_name(plan->policy), plan_batches(scratch, plan), plan_order(scratch, plan));
     print_practice(scratch, plan, out);
     fputc('\n', out);

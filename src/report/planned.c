@@ -157,7 +157,7 @@ void planned_print(struct arena *scratch, const struct planned *planned,
 {
     fprintf(out, "%s: %s\n\n", planned->planner, planned->trials.data[0].text);
     prediction_print(scratch, prediction, out);
-    fprintf(out, "\n%lld plans tried%s:\n\n", (long long)evaluated(planned),
+    fprintf(out, "\n%s tried%s:\n\n", counted(evaluated(planned), "plan").s,
             planned->stopped ? " until it was stopped" : "");
     print_trials(scratch, planned, top, out);
     print_why(scratch, planned, out);

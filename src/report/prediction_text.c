@@ -48,11 +48,6 @@ struct text32 show_seconds(double ns)
     return text;
 }
 
-static const char *plural(int64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static double samples_per_s(const struct prediction *prediction)
@@ -223,9 +218,8 @@ static void print_reliance(struct arena *scratch, const struct prediction *predi
 static void print_size(const struct prediction *prediction, FILE *out)
 {
     const struct graph *graph = prediction->graph;
-    long long events = (long long)prediction->result.events;
-    fprintf(out, "\n%d task%s, %lld event%s; ", graph->tasks, plural(graph->tasks), events,
-            plural(events));
+    fprintf(out, "\n%s, %s; ", counted(graph->tasks, "task").s,
+            counted((int64_t)prediction->result.events, "event").s);
     if (prediction->folded_unalike)
         fputs("folded: one device stands for its stage\n"
               "devices of a stage are not alike here and too many to simulate each: the slowest "
@@ -234,7 +228,7 @@ static void print_size(const struct prediction *prediction, FILE *out)
     else if (graph->folded)
         fputs("folded: one device stands for its stage\n", out);
     else
-        fprintf(out, "%d device%s, each by itself\n", graph->devices, plural(graph->devices));
+        fprintf(out, "%s, each by itself\n", counted(graph->devices, "device").s);
 }
 
 const char *wall_clock_text(struct arena *keep, const struct prediction *prediction)

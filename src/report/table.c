@@ -2,7 +2,7 @@
  *
  *   width = sum_c w_c + GAP (columns - 1),    w_c = the widest cell of column c             (1)
  *
- *   I1  What is measured and printed is valid UTF-8 without control characters (clean_text).
+ *   I1  What is measured and printed is valid UTF-8 without control characters (base/plain.c).
  *   I2  No printed line is wider than REPORT_COLUMNS, as long as (1) fits with every w_c at
  *       LEAST_WIDTH. No w_c is cut below MIN_WIDTH as long as it fits with that.
  *   I3  No printed line ends in blanks.
@@ -87,25 +87,6 @@ size_t text_columns(const char *text)
     size_t columns = measure(text, SIZE_MAX, &bytes);
     utf8_leave(scope);
     return columns;
-}
-
-/* I1, in place: a question mark for each byte of what cannot be shown, and one for a control
- * character that takes several bytes. */
-static void clean_text(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from;) {
-        int columns;
-        size_t len = next_char(from, &columns);
-        if (columns < 0) {
-            *to++ = '?';
-        } else {
-            memmove(to, from, len);
-            to += len;
-        }
-        from += len;
-    }
-    *to = '\0';
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
@@ -236,7 +217,7 @@ void table_print(const struct table *table, FILE *out)
         return;
     struct utf8_scope scope = utf8_enter();
     for (size_t i = 0; i < table->cells.len; i++)
-        clean_text(table->cells.data[i]);
+        plain_text(table->cells.data[i]);
     size_t *widths = ARENA_ARRAY(table->arena, size_t, table->columns);
     fit_widths(table, widths);
     size_t next_rule = 0, rules = table->ruled_rows.len;

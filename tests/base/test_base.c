@@ -371,6 +371,55 @@ static void numbers_are_shown_with_three_digits(void **state)
     assert_true(strlen(show_bytes(1e300).s) < sizeof(struct text32));
 }
 
+static void nouns_are_counted(void **state)
+{
+    (void)state;
+    assert_string_equal(counted(1, "sample").s, "1 sample");
+    assert_string_equal(counted(0, "sample").s, "0 samples");
+    assert_string_equal(counted(2, "micro-batch").s, "2 micro-batches");
+    assert_string_equal(counted(1, "micro-batch").s, "1 micro-batch");
+    assert_string_equal(counted(3, "pass").s, "3 passes");
+    assert_true(strlen(counted(INT64_MIN, "micro-batch").s) < sizeof(struct text32));
+}
+
+/* The border to the terminal: what no name may bring there, each byte or character one question mark. */
+static void names_reach_the_terminal_plainly(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *plain;
+    } ROWS[] = {
+        {"", ""},
+        {"gpt3-13b 2 \u00b5s \u6a21\u578b e\u0301 \U0001f600",
+         "gpt3-13b 2 \u00b5s \u6a21\u578b e\u0301 \U0001f600"},
+        {"\033[31mred\033[0m", "?[31mred?[0m"},
+        {"a\r\nb\tc\x7f\b", "a??b?c??"},
+        {"\xc2\x85 \xc2\x9b"
+         "31m",
+         "? ?31m"}, /* C1: the next line, and a sequence of one character */
+        {"\u202egpj.exe", "?gpj.exe"},
+        {"\u2066x\u2069 \u200f \u061c \u2028", "?x? ? ? ?"},
+        {"caf\xc3", "caf?"},          /* cut off */
+        {"\xff\xfe", "??"},           /* never begins a character */
+        {"\xc0\xaf", "??"},           /* a slash, written longer than it is */
+        {"\xed\xa0\x80", "???"},      /* half of a pair */
+        {"\xf4\x90\x80\x80", "????"}, /* above the last character */
+        {"\xe2\x82x", "??x"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", ROWS[i].text);
+        assert_int_equal(text_is_plain(text), strcmp(ROWS[i].text, ROWS[i].plain) == 0);
+        plain_text(text);
+        assert_string_equal(text, ROWS[i].plain);
+        bad_input(ROWS[i].text, 1, ROWS[i].text, "%s", ROWS[i].text);
+        assert_true(text_is_plain(weft_last_error()->message));
+        assert_string_equal(weft_last_error()->hint, ROWS[i].plain);
+        error_hint("%s", ROWS[i].text);
+        assert_string_equal(weft_last_error()->hint, ROWS[i].plain);
+    }
+}
+
 static const char *nearest(const char *word)
 {
     static const char *const WORDS[] = {"gpt", "llama", "bert", "resnet", "learning_rate"};
@@ -622,6 +671,8 @@ int main(void)
         cmocka_unit_test(durations_are_parsed),
         cmocka_unit_test(plain_numbers_are_parsed),
         cmocka_unit_test(numbers_are_shown_with_three_digits),
+        cmocka_unit_test(nouns_are_counted),
+        cmocka_unit_test(names_reach_the_terminal_plainly),
         cmocka_unit_test(misspelt_words_are_guessed),
         cmocka_unit_test(names_of_tables_are_found),
         cmocka_unit_test(errors_say_what_where_and_what_to_do),

@@ -256,6 +256,39 @@ static void json_skip_scalar(struct json_source *source)
     source->at = *at ? at + 1 : at;
 }
 
+/* The length of the word that stands here for a number that is not finite (I4); 0: none does. */
+static size_t not_finite(const char *at)
+{
+    static const char *const WORDS[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (strncmp(at, WORDS[i], strlen(WORDS[i])) == 0)
+            return strlen(WORDS[i]);
+    return 0;
+}
+
+/* The same text, character by character in its place, with a 0 for each such word: jansson refuses them. A word
+ * stands where a value may begin; anywhere else it is left for jansson to refuse. */
+static char *with_finite_numbers(struct arena *keep, const char *text, size_t len)
+{
+    char *copy = arena_copy_bytes(keep, text, len), before = '[';
+    bool quoted = false;
+    for (char *at = copy; *at; at++) {
+        size_t word = quoted || !strchr("[:,", before) ? 0 : not_finite(at);
+        if (word) {
+            memset(at, ' ', word);
+            *at = '0';
+            at += word - 1;
+        } else if (quoted && *at == '\\' && at[1]) {
+            at++;
+        } else if (*at == '"') {
+            quoted = !quoted;
+        }
+        if (!strchr(" \t\r\n", *at) || word)
+            before = word ? '0' : *at;
+    }
+    return copy;
+}
+
 static enum doc_kind json_kind(const json_t *value)
 {
     static const enum doc_kind KINDS[] = {
@@ -324,7 +357,9 @@ static weft_status json_node(struct json_source *source, json_t *value, int dept
         return too_many_nodes(source->file, line);
     if (depth >= DOC_MAX_DEPTH)
         return too_deep(source->file, line);
-    node->text = json_text(source->keep, value);
+    size_t word = node->kind == DOC_NUMBER ? not_finite(source->at) : 0;
+    node->text =
+        word ? arena_copy_bytes(source->keep, source->at, word) : json_text(source->keep, value);
     if (node->kind != DOC_MAP && node->kind != DOC_LIST) {
         json_skip_scalar(source);
         return WEFT_OK;
@@ -345,7 +380,8 @@ static weft_status json_parse(struct arena *keep, const char *file, const char *
         return bad_input(file, 1, "save it as UTF-8 text", "is UTF-16, expected UTF-8");
     size_t mark = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of UTF-8 */
     json_error_t error;
-    json_t *root = json_loadb(text + mark, len - mark, JSON_REJECT_DUPLICATES, &error);
+    const char *finite = with_finite_numbers(keep, text + mark, len - mark);
+    json_t *root = json_loadb(finite, len - mark, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return bad_input(file, error.line > 0 ? error.line : 1, NULL, "is not valid JSON: %s",
                          error.text);

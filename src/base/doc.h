@@ -8,6 +8,9 @@
  *   I2  Depth and size are bounded (DOC_MAX_DEPTH, DOC_MAX_NODES), so no reader can exhaust the
  *       stack or the memory.
  *   I3  Keys within a mapping are unique; YAML aliases are refused, so a tree has no cycles.
+ *   I4  The words with which Python writes numbers that are not finite (NaN, Infinity, -Infinity) are read
+ *       in JSON, too, as numbers that no field takes: who does not ask for them is not disturbed.
+ *   I5  A number has a range: its field's, or else that of its type (RANGES in doc_read.c).
  */
 #ifndef WEFT_BASE_DOC_H
 #define WEFT_BASE_DOC_H
@@ -42,7 +45,8 @@ enum field_type {
     FIELD_INT,      /* int64_t */
     FIELD_REAL,     /* double, finite */
     FIELD_BOOL,     /* bool */
-    FIELD_TEXT,     /* const char * */
+    FIELD_TEXT,     /* const char *, one line without control characters: names */
+    FIELD_LINES,    /* const char *, any text */
     FIELD_BYTES,    /* int64_t, with unit: 80GiB */
     FIELD_RATE,     /* double bytes per second, with unit: 25GB/s, 100Gb/s */
     FIELD_DURATION, /* int64_t ns, with unit: 5us */
@@ -57,7 +61,7 @@ struct field {
     size_t offset; /* of the member in the struct that is filled */
     bool required;
     const char *const *choices; /* FIELD_CHOICE: NULL-terminated */
-    double min, max;            /* numbers: refused outside, unless both are 0 */
+    double min, max;            /* numbers: refused outside; both 0: the range of the type (I5) */
     const char *expected;       /* for the message, when the type's own words do not suffice */
 };
 

@@ -52,10 +52,15 @@ static bool read_bool(const struct doc *node, void *out)
     return node->kind == DOC_BOOL;
 }
 
-static bool read_text(const struct doc *node, void *out)
+static bool read_lines(const struct doc *node, void *out)
 {
     *(const char **)out = node->text;
     return node->kind == DOC_TEXT || node->kind == DOC_NUMBER || node->kind == DOC_BOOL;
+}
+
+static bool read_text(const struct doc *node, void *out)
+{
+    return read_lines(node, out) && text_is_plain(node->text);
 }
 
 static bool is_scalar(const struct doc *node)
@@ -95,6 +100,7 @@ static const struct {
     [FIELD_REAL] = {"a number", read_real, sizeof(double)},
     [FIELD_BOOL] = {"true or false", read_bool, sizeof(bool)},
     [FIELD_TEXT] = {"text", read_text, sizeof(const char *)},
+    [FIELD_LINES] = {"text", read_lines, sizeof(const char *)},
     [FIELD_BYTES] = {"a size such as 80GiB", read_bytes, sizeof(int64_t)},
     [FIELD_RATE] = {"a rate such as 25GB/s or 100Gb/s", read_rate, sizeof(double)},
     [FIELD_DURATION] = {"a duration such as 5us", read_duration, sizeof(int64_t)},
@@ -106,8 +112,10 @@ _Static_assert(COUNT_OF(TYPES) == FIELD_TYPE_COUNT, "a field type without a row"
 static weft_status wrong_value(const struct doc *node, const char *expected)
 {
     const char *key = node->key ? node->key : "the value";
+    bool plain = text_is_plain(node->text);
     if (is_scalar(node) || node->kind == DOC_BOOL)
-        return doc_error(node, NULL, "'%s' is '%.60s', expected %s", key, node->text, expected);
+        return doc_error(node, NULL, "'%s' is '%.60s'%s, expected %s", key, node->text,
+                         plain ? "" : " with a control character", expected);
     return doc_error(node, NULL, "'%s' is %s, expected %s", key, doc_kind_name(node->kind),
                      expected);
 }
@@ -146,36 +154,44 @@ static double number_at(const struct field *field, const char *at)
     return (double)whole;
 }
 
-/* Limits are shown in the unit of what they limit. */
+/* What a number of each type may be where its field says nothing narrower (I5), and how it is shown: in the unit
+ * of what it limits. */
 static const struct {
     const char *what;
     struct text32 (*show)(double value);
-} LIMITS[FIELD_TYPE_COUNT] = {
-    [FIELD_COUNT] = {"a number", NULL},   [FIELD_INT] = {"a number", NULL},
-    [FIELD_REAL] = {"a number", NULL},    [FIELD_BYTES] = {"a size", show_bytes},
-    [FIELD_RATE] = {"a rate", show_rate}, [FIELD_DURATION] = {"a duration", show_duration},
+    double min, max;
+} RANGES[FIELD_TYPE_COUNT] = {
+    [FIELD_COUNT] = {"a number", NULL, 1, 0x1p53}, /* counted as doubles, too */
+    [FIELD_INT] = {"a number", NULL, -0x1p63, 0x1p63},
+    [FIELD_REAL] = {"a number", NULL, -1e18, 1e18},    /* far below what overflows in a product */
+    [FIELD_BYTES] = {"a size", show_bytes, 0, 0x1p50}, /* 1 PiB: no device, no host has more */
+    [FIELD_RATE] = {"a rate", show_rate, 1, 1e15}, /* above it is a slip of the pen, not a wire */
+    [FIELD_DURATION] = {"a duration", show_duration, 0,
+                        1e9}, /* 1 s: of a message, of a kernel's start */
 };
 
 static struct text32 show_limit(enum field_type type, double value)
 {
     struct text32 text;
-    if (LIMITS[type].show)
-        return LIMITS[type].show(value);
+    if (RANGES[type].show)
+        return RANGES[type].show(value);
     snprintf(text.s, sizeof text.s, "%.12g", value);
     return text;
 }
 
 static weft_status check_range(const struct doc *node, const struct field *field, const char *at)
 {
-    bool bounded = field->min != 0 || field->max != 0;
-    if (!bounded || !LIMITS[field->type].what)
+    bool own = field->min != 0 || field->max != 0;
+    double least = own ? field->min : RANGES[field->type].min;
+    double most = own ? field->max : RANGES[field->type].max;
+    if (!RANGES[field->type].what)
         return WEFT_OK;
     double value = number_at(field, at);
-    if (value >= field->min && value <= field->max)
+    if (value >= least && value <= most)
         return WEFT_OK;
     return doc_error(node, NULL, "'%s' is %s, expected %s from %s to %s", node->key, node->text,
-                     LIMITS[field->type].what, show_limit(field->type, field->min).s,
-                     show_limit(field->type, field->max).s);
+                     RANGES[field->type].what, show_limit(field->type, least).s,
+                     show_limit(field->type, most).s);
 }
 
 static weft_status read_field(const struct doc *node, const struct field *field, void *out)

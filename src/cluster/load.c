@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MAX_BYTES_PER_S 1e15 /* a rate above this is a slip of the pen, not a wire */
-
 struct cluster_form {
     const char *name, *base, *source;
     int64_t nodes;
@@ -21,7 +19,7 @@ struct cluster_form {
 
 static const struct field CLUSTER_FIELDS[] = {
     {"name", FIELD_TEXT, offsetof(struct cluster_form, name)},
-    {"source", FIELD_TEXT, offsetof(struct cluster_form, source)},
+    {"source", FIELD_LINES, offsetof(struct cluster_form, source)},
     {"base", FIELD_TEXT, offsetof(struct cluster_form, base)},
     {"nodes", FIELD_COUNT, offsetof(struct cluster_form, nodes), .min = 1,
      .max = MAX_CLUSTER_NODES},
@@ -96,8 +94,7 @@ static weft_status read_nic(struct cluster *cluster, const struct doc *doc)
         double bandwidth;
     } form = {0};
     static const struct field FIELDS[] = {
-        {"bandwidth", FIELD_RATE, offsetof(struct nic_form, bandwidth), true, .min = 1,
-         .max = MAX_BYTES_PER_S},
+        {"bandwidth", FIELD_RATE, offsetof(struct nic_form, bandwidth), true},
     };
     weft_status status = doc_read(doc, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &form);
     if (status)
@@ -121,8 +118,8 @@ static const struct field TIER_FIELDS[] = {
     {"nodes", FIELD_COUNT, offsetof(struct tier_form, nodes), .min = 1, .max = MAX_CLUSTER_NODES},
     {"oversubscription", FIELD_REAL, offsetof(struct tier_form, oversubscription), .min = 0.01,
      .max = 1000},
-    {"uplink", FIELD_RATE, offsetof(struct tier_form, uplink), .min = 1, .max = MAX_BYTES_PER_S},
-    {"latency", FIELD_DURATION, offsetof(struct tier_form, latency), .min = 0, .max = 1e9},
+    {"uplink", FIELD_RATE, offsetof(struct tier_form, uplink)},
+    {"latency", FIELD_DURATION, offsetof(struct tier_form, latency)},
 };
 
 /* A tier after the ones before it: sizes must nest (topology.h, I3). */
@@ -192,7 +189,7 @@ static weft_status read_fabric(struct cluster *cluster, const struct doc *doc)
     static const struct field FIELDS[] = {
         {"kind", FIELD_CHOICE, offsetof(struct fabric_form, kind), true, .choices = KINDS,
          .expected = "one of none, switch, rail, fat-tree, dragonfly"},
-        {"source", FIELD_TEXT, offsetof(struct fabric_form, source)},
+        {"source", FIELD_LINES, offsetof(struct fabric_form, source)},
         {"tiers", FIELD_DOC, offsetof(struct fabric_form, tiers)},
     };
     weft_status status = doc_read(doc, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &form);
@@ -224,8 +221,7 @@ static const struct field FIT_FIELDS[] = {
     {"latency", FIELD_DURATION, offsetof(struct fit_form, latency)},
     {"step", FIELD_DURATION, offsetof(struct fit_form, step)},
     {"efficiency", FIELD_REAL, offsetof(struct fit_form, efficiency), .min = 1e-6, .max = 1},
-    {"bandwidth", FIELD_RATE, offsetof(struct fit_form, bandwidth), .min = 1,
-     .max = MAX_BYTES_PER_S},
+    {"bandwidth", FIELD_RATE, offsetof(struct fit_form, bandwidth)},
     {"half_size", FIELD_BYTES, offsetof(struct fit_form, half_size)},
 };
 

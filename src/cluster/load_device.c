@@ -14,26 +14,24 @@ struct device_form {
 };
 
 #define IN_DEVICE(member) offsetof(struct device_form, device.member)
-#define MAX_SIZE          0x1p50 /* 1 PiB */
-#define MAX_RATE          1e15   /* bytes per second */
 
 static const struct field DEVICE_FIELDS[] = {
     {"base", FIELD_TEXT, offsetof(struct device_form, base)},
     {"name", FIELD_TEXT, IN_DEVICE(name)},
     {"arch", FIELD_TEXT, IN_DEVICE(arch)},
-    {"memory", FIELD_BYTES, IN_DEVICE(memory_bytes), .min = 1, .max = MAX_SIZE},
-    {"context", FIELD_BYTES, IN_DEVICE(context_bytes), .min = 0, .max = MAX_SIZE},
+    {"memory", FIELD_BYTES, IN_DEVICE(memory_bytes), .min = 1, .max = 0x1p50},
+    {"context", FIELD_BYTES, IN_DEVICE(context_bytes)},
     {"tflops", FIELD_DOC, offsetof(struct device_form, tflops)},
     {"vector_tflops", FIELD_REAL, offsetof(struct device_form, vector_tflops), .min = 1e-6,
      .max = 1e6},
-    {"memory_bandwidth", FIELD_RATE, IN_DEVICE(memory_bytes_per_s), .min = 1, .max = MAX_RATE},
-    {"host_bandwidth", FIELD_RATE, IN_DEVICE(host_bytes_per_s), .min = 1, .max = MAX_RATE},
-    {"launch", FIELD_DURATION, IN_DEVICE(launch_ns), .min = 0, .max = 1e9},
-    {"l2", FIELD_BYTES, IN_DEVICE(l2_bytes), .min = 0, .max = MAX_SIZE},
+    {"memory_bandwidth", FIELD_RATE, IN_DEVICE(memory_bytes_per_s)},
+    {"host_bandwidth", FIELD_RATE, IN_DEVICE(host_bytes_per_s)},
+    {"launch", FIELD_DURATION, IN_DEVICE(launch_ns)},
+    {"l2", FIELD_BYTES, IN_DEVICE(l2_bytes)},
     {"units", FIELD_COUNT, offsetof(struct device_form, units), .min = 1, .max = 1e6},
     {"price_per_hour", FIELD_REAL, IN_DEVICE(price_per_hour), .min = 0, .max = 1e6},
     {"overlap_slowdown", FIELD_REAL, IN_DEVICE(overlap_slowdown), .min = 1, .max = 100},
-    {"source", FIELD_TEXT, IN_DEVICE(source)},
+    {"source", FIELD_LINES, IN_DEVICE(source)},
 };
 
 /* What a device that starts from nothing must say. */
@@ -66,7 +64,7 @@ static weft_status read_tflops(const struct doc *doc, double *flops)
     for (int i = 0; i < DTYPE_COUNT; i++) {
         tflops[i] = -1;
         fields[i] = (struct field){dtype_name(i), FIELD_REAL, (size_t)i * sizeof tflops[0],
-                                   .min = 0, .max = 1e6};
+                                   .min = 1e-6, .max = 1e6};
     }
     weft_status status = doc_read(doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, tflops);
     for (int i = 0; status == WEFT_OK && i < DTYPE_COUNT; i++)
@@ -96,6 +94,24 @@ static void fill_in(struct device_form *form)
         device->units = (int32_t)form->units;
 }
 
+/* What one number alone does not show. */
+static weft_status check_device(const struct doc *doc, const struct device *device)
+{
+    bool multiplies = false;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        multiplies |= device->flops[i] > 0;
+    if (!multiplies)
+        return doc_error(doc_get(doc, "tflops"), "such as {fp32: 19.5, bf16: 312}",
+                         "'tflops' names no type that the device multiplies in");
+    if (device->context_bytes < device->memory_bytes)
+        return WEFT_OK;
+    const char *key = doc_get(doc, "context") ? "context" : "memory";
+    return doc_error(doc_get(doc, key), "'context' is what driver and libraries take of 'memory'",
+                     "a context of %s leaves nothing of a memory of %s",
+                     show_bytes((double)device->context_bytes).s,
+                     show_bytes((double)device->memory_bytes).s);
+}
+
 weft_status device_read(const struct doc *doc, const struct device *start, struct device *out)
 {
     if (doc->kind != DOC_MAP) {
@@ -116,6 +132,7 @@ weft_status device_read(const struct doc *doc, const struct device *start, struc
     if (form.tflops)
         TRY(read_tflops(form.tflops, form.device.flops));
     fill_in(&form);
+    TRY(check_device(doc, &form.device));
     *out = form.device;
 done:
     return status;

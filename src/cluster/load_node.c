@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WIRE_BYTES_PER_S 1e15
-
 /* Where a wire can end. A device's link to a socket is a coherent one, such as NVLink-C2C. */
 static const bool ENDS[LINK_KIND_COUNT][VERTEX_KIND_COUNT] = {
     [LINK_NVLINK] = {[VERTEX_DEVICE] = true, [VERTEX_NVSWITCH] = true},
@@ -208,9 +206,8 @@ static const struct field LINK_FIELDS[] = {
     {"kind", FIELD_CHOICE, offsetof(struct link_form, kind), true, .choices = WIRES,
      .expected = "one of nvlink, pci, socket"},
     {"count", FIELD_COUNT, offsetof(struct link_form, count), .min = 1, .max = 1024},
-    {"bandwidth", FIELD_RATE, offsetof(struct link_form, bandwidth), true, .min = 1,
-     .max = MAX_WIRE_BYTES_PER_S},
-    {"latency", FIELD_DURATION, offsetof(struct link_form, latency), .min = 0, .max = 1e9},
+    {"bandwidth", FIELD_RATE, offsetof(struct link_form, bandwidth), true},
+    {"latency", FIELD_DURATION, offsetof(struct link_form, latency)},
 };
 
 static int32_t pci_root(const struct node_reader *reader, int32_t vertex)

@@ -291,6 +291,9 @@ enum policy {
 };
 const char *policy_name(enum policy policy);
 bool policy_from_name(const char *name, enum policy *out);
+/* The type whose products stand for those of this type on a device: itself where the device has it. */
+enum dtype peak_dtype(const struct device *device, enum dtype dtype);
+int policy_weight_bytes(enum policy policy); /* per parameter, of the weights that products read */
 
 struct op_memory {
     double weights, gradients, optimizer;

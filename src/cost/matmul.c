@@ -43,17 +43,22 @@ struct product {
     double batch, m, n, k;
 };
 
-double peak_flops(const struct device *device, enum dtype dtype)
+/* bf16 runs in fp16 and tf32 in fp32 where the device lacks them; plans in fp8 and nvfp4 are refused there. */
+enum dtype peak_dtype(const struct device *device, enum dtype dtype)
 {
     static const enum dtype ORDER[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_TF32, DTYPE_FP32};
     if (device->flops[dtype] > 0)
-        return device->flops[dtype];
-    /* fp8 runs in bf16, bf16 in fp16, tf32 in fp32 where the device lacks them; plans in nvfp4 are refused
-     * there. */
+        return dtype;
     for (size_t i = dtype == DTYPE_TF32 ? 3 : 0; i < COUNT_OF(ORDER); i++)
         if (device->flops[ORDER[i]] > 0)
-            return device->flops[ORDER[i]];
-    return device->vector_flops;
+            return ORDER[i];
+    return DTYPE_FP32;
+}
+
+double peak_flops(const struct device *device, enum dtype dtype)
+{
+    double flops = device->flops[peak_dtype(device, dtype)];
+    return flops > 0 ? flops : device->vector_flops;
 }
 
 static bool on_vector_units(const struct work *work)

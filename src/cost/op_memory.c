@@ -43,6 +43,11 @@ bool policy_from_name(const char *name, enum policy *out)
     return at >= 0;
 }
 
+int policy_weight_bytes(enum policy policy)
+{
+    return (int)POLICIES[policy].weight;
+}
+
 static double local_parameters(const struct op *op, const int64_t *local)
 {
     double parameters = 0;

@@ -222,30 +222,33 @@ static bool schedule_fault(struct finding *f)
     return true;
 }
 
-/* A device without nvfp4 has no products to take in its place: its scales are its own. */
-static bool dtype_fault(struct finding *f)
+static bool types_fault(struct finding *f)
 {
-    if (plan_check_dtype(f->plan->cluster, f->plan->dtype) == WEFT_OK)
+    if (plan_check_types(f->plan->cluster, f->plan->dtype, f->plan->policy) == WEFT_OK)
         return false;
     const weft_error *error = weft_last_error();
     fault(f, FAULT_NOWHERE, 0, arena_copy_text(f->keep, error->message));
     return with_hint(f, arena_copy_text(f->keep, error->hint));
 }
 
-weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype)
+weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, enum policy policy)
 {
     const struct device *device = &cluster->node.device;
-    if (dtype != DTYPE_NVFP4 || device->flops[dtype] > 0)
-        return WEFT_OK;
-    return bad_argument("take --dtype fp8 or bf16, or a cluster of Blackwell devices",
-                        "%s has no products in nvfp4", device->name);
+    if (dtype_is_cast(dtype) && device->flops[dtype] <= 0)
+        return bad_argument("take --dtype bf16, or a cluster whose devices have it",
+                            "%s has no products in %s", device->name, dtype_name(dtype));
+    if (dtype_bytes(dtype) > policy_weight_bytes(policy))
+        return bad_argument("take --policy fp32, or a dtype of 16 bits",
+                            "policy %s keeps weights of 16 bits, and the plan computes in %s",
+                            policy_name(policy), dtype_name(dtype));
+    return WEFT_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
-    static bool (*const CHECKS[])(struct finding *) = {dtype_fault,    batch_fault,
+    static bool (*const CHECKS[])(struct finding *) = {types_fault,    batch_fault,
                                                        devices_fault,  parts_fault,
                                                        schedule_fault, instances_fault}; /* I1 */
     struct finding f = {keep, plan, out};

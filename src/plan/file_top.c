@@ -48,7 +48,7 @@ weft_status file_read_root(struct plan_file *file)
         {"batch", FIELD_DOC, offsetof(struct file_root, batch)},
         {"dtype", FIELD_CHOICE, offsetof(struct file_root, dtype), false, dtype_names()},
         {"policy", FIELD_CHOICE, offsetof(struct file_root, policy), false, policy_names()},
-        {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes)},
+        {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes), .min = 1, .max = 0x1p50},
         {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},

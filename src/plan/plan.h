@@ -271,8 +271,9 @@ void plan_close(struct opened_plan *opened);
 /* I1-I5, that every split is one its operator allows and that the schedule can order the pipeline;
  * the first error names the node and the nearest legal choice. Memory is the simulator's business. */
 weft_status plan_check(const struct plan *plan);
-/* Whether the cluster's devices multiply in this type, or in another that stands for it. */
-weft_status plan_check_dtype(const struct cluster *cluster, enum dtype dtype);
+/* Whether the cluster's devices multiply in this type, or in another that stands for it (peak_dtype), and whether
+ * the policy keeps weights of it. */
+weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, enum policy policy);
 /* What is legal and probably not meant: sharding without replicas, offload without a checkpoint,
  * padded vocabularies. One line each, naming the nodes, in `keep`. */
 struct warnings {
@@ -280,6 +281,8 @@ struct warnings {
     size_t len, cap;
 };
 void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings *out);
+/* Those of them that a prediction must not be given without: what it counts with is not what the devices have. */
+void plan_doubts(struct arena *keep, const struct plan *plan, struct warnings *out);
 
 /* ---- views: what people are shown ------------------------------------------------------------ */
 

@@ -88,12 +88,46 @@ static bool gathers_sequences(const struct plan *plan)
     return false;
 }
 
+/* ---- doubts ---------------------------------------------------------------------------------- */
+
+static const char *another_type(struct arena *keep, const struct plan *plan)
+{
+    const struct device *device = &plan->cluster->node.device;
+    enum dtype type = peak_dtype(device, plan->dtype);
+    if (type == plan->dtype)
+        return NULL;
+    return arena_printf(keep, "%s has no products in %s: they are timed as its %s", device->name,
+                        dtype_name(plan->dtype), dtype_name(type));
+}
+
+static const char *limit_above_memory(struct arena *keep, const struct plan *plan)
+{
+    const struct device *device = &plan->cluster->node.device;
+    if (plan->memory_limit_bytes <= device->memory_bytes)
+        return NULL;
+    return arena_printf(keep, "the memory limit of %s is above the %s that %s has",
+                        show_bytes((double)plan->memory_limit_bytes).s,
+                        show_bytes((double)device->memory_bytes).s, device->name);
+}
+
+void plan_doubts(struct arena *keep, const struct plan *plan, struct warnings *out)
+{
+    static const char *(*const KINDS[])(struct arena *, const struct plan *) = {another_type,
+                                                                                limit_above_memory};
+    for (size_t kind = 0; kind < COUNT_OF(KINDS); kind++) {
+        const char *words = KINDS[kind](keep, plan);
+        if (words)
+            array_push(keep, out, words);
+    }
+}
+
 void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings *out)
 {
     struct arena *scratch = arena_new();
     struct warning_groups groups = {.scratch = scratch, .by_words = map_new(scratch)};
     struct plan_runs runs = {0};
     plan_fold(scratch, plan, &runs);
+    plan_doubts(keep, plan, out);
     for (size_t i = 0; i < runs.len; i++)
         warn_of_run(&groups, plan, &runs.data[i]);
     if ((plan->overlap & OVERLAP_PRODUCTS) && !gathers_sequences(plan))

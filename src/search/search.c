@@ -204,8 +204,9 @@ static weft_status find(const struct planner *planner, const struct plan_request
     weft_status status;
     TRY(check_options(planner, request));
     TRY(pins_check(request));
-    TRY(plan_check_dtype(request->cluster,
-                         request->pins.has_dtype ? request->pins.dtype : request->model->dtype));
+    enum dtype dtype = request->pins.has_dtype ? request->pins.dtype : request->model->dtype;
+    TRY(plan_check_types(request->cluster, dtype,
+                         request->pins.has_policy ? request->pins.policy : policy_for(dtype)));
     if (have_devices(request))
         status = planner->find(request, planned);
     if (status == WEFT_NO_ANSWER || (!status && !planned->trials.len))

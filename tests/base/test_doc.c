@@ -154,6 +154,18 @@ static void wrong_mappings_are_refused(void **state)
         {"flag: yes", "d:1: 'flag' is 'yes', expected true or false", NULL},
         {"flag: \"true\"", "d:1: 'flag' is 'true', expected true or false", NULL},
         {"text: {}", "d:1: 'text' is a mapping, expected text", NULL},
+        {"text: \"\\e]0;x\"", "d:1: 'text' is '?]0;x' with a control character, expected text",
+         NULL},
+        {"text: \"a\\u202eb\"", "d:1: 'text' is 'a?b' with a control character, expected text",
+         NULL},
+        /* a type's own range, where the field has none */
+        {"count: 9007199254750000",
+         "d:1: 'count' is 9007199254750000, expected a number from 1 to 9.00719925474e+15", NULL},
+        {"real: 1e30", "d:1: 'real' is 1e30, expected a number from -1e+18 to 1e+18", NULL},
+        {"bytes: 1e6TiB", "d:1: 'bytes' is 1e6TiB, expected a size from 0 B to 1024 TiB", NULL},
+        {"rate: 0B/s", "d:1: 'rate' is 0B/s, expected a rate from 1 B/s to 1000 TB/s", NULL},
+        {"duration: 1000000s",
+         "d:1: 'duration' is 1000000s, expected a duration from 0 ns to 1.00 s", NULL},
         {"choice: gren", "d:1: 'choice' is 'gren', expected one of red, green",
          "did you mean 'green'?"},
         {"choice: [red]", "d:1: 'choice' is a list, expected one of red, green", NULL},
@@ -170,6 +182,39 @@ static void wrong_mappings_are_refused(void **state)
         assert_string_equal(weft_last_error()->message, ROWS[i].message);
         assert_string_equal(weft_last_error()->hint ? weft_last_error()->hint : "",
                             ROWS[i].hint ? ROWS[i].hint : "");
+    }
+}
+
+/* Numbers that are not finite stand in what Python writes; who does not read them is not disturbed, and lines
+ * stay what they are. */
+static void words_for_numbers_are_read(void **state)
+{
+    static const char TEXT[] =
+        "{\"limit\": [0.0,\n Infinity, -Infinity],\n\"s\": \"NaN: Infinity \\\" NaN\",\n"
+        "\"real\":NaN,\n\"count\": 7}";
+    struct thing thing = {0};
+    const struct doc *doc = parsed(state, TEXT, DOC_JSON), *limit = doc_get(doc, "limit");
+    assert_int_equal(limit->count, 3);
+    assert_string_equal(limit->first->next->text, "Infinity");
+    assert_int_equal(limit->first->next->line, 2);
+    assert_string_equal(limit->first->next->next->text, "-Infinity");
+    assert_string_equal(doc_get(doc, "s")->text, "NaN: Infinity \" NaN");
+    assert_int_equal(doc_get(doc, "count")->line, 5);
+    assert_int_equal(doc_read(doc, THING, COUNT_OF(THING), DOC_IGNORE_UNKNOWN, &thing),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "d:4: 'real' is 'NaN', expected a number");
+}
+
+/* As a value of their own, not as parts of others. */
+static void words_for_numbers_stand_alone(void **state)
+{
+    static const char *const WRONG[] = {"[1Infinity]",  "[InfinityNaN]", "[Infinity1]",
+                                        "[- Infinity]", "{NaN: 1}",      "[-NaN]",
+                                        "[infinity]"};
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++) {
+        struct doc *doc;
+        assert_int_equal(doc_parse(*state, "d", WRONG[i], strlen(WRONG[i]), DOC_JSON, &doc),
+                         WEFT_BAD_INPUT);
     }
 }
 
@@ -201,7 +246,8 @@ int main(void)
         WITH_ARENA(every_node_knows_its_line),       WITH_ARENA(scalars_have_kinds),
         WITH_ARENA(documents_may_begin_with_a_mark), WITH_ARENA(large_mappings_are_quick),
         WITH_ARENA(mappings_become_structs),         WITH_ARENA(wrong_mappings_are_refused),
-        WITH_ARENA(needed_and_unknown_keys),
+        WITH_ARENA(needed_and_unknown_keys),         WITH_ARENA(words_for_numbers_are_read),
+        WITH_ARENA(words_for_numbers_stand_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,8 +277,10 @@ static void random_plans_round_trip(void **state)
         plan->step_samples = 16;
         plan->global_batch = 16 * 6 * (1 + rng_below(&rng, 9));
         plan->memory_limit_bytes = rng_below(&rng, 2) * 30000000001;
-        plan->dtype = (enum dtype)rng_below(&rng, DTYPE_NVFP4); /* an A100 has not */
-        plan->policy = (enum policy)rng_below(&rng, POLICY_COUNT);
+        do {
+            plan->dtype = (enum dtype)rng_below(&rng, DTYPE_COUNT);
+            plan->policy = (enum policy)rng_below(&rng, POLICY_COUNT);
+        } while (plan_check_types(plan->cluster, plan->dtype, plan->policy));
         plan->overlap = (unsigned)rng_below(&rng, OVERLAP_EVERY + 1);
         plan->bucket_bytes = rng_below(&rng, 3) * 12345678;
         cut_at_random(&rng, plan);

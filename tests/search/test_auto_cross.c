@@ -466,7 +466,7 @@ static void test_a_quick_search(void **state)
     for (int i = 0; i < 2; i++)
         answer[i] = plan_with("auto", &p.request);
     const struct trial *grid = join_best(answer[0], "auto"), *best = answer[0]->trials.data;
-    const struct trial *refined = join_best(answer[0], "aceso from auto's plan");
+    const struct trial *refined = join_best(answer[0], "aceso from auto");
     assert_true(grid && best->fits && refined);
     assert_true(refined->iteration_ns < grid->iteration_ns);
     assert_true(best->iteration_ns <= refined->iteration_ns);
@@ -491,7 +491,7 @@ static void test_other_numbers_of_stages(void **state)
     p.request.options.quick = true;
     struct planned *answer = plan_with("auto", &p.request);
     const struct trial *grid = join_best(answer, "auto"), *best = answer->trials.data;
-    assert_string_equal(best->found_by, "aceso from auto's plan");
+    assert_string_equal(best->found_by, "aceso from auto");
     assert_int_equal(2 * best->plan->stages, grid->degrees.pp);
     assert_null(join_best(answer, "aceso"));
     planned_free(answer);

@@ -117,7 +117,7 @@ static weft_status read_fields(const struct doc *root, struct manifest_fields *o
         {"seed", FIELD_INT, offsetof(struct manifest_fields, state.seed), .required = true},
         {"samples", FIELD_INT, offsetof(struct manifest_fields, state.samples), .required = true},
         {"model", FIELD_TEXT, offsetof(struct manifest_fields, state.model), .required = true},
-        {"plan", FIELD_TEXT, offsetof(struct manifest_fields, state.plan), .required = true},
+        {"plan", FIELD_LINES, offsetof(struct manifest_fields, state.plan), .required = true},
         {"settings", FIELD_DOC, offsetof(struct manifest_fields, settings), .required = true},
         {"files", FIELD_DOC, offsetof(struct manifest_fields, files), .required = true},
         {"xxh3", FIELD_TEXT, offsetof(struct manifest_fields, hash), .required = true},

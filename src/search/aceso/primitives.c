@@ -438,8 +438,8 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
     switch (made->primitive) {
     case INC_OPS:
     case DEC_OPS:
-        return arena_printf(keep, "moved %d operator%s to stage %d", (int)made->amount,
-                            made->amount == 1 ? "" : "s", (int)made->partner);
+        return arena_printf(keep, "moved %s to stage %d", counted(made->amount, "operator").s,
+                            (int)made->partner);
     case INC_BATCH:
     case DEC_BATCH:
         return arena_printf(keep, "%lld -> %lld samples per step", (long long)before->step_samples,
@@ -449,11 +449,12 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
         return arena_printf(keep, "zero %d on %s", (int)m->shard, whose(keep, made));
     case SEQUENCE_ON:
     case SEQUENCE_OFF:
-        return arena_printf(keep, "sequence parallelism %s on %s", m->sequence ? "on" : "off",
+        return arena_printf(keep, "%s sequence parallelism on %s", m->sequence ? "with" : "without",
                             whose(keep, made));
     case OFFLOAD_MORE:
     case OFFLOAD_LESS:
-        return arena_printf(keep, "offload %s on %s", m->offload ? "on" : "off", whose(keep, made));
+        return arena_printf(keep, "%s offload on %s", m->offload ? "with" : "without",
+                            whose(keep, made));
     case INC_PIECES:
     case DEC_PIECES:
     case CHANGE_SCHEDULE:

@@ -123,9 +123,9 @@ done:
 enum crossing_kind { CROSS_SCHEDULE, CROSS_STEP, CROSS_SPLITS, CROSSINGS };
 static const struct {
     const char *before, *after; /* the name of who found the base */
-} FOUND_BY[] = {[CROSS_SCHEDULE] = {"", "'s plan with other schedules"},
-                [CROSS_STEP] = {"", "'s plan with other steps"},
-                [CROSS_SPLITS] = {"autoddl in ", "'s stages"}};
+} FOUND_BY[] = {[CROSS_SCHEDULE] = {"", " with other schedules"},
+                [CROSS_STEP] = {"", " with other steps"},
+                [CROSS_SPLITS] = {"autoddl in stages of ", ""}};
 _Static_assert(COUNT_OF(FOUND_BY) == CROSSINGS, "a crossing without words");
 
 static enum crossing_kind crossing_of(const struct variant *variant)

@@ -34,7 +34,7 @@ static weft_status go_on(struct join *join, const char *found_by, const struct b
     if (request.options.budget_ns)
         request.options.budget_ns = join_left_ns(join) / 2;
     return join_ask(join, aceso, &request,
-                    arena_printf(join->out->arena, "%s from %s's plan", aceso->name, found_by));
+                    arena_printf(join->out->arena, "%s from %s", aceso->name, found_by));
 }
 
 weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan)

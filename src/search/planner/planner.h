@@ -37,7 +37,7 @@ struct trial {
     const char *text;       /* "dp 4 tp 8 pp 2 micro-batch 2 zero 1": degrees_text, or mixed */
     struct degrees degrees; /* what the plan was lowered from; */
     struct plan *plan;      /* or the plan itself, the answer's own; NULL: the degrees' */
-    const char *found_by;   /* the planner that tried it: "aceso from galvatron's plan" */
+    const char *found_by;   /* the planner that tried it: "aceso from galvatron" */
     int64_t number;         /* in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;

@@ -35,7 +35,7 @@ struct answer {
 };
 static atomic_bool over;
 
-static inline void stop_now(int signal)
+static inline void give_up(int signal)
 {
     (void)signal;
     atomic_store(&over, true);
@@ -49,7 +49,7 @@ static inline struct answer best_within(struct plan_request request, double budg
         .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
     double start = cpu_seconds();
     atomic_store(&over, false);
-    signal(SIGPROF, stop_now);
+    signal(SIGPROF, give_up);
     setitimer(ITIMER_PROF, &timer, NULL);
     request.stop = &over;
     request.options.threads = 1;

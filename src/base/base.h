@@ -243,6 +243,8 @@ const char *shipped_missing(struct arena *keep, const struct shipped *where);
 
 #include "base/csv.h"
 #include "base/doc.h"
+#include "base/limits.h"
+#include "base/stop.h"
 #include "base/files.h"
 #include "base/hash_map.h"
 #include "base/heap.h"

@@ -1,5 +1,6 @@
 /* check.c - `weft check`: whether a plan can be executed, in one line; with --prove, whether its
  * graph computes what the model does. */
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/degrees.h"
@@ -49,6 +50,10 @@ static int used_choices(const struct plan *plan)
 
 /* ---- the proof ------------------------------------------------------------------------------- */
 
+enum {
+    LEAST_PAIRS = 50
+}; /* what an operator on one device takes, in pairs of devices of a large group */
+
 /* A graph that was proved; no tasks: it was not. */
 struct proved {
     int32_t tasks, devices;
@@ -57,8 +62,16 @@ struct proofs {
     struct proved folded, unfolded;
 };
 
-/* Devices times micro-batches times operators of a graph that takes a few seconds to prove. */
-static const double MOST_PROVED = 4e6;
+/* A device's values are held against those of each other that has the same. */
+static double work_unfolded(const struct plan *plan)
+{
+    double work = 0;
+    for (int32_t p = 0; p < plan->parts; p++) {
+        double devices = (double)plan->stage[plan_stage_of_part(plan, p)].devices;
+        work += (double)plan->part[p].count * devices * fmax(devices, LEAST_PAIRS);
+    }
+    return work * (double)plan_micro_batches(plan);
+}
 
 static weft_status prove(const struct plan *plan, enum fold fold, struct proved *out)
 {
@@ -74,10 +87,12 @@ done:
 
 static weft_status prove_both(const struct plan *plan, struct proofs *out)
 {
-    double each = (double)plan_micro_batches(plan) * (double)plan->instances;
+    double folded = LEAST_PAIRS * (double)plan_micro_batches(plan) * (double)plan->instances;
     weft_status status;
+    if (folded > limit_of(LIMIT_PROOF))
+        return over_limit(LIMIT_PROOF, folded);
     TRY(prove(plan, FOLD_ALWAYS, &out->folded));
-    if (each * (double)cluster_devices(plan->cluster) <= MOST_PROVED)
+    if (work_unfolded(plan) <= limit_of(LIMIT_PROOF))
         TRY(prove(plan, FOLD_NEVER, &out->unfolded));
 done:
     return status;

@@ -74,6 +74,7 @@ static const struct {
     int key;
     const char *name;
     size_t offset; /* in struct degrees */
+    int64_t most;  /* 0: INT32_MAX, devices */
 } COUNTS[] = {
     {OPTION_DP, "dp", offsetof(struct degrees, dp)},
     {OPTION_TP, "tp", offsetof(struct degrees, tp)},
@@ -82,8 +83,8 @@ static const struct {
     {OPTION_EP, "ep", offsetof(struct degrees, ep)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
-    {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch)},
-    {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch)},
+    {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch), MOST_SAMPLES},
+    {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch), MOST_SAMPLES},
 };
 
 static bool take_degree(struct argp_state *state, struct plan_arguments *in, int key,
@@ -92,7 +93,8 @@ static bool take_degree(struct argp_state *state, struct plan_arguments *in, int
     for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
         if (COUNTS[i].key != key)
             continue;
-        int64_t value = take_count(state, COUNTS[i].name, arg, 1, INT32_MAX);
+        int64_t value =
+            take_count(state, COUNTS[i].name, arg, 1, COUNTS[i].most ? COUNTS[i].most : INT32_MAX);
         memcpy((char *)&in->degrees + COUNTS[i].offset, &value, sizeof value);
         return true;
     }

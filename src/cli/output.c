@@ -15,12 +15,12 @@
 
 enum { LONGEST_CHARACTER = 4 }; /* bytes, in UTF-8 */
 
-struct border {
+struct guard {
     int file;
     char begun[LONGEST_CHARACTER]; /* of a character whose other bytes come with the next write */
     size_t begins;
 };
-static struct border borders[] = {{.file = STDOUT_FILENO}, {.file = STDERR_FILENO}};
+static struct guard guards[] = {{.file = STDOUT_FILENO}, {.file = STDERR_FILENO}};
 static FILE *terminal; /* standard error as it was */
 
 static bool write_all(int file, const char *text, size_t len)
@@ -54,28 +54,28 @@ static size_t pass(const char *text, size_t len, char *out, size_t *written)
 static ssize_t pass_all(void *cookie, const char *text, size_t len)
 {
     enum { PART = 4096 };
-    struct border *border = cookie;
+    struct guard *guard = cookie;
     char in[PART + LONGEST_CHARACTER], out[PART + LONGEST_CHARACTER];
     size_t taken = 0;
     while (taken < len) {
         size_t more = len - taken < PART ? len - taken : PART;
-        size_t have = border->begins + more, at = 0, written = 0;
-        memcpy(in, border->begun, border->begins);
-        memcpy(in + border->begins, text + taken, more);
+        size_t have = guard->begins + more, at = 0, written = 0;
+        memcpy(in, guard->begun, guard->begins);
+        memcpy(in + guard->begins, text + taken, more);
         for (size_t used = 1; at < have && used > 0; at += used)
             used = pass(in + at, have - at, out, &written);
-        border->begins = have - at;
-        memcpy(border->begun, in + at, border->begins);
-        if (!write_all(border->file, out, written))
+        guard->begins = have - at;
+        memcpy(guard->begun, in + at, guard->begins);
+        if (!write_all(guard->file, out, written))
             return 0;
         taken += more;
     }
     return (ssize_t)len;
 }
 
-static FILE *guarded(struct border *border, FILE *plain, int buffering)
+static FILE *guarded(struct guard *guard, FILE *plain, int buffering)
 {
-    FILE *file = fopencookie(border, "w", (cookie_io_functions_t){.write = pass_all});
+    FILE *file = fopencookie(guard, "w", (cookie_io_functions_t){.write = pass_all});
     if (!file)
         return plain;
     setvbuf(file, NULL, buffering, BUFSIZ);
@@ -85,8 +85,8 @@ static FILE *guarded(struct border *border, FILE *plain, int buffering)
 void cli_guard_output(void)
 {
     terminal = stderr;
-    stdout = guarded(&borders[0], stdout, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
-    stderr = guarded(&borders[1], stderr, _IONBF);
+    stdout = guarded(&guards[0], stdout, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    stderr = guarded(&guards[1], stderr, _IONBF);
 }
 
 FILE *cli_terminal(void)

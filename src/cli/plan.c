@@ -287,8 +287,9 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     if (sized)
         opened->plan->cluster_name =
             goals_cluster_name(opened->plan->arena, options->plan.name[1], opened->cluster->nodes);
-    struct simulate_options simulation = {
-        .profile = options->profile, .reserved = true, .points = options->report.path != NULL};
+    struct simulate_options simulation = {.profile = options->profile,
+                                          .reserved = !planned->stopped,
+                                          .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));
     cli_warn_doubts(opened->plan);
     const char *text = plan_write(scratch, opened->plan);

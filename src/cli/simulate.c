@@ -109,6 +109,10 @@ static weft_status write_trace(const struct simulate_command *options,
     if (detail != TRACE_ALL)
         fprintf(stderr, "weft: %s shows %s; --trace-events allows more\n", options->trace_path,
                 LEFT_OUT[detail]);
+    if (prediction->graph->plan != prediction->plan)
+        fprintf(stderr, "weft: %s shows the %s that are simulated, of %lld\n", options->trace_path,
+                counted(plan_micro_batches(prediction->graph->plan), "micro-batch").s,
+                (long long)plan_micro_batches(prediction->plan));
     return trace_write(prediction, &options->trace, options->trace_path);
 }
 

@@ -1,13 +1,13 @@
 /* published_settle.c - degrees that a source leaves open (published.h).
  *
  * A team that publishes how fast it trains has tried what it does not print. So every micro-batch b that
- * divides a replica's samples, b = 1, 2, 4 ... up to MOST_SAMPLES, and every number of pieces that
+ * divides a replica's samples, b = 1, 2, 4 ... up to MOST_AT_ONCE, and every number of pieces that
  * divides a stage's layers is simulated, and the fastest that fits is taken; if none fits, the one that
  * needs least memory. Of equals the first: fewer pieces, fewer samples.
  */
 #include "lab/published_read.h"
 
-enum { MOST_SAMPLES = 8 };
+enum { MOST_AT_ONCE = 8 };
 
 struct settling {
     struct published *row;
@@ -68,7 +68,7 @@ static weft_status try_all(struct settling *s)
     int64_t layers = s->opened.model->layers / stages;
     bool batches = s->row->open & OPEN_MICRO_BATCH, pieces = s->row->open & OPEN_PIECES;
     weft_status status = WEFT_OK;
-    for (int64_t b = 1; b <= (batches ? MOST_SAMPLES : 1); b *= 2) {
+    for (int64_t b = 1; b <= (batches ? MOST_AT_ONCE : 1); b *= 2) {
         if (batches && (samples < b || samples % b))
             continue;
         for (int64_t v = 1; v <= (pieces && stages > 1 ? layers : 1); v++) {

@@ -6,6 +6,7 @@
  */
 #include "plan/check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,19 +15,16 @@
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Of one iteration, micro-batches in parts: more are more tasks than memory holds. */
-enum { MOST_SLOTS = 1 << 22 };
-
 static bool count_fault(struct finding *f)
 {
-    int64_t micro_batches = f->plan->global_batch / f->plan->step_samples;
-    int64_t most = MOST_SLOTS / (f->plan->parts > 0 ? f->plan->parts : 1);
-    if (micro_batches <= most)
+    const struct plan *plan = f->plan;
+    double micro_batches = (double)(plan->global_batch / plan->step_samples);
+    double slots = fmin(micro_batches, PLAN_ROUNDS * (double)plan->stages) * (double)plan->parts;
+    if (slots <= limit_of(LIMIT_SLOTS))
         return false;
-    fault(f, FAULT_BATCH, 0,
-          arena_printf(f->keep, "an iteration of %lld micro-batches, expected at most %lld",
-                       (long long)micro_batches, (long long)most));
-    return with_hint(f, "use a smaller global batch, or a larger micro-batch");
+    over_limit(LIMIT_SLOTS, slots);
+    fault(f, FAULT_BATCH, 0, arena_copy_text(f->keep, weft_last_error()->message));
+    return with_hint(f, limit_row(LIMIT_SLOTS)->instead);
 }
 
 /* Elements are counted in 64 bits, and as doubles: no tensor of a step may have more. */

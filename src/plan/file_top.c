@@ -7,7 +7,7 @@
 
 #include "plan/room.h"
 
-enum { MOST_BATCH = 1 << 24, MOST_PIECES = 1 << 16 };
+enum { MOST_PIECES = 1 << 16 };
 static const char FORMAT[] = "docs/reference/plan-file.md describes the format";
 
 /* ---- the top of the file --------------------------------------------------------------------- */
@@ -72,9 +72,9 @@ weft_status file_read_root(struct plan_file *file)
 weft_status file_read_batch(struct plan_file *file)
 {
     static const struct field FIELDS[] = {
-        {"global", FIELD_COUNT, offsetof(struct file_batch, global), .min = 1, .max = MOST_BATCH},
-        {"micro", FIELD_COUNT, offsetof(struct file_batch, micro), .min = 1, .max = MOST_BATCH},
-        {"step", FIELD_COUNT, offsetof(struct file_batch, step), .min = 1, .max = MOST_BATCH},
+        {"global", FIELD_COUNT, offsetof(struct file_batch, global), .min = 1, .max = MOST_SAMPLES},
+        {"micro", FIELD_COUNT, offsetof(struct file_batch, micro), .min = 1, .max = MOST_SAMPLES},
+        {"step", FIELD_COUNT, offsetof(struct file_batch, step), .min = 1, .max = MOST_SAMPLES},
     };
     weft_status status = WEFT_OK;
     if (!file->root.batch)

@@ -18,8 +18,6 @@
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
-/* Instances are 27 bytes each: this many take less than 2 GiB. */
-static const double MOST_INSTANCES = 1 << 26;
 enum { MOST_CHOICES = UINT16_MAX + 1 };
 
 struct choice_table {
@@ -66,9 +64,8 @@ static weft_status unroll(struct plan *plan)
             copies *= (double)plan->model->module[m].repeat;
         instances += copies;
     }
-    if (instances > MOST_INSTANCES)
-        return bad_argument(NULL, "%s unrolls to %.0f operators, expected at most %.0f",
-                            plan->model->name, instances, MOST_INSTANCES);
+    if (instances > limit_of(LIMIT_OPERATORS))
+        return over_limit(LIMIT_OPERATORS, instances);
     size_t count = (size_t)instances;
     plan->instance = ARENA_ARRAY(plan->arena, struct instance, count);
     plan->ends_layer = ARENA_ARRAY(plan->arena, bool, count);

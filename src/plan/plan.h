@@ -156,6 +156,9 @@ void plan_set_names(struct plan *plan, const char *model, const char *options, c
 /* What a dtype is trained with where nobody says: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
+/* Rounds of as many micro-batches as there are stages that show all of a schedule: it fills, repeats itself, and
+ * empties. */
+enum { PLAN_ROUNDS = 4 };
 /* Its schedule, in pairs where OVERLAP_EXPERTS has something to hide, and can. */
 const struct schedule *plan_schedule(const struct plan *plan);
 /* Whether experts are on several devices, so that tokens are sent to them. */

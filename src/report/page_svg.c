@@ -75,7 +75,7 @@ static const char *px(const struct svg *svg, int tenths)
 /* (1) */
 static int x_of(const struct svg *svg, int64_t ns)
 {
-    return LEFT + (int)lround((double)ns / (double)svg->prediction->iteration_ns * TIME_WIDTH);
+    return LEFT + (int)lround((double)ns / (double)svg->prediction->result.end * TIME_WIDTH);
 }
 
 /* I4 */
@@ -343,7 +343,7 @@ static void put_grid_line(const struct svg *svg, int x)
 /* Ticks, and the end, which takes the place of a tick that is too close to it. */
 static void put_axis(const struct svg *svg)
 {
-    int64_t end = svg->prediction->iteration_ns, step = tick_ns(end);
+    int64_t end = svg->prediction->result.end, step = tick_ns(end);
     int y = y_of_axis(svg) + 140;
     for (int64_t ns = 0; ns < end; ns += step) {
         put_grid_line(svg, x_of(svg, ns));
@@ -366,7 +366,8 @@ static void put_title(const struct svg *svg)
     fputs("</title>\n", svg->out);
     put_text_at(svg, "title", MARGIN, 340, title);
     put_text_at(svg, "soft", MARGIN, 560,
-                arena_printf(svg->scratch, "%s; %s", plan_batches(svg->scratch, plan),
+                arena_printf(svg->scratch, "%s; %s",
+                             plan_batches(svg->scratch, svg->prediction->graph->plan),
                              plan_order(svg->scratch, plan)));
 }
 

@@ -212,7 +212,7 @@ json_t *timeline_json(struct arena *scratch, const struct prediction *p)
                                               bar->purpose, bar->label, (json_int_t)bar->start_ns,
                                               (json_int_t)(bar->end_ns - bar->start_ns)));
     }
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "end", (json_int_t)p->iteration_ns,
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "end", (json_int_t)p->result.end,
                      "shortest", (json_int_t)timeline->shortest_ns, "communication",
                      timeline->communication, "labels", labels, "streams",
                      names_json(name_of_stream, STREAM_COUNT), "purposes",

@@ -113,6 +113,9 @@ static void set_simulation(json_t *json, const struct prediction *prediction)
 {
     json_object_set_new(json, "folded", json_boolean(prediction->graph->folded));
     json_object_set_new(json, "folded_unalike", json_boolean(prediction->folded_unalike));
+    if (prediction->graph->plan != prediction->plan)
+        json_object_set_new(json, "simulated_micro_batches",
+                            integer(plan_micro_batches(prediction->graph->plan)));
     json_object_set_new(json, "tasks", integer(prediction->graph->tasks));
     json_object_set_new(json, "events", integer(prediction->result.events));
     json_object_set_new(json, "compile_s", json_real(prediction->compile_s));

@@ -181,7 +181,7 @@ static void print_holdings(struct arena *scratch, const struct prediction *predi
         return;
     fprintf(out, "\nstage %d is fullest %s into the iteration%s:\n\n", stage,
             show_seconds((double)memory->at_ns).s,
-            slot_text(scratch, prediction->plan, stage, memory->slot));
+            slot_text(scratch, prediction->graph->plan, stage, memory->slot));
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     int64_t rest = memory->peak;
     table_rule(table);
@@ -218,6 +218,9 @@ static void print_reliance(struct arena *scratch, const struct prediction *predi
 static void print_size(const struct prediction *prediction, FILE *out)
 {
     const struct graph *graph = prediction->graph;
+    if (graph->plan != prediction->plan)
+        fprintf(out, "\n%s are simulated, and continued: the others repeat them",
+                counted(plan_micro_batches(graph->plan), "micro-batch").s);
     fprintf(out, "\n%s, %s; ", counted(graph->tasks, "task").s,
             counted((int64_t)prediction->result.events, "event").s);
     if (prediction->folded_unalike)

@@ -48,7 +48,7 @@ struct picture {
 static size_t column_of(const struct picture *picture, const struct drawn_window *window,
                         int64_t at_ns)
 {
-    double whole = (double)picture->prediction->iteration_ns;
+    double whole = (double)picture->prediction->result.end;
     double column =
         ceil((double)(at_ns - window->from_ns) / whole * (double)picture->columns - 0.5);
     if (column <= 0)
@@ -73,7 +73,7 @@ static void open_windows(struct arena *keep, struct picture *picture, size_t wid
 {
     const struct pipeline *pipeline = &picture->pipeline;
     int64_t slots = 2 * (int64_t)pipeline->micro_batches * pipeline->pieces;
-    int64_t half = ((int64_t)width - 1) / 2, whole = picture->prediction->iteration_ns;
+    int64_t half = ((int64_t)width - 1) / 2, whole = picture->prediction->result.end;
     int64_t filling = slots * half / pipeline->stages;
     int64_t wanted = SLOT_COLUMNS * slots < filling ? SLOT_COLUMNS * slots : filling;
     if (wanted <= (int64_t)width) {
@@ -191,15 +191,16 @@ void timeline_print(struct arena *scratch, const struct prediction *prediction, 
     const struct plan *plan = prediction->plan;
     int digits = snprintf(NULL, 0, "%d", plan->stages - 1);
     int prefix = (int)strlen("stage ") + digits + 2;
-    struct picture picture = {
-        .prediction = prediction,
-        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
-        .device = first_devices(scratch, prediction->graph, plan->stages)};
+    struct picture picture = {.prediction = prediction,
+                              .pipeline = {plan->stages, (int32_t)plan->pieces,
+                                           (int32_t)plan_micro_batches(prediction->graph->plan)},
+                              .device = first_devices(scratch, prediction->graph, plan->stages)};
     open_windows(scratch, &picture, columns > prefix ? (size_t)(columns - prefix) : 1);
     for (int w = 0; w < picture.windows; w++)
         draw(&picture, &picture.window[w]);
-    fprintf(out, "%s of one iteration, %s in each column:\n\n",
+    fprintf(out, "%s of %s, %s in each column:\n\n",
             picture.windows == 1 ? "all" : "beginning and end",
-            show_duration((double)prediction->iteration_ns / (double)picture.columns).s);
+            prediction->graph->plan == plan ? "one iteration" : "a shorter iteration",
+            show_duration((double)prediction->result.end / (double)picture.columns).s);
     print_lines(&picture, digits, out);
 }

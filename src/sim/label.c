@@ -13,7 +13,7 @@ const char *exchange_name(const struct exchange *exchange)
 struct text32 task_label(const struct prediction *prediction, const struct task *task)
 {
     const struct graph *graph = prediction->graph;
-    const struct plan *plan = prediction->plan;
+    const struct plan *plan = graph->plan;
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
     struct text32 label;

@@ -48,7 +48,7 @@ int32_t link_loads(struct arena *keep, const struct prediction *prediction, int3
     const struct engine_graph *g = &prediction->engine;
     double *bytes = ARENA_ARRAY(keep, double, (size_t)g->links + 1);
     struct link_load *load = ARENA_ARRAY(keep, struct link_load, (size_t)g->links + 1);
-    double seconds = (double)prediction->iteration_ns * 1e-9;
+    double seconds = (double)prediction->result.end * 1e-9;
     for (int32_t t = 0; t < prediction->graph->tasks; t++) {
         const struct task *task = &prediction->graph->task[t];
         if (task->exchange >= 0)

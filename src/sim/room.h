@@ -17,6 +17,9 @@ struct simulation {
     ARRAY(int32_t) flow_device;
 };
 
+/* Every micro-batch of the iteration, however many. */
+weft_status simulate_all(const struct plan *plan, const struct simulate_options *options,
+                         struct prediction **out);
 /* Where each stage's time goes (breakdown.c). */
 void find_breakdown(struct prediction *p);
 /* How full each stage's devices get (holdings.c). */

@@ -71,13 +71,15 @@ struct reliance {
 struct prediction {
     struct arena *arena; /* owns everything below, and itself */
     const struct plan *plan;
-    struct graph *graph;
+    struct graph
+        *graph; /* of its own plan's micro-batches: fewer where a long iteration is continued */
+    struct arena *shorter;      /* owns that plan; NULL: it is `plan` */
     struct engine_graph engine; /* its tasks are the graph's, in the same order */
     struct engine_result result;
     const struct link_id *link; /* per link of the engine; folded: one of its class */
     const int64_t *lane_ns;     /* per item of each block, row by row: how long it takes alone */
     const int64_t *lane_first;  /* per block: its first entry in lane_ns */
-    int64_t iteration_ns;
+    int64_t iteration_ns;       /* result.end, or continued from there (continued.c) */
     double flops;    /* of the model, forward and backward, all devices, no recomputation */
     int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
     struct stage_prediction *stage; /* plan->stages */
@@ -132,9 +134,8 @@ enum trace_detail {
     TRACE_TASKS,  /* of those the tasks, not their items; written whatever the limit */
     TRACE_DETAIL_COUNT
 };
-enum { DEFAULT_TRACE_EVENTS = 2000000 }; /* about 400 MB: what viewers still open */
 struct trace_options {
-    int64_t events; /* at most so many slices; 0: DEFAULT_TRACE_EVENTS */
+    int64_t events; /* at most so many slices; 0: LIMIT_TRACE */
 };
 enum trace_detail trace_detail(const struct prediction *prediction,
                                const struct trace_options *options);

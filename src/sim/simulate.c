@@ -353,6 +353,32 @@ done:
     return status;
 }
 
+/* Unfolded, every device has its tasks, and a block's items may be tasks each. */
+static int64_t unfolded_tasks(const struct graph *graph)
+{
+    int64_t tasks = 0;
+    for (int32_t t = 0; t < graph->tasks; t++) {
+        const struct task *task = &graph->task[t];
+        int64_t devices = graph->plan->stage[graph->device[task->device].stage].devices;
+        tasks += devices * (task->items > 1 ? task->items : 1);
+    }
+    return tasks;
+}
+
+/* Whether a graph of every device is one that can be made: told by the one where a device stands for its stage. */
+static weft_status check_unfolded(const struct plan *plan)
+{
+    struct graph *graph = NULL;
+    weft_status status;
+    TRY(graph_compile(plan, &(struct compile_options){FOLD_ALWAYS}, &graph));
+    int64_t tasks = unfolded_tasks(graph);
+    if ((double)tasks > limit_of(LIMIT_UNFOLDED_TASKS))
+        status = over_limit(LIMIT_UNFOLDED_TASKS, (double)tasks);
+done:
+    graph_free(graph);
+    return status;
+}
+
 /* Compiles, and finds the flows. */
 static weft_status begin(struct simulation *s, struct prediction *p, enum fold fold)
 {
@@ -371,21 +397,6 @@ done:
     return status;
 }
 
-/* Tasks: such a graph takes about a second. */
-static const int64_t MOST_UNFOLDED = 2500000;
-
-/* Unfolded, every device has its tasks, and a block's items may be tasks each. */
-static int64_t unfolded_tasks(const struct graph *graph)
-{
-    int64_t tasks = 0;
-    for (int32_t t = 0; t < graph->tasks; t++) {
-        const struct task *task = &graph->task[t];
-        int64_t devices = graph->plan->stage[graph->device[task->device].stage].devices;
-        tasks += devices * (task->items > 1 ? task->items : 1);
-    }
-    return tasks;
-}
-
 /* A device that sends to several has them wait for each other: they are not alike. */
 static bool sends_in_pairs(const struct graph *graph)
 {
@@ -400,15 +411,15 @@ static bool sends_in_pairs(const struct graph *graph)
 /* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
-    if (unfolded_tasks(p->graph) > MOST_UNFOLDED) {
+    if ((double)unfolded_tasks(p->graph) > limit_of(LIMIT_UNALIKE_TASKS)) {
         p->folded_unalike = true;
         return WEFT_OK;
     }
     return begin(s, p, FOLD_NEVER);
 }
 
-weft_status simulate(const struct plan *plan, const struct simulate_options *options,
-                     struct prediction **out)
+weft_status simulate_all(const struct plan *plan, const struct simulate_options *options,
+                         struct prediction **out)
 {
     struct arena *arena = arena_new();
     struct prediction *p = ARENA_NEW(arena, struct prediction);
@@ -418,6 +429,8 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     s.cost = options->cost;
     if (!s.cost)
         TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
+    if (options->fold == FOLD_NEVER)
+        TRY(check_unfolded(plan));
     TRY(begin(&s, p, options->fold));
     if (options->fold == FOLD_AUTO && !(s.flows.alike && sends_in_pairs(p->graph)))
         TRY(unfold(&s, p));
@@ -440,8 +453,10 @@ void prediction_free(struct prediction *prediction)
 {
     if (!prediction)
         return;
+    struct arena *shorter = prediction->shorter;
     graph_free(prediction->graph);
     arena_free(prediction->arena);
+    arena_free(shorter);
 }
 
 double prediction_tflops(const struct prediction *prediction)

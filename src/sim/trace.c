@@ -84,7 +84,7 @@ static int64_t slices_of(const struct graph *graph, const bool *shown)
 enum trace_detail trace_detail(const struct prediction *prediction,
                                const struct trace_options *options)
 {
-    int64_t limit = options && options->events ? options->events : DEFAULT_TRACE_EVENTS;
+    int64_t limit = options && options->events ? options->events : (int64_t)limit_of(LIMIT_TRACE);
     struct arena *scratch = arena_new();
     int detail = TRACE_ALL;
     while (detail < TRACE_TASKS &&

@@ -420,6 +420,33 @@ static void names_reach_the_terminal_plainly(void **state)
     }
 }
 
+/* docs/reference/limits.md has every row of the table, in its words. */
+static void limits_are_written_down(void **state)
+{
+    char *text;
+    size_t len;
+    assert_int_equal(
+        file_read(*state, WEFT_SOURCE_DIR "/docs/reference/limits.md", 1 << 20, &text, &len),
+        WEFT_OK);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit_row *row = limit_row((enum work_limit)i);
+        char most[32], *digits = most + sizeof most - 1;
+        *digits = '\0';
+        int64_t rest = (int64_t)row->most;
+        for (int place = 0; rest > 0; place++, rest /= 10) {
+            if (place > 0 && place % 3 == 0)
+                *--digits = ',';
+            *--digits = (char)('0' + rest % 10);
+        }
+        const char *line = arena_printf(*state, "| %s | %s | %s | %s | %s |\n", row->what, digits,
+                                        row->unit, row->why, row->instead);
+        if (!strstr(text, line))
+            fail_msg("docs/reference/limits.md lacks %s", line);
+        assert_int_equal(over_limit((enum work_limit)i, 2 * row->most), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->hint, row->instead);
+    }
+}
+
 static const char *nearest(const char *word)
 {
     static const char *const WORDS[] = {"gpt", "llama", "bert", "resnet", "learning_rate"};
@@ -672,6 +699,7 @@ int main(void)
         cmocka_unit_test(plain_numbers_are_parsed),
         cmocka_unit_test(numbers_are_shown_with_three_digits),
         cmocka_unit_test(nouns_are_counted),
+        WITH_ARENA(limits_are_written_down),
         cmocka_unit_test(names_reach_the_terminal_plainly),
         cmocka_unit_test(misspelt_words_are_guessed),
         cmocka_unit_test(names_of_tables_are_found),

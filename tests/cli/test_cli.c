@@ -381,6 +381,41 @@ static void unwritable_output_is_a_failure(void **state)
     close(null);
 }
 
+/* What every search stands on is asked often enough to end: inside one setting of galvatron's, within one
+ * elimination of autoddl's exact search, and between simulations of a deep model. What is half done is no plan, so
+ * there may be no answer. */
+static void interrupted_searches_end(void **state)
+{
+    (void)state;
+    static const char *const SEARCHES[][MAX_ARGS] = {
+        {"plan", "gpt3-1.3b", "dgx-a100:2", "--set", "layers=3000", "--global-batch", "64",
+         "--planner", "galvatron"},
+        {"plan", "gpt3-1.3b", "dgx-a100:2", "--set", "layers=3000", "--global-batch", "64"},
+        {"plan", "gpt3-13b", "dgx-h100:32", "--global-batch", "1024", "--planner", "autoddl",
+         "--search", "exact"},
+    };
+    pid_t child[COUNT_OF(SEARCHES)];
+    int null = open("/dev/null", O_WRONLY);
+    for (size_t i = 0; i < COUNT_OF(SEARCHES); i++)
+        child[i] = start_program(SEARCHES[i], null, null);
+    usleep(2500000);
+    for (size_t i = 0; i < COUNT_OF(SEARCHES); i++)
+        kill(child[i], SIGINT);
+    for (size_t i = 0; i < COUNT_OF(SEARCHES); i++) {
+        int status, ended = 0;
+        for (int tenths = 0; !ended && tenths < 600; tenths++) {
+            ended = waitpid(child[i], &status, WNOHANG) == child[i];
+            usleep(ended ? 0 : 100000);
+        }
+        if (!ended) {
+            kill(child[i], SIGKILL);
+            waitpid(child[i], &status, 0);
+        }
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= WEFT_NO_ANSWER);
+    }
+    close(null);
+}
+
 /* Ctrl-C ends a search, not the program: the best plan so far is the answer. A signal that comes before the
  * search has begun ends it all, and one before the first plan is found leaves no answer: it is then given more
  * time. */
@@ -534,6 +569,7 @@ int main(void)
         cmocka_unit_test(unwritable_output_is_a_failure),
         cmocka_unit_test(interrupted_searches_answer),
         cmocka_unit_test(too_little_memory_is_a_failure),
+        cmocka_unit_test(interrupted_searches_end),
         cmocka_unit_test_setup_teardown(outputs_are_no_inputs, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("cli", tests, NULL, NULL);

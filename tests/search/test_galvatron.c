@@ -25,7 +25,8 @@ struct lab {
     bool places; /* stages in two places, or each by itself */
     bool sync;   /* costs once in an iteration */
     int questions;
-    atomic_bool stop;
+    atomic_bool asked;
+    struct stop stop;
     int stop_after; /* questions; 0: never */
 };
 
@@ -84,7 +85,7 @@ static weft_status lab_layer(void *context, const struct layer_question *q, int3
     if (rng_below(&rng, 12) == 0)
         out->steady_ns = LAYERWISE_NEVER;
     if (++lab->questions == lab->stop_after)
-        atomic_store(&lab->stop, true);
+        atomic_store(&lab->asked, true);
     return WEFT_OK;
 }
 
@@ -150,6 +151,7 @@ static void lab_draw(struct lab *lab, uint64_t seed)
         lab->kind[l] = (int32_t)rng_below(&rng, kinds);
         lab->boundary[l] = (int32_t)rng_below(&rng, LAB_BOUNDARIES);
     }
+    lab->stop.asked = &lab->asked;
     lab->problem = (struct layer_problem){.source = &lab->source,
                                           .space = &lab->space,
                                           .devices = INT64_C(1) << rng_below(&rng, 3),

@@ -389,7 +389,8 @@ static void threads_agree(void **unused)
 static void stops(void **unused)
 {
     (void)unused;
-    atomic_bool stop = true;
+    atomic_bool asked = true;
+    struct stop stop = {.asked = &asked};
     int stopped = 0;
     struct lab lab;
     for (uint64_t seed = 0; seed < 100; seed++) {

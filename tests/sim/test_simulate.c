@@ -8,6 +8,7 @@
  *       test_schedule.c holds against the papers' equations.
  *   S5  Without `overlap: pipeline` a device does not compute while it sends.
  *   S6  Where the host is slower than the device, passes take as long as it needs for all of them.
+ *   S7  A long iteration that is continued from shorter ones takes and holds what it does in full.
  */
 #include <math.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <cmocka.h>
 
 #include "random_plan.h"
+#include "sim/room.h"
 #include "sim/sim.h"
 
 static struct model *models[SMALL_MODEL_COUNT];
@@ -287,6 +289,76 @@ static void test_sends_block(void **state)
     cluster_free(cluster);
 }
 
+/* ---- long iterations (S7) --------------------------------------------------------------------- */
+
+static void expect_as_in_full(const struct plan *plan, bool grows)
+{
+    static const struct simulate_options OPTIONS = {.fold = FOLD_ALWAYS, .reserved = true};
+    struct prediction *full = NULL, *continued = NULL;
+    assert_int_equal(simulate_all(plan, &OPTIONS, &full), WEFT_OK);
+    assert_int_equal(simulate(plan, &OPTIONS, &continued), WEFT_OK);
+    assert_ptr_equal(continued->plan, plan);
+    assert_ptr_not_equal(continued->graph->plan, plan);
+    assert_true(continued->graph->tasks < full->graph->tasks);
+    double off = (double)continued->iteration_ns / (double)full->iteration_ns - 1;
+    if (fabs(off) > 1e-7)
+        fail_msg("%s: %lld ns, expected %lld", plan->schedule, (long long)continued->iteration_ns,
+                 (long long)full->iteration_ns);
+    assert_true(fabs(continued->flops / full->flops - 1) < 1e-12);
+    assert_int_equal(continued->fits, full->fits);
+    check_sums(continued);
+    for (int32_t s = 0; s < plan->stages; s++) {
+        const struct stage_peak *a = &continued->stage[s].memory, *b = &full->stage[s].memory;
+        double room = grows ? 1e-3 * (double)b->peak : 0;
+        assert_true(fabs((double)(a->peak - b->peak)) <= room);
+        room = (grows ? 0.1 : 0.02) * (double)b->reserved; /* blocks are rounded up */
+        assert_true(fabs((double)(a->reserved - b->reserved)) <= room);
+        for (int t = 0; t < TIME_COUNT; t++)
+            assert_true(fabs((double)(continued->stage[s].time_ns[t] - full->stage[s].time_ns[t])) <
+                        1e-5 * (double)full->iteration_ns);
+    }
+    prediction_free(full);
+    prediction_free(continued);
+}
+
+/* Each a few more micro-batches than are simulated, and no multiple of anything. */
+static void test_long_iterations_are_continued(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schedule;
+        int64_t pp, pieces, segments, micro_batches;
+        bool grows; /* with the micro-batches: it holds all of them at once */
+    } ROWS[] = {
+        {"1f1b", 1, 1, 1, 70001, false},       {"1f1b", 8, 1, 1, 9001, false},
+        {"zb-h1", 8, 1, 1, 9001, false},       {"gpipe", 4, 1, 1, 20011, true},
+        {"interleaved", 4, 3, 1, 6004, false}, {"aiao", 4, 1, 3, 6004, true},
+    };
+    static const struct small_model SMALL = {
+        "gpt", "{layers: 12, hidden: 32, heads: 4, seq: 16, vocab: 96}"};
+    struct model *model = open_small(&SMALL);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "dgx-a100:1x%lld", (long long)ROWS[i].pp);
+        struct cluster *cluster = open_named(name);
+        struct degrees degrees = {.dp = 1,
+                                  .tp = 1,
+                                  .pp = ROWS[i].pp,
+                                  .pieces = ROWS[i].pieces,
+                                  .segments = ROWS[i].segments,
+                                  .schedule = ROWS[i].schedule,
+                                  .micro_batch = 1,
+                                  .global_batch = ROWS[i].micro_batches};
+        struct plan *plan = NULL;
+        if (plan_from_degrees(model, cluster, &degrees, &plan) || plan_check(plan))
+            fail_msg("%s: %s", ROWS[i].schedule, weft_last_error()->message);
+        expect_as_in_full(plan, ROWS[i].grows);
+        plan_free(plan);
+        cluster_free(cluster);
+    }
+    model_free(model);
+}
+
 /* ---- the host (S6) --------------------------------------------------------------------------- */
 
 /* Without the optimizer's step; how many operators of all layers have weights. */
@@ -339,9 +411,12 @@ static void test_host_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folded_is_unfolded),  cmocka_unit_test(test_pipelines_are_as_played),
-        cmocka_unit_test(test_threads_do_not_meet), cmocka_unit_test(test_sends_block),
+        cmocka_unit_test(test_folded_is_unfolded),
+        cmocka_unit_test(test_pipelines_are_as_played),
+        cmocka_unit_test(test_threads_do_not_meet),
+        cmocka_unit_test(test_sends_block),
         cmocka_unit_test(test_host_bound),
+        cmocka_unit_test(test_long_iterations_are_continued),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

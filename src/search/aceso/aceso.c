@@ -70,7 +70,7 @@ static bool comes(const struct team *team)
     enum occasion when = team->turn->when;
     return when == FROM_PLANS      ? team->searches > 1 && team->problem->request->options.begins
            : when == FOR_FEW       ? few
-           : when == WITH_A_BUDGET ? !few && team->problem->deadline_s > 0
+           : when == WITH_A_BUDGET ? !few && team->problem->stop.deadline_s > 0
                                    : true;
 }
 

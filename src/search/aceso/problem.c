@@ -301,8 +301,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
                                                                 : USUAL_HOPS;
     p->limit_bytes = p->settings.memory_limit_bytes ? p->settings.memory_limit_bytes
                                                     : device->memory_bytes - device->context_bytes;
-    if (request->options.budget_ns)
-        p->deadline_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
+    p->stop = plan_stop(request);
     TRY(folding_new(arena, request->model, request->cluster, &p->fold));
     p->settings.model = &p->fold.model;
     TRY(find_levels(p, scope));
@@ -324,8 +323,7 @@ void problem_free(struct problem *problem)
 
 bool problem_over(const struct problem *problem)
 {
-    return plan_stopped(problem->request) ||
-           (problem->deadline_s > 0 && wall_seconds() > problem->deadline_s);
+    return stop_now(&problem->stop);
 }
 
 /* A trial's memory by the study's count. */

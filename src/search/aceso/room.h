@@ -102,7 +102,7 @@ struct problem {
     const bool *tp_goes; /* per degree up to a node's devices: the model can be split so */
     bool tune;           /* change manners inside stages, too */
     int32_t most_hops;
-    double deadline_s; /* of wall_seconds, 0: none */
+    struct stop stop;
 };
 weft_status problem_new(const struct plan_request *request, struct problem **out);
 void problem_free(struct problem *problem);

@@ -371,9 +371,9 @@ static weft_status vary_splits(struct join *join, const struct base *base, struc
                                idea_list *out)
 {
     struct layout_problem *problem = NULL;
-    struct assign_options options = {.search = SEARCH_CD,
-                                     .seed = (uint64_t)join->request->options.seed,
-                                     .stop = join->request->stop};
+    struct stop stop = {.asked = join->request->stop};
+    struct assign_options options = {
+        .search = SEARCH_CD, .seed = (uint64_t)join->request->options.seed, .stop = &stop};
     int32_t ops = base->plan->model->ops;
     struct choice *choice = ARENA_ARRAY(scratch, struct choice, (size_t)ops);
     struct layout_case about = splits_case(base->plan, join->cost);

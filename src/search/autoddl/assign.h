@@ -80,8 +80,8 @@ bool assign_search_from_name(const char *name, enum assign_search *out);
 struct assign_options {
     enum assign_search search;
     uint64_t seed;
-    int64_t rounds;    /* restarts of cd, steps of mh, draws; 0: ASSIGN_ROUNDS[search] */
-    atomic_bool *stop; /* answers with the best so far; NULL: nobody stops it */
+    int64_t rounds;          /* restarts of cd, steps of mh, draws; 0: ASSIGN_ROUNDS[search] */
+    const struct stop *stop; /* answers with the best so far; NULL: nobody stops it */
 };
 extern const int64_t ASSIGN_ROUNDS[SEARCH_COUNT];
 
@@ -94,6 +94,6 @@ double assign_count(const struct assign *problem);
 
 /* The exact search alone: false where the graph is too wide for it (assign_exact.c), and `out` is
  * what it began with. On entry `out` is some answer, better than which it looks for. */
-bool assign_exact(const struct assign *problem, atomic_bool *stop, struct assigned *out);
+bool assign_exact(const struct assign *problem, const struct stop *stop, struct assigned *out);
 
 #endif

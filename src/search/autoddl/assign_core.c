@@ -7,8 +7,12 @@
 struct core core_new(struct arena *scratch, int32_t variables, const int32_t *options)
 {
     size_t n = (size_t)variables;
-    return (struct core){variables, options, ARENA_ARRAY(scratch, bool, n),
-                         ARENA_ARRAY(scratch, double *, n), ARENA_ARRAY(scratch, double *, n *n)};
+    return (struct core){variables,
+                         options,
+                         ARENA_ARRAY(scratch, bool, n),
+                         ARENA_ARRAY(scratch, double *, n),
+                         ARENA_ARRAY(scratch, double *, n *n),
+                         NULL};
 }
 
 double **core_pair(const struct core *core, int32_t a, int32_t b)
@@ -89,7 +93,7 @@ static void eliminate_between(struct arena *scratch, struct core *c, struct trac
     t->option = ARENA_ARRAY(scratch, uint16_t, entries);
     for (size_t i = 0; i < entries; i++)
         sum[i] = INFINITY;
-    for (int32_t i = 0; i < c->options[v]; i++) {
+    for (int32_t i = 0; i < c->options[v] && !stop_now(c->stop); i++) {
         for (int32_t k = 0; k < c->options[b]; k++)
             rest[k] = pair_value(c, v, b, i, k);
         for (int32_t j = 0; j < c->options[a]; j++) {
@@ -154,6 +158,7 @@ static struct core copy_core(struct arena *scratch, const struct core *c)
 {
     size_t n = (size_t)c->variables;
     struct core copy = core_new(scratch, c->variables, c->options);
+    copy.stop = c->stop;
     memcpy(copy.gone, c->gone, n * sizeof *copy.gone);
     memcpy(copy.own, c->own, n * sizeof *copy.own);
     memcpy(copy.pair, c->pair, n * n * sizeof *copy.pair);
@@ -192,7 +197,7 @@ static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
     struct arena *scratch = arena_new();
     int32_t *own = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
     double best = INFINITY;
-    for (int32_t i = 0; i < c->options[v]; i++) {
+    for (int32_t i = 0; i < c->options[v] && !stop_now(c->stop); i++) {
         struct arena *inner = arena_new();
         struct core with = copy_core(inner, c);
         take_option(inner, &with, v, i);

@@ -19,8 +19,9 @@ struct core {
     int32_t variables;
     const int32_t *options;
     bool *gone;
-    double **own;  /* per variable, then option */
-    double **pair; /* per two variables, a < b: per option of a, then b; NULL: no edge */
+    double **own;            /* per variable, then option */
+    double **pair;           /* per two variables, a < b: per option of a, then b; NULL: no edge */
+    const struct stop *stop; /* then the answer is of no use; NULL: never */
 };
 /* Without edges, and with no times of its own yet. */
 struct core core_new(struct arena *scratch, int32_t variables, const int32_t *options);

@@ -35,7 +35,7 @@ static inline double descent_judged(const struct descent *d, double time, double
 
 static inline bool descent_stopped(const struct descent *d)
 {
-    return d->options->stop && atomic_load(d->options->stop);
+    return stop_now(d->options->stop);
 }
 
 /* The edges of each variable, the most memory of each, and room for its options. */

@@ -27,7 +27,7 @@ static const double ROUNDING = 1e-9;
 
 struct exact {
     const struct assign *problem;
-    atomic_bool *stop;
+    const struct stop *stop;
     struct assigned *best; /* so far */
     double price;          /* w */
     int64_t branches;
@@ -95,35 +95,39 @@ static void note_edge(const struct assign *p, const struct left *left, int32_t e
     arena_free(scratch);
 }
 
-/* The least of v's edges is within `all` as well as within its options' own. */
-static double least_edges(const struct assign *p, const struct left *left, struct arena *scratch,
-                          double **of, double *own)
+/* The least of v's edges is within `all` as well as within its options' own. False: stopped before all were
+ * looked at. */
+static bool least_edges(const struct exact *e, const struct left *left, struct arena *scratch,
+                        double **of, double *own, double *all)
 {
-    double all = 0;
+    const struct assign *p = e->problem;
     for (int32_t v = 0; v < p->variables; v++)
         of[v] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
-    for (int32_t e = 0; e < p->edges; e++) {
+    for (int32_t i = 0; i < p->edges; i++) {
         double one = 0;
-        note_edge(p, left, e, of, &one);
-        all += one;
-        own[p->edge[e].a] += one;
-        own[p->edge[e].b] += one;
+        if (stop_now(e->stop))
+            return false;
+        note_edge(p, left, i, of, &one);
+        *all += one;
+        own[p->edge[i].a] += one;
+        own[p->edge[i].b] += one;
     }
-    return all;
+    return true;
 }
 
-/* I1, for something that fits and is better than the best. */
+/* I1, for something that fits and is better than the best. Stopped, it drops nothing. */
 static void drop_useless(const struct exact *e, struct left *left)
 {
     const struct assign *p = e->problem;
     struct arena *scratch = arena_new();
     double **of = ARENA_ARRAY(scratch, double *, (size_t)p->variables);
     double *own = ARENA_ARRAY(scratch, double, (size_t)p->variables);
-    double sum = e->best->fits ? least_edges(p, left, scratch, of, own) : 0;
+    double sum = 0;
+    bool looked = e->best->fits && least_edges(e, left, scratch, of, own, &sum);
     for (int32_t v = 0; v < p->variables; v++)
         sum += least_priced(p, left, v, e->price);
     double most = e->best->time * (1 + ROUNDING) + (e->price > 0 ? e->price * p->limit : 0);
-    for (int32_t v = 0; e->best->fits && v < p->variables; v++) {
+    for (int32_t v = 0; looked && v < p->variables; v++) {
         double others = sum - least_priced(p, left, v, e->price) - own[v];
         int32_t kept = 0, first = left->option[v][0];
         for (int32_t k = 0; k < left->count[v]; k++)
@@ -146,7 +150,7 @@ static void add_edge(struct core *c, struct arena *scratch, const struct assign 
     double **pair = core_pair(c, a, b);
     if (!*pair)
         *pair = ARENA_ARRAY(scratch, double, (size_t)left->count[low] * wide);
-    for (int32_t j = 0; j < left->count[low]; j++)
+    for (int32_t j = 0; j < left->count[low] && !stop_now(c->stop); j++)
         for (int32_t k = 0; k < left->count[high]; k++) {
             int32_t x = left->option[low][j], y = left->option[high][k];
             int32_t i = a == low ? x : y, o = a == low ? y : x;
@@ -158,10 +162,12 @@ static void add_edge(struct core *c, struct arena *scratch, const struct assign 
 }
 
 /* The problem at a price; per_time is 0 to look for the least memory alone. */
-static struct core core_of(struct arena *scratch, const struct assign *p, const struct left *left,
+static struct core core_of(struct arena *scratch, const struct exact *e, const struct left *left,
                            double per_time, double price)
 {
+    const struct assign *p = e->problem;
     struct core c = core_new(scratch, p->variables, left->count);
+    c.stop = e->stop;
     for (int32_t v = 0; v < p->variables; v++) {
         c.own[v] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
         for (int32_t k = 0; k < left->count[v]; k++) {
@@ -169,8 +175,8 @@ static struct core core_of(struct arena *scratch, const struct assign *p, const 
             c.own[v][k] = per_time * p->time[v][i] + price * p->memory[v][i];
         }
     }
-    for (int32_t e = 0; e < p->edges; e++)
-        add_edge(&c, scratch, p, left, e, per_time, price);
+    for (int32_t i = 0; i < p->edges; i++)
+        add_edge(&c, scratch, p, left, i, per_time, price);
     return c;
 }
 
@@ -188,12 +194,13 @@ static void keep_if_better(struct exact *e, const struct assigned *found)
     e->best->bound = bound;
 }
 
-/* What attains the minimum, whose options are in `found` (in `scratch`); returns the minimum. */
+/* What attains the minimum, whose options are in `found` (in `scratch`); returns the minimum. Stopped, `found` is
+ * some assignment, and nothing is known of the minimum. */
 static double minimise(struct exact *e, struct arena *scratch, const struct left *left,
                        double per_time, double price, struct assigned *found)
 {
     const struct assign *p = e->problem;
-    struct core c = core_of(scratch, p, left, per_time, price);
+    struct core c = core_of(scratch, e, left, per_time, price);
     int32_t *place = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables);
     double least = core_eliminate(scratch, &c, place);
     *found = (struct assigned){.option = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables)};
@@ -201,14 +208,14 @@ static double minimise(struct exact *e, struct arena *scratch, const struct left
         found->option[v] = left->option[v][place[v]];
     assign_evaluate(p, found->option, found);
     keep_if_better(e, found);
-    return least;
+    return stop_now(e->stop) ? -INFINITY : least;
 }
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
 static bool interrupted(const struct exact *e)
 {
-    return e->stop && atomic_load(e->stop);
+    return stop_now(e->stop);
 }
 
 static bool proved(const struct exact *e)
@@ -427,7 +434,7 @@ static void close_gap(struct exact *e, struct left *left)
         e->best->bound = bound;
 }
 
-bool assign_exact(const struct assign *problem, atomic_bool *stop, struct assigned *out)
+bool assign_exact(const struct assign *problem, const struct stop *stop, struct assigned *out)
 {
     struct arena *scratch = arena_new();
     struct exact e = {.problem = problem, .stop = stop, .best = out};

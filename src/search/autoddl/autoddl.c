@@ -364,8 +364,7 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
                         .lock = PTHREAD_MUTEX_INITIALIZER};
     weft_status status;
     TRY(check_request(request, &a.search));
-    if (request->options.budget_ns)
-        a.deadline_s = wall_seconds() + (double)request->options.budget_ns / 1e9;
+    a.stop = plan_stop(request);
     list_stages(&a);
     int32_t workers = pool_size(request->options.threads, (int64_t)a.stages.len);
     for (size_t i = 0; i < COUNT_OF(ROUNDS); i++) {

@@ -145,7 +145,7 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
     struct assign_options options = {.search = effort.search,
                                      .seed = (uint64_t)a->request->options.seed,
                                      .rounds = effort.rounds,
-                                     .stop = a->request->stop};
+                                     .stop = &a->stop};
     bool again = true;
     weft_status status = WEFT_OK;
     layout_expose(p, exposed);

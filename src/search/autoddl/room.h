@@ -28,7 +28,7 @@ struct autoddl {
     const struct plan_request *request;
     struct planned *out;
     enum assign_search search;
-    double deadline_s; /* 0: none */
+    struct stop stop;
     ARRAY(struct stage_cases *) stages;
     size_t next_stage; /* to be taken by a thread */
     /* What threads do with the cases of an S, and what is the fastest before that (I4), 0: nothing. */
@@ -42,7 +42,7 @@ struct autoddl {
 
 static inline bool autoddl_over(const struct autoddl *a)
 {
-    return plan_stopped(a->request) || (a->deadline_s > 0 && wall_seconds() > a->deadline_s);
+    return stop_now(&a->stop);
 }
 
 /* The fastest trials that fit, of one S and of others; and a time that whoever asks knows, which decides

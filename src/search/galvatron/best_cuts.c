@@ -200,11 +200,6 @@ static void copy_cuts(const struct cuts *from, int32_t stages, struct cuts *to)
     to->iteration_ns = from->iteration_ns;
 }
 
-static bool told_to_stop(const struct layer_problem *problem)
-{
-    return problem->stop && atomic_load_explicit(problem->stop, memory_order_relaxed);
-}
-
 /* No stage of an iteration below `below_ns` whose times sum up to this at least may be slower. */
 static int64_t steady_below(const struct layer_table *table, int64_t below_ns, int64_t sum_ns)
 {
@@ -229,7 +224,7 @@ weft_status best_cuts(struct cutter *cutter, const int32_t *fixed, int64_t below
     while (fixed || cutter->work - work < most) {
         sum = shortest_path(cutter, &paths, now.count);
         proven = sum == INT64_MAX || sum >= below_ns;
-        if (proven || told_to_stop(table->problem))
+        if (proven || stop_now(table->problem->stop))
             break;
         TRY(take_options(cutter, paths.below_ns, &now, &known));
         if (known) {

@@ -44,11 +44,6 @@ struct driver {
     int64_t done, all;
 };
 
-static bool told_to_stop(const struct driver *d)
-{
-    return d->problem->stop && atomic_load_explicit(d->problem->stop, memory_order_relaxed);
-}
-
 /* ---- Algorithm 2 ----------------------------------------------------------------------------- */
 
 static weft_status search_stage(void *context, int32_t stage, struct layer_run run,
@@ -163,7 +158,7 @@ static weft_status search_balanced(struct driver *d, struct cutter *cutter, stru
     if (below == INT64_MAX)
         TRY(best_cuts(cutter, balanced(table, BALANCED_TIME), below, cuts));
     TRY(best_cuts(cutter, NULL, below, cuts));
-    if (!cuts->complete && !told_to_stop(d))
+    if (!cuts->complete && !stop_now(d->problem->stop))
         TRY(adjust(cutter, below, cuts));
 done:
     return status;
@@ -332,7 +327,7 @@ static weft_status list_settings(struct driver *d, struct arena *scratch, int64_
         if (!open_to(d->problem->pp, d->pp.data[i]) || !d->options[i].strategies.len ||
             d->pp.data[i] > d->problem->source->layers)
             continue;
-        for (int64_t m = 1; m <= batch && !told_to_stop(d); m = divisor_above(batch, m))
+        for (int64_t m = 1; m <= batch && !stop_now(d->problem->stop); m = divisor_above(batch, m))
             if (open_to(d->problem->micro_batches, m))
                 TRY(add_setting(d, scratch, i, batch, m, out));
     }
@@ -360,7 +355,7 @@ static weft_status search_batch(struct driver *d, int64_t batch)
     TRY(list_settings(d, scratch, batch, &settings));
     if (settings.len)
         qsort(settings.data, settings.len, sizeof *settings.data, lower_bound_first);
-    for (size_t i = 0; i < settings.len && !told_to_stop(d); i++) {
+    for (size_t i = 0; i < settings.len && !stop_now(d->problem->stop); i++) {
         TRY(search_setting(d, &settings.data[i]));
         d->done++;
         report(d, batch);
@@ -389,7 +384,7 @@ static weft_status double_batch(struct driver *d, int64_t *best)
 {
     int64_t devices = d->problem->devices;
     weft_status status = WEFT_OK;
-    for (int64_t batch = 1; batch <= MOST_BATCH && !told_to_stop(d); batch *= 2) {
+    for (int64_t batch = 1; batch <= MOST_BATCH && !stop_now(d->problem->stop); batch *= 2) {
         bool gain;
         TRY(explore(d, batch, &gain));
         *best = gain ? batch : *best;
@@ -406,7 +401,7 @@ static weft_status explore_batches(struct driver *d)
     weft_status status;
     TRY(double_batch(d, &best));
     int64_t unit = best >= d->problem->devices ? d->problem->devices : 1;
-    for (int64_t step = best / 2 / unit * unit; step >= unit && !told_to_stop(d);
+    for (int64_t step = best / 2 / unit * unit; step >= unit && !stop_now(d->problem->stop);
          step = step / 2 / unit * unit) {
         bool more, less = false;
         TRY(explore(d, best + step, &more));
@@ -459,7 +454,7 @@ weft_status galvatron_search(struct arena *keep, const struct layer_problem *pro
         TRY(search_batch(&driver, problem->global_batch));
     else
         TRY(explore_batches(&driver));
-    out->stopped = told_to_stop(&driver);
+    out->stopped = stop_now(driver.problem->stop);
     out->settings = driver.all;
     if (out->len)
         qsort(out->data, out->len, sizeof *out->data, fastest_per_sample);

@@ -79,7 +79,7 @@ struct layer_problem {
                                   out; 0: nothing is known */
     int64_t most_work; /* stages looked at per setting, before Algorithm 2 settles it; 0: a usual
                           number */
-    atomic_bool *stop;
+    const struct stop *stop; /* NULL: never */
     void (*progress)(void *context, int64_t done, int64_t all, int64_t best_ns);
     void *context;
 };

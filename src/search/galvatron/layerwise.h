@@ -40,7 +40,7 @@ struct layerwise {
     const int64_t *reshard_ns;
     int64_t limit_bytes;     /* E */
     int64_t most_states;     /* give up proving the best after so many; 0: never */
-    const atomic_bool *stop; /* the same at any moment; NULL: never */
+    const struct stop *stop; /* the same at any moment; NULL: never */
 };
 
 struct layerwise_answer {

@@ -139,11 +139,6 @@ int64_t pipeline_ns(const struct stage_cost *cost, int32_t stages, int64_t micro
     return (micro_batches - 1) * most + sum;
 }
 
-static bool told_to_stop(const struct pipeline_problem *problem)
-{
-    return problem->stop && atomic_load_explicit(problem->stop, memory_order_relaxed);
-}
-
 static struct partition partition_new(struct arena *keep, const struct pipeline_problem *problem)
 {
     return (struct partition){.count = ARENA_ARRAY(keep, int32_t, (size_t)problem->stages),
@@ -332,7 +327,7 @@ weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *
         .best = out};
     enqueue(&adjuster, memory_balanced);
     enqueue(&adjuster, time_balanced);
-    for (size_t i = 0; i < adjuster.queue.len && !told_to_stop(problem); i++)
+    for (size_t i = 0; i < adjuster.queue.len && !stop_now(problem->stop); i++)
         TRY(try_partition(&adjuster, adjuster.queue.data[i]));
     if (out->iteration_ns == INT64_MAX)
         status = no_answer("more stages, or a smaller batch",
@@ -370,7 +365,7 @@ static weft_status search_from(struct chooser *chooser, int32_t stage, int32_t f
     for (int32_t count = 1; count <= most && status == WEFT_OK; count++) {
         struct stage_cost cost;
         struct layer_run run = {first, count};
-        status = told_to_stop(problem)
+        status = stop_now(problem->stop)
                      ? WEFT_NO_ANSWER
                      : problem->search(problem->context, stage, run, strategy, &cost);
         if (status == WEFT_OK)
@@ -466,7 +461,7 @@ weft_status exact_partition(struct arena *keep, const struct pipeline_problem *p
         if (now.iteration_ns < out->iteration_ns)
             partition_copy(problem, &now, out);
     }
-    out->exact = !told_to_stop(problem);
+    out->exact = !stop_now(problem->stop);
     if (out->iteration_ns == INT64_MAX)
         status = no_answer("more stages, or a smaller batch",
                            "no partition of %d layers into %d stages fits", (int)problem->layers,

@@ -43,9 +43,9 @@ double balance_degree(const int64_t *cost, int32_t stages); /* Eq. 6 */
 
 struct pipeline_problem {
     int32_t layers, stages;
-    int64_t micro_batches; /* m */
-    int64_t limit_bytes;   /* E */
-    const atomic_bool *stop;
+    int64_t micro_batches;   /* m */
+    int64_t limit_bytes;     /* E */
+    const struct stop *stop; /* NULL: never */
     void *context;
     /* The best strategies of a run as a stage, into strategy[0 .. count - 1]; WEFT_NO_ANSWER where
      * nothing fits. */

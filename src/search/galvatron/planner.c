@@ -30,8 +30,7 @@ struct finder {
     struct space space;
     struct layer_problem problem;
     struct progress progress;
-    double deadline_s; /* 0: none */
-    atomic_bool stop;
+    struct stop stop;
     int64_t settings; /* of the search that found nothing */
     ARRAY(struct layer_plan) judged;
 };
@@ -85,11 +84,6 @@ static weft_status open_settings(const struct plan_request *request, struct plan
     return plan_from_degrees(request->model, request->cluster, &d, out);
 }
 
-static bool must_stop(const struct finder *f)
-{
-    return plan_stopped(f->request) || (f->deadline_s > 0 && wall_seconds() > f->deadline_s);
-}
-
 static void look(void *context, int64_t done, int64_t all, int64_t best_ns)
 {
     struct finder *f = context;
@@ -97,8 +91,6 @@ static void look(void *context, int64_t done, int64_t all, int64_t best_ns)
     f->progress.all = all;
     if (best_ns)
         f->progress.best_ns = best_ns;
-    if (must_stop(f))
-        atomic_store(&f->stop, true);
     if (f->request->progress)
         f->request->progress(f->request->context, &f->progress);
 }
@@ -131,8 +123,7 @@ static weft_status finder_open(struct finder *f)
                                         .stop = &f->stop,
                                         .progress = look,
                                         .context = f};
-    if (options->budget_ns)
-        f->deadline_s = wall_seconds() + (double)options->budget_ns * 1e-9;
+    f->stop = plan_stop(request);
 done:
     plan_free(plan);
     return status;
@@ -190,7 +181,7 @@ static weft_status judge_all(struct finder *f, const struct layer_plans *plans, 
     double least = 0;
     *best = -1;
     *excess = 0;
-    for (size_t i = 0; i < plans->len && i < MOST_TRIALS && (i == 0 || !must_stop(f)); i++) {
+    for (size_t i = 0; i < plans->len && i < MOST_TRIALS && (i == 0 || !stop_now(&f->stop)); i++) {
         struct judged judged;
         if (was_judged(f, &plans->data[i]))
             continue;
@@ -227,7 +218,7 @@ static weft_status search_and_judge(struct finder *f, bool *found)
     struct layer_plan chosen = {0};
     double least = 0;
     weft_status status = WEFT_OK;
-    for (int i = 0; i <= TIGHTENINGS && !(i && must_stop(f)); i++) {
+    for (int i = 0; i <= TIGHTENINGS && !(i && stop_now(&f->stop)); i++) {
         struct layer_plans plans;
         status = galvatron_search(f->arena, &f->problem, &plans);
         f->out->candidates += plans.searched;
@@ -272,7 +263,8 @@ static weft_status find_miss(struct finder *f)
         f->problem.global_batch = f->problem.devices;
     if (!f->settings)
         return status;
-    for (int i = 0; status == WEFT_NO_ANSWER && limit < MOST_LIMIT_BYTES && !must_stop(f); i++) {
+    for (int i = 0; status == WEFT_NO_ANSWER && limit < MOST_LIMIT_BYTES && !stop_now(&f->stop);
+         i++) {
         limit *= i < NEAR_RAISES ? NEAR_RAISE : FAR_RAISE;
         f->problem.limit_bytes = (int64_t)limit;
         status = galvatron_search(f->arena, &f->problem, &plans);
@@ -302,7 +294,7 @@ weft_status galvatron_find(const struct plan_request *request, struct planned *o
     status = search_and_judge(&f, &found);
     if (status == WEFT_NO_ANSWER)
         status = request->known_ns ? say_nothing_faster(&f) : find_miss(&f);
-    out->stopped = must_stop(&f);
+    out->stopped = stop_now(&f.stop);
 done:
     cost_close(f.cost);
     layer_costs_free(f.costs);

@@ -218,7 +218,7 @@ static int64_t close_fronts(struct solver *solver, int32_t layer)
 bool told_to_stop(const struct solver *solver)
 {
     const struct layerwise *problem = solver->problem;
-    return (problem->stop && atomic_load_explicit(problem->stop, memory_order_relaxed)) ||
+    return stop_now(problem->stop) ||
            (problem->most_states && solver->best->states >= problem->most_states);
 }
 

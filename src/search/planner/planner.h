@@ -165,6 +165,8 @@ const struct trial *next_best(const struct planned *planned, enum dimension dime
 /* ---- for planners ---------------------------------------------------------------------------- */
 
 bool plan_stopped(const struct plan_request *request); /* by whoever asked */
+/* The same, or the budget is spent, which begins now. */
+struct stop plan_stop(const struct plan_request *request);
 
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next. Degrees that
  * make no plan are no error: *trial is NULL. */

@@ -37,6 +37,12 @@ bool plan_stopped(const struct plan_request *request)
     return request->stop && atomic_load(request->stop);
 }
 
+struct stop plan_stop(const struct plan_request *request)
+{
+    double budget_s = (double)request->options.budget_ns * 1e-9;
+    return (struct stop){request->stop, budget_s > 0 ? wall_seconds() + budget_s : 0};
+}
+
 static void judge(const struct prediction *p, struct trial *trial)
 {
     trial->global_batch = p->plan->global_batch;

@@ -1,0 +1,153 @@
+/* continued.c - iterations of more micro-batches than are simulated.
+ *
+ * Between its first and its last micro-batches a pipeline repeats itself: each more of them takes as long as
+ * the one before, and adds as much to what is held (nothing, where a stage gives back as much as it takes). So
+ * of an iteration of m micro-batches two shorter ones are simulated, of m1 and m2, and what they differ by goes
+ * on up to m:
+ *
+ *   x(m) = x(m2) + (m - m2) (x(m2) - x(m1)) / (m2 - m1)                                          (1)
+ *
+ * for the iteration, for each of a stage's times and for what it holds.
+ *
+ *   I1  m, m1 and m2 differ by whole rounds of as many micro-batches as there are stages: the schedule can
+ *       order all of them, and what is left over of a round is the same.
+ *   I2  m1 has at least PLAN_ROUNDS / 2 rounds: every stage is at work by then.
+ *   I3  A stage's times add up to the iteration: the largest takes what rounding leaves over.
+ *   I4  The graph, its result, points of memory and the critical path are those of m2 micro-batches.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "sim/room.h"
+
+enum {
+    OPERATORS =
+        32,      /* of a part that count as one: where they wait for collectives each is a task */
+    SHORTER = 16 /* times fewer are simulated than would still be in full */
+};
+
+/* Micro-batches of one iteration in parts, and on every device where each is simulated. */
+static double slots_of(const struct plan *plan, enum fold fold)
+{
+    double stages = (double)plan->stages, all = (double)cluster_devices(plan->cluster);
+    double parts = fmax((double)plan->parts, (double)plan->instances / OPERATORS);
+    return (double)plan_micro_batches(plan) * parts * (fold == FOLD_NEVER ? all / stages : 1);
+}
+
+/* So many fewer rounds that about `wanted` micro-batches are left, but at least as many as given (I1, I2). */
+static int64_t fewer(const struct plan *plan, int64_t wanted, int64_t least_rounds)
+{
+    int64_t m = plan_micro_batches(plan), round = plan->stages, rounds = wanted / round;
+    int64_t left = m % round + round * (rounds > least_rounds ? rounds : least_rounds);
+    return left < m ? left : m;
+}
+
+static const struct plan *shorter(struct arena *keep, const struct plan *plan,
+                                  int64_t micro_batches)
+{
+    struct plan *copy = ARENA_NEW(keep, struct plan);
+    *copy = *plan;
+    copy->global_batch = micro_batches * plan->step_samples;
+    return copy;
+}
+
+/* ---- (1) ------------------------------------------------------------------------------------- */
+
+struct continuation {
+    double rounds; /* (m - m2) / (m2 - m1) */
+};
+
+static int64_t go_on(const struct continuation *c, int64_t first, int64_t second)
+{
+    double value = (double)second + c->rounds * (double)(second - first);
+    return value <= 0 ? 0 : value < 0x1p62 ? llround(value) : (int64_t)1 << 62;
+}
+
+static void continue_times(const struct continuation *c, const struct stage_prediction *first,
+                           int64_t iteration_ns, struct stage_prediction *second)
+{
+    int64_t all = 0;
+    int largest = 0;
+    for (int t = 0; t < TIME_COUNT; t++) {
+        second->time_ns[t] = go_on(c, first->time_ns[t], second->time_ns[t]);
+        all += second->time_ns[t];
+        largest = second->time_ns[t] > second->time_ns[largest] ? t : largest;
+    }
+    second->time_ns[largest] += iteration_ns - all; /* I3 */
+    second->waits_most_ns = go_on(c, first->waits_most_ns, second->waits_most_ns);
+}
+
+static void continue_memory(const struct continuation *c, const struct stage_peak *first,
+                            struct stage_peak *second)
+{
+    bool grows = second->peak != first->peak;
+    int64_t beside = go_on(c, first->reserved - first->peak, second->reserved - second->peak);
+    second->peak = 0;
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
+        second->bytes[k] = go_on(c, first->bytes[k], second->bytes[k]);
+        second->peak += second->bytes[k];
+    }
+    second->reserved = second->peak + beside;
+    second->host = go_on(c, first->host, second->host);
+    if (grows) /* what is listed is less than is held then */
+        second->holdings = 0;
+}
+
+static void continue_prediction(const struct plan *plan, const struct prediction *first,
+                                struct prediction *second)
+{
+    double m = (double)plan_micro_batches(plan), m1 = (double)plan_micro_batches(first->plan),
+           m2 = (double)plan_micro_batches(second->plan);
+    struct continuation c = {(m - m2) / (m2 - m1)};
+    second->iteration_ns = go_on(&c, first->iteration_ns, second->iteration_ns);
+    second->flops *= m / m2;
+    second->fits = true;
+    for (int32_t s = 0; s < plan->stages; s++) {
+        struct stage_prediction *stage = &second->stage[s];
+        continue_times(&c, &first->stage[s], second->iteration_ns, stage);
+        continue_memory(&c, &first->stage[s].memory, &stage->memory);
+        second->fits &= stage->memory.peak <= stage->memory.limit;
+    }
+    second->compile_s += first->compile_s;
+    second->simulate_s += first->simulate_s;
+    second->plan = plan;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static weft_status simulate_shorter(const struct plan *plan, const struct simulate_options *options,
+                                    int64_t few, int64_t more, struct prediction **out)
+{
+    struct arena *keep = arena_new();
+    struct prediction *first = NULL, *second = NULL;
+    struct simulate_options alike = *options;
+    weft_status status;
+    TRY(simulate_all(shorter(keep, plan, more), options, &second));
+    alike.fold = second->graph->folded ? FOLD_ALWAYS : FOLD_NEVER;
+    alike.points = false;
+    TRY(simulate_all(shorter(keep, plan, few), &alike, &first));
+    continue_prediction(plan, first, second);
+    second->shorter = keep; /* the graph's plan lies there */
+    keep = NULL;
+    *out = second;
+    second = NULL;
+done:
+    prediction_free(first);
+    prediction_free(second);
+    arena_free(keep);
+    return status;
+}
+
+weft_status simulate(const struct plan *plan, const struct simulate_options *options,
+                     struct prediction **out)
+{
+    double most = limit_of(options->fold == FOLD_NEVER ? LIMIT_UNFOLDED_SLOTS : LIMIT_FOLDED_SLOTS);
+    double slots = slots_of(plan, options->fold);
+    int64_t m = plan_micro_batches(plan), more = m;
+    if (slots > most)
+        more = fewer(plan, (int64_t)((double)m * most / slots / SHORTER), PLAN_ROUNDS);
+    int64_t few = fewer(plan, more / 2, PLAN_ROUNDS / 2);
+    if (more == m || few == more)
+        return simulate_all(plan, options, out);
+    return simulate_shorter(plan, options, few, more, out);
+}

@@ -1,7 +1,8 @@
-/* fuzz_sources.c - what is known of published measurements, from any text: no crash, no leak, and rules that are
- * accepted can be applied to a row of every dataset. */
+/* fuzz_sources.c - what is known of published measurements (sources.yaml, aceso.yaml, galvatron.yaml), from any text:
+ * no crash, no leak, and rules that are accepted can be applied to a row of every dataset. */
 #include <string.h>
 
+#include "lab/galvatron_facts.h"
 #include "lab/lab.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,8 +23,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena *arena = arena_new();
     const struct sources *sources;
+    const struct contest_facts *contest;
+    const struct galvatron_facts *galvatron;
     const struct dataset *all;
     size_t count = 0;
+    if (contest_facts_parse(arena, "fuzz.yaml", (const char *)data, size, &contest) != WEFT_OK)
+        error_clear();
+    if (galvatron_facts_parse(arena, "fuzz.yaml", (const char *)data, size, &galvatron) != WEFT_OK)
+        error_clear();
     if (sources_parse(arena, "fuzz.yaml", (const char *)data, size, &sources) == WEFT_OK)
         count = sources_datasets(sources, &all);
     for (size_t i = 0; i < count; i++) {

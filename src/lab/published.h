@@ -96,11 +96,11 @@ size_t sources_datasets(const struct sources *sources, const struct dataset **ou
 /* NULL where there is none: says so, with the nearest name. */
 const struct dataset *dataset_find(const struct sources *sources, const char *name);
 
-/* Published answers of planners (searched.h). */
+/* Published answers of planners (published_searches.h). */
 enum search_form {
     SEARCH_CELLS,
-    SEARCH_CUTS, /* no cells: pipelines cut three ways */
-    SEARCH_DUELS /* two planners against each other: duel.h */
+    SEARCH_CUTS,   /* no cells: pipelines cut three ways */
+    SEARCH_CONTEST /* two planners against each other: aceso_contest.h */
 };
 struct search_table {
     const char *name, *summary, *source;

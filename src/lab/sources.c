@@ -126,7 +126,7 @@ done:
 static weft_status read_search(struct arena *keep, const struct doc *node, struct sources *out)
 {
     static const char *const FORMS[] = {
-        [SEARCH_CELLS] = "cells", [SEARCH_CUTS] = "cuts", [SEARCH_DUELS] = "contest", NULL};
+        [SEARCH_CELLS] = "cells", [SEARCH_CUTS] = "cuts", [SEARCH_CONTEST] = "contest", NULL};
     struct {
         struct search_table table;
         int form;
@@ -163,17 +163,17 @@ done:
 
 static weft_status read_sources(struct arena *keep, const struct doc *root, struct sources *out)
 {
-    struct words {
+    struct source_words {
         int64_t vocabulary_multiple;
         const struct doc *machines, *precisions, *datasets, *searches;
     } words = {0};
     static const struct field FIELDS[] = {
-        {"vocabulary_multiple", FIELD_COUNT, offsetof(struct words, vocabulary_multiple),
+        {"vocabulary_multiple", FIELD_COUNT, offsetof(struct source_words, vocabulary_multiple),
          .required = true, .max = 1 << 20},
-        {"machines", FIELD_DOC, offsetof(struct words, machines), .required = true},
-        {"precisions", FIELD_DOC, offsetof(struct words, precisions), .required = true},
-        {"datasets", FIELD_DOC, offsetof(struct words, datasets), .required = true},
-        {"searches", FIELD_DOC, offsetof(struct words, searches), .required = true},
+        {"machines", FIELD_DOC, offsetof(struct source_words, machines), .required = true},
+        {"precisions", FIELD_DOC, offsetof(struct source_words, precisions), .required = true},
+        {"datasets", FIELD_DOC, offsetof(struct source_words, datasets), .required = true},
+        {"searches", FIELD_DOC, offsetof(struct source_words, searches), .required = true},
     };
     weft_status status;
     TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &words));

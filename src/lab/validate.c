@@ -191,13 +191,13 @@ static weft_status read_search(struct validation *v, const struct search_table *
 {
     switch (table->form) {
     case SEARCH_CUTS:
-        return searched_cuts(v->arena, &v->cuts);
-    case SEARCH_DUELS:
-        return duels_read(v->arena, table, &v->duels);
+        return galvatron_cuts(v->arena, &v->cuts);
+    case SEARCH_CONTEST:
+        return contests_read(v->arena, table, &v->contests);
     case SEARCH_CELLS:
         break;
     }
-    return searched_read(v->arena, table, &v->cells);
+    return search_cells_read(v->arena, table, &v->cells);
 }
 
 static weft_status read_datasets(struct validation *v)
@@ -245,12 +245,12 @@ static weft_status predict(struct validation *v)
     for (size_t i = 0; i < v->cells.len && status == WEFT_OK; i++) {
         if (terminal)
             fprintf(cli_terminal(), "\r%zu of %zu searches", i, v->cells.len);
-        status = searched_predict(v->arena, &v->cells, &v->cells.data[i]);
+        status = search_cell_predict(v->arena, &v->cells, &v->cells.data[i]);
     }
-    for (size_t i = 0; i < v->duels.len && status == WEFT_OK; i++) {
+    for (size_t i = 0; i < v->contests.len && status == WEFT_OK; i++) {
         if (terminal)
-            fprintf(cli_terminal(), "\r%zu of %zu models", i, v->duels.len);
-        status = duel_predict(v->arena, &v->duels.data[i]);
+            fprintf(cli_terminal(), "\r%zu of %zu models", i, v->contests.len);
+        status = contest_predict(v->arena, &v->contests.data[i]);
     }
     if (terminal)
         fputs("\r\033[K", cli_terminal());

@@ -20,7 +20,7 @@ struct validation {
     size_t searches;
     struct search_cells cells; /* of these tables */
     struct cut_pipelines cuts;
-    struct duels duels;
+    struct contests contests;
 };
 
 /* Rows of a dataset in a half; those that are predicted. */
@@ -48,15 +48,15 @@ void validation_excuses(const struct validation *v,
 /* validate_text.c, validate_json.c */
 int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
-/* validate_planned.c: published runs planned anew; the status is no answer where a plan lost */
+/* validate_planned_anew.c: published runs planned anew; the status is no answer where a plan lost */
 void replanned_print(const struct validation *v);
 json_t *replanned_json(const struct validation *v, const struct dataset *dataset);
 weft_status replanned_verdict(const struct validation *v);
-/* validate_searched.c: published searches */
-void searched_print(const struct validation *v);
-json_t *searched_json(const struct validation *v);
-/* validate_duels.c: two planners against each other */
-void duels_print(const struct validation *v, const struct search_table *which);
-json_t *duels_json(const struct validation *v, const struct search_table *which);
+/* validate_searches.c: published searches */
+void searches_print(const struct validation *v);
+json_t *searches_json(const struct validation *v);
+/* validate_contest.c: two planners against each other */
+void contests_print(const struct validation *v, const struct search_table *which);
+json_t *contests_json(const struct validation *v, const struct search_table *which);
 
 #endif

@@ -140,6 +140,6 @@ int validation_print_json(const struct validation *v)
         json_array_append_new(datasets, dataset_json(v, v->dataset[i]));
     json_t *json = json_pack("{s:o}", "datasets", datasets);
     if (v->searches)
-        json_object_set_new(json, "searches", searched_json(v));
+        json_object_set_new(json, "searches", searches_json(v));
     return cli_print_json(json);
 }

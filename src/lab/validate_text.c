@@ -214,6 +214,6 @@ int validation_print(const struct validation *v)
     }
     print_excuses(v, "assumed where the source says nothing", row_assumes);
     print_excuses(v, "cannot be expressed", row_reason);
-    searched_print(v);
+    searches_print(v);
     return WEFT_OK;
 }

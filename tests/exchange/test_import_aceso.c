@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "one_arena.h"
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 #include "exchange/room.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -102,33 +102,32 @@ static struct opened_plan imported(const struct draft *draft, const char *cluste
 /* ---- as the rows have it --------------------------------------------------------------------- */
 
 /* Stages of one tensor degree: what a row can say. */
-static struct draft draft_of_rows(const struct their_plan *theirs, int64_t global_batch)
+static struct draft draft_of_rows(const struct author_plan *found, int64_t global_batch)
 {
     struct draft d = {"\"model_name\": \"gpt\", \"model_size\": \"1_3B\", ", global_batch,
-                      theirs->step, (int)theirs->stages.len};
-    for (size_t s = 0; s < theirs->stages.len; s++)
-        d.stage[s] = (struct draft_stage){.devices = theirs->stages.data[s].devices,
-                                          .operators = theirs->stages.data[s].operators,
+                      found->step, (int)found->stages.len};
+    for (size_t s = 0; s < found->stages.len; s++)
+        d.stage[s] = (struct draft_stage){.devices = found->stages.data[s].devices,
+                                          .operators = found->stages.data[s].operators,
                                           .again = true,
-                                          .tp = {theirs->stages.data[s].tp}};
+                                          .tp = {found->stages.data[s].tp}};
     return d;
 }
 
 static void rows_and_json_give_one_plan(void **state)
 {
     (void)state;
-    struct their_plans rows = {0};
-    struct duel_stand stand;
+    struct author_plans rows = {0};
+    struct contest_setup setup;
     struct plan *plan = NULL;
     struct texts differences = {0};
-    assert_int_equal(theirs_read(arena, &rows), WEFT_OK);
-    struct their_plan *theirs = &rows.data[0]; /* the public plan of 1.3B */
-    assert_string_equal(theirs->model, "gpt3-1.3b");
-    theirs->stages.data[0].recomputed = "5-18"; /* one range, as a draft has it */
-    assert_int_equal(duel_stand_up(arena, "GPT-3", theirs->model, theirs->devices, &stand),
-                     WEFT_OK);
-    assert_int_equal(theirs_plan(theirs, &stand.request, &plan), WEFT_OK);
-    struct draft draft = draft_of_rows(theirs, stand.request.pins.global_batch);
+    assert_int_equal(author_plans_read(arena, &rows), WEFT_OK);
+    struct author_plan *found = &rows.data[0]; /* the public plan of 1.3B */
+    assert_string_equal(found->model, "gpt3-1.3b");
+    found->stages.data[0].recomputed = "5-18"; /* one range, as a draft has it */
+    assert_int_equal(contest_set_up(arena, "GPT-3", found->model, found->devices, &setup), WEFT_OK);
+    assert_int_equal(author_plan_make(found, &setup.request, &plan), WEFT_OK);
+    struct draft draft = draft_of_rows(found, setup.request.pins.global_batch);
     draft.stage[0].again_first = 5;
     draft.stage[0].again_end = 19;
     struct opened_plan opened = imported(&draft, "dgx-v100:1x4");
@@ -140,7 +139,7 @@ static void rows_and_json_give_one_plan(void **state)
     assert_int_equal(opened.plan->overlap, 0);
     plan_free(plan);
     plan_close(&opened);
-    duel_take_down(&stand);
+    contest_take_down(&setup);
 }
 
 /* ---- their walk ------------------------------------------------------------------------------ */

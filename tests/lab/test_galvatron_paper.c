@@ -1,6 +1,7 @@
 /* test_galvatron_paper.c - Galvatron-BMW's Tables II, III and V: what fits, which batch, how fast; that a
  * larger space is never slower, nor a searched partition. */
 #include "known_sources.h"
+#include "lab/galvatron_facts.h"
 #include "page_width.h"
 #include "program.h"
 #include "scratch_folder.h"
@@ -60,9 +61,9 @@ static struct search_cells search_table_of(const char *name)
     const struct search_table *table = search_table_find(known_sources(), name);
     struct search_cells cells = {0};
     assert_non_null(table);
-    assert_int_equal(searched_read(arena, table, &cells), WEFT_OK);
+    assert_int_equal(search_cells_read(arena, table, &cells), WEFT_OK);
     for (size_t i = 0; i < cells.len; i++)
-        assert_int_equal(searched_predict(arena, &cells, &cells.data[i]), WEFT_OK);
+        assert_int_equal(search_cell_predict(arena, &cells, &cells.data[i]), WEFT_OK);
     return cells;
 }
 
@@ -85,7 +86,7 @@ static void hold_table(const char *name, const struct bar *bars, size_t count, i
     const struct search_table *table = search_table_find(known_sources(), name);
     struct search_cells cells = search_table_of(name);
     struct agreements all = {0};
-    searched_agreements(arena, &cells, table, &all);
+    search_agreements(arena, &cells, table, &all);
     assert_int_equal(all.len, count);
     for (size_t i = 0; i < count; i++) {
         size_t at = 0;
@@ -95,7 +96,7 @@ static void hold_table(const char *name, const struct bar *bars, size_t count, i
         hold(&bars[i], &all.data[at]);
     }
     assert_true(mean_of_three(&all) <= 0.08);
-    struct lead lead = searched_lead(&cells, table, "Galvatron-BMW");
+    struct lead lead = search_lead(&cells, table, "Galvatron-BMW");
     assert_int_equal(lead.columns, columns);
     assert_int_equal(lead.measured, columns);
     assert_int_equal(lead.predicted, columns);
@@ -122,8 +123,8 @@ static void table_5(void **state)
 {
     (void)state;
     struct cut_pipelines pipelines = {0};
-    assert_int_equal(searched_cuts(arena, &pipelines), WEFT_OK);
-    struct cut_tally tally = searched_cut_tally(&pipelines);
+    assert_int_equal(galvatron_cuts(arena, &pipelines), WEFT_OK);
+    struct cut_tally tally = cut_tally_of(&pipelines);
     assert_int_equal(tally.pipelines, 25);
     assert_int_equal(tally.never_slower, 25);
     assert_int_equal(tally.memory_fits, 24);
@@ -157,7 +158,7 @@ static void memory_helps(void **state)
                                        .model = "Swin-Huge-32",
                                        .devices = 8,
                                        .limit_bytes = gib << 30};
-            assert_int_equal(searched_predict(arena, NULL, &cell), WEFT_OK);
+            assert_int_equal(search_cell_predict(arena, NULL, &cell), WEFT_OK);
             assert_true(cell.done && cell.predicted.fits);
             assert_true(cell.predicted.samples_per_s >= before);
             before = cell.predicted.samples_per_s;
@@ -182,7 +183,7 @@ static void unknown_cells_have_reasons(void **state)
                                    .model = CASES[i].model,
                                    .devices = CASES[i].devices,
                                    .limit_bytes = MIB_OF(8192)};
-        assert_int_equal(searched_predict(arena, NULL, &cell), WEFT_OK);
+        assert_int_equal(search_cell_predict(arena, NULL, &cell), WEFT_OK);
         assert_false(cell.done);
         assert_string_equal(cell.reason, CASES[i].reason);
     }
@@ -212,9 +213,9 @@ static void damaged_tables_are_explained(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct search_cells cells = {0};
         char *text = arena_copy_text(arena, CASES[i].text);
-        assert_int_equal(searched_parse(arena,
-                                        search_table_find(known_sources(), "galvatron_table2"),
-                                        "t.csv", text, strlen(text), &cells),
+        assert_int_equal(search_cells_parse(arena,
+                                            search_table_find(known_sources(), "galvatron_table2"),
+                                            "t.csv", text, strlen(text), &cells),
                          WEFT_BAD_INPUT);
         assert_string_equal(weft_last_error()->message, CASES[i].message);
     }
@@ -243,7 +244,7 @@ static void agreement_by_hand(void **state)
                                  cell_of("A", 0, 0, 5, 8), cell_of("B", 0, 0, 0, 0)};
     struct search_cells cells = {list, COUNT_OF(list), COUNT_OF(list)};
     struct agreements all = {0};
-    searched_agreements(arena, &cells, list[0].table, &all);
+    search_agreements(arena, &cells, list[0].table, &all);
     assert_int_equal(all.len, 2);
     assert_int_equal(all.data[0].cells, 3);
     assert_int_equal(all.data[0].fit_agrees, 2);
@@ -254,13 +255,47 @@ static void agreement_by_hand(void **state)
     assert_int_equal(all.data[1].samples.rows, 0);
     list[1].limit_bytes = MIB_OF(9000); /* B is beaten in the first column, alone in the second */
     list[2].limit_bytes = MIB_OF(9001);
-    struct lead lead = searched_lead(&cells, list[0].table, "B");
+    struct lead lead = search_lead(&cells, list[0].table, "B");
     assert_int_equal(lead.columns, 1);
     assert_int_equal(lead.predicted, 0);
-    lead = searched_lead(&cells, list[0].table, "A");
+    lead = search_lead(&cells, list[0].table, "A");
     assert_int_equal(lead.columns, 3);
     assert_int_equal(lead.measured, 3);
     assert_int_equal(lead.predicted, 3);
+}
+
+/* ---- what the authors did -------------------------------------------------------------------- */
+
+#define FACTS                                                                                      \
+    "device: d\nmachines: [{devices: 8, shard_margin: 0.1}]\nstrategies: [{name: s, space: dp}]\n"
+#define MODEL "models: [{name: m, profile: p, batch_step: 8, end_peak_mib: [0, 0], "
+
+static void damaged_facts_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"device: d\nmachines: []\nstrategies: []\nmodels: []\n",
+         "t.yaml:2: 'machines' is empty, expected a list of at least one"},
+        {"device: d\nmachines: [{devices: 8, shard_margin: 0.1}]\nstrategies: [{name: s, space: "
+         "x}]\n"
+         "models: []\n",
+         "t.yaml:3: no space is called 'x'"},
+        {FACTS MODEL "layers: [1,1,1,1,1], chunks: [{constant: 1}], chunk_samples: [4, 4]}]\n",
+         "t.yaml:4: 'layers' has more than 4 kinds, or too many of one"},
+        {FACTS MODEL "layers: [1], chunks: [{constant: 1}], chunk_samples: [4]}]\n",
+         "t.yaml:4: 'chunk_samples' is no list of two numbers"},
+        {FACTS MODEL "layers: [1], chunks: [{constant: 1}], chunk_samples: [0, 4]}]\n",
+         "t.yaml:4: 'chunk_samples' has less than 1"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        const struct galvatron_facts *facts;
+        assert_int_equal(
+            galvatron_facts_parse(arena, "t.yaml", CASES[i].text, strlen(CASES[i].text), &facts),
+            WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].message);
+    }
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -309,6 +344,7 @@ int main(void)
         cmocka_unit_test(unknown_cells_have_reasons),
         cmocka_unit_test(damaged_tables_are_explained),
         cmocka_unit_test(agreement_by_hand),
+        cmocka_unit_test(damaged_facts_are_explained),
         cmocka_unit_test_setup_teardown(program_searches, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -26,7 +26,7 @@ static inline const struct sources *known_sources(void)
  * NULL: from the source again. */
 static inline void measurements_from(const char *folder)
 {
-    static const char *const KNOWN[] = {"sources.yaml"};
+    static const char *const KNOWN[] = {"sources.yaml", "aceso.yaml", "galvatron.yaml"};
     char to[256];
     for (size_t i = 0; folder && i < COUNT_OF(KNOWN); i++) {
         snprintf(to, sizeof to, "%s/%s", folder, KNOWN[i]);

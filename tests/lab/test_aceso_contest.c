@@ -1,4 +1,4 @@
-/* test_duel.c - Aceso's Tables 3 to 5: what Megatron-LM ran is predicted as it was measured, FLOPs are counted
+/* test_aceso_contest.c - Aceso's Tables 3 to 5: what Megatron-LM ran is predicted as it was measured, FLOPs are counted
  * as the tables count them, memory as the authors counted it, split convolutions take what the authors
  * measured, and so do collectives of their machine. Two searches of the tables are made; all of them take
  * half a minute: `weft validate aceso_tflops` makes them. */
@@ -11,9 +11,9 @@
 #include "report/report.h"
 #include "scratch_folder.h"
 
-static void read_table(struct duels *out)
+static void read_table(struct contests *out)
 {
-    assert_int_equal(duels_read(arena, search_table_find(known_sources(), "aceso_tflops"), out),
+    assert_int_equal(contests_read(arena, search_table_find(known_sources(), "aceso_tflops"), out),
                      WEFT_OK);
     assert_int_equal(out->len, 15);
 }
@@ -29,17 +29,18 @@ static void runs_as_measured(void **state)
         const char *family;
         double most_percent;
     } BARS[] = {{"GPT-3", 4.5}, {"Wide-ResNet", 4.5}, {"T5", 8.5}};
-    struct duels duels = {0};
-    read_table(&duels);
+    struct contests contests = {0};
+    read_table(&contests);
     for (size_t b = 0; b < COUNT_OF(BARS); b++) {
         double sum = 0;
         int rows = 0;
-        for (size_t i = 0; i < duels.len; i++) {
-            struct duel *duel = &duels.data[i];
-            if (strcmp(duel->family, BARS[b].family) != 0 || strcmp(duel->model, "t5-770m") == 0)
+        for (size_t i = 0; i < contests.len; i++) {
+            struct contest *contest = &contests.data[i];
+            if (strcmp(contest->family, BARS[b].family) != 0 ||
+                strcmp(contest->model, "t5-770m") == 0)
                 continue;
-            assert_int_equal(duel_predict_run(arena, duel), WEFT_OK);
-            sum += fabs(duel->predicted[RIVAL_RUN] / duel->measured[RIVAL_RUN] - 1);
+            assert_int_equal(contest_predict_run(arena, contest), WEFT_OK);
+            sum += fabs(contest->predicted[RIVAL_RUN] / contest->measured[RIVAL_RUN] - 1);
             rows++;
         }
         if (100 * sum / rows > BARS[b].most_percent)
@@ -70,8 +71,8 @@ static void flops_as_counted(void **state)
         assert_int_equal(cluster_open("aceso-v100:1x1", &cluster), WEFT_OK);
         assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
         double run = RUNS[i].tflops * 1e12 * RUNS[i].seconds * (double)RUNS[i].devices;
-        if (fabs(duel_flops(plan) / run - 1) > 0.0005)
-            fail_msg("%s: %.4g FLOPs, ran %.4g", RUNS[i].model, duel_flops(plan), run);
+        if (fabs(contest_flops(plan) / run - 1) > 0.0005)
+            fail_msg("%s: %.4g FLOPs, ran %.4g", RUNS[i].model, contest_flops(plan), run);
         plan_free(plan);
         cluster_free(cluster);
         model_free(model);
@@ -82,17 +83,19 @@ static void flops_as_counted(void **state)
 static void stacks_share_no_stage(void **state)
 {
     (void)state;
-    const struct contest *contest = contest_find("T5");
+    const struct contest_facts *facts;
+    assert_int_equal(contest_facts_open(arena, &facts), WEFT_OK);
+    const struct contest_family *family = contest_family_find(facts, "T5");
     struct model *model;
     struct cluster *cluster;
     struct plan *plan;
     const char *text;
-    assert_null(contest_find("LLaMA"));
+    assert_null(contest_family_find(facts, "LLaMA"));
     assert_int_equal(model_open("t5-22b", NULL, &model), WEFT_OK);
     assert_int_equal(cluster_open("aceso-v100:4", &cluster), WEFT_OK);
     struct plan_request request = {
-        .model = model, .cluster = cluster, .pins = {.global_batch = contest_batch(contest)}};
-    assert_int_equal(contest_run(arena, contest, &request, &plan, &text), WEFT_OK);
+        .model = model, .cluster = cluster, .pins = {.global_batch = family->batch}};
+    assert_int_equal(contest_run_plan(arena, family, &request, &plan, &text), WEFT_OK);
     assert_non_null(plan);
     assert_non_null(strstr(text, "8 of its stages encoder"));
     for (int32_t s = 0; s < plan->stages; s++) {
@@ -221,15 +224,15 @@ static void unmeasured_is_none(void **state)
 }
 
 /* Within it, the best of the grid by Weft's times is the point that the authors' own model takes. */
-static void grid_as_theirs(void **state)
+static void grid_as_chosen(void **state)
 {
     (void)state;
-    struct duels duels = {0};
-    read_table(&duels);
-    for (size_t i = 0; i < duels.len; i++) {
-        const struct duel *duel = &duels.data[i];
-        const struct contest *contest = contest_find(duel->family);
-        struct degrees d = {.global_batch = contest_batch(contest),
+    struct contests contests = {0};
+    read_table(&contests);
+    for (size_t i = 0; i < contests.len; i++) {
+        const struct contest *contest = &contests.data[i];
+        const struct contest_family *family = contest_family_find(contests.facts, contest->family);
+        struct degrees d = {.global_batch = family->batch,
                             .schedule = "1f1b",
                             .has_overlap = true,
                             .has_bucket = true,
@@ -239,17 +242,17 @@ static void grid_as_theirs(void **state)
         struct plan *run, *best;
         const char *theirs, *ours;
         struct stand stand;
-        if (duel->devices == 1)
+        if (contest->devices == 1)
             continue;
-        stand_up(&stand, duel->model,
-                 arena_printf(arena, "aceso-v100:%lldx%d", (long long)(duel->devices + 7) / 8,
-                              duel->devices < 8 ? (int)duel->devices : 8),
+        stand_up(&stand, contest->model,
+                 arena_printf(arena, "aceso-v100:%lldx%d", (long long)(contest->devices + 7) / 8,
+                              contest->devices < 8 ? (int)contest->devices : 8),
                  &d);
         struct plan_request request = {.model = stand.model, .cluster = stand.cluster, .pins = d};
-        assert_int_equal(contest_run(arena, contest, &request, &run, &theirs), WEFT_OK);
+        assert_int_equal(contest_run_plan(arena, family, &request, &run, &theirs), WEFT_OK);
         struct memory_count count = footprints_count(stand.prints);
         request.extension = &(struct aceso_study){.count = &count};
-        assert_int_equal(contest_grid(arena, contest, &request, &best, &ours), WEFT_OK);
+        assert_int_equal(contest_grid_plan(arena, family, &request, &best, &ours), WEFT_OK);
         assert_string_equal(ours, theirs);
         plan_free(run);
         plan_free(best);
@@ -268,21 +271,21 @@ static void searches_as_published(void **state)
         const char *model;
         double most_off, least_gain;
     } BARS[] = {{"gpt3-1.3b", 0.05, 1.15}, {"wresnet-2b", 0.05, 1.50}};
-    struct duels duels = {0};
-    struct duel_claims claims = {0};
-    read_table(&duels);
+    struct contests contests = {0};
+    struct contest_claims claims = {0};
+    read_table(&contests);
     for (size_t b = 0; b < COUNT_OF(BARS); b++)
-        for (size_t i = 0; i < duels.len; i++) {
-            struct duel *duel = &duels.data[i];
-            if (strcmp(duel->model, BARS[b].model) != 0)
+        for (size_t i = 0; i < contests.len; i++) {
+            struct contest *contest = &contests.data[i];
+            if (strcmp(contest->model, BARS[b].model) != 0)
                 continue;
-            assert_int_equal(duel_predict(arena, duel), WEFT_OK);
-            double off = duel->predicted[RIVAL_SEARCH] / duel->measured[RIVAL_SEARCH] - 1;
-            double gain = duel->predicted[RIVAL_SEARCH] / duel->predicted[RIVAL_GRID];
+            assert_int_equal(contest_predict(arena, contest), WEFT_OK);
+            double off = contest->predicted[RIVAL_SEARCH] / contest->measured[RIVAL_SEARCH] - 1;
+            double gain = contest->predicted[RIVAL_SEARCH] / contest->predicted[RIVAL_GRID];
             if (fabs(off) > BARS[b].most_off || gain < BARS[b].least_gain)
-                fail_msg("%s: %+.1f %% off, gain %.2f", duel->model, 100 * off, gain);
+                fail_msg("%s: %+.1f %% off, gain %.2f", contest->model, 100 * off, gain);
         }
-    duels_claims(arena, &duels, &claims);
+    contests_claims(arena, &contests, &claims);
     assert_int_equal(claims.len, 5); /* all of GPT-3 1.3B's */
     for (size_t i = 0; i < claims.len; i++)
         assert_true(claims.data[i].holds);
@@ -469,14 +472,43 @@ static void steps_within_bounds(void **state)
     model_free(model);
 }
 
+/* ---- what the authors did -------------------------------------------------------------------- */
+
+#define FACTS  "cluster: c\ndevices_per_node: 8\nmemory_limit: 1GiB\n"
+#define FAMILY "families:\n  - {name: a, batch: 8, one_device: 1, cut: layers, models: [], steps: ["
+
+static void damaged_facts_are_explained(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"cluster: c\n",
+         "t.yaml:1: 'devices_per_node' is missing, expected a whole number of at least 1"},
+        {FACTS "families: 1\nclaims: []\n", "t.yaml:4: 'families' is a number, expected a list"},
+        {FACTS "claims: []\n" FAMILY "]}\n", "t.yaml:6: 'steps' has none"},
+        {FACTS "claims: []\n" FAMILY "1,2,3,4,5,6,7,8,9]}\n", "t.yaml:6: 'steps' has more than 8"},
+        {FACTS "families: []\nclaims:\n  - {model: m, says: s, trait: wide}\n",
+         "t.yaml:6: no trait of a plan is called 'wide'"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        const struct contest_facts *facts;
+        assert_int_equal(
+            contest_facts_parse(arena, "t.yaml", CASES[i].text, strlen(CASES[i].text), &facts),
+            WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].message);
+    }
+}
+
 /* ---- section 5.4 ----------------------------------------------------------------------------- */
 
-static bool holds(const struct duel *duel, const char *says)
+static bool holds(const struct contest *contest, const char *says)
 {
-    struct duel one = *duel;
-    struct duels duels = {&one, 1, 1};
-    struct duel_claims claims = {0};
-    duels_claims(arena, &duels, &claims);
+    struct contest one = *contest;
+    struct contests contests = {.data = &one, .len = 1};
+    struct contest_claims claims = {0};
+    assert_int_equal(contest_facts_open(arena, &contests.facts), WEFT_OK);
+    contests_claims(arena, &contests, &claims);
     for (size_t i = 0; i < claims.len; i++)
         if (strcmp(claims.data[i].says, says) == 0)
             return claims.data[i].holds;
@@ -489,33 +521,33 @@ static void claims_can_fail(void **state)
     (void)state;
     /* What the artifact's own search finds (gpt_1_3B_4stages.json): 79, 84, 84 and 68 operators, six
      * recomputed in the first stage. */
-    struct stage_traits theirs[] = {
+    struct stage_traits authors[] = {
         {1, 79, 6, false}, {1, 84, 0, false}, {1, 84, 0, false}, {1, 68, 0, false}};
-    struct duel duel = {.model = "gpt3-1.3b",
-                        .plan = {[RIVAL_RUN] = "dp 4 micro-batch 2 zero 0"},
-                        .run_stages = 1,
-                        .stages = 4,
-                        .stage = theirs};
+    struct contest contest = {.model = "gpt3-1.3b",
+                              .plan = {[RIVAL_RUN] = "dp 4 micro-batch 2 zero 0"},
+                              .run_stages = 1,
+                              .stages = 4,
+                              .stage = authors};
     static const char *const TRUE[] = {"a pipeline, unlike Megatron-LM's", "they are four",
                                        "stages are uneven", "the first and the last hold least",
                                        "few recompute, and only in the first"};
     for (size_t i = 0; i < COUNT_OF(TRUE); i++)
-        assert_true(holds(&duel, TRUE[i]));
+        assert_true(holds(&contest, TRUE[i]));
     struct stage_traits even[] = {{2, 80, 80, false}, {2, 80, 80, false}};
-    duel.stages = 2;
-    duel.stage = even;
+    contest.stages = 2;
+    contest.stage = even;
     for (size_t i = 1; i < COUNT_OF(TRUE); i++)
-        assert_false(holds(&duel, TRUE[i]));
-    duel.run_stages = 4;
-    assert_false(holds(&duel, TRUE[0]));
+        assert_false(holds(&contest, TRUE[i]));
+    contest.run_stages = 4;
+    assert_false(holds(&contest, TRUE[0]));
     struct stage_traits wide[] = {{4, 40, 0, false}, {4, 40, 0, false}, {8, 60, 0, true}};
-    duel = (struct duel){.model = "wresnet-6.8b", .stages = 3, .stage = wide};
-    assert_true(holds(&duel, "stages differ in devices"));
-    assert_true(holds(&duel, "they have 4, 4 and 8"));
-    assert_true(holds(&duel, "degrees differ inside the last"));
+    contest = (struct contest){.model = "wresnet-6.8b", .stages = 3, .stage = wide};
+    assert_true(holds(&contest, "stages differ in devices"));
+    assert_true(holds(&contest, "they have 4, 4 and 8"));
+    assert_true(holds(&contest, "degrees differ inside the last"));
     wide[2] = (struct stage_traits){4, 60, 0, false};
-    assert_false(holds(&duel, "stages differ in devices"));
-    assert_false(holds(&duel, "degrees differ inside the last"));
+    assert_false(holds(&contest, "stages differ in devices"));
+    assert_false(holds(&contest, "degrees differ inside the last"));
 }
 
 /* ---- the file and the command ---------------------------------------------------------------- */
@@ -529,9 +561,9 @@ static void damage_is_refused(void **state)
                                         HEAD "GPT-3,0.35,0,Aceso,30\n",
                                         HEAD "GPT-3,0.35,1,Aceso,0\n", "model,devices\nGPT-3,1\n"};
     for (size_t i = 0; i < COUNT_OF(FILES); i++) {
-        struct duels duels = {0};
+        struct contests contests = {0};
         char *text = arena_copy_text(arena, FILES[i]);
-        assert_int_equal(duels_parse(arena, "table.csv", text, strlen(text), &duels),
+        assert_int_equal(contests_parse(arena, "table.csv", text, strlen(text), &contests),
                          WEFT_BAD_INPUT);
         error_clear();
     }
@@ -574,13 +606,14 @@ int main(void)
         cmocka_unit_test(pipeline_as_published),
         cmocka_unit_test(images_as_published),
         cmocka_unit_test(unmeasured_is_none),
-        cmocka_unit_test(grid_as_theirs),
+        cmocka_unit_test(grid_as_chosen),
         cmocka_unit_test(searches_as_published),
         cmocka_unit_test(searches_count_as_plans_do),
         cmocka_unit_test(images_are_whole),
         cmocka_unit_test(convolutions_as_measured),
         cmocka_unit_test(collectives_as_measured),
         cmocka_unit_test(steps_within_bounds),
+        cmocka_unit_test(damaged_facts_are_explained),
         cmocka_unit_test(claims_can_fail),
         cmocka_unit_test(damage_is_refused),
         cmocka_unit_test_setup_teardown(command_tells, scratch_setup, scratch_teardown),

@@ -1,4 +1,4 @@
-/* duel_grid.c - Megatron-LM's grid as Aceso's authors drew it (the artifact, microsoft/SuperScaler:
+/* contest_grid.c - Megatron-LM's grid as Aceso's authors drew it (the artifact, microsoft/SuperScaler:
  * search/gen_megatron_plan.py and scripts/):
  *
  *   tp 1, 2, 4, 8;  pp up to 16;  tp pp divides the devices;  everything recomputed, or nothing
@@ -8,77 +8,15 @@
  * and decoder layers on the others, equally many on each, for every s; of Wide-ResNet the whole part
  * of blocks / pp, and what is left over on the last stage.
  *
- * The authors chose the point that their own model says is the fastest within 28,000 MB (section 5),
- * and did not print it. CHOSEN is what that model (search/aceso_cost_model.py) says of their published
- * tables; its times for these points are those that its authors' script prints, to 1.5 %. Weft's own choice
- * is the fastest by its estimate of those that have room by the authors' count (duel_memory.c): all twelve
- * are the same. By Weft's count, points with less recomputation would have room, too.
+ * The point that the authors chose is told in data/validation/aceso.yaml. Weft's own choice is the fastest by its
+ * estimate of those that have room by the authors' count (contest_memory.c): all twelve are the same. By Weft's
+ * count, points with less recomputation would have room, too.
  */
 #include <string.h>
 
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 
-enum { MOST_PP = 16, STEPS = 4 };
-
-/* ---- what the authors did -------------------------------------------------------------------- */
-
-struct layer_ends; /* where stages may begin, below */
-typedef bool cut_rule(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut);
-static cut_rule cut_equally, cut_blocks, cut_stacks;
-
-static const struct contest {
-    const char *family;
-    int64_t batch;       /* Table 2 */
-    int64_t step[STEPS]; /* scripts/: --micro-batch-size */
-    int64_t one_device;  /* the micro-batch of single_gpu_configs/; all is recomputed */
-    cut_rule *cut;
-    bool splits; /* into two stacks, at any stage */
-} CONTESTS[] = {
-    {"GPT-3", 1024, {1, 2, 4, 8}, 8, cut_equally, false},
-    {"Wide-ResNet", 1536, {16, 32, 48, 64}, 64, cut_blocks, false},
-    {"T5", 1024, {1, 2, 4, 8}, 2, cut_stacks, true},
-};
-
-static const struct chosen_degrees {
-    const char *model;
-    int64_t dp, tp, pp, micro_batch, split;
-    bool recompute;
-} CHOSEN[] = {
-    {"gpt3-1.3b", 2, 2, 1, 1, 0, false},    {"gpt3-2.6b", 1, 2, 4, 1, 0, false},
-    {"gpt3-6.7b", 2, 4, 2, 1, 0, false},    {"gpt3-13b", 2, 2, 8, 2, 0, true},
-    {"wresnet-2b", 1, 2, 2, 16, 0, false},  {"wresnet-4b", 1, 8, 1, 16, 0, false},
-    {"wresnet-6.8b", 2, 8, 1, 16, 0, true}, {"wresnet-13b", 2, 8, 2, 16, 0, true},
-    {"t5-3b", 1, 4, 1, 4, 0, true},         {"t5-6b", 1, 8, 1, 4, 0, true},
-    {"t5-11b", 1, 1, 16, 1, 8, true},       {"t5-22b", 1, 2, 16, 2, 8, true},
-};
-
-const struct contest *contest_find(const char *family)
-{
-    for (size_t i = 0; i < COUNT_OF(CONTESTS); i++)
-        if (strcmp(CONTESTS[i].family, family) == 0)
-            return &CONTESTS[i];
-    return NULL;
-}
-
-int64_t contest_batch(const struct contest *contest)
-{
-    return contest->batch;
-}
-
-int64_t contest_one_device(const struct contest *contest)
-{
-    return contest->one_device;
-}
-
-int64_t contest_least(const struct contest *contest)
-{
-    return contest->step[0];
-}
-
-int64_t contest_most(const struct contest *contest)
-{
-    return contest->step[STEPS - 1];
-}
+enum { MOST_PP = 16 };
 
 /* ---- where the grid cuts --------------------------------------------------------------------- */
 
@@ -137,10 +75,19 @@ static bool cut_stacks(const struct layer_ends *walk, int64_t pp, int64_t split,
     return true;
 }
 
+static bool cut_as(enum grid_cut cut, const struct layer_ends *walk, int64_t pp, int64_t split,
+                   int64_t *out)
+{
+    static bool (*const RULES[])(const struct layer_ends *walk, int64_t pp, int64_t split,
+                                 int64_t *cut) = {
+        [CUT_LAYERS] = cut_equally, [CUT_BLOCKS] = cut_blocks, [CUT_STACKS] = cut_stacks};
+    return RULES[cut](walk, pp, split, out);
+}
+
 /* ---- the grid -------------------------------------------------------------------------------- */
 
 struct megatron {
-    const struct contest *contest;
+    const struct contest_family *family;
     const struct plan_request *request;
     struct arena *keep;
     struct estimator *estimator;
@@ -205,7 +152,7 @@ static weft_status point_plan(const struct megatron *grid, const struct degrees 
         struct layer_ends walk = walk_of(plan, scratch);
         for (int64_t s = 0; s < d->pp; s++)
             devices[s] = d->dp * d->tp;
-        if (grid->contest->cut(&walk, d->pp, split, cut) &&
+        if (cut_as((enum grid_cut)grid->family->cut, &walk, d->pp, split, cut) &&
             plan_map(plan, (int32_t)d->pp, 1, cut, devices) == WEFT_OK &&
             plan_check(plan) == WEFT_OK) {
             *out = plan;
@@ -220,7 +167,7 @@ static weft_status point_plan(const struct megatron *grid, const struct degrees 
 
 static weft_status try_point(struct megatron *grid, const struct degrees *d)
 {
-    bool splits = grid->contest->splits && d->pp > 1;
+    bool splits = grid->family->cut == CUT_STACKS && d->pp > 1;
     struct plan *plan;
     weft_status status = WEFT_OK;
     for (int64_t split = splits; split < (splits ? d->pp : 1); split++) {
@@ -233,22 +180,22 @@ done:
 }
 
 /* (1) */
-static bool in_list(const struct contest *contest, int64_t samples)
+static bool in_list(const struct contest_family *family, int64_t samples)
 {
-    for (int i = 0; i < STEPS; i++)
-        if (contest->step[i] == samples)
+    for (int32_t i = 0; i < family->steps; i++)
+        if (family->step[i] == samples)
             return true;
     return false;
 }
 
 static weft_status try_steps(struct megatron *grid, struct degrees d)
 {
-    const struct contest *contest = grid->contest;
+    const struct contest_family *family = grid->family;
     weft_status status = WEFT_OK;
-    for (int i = 0; i < STEPS; i++) {
-        if (contest->step[i] % d.dp || !in_list(contest, contest->step[i] / d.dp))
+    for (int32_t i = 0; i < family->steps; i++) {
+        if (family->step[i] % d.dp || !in_list(family, family->step[i] / d.dp))
             continue;
-        d.micro_batch = contest->step[i] / d.dp;
+        d.micro_batch = family->step[i] / d.dp;
         for (int full = 0; full < 2; full++) {
             d.recompute = full ? RECOMPUTE_FULL : RECOMPUTE_NONE;
             TRY(try_point(grid, &d));
@@ -277,31 +224,31 @@ done:
     return status;
 }
 
-weft_status contest_run(struct arena *keep, const struct contest *contest,
-                        const struct plan_request *request, struct plan **out, const char **text)
+weft_status contest_run_plan(struct arena *keep, const struct contest_family *family,
+                             const struct plan_request *request, struct plan **out,
+                             const char **text)
 {
-    struct megatron grid = {.contest = contest, .request = request, .keep = keep};
+    struct megatron grid = {.family = family, .request = request, .keep = keep};
     struct degrees d = request->pins;
+    const struct contest_model *model = contest_model_of(family, NULL, request->model->name);
     int64_t split = 0;
-    for (size_t i = 0; i < COUNT_OF(CHOSEN) && cluster_devices(request->cluster) > 1; i++) {
-        const struct chosen_degrees *chosen = &CHOSEN[i];
-        if (strcmp(chosen->model, request->model->name) != 0)
-            continue;
-        d.dp = chosen->dp;
-        d.tp = chosen->tp;
-        d.pp = chosen->pp;
-        d.micro_batch = chosen->micro_batch;
-        d.recompute = chosen->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE;
-        split = chosen->split;
+    if (model && model->ran.dp && cluster_devices(request->cluster) > 1) {
+        d.dp = model->ran.dp;
+        d.tp = model->ran.tp;
+        d.pp = model->ran.pp;
+        d.micro_batch = model->ran.micro_batch;
+        d.recompute = model->ran.recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        split = model->ran.encoder_stages;
     }
     *text = point_text(keep, request, &d, split);
     return point_plan(&grid, &d, split, out);
 }
 
-weft_status contest_grid(struct arena *keep, const struct contest *contest,
-                         const struct plan_request *request, struct plan **out, const char **text)
+weft_status contest_grid_plan(struct arena *keep, const struct contest_family *family,
+                              const struct plan_request *request, struct plan **out,
+                              const char **text)
 {
-    struct megatron grid = {.contest = contest,
+    struct megatron grid = {.family = family,
                             .request = request,
                             .keep = keep,
                             .text = "nothing fits",

@@ -1,4 +1,4 @@
-/* replanned.h - published runs planned anew.
+/* planned_anew.h - published runs planned anew.
  *
  * The question is the run's own: its model, cluster, global batch, precision, and what its framework
  * does whatever the degrees are (what overlaps, buckets, how stages send). Degrees, schedule, state
@@ -7,8 +7,8 @@
  *   I1  The planner is not told what was published.
  *   I2  Both plans are simulated alike, as `weft validate` and `weft plan` do.
  */
-#ifndef WEFT_LAB_REPLANNED_H
-#define WEFT_LAB_REPLANNED_H
+#ifndef WEFT_LAB_PLANNED_ANEW_H
+#define WEFT_LAB_PLANNED_ANEW_H
 
 #include "lab/published.h"
 #include "search/search.h"

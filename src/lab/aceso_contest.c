@@ -1,4 +1,4 @@
-/* duel.c - Aceso's Tables 3 to 5, both plans of every cell found anew and simulated.
+/* aceso_contest.c - Aceso's Tables 3 to 5, both plans of every cell found anew and simulated.
  *
  * Both systems ran on one runtime (section 5.1), and so do both here: 1f1b, nothing overlaps, gradients
  * are synchronised at the end, tensors are sent whole, split convolutions give back whole images, no
@@ -9,23 +9,20 @@
  *       counter, which is XLA's: of a convolution the products inside the image only. Of the two runs of
  *       Wide-ResNet whose times are public (71.28 and 53.15 s) it gives the printed TFLOP/s to 0.04 %.
  *   I2  On one device all systems ran the same plan (section 5.1; single_gpu_configs/ of the artifact).
- *   I3  Both sides have 28,000 MB by the authors' count (duel_memory.c), which is 1.1 to 1.9 times what Weft
+ *   I3  Both sides have 28,000 MB by the authors' count (contest_memory.c), which is 1.1 to 1.9 times what Weft
  *       counts.
  *   I4  The search may recompute what the authors' plans do, and goes to its end with every number of stages
  *       (section 5.1: one process for each) from each of the paper's beginnings (Exp#7).
  */
 #include "exchange/exchange.h"
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 
 #include <string.h>
 
-#include "lab/duel_traits.h"
+#include "lab/contest_claims.h"
 #include "lab/published_read.h"
-#include "lab/searched.h"
 
-enum { DEVICES_PER_NODE = 8 };
-static const char MACHINE[] = "aceso-v100", RIVAL_PLANNER[] = "aceso";
-static const int64_t LIMIT_BYTES = INT64_C(28000) << 20; /* scripts/: 28,000 MB */
+static const char RIVAL_PLANNER[] = "aceso";
 
 static const char *const RIVAL_NAMES[] = {
     [RIVAL_RUN] = "Megatron-LM", [RIVAL_SEARCH] = "Aceso", [RIVAL_GRID] = "its grid"};
@@ -35,27 +32,6 @@ const char *rival_name(enum rival rival)
 {
     return RIVAL_NAMES[rival];
 }
-
-/* Tables 3 to 5, by billions of parameters. */
-static const struct {
-    const char *family, *params, *model;
-} MODELS[] = {
-    {"GPT-3", "0.35", "gpt3-350m"},
-    {"GPT-3", "1.3", "gpt3-1.3b"},
-    {"GPT-3", "2.6", "gpt3-2.6b"},
-    {"GPT-3", "6.7", "gpt3-6.7b"},
-    {"GPT-3", "13", "gpt3-13b"},
-    {"Wide-ResNet", "0.5", "wresnet-500m"},
-    {"Wide-ResNet", "2", "wresnet-2b"},
-    {"Wide-ResNet", "4", "wresnet-4b"},
-    {"Wide-ResNet", "6.8", "wresnet-6.8b"},
-    {"Wide-ResNet", "13", "wresnet-13b"},
-    {"T5", "0.77", "t5-770m"},
-    {"T5", "3", "t5-3b"},
-    {"T5", "6", "t5-6b"},
-    {"T5", "11", "t5-11b"},
-    {"T5", "22", "t5-22b"},
-};
 
 /* ---- TFLOP/s, as the table counts them (I1) -------------------------------------------------- */
 
@@ -87,7 +63,7 @@ static double counted_flops(const struct plan *plan, const struct op *op)
     return share * flops;
 }
 
-double duel_flops(const struct plan *plan)
+double contest_flops(const struct plan *plan)
 {
     double flops = 0;
     for (int64_t i = 0; i < plan->instances; i++)
@@ -97,7 +73,7 @@ double duel_flops(const struct plan *plan)
 
 static double tflops_of(const struct plan *plan, double iteration_s)
 {
-    return duel_flops(plan) / (double)cluster_devices(plan->cluster) / iteration_s * 1e-12;
+    return contest_flops(plan) / (double)cluster_devices(plan->cluster) / iteration_s * 1e-12;
 }
 
 static weft_status simulated_s(const struct plan *plan, double *iteration_s)
@@ -132,25 +108,25 @@ static weft_status predict_point(struct plan *plan, double *tflops)
     return status;
 }
 
-static weft_status predict_run(struct arena *keep, const struct contest *contest,
-                               const struct plan_request *request, struct duel *duel)
+static weft_status predict_run(struct arena *keep, const struct contest_family *family,
+                               const struct plan_request *request, struct contest *contest)
 {
     struct plan *plan;
     weft_status status;
-    TRY(contest_run(keep, contest, request, &plan, &duel->plan[RIVAL_RUN]));
-    duel->run_stages = plan ? plan->stages : 0;
-    TRY(predict_point(plan, &duel->predicted[RIVAL_RUN]));
+    TRY(contest_run_plan(keep, family, request, &plan, &contest->plan[RIVAL_RUN]));
+    contest->run_stages = plan ? plan->stages : 0;
+    TRY(predict_point(plan, &contest->predicted[RIVAL_RUN]));
 done:
     return status;
 }
 
-static weft_status predict_grid(struct arena *keep, const struct contest *contest,
-                                const struct plan_request *request, struct duel *duel)
+static weft_status predict_grid(struct arena *keep, const struct contest_family *family,
+                                const struct plan_request *request, struct contest *contest)
 {
     struct plan *plan;
     weft_status status;
-    TRY(contest_grid(keep, contest, request, &plan, &duel->plan[RIVAL_GRID]));
-    TRY(predict_point(plan, &duel->predicted[RIVAL_GRID]));
+    TRY(contest_grid_plan(keep, family, request, &plan, &contest->plan[RIVAL_GRID]));
+    TRY(predict_point(plan, &contest->predicted[RIVAL_GRID]));
 done:
     return status;
 }
@@ -180,18 +156,18 @@ done:
 }
 
 static weft_status predict_search(struct arena *keep, const struct plan_request *request,
-                                  struct duel *duel)
+                                  struct contest *contest)
 {
     struct planned *planned;
     weft_status status;
     TRY(search_from_all(*request, &planned));
     const struct trial *best = planned->trials.data;
-    duel->plan[RIVAL_SEARCH] = best->fits ? arena_copy_text(keep, best->text) : "nothing fits";
-    duel->predicted[RIVAL_SEARCH] =
+    contest->plan[RIVAL_SEARCH] = best->fits ? arena_copy_text(keep, best->text) : "nothing fits";
+    contest->predicted[RIVAL_SEARCH] =
         best->fits ? tflops_of(best->plan, (double)best->iteration_ns * 1e-9) : 0;
     if (best->fits) {
-        duel->found_s = (double)best->iteration_ns * 1e-9;
-        duel_describe(keep, best->plan, duel);
+        contest->found_s = (double)best->iteration_ns * 1e-9;
+        contest_describe(keep, best->plan, contest);
     }
 done:
     planned_free(planned);
@@ -199,135 +175,161 @@ done:
 }
 
 /* The first that is kept of a model is the one that the authors' program takes. */
-static weft_status predict_theirs_one(const struct plan_request *request,
-                                      const struct their_plan *theirs, struct duel *duel)
+static weft_status predict_authors_one(const struct plan_request *request,
+                                       const struct author_plan *found, struct contest *contest)
 {
     struct plan *plan = NULL;
-    int64_t bytes[THEIR_STAGES];
+    int64_t bytes[AUTHOR_STAGES];
     double iteration_s;
     weft_status status;
-    TRY(theirs_plan(theirs, request, &plan));
+    TRY(author_plan_make(found, request, &plan));
     TRY(simulated_s(plan, &iteration_s));
-    if (duel->theirs_least_s <= 0 || iteration_s < duel->theirs_least_s)
-        duel->theirs_least_s = iteration_s;
-    if (duel->theirs)
+    if (contest->authors_least_s <= 0 || iteration_s < contest->authors_least_s)
+        contest->authors_least_s = iteration_s;
+    if (contest->author_plan)
         goto done;
-    duel->theirs = theirs;
-    duel->theirs_s = iteration_s;
+    contest->author_plan = found;
+    contest->authors_s = iteration_s;
     count_plan(aceso_study_of(request)->count, plan, bytes);
     for (int32_t s = 0; s < plan->stages; s++)
-        duel->theirs_bytes = bytes[s] > duel->theirs_bytes ? bytes[s] : duel->theirs_bytes;
+        contest->authors_bytes =
+            bytes[s] > contest->authors_bytes ? bytes[s] : contest->authors_bytes;
 done:
     plan_free(plan);
     return status;
 }
 
-weft_status duel_predict_theirs(struct arena *keep, const struct plan_request *request,
-                                struct duel *duel)
+weft_status contest_predict_authors(struct arena *keep, const struct plan_request *request,
+                                    struct contest *contest)
 {
-    struct their_plans plans = {0};
+    struct author_plans plans = {0};
     weft_status status;
-    TRY(theirs_read(keep, &plans));
+    TRY(author_plans_read(keep, &plans));
     for (size_t i = 0; i < plans.len; i++)
-        if (strcmp(plans.data[i].model, duel->model) == 0 && plans.data[i].devices == duel->devices)
-            TRY(predict_theirs_one(request, &plans.data[i], duel));
+        if (strcmp(plans.data[i].model, contest->model) == 0 &&
+            plans.data[i].devices == contest->devices)
+            TRY(predict_authors_one(request, &plans.data[i], contest));
 done:
     return status;
 }
 
-static struct degrees pins_of(const struct contest *contest, int64_t devices)
+static struct degrees pins_of(const struct contest_family *family, int64_t devices)
 {
-    struct degrees pins = aceso_settings(contest_batch(contest));
-    pins.memory_limit_bytes = LIMIT_BYTES;
+    struct degrees pins = aceso_settings(family->batch);
+    pins.memory_limit_bytes = family->facts->limit_bytes;
     if (devices > 1)
         return pins;
     pins.dp = pins.tp = pins.pp = 1; /* I2 */
-    pins.micro_batch = contest_one_device(contest);
+    pins.micro_batch = family->one_device;
     pins.recompute = RECOMPUTE_FULL;
     pins.has_recompute = true;
     return pins;
 }
 
-weft_status duel_stand_up(struct arena *keep, const char *family, const char *model,
-                          int64_t devices, struct duel_stand *out)
+static weft_status open_setup(struct arena *keep, const struct contest_family *family,
+                              const char *model, int64_t devices, struct contest_setup *out)
 {
-    const char *machine = cluster_text(keep, MACHINE, DEVICES_PER_NODE, devices);
-    const struct contest *contest = contest_find(family);
-    struct footprints *prints;
+    const struct contest_facts *facts = family->facts;
     weft_status status;
-    *out = (struct duel_stand){
+    *out = (struct contest_setup){
+        .family = family,
         .study = {.every_stages = true}, /* I4 */
-        .request = {.pins = pins_of(contest, devices), .options = {.space = "artifact"}}};
-    out->request.extension = &out->study;
+        .request = {.pins = pins_of(family, devices), .options = {.space = "artifact"}}};
     TRY(model_open(model, NULL, &out->model));
-    TRY(cluster_open(machine, &out->cluster));
+    TRY(cluster_open(cluster_text(keep, facts->cluster, facts->devices_per_node, devices),
+                     &out->cluster));
     out->request.model = out->model;
     out->request.cluster = out->cluster;
-    if (devices > 1) {
-        TRY(footprints_new(keep, out->model, out->cluster, &prints));
-        out->count = footprints_count(prints);
-        out->study.count = &out->count; /* I3 */
-        out->study.least_micro_batch = contest_least(contest);
-        out->study.most_step = contest_most(contest);
-    }
+    out->request.extension = &out->study;
 done:
-    if (status)
-        duel_take_down(out);
     return status;
 }
 
-void duel_take_down(struct duel_stand *stand)
+/* I3 */
+static weft_status count_as_authors(struct arena *keep, struct contest_setup *setup)
 {
-    cluster_free(stand->cluster);
-    model_free(stand->model);
-    stand->cluster = NULL;
-    stand->model = NULL;
+    const struct contest_family *family = setup->family;
+    struct footprints *prints;
+    weft_status status;
+    TRY(footprints_new(keep, setup->model, setup->cluster, &prints));
+    setup->count = footprints_count(prints);
+    setup->study.count = &setup->count;
+    setup->study.least_micro_batch = family->step[0];
+    setup->study.most_step = family->step[family->steps - 1];
+done:
+    return status;
 }
 
-static weft_status predict_all(struct arena *keep, const struct contest *contest,
-                               const struct plan_request *request, struct duel *duel)
+weft_status contest_set_up(struct arena *keep, const char *family, const char *model,
+                           int64_t devices, struct contest_setup *out)
+{
+    const struct contest_facts *facts;
+    weft_status status;
+    *out = (struct contest_setup){0};
+    TRY(contest_facts_open(keep, &facts));
+    const struct contest_family *found = contest_family_find(facts, family);
+    if (!found)
+        return bad_argument(NULL, "no family of Aceso's tables is called '%.100s'", family);
+    TRY(open_setup(keep, found, model, devices, out));
+    if (devices > 1)
+        TRY(count_as_authors(keep, out));
+done:
+    if (status)
+        contest_take_down(out);
+    return status;
+}
+
+void contest_take_down(struct contest_setup *setup)
+{
+    cluster_free(setup->cluster);
+    model_free(setup->model);
+    setup->cluster = NULL;
+    setup->model = NULL;
+}
+
+static weft_status predict_all(struct arena *keep, const struct contest_family *family,
+                               const struct plan_request *request, struct contest *contest)
 {
     weft_status status = WEFT_OK;
     for (int rival = RIVAL_SEARCH; rival < RIVAL_COUNT; rival++) { /* I2 */
-        duel->predicted[rival] = duel->predicted[RIVAL_RUN];
-        duel->plan[rival] = duel->plan[RIVAL_RUN];
+        contest->predicted[rival] = contest->predicted[RIVAL_RUN];
+        contest->plan[rival] = contest->plan[RIVAL_RUN];
     }
-    if (duel->devices == 1)
+    if (contest->devices == 1)
         return WEFT_OK;
-    TRY(predict_search(keep, request, duel));
-    TRY(predict_grid(keep, contest, request, duel));
-    TRY(duel_predict_theirs(keep, request, duel));
+    TRY(predict_search(keep, request, contest));
+    TRY(predict_grid(keep, family, request, contest));
+    TRY(contest_predict_authors(keep, request, contest));
 done:
     return status;
 }
 
-static weft_status predict(struct arena *keep, struct duel *duel, bool all)
+static weft_status predict(struct arena *keep, struct contest *contest, bool all)
 {
-    const struct contest *contest = contest_find(duel->family);
-    struct duel_stand stand;
+    struct contest_setup setup;
     weft_status status;
-    TRY(duel_stand_up(keep, duel->family, duel->model, duel->devices, &stand));
-    status = predict_run(keep, contest, &stand.request, duel);
+    TRY(contest_set_up(keep, contest->family, contest->model, contest->devices, &setup));
+    status = predict_run(keep, setup.family, &setup.request, contest);
     if (!status && all)
-        status = predict_all(keep, contest, &stand.request, duel);
-    duel_take_down(&stand);
+        status = predict_all(keep, setup.family, &setup.request, contest);
+    contest_take_down(&setup);
 done:
     return status;
 }
 
-weft_status duel_predict(struct arena *keep, struct duel *duel)
+weft_status contest_predict(struct arena *keep, struct contest *contest)
 {
-    return predict(keep, duel, true);
+    return predict(keep, contest, true);
 }
 
-weft_status duel_predict_run(struct arena *keep, struct duel *duel)
+weft_status contest_predict_run(struct arena *keep, struct contest *contest)
 {
-    return predict(keep, duel, false);
+    return predict(keep, contest, false);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum duel_column {
+enum contest_column {
     COLUMN_MODEL,
     COLUMN_PARAMS,
     COLUMN_DEVICES,
@@ -339,36 +341,37 @@ static const char *const COLUMN_NAMES[] = {"model", "params_b", "devices", "syst
                                            "tflops_per_device"};
 _Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");
 
-struct duel_reading {
+struct contest_reading {
     struct arena *keep;
-    struct duels *out;
+    struct contests *out;
 };
 
-static const char *model_of(const char *family, const char *params)
+static const char *model_of(const struct contest_facts *facts, const char *family,
+                            const char *billions)
 {
-    for (size_t i = 0; i < COUNT_OF(MODELS); i++)
-        if (strcmp(MODELS[i].family, family) == 0 && strcmp(MODELS[i].params, params) == 0)
-            return MODELS[i].model;
-    return NULL;
+    const struct contest_family *found = contest_family_find(facts, family);
+    const struct contest_model *model = found ? contest_model_of(found, billions, NULL) : NULL;
+    return model ? model->name : NULL;
 }
 
-/* The duel of this model, which its first row makes. */
-static struct duel *duel_of(struct duel_reading *reading, const char *family, const char *model)
+/* The contest of this model, which its first row makes. */
+static struct contest *contest_of(struct contest_reading *reading, const char *family,
+                                  const char *model)
 {
     for (size_t i = 0; i < reading->out->len; i++)
         if (strcmp(reading->out->data[i].model, model) == 0)
             return &reading->out->data[i];
-    struct duel duel = {.family = arena_copy_text(reading->keep, family), .model = model};
-    array_push(reading->keep, reading->out, duel);
+    struct contest contest = {.family = arena_copy_text(reading->keep, family), .model = model};
+    array_push(reading->keep, reading->out, contest);
     return &reading->out->data[reading->out->len - 1];
 }
 
 /* Rows of other systems (Alpa) are passed over. */
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
-    struct duel_reading *reading = context;
+    struct contest_reading *reading = context;
     const char *family = csv->field[at[COLUMN_MODEL]], *system = csv->field[at[COLUMN_SYSTEM]];
-    const char *model = model_of(family, csv->field[at[COLUMN_PARAMS]]);
+    const char *model = model_of(reading->out->facts, family, csv->field[at[COLUMN_PARAMS]]);
     int64_t devices;
     double tflops;
     weft_status status;
@@ -379,30 +382,35 @@ static weft_status take_row(void *context, const struct csv *csv, const int *at)
     for (int rival = 0; rival < RIVAL_COUNT; rival++) {
         if (strcmp(system, RIVAL_NAMES[rival]) != 0)
             continue;
-        struct duel *duel = duel_of(reading, family, model);
-        duel->devices = devices;
-        duel->measured[rival] = tflops;
+        struct contest *contest = contest_of(reading, family, model);
+        contest->devices = devices;
+        contest->measured[rival] = tflops;
     }
 done:
     return status;
 }
 
-weft_status duels_parse(struct arena *keep, const char *file, char *text, size_t len,
-                        struct duels *out)
+weft_status contests_parse(struct arena *keep, const char *file, char *text, size_t len,
+                           struct contests *out)
 {
-    struct duel_reading reading = {keep, out};
+    struct contest_reading reading = {keep, out};
     struct csv csv;
-    weft_status status = csv_open(&csv, file, text, len);
-    return status ? status : csv_read(&csv, COLUMN_NAMES, COLUMNS, take_row, &reading);
+    weft_status status;
+    TRY(contest_facts_open(keep, &out->facts));
+    TRY(csv_open(&csv, file, text, len));
+    TRY(csv_read(&csv, COLUMN_NAMES, COLUMNS, take_row, &reading));
+done:
+    return status;
 }
 
-weft_status duels_read(struct arena *keep, const struct search_table *table, struct duels *out)
+weft_status contests_read(struct arena *keep, const struct search_table *table,
+                          struct contests *out)
 {
     char *path, *text;
     size_t len;
     weft_status status;
     TRY(published_file(keep, table->name, &path, &text, &len));
-    TRY(duels_parse(keep, path, text, len, out));
+    TRY(contests_parse(keep, path, text, len, out));
 done:
     return status;
 }

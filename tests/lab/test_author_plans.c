@@ -1,4 +1,4 @@
-/* test_theirs.c - plans that the search program of Aceso's authors found (data/validation/aceso_plans.csv): they
+/* test_author_plans.c - plans that the search program of Aceso's authors found (data/validation/aceso_plans.csv): they
  * hold what that program said of them, and Weft's search finds none that is slower. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "one_arena.h"
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
@@ -27,17 +27,18 @@ static void as_their_program_says(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(SAID); i++) {
-        struct duel duel = {.model = SAID[i].model, .devices = SAID[i].devices};
-        struct duel_stand stand;
-        assert_int_equal(duel_stand_up(arena, "GPT-3", duel.model, duel.devices, &stand), WEFT_OK);
-        assert_int_equal(duel_predict_theirs(arena, &stand.request, &duel), WEFT_OK);
-        assert_non_null(duel.theirs);
-        assert_int_equal(duel.theirs_bytes >> 20, SAID[i].mb);
-        double over = duel.theirs_s / duel.theirs->predicted_s;
+        struct contest contest = {.model = SAID[i].model, .devices = SAID[i].devices};
+        struct contest_setup setup;
+        assert_int_equal(contest_set_up(arena, "GPT-3", contest.model, contest.devices, &setup),
+                         WEFT_OK);
+        assert_int_equal(contest_predict_authors(arena, &setup.request, &contest), WEFT_OK);
+        assert_non_null(contest.author_plan);
+        assert_int_equal(contest.authors_bytes >> 20, SAID[i].mb);
+        double over = contest.authors_s / contest.author_plan->predicted_s;
         if (over < 1 || over > 1.25)
-            fail_msg("%s: %.2f s, they say %.2f", duel.model, duel.theirs_s,
-                     duel.theirs->predicted_s);
-        duel_take_down(&stand);
+            fail_msg("%s: %.2f s, they say %.2f", contest.model, contest.authors_s,
+                     contest.author_plan->predicted_s);
+        contest_take_down(&setup);
     }
 }
 
@@ -50,22 +51,23 @@ static void none_is_faster(void **state)
     (void)state;
     enum { CONFIGS = 20000 };
     for (size_t i = 0; i < COUNT_OF(SAID); i++) {
-        struct duel duel = {.model = SAID[i].model, .devices = SAID[i].devices};
-        struct duel_stand stand;
+        struct contest contest = {.model = SAID[i].model, .devices = SAID[i].devices};
+        struct contest_setup setup;
         struct planned *planned;
-        assert_int_equal(duel_stand_up(arena, "GPT-3", duel.model, duel.devices, &stand), WEFT_OK);
-        assert_int_equal(duel_predict_theirs(arena, &stand.request, &duel), WEFT_OK);
-        stand.study.every_stages = false;
-        stand.request.options.most_configs = CONFIGS;
-        assert_int_equal(plan_search(planner_find("aceso"), &stand.request, &planned), WEFT_OK);
+        assert_int_equal(contest_set_up(arena, "GPT-3", contest.model, contest.devices, &setup),
+                         WEFT_OK);
+        assert_int_equal(contest_predict_authors(arena, &setup.request, &contest), WEFT_OK);
+        setup.study.every_stages = false;
+        setup.request.options.most_configs = CONFIGS;
+        assert_int_equal(plan_search(planner_find("aceso"), &setup.request, &planned), WEFT_OK);
         const struct trial *best = planned->trials.data;
         assert_true(best->fits);
-        assert_true(duel.theirs_least_s > 0);
-        if ((double)best->iteration_ns * 1e-9 > duel.theirs_least_s)
-            fail_msg("%s: %.2f s, theirs %.2f", duel.model, (double)best->iteration_ns * 1e-9,
-                     duel.theirs_least_s);
+        assert_true(contest.authors_least_s > 0);
+        if ((double)best->iteration_ns * 1e-9 > contest.authors_least_s)
+            fail_msg("%s: %.2f s, theirs %.2f", contest.model, (double)best->iteration_ns * 1e-9,
+                     contest.authors_least_s);
         planned_free(planned);
-        duel_take_down(&stand);
+        contest_take_down(&setup);
     }
 }
 
@@ -90,9 +92,9 @@ static void damage_is_refused(void **state)
         "model,devices\ngpt3-1.3b,4\n",
     };
     for (size_t i = 0; i < COUNT_OF(FILES); i++) {
-        struct their_plans plans = {0};
+        struct author_plans plans = {0};
         char *text = arena_copy_text(arena, FILES[i]);
-        assert_int_equal(theirs_parse(arena, "plans.csv", text, strlen(text), &plans),
+        assert_int_equal(author_plans_parse(arena, "plans.csv", text, strlen(text), &plans),
                          WEFT_BAD_INPUT);
         error_clear();
     }
@@ -102,16 +104,16 @@ static void damage_is_refused(void **state)
 static void short_plans_are_refused(void **state)
 {
     (void)state;
-    struct their_plans plans = {0};
-    struct duel_stand stand;
+    struct author_plans plans = {0};
+    struct contest_setup setup;
     struct plan *plan = NULL;
     char *text = arena_copy_text(arena, HEAD ONE "0,4,1,314,5-6 18\n");
-    assert_int_equal(theirs_parse(arena, "plans.csv", text, strlen(text), &plans), WEFT_OK);
-    assert_int_equal(duel_stand_up(arena, "GPT-3", "gpt3-1.3b", 4, &stand), WEFT_OK);
-    assert_int_equal(theirs_plan(&plans.data[0], &stand.request, &plan), WEFT_BAD_INPUT);
+    assert_int_equal(author_plans_parse(arena, "plans.csv", text, strlen(text), &plans), WEFT_OK);
+    assert_int_equal(contest_set_up(arena, "GPT-3", "gpt3-1.3b", 4, &setup), WEFT_OK);
+    assert_int_equal(author_plan_make(&plans.data[0], &setup.request, &plan), WEFT_BAD_INPUT);
     assert_null(plan);
     error_clear();
-    duel_take_down(&stand);
+    contest_take_down(&setup);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* searched_galvatron.c - the cells of Galvatron-BMW's Tables II and III, searched with the layers that
+/* galvatron_cells.c - the cells of Galvatron-BMW's Tables II and III, searched with the layers that
  * its authors measured on RTX TITAN.
  *
  * For every batch, a multiple of 8 as in the tables, and every PP degree: the number of micro-batches
@@ -19,130 +19,9 @@
  */
 #include <string.h>
 
-#include "lab/layer_profile.h"
+#include "lab/galvatron_facts.h"
 #include "lab/published_read.h"
-#include "lab/searched.h"
-
-static const char DEVICE[] = "RTX-TITAN";
-
-/* ---- what the authors did -------------------------------------------------------------------- */
-
-static const struct row {
-    const char *strategy, *space;
-    const char *extends; /* the row whose batch is B0 (I2, I4); NULL: none */
-    bool flush;          /* 1F1B */
-} ROWS[] = {
-    {"PyTorch DDP (DP)", "dp", NULL, false},
-    {"Megatron (TP)", "tp", NULL, false},
-    {"PyTorch GPipe (PP)", "pp", NULL, false},
-    {"FSDP/ZeRO-3 (SDP)", "sdp", NULL, false},
-    {"DeepSpeed 3D", "3d", NULL, false},
-    {"Galvatron (DP+TP)", "dp+tp", NULL, false},
-    {"Galvatron (DP+PP)", "dp+pp", NULL, false},
-    {"Galvatron", "galvatron", NULL, false},
-    {"Galvatron-Base", "base", "Galvatron", false},
-    {"Galvatron (1F1B+Bi-obj)", "bi-obj", "Galvatron", true},
-    {"Galvatron-BMW", "bmw", "Galvatron-Base", true},
-};
-
-/* How many chunks for so many samples a device: the scripts of Galvatron v1 (Hsword/Hetu,
- * tools/Galvatron, MODEL/search_layerwise_hp_8gpus.py). */
-static double bert_chunks(double samples, int64_t pp)
-{
-    (void)pp;
-    return samples < 6 ? samples / 2 : samples / 8 + 2;
-}
-
-static double vit_chunks(double samples, int64_t pp)
-{
-    (void)pp;
-    return samples == 8 ? 1 : 2;
-}
-
-static double t5_chunks(double samples, int64_t pp)
-{
-    if (samples == 2)
-        return 1;
-    return pp == 8 ? 3 : 2;
-}
-
-static double swin_chunks(double samples, int64_t pp)
-{
-    (void)pp;
-    if (samples <= 8)
-        return 1;
-    if (samples < 32)
-        return 2;
-    return samples <= 96 ? 3 : 4;
-}
-
-/* Layers of Table I. Samples of a chunk, and what of a sample's activations on the first and the last
- * stage only the chunk at work needs: search_layerwise_hp_dist_16gpus.py of the same scripts, which
- * take that many MB off, the more the more chunks there are. On the first stage of BERT and T5 they
- * divide all of it by the stages, which is read here as all of it being of that kind. */
-static const struct model_row {
-    const char *model;
-    struct measured_model measured;
-    double (*chunks)(double samples, int64_t pp); /* on 8 devices */
-    int64_t chunk_samples[2];                     /* else: up to 8 stages, on more */
-    int64_t end_peak_mib[2];
-    int64_t batch_step; /* on 16 devices; those of Table III are multiples of it */
-} MODELS[] = {
-    {"BERT-Huge-32",
-     {.profile = "bert-1280", .runs = 1, .run = {{0, 32}}},
-     bert_chunks,
-     {4, 4},
-     {330, 120},
-     8},
-    {"BERT-Huge-48",
-     {.profile = "bert-1280", .runs = 1, .run = {{0, 48}}},
-     bert_chunks,
-     {4, 4},
-     {330, 120},
-     8},
-    {"ViT-Huge-32",
-     {.profile = "vit-1280", .runs = 1, .run = {{0, 32}}},
-     vit_chunks,
-     {16, 32},
-     {7, 7},
-     32},
-    {"ViT-Huge-48",
-     {.profile = "vit-1280", .runs = 1, .run = {{0, 48}}},
-     vit_chunks,
-     {16, 32},
-     {7, 7},
-     8},
-    {"T5-Large-32",
-     {.profile = "t5-large-1024", .runs = 2, .run = {{0, 16}, {1, 16}}},
-     t5_chunks,
-     {4, 4},
-     {250, 140},
-     8},
-    {"T5-Large-48",
-     {.profile = "t5-large-1024", .runs = 2, .run = {{0, 24}, {1, 24}}},
-     t5_chunks,
-     {4, 4},
-     {250, 140},
-     8},
-    {"Swin-Huge-32",
-     {.profile = "swin-huge-320", .runs = 4, .run = {{0, 2}, {1, 2}, {2, 26}, {3, 2}}},
-     swin_chunks,
-     {16, 32},
-     {0},
-     8},
-    {"Swin-Huge-48",
-     {.profile = "swin-huge-320", .runs = 4, .run = {{0, 2}, {1, 2}, {2, 42}, {3, 2}}},
-     swin_chunks,
-     {16, 32},
-     {0},
-     8},
-};
-
-/* Of a layer's states: utils/cost_model.py and cost_model_dist.py of the same scripts. */
-static const struct machine_margin {
-    int64_t devices;
-    double shard_margin;
-} MACHINES[] = {{8, 0.025}, {16, 0.003}};
+#include "lab/published_searches.h"
 
 enum { BATCH_STEP = 8, MOST_BATCH = 1280 };
 
@@ -150,8 +29,10 @@ enum { BATCH_STEP = 8, MOST_BATCH = 1280 };
 
 struct hunt {
     struct arena *keep;
-    const struct row *row;
-    const struct model_row *model;
+    const struct galvatron_facts *facts;
+    const struct galvatron_row *row;
+    const struct galvatron_model *model;
+    const struct galvatron_machine *machine;
     struct layer_source source;
     struct space space;
     struct pp_degrees pp;
@@ -168,9 +49,9 @@ static int64_t torch_chunks(int64_t samples, double asked)
 
 static size_t list_chunks(const struct hunt *hunt, int64_t samples, int64_t pp, int64_t out[2])
 {
-    const struct model_row *model = hunt->model;
+    const struct galvatron_model *model = hunt->model;
     int64_t by_size = ceil_div(samples, model->chunk_samples[pp > 8]);
-    double own = hunt->cell->devices == 8 ? model->chunks((double)samples, pp) : (double)by_size;
+    double own = hunt->cell->devices == 8 ? galvatron_chunks(model, samples, pp) : (double)by_size;
     out[0] = pp == 1 ? 1 : torch_chunks(samples, own);
     out[1] = torch_chunks(samples, (double)by_size);
     return hunt->row->flush && out[1] != out[0] ? 2 : 1; /* I1, I2 */
@@ -291,37 +172,37 @@ done:
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 /* What the cell is about; false: Weft does not know one of it, which is its reason. */
-static bool identify(struct hunt *hunt, const struct machine_margin **machine)
+static bool identify(struct hunt *hunt)
 {
+    const struct galvatron_facts *facts = hunt->facts;
     struct search_cell *cell = hunt->cell;
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
-        if (strcmp(cell->strategy, ROWS[i].strategy) == 0)
-            hunt->row = &ROWS[i];
-    for (size_t i = 0; i < COUNT_OF(MODELS); i++)
-        if (strcmp(cell->model, MODELS[i].model) == 0)
-            hunt->model = &MODELS[i];
-    *machine = NULL;
-    for (size_t i = 0; i < COUNT_OF(MACHINES); i++)
-        if (cell->devices == MACHINES[i].devices)
-            *machine = &MACHINES[i];
-    if (hunt->row && hunt->model && *machine)
+    int row =
+        name_index(cell->strategy, facts->rows.data, sizeof *facts->rows.data, facts->rows.len);
+    int model =
+        name_index(cell->model, facts->models.data, sizeof *facts->models.data, facts->models.len);
+    hunt->machine = galvatron_machine_find(facts, cell->devices);
+    if (row >= 0 && model >= 0 && hunt->machine) {
+        hunt->row = &facts->rows.data[row];
+        hunt->model = &facts->models.data[model];
         return true;
-    cell->reason = !hunt->row     ? "a strategy that Weft does not know"
-                   : !hunt->model ? "no layers of this model were measured"
-                                  : "no machine of so many devices was measured";
+    }
+    cell->reason = row < 0     ? "a strategy that Weft does not know"
+                   : model < 0 ? "no layers of this model were measured"
+                               : "no machine of so many devices was measured";
     return false;
 }
 
-static weft_status open_hunt(struct hunt *hunt, const struct machine_margin *machine)
+static weft_status open_hunt(struct hunt *hunt)
 {
     struct measured_model measured = hunt->model->measured;
+    const struct galvatron_machine *machine = hunt->machine;
     struct profile *profile = NULL;
     weft_status status;
-    measured.device = DEVICE;
+    measured.device = hunt->facts->device;
     measured.shard_margin = machine->shard_margin;
     for (int i = 0; i < 2 && machine->devices > 8; i++)
         measured.end_peak_bytes[i] = hunt->model->end_peak_mib[i] << 20;
-    TRY(profile_open_shipped(DEVICE, &profile));
+    TRY(profile_open_shipped(measured.device, &profile));
     TRY(layer_profile_source(hunt->keep, profile, &measured, &hunt->source));
     hunt->space = *space_find(hunt->row->space);
     if (hunt->source.kinds > 1) /* the authors cut such models by memory, not by layers */
@@ -342,27 +223,27 @@ static weft_status base_batch(const struct hunt *hunt, const struct search_cells
     base.strategy = hunt->row->extends;
     for (size_t i = 0; known && i < known->len; i++) {
         const struct search_cell *other = &known->data[i];
-        if (other->done && searched_same_column(other, &base) &&
+        if (other->done && search_same_column(other, &base) &&
             strcmp(other->strategy, base.strategy) == 0)
             base = *other;
     }
     if (!base.done)
-        TRY(searched_predict(hunt->keep, known, &base));
+        TRY(search_cell_predict(hunt->keep, known, &base));
     *out = base.predicted.fits ? base.predicted.batch : hunt->batch_step;
 done:
     return status;
 }
 
-weft_status searched_predict(struct arena *keep, const struct search_cells *known,
-                             struct search_cell *cell)
+weft_status search_cell_predict(struct arena *keep, const struct search_cells *known,
+                                struct search_cell *cell)
 {
     struct hunt hunt = {.keep = keep, .cell = cell};
-    const struct machine_margin *machine;
     int64_t base = 0;
-    weft_status status = WEFT_OK;
-    if (!identify(&hunt, &machine))
-        return status;
-    TRY(open_hunt(&hunt, machine));
+    weft_status status;
+    TRY(galvatron_facts_open(keep, &hunt.facts));
+    if (!identify(&hunt))
+        return WEFT_OK;
+    TRY(open_hunt(&hunt));
     if (hunt.row->extends)
         TRY(base_batch(&hunt, known, &base));
     TRY(search_batches(&hunt, base));

@@ -1,4 +1,4 @@
-/* searched.h - published answers of planners, held against Weft's own searches.
+/* published_searches.h - published answers of planners, held against Weft's own searches.
  *
  * A table has a cell per strategy, model and memory limit: whether anything fits, the batch that was
  * chosen and the samples per second that were then measured. Weft searches each cell anew, with the
@@ -8,10 +8,10 @@
  *       nothing here looks at what a cell says.
  *   I2  Every cell is read before any is searched: a damaged file is an error, with its line.
  */
-#ifndef WEFT_LAB_SEARCHED_H
-#define WEFT_LAB_SEARCHED_H
+#ifndef WEFT_LAB_PUBLISHED_SEARCHES_H
+#define WEFT_LAB_PUBLISHED_SEARCHES_H
 
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 #include "lab/published.h"
 #include "search/search.h"
 
@@ -37,16 +37,16 @@ struct search_cells {
 };
 
 /* From the table's file, appended to `out`; texts are in `keep`. */
-weft_status searched_read(struct arena *keep, const struct search_table *table,
-                          struct search_cells *out);
+weft_status search_cells_read(struct arena *keep, const struct search_table *table,
+                              struct search_cells *out);
 /* The same from a text in memory, which is changed; `file` stands for its name. */
-weft_status searched_parse(struct arena *keep, const struct search_table *table, const char *file,
-                           char *text, size_t len, struct search_cells *out);
+weft_status search_cells_parse(struct arena *keep, const struct search_table *table,
+                               const char *file, char *text, size_t len, struct search_cells *out);
 /* `known` may have cells that are done already, which others build on; or be NULL. */
-weft_status searched_predict(struct arena *keep, const struct search_cells *known,
-                             struct search_cell *cell);
+weft_status search_cell_predict(struct arena *keep, const struct search_cells *known,
+                                struct search_cell *cell);
 /* Of the same table, machine, model and memory limit. */
-bool searched_same_column(const struct search_cell *a, const struct search_cell *b);
+bool search_same_column(const struct search_cell *a, const struct search_cell *b);
 
 /* ---- what comes of it ------------------------------------------------------------------------ */
 
@@ -62,15 +62,15 @@ struct agreements {
     size_t len, cap;
 };
 /* In the order of the table. */
-void searched_agreements(struct arena *keep, const struct search_cells *cells,
-                         const struct search_table *table, struct agreements *out);
+void search_agreements(struct arena *keep, const struct search_cells *cells,
+                       const struct search_table *table, struct agreements *out);
 
 /* Columns of the table (a model, a limit), and in how many of them no other strategy is faster. */
 struct lead {
     int64_t columns, measured, predicted;
 };
-struct lead searched_lead(const struct search_cells *cells, const struct search_table *table,
-                          const char *strategy);
+struct lead search_lead(const struct search_cells *cells, const struct search_table *table,
+                        const char *strategy);
 
 /* ---- pipelines cut three ways (Galvatron-BMW, Table V) --------------------------------------- */
 
@@ -93,13 +93,13 @@ struct cut_pipelines {
     size_t len, cap;
 };
 /* Those that fit at all. */
-weft_status searched_cuts(struct arena *keep, struct cut_pipelines *out);
+weft_status galvatron_cuts(struct arena *keep, struct cut_pipelines *out);
 
 struct cut_tally {
     int64_t pipelines, never_slower; /* the search's; than either of the others */
     int64_t memory_fits, time_fits;  /* cut that way */
     int64_t between;                 /* of memory_fits */
 };
-struct cut_tally searched_cut_tally(const struct cut_pipelines *pipelines);
+struct cut_tally cut_tally_of(const struct cut_pipelines *pipelines);
 
 #endif

@@ -1,4 +1,4 @@
-/* searched_cuts.c - 1F1B pipelines cut by memory, by time, and by the search (Galvatron-BMW, Table V).
+/* galvatron_cuts.c - 1F1B pipelines cut by memory, by time, and by the search (Galvatron-BMW, Table V).
  *
  *   alpha = 1 - max_i cost_i / sum_i cost_i                                                 (Eq. 6)
  *   alpha_t(p_m) <= alpha_t(p) <= alpha_t(p_t),  alpha_m(p_t) <= alpha_m(p) <= alpha_m(p_m)  (Eq. 7)
@@ -11,23 +11,10 @@
  */
 #include <string.h>
 
-#include "lab/layer_profile.h"
-#include "lab/searched.h"
+#include "lab/galvatron_facts.h"
+#include "lab/published_searches.h"
 
-static const char DEVICE[] = "RTX-TITAN";
-/* Of a layer's states, under SDP: cost_model_dist.py of Galvatron v1 (Hsword/Hetu). */
-static const double SHARD_MARGIN = 0.003;
 enum { DEVICES = 16, BATCH = 256, CHUNK_SAMPLES = 4, GIB_STEP = 4 };
-
-static const struct {
-    const char *name;
-    struct measured_model model;
-} MODELS[] = {
-    {"BERT-Huge-32", {.profile = "bert-1280", .runs = 1, .run = {{0, 32}}}},
-    {"BERT-Huge-48", {.profile = "bert-1280", .runs = 1, .run = {{0, 48}}}},
-    {"T5-Large-32", {.profile = "t5-large-1024", .runs = 2, .run = {{0, 16}, {1, 16}}}},
-    {"T5-Large-48", {.profile = "t5-large-1024", .runs = 2, .run = {{0, 24}, {1, 24}}}},
-};
 
 /* ---- what layers cost ------------------------------------------------------------------------ */
 
@@ -279,8 +266,9 @@ static weft_status cut_pipeline(struct layer_cutter *cutter, struct cut_pipeline
     return cutter->status;
 }
 
-static weft_status add_pipeline(struct arena *keep, size_t model, const struct layer_source *source,
-                                int64_t gib, int64_t stages, struct cut_pipelines *out)
+static weft_status add_pipeline(struct arena *keep, const char *model,
+                                const struct layer_source *source, int64_t gib, int64_t stages,
+                                struct cut_pipelines *out)
 {
     struct layer_problem problem = {.source = source,
                                     .space = space_find("bi-obj"),
@@ -289,7 +277,7 @@ static weft_status add_pipeline(struct arena *keep, size_t model, const struct l
                                     .global_batch = BATCH,
                                     .pp = stages,
                                     .micro_batches = BATCH * stages / DEVICES / CHUNK_SAMPLES};
-    struct cut_pipeline pipeline = {.model = MODELS[model].name,
+    struct cut_pipeline pipeline = {.model = model,
                                     .devices = DEVICES,
                                     .limit_bytes = problem.limit_bytes,
                                     .stages = stages,
@@ -303,27 +291,40 @@ static weft_status add_pipeline(struct arena *keep, size_t model, const struct l
     return status;
 }
 
-weft_status searched_cuts(struct arena *keep, struct cut_pipelines *out)
+static weft_status add_model(struct arena *keep, const struct galvatron_model *model,
+                             const struct galvatron_facts *facts, struct profile *profile,
+                             struct cut_pipelines *out)
 {
+    const struct galvatron_machine *machine = galvatron_machine_find(facts, DEVICES);
+    struct measured_model measured = model->measured;
+    struct layer_source source;
+    weft_status status;
+    measured.device = facts->device;
+    measured.shard_margin = machine ? machine->shard_margin : 0;
+    TRY(layer_profile_source(keep, profile, &measured, &source));
+    for (int64_t gib = 8; gib <= 24; gib += GIB_STEP)
+        for (int64_t stages = 2; stages <= CUT_MOST_STAGES; stages *= 2)
+            TRY(add_pipeline(keep, model->name, &source, gib, stages, out));
+done:
+    return status;
+}
+
+weft_status galvatron_cuts(struct arena *keep, struct cut_pipelines *out)
+{
+    const struct galvatron_facts *facts;
     struct profile *profile = NULL;
     weft_status status;
-    TRY(profile_open_shipped(DEVICE, &profile));
-    for (size_t model = 0; model < COUNT_OF(MODELS); model++) {
-        struct measured_model measured = MODELS[model].model;
-        struct layer_source source;
-        measured.device = DEVICE;
-        measured.shard_margin = SHARD_MARGIN;
-        TRY(layer_profile_source(keep, profile, &measured, &source));
-        for (int64_t gib = 8; gib <= 24; gib += GIB_STEP)
-            for (int64_t stages = 2; stages <= CUT_MOST_STAGES; stages *= 2)
-                TRY(add_pipeline(keep, model, &source, gib, stages, out));
-    }
+    TRY(galvatron_facts_open(keep, &facts));
+    TRY(profile_open_shipped(facts->device, &profile));
+    for (size_t i = 0; i < facts->models.len; i++)
+        if (facts->models.data[i].cut_three_ways)
+            TRY(add_model(keep, &facts->models.data[i], facts, profile, out));
 done:
     profile_close(profile);
     return status;
 }
 
-struct cut_tally searched_cut_tally(const struct cut_pipelines *pipelines)
+struct cut_tally cut_tally_of(const struct cut_pipelines *pipelines)
 {
     struct cut_tally tally = {.pipelines = (int64_t)pipelines->len};
     for (size_t i = 0; i < pipelines->len; i++) {

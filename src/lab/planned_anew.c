@@ -1,5 +1,5 @@
-/* replanned.c - published runs planned anew (replanned.h). */
-#include "lab/replanned.h"
+/* planned_anew.c - published runs planned anew (planned_anew.h). */
+#include "lab/planned_anew.h"
 
 #include <string.h>
 

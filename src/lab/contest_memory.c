@@ -1,4 +1,4 @@
-/* duel_memory.c - what a stage needs by the count of Aceso's authors, who searched within 28,000 MB of it
+/* contest_memory.c - what a stage needs by the count of Aceso's authors, who searched within 28,000 MB of it
  * (section 3.3; the artifact, microsoft/SuperScaler: search/aceso_cost_model.py).
  *
  * With the rows of the authors' table for the operators of a stage, of which s come after it,
@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "exchange/exchange.h"
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 
 static const char DEVICE[] = "V100-SXM2-32GB";
 

@@ -1,4 +1,4 @@
-/* validate_searched.c - what `weft validate` found about published searches, as tables and JSON. */
+/* validate_searches.c - what `weft validate` found about published searches, as tables and JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static void print_agreements(const struct validation *v, const struct search_tab
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     struct agreements all = {0};
-    searched_agreements(v->arena, &v->cells, which, &all);
+    search_agreements(v->arena, &v->cells, which, &all);
     for (size_t i = 0; i < all.len; i++) {
         const struct agreement *a = &all.data[i];
         table_cell(table, "%s", a->strategy);
@@ -74,7 +74,7 @@ static void print_cells(const struct validation *v, const struct search_table *w
 
 static void print_search(const struct validation *v, const struct search_table *which)
 {
-    struct lead lead = searched_lead(&v->cells, which, LARGEST);
+    struct lead lead = search_lead(&v->cells, which, LARGEST);
     int64_t refused = refused_cells(v, which);
     printf("%s: %s (%s)\n", which->name, which->summary, which->source);
     print_agreements(v, which);
@@ -108,7 +108,7 @@ static void print_cuts(const struct validation *v, const struct search_table *wh
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_LEFT, ALIGN_RIGHT,
                                         ALIGN_LEFT, ALIGN_RIGHT, ALIGN_LEFT, ALIGN_RIGHT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    struct cut_tally tally = searched_cut_tally(&v->cuts);
+    struct cut_tally tally = cut_tally_of(&v->cuts);
     for (size_t i = 0; i < v->cuts.len; i++) {
         const struct cut_pipeline *pipeline = &v->cuts.data[i];
         table_cell(table, "%s", pipeline->model);
@@ -132,7 +132,7 @@ static json_t *agreements_json(const struct validation *v, const struct search_t
 {
     struct agreements all = {0};
     json_t *list = json_array();
-    searched_agreements(v->arena, &v->cells, which, &all);
+    search_agreements(v->arena, &v->cells, which, &all);
     for (size_t i = 0; i < all.len; i++) {
         const struct agreement *a = &all.data[i];
         json_t *errors =
@@ -175,7 +175,7 @@ static json_t *cell_json(const struct search_cell *cell)
 
 static json_t *search_json(const struct validation *v, const struct search_table *which)
 {
-    struct lead lead = searched_lead(&v->cells, which, LARGEST);
+    struct lead lead = search_lead(&v->cells, which, LARGEST);
     json_t *json =
         json_pack("{s:s, s:s, s:s, s:o, s:I, s:{s:s, s:I, s:I, s:I}}", "name", which->name,
                   "summary", which->summary, "source", which->source, "strategies",
@@ -206,7 +206,7 @@ static json_t *cut_json(const struct cut *cut, int64_t stages)
 
 static json_t *cuts_json(const struct validation *v, const struct search_table *which)
 {
-    struct cut_tally tally = searched_cut_tally(&v->cuts);
+    struct cut_tally tally = cut_tally_of(&v->cuts);
     json_t *list = json_array();
     for (size_t i = 0; i < v->cuts.len; i++) {
         const struct cut_pipeline *p = &v->cuts.data[i];
@@ -234,10 +234,10 @@ static const struct {
 } FORMS[] = {
     [SEARCH_CELLS] = {print_search, search_json},
     [SEARCH_CUTS] = {print_cuts, cuts_json},
-    [SEARCH_DUELS] = {duels_print, duels_json},
+    [SEARCH_CONTEST] = {contests_print, contests_json},
 };
 
-void searched_print(const struct validation *v)
+void searches_print(const struct validation *v)
 {
     for (size_t i = 0; i < v->searches; i++) {
         if (i || v->datasets)
@@ -246,7 +246,7 @@ void searched_print(const struct validation *v)
     }
 }
 
-json_t *searched_json(const struct validation *v)
+json_t *searches_json(const struct validation *v)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < v->searches; i++)

@@ -1,5 +1,5 @@
-/* searched.c - tables of published searches: reading them, and how far Weft's own answers agree. */
-#include "lab/searched.h"
+/* published_searches.c - tables of published searches: reading them, and how far Weft's own answers agree. */
+#include "lab/published_searches.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum searched_column {
+enum cell_column {
     COLUMN_DEVICES,
     COLUMN_MEMORY,
     COLUMN_CLUSTER,
@@ -59,8 +59,8 @@ done:
     return status;
 }
 
-weft_status searched_parse(struct arena *keep, const struct search_table *table, const char *file,
-                           char *text, size_t len, struct search_cells *out)
+weft_status search_cells_parse(struct arena *keep, const struct search_table *table,
+                               const char *file, char *text, size_t len, struct search_cells *out)
 {
     struct cell_reading reading = {keep, table, out};
     struct csv csv;
@@ -68,14 +68,14 @@ weft_status searched_parse(struct arena *keep, const struct search_table *table,
     return status ? status : csv_read(&csv, COLUMNS, COLUMN_COUNT, take_cell, &reading);
 }
 
-weft_status searched_read(struct arena *keep, const struct search_table *table,
-                          struct search_cells *out)
+weft_status search_cells_read(struct arena *keep, const struct search_table *table,
+                              struct search_cells *out)
 {
     char *path, *text;
     size_t len;
     weft_status status;
     TRY(published_file(keep, table->name, &path, &text, &len));
-    TRY(searched_parse(keep, table, path, text, len, out));
+    TRY(search_cells_parse(keep, table, path, text, len, out));
 done:
     return status;
 }
@@ -96,8 +96,8 @@ static void add_cell(struct arena *keep, const struct search_cell *cell, struct 
                fabs(cell->predicted.samples_per_s / cell->measured.samples_per_s - 1));
 }
 
-void searched_agreements(struct arena *keep, const struct search_cells *cells,
-                         const struct search_table *table, struct agreements *out)
+void search_agreements(struct arena *keep, const struct search_cells *cells,
+                       const struct search_table *table, struct agreements *out)
 {
     struct error_list none = {0}, *errors = ARENA_ARRAY(keep, struct error_list, cells->len + 1);
     for (size_t i = 0; i < cells->len; i++) {
@@ -118,14 +118,14 @@ void searched_agreements(struct arena *keep, const struct search_cells *cells,
         out->data[i].samples = errors_of(errors[i].data, errors[i].len);
 }
 
-bool searched_same_column(const struct search_cell *a, const struct search_cell *b)
+bool search_same_column(const struct search_cell *a, const struct search_cell *b)
 {
     return a->table == b->table && a->devices == b->devices && a->limit_bytes == b->limit_bytes &&
            strcmp(a->model, b->model) == 0;
 }
 
-struct lead searched_lead(const struct search_cells *cells, const struct search_table *table,
-                          const char *strategy)
+struct lead search_lead(const struct search_cells *cells, const struct search_table *table,
+                        const char *strategy)
 {
     struct lead lead = {0};
     for (size_t i = 0; i < cells->len; i++) {
@@ -135,7 +135,7 @@ struct lead searched_lead(const struct search_cells *cells, const struct search_
             continue;
         for (size_t j = 0; j < cells->len; j++) {
             const struct search_cell *other = &cells->data[j];
-            if (!searched_same_column(own, other) || !other->done)
+            if (!search_same_column(own, other) || !other->done)
                 continue;
             measured &= own->measured.samples_per_s >= other->measured.samples_per_s;
             predicted &= own->predicted.samples_per_s >= other->predicted.samples_per_s;

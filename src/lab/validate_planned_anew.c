@@ -1,4 +1,4 @@
-/* validate_planned.c - published runs planned anew (`weft validate --plan`), as a table and JSON. */
+/* validate_planned_anew.c - published runs planned anew (`weft validate --plan`), as a table and JSON. */
 #include <stdio.h>
 #include <string.h>
 

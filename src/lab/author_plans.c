@@ -1,4 +1,4 @@
-/* duel_theirs.c - the plans that the public search program of Aceso's authors finds for the models of Table 3,
+/* author_plans.c - the plans that the public search program of Aceso's authors finds for the models of Table 3,
  * run with the authors' profiles (data/validation/aceso_plans.csv), as plans of Weft.
  *
  * Operators are counted by their walk over a model (aceso_plan.h).
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "exchange/exchange.h"
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 #include "lab/published_read.h"
 
 enum { MAX_FILE_BYTES = 1 << 20 };
@@ -18,7 +18,7 @@ static const char NAME[] = "aceso_plans.csv";
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum theirs_column {
+enum author_column {
     COLUMN_MODEL,
     COLUMN_DEVICES,
     COLUMN_STEP,
@@ -35,9 +35,9 @@ static const char *const COLUMN_NAMES[] = {"model",       "devices",   "step",
                                            "tp",          "operators", "recomputed"};
 _Static_assert(COUNT_OF(COLUMN_NAMES) == COLUMNS, "a column without a name");
 
-struct their_reading {
+struct author_reading {
     struct arena *keep;
-    struct their_plans *out;
+    struct author_plans *out;
 };
 
 /* Of "5-6 18-19", the next; false: there is none, and *text is at its end unless it is damaged. */
@@ -65,7 +65,7 @@ static bool are_ranges(const char *text)
     return !*text;
 }
 
-static weft_status take_stage(const struct csv *csv, const int *at, struct their_stage *stage)
+static weft_status take_stage(const struct csv *csv, const int *at, struct author_stage *stage)
 {
     weft_status status;
     TRY(csv_int(csv, at[COLUMN_STAGE_DEVICES], 1, &stage->devices));
@@ -79,7 +79,7 @@ done:
     return status;
 }
 
-static bool is_filled(const struct their_plan *plan)
+static bool is_filled(const struct author_plan *plan)
 {
     int64_t devices = 0;
     for (size_t s = 0; s < plan->stages.len; s++)
@@ -87,10 +87,10 @@ static bool is_filled(const struct their_plan *plan)
     return devices >= plan->devices; /* I1 */
 }
 
-static weft_status take_plan(struct their_reading *reading, const struct csv *csv, const int *at)
+static weft_status take_plan(struct author_reading *reading, const struct csv *csv, const int *at)
 {
-    struct their_plan plan = {.model =
-                                  arena_copy_text(reading->keep, csv->field[at[COLUMN_MODEL]])};
+    struct author_plan plan = {.model =
+                                   arena_copy_text(reading->keep, csv->field[at[COLUMN_MODEL]])};
     weft_status status;
     TRY(csv_int(csv, at[COLUMN_DEVICES], 1, &plan.devices));
     TRY(csv_int(csv, at[COLUMN_STEP], 1, &plan.step));
@@ -102,17 +102,17 @@ done:
 
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
-    struct their_reading *reading = context;
-    struct their_stage stage = {
+    struct author_reading *reading = context;
+    struct author_stage stage = {
         .recomputed = arena_copy_text(reading->keep, csv->field[at[COLUMN_RECOMPUTED]])};
-    struct their_plans *out = reading->out;
+    struct author_plans *out = reading->out;
     int64_t number;
     weft_status status;
     if (out->len == 0 || is_filled(&out->data[out->len - 1]))
         TRY(take_plan(reading, csv, at));
-    struct their_plan *plan = &out->data[out->len - 1];
+    struct author_plan *plan = &out->data[out->len - 1];
     TRY(csv_int(csv, at[COLUMN_STAGE], 0, &number));
-    if (number != (int64_t)plan->stages.len || number == THEIR_STAGES ||
+    if (number != (int64_t)plan->stages.len || number == AUTHOR_STAGES ||
         strcmp(plan->model, csv->field[at[COLUMN_MODEL]]) != 0)
         return csv_error(csv, at[COLUMN_STAGE], NULL, "stages in order that fill a plan's devices");
     TRY(take_stage(csv, at, &stage));
@@ -121,10 +121,10 @@ done:
     return status;
 }
 
-weft_status theirs_parse(struct arena *keep, const char *file, char *text, size_t len,
-                         struct their_plans *out)
+weft_status author_plans_parse(struct arena *keep, const char *file, char *text, size_t len,
+                               struct author_plans *out)
 {
-    struct their_reading reading = {keep, out};
+    struct author_reading reading = {keep, out};
     struct csv csv;
     weft_status status;
     TRY(csv_open(&csv, file, text, len));
@@ -135,14 +135,14 @@ done:
     return status;
 }
 
-weft_status theirs_read(struct arena *keep, struct their_plans *out)
+weft_status author_plans_read(struct arena *keep, struct author_plans *out)
 {
     char *path, *text;
     size_t len;
     weft_status status;
     TRY(published_path(keep, NAME, &path));
     TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
-    TRY(theirs_parse(keep, path, text, len, out));
+    TRY(author_plans_parse(keep, path, text, len, out));
 done:
     return status;
 }
@@ -158,35 +158,35 @@ static bool is_among(const char *ranges, int64_t operator)
     return false;
 }
 
-weft_status theirs_plan(const struct their_plan *theirs, const struct plan_request *request,
-                        struct plan **out)
+weft_status author_plan_make(const struct author_plan *found, const struct plan_request *request,
+                             struct plan **out)
 {
     struct arena *scratch = arena_new();
-    size_t stages = theirs->stages.len, all = 0, at = 0;
+    size_t stages = found->stages.len, all = 0, at = 0;
     for (size_t s = 0; s < stages; s++)
-        all += (size_t)theirs->stages.data[s].operators;
+        all += (size_t)found->stages.data[s].operators;
     struct aceso_stage *stage = ARENA_ARRAY(scratch, struct aceso_stage, stages);
     struct aceso_operator *op = ARENA_ARRAY(scratch, struct aceso_operator, all);
     for (size_t s = 0; s < stages; s++) {
-        const struct their_stage *row = &theirs->stages.data[s];
+        const struct author_stage *row = &found->stages.data[s];
         stage[s] = (struct aceso_stage){row->devices, row->operators};
         for (int64_t k = 0; k < row->operators; k++, at++)
             op[at] = (struct aceso_operator){
                 .tp = row->tp, .recompute = is_among(row->recomputed, (int64_t)at)}; /* I2 */
     }
-    struct aceso_plan plan = {theirs->step, (int32_t)stages, stage, op};
+    struct aceso_plan plan = {found->step, (int32_t)stages, stage, op};
     weft_status status =
         aceso_plan_make(&plan, request->model, request->cluster, &request->pins, out);
     arena_free(scratch);
     return status;
 }
 
-const char *theirs_text(struct arena *keep, const struct their_plan *theirs)
+const char *author_plan_text(struct arena *keep, const struct author_plan *found)
 {
     const char *text =
-        arena_printf(keep, "%lld samples per step; devices/tp", (long long)theirs->step);
-    for (size_t s = 0; s < theirs->stages.len; s++)
-        text = arena_printf(keep, "%s %lld/%lld", text, (long long)theirs->stages.data[s].devices,
-                            (long long)theirs->stages.data[s].tp);
+        arena_printf(keep, "%lld samples per step; devices/tp", (long long)found->step);
+    for (size_t s = 0; s < found->stages.len; s++)
+        text = arena_printf(keep, "%s %lld/%lld", text, (long long)found->stages.data[s].devices,
+                            (long long)found->stages.data[s].tp);
     return text;
 }

@@ -1,16 +1,16 @@
-/* bench_theirs.c - plans that the search program of Aceso's authors found in minutes for Table 3's models
+/* bench_author_plans.c - plans that the search program of Aceso's authors found in minutes for Table 3's models
  * (data/validation/aceso_plans.csv), beside Weft's after half a second of a core and at the end. All are
  * simulated alike, with the authors' profiles on their machine, within 28,000 MB by their own count.
  *
- * `bench_theirs MODEL` takes one of them. */
+ * `bench_author_plans MODEL` takes one of them. */
 #include <string.h>
 
-#include "lab/duel.h"
+#include "lab/aceso_contest.h"
 #include "within.h"
 
-static double slower(const struct answer *answer, const struct duel *duel)
+static double slower(const struct answer *answer, const struct contest *contest)
 {
-    return 100 * (answer->s / duel->theirs_least_s - 1);
+    return 100 * (answer->s / contest->authors_least_s - 1);
 }
 
 static void hold_against(const char *model, int64_t devices)
@@ -18,23 +18,24 @@ static void hold_against(const char *model, int64_t devices)
     static const char *const SPACES[] = {"artifact", "paper"};
     static const double BUDGET_S = 0.35; /* what it is about then comes to an end within 0.5 s */
     struct arena *keep = arena_new();
-    struct duel duel = {.family = "GPT-3", .model = model, .devices = devices};
-    struct duel_stand stand;
-    stop_on(duel_stand_up(keep, duel.family, model, devices, &stand));
-    stop_on(duel_predict_theirs(keep, &stand.request, &duel));
+    struct contest contest = {.family = "GPT-3", .model = model, .devices = devices};
+    struct contest_setup setup;
+    stop_on(contest_set_up(keep, contest.family, model, devices, &setup));
+    stop_on(contest_predict_authors(keep, &setup.request, &contest));
     printf("%-10s on %2lld: theirs %7.2f s, by their own model %7.2f s; their fastest %7.2f s\n",
-           model, (long long)devices, duel.theirs_s, duel.theirs->predicted_s, duel.theirs_least_s);
-    stand.study.every_stages = false; /* as `weft plan` asks */
+           model, (long long)devices, contest.authors_s, contest.author_plan->predicted_s,
+           contest.authors_least_s);
+    setup.study.every_stages = false; /* as `weft plan` asks */
     for (size_t i = 0; i < COUNT_OF(SPACES); i++) {
-        stand.request.options.space = SPACES[i];
-        struct answer first = best_within(stand.request, BUDGET_S),
-                      last = best_within(stand.request, 0);
+        setup.request.options.space = SPACES[i];
+        struct answer first = best_within(setup.request, BUDGET_S),
+                      last = best_within(setup.request, 0);
         printf(
             "  %-8s %7.2f s (%+.1f %%) after %4.2f s of a core, %7.2f s (%+.1f %%) after %5.2f s\n",
-            SPACES[i], first.s, slower(&first, &duel), first.cpu_s, last.s, slower(&last, &duel),
-            last.cpu_s);
+            SPACES[i], first.s, slower(&first, &contest), first.cpu_s, last.s,
+            slower(&last, &contest), last.cpu_s);
     }
-    duel_take_down(&stand);
+    contest_take_down(&setup);
     arena_free(keep);
 }
 

@@ -1,4 +1,4 @@
-/* validate_duels.c - what `weft validate` found about two planners, as tables and JSON. */
+/* validate_contest.c - what `weft validate` found about two planners, as tables and JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,12 +12,12 @@ static double gain(const double rate[RIVAL_COUNT], enum rival over)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void rate_cells(struct table *table, const struct duel *duel, enum rival rival)
+static void rate_cells(struct table *table, const struct contest *contest, enum rival rival)
 {
-    table_cell(table, "%.2f", duel->measured[rival]);
-    table_cell(table, duel->predicted[rival] > 0 ? "%.2f" : "-", duel->predicted[rival]);
-    table_cell(table, duel->predicted[rival] > 0 ? "%+.1f %%" : "-",
-               100 * (duel->predicted[rival] / duel->measured[rival] - 1));
+    table_cell(table, "%.2f", contest->measured[rival]);
+    table_cell(table, contest->predicted[rival] > 0 ? "%.2f" : "-", contest->predicted[rival]);
+    table_cell(table, contest->predicted[rival] > 0 ? "%+.1f %%" : "-",
+               100 * (contest->predicted[rival] / contest->measured[rival] - 1));
 }
 
 static void gain_cell(struct table *table, double value)
@@ -34,24 +34,24 @@ static void print_duels(const struct validation *v)
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < v->duels.len; i++) {
-        const struct duel *duel = &v->duels.data[i];
-        if (i && strcmp(duel->family, duel[-1].family) != 0)
+    for (size_t i = 0; i < v->contests.len; i++) {
+        const struct contest *contest = &v->contests.data[i];
+        if (i && strcmp(contest->family, contest[-1].family) != 0)
             table_rule(table);
-        table_cell(table, "%s", duel->model);
-        table_cell(table, "%lld", (long long)duel->devices);
-        rate_cells(table, duel, RIVAL_RUN);
-        rate_cells(table, duel, RIVAL_SEARCH);
-        gain_cell(table, gain(duel->measured, RIVAL_RUN));
-        gain_cell(table, gain(duel->predicted, RIVAL_RUN));
-        gain_cell(table, gain(duel->predicted, RIVAL_GRID));
+        table_cell(table, "%s", contest->model);
+        table_cell(table, "%lld", (long long)contest->devices);
+        rate_cells(table, contest, RIVAL_RUN);
+        rate_cells(table, contest, RIVAL_SEARCH);
+        gain_cell(table, gain(contest->measured, RIVAL_RUN));
+        gain_cell(table, gain(contest->predicted, RIVAL_RUN));
+        gain_cell(table, gain(contest->predicted, RIVAL_GRID));
     }
     table_print(table, stdout);
 }
 
 static void tally_row(const struct validation *v, struct table *table, const char *family)
 {
-    struct duel_tally tally = duels_tally(v->arena, &v->duels, family);
+    struct contest_tally tally = contests_tally(v->arena, &v->contests, family);
     table_cell(table, "%s", family ? family : "all");
     for (int rival = RIVAL_RUN; rival <= RIVAL_SEARCH; rival++) {
         table_cell(table, "%.1f", tally.rate[rival].mean * 100);
@@ -70,9 +70,9 @@ static void print_tallies(const struct validation *v)
     static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < v->duels.len; i++)
-        if (i == 0 || strcmp(v->duels.data[i].family, v->duels.data[i - 1].family) != 0)
-            tally_row(v, table, v->duels.data[i].family);
+    for (size_t i = 0; i < v->contests.len; i++)
+        if (i == 0 || strcmp(v->contests.data[i].family, v->contests.data[i - 1].family) != 0)
+            tally_row(v, table, v->contests.data[i].family);
     table_rule(table);
     tally_row(v, table, NULL);
     putchar('\n');
@@ -84,10 +84,10 @@ static void print_claims(const struct validation *v)
     static const char *const HEADERS[] = {"model", "section 5.4 tells", "holds", "here"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_LEFT, ALIGN_LEFT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    struct duel_claims claims = {0};
-    duels_claims(v->arena, &v->duels, &claims);
+    struct contest_claims claims = {0};
+    contests_claims(v->arena, &v->contests, &claims);
     for (size_t i = 0; i < claims.len; i++) {
-        table_cell(table, "%s", claims.data[i].duel->model);
+        table_cell(table, "%s", claims.data[i].contest->model);
         table_cell(table, "%s", claims.data[i].says);
         table_cell(table, "%s", claims.data[i].holds ? "yes" : "no");
         table_cell(table, "%s", claims.data[i].found);
@@ -98,36 +98,37 @@ static void print_claims(const struct validation *v)
     }
 }
 
-static bool has_theirs(const struct validation *v)
+static bool has_author_plans(const struct validation *v)
 {
-    for (size_t i = 0; i < v->duels.len; i++)
-        if (v->duels.data[i].theirs)
+    for (size_t i = 0; i < v->contests.len; i++)
+        if (v->contests.data[i].author_plan)
             return true;
     return false;
 }
 
-static void print_theirs(const struct validation *v)
+static void print_author_plans(const struct validation *v)
 {
     static const char *const HEADERS[] = {"model", "on",      "their program's plan", "they say",
                                           "Weft",  "fastest", "Weft's plan",          "less"};
     static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_LEFT,  ALIGN_RIGHT,
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    if (!has_theirs(v))
+    if (!has_author_plans(v))
         return;
-    for (size_t i = 0; i < v->duels.len; i++) {
-        const struct duel *duel = &v->duels.data[i];
-        if (!duel->theirs)
+    for (size_t i = 0; i < v->contests.len; i++) {
+        const struct contest *contest = &v->contests.data[i];
+        if (!contest->author_plan)
             continue;
-        table_cell(table, "%s", duel->model);
-        table_cell(table, "%lld", (long long)duel->devices);
-        table_cell(table, "%zu stages, %lld samples per step, %lld MB", duel->theirs->stages.len,
-                   (long long)duel->theirs->step, (long long)(duel->theirs_bytes >> 20));
-        table_cell(table, "%.2f", duel->theirs->predicted_s);
-        table_cell(table, "%.2f", duel->theirs_s);
-        table_cell(table, "%.2f", duel->theirs_least_s);
-        table_cell(table, "%.2f", duel->found_s);
-        table_cell(table, "%.1f %%", 100 * (1 - duel->found_s / duel->theirs_least_s));
+        table_cell(table, "%s", contest->model);
+        table_cell(table, "%lld", (long long)contest->devices);
+        table_cell(table, "%zu stages, %lld samples per step, %lld MB",
+                   contest->author_plan->stages.len, (long long)contest->author_plan->step,
+                   (long long)(contest->authors_bytes >> 20));
+        table_cell(table, "%.2f", contest->author_plan->predicted_s);
+        table_cell(table, "%.2f", contest->authors_s);
+        table_cell(table, "%.2f", contest->authors_least_s);
+        table_cell(table, "%.2f", contest->found_s);
+        table_cell(table, "%.1f %%", 100 * (1 - contest->found_s / contest->authors_least_s));
     }
     putchar('\n');
     table_print(table, stdout);
@@ -142,17 +143,17 @@ static void print_plans(const struct validation *v)
     static const char *const HEADERS[] = {"model", "system", "plan"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_LEFT};
     struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < v->duels.len; i++)
+    for (size_t i = 0; i < v->contests.len; i++)
         for (int rival = 0; rival < RIVAL_COUNT; rival++) {
-            table_cell(table, "%s", rival ? "" : v->duels.data[i].model);
+            table_cell(table, "%s", rival ? "" : v->contests.data[i].model);
             table_cell(table, "%s", rival_name((enum rival)rival));
-            table_cell(table, "%s", v->duels.data[i].plan[rival]);
+            table_cell(table, "%s", v->contests.data[i].plan[rival]);
         }
     putchar('\n');
     table_print(table, stdout);
 }
 
-void duels_print(const struct validation *v, const struct search_table *which)
+void contests_print(const struct validation *v, const struct search_table *which)
 {
     printf("%s: %s (%s)\n", which->name, which->summary, which->source);
     print_duels(v);
@@ -162,28 +163,28 @@ void duels_print(const struct validation *v, const struct search_table *which)
            "grid; "
            "below of several devices.\n");
     print_claims(v);
-    print_theirs(v);
+    print_author_plans(v);
     if (v->list_rows)
         print_plans(v);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *rival_json(const struct duel *duel, enum rival rival)
+static json_t *rival_json(const struct contest *contest, enum rival rival)
 {
-    json_t *json = json_pack("{s:o}", "plan", json_text(duel->plan[rival]));
-    if (duel->measured[rival] > 0)
-        json_object_set_new(json, "measured_tflops", json_real(duel->measured[rival]));
-    if (duel->predicted[rival] > 0)
-        json_object_set_new(json, "predicted_tflops", json_real(duel->predicted[rival]));
+    json_t *json = json_pack("{s:o}", "plan", json_text(contest->plan[rival]));
+    if (contest->measured[rival] > 0)
+        json_object_set_new(json, "measured_tflops", json_real(contest->measured[rival]));
+    if (contest->predicted[rival] > 0)
+        json_object_set_new(json, "predicted_tflops", json_real(contest->predicted[rival]));
     return json;
 }
 
-static json_t *stages_json(const struct duel *duel)
+static json_t *stages_json(const struct contest *contest)
 {
     json_t *list = json_array();
-    for (int32_t s = 0; s < duel->stages; s++) {
-        const struct stage_traits *stage = &duel->stage[s];
+    for (int32_t s = 0; s < contest->stages; s++) {
+        const struct stage_traits *stage = &contest->stage[s];
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:I, s:b}", "devices", (json_int_t)stage->devices,
                             "operators", (json_int_t)stage->operators, "recomputed",
@@ -193,20 +194,20 @@ static json_t *stages_json(const struct duel *duel)
 }
 
 /* Null where none is known. */
-static json_t *theirs_json(const struct validation *v, const struct duel *duel)
+static json_t *authors_json(const struct validation *v, const struct contest *contest)
 {
-    if (!duel->theirs)
+    if (!contest->author_plan)
         return json_null();
     return json_pack("{s:o, s:f, s:f, s:f, s:f, s:I}", "plan",
-                     json_text(theirs_text(v->arena, duel->theirs)), "authors_s",
-                     duel->theirs->predicted_s, "predicted_s", duel->theirs_s, "fastest_s",
-                     duel->theirs_least_s, "found_s", duel->found_s, "peak_bytes",
-                     (json_int_t)duel->theirs_bytes);
+                     json_text(author_plan_text(v->arena, contest->author_plan)), "authors_s",
+                     contest->author_plan->predicted_s, "predicted_s", contest->authors_s,
+                     "fastest_s", contest->authors_least_s, "found_s", contest->found_s,
+                     "peak_bytes", (json_int_t)contest->authors_bytes);
 }
 
 static json_t *tally_json(const struct validation *v, const char *family)
 {
-    struct duel_tally tally = duels_tally(v->arena, &v->duels, family);
+    struct contest_tally tally = contests_tally(v->arena, &v->contests, family);
     return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "family", family ? family : "all",
                      "megatron_error", tally.rate[RIVAL_RUN].mean, "aceso_error",
                      tally.rate[RIVAL_SEARCH].mean, "measured_gain", tally.measured, "found_gain",
@@ -215,33 +216,34 @@ static json_t *tally_json(const struct validation *v, const char *family)
 
 static json_t *claims_json(const struct validation *v)
 {
-    struct duel_claims claims = {0};
+    struct contest_claims claims = {0};
     json_t *list = json_array();
-    duels_claims(v->arena, &v->duels, &claims);
+    contests_claims(v->arena, &v->contests, &claims);
     for (size_t i = 0; i < claims.len; i++)
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:o, s:b}", "model", claims.data[i].duel->model, "says",
+            list, json_pack("{s:s, s:s, s:o, s:b}", "model", claims.data[i].contest->model, "says",
                             claims.data[i].says, "found", json_text(claims.data[i].found), "holds",
                             (int)claims.data[i].holds));
     return list;
 }
 
-json_t *duels_json(const struct validation *v, const struct search_table *which)
+json_t *contests_json(const struct validation *v, const struct search_table *which)
 {
-    json_t *duels = json_array(), *families = json_array();
-    for (size_t i = 0; i < v->duels.len; i++) {
-        const struct duel *duel = &v->duels.data[i];
+    json_t *contests = json_array(), *families = json_array();
+    for (size_t i = 0; i < v->contests.len; i++) {
+        const struct contest *contest = &v->contests.data[i];
         json_array_append_new(
-            duels, json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "family", duel->family,
-                             "model", duel->model, "devices", (json_int_t)duel->devices, "megatron",
-                             rival_json(duel, RIVAL_RUN), "aceso", rival_json(duel, RIVAL_SEARCH),
-                             "grid", rival_json(duel, RIVAL_GRID), "stages", stages_json(duel),
-                             "artifact", theirs_json(v, duel)));
-        if (i == 0 || strcmp(duel->family, duel[-1].family) != 0)
-            json_array_append_new(families, tally_json(v, duel->family));
+            contests,
+            json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "family", contest->family,
+                      "model", contest->model, "devices", (json_int_t)contest->devices, "megatron",
+                      rival_json(contest, RIVAL_RUN), "aceso", rival_json(contest, RIVAL_SEARCH),
+                      "grid", rival_json(contest, RIVAL_GRID), "stages", stages_json(contest),
+                      "artifact", authors_json(v, contest)));
+        if (i == 0 || strcmp(contest->family, contest[-1].family) != 0)
+            json_array_append_new(families, tally_json(v, contest->family));
     }
     json_array_append_new(families, tally_json(v, NULL));
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "name", which->name, "summary",
-                     which->summary, "source", which->source, "models", duels, "families", families,
-                     "claims", claims_json(v));
+                     which->summary, "source", which->source, "models", contests, "families",
+                     families, "claims", claims_json(v));
 }

@@ -6,6 +6,7 @@
   mutants.py --repath             the files that were moved or renamed, found by the old text
   mutants.py --only report,f012   faults whose name or file contains one of these
   mutants.py --list other.txt     another list
+  mutants.py --percent 50         so many of the tests' random cases
 
 A list is plain text, one block per fault, blocks apart by an empty line:
 
@@ -229,7 +230,7 @@ class Copy:
 
 
 def time_programs(copy, programs, memory):
-    """How long each may take; `memory` is a file that knows it from before, as long as no program changed."""
+    """How long each may take. Each must pass without a fault; `memory` is a file of those that did before."""
     known = json.loads(memory.read_text()) if memory.is_file() else {}
     seconds = {program: known[program] for program in programs if program in known}
     for program in sorted(programs - seconds.keys()):
@@ -249,13 +250,13 @@ def together(threads):
         thread.join()
 
 
-def try_all(faults, folder, jobs):
+def try_all(faults, folder, memory, jobs):
     programs = {test for fault in faults for test in fault.tests}
     copies = [Copy(folder / str(i)) for i in range(jobs)]
     together([threading.Thread(target=copy.prepare, args=(sorted(programs),)) for copy in copies])
     if not all(copy.objects for copy in copies):
         sys.exit("the unchanged tree does not build")
-    seconds = time_programs(copies[0], programs, folder / "seconds.json")
+    seconds = time_programs(copies[0], programs, memory)
     work, results, lock = queue.Queue(), {}, threading.Lock()
     for fault in faults:
         work.put(fault)
@@ -306,6 +307,7 @@ def main():
     about.add_argument("--list", type=pathlib.Path, default=LIST)
     about.add_argument("--only", default="")
     about.add_argument("--jobs", type=int, default=2)
+    about.add_argument("--percent", type=int, default=100)
     about.add_argument("--copies", type=pathlib.Path, default=ROOT / "build" / "mutants")
     given = about.parse_args()
     faults, problems = read_list(given.list)
@@ -320,7 +322,9 @@ def main():
     wanted = given.only.split(",")
     faults = [f for f in faults if any(w in f.name or w in f.file for w in wanted)]
     os.nice(10)
-    return tell(faults, try_all(faults, given.copies, min(given.jobs, len(faults))))
+    os.environ["WEFT_TEST_PERCENT"] = str(given.percent)
+    memory = given.copies / f"seconds-{given.percent}.json"
+    return tell(faults, try_all(faults, given.copies, memory, min(given.jobs, len(faults))))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -537,9 +538,26 @@ static void test_another_machine(void **state)
     cluster_free(cluster);
 }
 
+/* Files are known by their endings. */
+static void test_endings(void **state)
+{
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-test-cluster-%d.yml", (int)getpid());
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("base: dgx-a100\nnodes: 3\n", file);
+    fclose(file);
+    struct cluster *cluster = open_cluster(path);
+    assert_int_equal(cluster->nodes, 3);
+    cluster_free(cluster);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_endings),
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_dgx1_has_24_nvlinks),
         cmocka_unit_test(test_some_devices_of_each_node),

@@ -330,6 +330,14 @@ static const struct {
      "run.sh:1: --pipeline-model-parallel-layout is 'Et*3|(t*5L': expected E, t, L and | with "
      "(...)*n and x*n",
      "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E((t|)*2t)*2L'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'E((t|)*2t)*2L': expected E, t, L and | with "
+     "(...)*n and x*n",
+     "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--normalization RMSNorm --swiglu --num-experts 4 --moe-layer-freq '([0]*3+[1]*5'",
+     "run.sh:1: --moe-layer-freq is '([0]*3+[1]*5', expected a list of 8 zeros and ones, or a "
+     "number",
+     "an example: ([0]*3+[1]*58)"},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8m|L|'",
      "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': Weft has no multi-token "
      "prediction layers (m)",

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 
@@ -131,9 +132,39 @@ static void layers_are_stored_once(void **state)
     model_free(many);
 }
 
+/* Every preset by numbers that change with every operator: data/models.txt. */
+static void presets_have_the_numbers_on_file(void **state)
+{
+    (void)state;
+    const struct preset *presets;
+    size_t count = model_presets(&presets), len;
+    struct arena *keep = arena_new();
+    char *golden;
+    int wrong = 0;
+    assert_int_equal(
+        file_read(keep, WEFT_SOURCE_DIR "/tests/data/models.txt", 1 << 20, &golden, &len), WEFT_OK);
+    for (size_t i = 0; i < count; i++) {
+        struct model *model;
+        assert_int_equal(model_open(presets[i].name, NULL, &model), WEFT_OK);
+        struct totals totals = model_totals(model, DTYPE_BF16);
+        const char *line =
+            arena_printf(keep, "%s: %lld operators, %.0f parameters, %.9g FLOP, %.9g bytes kept\n",
+                         presets[i].name, (long long)totals.ops, totals.parameters,
+                         totals.flops[PHASE_FORWARD], totals.kept_bytes);
+        if (!strstr(golden, line)) {
+            fputs(line, stdout);
+            wrong++;
+        }
+        model_free(model);
+    }
+    assert_int_equal(wrong, 0);
+    arena_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_have_the_numbers_on_file),
         cmocka_unit_test(every_preset_obeys),
         cmocka_unit_test(layers_are_stored_once),
     };

@@ -104,6 +104,11 @@ static void uncovered(struct plan *plan)
 {
     plan->part[1].count -= 2;
 }
+static void twice(struct plan *plan)
+{
+    plan->part[1].first--;
+    plan->part[1].count++;
+}
 static void no_batch(struct plan *plan)
 {
     plan->global_batch = 0;
@@ -138,6 +143,7 @@ static const struct wrong WRONG[] = {
     {empty_stage, "stage 0 holds no operators", "gpt3-13b can be cut into at most 524 parts"},
     {uncovered, "the operators from head on belong to no stage",
      "stage 1, the last, holds all that is left"},
+    {twice, "stage 1 starts at operator 260, expected 261", "start stage 1 at layers.20.attn.norm"},
     {no_batch, "a global batch of 0 in steps of 32 samples, expected at least one of each", NULL},
     {misfit, "embedding: copy:4 is for 4 devices, stage 0 has 16", "copy:16 would do"},
     {wrong_shard, "embedding: shard is 4, expected 0, 1, 2 or 3", NULL},

@@ -143,6 +143,25 @@ static void assert_same(const char *name, const struct told *found, const struct
     }
 }
 
+/* rate.h (1), (2): two steps of warm-up, then from 1 down to 0.2 over eight, and no further. */
+static void test_rates_by_hand(void **state)
+{
+    (void)state;
+    static const double WANT[RATE_SHAPE_COUNT][3] = {[RATE_CONSTANT] = {1, 1, 1},
+                                                     [RATE_LINEAR] = {0.8, 0.6, 0.2},
+                                                     [RATE_COSINE] = {0.8828, 0.6, 0.2}};
+    static const int64_t STEP[] = {4, 6, 10};
+    for (int shape = 0; shape < RATE_SHAPE_COUNT; shape++) {
+        struct rate_schedule rate = {(enum rate_shape)shape, 1, 0.2, 2, 10};
+        assert_true(rate_at(&rate, 0) == 0.5 && rate_at(&rate, 1) == 1 && rate_at(&rate, 2) == 1);
+        for (size_t i = 0; i < COUNT_OF(STEP); i++)
+            assert_true(fabs(rate_at(&rate, STEP[i]) - WANT[shape][i]) < 1e-4);
+        assert_true(rate_at(&rate, 99) == rate_at(&rate, 10));
+    }
+    assert_true(clip_factor(2, 0.5) == 0.25 && clip_factor(0.4, 0.5) == 1 &&
+                clip_factor(9, 0) == 1);
+}
+
 /* ---- the same under every plan --------------------------------------------------------------- */
 
 /* With clipping, dropout and a rate that changes. */
@@ -615,6 +634,7 @@ static void test_overlay_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rates_by_hand),
         TEST(test_plans_agree),
         TEST(test_deferred_gradients_agree),
         TEST(test_validation),

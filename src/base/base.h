@@ -123,7 +123,7 @@ weft_status request_outside(request_work *work, void *context);
 /* Counts memory that is not of an arena and that the request is about to take, until its end. */
 weft_status request_reserve(int64_t bytes);
 /* What arenas do where there is no more; for memory that is not of an arena. Does not return. */
-_Noreturn void memory_ran_out(size_t bytes);
+void memory_ran_out(size_t bytes) __attribute__((noreturn));
 
 /* Something that is not of an arena and lives across allocations: a file, a lock, a parser. It is let go
  * of where the request ends early; otherwise the caller does, after hold_pop, newest first. */

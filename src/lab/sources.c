@@ -127,7 +127,7 @@ static weft_status read_search(struct arena *keep, const struct doc *node, struc
 {
     static const char *const FORMS[] = {
         [SEARCH_CELLS] = "cells", [SEARCH_CUTS] = "cuts", [SEARCH_CONTEST] = "contest", NULL};
-    struct {
+    struct table_fields {
         struct search_table table;
         int form;
     } words = {0};
@@ -135,7 +135,7 @@ static weft_status read_search(struct arena *keep, const struct doc *node, struc
         {"name", FIELD_TEXT, offsetof(struct search_table, name), .required = true},
         {"summary", FIELD_TEXT, offsetof(struct search_table, summary), .required = true},
         {"source", FIELD_TEXT, offsetof(struct search_table, source), .required = true},
-        {"form", FIELD_CHOICE, (size_t)((char *)&words.form - (char *)&words), .required = true,
+        {"form", FIELD_CHOICE, offsetof(struct table_fields, form), .required = true,
          .choices = FORMS},
     };
     weft_status status;

@@ -127,7 +127,8 @@ bool plan_degrees(const struct plan *plan, struct degrees *out)
     int64_t most_cp = widest(plan, DIM_SEQ);
     for (out->cp = 1; out->cp <= most_cp && !found; out->cp += !found) {
         out->tp = rest / out->cp;
-        for (int along = 0; rest % out->cp == 0 && along <= (out->tp > 1) && !found; along++) {
+        int most_along = out->tp > 1 ? 1 : 0;
+        for (int along = 0; rest % out->cp == 0 && along <= most_along && !found; along++) {
             out->sequence = along;
             found = gives_recomputed(plan, out, recomputes, scratch);
         }

@@ -19,7 +19,7 @@
 static weft_status import_text(const char *text, struct opened_plan *out, struct texts *notes)
 {
     struct import_input input = {
-        .file = "run.sh", .text = text, .len = strlen(text), .cluster = "dgx-a100"};
+        .file = "run.sh", .text = text, .len = strlen(text), .cluster = "dgx-h100"};
     return megatron_import(arena, &input, out, notes);
 }
 
@@ -277,7 +277,7 @@ static const char *told(const char *arguments)
     return text;
 }
 
-/* Every line of the file that does not begin with a space is arguments, on dgx-a100; what
+/* Every line of the file that does not begin with a space is arguments, on dgx-h100; what
  * stands below it is what they come to. */
 static void values_come_out_as_written(void **state)
 {
@@ -315,7 +315,7 @@ static const struct {
      "run.sh: its variables stand for more than 4194304 bytes",
      "write the arguments without variables"},
     {SMALL "--tensor-model-parallel-size 3",
-     "run.sh:1: tp 3 * pp 1 * cp 1 is 3 devices, dgx-a100 has 8",
+     "run.sh:1: tp 3 * pp 1 * cp 1 is 3 devices, dgx-h100 has 8",
      "name a cluster with a multiple of these"},
     {SMALL "--hybrid-layer-pattern 'M*M-'",
      "run.sh:1: --hybrid-layer-pattern: layers by a pattern are not read from arguments",

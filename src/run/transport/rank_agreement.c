@@ -22,24 +22,27 @@ weft_status agreement_new(struct transport *transport, struct rank_agreement *ou
     return status;
 }
 
-static weft_status gather_floats(const struct rank_agreement *c, const float *mine, int64_t count,
-                                 float *all)
+static weft_status gather_floats(const struct rank_agreement *agreement, const float *mine,
+                                 int64_t count, float *all)
 {
-    struct transfer transfer = {
-        .kind = TRANSFER_ALL_GATHER, .group = c->group, .from = mine, .to = all, .count = count};
-    return transport_run(c->transport, &transfer);
+    struct transfer transfer = {.kind = TRANSFER_ALL_GATHER,
+                                .group = agreement->group,
+                                .from = mine,
+                                .to = all,
+                                .count = count};
+    return transport_run(agreement->transport, &transfer);
 }
 
-weft_status agreement_gather(const struct rank_agreement *c, const void *mine, size_t bytes,
+weft_status agreement_gather(const struct rank_agreement *agreement, const void *mine, size_t bytes,
                              void *all)
 {
     size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
-    size_t ranks = (size_t)c->transport->ranks;
+    size_t ranks = (size_t)agreement->transport->ranks;
     float *from = calloc(floats + 1, sizeof *from), *to = calloc(floats * ranks + 1, sizeof *to);
     weft_status status = from && to ? WEFT_OK : failure("out of memory");
     if (status == WEFT_OK) {
         memcpy(from, mine, bytes);
-        status = gather_floats(c, from, (int64_t)floats, to);
+        status = gather_floats(agreement, from, (int64_t)floats, to);
     }
     for (size_t i = 0; status == WEFT_OK && i < ranks; i++)
         memcpy((char *)all + i * bytes, to + i * floats, bytes);
@@ -84,13 +87,13 @@ static weft_status repeat(const struct rank_verdict *verdict)
     }
 }
 
-weft_status agreement_reach(const struct rank_agreement *c, weft_status mine)
+weft_status agreement_reach(const struct rank_agreement *agreement, weft_status mine)
 {
     struct rank_verdict own = verdict_of(mine);
-    struct rank_verdict *all = calloc((size_t)c->transport->ranks, sizeof *all);
+    struct rank_verdict *all = calloc((size_t)agreement->transport->ranks, sizeof *all);
     weft_status status =
-        all ? agreement_gather(c, &own, sizeof own, all) : failure("out of memory");
-    for (int32_t i = 0; status == WEFT_OK && i < c->transport->ranks; i++)
+        all ? agreement_gather(agreement, &own, sizeof own, all) : failure("out of memory");
+    for (int32_t i = 0; status == WEFT_OK && i < agreement->transport->ranks; i++)
         status = repeat(&all[i]);
     free(all);
     return status;

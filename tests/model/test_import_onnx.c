@@ -302,6 +302,24 @@ static void shape_computations_are_folded(void **state)
     model_free(model);
 }
 
+/* The last number of a shape, counted from its end: view(-1, x.size(-1)). */
+static void shapes_are_counted_from_their_end(void **state)
+{
+    (void)state;
+    struct writer w;
+    writer_start(&w, 15);
+    writer_input(&w, "x", FLOAT, DIMS(6, 4, 5), NULL);
+    writer_weight(&w, "a", DIMS(5, 3));
+    writer_numbers(&w, "rest", DIMS(-1));
+    writer_int(&w, writer_node(&w, "Shape", "s", "x", "last"), "start", -1);
+    writer_int(&w, writer_node(&w, "Concat", "c", "rest last", "target"), "axis", 0);
+    writer_node(&w, "Reshape", "r", "x target", "flat");
+    writer_node(&w, "MatMul", "fc", "flat a", "y");
+    struct model *model = packed(&w, NULL);
+    assert_true(flops(model) == 2.0 * 4 * 5 * 3);
+    model_free(model);
+}
+
 static void weights_are_not_read(void **state)
 {
     (void)state;
@@ -360,6 +378,7 @@ static void all_of_onnx_testdata_loads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_are_counted_from_their_end),
         cmocka_unit_test(an_exported_resnet_equals_the_family),
         cmocka_unit_test(exported_attention_is_recognised),
         cmocka_unit_test(a_fixed_batch_is_divided_out),

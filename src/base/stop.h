@@ -18,5 +18,10 @@ static inline bool stop_now(const struct stop *stop)
     return stop && ((stop->asked && atomic_load_explicit(stop->asked, memory_order_relaxed)) ||
                     (stop->deadline_s > 0 && wall_seconds() > stop->deadline_s));
 }
+/* What stopped work returns that has nothing to show. */
+static inline weft_status stop_status(void)
+{
+    return no_answer(NULL, "it was stopped");
+}
 
 #endif

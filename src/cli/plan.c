@@ -287,7 +287,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     if (sized)
         opened->plan->cluster_name =
             goals_cluster_name(opened->plan->arena, options->plan.name[1], opened->cluster->nodes);
-    struct simulate_options simulation = {.profile = options->profile,
+    struct simulate_options simulation = {.fold = planned->stopped ? FOLD_ALWAYS : FOLD_AUTO,
+                                          .profile = options->profile,
                                           .reserved = !planned->stopped,
                                           .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));

@@ -86,6 +86,7 @@ struct assembly {
     enum meeting *met; /* per block */
     int32_t stage;
     bool synchronising; /* gradients of this stage have begun to go */
+    const struct stop *stop;
 };
 
 static inline void wait_for(struct assembly *a, int32_t task, int32_t on)

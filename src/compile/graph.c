@@ -91,14 +91,15 @@ static void write_dependencies(struct assembly *a)
     graph->depends_first = first;
 }
 
-static weft_status assemble(struct build *b)
+static weft_status assemble(struct build *b, const struct stop *stop)
 {
     const struct plan *plan = b->plan;
     struct assembly a = {
         .b = b,
         .graph = b->graph,
         .schedule = graph_schedule(b->graph),
-        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)}};
+        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
+        .stop = stop};
     weft_status status;
     prepare(&a);
     TRY(find_meetings(&a));
@@ -106,6 +107,8 @@ static weft_status assemble(struct build *b)
         struct slots slots = {0};
         a.schedule->order(&a.pipeline, a.stage, b->scratch, &slots);
         walk_stage(&a, &slots);
+        if (stop_now(stop))
+            return stop_status();
     }
     resolve_gates(&a);
     tie_gradients(&a);
@@ -133,7 +136,7 @@ static void publish_uses(struct build *b)
     b->graph->uses = uses;
 }
 
-static weft_status compile(struct graph *graph)
+static weft_status compile(struct graph *graph, const struct stop *stop)
 {
     struct build b = {
         .graph = graph, .plan = graph->plan, .keep = graph->arena, .scratch = arena_new()};
@@ -142,7 +145,7 @@ static weft_status compile(struct graph *graph)
     build_blocks(&b);
     build_buckets(&b);
     find_lifetimes(&b);
-    TRY(assemble(&b));
+    TRY(assemble(&b, stop));
     publish_uses(&b);
     graph->block = b.blocks.data;
     graph->blocks = (int32_t)b.blocks.len;
@@ -167,7 +170,7 @@ weft_status graph_compile(const struct plan *plan, const struct compile_options 
                             .reshards = reshards_new(),
                             .folded = options->fold != FOLD_NEVER,
                             .executed = options->executed};
-    weft_status status = compile(graph);
+    weft_status status = compile(graph, options->stop);
     if (status)
         graph_free(graph);
     else

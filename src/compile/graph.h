@@ -212,6 +212,7 @@ struct compile_options {
     bool
         executed; /* for who executes it: no product in chunks and no passes in pairs, whatever overlap
                       the plan has */
+    const struct stop *stop; /* then there is no graph: WEFT_NO_ANSWER; NULL: never */
 };
 /* The plan's, without pairs where it is executed. */
 const struct schedule *graph_schedule(const struct graph *graph);

@@ -90,7 +90,7 @@ static void walk_slots(struct assembly *a, const struct slots *slots)
     struct task_walk w = start_walk(a, slots);
     latest(a, STREAM_COMPUTE, w.ahead);
     latest(a, STREAM_COMPUTE, w.now);
-    for (size_t i = 0; i < slots->len; i++) {
+    for (size_t i = 0; i < slots->len && !stop_now(a->stop); i++) {
         struct visit place[] = {visit_of(a, &w, slots->data[i], i), {.part = NONE}};
         bool paired = slots_paired(a->schedule, &a->pipeline, a->stage, slots, i);
         before_block(a, &w, &place[0]);

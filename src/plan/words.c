@@ -186,8 +186,7 @@ int64_t plan_dp(const struct plan *plan)
 const char *step_text(struct arena *keep, const struct plan *plan)
 {
     long long dp = (long long)plan_dp(plan), samples = (long long)plan->step_samples;
-    const char *all =
-        arena_printf(keep, "%lld sample%s per step", samples, samples == 1 ? "" : "s");
+    const char *all = arena_printf(keep, "%s per step", counted(samples, "sample").s);
     if (!dp || samples % dp)
         return all;
     return arena_printf(keep, "micro-batch %lld × dp %lld = %s", samples / dp, dp, all);

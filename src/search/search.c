@@ -209,6 +209,11 @@ static weft_status find(const struct planner *planner, const struct plan_request
                          request->pins.has_policy ? request->pins.policy : policy_for(dtype)));
     if (have_devices(request))
         status = planner->find(request, planned);
+    if (status == WEFT_NO_ANSWER && planned->trials.len && plan_stopped(request)) {
+        planned->stopped = true; /* in the middle of something, which is left out */
+        error_clear();
+        return WEFT_OK;
+    }
     if (status == WEFT_NO_ANSWER || (!status && !planned->trials.len))
         TRY(explain_nothing(request, status == WEFT_NO_ANSWER, planned->arena));
 done:

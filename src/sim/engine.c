@@ -385,7 +385,10 @@ static void run(struct engine *engine)
         if (!engine->nodes.node[t].pending)
             make_ready(engine, t);
     start_ready(engine);
-    while (engine->queue.slot.len) {
+    enum { MOMENTS = 1024 }; /* between two questions whether to stop: below a millisecond */
+    for (int64_t at = 1; engine->queue.slot.len; at++) {
+        if (at % MOMENTS == 0 && stop_now(engine->graph->stop))
+            return;
         engine->now = engine->queue.slot.data[0].key;
         while (is_due(engine))
             handle_due(engine);
@@ -411,7 +414,9 @@ weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
     TRY(nodes_check(graph, out->place));
     allot(&engine);
     run(&engine);
-    if (engine.done < graph->tasks)
+    if (engine.done < graph->tasks && stop_now(graph->stop))
+        status = stop_status();
+    else if (engine.done < graph->tasks)
         status = deadlock(graph, out, pending_of(&engine));
     else
         write_times(&engine);

@@ -61,6 +61,8 @@ struct engine_graph {
     const int64_t *flow_device_first;
     const int32_t *flow_device;
 
+    const struct stop *stop; /* then there is no result: WEFT_NO_ANSWER; optional: never */
+
     const char *(*task_name)(const void *names, int32_t task); /* for messages; optional */
     const void *names;
 };

@@ -9,6 +9,7 @@ struct simulation {
     const struct graph *graph;
     struct arena *keep;
     struct cost *cost;
+    const struct stop *stop;
     struct flows flows;
     struct item_costs costs;
     int64_t *item_first, *item_ns; /* per block, per item */

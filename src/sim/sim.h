@@ -102,6 +102,7 @@ struct simulate_options {
     struct cost *cost;   /* open already, for this device; NULL: opened with `profile` */
     bool reserved; /* also what a caching allocator reserves: slower, else it equals the peak */
     bool points;   /* also memory over time */
+    const struct stop *stop; /* then there is no prediction: WEFT_NO_ANSWER; NULL: never */
 };
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
                      struct prediction **out);

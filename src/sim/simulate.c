@@ -337,7 +337,9 @@ static weft_status run(struct simulation *s, struct prediction *p)
     memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
     cost_blocks(s);
     TRY(tell_engine(s, &p->engine));
+    p->engine.stop = s->stop;
     TRY(engine_run(s->keep, &p->engine, &p->result));
+    p->engine.stop = NULL; /* whoever asked may be gone before the prediction is */
     p->iteration_ns = p->result.end;
     p->lane_ns = s->item_ns;
     p->lane_first = s->item_first;
@@ -386,7 +388,7 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     double start = wall_seconds();
     graph_free(p->graph);
     p->graph = NULL;
-    TRY(graph_compile(s->plan, &(struct compile_options){fold}, &p->graph));
+    TRY(graph_compile(s->plan, &(struct compile_options){fold, .stop = s->stop}, &p->graph));
     double compiled = wall_seconds();
     p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
@@ -423,7 +425,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
 {
     struct arena *arena = arena_new();
     struct prediction *p = ARENA_NEW(arena, struct prediction);
-    struct simulation s = {.plan = plan, .keep = arena};
+    struct simulation s = {.plan = plan, .keep = arena, .stop = options->stop};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;

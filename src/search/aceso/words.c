@@ -54,7 +54,7 @@ const char *config_text(struct arena *keep, const struct problem *p, const struc
         text = arena_printf(keep, "%s schedule %s", text, schedule->name);
     if (zero[1])
         text = arena_printf(keep, "%s %s", text, range_text(keep, "zero", zero[0], zero[1]));
-    text = arena_printf(keep, "%s, %lld samples per step", text, (long long)c->step_samples);
+    text = arena_printf(keep, "%s, %s per step", text, counted(c->step_samples, "sample").s);
     if (recomputed)
         text = arena_printf(keep, "%s, recompute in %d stage%s", text, (int)recomputed,
                             recomputed == 1 ? "" : "s");

@@ -257,6 +257,7 @@ weft_status join_ask(struct join *join, const struct planner *planner,
     struct relay relay = {join, planner->name, best ? best->iteration_ns : 0};
     bool first = !request->options.begins;
     own.options.given &= planner->takes;
+    own.answered = best != NULL;
     if (own.progress) {
         own.progress = relay_progress;
         own.context = &relay;
@@ -267,7 +268,7 @@ weft_status join_ask(struct join *join, const struct planner *planner,
         return status;
     for (size_t i = 0; first && i < found.reasons.len; i++)
         say(join, found_by, found.reasons.data[i]);
-    if (status && first)
+    if (status && first && !plan_stopped(request))
         say(join, found_by, arena_printf(found.arena, "no answer, %s", weft_last_error()->message));
     error_clear();
     return WEFT_OK;

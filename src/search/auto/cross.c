@@ -229,7 +229,7 @@ static weft_status vary_step(struct join *join, const struct base *base, struct 
         struct variant variant = {.step_samples = next * unit};
         if (next)
             TRY(vary(join, base, &variant,
-                     arena_printf(scratch, "%lld samples per step", (long long)(next * unit)),
+                     arena_printf(scratch, "%s per step", counted(next * unit, "sample").s),
                      scratch, out));
     }
 done:

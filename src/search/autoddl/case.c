@@ -12,7 +12,7 @@ static const double MARGIN = 0.99;
 static const char *case_text(struct arena *keep, const struct layout_problem *p)
 {
     const struct layout_case *about = &p->about;
-    const char *text = arena_printf(keep, "%lld samples per step", (long long)about->step_samples);
+    const char *text = arena_printf(keep, "%s per step", counted(about->step_samples, "sample").s);
     if (about->stages > 1)
         text = arena_printf(keep, "pp %d, %s", about->stages, text);
     if (about->shard)

@@ -113,6 +113,7 @@ struct plan_request {
      * struct aceso_study). No command of the program sets it; NULL: nothing. */
     const void *extension;
     atomic_bool *stop; /* I3; NULL: nobody stops it */
+    bool answered;     /* whoever asks has an answer already: stopped, it needs none */
     /* Called now and then; NULL: nobody looks. */
     void (*progress)(void *context, const struct progress *progress);
     void *context;

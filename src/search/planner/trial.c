@@ -67,10 +67,15 @@ static struct degrees asked_of(const struct plan_request *request)
     return asked;
 }
 
-static weft_status run_trial(struct cost *cost, const struct plan *plan, const struct trial *begun,
+/* Stopped, it goes on to its end where there is no other answer. */
+static weft_status run_trial(const struct plan_request *request, struct cost *cost,
+                             const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
 {
-    struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = cost};
+    struct stop stop = {.asked = request->stop};
+    bool answered = request->answered || planned->trials.len;
+    struct simulate_options options = {
+        .fold = FOLD_ALWAYS, .cost = cost, .stop = answered ? &stop : NULL};
     struct prediction *prediction = NULL;
     struct trial trial = *begun;
     weft_status status;
@@ -107,7 +112,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
         error_clear();
     else
-        status = run_trial(cost, plan, &begun, planned, trial);
+        status = run_trial(request, cost, plan, &begun, planned, trial);
     plan_free(plan);
     return status;
 }
@@ -141,7 +146,7 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
                           .plan = plan,
                           .text = plan_text(planned->arena, plan, &asked, text)};
     values_of_plan(plan, begun.value);
-    weft_status status = run_trial(cost, plan, &begun, planned, trial);
+    weft_status status = run_trial(request, cost, plan, &begun, planned, trial);
     if (status)
         plan_free(plan);
     return status;

@@ -542,6 +542,27 @@ static void ring_traffic_is_its_volume(void **state)
     lab_free(&lab);
 }
 
+/* A copy to the host and one from it take the same wires in opposite directions. */
+static void copies_to_the_host_go_one_way(void **state)
+{
+    (void)state;
+    struct lab lab;
+    dgx_a100(&lab, 1);
+    struct arena *arena = arena_new();
+    struct ledger *ledger = ledger_new(&lab.cluster, arena);
+    struct traffic_list to = {0}, from = {0};
+    assert_int_equal(ledger_copy(ledger, 3, true, GIB, arena, &to), WEFT_OK);
+    assert_int_equal(ledger_copy(ledger, 3, false, GIB, arena, &from), WEFT_OK);
+    assert_true(to.len > 0);
+    assert_int_equal(to.len, from.len);
+    for (size_t i = 0; i < to.len; i++)
+        for (size_t k = 0; k < from.len; k++)
+            if (to.data[i].link.link == from.data[k].link.link)
+                assert_int_not_equal(to.data[i].link.reverse, from.data[k].link.reverse);
+    arena_free(arena);
+    lab_free(&lab);
+}
+
 /* On N nodes, V leaves and V enters each; all-to-all of n devices: each node's 8 send (n-8)/n
  * out. */
 static void nics_carry_the_volume(void **state)
@@ -681,6 +702,7 @@ int main(void)
         cmocka_unit_test(footprint_agrees_with_enumeration),
         cmocka_unit_test(groups_beyond_the_cluster_are_refused),
         cmocka_unit_test(ring_traffic_is_its_volume),
+        cmocka_unit_test(copies_to_the_host_go_one_way),
         cmocka_unit_test(nics_carry_the_volume),
         cmocka_unit_test(neighbours_have_nics_of_their_own),
         cmocka_unit_test(uplinks_carry_the_volume_once),

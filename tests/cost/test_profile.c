@@ -286,6 +286,19 @@ static void test_later_source_answers(void **state)
     profile_close(profile);
 }
 
+/* What a later source replaces does not disturb the rows that were added in between. */
+static void test_replacing_leaves_other_rows(void **state)
+{
+    (void)state;
+    struct profile *profile = empty();
+    add(profile, product(PHASE_FORWARD, 1, 8, 8, 8), false, 100, "first");
+    add(profile, product(PHASE_FORWARD, 1, 8, 8, 16), false, 150, "first");
+    add(profile, product(PHASE_FORWARD, 1, 8, 8, 8), false, 300, "second");
+    ASSERT_ANSWER(profile, product(PHASE_FORWARD, 1, 8, 8, 8), 300, FROM_MEASUREMENT);
+    ASSERT_ANSWER(profile, product(PHASE_FORWARD, 1, 8, 8, 16), 150, FROM_MEASUREMENT);
+    profile_close(profile);
+}
+
 /* ---- the naive reference --------------------------------------------------------------------- */
 
 /* All pairs of rows, straight from the definition: differ in one number, x strictly between, nobody
@@ -675,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_bytes_tell_kernels_apart),
         cmocka_unit_test(test_tf32_is_fp32_without_matrices),
         cmocka_unit_test(test_later_source_answers),
+        cmocka_unit_test(test_replacing_leaves_other_rows),
         cmocka_unit_test(test_against_naive_reference),
         cmocka_unit_test(test_reopen),
         cmocka_unit_test(test_without_commit_nothing_stays),

@@ -21,7 +21,7 @@ static bool has_large_number(const uint8_t *data, size_t size)
 static void write_again(struct arena *scratch, const struct plan *plan, const char *target)
 {
     struct export_result result;
-    weft_status status = plan_export(scratch, plan, target_find(target), true, &result);
+    weft_status status = plan_export(scratch, plan, target, true, &result);
     if (status == WEFT_FAILURE)
         abort();
     if (status == WEFT_OK)

@@ -27,6 +27,7 @@ struct compare_command {
     int axes;
     ARRAY(const char *) names; /* plan files, or MODEL and CLUSTER */
     struct forbids forbids;
+    const struct target *target;
     const char *profile, *measured, *fold_back;
     bool json, quick;
 };
@@ -58,6 +59,14 @@ static void take_forbid(struct argp_state *state, void *input, char *arg)
         argp_error(state, "--forbid: %s; %s", weft_last_error()->message, weft_last_error()->hint);
 }
 
+static void take_target(struct argp_state *state, void *input, char *arg)
+{
+    struct compare_command *options = input;
+    options->target = target_find(arg);
+    if (!options->target)
+        argp_error(state, "--for: %s", weft_last_error()->message);
+}
+
 static const struct cli_option OPTIONS[] = {
     {"over", "KEY=V1,V2",
      "a row for each value of an option of the plan, or of model, cluster or planner; may be "
@@ -65,6 +74,8 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TAKE, .take = take_axis},
     {"forbid", "LIST", "what planners must not do, such as sp,zero=3", OPTION_TAKE,
      .take = take_forbid},
+    {"for", "TARGET", "planners search only what this framework runs, such as megatron@0.16",
+     OPTION_TAKE, .take = take_target},
     {"quick", NULL, "planners called auto ask only what answers in about a second", OPTION_FLAG,
      AT(quick)},
     {"measured", "TRACE", "lay what `weft train --trace` recorded over the prediction of one plan",
@@ -111,6 +122,7 @@ struct recipe {
     struct plan_arguments plan;
     const struct planner *planner; /* NULL: the degrees are the plan */
     struct forbids forbids;        /* of the planner */
+    const struct target *target;   /* the same */
 };
 
 /* "degrees=any": whatever is given to all rows, this one's planner chooses. */
@@ -129,6 +141,10 @@ static weft_status apply(const char *key, const char *value, struct recipe *reci
         return planner_named(value, &recipe->planner);
     if (strcmp(key, "forbid") == 0)
         return forbid_parse(recipe->plan.arena, value, &recipe->forbids);
+    if (strcmp(key, "for") == 0) {
+        recipe->target = target_find(value);
+        return recipe->target ? WEFT_OK : WEFT_BAD_INPUT;
+    }
     if (strcmp(key, "degrees") == 0)
         return open_degrees(value, recipe);
     if (strcmp(key, "model") == 0)
@@ -170,6 +186,7 @@ static weft_status search_row(const struct compare_command *options, const struc
                                    .cluster = opened->cluster,
                                    .pins = recipe->plan.degrees,
                                    .forbids = recipe->forbids,
+                                   .target = recipe->target,
                                    .profile = options->profile,
                                    .options.quick = options->quick};
     if (request.forbids.len)
@@ -259,7 +276,8 @@ static weft_status compare_axes(const struct compare_command *options, struct co
         return bad_argument(NULL, "%lld rows are too many, expected at most %d", (long long)rows,
                             MOST_ROWS);
     for (int64_t r = 0; r < rows; r++) {
-        struct recipe recipe = {.plan = options->plan, .forbids = options->forbids};
+        struct recipe recipe = {
+            .plan = options->plan, .forbids = options->forbids, .target = options->target};
         struct compared row = {.label = ARENA_ARRAY(out->arena, const char *, out->labels)};
         int64_t rest = r;
         for (int a = options->axes - 1; a >= 0; a--) { /* the last axis fastest */

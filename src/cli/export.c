@@ -155,11 +155,8 @@ static int run(const void *context, const struct plan *plan)
     const struct export_command *options = context;
     struct export_result result = {0};
     struct both_predictions comparison;
-    const struct target *target = target_find(options->to);
-    weft_status status = WEFT_BAD_INPUT;
-    if (!target)
-        return cli_fail(status);
-    TRY(plan_export(options->plan.arena, plan, target, options->nearest, &result));
+    weft_status status;
+    TRY(plan_export(options->plan.arena, plan, options->to, options->nearest, &result));
     TRY(compare(plan, &result, &comparison));
     int code = print(options, &result, &comparison);
     plan_free(result.written);

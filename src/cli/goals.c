@@ -11,7 +11,8 @@ enum {
     GOAL_TOKENS,
     GOAL_MAX_DEVICES,
     GOAL_MARGIN,
-    GOAL_FORBID
+    GOAL_FORBID,
+    GOAL_FOR
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -27,6 +28,10 @@ static const struct argp_option OPTIONS[] = {
     {"max-devices", GOAL_MAX_DEVICES, "N", 0,
      "the smallest cluster of up to so many devices that it fits on", 2},
     {"margin", GOAL_MARGIN, "SHARE", 0, "keep this share of memory free, such as 0.1", 2},
+    {"for", GOAL_FOR, "TARGET", 0,
+     "only what this framework runs: megatron, torchtitan, deepspeed, fsdp, galvatron, or one of "
+     "their releases, such as megatron@0.16",
+     2},
     {"forbid", GOAL_FORBID, "LIST", 0, "what a plan must not do, such as pp,zero=3,recompute=full",
      2},
     {0},
@@ -77,6 +82,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case GOAL_MARGIN:
         take_number(state, "margin", arg, 1, &goals->margin);
+        return 0;
+    case GOAL_FOR:
+        goals->target = target_find(arg);
+        if (!goals->target)
+            argp_error(state, "--for: %s; %s", weft_last_error()->message,
+                       weft_last_error()->hint ? weft_last_error()->hint : "");
         return 0;
     case GOAL_FORBID:
         if (forbid_parse(goals->arena, arg, &goals->forbids) != WEFT_OK)

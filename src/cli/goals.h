@@ -14,6 +14,7 @@ struct goals {
     int64_t deadline_ns, max_devices;
     double samples, tokens, margin;
     struct forbids forbids;
+    const struct target *target; /* NULL: any that can be simulated */
 };
 
 /* The options; its input is a struct goals. */

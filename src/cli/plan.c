@@ -225,6 +225,7 @@ static struct plan_request request_of(const struct plan_command *options,
                                    .cluster = opened->cluster,
                                    .pins = options->plan.degrees,
                                    .forbids = options->goals.forbids,
+                                   .target = options->goals.target,
                                    .options = options->search,
                                    .profile = options->profile,
                                    .stop = &interrupted};

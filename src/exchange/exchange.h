@@ -14,20 +14,13 @@
 #define WEFT_EXCHANGE_H
 
 #include "sim/sim.h"
-
-struct texts {
-    const char **data;
-    size_t len, cap;
-};
+#include "target/target.h"
 
 /* ---- exporting ------------------------------------------------------------------------------- */
 
-struct target;
-size_t target_count(void);
-const struct target *target_at(size_t index);
-const char *target_name(const struct target *target);
-/* NULL where there is none: says so, with the nearest name. */
-const struct target *target_find(const char *name);
+/* The formats there are: "megatron", "slurm". */
+size_t format_count(void);
+const char *format_name(size_t index);
 
 struct export_result {
     const char *text;         /* of the file, in `keep` */
@@ -35,13 +28,9 @@ struct export_result {
     struct texts notes;       /* what the file cannot say, and what the user has to add */
     struct plan *written;     /* the plan that the text stands for; the caller frees it */
 };
-/* A plan that the target cannot express is bad input, with what and where, unless `nearest`. */
-weft_status plan_export(struct arena *keep, const struct plan *plan, const struct target *target,
-                        bool nearest, struct export_result *out);
-
-/* torchtitan's "selective" recomputation: of what a plan recomputes, attention and every second
- * matrix product are kept. */
-weft_status keep_products(struct plan *plan);
+/* `to` is a format, or with a release of its framework: "slurm@0.16". A plan that the target cannot express is bad input, with what and where, unless `nearest`. */
+weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
+                        struct export_result *out);
 
 /* ---- importing ------------------------------------------------------------------------------- */
 

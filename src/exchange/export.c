@@ -1,63 +1,38 @@
-/* export.c - the targets, and the common way to all of them: recognise, hold against the plan, write.
+/* export.c - the formats, and the common way to all of them: recognise, hold against the plan, write.
  */
 #include "exchange/room.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* clang-format off */
-static const char *const MEGATRON_SCHEDULES[] = {"1f1b", "interleaved", NULL};
-static const char *const TITAN_SCHEDULES[] = {"1f1b", "interleaved", "gpipe", NULL};
-static const char *const SIMPLE_SCHEDULES[] = {"1f1b", NULL};
+#define FORMAT_ROW(name, summary, framework, write) {name, summary, framework, write},
+static const struct format ALL[] = {FORMATS(FORMAT_ROW)};
+#undef FORMAT_ROW
 
-enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
-#define MEGATRON_ABILITIES                                                                         \
-    {.tp = true, .pp = true, .cp = true, .ep = true, .pieces = true, .uneven = true,               \
-     .block = true, .sequence = true, .plain = true, .selective = true,                            \
-     .shards = SHARD_0 | SHARD_1 | SHARD_2 | SHARD_3, .schedules = MEGATRON_SCHEDULES}
-
-static const struct target TARGETS[] = {
-    {"megatron", "launch arguments of Megatron-LM, as a shell array", MEGATRON_ABILITIES, false,
-     write_megatron},
-    {"deepspeed", "DeepSpeed's JSON configuration",
-     {.tp = true, .pp = true, .plain = true, .offload = true,
-      .shards = SHARD_0 | SHARD_1 | SHARD_2 | SHARD_3, .schedules = SIMPLE_SCHEDULES},
-     false, write_deepspeed},
-    {"torchtitan", "torchtitan's job configuration in TOML",
-     {.tp = true, .pp = true, .cp = true, .ep = true, .pieces = true, .uneven = true,
-      .sequence = true, .products = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,
-      .pipeline_shards = SHARD_1, /* gradients stay whole until the last micro-batch */
-      .schedules = TITAN_SCHEDULES},
-     false, write_torchtitan},
-    {"fsdp", "a training script for PyTorch's FSDP2",
-     {.shards = SHARD_0 | SHARD_2 | SHARD_3, .schedules = SIMPLE_SCHEDULES}, false, write_fsdp},
-    {"galvatron", "Galvatron's JSON: a strategy per layer", {0}, true, write_galvatron},
-    {"slurm", "a Slurm batch script around Megatron-LM", MEGATRON_ABILITIES, false, write_slurm},
-};
-/* clang-format on */
-
-size_t target_count(void)
+size_t format_count(void)
 {
-    return COUNT_OF(TARGETS);
+    return COUNT_OF(ALL);
 }
 
-const struct target *target_at(size_t index)
+const char *format_name(size_t index)
 {
-    return &TARGETS[index];
+    return ALL[index].name;
 }
 
-const char *target_name(const struct target *target)
+/* The format of a name and the row of its release; false: there is none, and an error says so. */
+static bool find_format(struct arena *scratch, const char *name, const struct format **format,
+                        const struct target **target)
 {
-    return target->name;
-}
-
-const struct target *target_find(const char *name)
-{
-    int at = NAME_INDEX(name, TARGETS);
-    if (at >= 0)
-        return &TARGETS[at];
-    unknown_name("target", name, TARGETS, sizeof TARGETS[0], COUNT_OF(TARGETS));
-    return NULL;
+    const char *release = strchr(name, '@');
+    const char *alone = release ? arena_printf(scratch, "%.*s", (int)(release - name), name) : name;
+    int at = NAME_INDEX(alone, ALL);
+    if (at < 0) {
+        unknown_name("target", alone, ALL, sizeof ALL[0], COUNT_OF(ALL));
+        return false;
+    }
+    *format = &ALL[at];
+    *target = target_find(arena_printf(scratch, "%s%s", ALL[at].framework, release ? release : ""));
+    return *target != NULL;
 }
 
 static const struct source SOURCES[] = {
@@ -136,27 +111,31 @@ static weft_status refuse(const struct plan *plan, const struct target *target,
     weft_status status =
         bad_argument("--nearest writes the nearest plan that can be expressed, and says what it "
                      "costs",
-                     "%s cannot express this plan of %s: %s%s", target->name, plan->model->name,
-                     differences->data[0], rest);
+                     "%s cannot express this plan of %s: %s%s", target->framework,
+                     plan->model->name, differences->data[0], rest);
     arena_free(scratch);
     return status;
 }
 
-weft_status plan_export(struct arena *keep, const struct plan *plan, const struct target *target,
-                        bool nearest, struct export_result *out)
+weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
+                        struct export_result *out)
 {
-    struct export_job job = {
-        .keep = keep, .plan = plan, .target = target, .nearest = nearest, .out = out};
+    struct export_job job = {.keep = keep, .plan = plan, .nearest = nearest, .out = out};
+    const struct format *format;
     weft_status status = WEFT_OK;
     *out = (struct export_result){0};
+    if (!find_format(keep, to, &format, &job.target))
+        return WEFT_BAD_INPUT;
+    const struct target *target = job.target;
+    TRY(target_has_model(target, plan->model));
     if (!target->layerwise) {
-        TRY(degrees_of_plan(keep, plan, &target->can, target->name, nearest, &job.found));
+        TRY(degrees_of_plan(keep, plan, target, nearest, &job.found));
         out->written = job.found.plan;
         out->differences = job.found.differences;
     }
     if (out->differences.len && !nearest)
         TRY(refuse(plan, target, &out->differences));
-    TRY(target->write(&job));
+    TRY(format->write(&job));
     if (out->differences.len && !nearest) /* those that the writer found */
         TRY(refuse(plan, target, &out->differences));
 done:

@@ -5,25 +5,12 @@
  * Stages are made in the training program (PipelineModule(num_stages=...)); "pipeline" says how many
  * the plan has, with the keys of get_pipeline_config. Source: deepspeed.ai/docs/config-json and
  * DeepSpeed's runtime/config.py.
- *
- *   I1  With several stages ZeRO goes to 1 (PipelineEngine asserts it); AutoTP goes to 2.
  */
 #include "exchange/room.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void limit_zero(struct export_job *job)
-{
-    struct degrees *d = &job->found.degrees;
-    int most = d->pp > 1 ? 1 : d->tp > 1 ? 2 : 3; /* I1 */
-    if (d->shard <= most)
-        return;
-    job_differs(job, "state sharding %d with %s: deepspeed goes to %d", d->shard,
-                d->pp > 1 ? "stages" : "tp", most);
-    d->shard = most;
-}
 
 static json_t *zero_json(const struct plan *plan, const struct degrees *d)
 {
@@ -88,11 +75,6 @@ static void set_parallelism(struct export_job *job, json_t *json)
 
 weft_status write_deepspeed(struct export_job *job)
 {
-    weft_status status = WEFT_OK;
-    size_t before = job->out->differences.len;
-    limit_zero(job);
-    if (job->out->differences.len > before)
-        TRY(job_rebuild(job));
     const struct degrees *d = &job->found.degrees;
     const struct plan *plan = job->found.plan;
     json_t *json = json_pack("{s:I, s:I, s:I}", "train_batch_size", (json_int_t)d->global_batch,
@@ -112,6 +94,5 @@ weft_status write_deepspeed(struct export_job *job)
     note(job, "launch: deepspeed --num_nodes %lld --num_gpus %lld train.py --deepspeed_config FILE",
          (long long)plan->cluster->nodes,
          (long long)(cluster_devices(plan->cluster) / plan->cluster->nodes));
-done:
-    return status;
+    return WEFT_OK;
 }

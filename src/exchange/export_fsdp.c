@@ -69,19 +69,6 @@ static void put_plan(struct script *s, const struct recognised *r)
              bytes_per_gradient(plan->policy) == 4 ? "fp32" : torch_type(plan->dtype));
 }
 
-/* What the script's decoder has not. */
-static const char *missing(const struct model_shape *s)
-{
-    if (shape_rarity(s))
-        return shape_rarity(s);
-    return s->experts || s->family == SHAPE_BERT ? "experts or an encoder"
-           : s->qk_norm                          ? "norms of queries and keys"
-           : s->apart                            ? "products for gate and up apart"
-           : s->relu                             ? "ReLU"
-           : s->parallel                         ? "attention and MLP side by side"
-                                                 : NULL;
-}
-
 static void add_notes(struct export_job *job, const struct model_shape *shape)
 {
     const struct plan *plan = job->plan;
@@ -104,10 +91,6 @@ weft_status write_fsdp(struct export_job *job)
     struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    if (missing(&shape))
-        TRY(bad_argument("models of the families gpt and llama can be written",
-                         "%s has %s, and the script of fsdp a plain decoder",
-                         job->plan->model->name, missing(&shape)));
     const struct cluster *cluster = job->plan->cluster;
     s.text = arena_printf(job->keep,
                           "#!/usr/bin/env python3\n"

@@ -338,27 +338,6 @@ static void check_policy(struct export_job *job)
     plan->policy = nearest;
 }
 
-/* What Megatron asserts beside the types of its arguments (validate_args, MoELayer.forward). */
-static weft_status check_asserts(struct export_job *job, const struct model_shape *shape)
-{
-    struct degrees *d = &job->found.degrees;
-    size_t before = job->out->differences.len;
-    if (d->cp > 1 && shape->seq % (2 * d->cp))
-        return bad_argument(NULL,
-                            "Megatron-LM needs sequences of a multiple of 2 * cp = %lld, not %lld",
-                            (long long)(2 * d->cp), (long long)shape->seq);
-    if (shape->experts && d->tp > 1 && !d->sequence) {
-        job_differs(job, "experts with tp %lld: Megatron-LM needs sequence parallelism with them",
-                    (long long)d->tp);
-        d->sequence = true;
-    }
-    if (d->ep > 1 && d->dtype == DTYPE_FP16) {
-        job_differs(job, "ep %lld in fp16: Megatron-LM needs bf16", (long long)d->ep);
-        d->dtype = job->found.plan->dtype = DTYPE_BF16;
-    }
-    return job->out->differences.len > before ? job_rebuild(job) : WEFT_OK;
-}
-
 static void note_overlap(struct export_job *job)
 {
     const struct plan *plan = job->found.plan;
@@ -439,15 +418,6 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     const char *settings;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    if (shape.relu || shape.parallel)
-        TRY(bad_argument(NULL, "%s has %s, for which Megatron-LM has no argument",
-                         job->plan->model->name,
-                         shape.relu ? "ReLU" : "attention and MLP side by side"));
-    if (shape.proj_bias != shape.expert_bias || (shape.expert_bias && !shape.qkv_bias))
-        TRY(bad_argument(NULL,
-                         "%s has biases of some products, Megatron-LM's arguments of none or all",
-                         job->plan->model->name));
-    TRY(check_asserts(job, &shape));
     check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found);

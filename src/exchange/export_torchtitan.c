@@ -8,7 +8,6 @@
  *
  *   I1  TP comes with sequence parallelism always (models/llama3/infra/parallelize.py).
  *   I2  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
- *   I3  Replicas that share nothing have no other degree beside them (DDP there is of one dimension).
  */
 #include "exchange/room.h"
 
@@ -155,32 +154,12 @@ static void write_recompute(struct toml *t, const struct recognised *r)
         set_word(t, "selective_ac_option", "op");
 }
 
-/* I3 */
-static weft_status share_state(struct export_job *job)
-{
-    struct degrees *d = &job->found.degrees;
-    if (d->shard > 0 || d->dp == 1 || d->tp * d->cp * d->pp == 1)
-        return WEFT_OK;
-    job_differs(job, "replicas of tp %lld, cp %lld, pp %lld: torchtitan shards their state",
-                (long long)d->tp, (long long)d->cp, (long long)d->pp);
-    d->shard = d->pp > 1 ? 1 : 2; /* with stages gradients stay whole until the last micro-batch */
-    return job_rebuild(job);
-}
-
 weft_status write_torchtitan(struct export_job *job)
 {
     struct toml t = {.keep = job->keep};
     struct model_shape shape;
     weft_status status;
-    TRY(share_state(job));
     TRY(shape_of_model(job->plan->model, &shape));
-    if (shape.family != SHAPE_LLAMA && shape.family != SHAPE_MOE)
-        TRY(bad_argument("models of the families llama and moe have RMSNorm",
-                         "torchtitan's models have RMSNorm and gates, %s has not",
-                         job->plan->model->name));
-    if (shape_rarity(&shape))
-        TRY(bad_argument(NULL, "%s has %s, which torchtitan's models have not",
-                         job->plan->model->name, shape_rarity(&shape)));
     t.text = arena_printf(job->keep, "# torchtitan's configuration for %s, written by weft.\n",
                           plan_title(job->keep, job->plan));
     section(&t, "job");

@@ -1,15 +1,7 @@
 /* import_galvatron.c - Galvatron's JSON, one strategy per layer, as a plan.
  *
- * A layer of tp t on the D devices of its stage is split as uniform degrees (tp t, dp D / t) would
- * split it. Where its tp devices are not consecutive, the replicas are: the batch moves to the inner
- * end of every split,
- *
- *   batch:D/t out:t   ->   out:t batch:D/t                                                      (1)
- *
  * What stands around the layers takes vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
- *
- *   I1  step_samples = global_bsz / chunks; every layer's dp divides it.
  */
 #include "exchange/room.h"
 
@@ -17,108 +9,6 @@
 #include <string.h>
 
 const char *const GALVATRON_DEFAULTS[4] = {"ddp", NULL, "zero2", "zero3"};
-const struct galvatron_pipeline GALVATRON_PIPELINES[] = {{"pipedream_flush", "1f1b"},
-                                                         {"gpipe", "gpipe"}};
-
-/* ---- the plan -------------------------------------------------------------------------------- */
-
-/* Splits by operator, for each tp that occurs. */
-struct uniform {
-    int64_t tp;
-    struct split *split;
-};
-
-struct lowering {
-    struct arena *scratch;
-    const struct model *model;
-    const struct cluster *cluster;
-    const struct galvatron *config;
-    ARRAY(struct uniform) known;
-};
-
-static weft_status lower_uniform(struct lowering *l, int64_t tp, struct split **out)
-{
-    struct plan *plan = NULL;
-    const struct galvatron *c = l->config;
-    struct degrees d = {.tp = tp, .pp = c->pp, .sequence = c->sequence && tp > 1};
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < l->known.len; i++)
-        if (l->known.data[i].tp == tp) {
-            *out = l->known.data[i].split;
-            return WEFT_OK;
-        }
-    TRY(plan_from_degrees(l->model, l->cluster, &d, &plan));
-    struct uniform uniform = {tp, ARENA_ARRAY(l->scratch, struct split, (size_t)l->model->ops)};
-    for (int64_t i = 0; i < plan->instances; i++)
-        uniform.split[plan->instance[i].op] = plan_choice(plan, i)->split;
-    array_push(l->scratch, &l->known, uniform);
-    *out = uniform.split;
-done:
-    plan_free(plan);
-    return status;
-}
-
-/* (1) */
-static struct split batch_inside(const struct split *split)
-{
-    struct split out = split_none();
-    for (int32_t i = 0; i < split->parts; i++)
-        if (split->part[i].dim != DIM_BATCH)
-            split_add(&out, split->part[i].dim, split->part[i].degree);
-    split_add(&out, DIM_BATCH, split_degree(split, DIM_BATCH));
-    return out;
-}
-
-static weft_status choose(struct lowering *l, struct plan *plan, int64_t i, int64_t layer)
-{
-    const struct galvatron *c = l->config;
-    struct split *split;
-    weft_status status = lower_uniform(l, layer < 0 ? c->vocab_tp : c->tp[layer], &split);
-    if (status)
-        return status;
-    struct choice choice = {.split = split[plan->instance[i].op]};
-    if (layer >= 0 && !c->consecutive[layer])
-        choice.split = batch_inside(&choice.split);
-    bool sharded = layer < 0 ? c->vocab_sharded : c->sharded[layer];
-    choice.shard = (uint8_t)(sharded ? 3 : c->default_shard);
-    choice.recompute = layer >= 0 && c->checkpointed[layer];
-    return plan_choose(plan, i, &choice);
-}
-
-static weft_status map_stages(struct lowering *l, struct plan *plan)
-{
-    const struct galvatron *c = l->config;
-    int64_t *devices = ARENA_ARRAY(l->scratch, int64_t, (size_t)c->pp), *cut;
-    for (int64_t s = 0; s < c->pp; s++)
-        devices[s] = cluster_devices(l->cluster) / c->pp;
-    if (!cuts_behind_layers(l->scratch, plan, c->pp, c->division, &cut))
-        return bad_argument("give every stage a layer", "'pp_division' leaves a stage empty");
-    return plan_map(plan, (int32_t)c->pp, 1, cut, devices);
-}
-
-weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
-                           const struct galvatron *config, struct plan **out)
-{
-    struct lowering l = {arena_new(), model, cluster, config, {0}};
-    struct plan *plan = NULL;
-    int64_t layers;
-    weft_status status;
-    TRY(plan_new(model, cluster, &plan));
-    plan->global_batch = config->global_batch;
-    plan->step_samples = config->global_batch / config->chunks; /* I1 */
-    if (config->schedule)
-        plan->schedule = config->schedule;
-    TRY(map_stages(&l, plan));
-    const int64_t *layer = layers_of_instances(l.scratch, plan, &layers);
-    for (int64_t i = 0; i < plan->instances; i++)
-        TRY(choose(&l, plan, i, layer[i]));
-    *out = plan;
-    plan = NULL;
-done:
-    plan_free(plan);
-    arena_free(l.scratch);
-    return status;
-}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 

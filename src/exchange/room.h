@@ -4,89 +4,6 @@
 
 #include "exchange/exchange.h"
 
-/* ---- shapes: what a family's options come to, read off the operators ------------------------- */
-
-enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_COUNT };
-
-/* 0 is "none" or the family's default everywhere. */
-struct model_shape {
-    enum shape_family family;
-    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
-    int64_t positions; /* rows of a table of learned ones */
-    bool tied, bias, qkv_bias, qk_norm, apart, dropout, rotary, parallel, relu, pooler;
-    const char *attention; /* flash, fused, eager, flash-v1, flash-v2 */
-    const char *loss;      /* plain, fused, compiled, eager */
-    int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
-    int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
-    int64_t window,
-        full_every; /* keys that attention sees, and every which layer sees all; 0: all */
-    bool sinks, proj_bias, expert_bias, clamped, tokens_once;
-};
-/* NULL and an error where the model is of no such family, or is not what its sizes make. */
-weft_status shape_of_model(const struct model *model, struct model_shape *out);
-/* The preset and its options, as model_open takes them; dtype left to the preset. */
-const char *shape_preset(const struct model_shape *shape);
-const char *shape_options(struct arena *keep, const struct model_shape *shape);
-/* What of a decoder only Megatron-LM has arguments for, in words; NULL: nothing. */
-const char *shape_rarity(const struct model_shape *shape);
-/* Where two models first differ in what they compute or keep, in words; NULL: nowhere. */
-const char *model_difference(struct arena *keep, const struct model *a, const struct model *b);
-/* Of `layers` layers, those with experts. */
-bool *shape_mixtures(struct arena *keep, const struct model_shape *shape);
-
-/* ---- layers of a plan ------------------------------------------------------------------------ */
-
-/* Per instance: the number of its layer, counted in execution order; -1: in none. */
-int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers);
-/* Per part: how many layers end in it. */
-int64_t *layers_of_parts(struct arena *keep, const struct plan *plan);
-/* Cuts after so many layers of each part. False: a part would be empty. */
-bool cuts_behind_layers(struct arena *keep, const struct plan *plan, int64_t parts,
-                        const int64_t *part_layers, int64_t **cut);
-
-/* ---- recognising degrees --------------------------------------------------------------------- */
-
-/* What a framework's numbers can say. */
-struct abilities {
-    bool tp, pp, cp, ep, pieces, uneven, block;
-    bool sequence; /* parallelism along tp can be switched on */
-    bool plain;    /* and off */
-    bool selective, offload;
-    bool products;                /* recomputation of all but products (BLOCK_PRODUCTS) */
-    bool folds;                   /* several pieces on one stage alone */
-    unsigned shards;              /* a bit for each of 0 to 3 */
-    unsigned pipeline_shards;     /* and in a pipeline */
-    const char *const *schedules; /* NULL-terminated, the usual one first */
-};
-
-struct recognised {
-    struct degrees degrees;     /* complete: none is 0 */
-    const int64_t *part_layers; /* per part; NULL: as degrees alone cut */
-    int64_t block;     /* of every part the first so many layers are recomputed; 0: by degrees */
-    struct plan *plan; /* what these make; the caller frees it */
-    struct texts differences;
-};
-/* Without `nearest` the plan is the one that the degrees make, whatever the target can say. */
-weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
-                            const struct abilities *can, const char *target, bool nearest,
-                            struct recognised *out);
-/* In place of a number of layers: of what is recomputed, attention and every second product are kept. */
-enum { BLOCK_PRODUCTS = -1 };
-/* The plan that degrees, layers per part and recomputed layers make. */
-weft_status plan_of_degrees(const struct model *model, const struct cluster *cluster,
-                            const struct degrees *degrees, const int64_t *part_layers,
-                            int64_t block, struct plan **out);
-/* Whether two plans of one walk choose the same, cut the same and order the same; else what differs
- * first of each kind, in words. */
-void plan_differences(struct arena *keep, const struct plan *plan, const struct plan *other,
-                      struct texts *out);
-void add_text(struct arena *keep, struct texts *texts, const char *text);
-/* Changes degrees to what the target can say; what it cannot is added to the differences. */
-void limit_degrees(struct arena *keep, const struct plan *plan, const struct abilities *can,
-                   const char *target, struct recognised *r);
-/* Names of model and cluster, and what no degree says: type, policy, overlap, limits. */
-void copy_settings(struct plan *to, const struct plan *from);
-
 /* ---- targets --------------------------------------------------------------------------------- */
 
 struct export_job {
@@ -98,14 +15,23 @@ struct export_job {
     struct export_result *out;
 };
 typedef weft_status export_writer(struct export_job *job);
-struct target {
+struct format {
     const char *name, *summary;
-    struct abilities can; /* of degrees */
-    bool layerwise;       /* recognises for itself */
+    const char *framework; /* whose words it is in: of the table of targets */
     export_writer *write;
 };
-export_writer write_megatron, write_deepspeed, write_torchtitan, write_fsdp, write_galvatron,
-    write_slurm;
+/* The formats: name, summary, whose words it is in, its writer. */
+#define FORMATS(DO)                                                                                \
+    DO("megatron", "launch arguments of Megatron-LM, as a shell array", "megatron",                \
+       write_megatron)                                                                             \
+    DO("deepspeed", "DeepSpeed's JSON configuration", "deepspeed", write_deepspeed)                \
+    DO("torchtitan", "torchtitan's job configuration in TOML", "torchtitan", write_torchtitan)     \
+    DO("fsdp", "a training script for PyTorch's FSDP2", "fsdp", write_fsdp)                        \
+    DO("galvatron", "Galvatron's JSON: a strategy per layer", "galvatron", write_galvatron)        \
+    DO("slurm", "a Slurm batch script around Megatron-LM", "megatron", write_slurm)
+#define DECLARE_WRITER(name, summary, framework, write) export_writer write;
+FORMATS(DECLARE_WRITER)
+#undef DECLARE_WRITER
 /* A difference that the target's numbers make on their own account. */
 void job_differs(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* The plan again, after a change of the degrees that were found. */
@@ -144,27 +70,7 @@ int64_t bytes_per_gradient(enum policy policy);
 
 /* ---- Galvatron ------------------------------------------------------------------------------- */
 
-struct galvatron {
-    int64_t pp, global_batch, chunks, layers;
-    int64_t *tp;        /* per layer */
-    bool *consecutive;  /* its tp devices are neighbours */
-    bool *sharded;      /* SDP: ZeRO-3 */
-    bool *checkpointed; /* recomputed */
-    int64_t *division;  /* layers per stage */
-    int default_shard;  /* of layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
-    int64_t vocab_tp;
-    bool vocab_sharded;
-    const char *schedule; /* of GALVATRON_PIPELINES; NULL: 1f1b */
-    bool sequence;        /* Megatron's sequence parallelism, a flag of the launch script */
-};
-weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
-                           const struct galvatron *config, struct plan **out);
-extern const char *const GALVATRON_DEFAULTS[4]; /* by shard; NULL: none */
-/* Its words for schedules; the first one for those that it has none for. */
-enum { GALVATRON_PIPELINE_COUNT = 2 };
-extern const struct galvatron_pipeline {
-    const char *theirs, *ours;
-} GALVATRON_PIPELINES[GALVATRON_PIPELINE_COUNT];
+extern const char *const GALVATRON_DEFAULTS[4]; /* its words for state sharding; NULL: none */
 
 /* Arguments as words; each knows its line. */
 struct argument {

@@ -100,6 +100,12 @@ static int compare(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
+static void sort_trials(struct planned *planned)
+{
+    if (planned->trials.len)
+        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
+}
+
 /* Of `count` trials of one worth those stay, in front, whose plan was not tried before; so many are
  * *kept. */
 static weft_status keep_different(const struct plan_request *request, struct trial *trial,
@@ -204,6 +210,8 @@ static weft_status find(const struct planner *planner, const struct plan_request
     weft_status status;
     TRY(check_options(planner, request));
     TRY(pins_check(request));
+    if (request->target)
+        TRY(target_has_model(request->target, request->model));
     enum dtype dtype = request->pins.has_dtype ? request->pins.dtype : request->model->dtype;
     TRY(plan_check_types(request->cluster, dtype,
                          request->pins.has_policy ? request->pins.policy : policy_for(dtype)));
@@ -220,6 +228,17 @@ done:
     return status;
 }
 
+static weft_status keep_for_target(const struct plan_request *request, struct planned *planned)
+{
+    weft_status status = keep_what_runs(request, planned);
+    sort_trials(planned);
+    if (status || planned->trials.len)
+        return status;
+    return no_answer("--planner auto searches what the target runs",
+                     "nothing that the planner '%s' found is run by %s, and nothing near it",
+                     planned->planner, request->target->title);
+}
+
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
                         struct planned **out)
 {
@@ -229,9 +248,11 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     *planned = (struct planned){.arena = arena, .planner = planner->name};
     weft_status status = find(planner, request, planned);
     if (!status) {
-        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
+        sort_trials(planned);
         status = merge_same(request, planned);
     }
+    if (!status && request->target)
+        status = keep_for_target(request, planned);
     if (status) {
         planned_free(planned);
         return status;

@@ -112,11 +112,12 @@ ADDITIONS = {
         "most": 3,
         "files": {
             "src/exchange/export_NAME.c": TARGET,
-            "src/exchange/room.h": ("export_writer write_megatron", "export_writer write_added;"),
-            "src/exchange/export.c": (
+            "src/exchange/room.h": (
+                '    DO("megatron"', '    DO("added", "one number", "added", write_added) \\'),
+            "src/target/targets.c": (
                 "static const struct target TARGETS[]",
-                '    {.name = "added", .summary = "one number", .write = write_added,\n'
-                "     .can = {.tp = true, .plain = true, .shards = SHARD_0, .schedules = SIMPLE_SCHEDULES}},"),
+                '    {"added", "1", "Added 1", {.tp = true, .plain = true, .shards = SHARD_0, .dtypes = WIDE | HALF,\n'
+                "     .schedules = SIMPLE_SCHEDULES}},"),
         },
         "use": ["weft export gpt2 dgx-a100:1 --tp 2 --dp 4 --set heads=16 --global-batch 16 --to added | grep '^tp=2$'"],
     },
@@ -220,8 +221,8 @@ def main(build_folder):
             touched = apply_addition(tree, heading, addition)
             sources += [path for path in touched if path.suffix == ".c"]
             tests += [tree / name for name in addition.get("tests", [])]
-        families = tree / "src/model/families.c"  # includes the list in families.h
-        objects = build(commands, [*sources, families], tree, folder)
+        lists = [tree / "src/model/families.c", tree / "src/exchange/export.c"]  # of families.h and room.h
+        objects = build(commands, [*sources, *lists], tree, folder)
         link(build_folder, "weft", objects, folder / "weft")
         for heading, addition in ADDITIONS.items():
             for command in addition["use"]:

@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOMS = """
-    base model cluster cost schedule plan compile sim
+    base model cluster cost schedule plan target compile sim
     search/estimate search/planner search/galvatron search/autoddl search/aceso search/auto search
     run/device run/kernels run/kernels/cpu run/transport run/data run/checkpoint run/rank run/measure run/train run
     exchange report cli lab

@@ -15,21 +15,27 @@
 /* ---- degrees --------------------------------------------------------------------------------- */
 
 static const char *const ALL_SCHEDULES[] = {"1f1b", "interleaved", "gpipe", "aiao", "zb-h1", NULL};
-static const struct abilities ALL = {.tp = true,
-                                     .pp = true,
-                                     .cp = true,
-                                     .ep = true,
-                                     .pieces = true,
-                                     .uneven = true,
-                                     .block = true,
-                                     .sequence = true,
-                                     .plain = true,
-                                     .selective = true,
-                                     .offload = true,
-                                     .folds = true,
-                                     .products = true,
-                                     .shards = 15,
-                                     .schedules = ALL_SCHEDULES};
+static const struct target ALL = {.framework = "test",
+                                  .can = {.tp = true,
+                                          .tp_in_pipeline = true,
+                                          .plain_experts = true,
+                                          .half_experts = true,
+                                          .pipeline_shards = 15,
+                                          .dtypes = (1U << DTYPE_COUNT) - 1,
+                                          .pp = true,
+                                          .cp = true,
+                                          .ep = true,
+                                          .pieces = true,
+                                          .uneven = true,
+                                          .block = true,
+                                          .sequence = true,
+                                          .plain = true,
+                                          .selective = true,
+                                          .offload = true,
+                                          .folds = true,
+                                          .products = true,
+                                          .shards = 15,
+                                          .schedules = ALL_SCHEDULES}};
 
 static struct plan *draw_legal(struct rng *rng, const struct model *model,
                                const struct cluster *cluster)
@@ -50,7 +56,7 @@ static void draw_uneven(struct rng *rng, struct plan **plan)
     struct degrees d;
     struct recognised r;
     int64_t layers = 0;
-    assert_int_equal(degrees_of_plan(arena, *plan, &ALL, "test", false, &r), WEFT_OK);
+    assert_int_equal(degrees_of_plan(arena, *plan, &ALL, false, &r), WEFT_OK);
     d = r.degrees;
     plan_free(r.plan);
     layers_of_instances(arena, *plan, &layers);
@@ -83,7 +89,7 @@ static void degrees_are_found_in_plans_that_have_them(void **state)
         struct recognised r;
         if (chance(&rng, 2))
             draw_uneven(&rng, &plan);
-        assert_int_equal(degrees_of_plan(arena, plan, &ALL, "test", false, &r), WEFT_OK);
+        assert_int_equal(degrees_of_plan(arena, plan, &ALL, false, &r), WEFT_OK);
         if (r.differences.len)
             fail_msg("%s: %s", model->family, r.differences.data[0]);
         plan_free(r.plan);
@@ -104,10 +110,10 @@ static void nearest_plans_are_legal_and_honest(void **state)
         struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT)]);
         struct cluster *cluster = open_named("dgx-a100");
         struct plan *plan = random_plan(&rng, model, cluster);
-        for (size_t t = 0; t < target_count(); t++) {
+        for (size_t t = 0; t < format_count(); t++) {
             struct export_result result;
             struct texts differences = {0};
-            weft_status status = plan_export(arena, plan, target_at(t), true, &result);
+            weft_status status = plan_export(arena, plan, format_name(t), true, &result);
             assert_int_not_equal(status, WEFT_FAILURE);
             if (status) {
                 refused++;
@@ -115,7 +121,7 @@ static void nearest_plans_are_legal_and_honest(void **state)
             }
             assert_non_null(result.text);
             if (plan_check(result.written))
-                fail_msg("%s: %s", target_name(target_at(t)), weft_last_error()->message);
+                fail_msg("%s: %s", format_name(t), weft_last_error()->message);
             plan_differences(arena, plan, result.written, &differences);
             if (differences.len)
                 assert_true(result.differences.len > 0);
@@ -146,7 +152,7 @@ static void most_shards_have_their_say(void **state)
     struct choice choice = *plan_choice(plan, 0);
     choice.shard = 3;
     assert_int_equal(plan_choose(plan, 0, &choice), WEFT_OK);
-    assert_int_equal(degrees_of_plan(arena, plan, &ALL, "test", true, &r), WEFT_OK);
+    assert_int_equal(degrees_of_plan(arena, plan, &ALL, true, &r), WEFT_OK);
     assert_int_equal(r.degrees.shard, 1);
     plan_free(r.plan);
     plan_free(plan);
@@ -166,7 +172,7 @@ static void kept_products_are_selective(void **state)
     assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
     assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
     assert_int_equal(keep_products(plan), WEFT_OK);
-    assert_int_equal(plan_export(arena, plan, target_find("torchtitan"), false, &result), WEFT_OK);
+    assert_int_equal(plan_export(arena, plan, "torchtitan", false, &result), WEFT_OK);
     assert_non_null(strstr(result.text, "[activation_checkpoint]\nmode = \"selective\"\n"
                                         "selective_ac_option = \"op\"\n"));
     plan_free(result.written);
@@ -215,7 +221,7 @@ static void round_trip(struct published *row, struct trip_tally *tally)
     if (!opened.plan)
         return;
     tally->rows++;
-    weft_status status = plan_export(arena, opened.plan, target_find("megatron"), false, &result);
+    weft_status status = plan_export(arena, opened.plan, "megatron", false, &result);
     if (status) {
         const char *why = weft_last_error()->message;
         assert_int_equal(status, WEFT_BAD_INPUT);
@@ -287,9 +293,9 @@ static const struct {
     const char *dataset, *target;
     int rows; /* all of them exactly */
 } HOMES[] = {
-    {"torchtitan", "torchtitan", 15},    {"llm_foundry_fsdp", "fsdp", 70},
-    {"weft_h200", "fsdp", 39},           {"vtrain_multi", "deepspeed", 41},
-    {"vtrain_single", "deepspeed", 201}, {"megatron_golden", "slurm", 131},
+    {"torchtitan", "torchtitan", 15},   {"llm_foundry_fsdp", "fsdp", 70},
+    {"weft_h200", "fsdp", 39},          {"vtrain_multi", "megatron", 41},
+    {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 131},
 };
 
 static void published_plans_fit_their_own_frameworks(void **state)
@@ -310,7 +316,7 @@ static void published_plans_fit_their_own_frameworks(void **state)
                 plan_close(&opened);
                 continue;
             }
-            if (plan_export(arena, opened.plan, target_find(HOMES[k].target), false, &result))
+            if (plan_export(arena, opened.plan, HOMES[k].target, false, &result))
                 fail_msg("%s: %s", rows.data[i].name, weft_last_error()->message);
             plan_free(result.written);
             plan_close(&opened);

@@ -71,9 +71,9 @@ static void other_programs_accept_the_texts(void **state)
     assert_non_null(json);
     json_int_t micro = json_integer_value(json_object_get(json, "train_micro_batch_size_per_gpu"));
     json_int_t steps = json_integer_value(json_object_get(json, "gradient_accumulation_steps"));
-    /* dp 2: 1024 = 4 * 128 * 2 */
+    /* dp 16: 1024 = 4 * 16 * 16 */
     assert_int_equal(json_integer_value(json_object_get(json, "train_batch_size")),
-                     micro * steps * 2);
+                     micro * steps * 16);
     json_decref(json);
     json = json_load_file(EXPORTED "bert-huge-32.json", JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
@@ -107,13 +107,17 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
          "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
         {"export llama3-8b dgx-h100 --cp 4 --seq 2052 --to megatron",
-         "weft: Megatron-LM needs sequences of a multiple of 2 * cp = 8, not 2052"},
-        {"export gpt3-13b dgx-a100:4 --tp 8 --pp 2 --zero 2 --to deepspeed",
-         "state sharding 2 with stages: deepspeed goes to 1"},
-        {"export gpt3-13b dgx-a100:4 --tp 8 --zero 3 --to deepspeed",
-         "state sharding 3 with tp: deepspeed goes to 2"},
+         "tp 1 cp 4: megatron needs sequences of a multiple of 8, not 2052"},
+        {"export gpt3-13b dgx-a100:4 --pp 2 --zero 2 --to deepspeed",
+         "state sharding 2: deepspeed has no such level beside other degrees"},
+        {"export gpt3-13b dgx-a100:4 --tp 8 --pp 2 --to deepspeed",
+         "tp 8 with pp 2: deepspeed has no tensor parallelism in a pipeline"},
         {"export llama3-8b dgx-h100 --tp 2 --sp --to torchtitan",
-         "replicas of tp 2, cp 1, pp 1: torchtitan shards their state"},
+         "state sharding 0: torchtitan has no such level beside other degrees"},
+        {"export mixtral-8x7b dgx-h100 --to torchtitan",
+         "which no model of torchtitan 0.2.2 has\nhint: megatron, deepspeed can train it"},
+        {"export gpt3-13b dgx-v100:4 --to megatron@0.15",
+         "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16"},
         {"export resnet-50 dgx-a100 --to megatron",
          "weft: resnet-50 is of the family resnet, for which there are no launch arguments"},
         {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},

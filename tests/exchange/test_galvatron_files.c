@@ -76,7 +76,9 @@ static void layerwise_plans_come_back_from_galvatron(void **state)
             struct opened_plan again;
             struct texts notes = {0};
             choose_overlap(&rng, plan);
-            if (plan_export(arena, plan, target_find("galvatron"), false, &result))
+            if (plan_export(arena, plan, "galvatron", false, &result) &&
+                plan_export(arena, plan, "galvatron@3.0", false,
+                            &result)) /* the one with experts */
                 fail_msg("%s", weft_last_error()->message);
             struct import_input input = {.file = "strategy.json",
                                          .text = result.text,

@@ -88,13 +88,11 @@ static void products_are_told(void **state)
         struct texts notes = {0};
         assert_int_equal(import_text(ROWS[i].text, &opened, &notes), WEFT_OK);
         assert_int_equal(opened.plan->overlap, ROWS[i].overlap);
-        assert_int_equal(plan_export(arena, opened.plan, target_find("megatron"), false, &result),
-                         WEFT_OK);
+        assert_int_equal(plan_export(arena, opened.plan, "megatron", false, &result), WEFT_OK);
         assert_int_equal(strstr(result.text, "--tp-comm-overlap") != NULL, ROWS[i].told);
         assert_null(strstr(result.text, "# weft"));
         plan_free(result.written);
-        assert_int_equal(plan_export(arena, opened.plan, target_find("galvatron"), false, &result),
-                         WEFT_OK);
+        assert_int_equal(plan_export(arena, opened.plan, "galvatron", false, &result), WEFT_OK);
         assert_int_equal(result.notes.len, ROWS[i].told ? 2 : 1); /* and how to start it */
         plan_free(result.written);
         plan_close(&opened);
@@ -135,8 +133,7 @@ static void experts_are_told(void **state)
         if (import_text(ROWS[i].text, &opened, &notes) != WEFT_OK)
             fail_msg("%s", weft_last_error()->message);
         assert_int_equal((opened.plan->overlap & OVERLAP_EXPERTS) != 0, ROWS[i].experts);
-        assert_int_equal(plan_export(arena, opened.plan, target_find("megatron"), false, &result),
-                         WEFT_OK);
+        assert_int_equal(plan_export(arena, opened.plan, "megatron", false, &result), WEFT_OK);
         assert_int_equal(strstr(result.text, "--overlap-moe-expert-parallel-comm") != NULL,
                          ROWS[i].told);
         assert_int_equal(strstr(result.text, "--moe-enable-deepep") != NULL, ROWS[i].once);
@@ -171,8 +168,7 @@ static void async_tp_is_told(void **state)
         struct export_result result;
         size_t found = 0;
         plan->overlap = ROWS[i].overlap;
-        assert_int_equal(plan_export(arena, plan, target_find("torchtitan"), false, &result),
-                         WEFT_OK);
+        assert_int_equal(plan_export(arena, plan, "torchtitan", false, &result), WEFT_OK);
         assert_non_null(strstr(result.text, ROWS[i].line));
         for (size_t k = 0; k < result.notes.len; k++)
             found += strstr(result.notes.data[k], "async TP overlaps as") != NULL;

@@ -323,6 +323,7 @@ def main():
     faults = [f for f in faults if any(w in f.name or w in f.file for w in wanted)]
     os.nice(10)
     os.environ["WEFT_TEST_PERCENT"] = str(given.percent)
+    given.copies = given.copies.resolve()
     memory = given.copies / f"seconds-{given.percent}.json"
     return tell(faults, try_all(faults, given.copies, memory, min(given.jobs, len(faults))))
 

@@ -133,10 +133,17 @@ done:
     return status;
 }
 
+/* Its target has no words for what the planners that look further find. */
+static bool takes_degrees(const struct plan_request *request)
+{
+    return request->target && !request->target->layerwise;
+}
+
 /* Whether other numbers of stages are worth a beginning each. */
 static bool looks_around(const struct plan_request *request)
 {
-    return !request->options.batch_auto && !request->pins.pp && !join_has_time(request);
+    return !request->options.batch_auto && !request->pins.pp && !join_has_time(request) &&
+           !takes_degrees(request);
 }
 
 static weft_status try_grid(struct join *join, const struct plan_request *request)
@@ -360,6 +367,17 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+static weft_status look_further(struct join *join)
+{
+    weft_status status;
+    TRY(refine_best(join));
+    TRY(ask_others(join));
+    TRY(refine_best(join));
+    TRY(cross_plans(join));
+done:
+    return status;
+}
+
 weft_status auto_find(const struct plan_request *request, struct planned *out)
 {
     struct join join = {.request = request,
@@ -372,10 +390,10 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(try_batches(&join));
     else
         TRY(try_grid(&join, request));
-    TRY(refine_best(&join));
-    TRY(ask_others(&join));
-    TRY(refine_best(&join));
-    TRY(cross_plans(&join));
+    if (takes_degrees(request))
+        TRY(tune_numbers(&join));
+    else
+        TRY(look_further(&join));
     TRY(hide_tokens(&join));
     say_who(&join);
     say_who_was_left_out(&join);

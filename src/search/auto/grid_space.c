@@ -242,7 +242,8 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
                 continue;
             point.shard = (uint8_t)shard;
             struct degrees d = grid_degrees(space, &point);
-            if (degrees_forbidden(&request->forbids, &d))
+            if (degrees_forbidden(&request->forbids, &d) ||
+                (request->target && !target_runs_degrees(request->target, request->model, &d)))
                 continue;
             point.bound_bytes = grid_least_bytes(layout, shape, passes, &point, pins->offload);
             array_push(space->arena, &space->points, point);

@@ -2,6 +2,7 @@
  *
  *   auto.c        the grid, the planners that join, who found what
  *   refine.c      Aceso from the plans of others
+ *   tune.c        what a framework takes beside degrees
  *   cross.c       the ideas of one planner in the plans of another
  *   overlap_experts.c        tokens on their way to experts beside another pass
  *   variant.c     a plan with another schedule, other steps or other splits
@@ -46,6 +47,11 @@ weft_status refine_best(struct join *join);
 weft_status refine_around(struct join *join, struct grid_walk *walk);
 /* and from one plan, the trial's, to its end. */
 weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan);
+
+/* ---- tuning (tune.c) -------------------------------------------------------------------------- */
+
+/* From the best degrees so far, what the request's target takes beside degrees. */
+weft_status tune_numbers(struct join *join);
 
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 

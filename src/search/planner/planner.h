@@ -16,6 +16,7 @@
 #include "search/estimate/estimate.h"
 #include "search/planner/forbid.h"
 #include "sim/sim.h"
+#include "target/target.h"
 
 /* Dimensions of a plan that one number can say. */
 enum dimension {
@@ -105,6 +106,7 @@ struct plan_request {
     struct degrees pins; /* what is not 0, or has_ says it was given, stays; global_batch is needed
                             unless the batch is explored */
     struct forbids forbids;
+    const struct target *target; /* whose plans are looked for; NULL: any that can be simulated */
     struct plan_options options;
     const char *profile; /* a database before the shipped ones, NULL: none */
     int64_t known_ns;    /* of an iteration that fits: a planner may leave out what is slower by its
@@ -170,7 +172,7 @@ bool plan_stopped(const struct plan_request *request); /* by whoever asked */
 struct stop plan_stop(const struct plan_request *request);
 
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next. Degrees that
- * make no plan are no error: *trial is NULL. */
+ * make no plan, or one that the request's target does not run, are no error: *trial is NULL. */
 weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct degrees *degrees, struct planned *planned,
                         const struct trial **trial);
@@ -180,6 +182,10 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
  * do. */
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
+
+/* Leaves, of the trials in the order of I2, those that the request's target runs; the best of the others are
+ * replaced by the nearest plans that it does run, simulated (for_target.c). */
+weft_status keep_what_runs(const struct plan_request *request, struct planned *planned);
 
 #include "search/planner/what_if.h"
 

@@ -109,6 +109,8 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                   [DIMENSION_RECOMPUTE] = degrees->recompute},
     };
     *trial = NULL;
+    if (request->target && !target_runs_degrees(request->target, request->model, degrees))
+        return WEFT_OK;
     if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
         error_clear();
     else

@@ -1,7 +1,7 @@
-/* export_differences.c - where two plans of one walk part ways, in words: the first of each kind. */
-#include "exchange/room.h"
-
+/* differences.c - where two plans of one walk part ways, in words: the first of each kind. */
 #include <string.h>
+
+#include "target/target.h"
 
 /* ---- differences ----------------------------------------------------------------------------- */
 

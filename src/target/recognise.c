@@ -1,4 +1,4 @@
-/* export_degrees.c - the degrees in a plan: those whose lowering chooses most like it.
+/* recognise.c - the degrees in a plan: those whose lowering chooses most like it.
  *
  * For D devices per stage, every (dp, cp, tp) with
  *
@@ -10,9 +10,10 @@
  *   I1  If degrees make the plan, they are found: all instances agree.
  *   I2  Recomputation, sharding and offload are what most instances of layers have.
  */
-#include "exchange/room.h"
-
 #include <string.h>
+
+#include "schedule/schedule.h"
+#include "target/target.h"
 
 /* ---- rebuilding ------------------------------------------------------------------------------ */
 
@@ -23,7 +24,7 @@ static weft_status recut(struct plan *plan, const struct degrees *d, const int64
     weft_status status;
     for (int64_t s = 0; s < d->pp; s++)
         devices[s] = plan->stage[s].devices;
-    if (cuts_behind_layers(scratch, plan, d->pp * d->pieces, part_layers, &cut))
+    if (cuts_after_layers(scratch, plan, d->pp * d->pieces, part_layers, &cut))
         status = plan_map(plan, (int32_t)d->pp, d->pieces, cut, devices);
     else
         status = bad_argument(NULL, "the layers per stage leave a stage empty");
@@ -113,7 +114,7 @@ struct degrees_trial {
     int64_t equal; /* of the best; -1: none yet */
 };
 
-static void try_degrees(struct degrees_trial *trial, const struct degrees *d)
+static void count_degrees(struct degrees_trial *trial, const struct degrees *d)
 {
     struct plan *other = NULL;
     if (plan_from_degrees(trial->plan->model, trial->plan->cluster, d, &other) != WEFT_OK) {
@@ -137,7 +138,7 @@ static void try_replica(struct degrees_trial *trial, struct degrees d)
     for (int along = 0; along <= (d.tp > 1 ? 1 : 0); along++) {
         d.sequence = along != 0;
         d.ep = d.dp % ep == 0 ? ep : 1;
-        try_degrees(trial, &d);
+        count_degrees(trial, &d);
     }
 }
 
@@ -283,7 +284,7 @@ static void find_cuts(struct arena *keep, const struct plan *plan, struct recogn
     for (int32_t p = 0; p < plan->parts; p++)
         same &= plan->part[p].first == even->part[p].first;
     int64_t *cut, *layers = layers_of_parts(keep, plan);
-    if (!same && cuts_behind_layers(keep, plan, plan->parts, layers, &cut))
+    if (!same && cuts_after_layers(keep, plan, plan->parts, layers, &cut))
         r->part_layers = layers;
     plan_free(even);
 }
@@ -312,7 +313,7 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
 }
 
 /* A schedule that cannot order these micro-batches gives way to the usual one. */
-static weft_status rebuild_nearest(const struct plan *plan, const struct abilities *can,
+static weft_status rebuild_nearest(const struct plan *plan, const struct target *target,
                                    struct recognised *r)
 {
     weft_status status;
@@ -323,7 +324,7 @@ static weft_status rebuild_nearest(const struct plan *plan, const struct abiliti
     plan_free(r->plan);
     r->plan = NULL;
     r->degrees.pieces = 1;
-    r->degrees.schedule = can->schedules[0];
+    r->degrees.schedule = target->can.schedules[0];
     r->part_layers = NULL;
     TRY(rebuild(plan, r));
     TRY(plan_check(r->plan));
@@ -332,8 +333,7 @@ done:
 }
 
 weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
-                            const struct abilities *can, const char *target, bool nearest,
-                            struct recognised *out)
+                            const struct target *target, bool nearest, struct recognised *out)
 {
     struct recognised r = {0};
     weft_status status;
@@ -346,13 +346,13 @@ weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
     TRY(rebuild(plan, &r));
     struct texts choices = {0};
     plan_differences(keep, plan, r.plan, &choices);
-    limit_degrees(keep, plan, can, target, &r);
+    obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < choices.len; i++)
         add_text(keep, &r.differences, choices.data[i]);
     if (nearest && r.differences.len) {
         plan_free(r.plan);
         r.plan = NULL;
-        TRY(rebuild_nearest(plan, can, &r));
+        TRY(rebuild_nearest(plan, target, &r));
     }
     *out = r;
     r.plan = NULL;

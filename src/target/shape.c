@@ -1,4 +1,4 @@
-/* export_shape.c - the sizes of a transformer, read off its operators.
+/* shape.c - the sizes of a transformer, read off its operators.
  *
  * A model does not remember the options it was built from, and may have come from a file. Its
  * operators tell: the embedding's table is vocab * hidden, attention has its heads, and so on. What
@@ -6,10 +6,10 @@
  *
  *   I1  A shape that is returned makes a model whose operators do and keep the same.
  */
-#include "exchange/room.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "target/target.h"
 
 static const struct {
     const char *family, *preset;

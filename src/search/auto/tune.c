@@ -1,0 +1,180 @@
+/* tune.c - what a framework takes beside degrees (room.h): recomputation of a few layers of each part, and
+ * parts of unlike numbers of layers.
+ *
+ * The first n layers of each part are recomputed. Memory falls and time grows with n, so that the least n
+ * that fits is the fastest: it is found by halves, from degrees that fit with all layers recomputed. Those
+ * take at most RECOMPUTED_AT_MOST times as long as without, so that few of them are worth it.
+ *
+ * Where the embedding weighs a layers and norm, head and loss weigh b, L + a + b units are dealt out evenly,
+ *
+ *   layers of part 0 = u - a, of the last part u' - b, of all others u                              (1)
+ *
+ * with (a, b) of a short list: Megatron-LM's own arguments count 0 or 1 of each.
+ */
+#include <string.h>
+
+#include "search/auto/room.h"
+
+/* A forward pass more, of a third of the work. */
+static const double RECOMPUTED_AT_MOST = 4.0 / 3;
+/* Degrees that are tuned, by time. */
+enum { MOST_BLOCKS = 8, MOST_LAYOUTS = 4 };
+static const struct {
+    int64_t first, last; /* a and b of (1) */
+} WEIGHTS[] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}};
+
+static weft_status try_tuned(struct join *join, const struct degrees *d, const int64_t *layers,
+                             int64_t block, const char *words, const struct trial **trial)
+{
+    struct planned *out = join->out;
+    struct plan *plan = NULL;
+    *trial = NULL;
+    if (plan_of_degrees(join->request->model, join->request->cluster, d, layers, block, &plan) ||
+        plan_check(plan)) {
+        error_clear();
+        plan_free(plan);
+        return WEFT_OK;
+    }
+    weft_status status = try_plan(
+        join->request, join->cost, plan,
+        arena_printf(out->arena, "%s%s",
+                     degrees_text(out->arena, join->request->model, d, &join->request->pins),
+                     words),
+        out, trial);
+    if (!status)
+        join_report(join);
+    return status;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static int64_t layers_per_part(const struct plan_request *request, const struct degrees *d)
+{
+    return ceil_div(request->model->layers, d->pp * d->pieces);
+}
+
+/* The least block that fits, by halves. */
+static weft_status try_blocks(struct join *join, struct degrees d)
+{
+    int64_t low = 0, high = layers_per_part(join->request, &d); /* fits not, fits */
+    weft_status status = WEFT_OK;
+    d.recompute = RECOMPUTE_FULL;
+    while (high - low > 1 && !join_over(join)) {
+        int64_t middle = (low + high) / 2;
+        const struct trial *trial;
+        const char *words =
+            arena_printf(join->out->arena, ", of each part %s", counted(middle, "layer").s);
+        TRY(try_tuned(join, &d, NULL, middle, words, &trial));
+        if (!trial)
+            break;
+        if (trial->fits)
+            high = middle;
+        else
+            low = middle;
+    }
+done:
+    return status;
+}
+
+static weft_status tune_blocks(struct join *join)
+{
+    struct arena *scratch = arena_new();
+    struct plan_request request = *join->request;
+    struct grid grid;
+    weft_status status;
+    request.pins.has_recompute = true;
+    request.pins.recompute = RECOMPUTE_FULL;
+    TRY(grid_search(&request, join->cost, MOST_BLOCKS, scratch, &grid));
+    for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
+        const struct grid_point *point = &grid.best.data[i];
+        const struct trial *best = join_best(join->out, NULL), *trial;
+        double least = (double)point->iteration_ns / RECOMPUTED_AT_MOST;
+        if (!point->fits || (best && least > (double)best->iteration_ns))
+            continue;
+        TRY(try_degrees(&request, join->cost, &point->degrees, join->out, &trial));
+        if (trial && trial->fits)
+            TRY(try_blocks(join, point->degrees));
+    }
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* (1); false: a part in the middle would hold nothing. */
+static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last, int64_t *out)
+{
+    int64_t units = layers + first + last, more = units % parts;
+    for (int64_t p = 0; p < parts; p++) {
+        bool end = p == 0 || p == parts - 1;
+        out[p] = units / parts - (p == 0) * first - (p == parts - 1) * last;
+        if (!end && more > 0) {
+            out[p]++;
+            more--;
+        }
+        if (out[p] < 0 || (!end && out[p] == 0))
+            return false;
+    }
+    out[0] += more; /* of two parts, or more units than parts in the middle */
+    return true;
+}
+
+static weft_status try_layouts(struct join *join, const struct trial *from, int64_t block)
+{
+    struct arena *scratch = arena_new();
+    const struct degrees d = from->degrees;
+    int64_t parts = d.pp * d.pieces;
+    int64_t *layers = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < COUNT_OF(WEIGHTS) && !join_over(join); i++) {
+        const struct trial *trial;
+        if (deal_out(join->request->model->layers, parts, WEIGHTS[i].first, WEIGHTS[i].last,
+                     layers))
+            TRY(try_tuned(join, &d, layers, block,
+                          arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
+                                       (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last),
+                          &trial));
+    }
+done:
+    arena_free(scratch);
+    return status;
+}
+
+/* Of the fastest degrees with several stages, those that are worth another layout. */
+static weft_status tune_layouts(struct join *join)
+{
+    struct trial chosen[MOST_LAYOUTS];
+    size_t count = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < join->out->trials.len; i++) {
+        const struct trial *trial = &join->out->trials.data[i];
+        if (!trial->fits || trial->plan || trial->degrees.pp == 1)
+            continue;
+        size_t at = count;
+        while (at > 0 && trial->iteration_ns < chosen[at - 1].iteration_ns)
+            at--;
+        if (at == MOST_LAYOUTS)
+            continue;
+        count += count < MOST_LAYOUTS;
+        memmove(&chosen[at + 1], &chosen[at], (count - at - 1) * sizeof *chosen);
+        chosen[at] = *trial;
+    }
+    for (size_t i = 0; i < count; i++)
+        TRY(try_layouts(join, &chosen[i], 0));
+done:
+    return status;
+}
+
+weft_status tune_numbers(struct join *join)
+{
+    const struct plan_request *request = join->request;
+    const struct abilities *can = &request->target->can;
+    weft_status status = WEFT_OK;
+    if (can->block && !request->pins.has_recompute && !request->options.batch_auto)
+        TRY(tune_blocks(join));
+    if (can->uneven && !join_over(join))
+        TRY(tune_layouts(join));
+done:
+    return status;
+}

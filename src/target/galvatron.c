@@ -1,0 +1,300 @@
+/* galvatron.c - one strategy per layer, as Galvatron has them: the plan that strategies make, and the
+ * strategies that a plan has.
+ *
+ * A layer of tp t on the D devices of its stage is split as uniform degrees (tp t, dp D / t) would
+ * split it. Where its tp devices are not consecutive, the replicas are: the batch moves to the inner
+ * end of every split,
+ *
+ *   batch:D/t out:t   ->   out:t batch:D/t                                                      (1)
+ *
+ * The other way round, for each (tp, neighbours) the plan in which all layers have it is made; a layer
+ * takes the one whose splits it shares most. The rest follows from counts within the layer.
+ * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
+ *
+ *   I1  step_samples = global_bsz / chunks; every layer's dp divides it.
+ */
+#include <string.h>
+
+#include "target/target.h"
+
+const struct galvatron_pipeline GALVATRON_PIPELINES[] = {{"pipedream_flush", "1f1b"},
+                                                         {"gpipe", "gpipe"}};
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Splits by operator, for each tp that occurs. */
+struct uniform {
+    int64_t tp;
+    struct split *split;
+};
+
+struct strategy_lowering {
+    struct arena *scratch;
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct galvatron *config;
+    ARRAY(struct uniform) known;
+};
+
+static weft_status lower_uniform(struct strategy_lowering *l, int64_t tp, struct split **out)
+{
+    struct plan *plan = NULL;
+    const struct galvatron *c = l->config;
+    struct degrees d = {.tp = tp, .pp = c->pp, .sequence = c->sequence && tp > 1};
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < l->known.len; i++)
+        if (l->known.data[i].tp == tp) {
+            *out = l->known.data[i].split;
+            return WEFT_OK;
+        }
+    TRY(plan_from_degrees(l->model, l->cluster, &d, &plan));
+    struct uniform uniform = {tp, ARENA_ARRAY(l->scratch, struct split, (size_t)l->model->ops)};
+    for (int64_t i = 0; i < plan->instances; i++)
+        uniform.split[plan->instance[i].op] = plan_choice(plan, i)->split;
+    array_push(l->scratch, &l->known, uniform);
+    *out = uniform.split;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* (1) */
+static struct split batch_inside(const struct split *split)
+{
+    struct split out = split_none();
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim != DIM_BATCH)
+            split_add(&out, split->part[i].dim, split->part[i].degree);
+    split_add(&out, DIM_BATCH, split_degree(split, DIM_BATCH));
+    return out;
+}
+
+static weft_status choose(struct strategy_lowering *l, struct plan *plan, int64_t i, int64_t layer)
+{
+    const struct galvatron *c = l->config;
+    struct split *split;
+    weft_status status = lower_uniform(l, layer < 0 ? c->vocab_tp : c->tp[layer], &split);
+    if (status)
+        return status;
+    struct choice choice = {.split = split[plan->instance[i].op]};
+    if (layer >= 0 && !c->consecutive[layer])
+        choice.split = batch_inside(&choice.split);
+    bool sharded = layer < 0 ? c->vocab_sharded : c->sharded[layer];
+    choice.shard = (uint8_t)(sharded ? 3 : c->default_shard);
+    choice.recompute = layer >= 0 && c->checkpointed[layer];
+    return plan_choose(plan, i, &choice);
+}
+
+static weft_status map_stages(struct strategy_lowering *l, struct plan *plan)
+{
+    const struct galvatron *c = l->config;
+    int64_t *devices = ARENA_ARRAY(l->scratch, int64_t, (size_t)c->pp), *cut;
+    for (int64_t s = 0; s < c->pp; s++)
+        devices[s] = cluster_devices(l->cluster) / c->pp;
+    if (!cuts_after_layers(l->scratch, plan, c->pp, c->division, &cut))
+        return bad_argument("give every stage a layer", "'pp_division' leaves a stage empty");
+    return plan_map(plan, (int32_t)c->pp, 1, cut, devices);
+}
+
+weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
+                           const struct galvatron *config, struct plan **out)
+{
+    struct strategy_lowering l = {arena_new(), model, cluster, config, {0}};
+    struct plan *plan = NULL;
+    int64_t layers;
+    weft_status status;
+    TRY(plan_new(model, cluster, &plan));
+    plan->global_batch = config->global_batch;
+    plan->step_samples = config->global_batch / config->chunks; /* I1 */
+    if (config->schedule)
+        plan->schedule = config->schedule;
+    TRY(map_stages(&l, plan));
+    const int64_t *layer = layers_of_instances(l.scratch, plan, &layers);
+    for (int64_t i = 0; i < plan->instances; i++)
+        TRY(choose(&l, plan, i, layer[i]));
+    *out = plan;
+    plan = NULL;
+done:
+    plan_free(plan);
+    arena_free(l.scratch);
+    return status;
+}
+
+/* ---- the strategies -------------------------------------------------------------------------- */
+
+struct strategy_search {
+    struct arena *keep;
+    const struct plan *plan;
+    struct galvatron config;
+    const int64_t *layer; /* per instance */
+    int64_t *best;        /* per layer, and at the end for what is in none: equal splits */
+};
+
+int galvatron_pipeline_of(const char *schedule)
+{
+    int at = GALVATRON_PIPELINE_COUNT - 1;
+    while (at > 0 && strcmp(GALVATRON_PIPELINES[at].ours, schedule) != 0)
+        at--;
+    return at;
+}
+
+static void set_all(struct strategy_search *s, int64_t tp, bool consecutive)
+{
+    for (int64_t i = 0; i < s->config.layers; i++) {
+        s->config.tp[i] = tp;
+        s->config.consecutive[i] = consecutive;
+    }
+    s->config.vocab_tp = tp;
+}
+
+static int64_t place_of(const struct strategy_search *s, int64_t instance)
+{
+    return s->layer[instance] < 0 ? s->config.layers : s->layer[instance];
+}
+
+struct pick {
+    int64_t tp;
+    bool consecutive;
+};
+
+/* Layers that agree better with this uniform plan than with those before take it. */
+static void try_uniform(struct strategy_search *s, struct pick pick, struct pick *picked)
+{
+    struct plan *other = NULL;
+    int64_t *equal = ARENA_ARRAY(s->keep, int64_t, (size_t)s->config.layers + 1);
+    set_all(s, pick.tp, pick.consecutive);
+    if (galvatron_plan(s->plan->model, s->plan->cluster, &s->config, &other) != WEFT_OK) {
+        error_clear();
+        return;
+    }
+    for (int64_t i = 0; i < s->plan->instances; i++)
+        equal[place_of(s, i)] +=
+            split_equal(&plan_choice(s->plan, i)->split, &plan_choice(other, i)->split);
+    for (int64_t k = 0; k <= s->config.layers; k++)
+        if (equal[k] > s->best[k] && (k < s->config.layers || pick.consecutive)) {
+            s->best[k] = equal[k];
+            picked[k] = pick;
+        }
+    plan_free(other);
+}
+
+/* All layers' splits with or without sequence parallelism; returns how many agree. */
+static int64_t try_splits(struct strategy_search *s, bool sequence, struct pick *picked)
+{
+    int64_t group = cluster_devices(s->plan->cluster) / s->config.pp, sum = 0;
+    s->config.sequence = sequence;
+    for (int64_t k = 0; k <= s->config.layers; k++)
+        s->best[k] = -1;
+    for (int64_t tp = 1; tp <= group; tp++) {
+        if (group % tp || s->plan->step_samples % (group / tp))
+            continue;
+        try_uniform(s, (struct pick){tp, true}, picked);
+        if (tp > 1 && tp < group)
+            try_uniform(s, (struct pick){tp, false}, picked);
+    }
+    for (int64_t k = 0; k <= s->config.layers; k++)
+        sum += s->best[k];
+    return sum;
+}
+
+static void find_splits(struct strategy_search *s)
+{
+    size_t count = (size_t)s->config.layers + 1;
+    struct pick *plain = ARENA_ARRAY(s->keep, struct pick, count);
+    struct pick *along = ARENA_ARRAY(s->keep, struct pick, count);
+    int64_t without = try_splits(s, false, plain), with = try_splits(s, true, along);
+    const struct pick *chosen = with > without ? along : plain;
+    s->config.sequence = with > without;
+    for (int64_t i = 0; i < s->config.layers; i++) {
+        s->config.tp[i] = chosen[i].tp ? chosen[i].tp : 1;
+        s->config.consecutive[i] = chosen[i].tp ? chosen[i].consecutive : true;
+    }
+    s->config.vocab_tp = chosen[s->config.layers].tp ? chosen[s->config.layers].tp : 1;
+}
+
+static void find_flags(struct strategy_search *s)
+{
+    struct galvatron *c = &s->config;
+    size_t count = (size_t)c->layers + 1;
+    int64_t *sharded = ARENA_ARRAY(s->keep, int64_t, count), lower[4] = {0};
+    int64_t *recomputed = ARENA_ARRAY(s->keep, int64_t, count);
+    for (int64_t i = 0; i < s->plan->instances; i++) {
+        const struct choice *choice = plan_choice(s->plan, i);
+        sharded[place_of(s, i)] += choice->shard == 3 ? 1 : -1;
+        recomputed[place_of(s, i)] += choice->recompute ? 1 : -1;
+        lower[choice->shard & 3]++;
+    }
+    for (int64_t k = 0; k < c->layers; k++) {
+        c->sharded[k] = sharded[k] > 0;
+        c->checkpointed[k] = recomputed[k] > 0;
+    }
+    c->vocab_sharded = sharded[c->layers] > 0;
+    c->default_shard = lower[1] + lower[2] > lower[0] ? 2 : 0;
+}
+
+/* Cuts at layers; what is cut within one goes to the part in which the layer ends. */
+static void find_stages(struct strategy_search *s)
+{
+    struct galvatron *c = &s->config;
+    const struct plan *plan = s->plan;
+    int64_t *layers = layers_of_parts(s->keep, plan), devices = cluster_devices(plan->cluster);
+    int64_t *cut;
+    c->pp = plan->stages;
+    while (devices % c->pp || c->pp > c->layers)
+        c->pp--;
+    c->division = ARENA_ARRAY(s->keep, int64_t, (size_t)c->pp);
+    bool usable = c->pp == plan->stages && plan->pieces == 1 &&
+                  cuts_after_layers(s->keep, plan, plan->parts, layers, &cut);
+    for (int64_t p = 0; p < c->pp; p++)
+        c->division[p] = usable ? layers[p] : c->layers / c->pp + (p < c->layers % c->pp);
+    c->schedule = GALVATRON_PIPELINES[galvatron_pipeline_of(plan->schedule)].ours;
+}
+
+/* Where layers split more samples than pass at a time, all of them pass at once. */
+static weft_status make_plan(const struct plan *plan, bool nearest, struct galvatron *config,
+                             struct plan **out)
+{
+    weft_status status;
+    TRY(galvatron_plan(plan->model, plan->cluster, config, out));
+    if (!nearest || plan_check(*out) == WEFT_OK)
+        return WEFT_OK;
+    error_clear();
+    plan_free(*out);
+    *out = NULL;
+    config->chunks = 1;
+    TRY(galvatron_plan(plan->model, plan->cluster, config, out));
+    TRY(plan_check(*out));
+done:
+    return status;
+}
+
+weft_status galvatron_of_plan(struct arena *keep, const struct plan *plan, bool nearest,
+                              struct galvatron *out, struct plan **written)
+{
+    struct strategy_search s = {.keep = keep, .plan = plan};
+    struct plan *made = NULL;
+    weft_status status;
+    s.layer = layers_of_instances(keep, plan, &s.config.layers);
+    size_t count = (size_t)s.config.layers;
+    if (count == 0)
+        return bad_argument("--to megatron or deepspeed take degrees",
+                            "%s has no layers, and Galvatron's strategies are by layer",
+                            plan->model->name);
+    s.best = ARENA_ARRAY(keep, int64_t, count + 1);
+    s.config.tp = ARENA_ARRAY(keep, int64_t, count);
+    s.config.consecutive = ARENA_ARRAY(keep, bool, count);
+    s.config.sharded = ARENA_ARRAY(keep, bool, count);
+    s.config.checkpointed = ARENA_ARRAY(keep, bool, count);
+    s.config.global_batch = plan->global_batch;
+    s.config.chunks = plan_micro_batches(plan);
+    find_stages(&s);
+    find_splits(&s);
+    find_flags(&s);
+    TRY(make_plan(plan, nearest, &s.config, &made));
+    *out = s.config;
+    *written = made;
+    made = NULL;
+done:
+    plan_free(made);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* layers.c - a plan by layers: which layer an instance belongs to, how many a part holds.
+ *
+ * Frameworks cut between layers. With a_0 instances before the first layer and e_k the end of layer
+ * k, the cut after n layers is e_(n-1), and after none a_0.
+ */
+#include "target/target.h"
+
+int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers)
+{
+    int64_t *layer = ARENA_ARRAY(keep, int64_t, (size_t)plan->instances), count = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        bool inside = op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
+        layer[i] = inside ? count : -1;
+        count += plan->ends_layer[i];
+    }
+    *layers = count;
+    return layer;
+}
+
+int64_t *layers_of_parts(struct arena *keep, const struct plan *plan)
+{
+    int64_t *layers = ARENA_ARRAY(keep, int64_t, (size_t)plan->parts);
+    for (int32_t p = 0; p < plan->parts; p++)
+        for (int64_t i = 0; i < plan->part[p].count; i++)
+            layers[p] += plan->ends_layer[plan->part[p].first + i];
+    return layers;
+}
+
+/* The first instance after n layers. */
+static int64_t after(const struct plan *plan, int64_t n)
+{
+    int64_t i = 0;
+    while (n == 0 && i < plan->instances &&
+           !op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
+        i++;
+    for (; n > 0 && i < plan->instances; i++)
+        n -= plan->ends_layer[i];
+    return i;
+}
+
+bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
+                       const int64_t *part_layers, int64_t **cut)
+{
+    int64_t layers = 0, before = 0;
+    *cut = ARENA_ARRAY(keep, int64_t, (size_t)parts);
+    for (int64_t p = 0; p + 1 < parts; p++) {
+        layers += part_layers[p];
+        (*cut)[p] = after(plan, layers);
+        if ((*cut)[p] <= before || (*cut)[p] >= plan->instances)
+            return false;
+        before = (*cut)[p];
+    }
+    return true;
+}
+
+void add_text(struct arena *keep, struct texts *texts, const char *text)
+{
+    array_push(keep, texts, text);
+}
+
+void copy_settings(struct plan *to, const struct plan *from)
+{
+    plan_set_names(to, from->model_name, from->model_options, from->cluster_name);
+    plan_copy_settings(to, from);
+}

@@ -1,0 +1,87 @@
+/* models.c - which models a framework has: what of a model's shape it lacks, in words. */
+#include "target/room.h"
+
+const char *megatron_lacks(const struct model_shape *s)
+{
+    if (s->relu || s->parallel)
+        return s->relu ? "ReLU" : "attention and MLP side by side";
+    return s->proj_bias != s->expert_bias || (s->expert_bias && !s->qkv_bias)
+               ? "biases of some products and not of others"
+               : NULL;
+}
+
+/* What its decoders, which are those of Llama 3, Qwen 3, DeepSeek V3 and gpt-oss, have not. */
+const char *torchtitan_lacks(const struct model_shape *s)
+{
+    if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
+        return "no RMSNorm and no gates";
+    if (shape_rarity(s))
+        return shape_rarity(s);
+    return s->experts && !s->kv_lora && !s->qk_norm
+               ? "experts without latent attention or norms of queries and keys"
+               : NULL;
+}
+
+/* What the decoder of the exported script has not. */
+const char *fsdp_lacks(const struct model_shape *s)
+{
+    if (shape_rarity(s))
+        return shape_rarity(s);
+    return s->experts || s->family == SHAPE_BERT ? "experts or an encoder"
+           : s->qk_norm                          ? "norms of queries and keys"
+           : s->apart                            ? "products for gate and up apart"
+           : s->relu                             ? "ReLU"
+           : s->parallel                         ? "attention and MLP side by side"
+                                                 : NULL;
+}
+
+const char *galvatron2_lacks(const struct model_shape *s)
+{
+    return s->experts ? "experts" : NULL;
+}
+
+const char *galvatron3_lacks(const struct model_shape *s)
+{
+    return s->family == SHAPE_BERT ? "an encoder" : NULL;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* "megatron, deepspeed": the usual rows that have the model. */
+static const char *who_has(struct arena *keep, const struct model_shape *shape)
+{
+    const char *names = NULL;
+    for (size_t i = 0; i < target_count(); i++) {
+        const struct target *target = target_at(i);
+        if (!target_is_usual(target) || (target->lacks && target->lacks(shape)))
+            continue;
+        names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
+    }
+    return names;
+}
+
+weft_status target_has_model(const struct target *target, const struct model *model)
+{
+    struct arena *scratch = arena_new();
+    struct model_shape shape;
+    weft_status status = WEFT_OK;
+    if (!target->lacks)
+        goto done;
+    status = shape_of_model(model, &shape);
+    if (status == WEFT_BAD_INPUT && target->other_families) {
+        error_clear();
+        status = WEFT_OK;
+        goto done;
+    }
+    if (status)
+        goto done;
+    const char *lacks = target->lacks(&shape), *others = who_has(scratch, &shape);
+    if (!lacks)
+        goto done;
+    const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;
+    status = bad_argument(hint, "%s has %s, which no model of %s has", model->name, lacks,
+                          target->title);
+done:
+    arena_free(scratch);
+    return status;
+}

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/degrees.h"
+#include "cli/goals.h"
 #include "search/search.h"
 
 enum { MOST_AXES = 6, MOST_ROWS = 1000 };
@@ -182,13 +183,14 @@ static weft_status search_row(const struct compare_command *options, const struc
     weft_status status;
     TRY(model_open(recipe->plan.name[0], recipe->plan.overrides, &opened->model));
     TRY(cluster_open(recipe->plan.name[1], &opened->cluster));
-    struct plan_request request = {.model = opened->model,
-                                   .cluster = opened->cluster,
-                                   .pins = recipe->plan.degrees,
-                                   .forbids = recipe->forbids,
-                                   .target = recipe->target,
-                                   .profile = options->profile,
-                                   .options.quick = options->quick};
+    struct plan_request request = {
+        .model = opened->model,
+        .cluster = opened->cluster,
+        .pins = recipe->plan.degrees,
+        .forbids = recipe->forbids,
+        .target = recipe->target,
+        .profile = options->profile,
+        .options = {.quick = options->quick, .simplest = USUAL_SIMPLEST}};
     if (request.forbids.len)
         request.options.given |= 1U << TAKES_FORBID;
     TRY(plan_search(recipe->planner, &request, &planned));

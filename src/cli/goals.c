@@ -12,7 +12,8 @@ enum {
     GOAL_MAX_DEVICES,
     GOAL_MARGIN,
     GOAL_FORBID,
-    GOAL_FOR
+    GOAL_FOR,
+    GOAL_SIMPLEST
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -31,6 +32,10 @@ static const struct argp_option OPTIONS[] = {
     {"for", GOAL_FOR, "TARGET", 0,
      "only what this framework runs: megatron, torchtitan, deepspeed, fsdp, galvatron, or one of "
      "their releases, such as megatron@0.16",
+     2},
+    {"simplest", GOAL_SIMPLEST, "PERCENT", 0,
+     "of the plans within so many percent of the fastest take the simplest (default 1; 0: the "
+     "fastest)",
      2},
     {"forbid", GOAL_FORBID, "LIST", 0, "what a plan must not do, such as pp,zero=3,recompute=full",
      2},
@@ -88,6 +93,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!goals->target)
             argp_error(state, "--for: %s; %s", weft_last_error()->message,
                        weft_last_error()->hint ? weft_last_error()->hint : "");
+        return 0;
+    case GOAL_SIMPLEST:
+        if (!parse_real(arg, &goals->simplest) || goals->simplest < 0 || goals->simplest > 100)
+            argp_error(state, "--simplest takes percent from 0 to 100, not '%s'", arg);
+        goals->simplest /= 100;
         return 0;
     case GOAL_FORBID:
         if (forbid_parse(goals->arena, arg, &goals->forbids) != WEFT_OK)

@@ -14,8 +14,12 @@ struct goals {
     int64_t deadline_ns, max_devices;
     double samples, tokens, margin;
     struct forbids forbids;
+    double simplest;             /* share of time; plan_options.simplest */
     const struct target *target; /* NULL: any that can be simulated */
 };
+
+/* Where nobody says --simplest: predictions of like plans are off by more. */
+#define USUAL_SIMPLEST 0.01
 
 /* The options; its input is a struct goals. */
 extern const struct argp GOALS_ARGP;

@@ -11,14 +11,23 @@ struct plan_command {
     struct plan_arguments plan;
     struct plan_options search;
     struct goals goals;
-    const char *planner, *profile, *output;
+    const char *planner, *profile, *output, *to;
+    const char *typed; /* the command line, to be repeated */
     struct page_options report;
     int64_t top;
     bool json;
 };
 
 /* Keys of options: first those of enum planner_option, + 1. */
-enum { KEY_PLANNER = TAKES_COUNT + 1, KEY_PROFILE, KEY_TOP, KEY_JSON, KEY_REPORT, KEY_FORMAT };
+enum {
+    KEY_PLANNER = TAKES_COUNT + 1,
+    KEY_PROFILE,
+    KEY_TOP,
+    KEY_JSON,
+    KEY_REPORT,
+    KEY_FORMAT,
+    KEY_TO
+};
 enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
@@ -30,6 +39,11 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"output", 'o', "FILE", CLI_WRITES,
      "write the plan to a file that simulate, show and check take", 0},
+    {"to", KEY_TO, "FORMAT", 0,
+     "write what a framework starts with in place of the plan: as `weft export --to`, searched "
+     "--for "
+     "that framework; with -o",
+     0},
     {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
     {"report", KEY_REPORT, "FILE", CLI_WRITES,
      "write a page that shows it all: .html, .md, .txt or .json; or its timeline: .svg", 0},
@@ -130,6 +144,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'o':
         options->output = arg;
         return 0;
+    case KEY_TO:
+        options->to = arg;
+        return 0;
     case KEY_TOP:
         if (!parse_int(arg, &options->top) || options->top < 1)
             argp_error(state, "--top takes a whole number of at least 1, not '%s'", arg);
@@ -201,6 +218,23 @@ static void settle_batch(struct plan_command *options)
     options->search.given |= 1U << TAKES_BATCH_AUTO;
 }
 
+/* What is written for a framework is searched for that framework. */
+static weft_status settle_target(struct plan_command *options)
+{
+    return options->to && !options->goals.target
+               ? format_target(options->plan.arena, options->to, &options->goals.target)
+               : WEFT_OK;
+}
+
+/* The command line as it was typed, but for quotes. */
+static const char *words_of(struct arena *keep, int argc, char **argv)
+{
+    const char *line = "";
+    for (int i = 0; i < argc; i++)
+        line = arena_printf(keep, "%s%s%s", line, i ? " " : "", argv[i]);
+    return line;
+}
+
 static weft_status check_arguments(const struct plan_command *options,
                                    const struct planner **planner)
 {
@@ -209,6 +243,8 @@ static weft_status check_arguments(const struct plan_command *options,
                             "plan needs a model and a cluster");
     if (!options->plan.degrees.global_batch && !options->search.batch_auto)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
+    if (options->to && !options->output)
+        return bad_argument("such as -o args.sh", "--to needs a file to write to");
     weft_status status;
     TRY(file_writable(options->output));
     TRY(file_writable(options->report.path));
@@ -229,6 +265,7 @@ static struct plan_request request_of(const struct plan_command *options,
                                    .options = options->search,
                                    .profile = options->profile,
                                    .stop = &interrupted};
+    request.options.simplest = options->goals.simplest;
     if (request.forbids.len)
         request.options.given |= 1U << TAKES_FORBID;
     if (isatty(STDERR_FILENO)) {
@@ -275,6 +312,47 @@ static weft_status search(const struct plan_command *options, const struct plann
     return status;
 }
 
+/* The plan, or what the framework of --to starts with. */
+static weft_status write_answer(const struct plan_command *options, const struct plan *plan,
+                                const char *text)
+{
+    struct export_result exported = {0};
+    weft_status status = WEFT_OK;
+    if (!options->output)
+        return WEFT_OK;
+    if (options->to)
+        TRY(plan_export(options->plan.arena, plan, options->to, false, &exported));
+    TRY(file_write_text(options->output, options->to ? exported.text : text));
+    for (size_t i = 0; i < exported.notes.len; i++)
+        fprintf(stderr, "note: %s\n", exported.notes.data[i]);
+done:
+    plan_free(exported.written);
+    return status;
+}
+
+/* Whether the question is one whose answer is looked for in every framework, too. */
+static bool asks_targets(const struct plan_command *options, const struct planned *planned)
+{
+    return !options->goals.target && !options->search.quick && !planned->stopped &&
+           planned->trials.data[0].fits;
+}
+
+/* What to type next. */
+static void say_next(const struct plan_command *options, const struct for_targets *targets)
+{
+    const struct for_target *best = NULL;
+    for (size_t i = 0; i < targets->len; i++) {
+        const struct for_target *row = &targets->data[i];
+        if (row->text && (!best || row->iteration_ns < best->iteration_ns))
+            best = row;
+    }
+    if (options->to)
+        printf("\nwritten: %s\n", options->output);
+    else if (options->goals.target || best)
+        printf("\nnext: %s --to %s -o FILE\n", options->typed,
+               options->goals.target ? options->goals.target->framework : best->target->framework);
+}
+
 static weft_status answer(const struct plan_command *options, const struct plan_request *request,
                           struct planned *planned, struct opened_plan *opened,
                           const struct sized *sized)
@@ -282,6 +360,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     struct arena *scratch = options->plan.arena;
     struct prediction *prediction = NULL;
     struct what_ifs what_ifs = {0};
+    struct for_targets targets = {0};
+    const struct trial taken = planned->trials.data[0];
     weft_status status;
     TRY(trial_take(request, &planned->trials.data[0], &opened->plan));
     plan_name(opened->plan, &options->plan);
@@ -295,23 +375,28 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     TRY(simulate(opened->plan, &simulation, &prediction));
     cli_warn_doubts(opened->plan);
     const char *text = plan_write(scratch, opened->plan);
-    if (options->output)
-        TRY(file_write_text(options->output, text));
+    TRY(write_answer(options, opened->plan, text));
     struct page page = {
         .prediction = prediction, .planned = planned, .plan_text = text, .top = options->top};
     TRY(report_write(&options->report, &page));
     TRY(what_if(request, planned, opened->plan, scratch, &what_ifs));
+    if (asks_targets(options, planned))
+        TRY(search_each_target(request, opened->plan, &taken, scratch, &targets));
     if (options->json) {
         json_t *json = planned_json(scratch, planned, prediction, text, options->top);
         json_object_set_new(json, "what_if", what_ifs_json(&what_ifs));
+        json_object_set_new(json, "targets", for_targets_json(&targets));
         if (sized)
             json_object_set_new(json, "sizes", sizes_json(sized));
         status = (weft_status)cli_print_json(json);
     } else {
         planned_print(scratch, planned, prediction, options->top, stdout);
         what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
+        if (targets.len)
+            for_targets_print(scratch, &targets, taken.iteration_ns, stdout);
         if (sized)
             sizes_print(scratch, sized, stdout);
+        say_next(options, &targets);
         fflush(stdout); /* before what is told on standard error */
     }
     if (!status)
@@ -333,9 +418,12 @@ int cmd_plan(int argc, char **argv)
     struct sized *sized = NULL;
     weft_status status;
     options.goals.arena = options.plan.arena;
+    options.goals.simplest = USUAL_SIMPLEST;
+    options.typed = words_of(options.plan.arena, argc, argv);
     cli_parse(&ARGP, argc, argv, &options);
     cli_warn_missing();
     settle_batch(&options);
+    TRY(settle_target(&options));
     TRY(check_arguments(&options, &planner));
     TRY(model_open(options.plan.name[0], options.plan.overrides, &opened.model));
     TRY(cluster_open(options.plan.name[1], &opened.cluster));

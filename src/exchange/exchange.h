@@ -22,6 +22,9 @@
 size_t format_count(void);
 const char *format_name(size_t index);
 
+/* Whose words a format is in, of which release: "slurm@0.16" is Megatron-Core 0.16's. */
+weft_status format_target(struct arena *scratch, const char *to, const struct target **out);
+
 struct export_result {
     const char *text;         /* of the file, in `keep` */
     struct texts differences; /* between the plan and what is written; none: exactly the plan */

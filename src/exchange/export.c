@@ -35,6 +35,12 @@ static bool find_format(struct arena *scratch, const char *name, const struct fo
     return *target != NULL;
 }
 
+weft_status format_target(struct arena *scratch, const char *to, const struct target **out)
+{
+    const struct format *format;
+    return find_format(scratch, to, &format, out) ? WEFT_OK : WEFT_BAD_INPUT;
+}
+
 static const struct source SOURCES[] = {
     {"megatron", "launch arguments of Megatron-LM", megatron_import},
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},

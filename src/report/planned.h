@@ -20,4 +20,9 @@ json_t *what_ifs_json(const struct what_ifs *what_ifs);
 json_t *planned_json(struct arena *scratch, const struct planned *planned,
                      const struct prediction *prediction, const char *text, int64_t top);
 
+/* The best plan for each framework and what it costs beside the answer. */
+void for_targets_print(struct arena *scratch, const struct for_targets *rows, int64_t iteration_ns,
+                       FILE *out);
+json_t *for_targets_json(const struct for_targets *rows);
+
 #endif

@@ -257,6 +257,7 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         planned_free(planned);
         return status;
     }
+    prefer_simplest(planned, request->options.simplest);
     planned->search_s = wall_seconds() - begin;
     *out = planned;
     return WEFT_OK;

@@ -4,6 +4,7 @@
  *       say what each dimension's next best value would have cost.
  *   I2  The best is what fits and takes the least time per sample; ties go to less memory, then to
  *       smaller values in the order of the dimensions.
+ *       Within plan_options.simplest of it the simplest is the answer, and stands first.
  *   I3  A planner that is stopped, or whose budget is spent, answers with the best so far.
  *   I4  Same request, same answer, whatever the number of threads; but for I3.
  *   I5  A plan is one trial of an answer, however many found it: that of who tried it first.
@@ -96,6 +97,8 @@ struct plan_options {
     int64_t most_trials;  /* aceso simulates no more; 0: any */
     const char *log;      /* a file for every step of the search, as JSON */
     const char *search;   /* an algorithm of the planner's own */
+    double
+        simplest; /* share of time within which the simplest plan is the answer; 0: the fastest is */
     int64_t seed;
     int64_t threads; /* 0: as many as there are processors */
 };
@@ -183,6 +186,8 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
 
+/* Moves the simplest trial within the tolerance of the fastest to the front (simplest.c). */
+void prefer_simplest(struct planned *planned, double tolerance);
 /* Leaves, of the trials in the order of I2, those that the request's target runs; the best of the others are
  * replaced by the nearest plans that it does run, simulated (for_target.c). */
 weft_status keep_what_runs(const struct plan_request *request, struct planned *planned);

@@ -1,0 +1,130 @@
+/* simplest.c - of plans that are equally good, the one with the fewest different choices.
+ *
+ * A prediction is not as exact as the differences between the best plans, and every further mechanism is one
+ * that may surprise. Within a tolerance of the fastest plan that fits, the answer is therefore the one with
+ * the lowest score,
+ *
+ *   score = 8 * kinds of choices that differ between layers or operators
+ *         + 4 * cuts inside a layer + 2 * (stages of unlike numbers of devices)
+ *         + rank of the schedule: 0 for 1f1b, 1 for another default, 2 for the others            (1)
+ *
+ * of equal scores one that leaves ROOM of the memory free, and then the fastest.
+ *
+ *   I1  With a tolerance of 0 the order of the trials stays as it is.
+ */
+#include "search/planner/planner.h"
+
+#include "schedule/schedule.h"
+
+/* The share of the limit that a plan with room leaves free: more than most predictions of memory are off. */
+static const double ROOM = 0.05;
+
+struct traits {
+    int64_t score; /* (1) */
+    bool roomy;
+    double ns; /* per sample */
+};
+
+static int64_t schedule_rank(const char *name, int64_t pieces)
+{
+    const struct schedule *schedule = schedule_find(name);
+    if (!schedule || schedule == schedule_default(1, 1))
+        return 0;
+    return schedule == schedule_default(pieces, 1) ? 1 : 2;
+}
+
+/* Whether instances of one operator differ in recomputation. */
+static bool recomputes_some(const struct plan *plan)
+{
+    struct arena *scratch = arena_new();
+    size_t ops = (size_t)plan->model->ops;
+    const struct choice **first = ARENA_ARRAY(scratch, const struct choice *, ops);
+    bool some = false;
+    for (int64_t i = 0; i < plan->instances && !some; i++) {
+        const struct choice *choice = plan_choice(plan, i), **known = &first[plan->instance[i].op];
+        if (!*known)
+            *known = choice;
+        some = (*known)->recompute != choice->recompute || (*known)->saved != choice->saved;
+    }
+    arena_free(scratch);
+    return some;
+}
+
+static int64_t cuts_inside_layers(const struct plan *plan)
+{
+    int64_t cuts = 0;
+    for (int32_t p = 1; p < plan->parts; p++) {
+        int64_t at = plan->part[p].first;
+        const struct op *before = &plan->model->op[plan->instance[at - 1].op];
+        cuts += op_in_layer(plan->model, before) && !plan->ends_layer[at - 1];
+    }
+    return cuts;
+}
+
+static bool has_unlike_stages(const struct plan *plan)
+{
+    for (int32_t s = 1; s < plan->stages; s++)
+        if (plan->stage[s].devices != plan->stage[0].devices)
+            return true;
+    return false;
+}
+
+static int64_t score_of(const struct trial *trial)
+{
+    const struct plan *plan = trial->plan;
+    if (!plan)
+        return schedule_rank(trial->degrees.schedule, trial->degrees.pieces);
+    int64_t mixed = (trial->value[DIMENSION_DP] == MIXED || trial->value[DIMENSION_TP] == MIXED) +
+                    (trial->value[DIMENSION_SHARD] == MIXED) + recomputes_some(plan);
+    return 8 * mixed + 4 * cuts_inside_layers(plan) + 2 * has_unlike_stages(plan) +
+           schedule_rank(plan->schedule, plan->pieces);
+}
+
+static struct traits traits_of(const struct trial *trial)
+{
+    return (struct traits){score_of(trial),
+                           (double)trial->peak_bytes <= (double)trial->limit_bytes * (1 - ROOM),
+                           (double)trial->iteration_ns / (double)trial->global_batch};
+}
+
+static bool is_simpler(const struct traits *a, const struct traits *b)
+{
+    if (a->score != b->score)
+        return a->score < b->score;
+    return a->roomy != b->roomy ? a->roomy : a->ns < b->ns;
+}
+
+static void say_why(struct planned *planned, const struct trial *fastest,
+                    const struct trial *chosen, double tolerance)
+{
+    double gain = 1 - (double)fastest->iteration_ns / (double)fastest->global_batch /
+                          ((double)chosen->iteration_ns / (double)chosen->global_batch);
+    const char *reason = arena_printf(
+        planned->arena, "the simplest within %g %% of the fastest, which would gain %.2f %%: %s",
+        100 * tolerance, 100 * gain, fastest->text);
+    array_push(planned->arena, &planned->reasons, reason);
+}
+
+void prefer_simplest(struct planned *planned, double tolerance)
+{
+    struct trial *trial = planned->trials.data;
+    size_t best = 0;
+    if (!planned->trials.len || !trial[0].fits || tolerance <= 0)
+        return; /* I1 */
+    struct traits least = traits_of(&trial[0]);
+    double most = least.ns * (1 + tolerance);
+    for (size_t i = 1; i < planned->trials.len && trial[i].fits; i++) {
+        struct traits traits = traits_of(&trial[i]);
+        if (traits.ns <= most && is_simpler(&traits, &least)) {
+            least = traits;
+            best = i;
+        }
+    }
+    if (best == 0)
+        return;
+    struct trial chosen = trial[best];
+    say_why(planned, &trial[0], &chosen, tolerance);
+    for (size_t i = best; i > 0; i--)
+        trial[i] = trial[i - 1];
+    trial[0] = chosen;
+}

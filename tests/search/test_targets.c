@@ -1,0 +1,188 @@
+/* test_targets.c - searches for a framework: what is found runs there, the simplest of the equally good
+ * stands first, and every framework gets its row.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "search/search.h"
+
+static struct arena *arena;
+
+static const struct question {
+    const char *model, *options, *cluster;
+    int64_t global_batch;
+} QUESTIONS[] = {
+    {"gpt3-1.3b", "layers: 8", "dgx-a100:1", 32},
+    {"llama3-8b", "layers: 6, seq: 2048", "dgx-h100:1", 32},
+    {"llama3-8b", "layers: 10, seq: 4096", "dgx-a100:2", 64},
+    {"qwen3-30b-a3b", "layers: 4, seq: 2048", "dgx-h100:1", 32},
+};
+
+static struct planned *ask(const struct question *q, const char *target, const char *planner,
+                           double simplest, struct opened_plan *opened,
+                           struct plan_request *request)
+{
+    struct planned *planned = NULL;
+    assert_int_equal(model_open(q->model, q->options, &opened->model), WEFT_OK);
+    assert_int_equal(cluster_open(q->cluster, &opened->cluster), WEFT_OK);
+    *request = (struct plan_request){
+        .model = opened->model,
+        .cluster = opened->cluster,
+        .pins.global_batch = q->global_batch,
+        .target = target ? target_find(target) : NULL,
+        .options = {.given = 1U << TAKES_QUICK, .quick = true, .simplest = simplest}};
+    const struct planner *who = planner_find(planner);
+    request->options.given &= who->takes;
+    if (plan_search(who, request, &planned) != WEFT_OK)
+        error_clear();
+    return planned;
+}
+
+/* Every trial of every answer is exactly what the target's numbers make. */
+static void answers_run_where_they_are_for(void **state)
+{
+    (void)state;
+    static const char *const TARGETS[] = {"megatron",  "megatron@0.16", "torchtitan",
+                                          "deepspeed", "fsdp",          "galvatron"};
+    static const char *const PLANNERS[] = {"auto", "galvatron", "megatron"};
+    int answers = 0;
+    for (size_t q = 0; q < COUNT_OF(QUESTIONS); q++)
+        for (size_t t = 0; t < COUNT_OF(TARGETS); t++) {
+            const char *planner = PLANNERS[(q + t) % COUNT_OF(PLANNERS)];
+            struct opened_plan opened = {0};
+            struct plan_request request;
+            struct planned *planned = ask(&QUESTIONS[q], TARGETS[t], planner, 0, &opened, &request);
+            for (size_t i = 0; planned && i < planned->trials.len; i++) {
+                struct texts differences = {0};
+                struct plan *plan;
+                assert_int_equal(trial_take(&request, &planned->trials.data[i], &plan), WEFT_OK);
+                assert_int_equal(
+                    target_differences(arena, request.target, plan, &differences, NULL), WEFT_OK);
+                if (differences.len)
+                    fail_msg("%s for %s: %s: %s", QUESTIONS[q].model, TARGETS[t],
+                             planned->trials.data[i].text, differences.data[0]);
+                plan_free(plan);
+            }
+            answers += planned != NULL;
+            planned_free(planned);
+            plan_close(&opened);
+        }
+    print_message("%d of %zu questions have an answer\n", answers,
+                  COUNT_OF(QUESTIONS) * COUNT_OF(TARGETS));
+    assert_true(answers >= 16);
+}
+
+/* Within the tolerance no trial is faster by more, and without it the fastest stands first. */
+static void the_simplest_is_within_its_tolerance(void **state)
+{
+    (void)state;
+    for (size_t q = 0; q < COUNT_OF(QUESTIONS); q++) {
+        static const double TOLERANCES[] = {0, 0.01, 0.2};
+        for (size_t k = 0; k < COUNT_OF(TOLERANCES); k++) {
+            struct opened_plan opened = {0};
+            struct plan_request request;
+            struct planned *planned =
+                ask(&QUESTIONS[q], NULL, "galvatron", TOLERANCES[k], &opened, &request);
+            assert_non_null(planned);
+            const struct trial *first = &planned->trials.data[0];
+            for (size_t i = 1; i < planned->trials.len && first->fits; i++)
+                if (planned->trials.data[i].fits)
+                    assert_true((double)first->iteration_ns <=
+                                (double)planned->trials.data[i].iteration_ns *
+                                    (1 + TOLERANCES[k] + 1e-12));
+            planned_free(planned);
+            plan_close(&opened);
+        }
+    }
+}
+
+static struct trial drawn_trial(int64_t ns, int64_t shard, const char *schedule, struct plan *plan)
+{
+    return (struct trial){.iteration_ns = ns,
+                          .global_batch = 1,
+                          .fits = true,
+                          .limit_bytes = 100,
+                          .peak_bytes = 50,
+                          .text = "a plan",
+                          .plan = plan,
+                          .degrees = {.schedule = schedule, .pieces = 1, .shard = (int)shard}};
+}
+
+/* By hand: 1f1b before another schedule, room before speed, and the reason says what was given up. */
+static void the_simplest_by_hand(void **state)
+{
+    (void)state;
+    struct planned planned = {.arena = arena};
+    const struct trial trials[] = {
+        drawn_trial(1000, 0, "zb-h1", NULL), drawn_trial(1004, 0, "1f1b", NULL),
+        drawn_trial(1006, 1, "1f1b", NULL), drawn_trial(1020, 2, "1f1b", NULL)};
+    for (size_t i = 0; i < COUNT_OF(trials); i++)
+        array_push(arena, &planned.trials, trials[i]);
+    planned.trials.data[1].peak_bytes = 99; /* without room */
+    prefer_simplest(&planned, 0);
+    assert_int_equal(planned.trials.data[0].iteration_ns, 1000);
+    prefer_simplest(&planned, 0.005);
+    assert_int_equal(planned.trials.data[0].iteration_ns, 1004);
+    assert_int_equal(planned.reasons.len, 1);
+    assert_non_null(strstr(planned.reasons.data[0], "would gain 0.40 %"));
+    struct planned again = {.arena = arena};
+    for (size_t i = 0; i < COUNT_OF(trials); i++)
+        array_push(arena, &again.trials, trials[i]);
+    again.trials.data[1].peak_bytes = 99;
+    prefer_simplest(&again, 0.01);
+    assert_int_equal(again.trials.data[0].iteration_ns, 1006);
+    assert_int_equal(again.trials.data[1].iteration_ns, 1000);
+}
+
+static void every_framework_has_its_row(void **state)
+{
+    (void)state;
+    struct opened_plan opened = {0};
+    struct plan_request request;
+    struct planned *planned = ask(&QUESTIONS[1], NULL, "auto", 0, &opened, &request);
+    struct for_targets rows = {0};
+    assert_non_null(planned);
+    struct trial answer = planned->trials.data[0];
+    assert_int_equal(trial_take(&request, &planned->trials.data[0], &opened.plan), WEFT_OK);
+    assert_int_equal(search_each_target(&request, opened.plan, &answer, arena, &rows), WEFT_OK);
+    assert_int_equal(rows.len, 5);
+    for (size_t i = 0; i < rows.len; i++) {
+        assert_true(target_is_usual(rows.data[i].target));
+        assert_true((rows.data[i].text != NULL) != (rows.data[i].instead != NULL));
+        if (rows.data[i].runs_it)
+            assert_int_equal(rows.data[i].iteration_ns, answer.iteration_ns);
+    }
+    planned_free(planned);
+    plan_close(&opened);
+}
+
+static void targets_are_found_by_name_and_release(void **state)
+{
+    (void)state;
+    assert_string_equal(target_find("megatron")->release, "0.19");
+    assert_string_equal(target_find("megatron@0.16")->release, "0.16");
+    assert_null(target_find("megatron@0.2"));
+    assert_non_null(strstr(weft_last_error()->message, "expected megatron@0.19, megatron@0.16"));
+    assert_null(target_find("megaton"));
+    error_clear();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_run_where_they_are_for),
+        cmocka_unit_test(the_simplest_is_within_its_tolerance),
+        cmocka_unit_test(the_simplest_by_hand),
+        cmocka_unit_test(every_framework_has_its_row),
+        cmocka_unit_test(targets_are_found_by_name_and_release),
+    };
+    arena = arena_new();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    arena_free(arena);
+    return failed;
+}

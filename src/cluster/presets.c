@@ -73,6 +73,15 @@ static const struct tier_plan ARIES[] = {
 static const struct tier_plan PLACEMENT_GROUP[] = {{"placement group", 0, 0, 0, 15000}, {0}};
 static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 
+/* How nodes are joined: `count` NICs of `gbit` Gb/s each, on InfiniBand of one generation (EDR, HDR), or as the rails
+ * of a SuperPOD with scalable units of `unit` nodes. */
+#define NICS(count, gbit) .nics = (count), .nic_bytes_per_s = (gbit) * GBIT
+#define INFINIBAND(count, gbit, generation)                                                        \
+    NICS(count, gbit), .fabric = FABRIC_FAT_TREE, .fabric_source = generation##_SOURCE,            \
+        .tiers = generation##_TREE
+#define RAILS(count, gbit, pod, unit)                                                              \
+    NICS(count, gbit), .fabric = FABRIC_RAIL, .fabric_source = (pod), .tiers = SUPERPOD_##unit
+
 /* What a family of machines has in common. */
 #define V100_NODE(mesh)                                                                            \
     .device = "V100-SXM2-32GB", .devices = 8, .sockets = 2, .cpu = CPU_SKYLAKE,                    \
@@ -82,6 +91,9 @@ static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 #define NVSWITCH_NODE(name, cpus, gt, links, rate)                                                 \
     .device = (name), .devices = 8, .sockets = 2, .cpu = (cpus), .pci_gt_per_s = (gt),             \
     .pci_switches = 4, .nvswitch_links = (links), .nvlink_bytes_per_s = (rate)
+#define EC2_P3DN                                                                                   \
+    V100_CUBE_MESH, NICS(1, 100), .nics_on_sockets = true, .fabric = FABRIC_SWITCH,                \
+        .fabric_source = "EC2 placement group, full bisection: assumed", .tiers = PLACEMENT_GROUP
 #define DGX_A100 NVSWITCH_NODE("A100-SXM4-80GB", CPU_ZEN2, PCIE4, 12, NVLINK2)
 
 static const struct machine TITAN_XP = {
@@ -102,12 +114,8 @@ static const struct machine TITAN_RTX = {
     .cpu = CPU_SKYLAKE,
     .pci_gt_per_s = PCIE3,
     .pci_switches = 4,
-    .nics = 1,
     .nics_on_sockets = true,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = EDR_SOURCE,
-    .tiers = EDR_TREE,
+    INFINIBAND(1, 100, EDR),
 };
 /* A node injects 10.2 GB/s into Aries. NCCL has no transport of its own for it and takes the IP interface
  * (recipes of CSCS set NCCL_IB_HCA=ipogif0). There, between two nodes of Piz Daint, TCP carries 7.03 GB/s
@@ -134,12 +142,8 @@ static const struct machine PIZ_DAINT = {
 static const struct machine DGX_V100 = {
     .notes = "Aceso, appendix C; Proteus, Table II, HC2; links of NVIDIA's DGX-1",
     V100_CUBE_MESH,
-    .nics = 1,
     .nics_from = 1,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = EDR_SOURCE,
-    .tiers = EDR_TREE,
+    INFINIBAND(1, 100, EDR),
 };
 /* `weft fit data/profiles/aceso/v100_collectives.csv --cluster aceso-v100`, all sizes and groups, and
  * the least squares of relative errors over v100_p2p.csv. */
@@ -156,24 +160,14 @@ static const struct collective_fit ACESO_BETWEEN[COLLECTIVE_COUNT] = {
 static const struct machine ACESO_V100 = {
     .notes = "Aceso, appendix C, and its published tables of collectives and point-to-point rates",
     V100_NODE(CUBE_MESH_PAIRED),
-    .nics = 1,
     .nics_from = 1,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = EDR_SOURCE,
-    .tiers = EDR_TREE,
+    INFINIBAND(1, 100, EDR),
     .inside = ACESO_INSIDE,
     .between = ACESO_BETWEEN,
 };
 static const struct machine P3DN = {
     .notes = "AWS EC2 p3dn.24xlarge: 8 V100, NVLink as in DGX-1, 100 Gb/s EFA",
-    V100_CUBE_MESH,
-    .nics = 1,
-    .nics_on_sockets = true,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_SWITCH,
-    .fabric_source = "EC2 placement group, full bisection: assumed",
-    .tiers = PLACEMENT_GROUP,
+    EC2_P3DN,
 };
 /* NCCL on TCP over 100 Gb/s reaches 4 to 6 GB/s at best (NVIDIA/nccl, issue 450: 4 nodes of 8 V100): the
  * middle. What AutoDDL's section 5.3 implies of VGG-13 is 4.5 to 5.7. */
@@ -189,9 +183,8 @@ static const struct machine GCP_A2_16 = {
     .pci_switches = 8,
     .nvswitch_links = 12,
     .nvlink_bytes_per_s = NVLINK2,
-    .nics = 1,
+    NICS(1, 100),
     .nics_on_sockets = true,
-    .nic_bytes_per_s = 100 * GBIT,
     .fabric = FABRIC_SWITCH,
     .fabric_source = "one compute zone, full bisection: assumed",
     .tiers = ZONE,
@@ -204,139 +197,83 @@ static const struct machine FOLD3D_A100 = {
         "Fold3D, section 6: 8 A100-40GB, NVLink, 200 Gb/s InfiniBand per host, Intel 6248R; its "
         "DP.sync (15.7 GB/s and more) is beyond a PCIe 3 port",
     NVSWITCH_NODE("A100-SXM4-40GB", CPU_SKYLAKE, PCIE4, 12, NVLINK2),
-    .nics = 1,
     .nics_on_sockets = true, /* where it hangs is not published */
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = HDR_SOURCE,
-    .tiers = HDR_TREE,
+    INFINIBAND(1, 200, HDR),
     .efficiency_between = 0.63,
 };
 static const struct machine FOLD3D_V100 = {
     .notes = "Fold3D, section 6: AWS EC2 p3dn.24xlarge, 100 Gb/s",
-    V100_CUBE_MESH,
-    .nics = 1,
-    .nics_on_sockets = true,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_SWITCH,
-    .fabric_source = "EC2 placement group, full bisection: assumed",
-    .tiers = PLACEMENT_GROUP,
+    EC2_P3DN,
     .efficiency_between = 0.667,
 };
 static const struct machine DGX_A100_RAILS = {
     .notes = "NVIDIA DGX A100 system and SuperPOD reference architecture (scalable units of 20)",
     DGX_A100,
-    .nics = 8,
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD A100",
-    .tiers = SUPERPOD_20,
+    RAILS(8, 200, "NVIDIA DGX SuperPOD A100", 20),
 };
 static const struct machine DGX_A100_100G = {
     .notes = "NVIDIA DGX A100 with one 100 Gb/s NIC (Galvatron-BMW, section VII: 16 A100)",
     DGX_A100,
-    .nics = 1,
-    .nic_bytes_per_s = 100 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = HDR_SOURCE,
-    .tiers = HDR_TREE,
+    INFINIBAND(1, 100, HDR),
 };
 static const struct machine DGX_A100_200G = {
     .notes = "NVIDIA DGX A100 with one 200 Gb/s NIC (Proteus, Table II, HC3)",
     DGX_A100,
-    .nics = 1,
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = HDR_SOURCE,
-    .tiers = HDR_TREE,
+    INFINIBAND(1, 200, HDR),
 };
 static const struct machine DGX_A100_400G = {
     .notes = "NVIDIA DGX A100 with two 200 Gb/s NICs (Galvatron-BMW, section VII: 32 A100)",
     DGX_A100,
-    .nics = 2,
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = HDR_SOURCE,
-    .tiers = HDR_TREE,
+    INFINIBAND(2, 200, HDR),
 };
 static const struct machine DGX_A100_800G = {
     .notes = "A100 nodes with four 200 Gb/s NICs (vTrain, validation on 512 A100: 800 Gb/s a node)",
     DGX_A100,
-    .nics = 4,
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_FAT_TREE,
-    .fabric_source = HDR_SOURCE,
-    .tiers = HDR_TREE,
+    INFINIBAND(4, 200, HDR),
 };
 static const struct machine DGX_A100_40GB = {
     .notes = "NVIDIA DGX A100 320GB; fabric as DGX SuperPOD A100",
     NVSWITCH_NODE("A100-SXM4-40GB", CPU_ZEN2, PCIE4, 12, NVLINK2),
-    .nics = 8,
-    .nic_bytes_per_s = 200 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD A100",
-    .tiers = SUPERPOD_20,
+    RAILS(8, 200, "NVIDIA DGX SuperPOD A100", 20),
 };
 static const struct machine DGX_H100 = {
     .notes = "NVIDIA DGX H100 system and SuperPOD reference architecture (scalable units of 32)",
     NVSWITCH_NODE("H100-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
-    .nics = 8,
-    .nic_bytes_per_s = 400 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD H100",
-    .tiers = SUPERPOD_32,
+    RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
 };
 static const struct machine TORCHTITAN_H100 = {
     .notes = "torchtitan's benchmarks: 8 H100 of 96 GB HBM2e at 500 W, NVLink 4, 400 Gb/s each; "
              "fabric as DGX SuperPOD H100",
     NVSWITCH_NODE("H100-96GB-HBM2e", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
-    .nics = 8,
-    .nic_bytes_per_s = 400 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD H100",
-    .tiers = SUPERPOD_32,
+    RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
 };
 static const struct machine HGX_H200 = {
     .notes = "NVIDIA HGX H200 with eight 400 Gb/s NICs; fabric as DGX SuperPOD H100",
     NVSWITCH_NODE("H200-SXM-141GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
-    .nics = 8,
-    .nic_bytes_per_s = 400 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD H100",
-    .tiers = SUPERPOD_32,
+    RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
 };
 static const struct machine HGX_B200 = {
     .notes = "NVIDIA HGX B200 with eight 400 Gb/s NICs; fabric as DGX SuperPOD B200",
     NVSWITCH_NODE("B200-SXM-180GB", CPU_EMERALD_RAPIDS, PCIE5, 18, NVLINK5),
-    .nics = 8,
-    .nic_bytes_per_s = 400 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD B200",
-    .tiers = SUPERPOD_32,
+    RAILS(8, 400, "NVIDIA DGX SuperPOD B200", 32),
 };
 /* Two devices per Grace, two Grace per tray, 18 trays; C2C carries 450 GB/s per direction for both
  * devices of a Grace. */
-#define NVL72                                                                                      \
-    .devices = 72, .sockets = 36, .sockets_per_board = 2, .cpu = CPU_ARM, .pci_gt_per_s = PCIE5,   \
-    .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,                               \
-    .nvlink_bytes_per_s = NVLINK5, .nics = 72, .nics_on_sockets = true
+#define NVL72(name)                                                                                \
+    .device = (name), .devices = 72, .sockets = 36, .sockets_per_board = 2, .cpu = CPU_ARM,        \
+    .pci_gt_per_s = PCIE5, .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,        \
+    .nvlink_bytes_per_s = NVLINK5
 static const struct machine GB200_NVL72 = {
     .notes = "NVIDIA GB200 NVL72 and DGX SuperPOD GB200 (scalable units of 8 racks)",
-    .device = "GB200",
-    NVL72,
-    .nic_bytes_per_s = 400 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD GB200",
-    .tiers = SUPERPOD_8,
+    NVL72("GB200"),
+    RAILS(72, 400, "NVIDIA DGX SuperPOD GB200", 8),
+    .nics_on_sockets = true,
 };
 static const struct machine GB300_NVL72 = {
     .notes = "NVIDIA GB300 NVL72, 800 Gb/s a device; racks joined as in DGX SuperPOD GB200",
-    .device = "GB300",
-    NVL72,
-    .nic_bytes_per_s = 800 * GBIT,
-    .fabric = FABRIC_RAIL,
-    .fabric_source = "NVIDIA DGX SuperPOD GB300",
-    .tiers = SUPERPOD_8,
+    NVL72("GB300"),
+    RAILS(72, 800, "NVIDIA DGX SuperPOD GB300", 8),
+    .nics_on_sockets = true,
 };
 
 static const struct cluster_preset PRESETS[] = {

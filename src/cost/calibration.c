@@ -65,6 +65,35 @@
         [KERNEL_OPTIMIZER] = {0.9, 0.9}, [KERNEL_SCAN] = {1, 1},                                   \
     }
 
+/* What all of Ampere has but its rates: fitted on SimuMax's A100-PCIe table. Of misaligned rows no more is known
+ * than that they lose less than Hopper's, whose kernels are then Ampere's; these ratios meet Fold3D's BERT (heads of
+ * 153). Winograd's traffic is Volta's, the tiles of attention are FlashAttention-2's. No scan was measured: it is what
+ * a unit of the H200 does, at the lower clock. No row is short enough to determine `issue_ns`; `training_issue_ns` is
+ * from vTrain's single-node runs, the half to fit. */
+#define AMPERE                                                                                     \
+    .prologue_k = 44.2, .tile_edge = 38.9, .unhidden = 0.237, .group_unhidden = 0.487,             \
+    .misaligned = {0.55, 0.3}, .winograd_traffic = 1.28, .attention_rows = {128, 128},             \
+    .attention_fraction = {0.718, 0.595}, .attention_softmax = {14.3, 10.3},                       \
+    .attention_power = {0.655, 0.523}, .attention_tail = 0.468,                                    \
+    .attention_ramp_ns = {14700, 8670}, .attention_v1 = 1.6, .attention_v2 = 1,                    \
+    .attention_sustained = 1, .scan_fraction = {0.4, 0.5}, .memory_fraction = 0.88,                \
+    .share = SHARES(0.679), .ramp_ns = 2080, .issue_ns = 10000, .training_issue_ns = 37000,        \
+    .overlap_slowdown = 1.14
+
+/* What all of Hopper has but its rates in long runs: fitted on Weft's H200 table. In data/profiles/weft,
+ * h200_fp8.csv has what fp8 loses (Llama 3 8B's layers), h200_alignment.csv the misaligned rows, h200_scan.csv the
+ * scans. Winograd's traffic is Volta's. `issue_ns` was measured beside that table: an eager operator on a virtual
+ * machine. */
+#define HOPPER                                                                                     \
+    .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}}, .power_fraction = 0.754, .fp8_loss = 0.1,      \
+    .prologue_k = 126, .tile_edge = 10.1, .unhidden = 0.148, .group_unhidden = 0.707,              \
+    .misaligned = {0.37, 0.18}, .winograd_traffic = 1.28, .attention_rows = {128, 128},            \
+    .attention_fraction = {0.905, 0.565}, .attention_softmax = {50.5, 17.5},                       \
+    .attention_power = {0.878, 0.559}, .attention_tail = 0.66, .attention_ramp_ns = {5310, 13500}, \
+    .attention_v1 = 3, .attention_v2 = 1.65, .scan_fraction = {0.21, 0.27},                        \
+    .memory_fraction = 0.93, .share = HOPPER_SHARES, .ramp_ns = 1810, .issue_ns = 11000,           \
+    .training_issue_ns = 38000, .overlap_slowdown = 1.14
+
 /* What all of Blackwell has but its power: fitted on SimuMax's B200 table. Ratios of misaligned rows are
  * hopper's, Winograd's traffic volta's. Forward, two tiles of 128 rows of attention take turns on a unit (cuDNN,
  * FlashAttention-4). No scan was measured: what a unit of the H200 does. */
@@ -78,12 +107,14 @@
     .share = SHARES(0.846), .ramp_ns = 1920, .issue_ns = 7590, .training_issue_ns = 20000,         \
     .overlap_slowdown = 1.14
 
+/* Where products in a long run are as fast as alone. */
+#define POWER(fraction) .power_fraction = (fraction), .sustained_fraction = (fraction)
+
 static const struct calibration CALIBRATIONS[] = {
     {.arch = "volta",
      .source = "fitted on Aceso's V100 table",
+     POWER(0.822),
      .unit_fraction = {{0.875, 0.98}, {0.724, 0.937}},
-     .power_fraction = 0.822,
-     .sustained_fraction = 0.822,
      .prologue_k = 74.5,
      .tile_edge = 13.3,
      .unhidden = 0.261,
@@ -108,134 +139,40 @@ static const struct calibration CALIBRATIONS[] = {
      .overlap_slowdown = 1.14},
     {.device = "A100-PCIe",
      .source = "fitted on SimuMax's A100-PCIe table",
+     POWER(0.758),
      .unit_fraction = {{0.85, 0.85}, {0.803, 0.827}},
-     .power_fraction = 0.758,
-     .sustained_fraction = 0.758,
-     .prologue_k = 44.2,
-     .tile_edge = 38.9,
-     .unhidden = 0.237,
-     .group_unhidden = 0.487,
-     .misaligned = {0.55, 0.3},    /* ampere's */
-     .winograd_traffic = 1.28,     /* volta's */
-     .attention_rows = {128, 128}, /* FlashAttention-2 */
-     .attention_fraction = {0.718, 0.595},
-     .attention_softmax = {14.3, 10.3},
-     .attention_power = {0.655, 0.523},
-     .attention_tail = 0.468,
-     .attention_ramp_ns = {14700, 8670},
-     .attention_v1 = 1.6,
-     .attention_v2 = 1,
-     .attention_sustained = 1,
-     .scan_fraction = {0.4, 0.5}, /* ampere's */
-     .memory_fraction = 0.88,
-     .share = SHARES(0.679),
-     .ramp_ns = 2080,
-     .issue_ns = 10000, /* not determined: no row is that short */
-     .training_issue_ns = 37000,
-     .overlap_slowdown = 1.14},
+     AMPERE},
     {.arch = "ampere",
      .source = "A100-PCIe's, with the SXM4 form's rates in Sailor's A100 table",
      .unit_fraction = {{0.85, 0.85}, {0.86, 0.94}},
      .power_fraction = 0.92,     /* 286 of 312 TFLOP/s: 400 W in place of 300 */
      .sustained_fraction = 0.80, /* vTrain's and llm-foundry's A100 runs, the half to fit */
-     .prologue_k = 44.2,
-     .tile_edge = 38.9,
-     .unhidden = 0.237,
-     .group_unhidden = 0.487,
-     /* below hopper's loss, whose kernels are ampere's then; meets Fold3D's BERT (heads of 153) */
-     .misaligned = {0.55, 0.3},
-     .winograd_traffic = 1.28,     /* volta's */
-     .attention_rows = {128, 128}, /* FlashAttention-2 */
-     .attention_fraction = {0.718, 0.595},
-     .attention_softmax = {14.3, 10.3},
-     .attention_power = {0.655, 0.523},
-     .attention_tail = 0.468,
-     .attention_ramp_ns = {14700, 8670},
-     .attention_v1 = 1.6,
-     .attention_v2 = 1,
-     .attention_sustained = 1,
-     .scan_fraction = {0.4, 0.5}, /* not measured: what a unit of H200 does, at the lower clock */
-     .memory_fraction = 0.88,
-     .share = SHARES(0.679),
-     .ramp_ns = 2080,
-     .issue_ns = 10000,          /* not determined: no row is that short */
-     .training_issue_ns = 37000, /* vTrain's single-node runs, the half to fit */
-     .overlap_slowdown = 1.14},
+     AMPERE},
     {.device = "H200",
      .source = "fitted on Weft's H200 table",
-     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}},
-     .power_fraction = 0.754,
      .sustained_fraction = 0.754, /* as alone: Weft's H200 runs, the half to fit, 0.73 to 0.75 */
-     .fp8_loss = 0.1,             /* Llama 3 8B's layers in data/profiles/weft/h200_fp8.csv */
-     .prologue_k = 126,
-     .tile_edge = 10.1,
-     .unhidden = 0.148,
-     .group_unhidden = 0.707,
-     .misaligned = {0.37, 0.18}, /* data/profiles/weft/h200_alignment.csv */
-     .winograd_traffic = 1.28,   /* volta's */
-     .attention_rows = {128, 128},
-     .attention_fraction = {0.905, 0.565},
-     .attention_softmax = {50.5, 17.5},
-     .attention_power = {0.878, 0.559},
-     .attention_tail = 0.66,
-     .attention_ramp_ns = {5310, 13500},
-     .attention_v1 = 3,
-     .attention_v2 = 1.65,
-     .attention_sustained = 0.88,   /* the same runs: 1.03 to 1.19 times as long as alone */
-     .scan_fraction = {0.21, 0.27}, /* data/profiles/weft/h200_scan.csv */
-     .memory_fraction = 0.93,
-     .share = HOPPER_SHARES,
-     .ramp_ns = 1810,
-     .issue_ns = 11000, /* measured beside that table: an eager operator on a virtual machine */
-     .training_issue_ns = 38000,
-     .overlap_slowdown = 1.14},
+     .attention_sustained = 0.88, /* the same runs: 1.03 to 1.19 times as long as alone */
+     HOPPER},
     {.arch = "hopper",
      .source = "H200's, at the rates of H100 in long runs",
-     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}},
-     .power_fraction = 0.754,
      .sustained_fraction = 0.60, /* llm-foundry's H100 runs, the half to fit */
-     .fp8_loss = 0.1,            /* H200's */
-     .prologue_k = 126,
-     .tile_edge = 10.1,
-     .unhidden = 0.148,
-     .group_unhidden = 0.707,
-     .misaligned = {0.37, 0.18}, /* data/profiles/weft/h200_alignment.csv */
-     .winograd_traffic = 1.28,   /* volta's */
-     .attention_rows = {128, 128},
-     .attention_fraction = {0.905, 0.565},
-     .attention_softmax = {50.5, 17.5},
-     .attention_power = {0.878, 0.559},
-     .attention_tail = 0.66,
-     .attention_ramp_ns = {5310, 13500},
-     .attention_v1 = 3,
-     .attention_v2 = 1.65,
      .attention_sustained = 1,
-     .scan_fraction = {0.21, 0.27}, /* H200's */
-     .memory_fraction = 0.93,
-     .share = HOPPER_SHARES,
-     .ramp_ns = 1810,
-     .issue_ns = 11000, /* measured beside that table: an eager operator on a virtual machine */
-     .training_issue_ns = 38000,
-     .overlap_slowdown = 1.14},
+     HOPPER},
     /* Transformer Engine's table of a B300 (docs/examples/gemm_profiling): the twelve products of a layer of
      * 4,096 features and 15,872 tokens, 19.17 TFLOP, take 12.76 ms in bf16 and, operands cast before, 7.16 ms
      * in MXFP8. That is 1,502 and 2,677 TFLOP/s; of 1,100 W, where a GB300 has 1,400 W. */
     {.device = "GB300",
      .source = "B200's, products at the rates that Transformer Engine publishes of a B300",
-     .power_fraction = 0.601,
-     .sustained_fraction = 0.601, /* as alone: not known of long runs, and B200's are as alone */
+     POWER(0.601), /* of long runs nothing is known; B200's are as fast as single products */
      .fp8_loss = 0.109,
      BLACKWELL},
-    {.arch = "blackwell",
-     .source = "fitted on SimuMax's B200 table",
-     .power_fraction = 0.497,
-     .sustained_fraction = 0.497,
-     BLACKWELL},
+    {.arch = "blackwell", .source = "fitted on SimuMax's B200 table", POWER(0.497), BLACKWELL},
+    /* A kernel is a call: nothing is launched and nobody else issues it, so ramps and times to issue are 0. */
     {.arch = "cpu",
      .source = "a BLAS on all cores and a stream benchmark, usual values; not fitted",
+     POWER(1),
+     .adds_gradients = true, /* run/kernels.h */
      .unit_fraction = {{0.8, 0.8}, {0.8, 0.8}},
-     .power_fraction = 1,
-     .sustained_fraction = 1,
      .prologue_k = 16,
      .tile_edge = 5,
      .unhidden = 0.1,
@@ -247,23 +184,17 @@ static const struct calibration CALIBRATIONS[] = {
      .attention_softmax = {20, 20},
      .attention_power = {1, 1},
      .attention_tail = 0.35,
-     .attention_ramp_ns = {0, 0},
      .attention_v1 = 1,
      .attention_v2 = 1,
      .attention_sustained = 1,
      .scan_fraction = {0.5, 0.5},
      .memory_fraction = 0.8,
      .share = SHARES(1),
-     .ramp_ns = 0, /* a kernel is a call: nothing is launched, nobody else issues it */
-     .issue_ns = 0,
-     .training_issue_ns = 0,
-     .adds_gradients = true, /* run/kernels.h */
      .overlap_slowdown = 1},
     {.arch = "",
      .source = "what is usual of GPU kernels; not fitted",
+     POWER(0.7),
      .unit_fraction = {{0.85, 0.85}, {0.75, 0.75}},
-     .power_fraction = 0.7,
-     .sustained_fraction = 0.7,
      .prologue_k = 60,
      .tile_edge = 20,
      .unhidden = 0.3,

@@ -55,4 +55,13 @@ enum {
     {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
 #define OPTION_SHARE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1}
 
+/* The rows that the option table of a plain transformer begins with. */
+#define LAYER_OPTIONS(type)                                                                        \
+    OPTION_NEEDED(type, layers, MOST_LAYERS), OPTION_NEEDED(type, hidden, MOST_HIDDEN),            \
+        OPTION_NEEDED(type, heads, MOST_HEADS), OPTION_COUNT(type, ffn, MOST_HIDDEN)
+
+/* A family's row. The file that says it also has the table FIELDS of its options, their DEFAULTS, and build(). */
+#define FAMILY_OF(name, summary)                                                                   \
+    {(name), (summary), FIELDS, COUNT_OF(FIELDS), sizeof(DEFAULTS), &DEFAULTS, build}
+
 #endif

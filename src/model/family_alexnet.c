@@ -67,12 +67,4 @@ static weft_status build(struct builder *b, const void *options, const struct do
     return WEFT_OK;
 }
 
-const struct family FAMILY_ALEXNET = {
-    "alexnet",
-    "five convolutions, three linear layers",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_ALEXNET = FAMILY_OF("alexnet", "five convolutions, three linear layers");

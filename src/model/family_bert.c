@@ -19,10 +19,7 @@ static const struct bert_options DEFAULTS = {
     .seq = 512, .vocab = 30522, .dropout = 0.1, .pooler = true, .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct bert_options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct bert_options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct bert_options, heads, MOST_HEADS),
-    OPTION_COUNT(struct bert_options, ffn, MOST_HIDDEN),
+    LAYER_OPTIONS(struct bert_options),
     OPTION_COUNT(struct bert_options, seq, MOST_SEQ),
     OPTION_COUNT(struct bert_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct bert_options, max_positions, MOST_SEQ),
@@ -90,12 +87,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_BERT = {
-    "bert",
-    "encoder with masked words and next-sentence prediction",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_BERT =
+    FAMILY_OF("bert", "encoder with masked words and next-sentence prediction");

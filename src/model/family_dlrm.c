@@ -86,12 +86,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_DLRM = {
-    "dlrm",
-    "recommendation: embedding tables, pairwise products, two MLPs",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_DLRM =
+    FAMILY_OF("dlrm", "recommendation: embedding tables, pairwise products, two MLPs");

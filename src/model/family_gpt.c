@@ -36,10 +36,7 @@ _Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 
                "the words stand in the order of enum activation");
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct gpt_options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct gpt_options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct gpt_options, heads, MOST_HEADS),
-    OPTION_COUNT(struct gpt_options, ffn, MOST_HIDDEN),
+    LAYER_OPTIONS(struct gpt_options),
     OPTION_COUNT(struct gpt_options, seq, MOST_SEQ),
     OPTION_COUNT(struct gpt_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct gpt_options, max_positions, MOST_SEQ),
@@ -139,12 +136,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_GPT = {
-    "gpt",
-    "causal decoder: LayerNorm, GELU, learned positions; GPT-2, GPT-3, GPT-NeoX, OPT",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_GPT = FAMILY_OF(
+    "gpt", "causal decoder: LayerNorm, GELU, learned positions; GPT-2, GPT-3, GPT-NeoX, OPT");

@@ -377,12 +377,6 @@ done:
     return status;
 }
 
-const struct family FAMILY_HYBRID = {
-    "hybrid",
-    "layers of state space (Mamba-2), attention, MLP and experts by a pattern; Nemotron-H, Mamba-2",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_HYBRID =
+    FAMILY_OF("hybrid", "layers of state space (Mamba-2), attention, MLP and experts by a "
+                        "pattern; Nemotron-H, Mamba-2");

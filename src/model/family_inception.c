@@ -198,12 +198,5 @@ static weft_status build(struct builder *b, const void *options, const struct do
     return WEFT_OK;
 }
 
-const struct family FAMILY_INCEPTION = {
-    "inception",
-    "Inception v3: mixed blocks of parallel convolutions",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_INCEPTION =
+    FAMILY_OF("inception", "Inception v3: mixed blocks of parallel convolutions");

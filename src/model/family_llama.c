@@ -42,12 +42,6 @@ done:
     return status;
 }
 
-const struct family FAMILY_LLAMA = {
+const struct family FAMILY_LLAMA = FAMILY_OF(
     "llama",
-    "causal decoder: RMSNorm, rotary positions, grouped queries, SwiGLU; Llama, Qwen, Gemma",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+    "causal decoder: RMSNorm, rotary positions, grouped queries, SwiGLU; Llama, Qwen, Gemma");

@@ -236,12 +236,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_MOE = {
-    "moe",
-    "mixture of experts on LLaMA's layers; Mixtral, Qwen-MoE, DeepSeek, gpt-oss",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_MOE =
+    FAMILY_OF("moe", "mixture of experts on LLaMA's layers; Mixtral, Qwen-MoE, DeepSeek, gpt-oss");

@@ -170,12 +170,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_RESNET = {
-    "resnet",
-    "residual networks of basic or bottleneck blocks, wide ones too",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_RESNET =
+    FAMILY_OF("resnet", "residual networks of basic or bottleneck blocks, wide ones too");

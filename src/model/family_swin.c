@@ -152,12 +152,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_SWIN = {
-    "swin",
-    "vision transformer of stages with attention in windows",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_SWIN =
+    FAMILY_OF("swin", "vision transformer of stages with attention in windows");

@@ -147,12 +147,4 @@ done:
     return status;
 }
 
-const struct family FAMILY_T5 = {
-    "t5",
-    "encoder and decoder with relative position bias",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_T5 = FAMILY_OF("t5", "encoder and decoder with relative position bias");

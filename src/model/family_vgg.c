@@ -79,12 +79,5 @@ static weft_status build(struct builder *b, const void *options, const struct do
     return WEFT_OK;
 }
 
-const struct family FAMILY_VGG = {
-    "vgg",
-    "3x3 convolutions in five stages, three linear layers",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_VGG =
+    FAMILY_OF("vgg", "3x3 convolutions in five stages, three linear layers");

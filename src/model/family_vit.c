@@ -17,10 +17,7 @@ static const struct vit_options DEFAULTS = {
     .image = 224, .patch = 16, .classes = 1000, .class_token = true, .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
-    OPTION_NEEDED(struct vit_options, layers, MOST_LAYERS),
-    OPTION_NEEDED(struct vit_options, hidden, MOST_HIDDEN),
-    OPTION_NEEDED(struct vit_options, heads, MOST_HEADS),
-    OPTION_COUNT(struct vit_options, ffn, MOST_HIDDEN),
+    LAYER_OPTIONS(struct vit_options),
     OPTION_COUNT(struct vit_options, image, MOST_PIXELS),
     OPTION_COUNT(struct vit_options, patch, MOST_PIXELS),
     OPTION_COUNT(struct vit_options, classes, MOST_VOCAB),
@@ -68,12 +65,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_VIT = {
-    "vit",
-    "vision transformer: patches, encoder layers, one class",
-    FIELDS,
-    COUNT_OF(FIELDS),
-    sizeof(DEFAULTS),
-    &DEFAULTS,
-    build,
-};
+const struct family FAMILY_VIT =
+    FAMILY_OF("vit", "vision transformer: patches, encoder layers, one class");

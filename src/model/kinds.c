@@ -6,321 +6,224 @@
  */
 #include "model/kind_work.h"
 
-#define BATCH     {DIM_BATCH, ROLE_BATCH}
-#define SPLIT(d)  {DIM_##d, ROLE_SPLIT}
-#define REDUCE(d) {DIM_##d, ROLE_REDUCE}
-#define WHOLE(d)  {DIM_##d, ROLE_WHOLE}
-#define HALO(d)   {DIM_##d, ROLE_HALO}
+#define BATCH                      {DIM_BATCH, ROLE_BATCH}
+#define SPLIT(d)                   {DIM_##d, ROLE_SPLIT}
+#define REDUCE(d)                  {DIM_##d, ROLE_REDUCE}
+#define WHOLE(d)                   {DIM_##d, ROLE_WHOLE}
+#define HALO(d)                    {DIM_##d, ROLE_HALO}
+#define KIND(word, what, function) .name = (word), .summary = (what), .work = (function)
 /* Kinds that treat every element alike: sequences (batch, seq, hidden), images and score matrices
  * (batch, hidden, height, width). */
-#define ANY_ELEMENT BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)
+#define ANY_ELEMENT(word, what, kept, function)                                                    \
+    {KIND(word, what, function),                                                                   \
+     .dims = {BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)}, .keep = (kept)}
 
 const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
     [OP_EMBEDDING] =
         {
-            .name = "embedding",
-            .summary = "rows of a table, by id",
+            KIND("embedding", "rows of a table, by id", embedding_work),
             .dims = {BATCH, SPLIT(SEQ), REDUCE(VOCAB), SPLIT(HIDDEN)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,seq"},
             .output = "batch,seq,hidden",
             .weight = {"vocab,hidden", ",hidden"},
-            .work = embedding_work,
         },
     [OP_EMBEDDING_BAG] =
         {
-            .name = "embedding_bag",
-            .summary = "pooled rows of many tables",
+            KIND("embedding_bag", "pooled rows of many tables", bag_work),
             .dims = {BATCH, SPLIT(TABLE), REDUCE(VOCAB), SPLIT(HIDDEN)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,table,"},
             .output = "batch,table,hidden",
             .weight = {"table,vocab,hidden"},
-            .work = bag_work,
         },
     [OP_LINEAR] =
         {
-            .name = "linear",
-            .summary = "matrix product with weights",
+            KIND("linear", "matrix product with weights", linear_work),
             .dims = {BATCH, SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,seq,in"},
             .output = "batch,seq,out",
             .weight = {"out,in", "out"},
-            .work = linear_work,
         },
     [OP_SCORE] =
         {
-            .name = "score",
-            .summary = "queries times keys, per head",
+            KIND("score", "queries times keys, per head", score_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), SPLIT(KV), REDUCE(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
             .input = {"batch,seq,head group depth", "batch,kv,head depth"},
             .output = "batch,head group,seq,kv",
-            .work = score_work,
         },
     [OP_CONTEXT] =
         {
-            .name = "context",
-            .summary = "probabilities times values, per head",
+            KIND("context", "probabilities times values, per head", context_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), REDUCE(KV), SPLIT(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
             .input = {"batch,head group,seq,kv", "batch,kv,head depth"},
             .output = "batch,seq,head group depth",
-            .work = context_work,
         },
     [OP_ATTENTION] =
         {
-            .name = "attention",
-            .summary = "flash attention",
+            KIND("attention", "flash attention", attention_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), HALO(SEQ), HALO(KV), WHOLE(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2 | KEEP_OUTPUT,
             .input = {"batch,seq,head group depth", "batch,kv,head depth", "batch,kv,head depth"},
             .output = "batch,seq,head group depth",
             .weight = {"head group"},
-            .work = attention_work,
         },
     [OP_SOFTMAX] =
         {
-            .name = "softmax",
-            .summary = "over the last axis",
+            KIND("softmax", "over the last axis", softmax_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(KV)},
             .keep = KEEP_OUTPUT,
             .input = {"batch,head,seq,kv"},
             .output = "batch,head,seq,kv",
             .weight = {"head"},
-            .work = softmax_work,
         },
     [OP_LAYER_NORM] =
         {
-            .name = "layer_norm",
-            .summary = "mean and variance over the features",
+            KIND("layer_norm", "mean and variance over the features", norm_work),
             .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,seq,hidden"},
             .output = "batch,seq,hidden",
             .weight = {"hidden", "hidden"},
-            .work = norm_work,
         },
     [OP_RMS_NORM] =
         {
-            .name = "rms_norm",
-            .summary = "root mean square over the features",
+            KIND("rms_norm", "root mean square over the features", norm_work),
             .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,seq,hidden"},
             .output = "batch,seq,hidden",
             .weight = {"hidden"},
-            .work = norm_work,
         },
     [OP_BATCH_NORM] =
         {
-            .name = "batch_norm",
-            .summary = "mean and variance over the batch, per channel",
+            KIND("batch_norm", "mean and variance over the batch, per channel", batch_norm_work),
             .dims = {BATCH, SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,hidden,height,width"},
             .output = "batch,hidden,height,width",
             .weight = {"hidden", "hidden"},
-            .work = batch_norm_work,
         },
-    [OP_GELU] =
-        {
-            .name = "gelu",
-            .summary = "activation",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_INPUT_0,
-            .work = elementwise_work,
-        },
-    [OP_RELU] =
-        {
-            .name = "relu",
-            .summary = "activation",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_OUTPUT,
-            .work = elementwise_work,
-        },
-    [OP_SILU] =
-        {
-            .name = "silu",
-            .summary = "activation",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_INPUT_0,
-            .work = elementwise_work,
-        },
-    [OP_GATED] =
-        {
-            .name = "gated",
-            .summary = "activation of one half, or input, times the other",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_INPUT_0,
-            .work = elementwise_work,
-        },
-    [OP_DROPOUT] =
-        {
-            .name = "dropout",
-            .summary = "random zeros",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_MASK,
-            .work = dropout_work,
-        },
-    [OP_DROPOUT_ADD] =
-        {
-            .name = "dropout_add",
-            .summary = "residual plus dropout",
-            .dims = {ANY_ELEMENT},
-            .keep = KEEP_MASK,
-            .work = dropout_work,
-        },
-    [OP_ADD] =
-        {
-            .name = "add",
-            .summary = "sum of two tensors",
-            .dims = {ANY_ELEMENT},
-            .work = elementwise_work,
-        },
-    [OP_ROTARY] =
-        {
-            .name = "rotary",
-            .summary = "rotary position embedding",
-            .dims = {ANY_ELEMENT},
-            .work = elementwise_work,
-        },
+    [OP_GELU] = ANY_ELEMENT("gelu", "activation", KEEP_INPUT_0, elementwise_work),
+    [OP_RELU] = ANY_ELEMENT("relu", "activation", KEEP_OUTPUT, elementwise_work),
+    [OP_SILU] = ANY_ELEMENT("silu", "activation", KEEP_INPUT_0, elementwise_work),
+    [OP_GATED] = ANY_ELEMENT("gated", "activation of one half, or input, times the other",
+                             KEEP_INPUT_0, elementwise_work),
+    [OP_DROPOUT] = ANY_ELEMENT("dropout", "random zeros", KEEP_MASK, dropout_work),
+    [OP_DROPOUT_ADD] = ANY_ELEMENT("dropout_add", "residual plus dropout", KEEP_MASK, dropout_work),
+    [OP_ADD] = ANY_ELEMENT("add", "sum of two tensors", 0, elementwise_work),
+    [OP_ROTARY] = ANY_ELEMENT("rotary", "rotary position embedding", 0, elementwise_work),
     [OP_ROUTER] =
         {
-            .name = "router",
-            .summary = "scores of the experts, and the choice of the best",
+            KIND("router", "scores of the experts, and the choice of the best", router_work),
             .dims = {BATCH, SPLIT(SEQ), REDUCE(IN), WHOLE(EXPERT)},
             .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
             .input = {"batch,seq,in"},
             .output = "batch,seq,expert",
             .weight = {"expert,in", "expert"},
-            .work = router_work,
         },
     [OP_DISPATCH] =
         {
-            .name = "dispatch",
-            .summary = "tokens to their experts",
+            KIND("dispatch", "tokens to their experts", elementwise_work),
             .dims = {BATCH, SPLIT(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)},
             .input = {"batch,seq,hidden", "batch,seq,"},
             .output = "batch,expert seq,hidden",
-            .work = elementwise_work,
         },
     [OP_EXPERT_LINEAR] =
         {
-            .name = "expert_linear",
-            .summary = "one matrix product per expert",
+            KIND("expert_linear", "one matrix product per expert", expert_work),
             .dims = {BATCH, SPLIT(EXPERT), SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,expert seq,in"},
             .output = "batch,expert seq,out",
             .weight = {"expert,out,in", "expert,out"},
-            .work = expert_work,
         },
     [OP_COMBINE] =
         {
-            .name = "combine",
-            .summary = "weighted expert outputs back to their tokens",
+            KIND("combine", "weighted expert outputs back to their tokens", elementwise_work),
             .dims = {BATCH, REDUCE(EXPERT), SPLIT(SEQ), SPLIT(HIDDEN)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,expert seq,hidden", "batch,seq,"},
             .output = "batch,seq,hidden",
-            .work = elementwise_work,
         },
     [OP_CONV1D] =
         {
-            .name = "conv1d",
-            .summary = "causal depthwise convolution over a sequence, and SiLU",
+            KIND("conv1d", "causal depthwise convolution over a sequence, and SiLU",
+                 elementwise_work),
             .dims = {BATCH, SPLIT(HEAD), WHOLE(SEQ)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,seq,head"},
             .output = "batch,seq,head",
             .weight = {"head,", "head"},
-            .work = elementwise_work,
         },
     [OP_SCAN] =
         {
-            .name = "scan",
-            .summary = "selective scan of a state-space layer",
+            KIND("scan", "selective scan of a state-space layer", scan_work),
             .dims = {BATCH, SPLIT(HEAD), WHOLE(SEQ), WHOLE(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_OUTPUT,
             .input = {"batch,seq,head", "batch,seq,head"},
             .output = "batch,seq,head depth",
             .weight = {"head", "head", "head"},
-            .work = scan_work,
         },
     [OP_GATED_NORM] =
         {
-            .name = "gated_norm",
-            .summary = "RMS norm of gated features, in groups",
+            KIND("gated_norm", "RMS norm of gated features, in groups", gated_norm_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(SEQ), WHOLE(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
             .input = {"batch,seq,head depth", "batch,seq,head depth"},
             .output = "batch,seq,head depth",
             .weight = {"head depth"},
-            .work = gated_norm_work,
         },
     [OP_CONV] =
         {
-            .name = "conv",
-            .summary = "convolution",
+            KIND("conv", "convolution", conv_work),
             .dims = {BATCH, REDUCE(IN), SPLIT(OUT), HALO(HEIGHT), HALO(WIDTH)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,in,height,width"},
             .output = "batch,out,height,width",
             .weight = {"out,in,,", "out"},
-            .work = conv_work,
         },
     [OP_POOL] =
         {
-            .name = "pool",
-            .summary = "maximum or mean over a window",
+            KIND("pool", "maximum or mean over a window", pooling_work),
             .dims = {BATCH, SPLIT(HIDDEN), HALO(HEIGHT), HALO(WIDTH)},
             .keep = KEEP_INPUT_0,
             .input = {"batch,hidden,height,width"},
             .output = "batch,hidden,height,width",
-            .work = pooling_work,
         },
     [OP_CONCAT] =
         {
-            .name = "concat",
-            .summary = "tensors side by side",
+            KIND("concat", "tensors side by side", copy_work),
             .dims = {BATCH},
-            .work = copy_work,
         },
     [OP_INTERACTION] =
         {
-            .name = "interaction",
-            .summary = "dot products of all pairs of feature vectors",
+            KIND("interaction", "dot products of all pairs of feature vectors", interaction_work),
             .dims = {BATCH, WHOLE(TABLE), REDUCE(HIDDEN)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
             .input = {"batch,hidden", "batch,,hidden"},
             .output = "batch,",
-            .work = interaction_work,
         },
     [OP_LOSS] =
         {
-            .name = "loss",
-            .summary = "softmax cross entropy",
+            KIND("loss", "softmax cross entropy", loss_work),
             .dims = {BATCH, SPLIT(SEQ), REDUCE(VOCAB)},
             .input = {"batch,seq,vocab"},
             .output = "batch,seq",
-            .work = loss_work,
         },
     [OP_RESHAPE] =
         {
-            .name = "reshape",
-            .summary = "data movement into another shape",
+            KIND("reshape", "data movement into another shape", copy_work),
             .dims = {BATCH},
-            .work = copy_work,
         },
     [OP_OPAQUE] =
         {
-            .name = "opaque",
-            .summary = "an operator that Weft does not know",
+            KIND("opaque", "an operator that Weft does not know", elementwise_work),
             .dims = {BATCH},
             .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
-            .work = elementwise_work,
         },
 };
 

@@ -7,22 +7,27 @@
 
 static const struct {
     const char *name;
-    int64_t least;
+    bool from_zero; /* else its values begin at 1 */
 } WORDS[] = {
-    [FORBID_DP] = {"dp", 1},
-    [FORBID_TP] = {"tp", 1},
-    [FORBID_PP] = {"pp", 1},
-    [FORBID_CP] = {"cp", 1},
-    [FORBID_EP] = {"ep", 1},
-    [FORBID_VIRTUAL] = {"virtual", 1},
-    [FORBID_SEGMENTS] = {"segments", 1},
-    [FORBID_MICRO_BATCH] = {"microbatch", 1},
-    [FORBID_ZERO] = {"zero", 0},
-    [FORBID_RECOMPUTE] = {"recompute", RECOMPUTE_NONE},
-    [FORBID_SP] = {"sp", 0},
-    [FORBID_SCHEDULE] = {"schedule", 0},
+    [FORBID_DP] = {"dp"},
+    [FORBID_TP] = {"tp"},
+    [FORBID_PP] = {"pp"},
+    [FORBID_CP] = {"cp"},
+    [FORBID_EP] = {"ep"},
+    [FORBID_VIRTUAL] = {"virtual"},
+    [FORBID_SEGMENTS] = {"segments"},
+    [FORBID_MICRO_BATCH] = {"microbatch"},
+    [FORBID_ZERO] = {"zero", .from_zero = true},
+    [FORBID_RECOMPUTE] = {"recompute", .from_zero = true},
+    [FORBID_SP] = {"sp", .from_zero = true},
+    [FORBID_SCHEDULE] = {"schedule", .from_zero = true},
 };
 _Static_assert(COUNT_OF(WORDS) == FORBID_COUNT, "a word without a name");
+
+static int64_t least_of(enum forbid_word word)
+{
+    return WORDS[word].from_zero ? 0 : 1;
+}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -48,7 +53,7 @@ static bool find_value(const char *text, struct forbid *out)
             return true;
         }
     return out->word != FORBID_RECOMPUTE && out->word != FORBID_SP &&
-           parse_int(text, &out->value) && out->value >= WORDS[out->word].least;
+           parse_int(text, &out->value) && out->value >= least_of(out->word);
 }
 
 static weft_status parse_word(const char *text, struct forbid *out)
@@ -89,7 +94,7 @@ static bool forbids_value(const struct forbids *forbids, enum forbid_word word, 
 {
     for (size_t i = 0; i < forbids->len; i++) {
         const struct forbid *f = &forbids->data[i];
-        if (f->word == word && (f->all ? value > WORDS[word].least : value == f->value))
+        if (f->word == word && (f->all ? value > least_of(word) : value == f->value))
             return true;
     }
     return false;

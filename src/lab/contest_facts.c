@@ -1,11 +1,9 @@
 /* contest_facts.c - reads data/validation/aceso.yaml: what the authors did with a family of models, and what they say
- * of the plans that were found (aceso_contest.h). */
+ * about the plans that were found (aceso_contest.h). */
 #include <string.h>
 
 #include "lab/contest_claims.h"
 #include "lab/published_read.h"
-
-enum { MAX_FILE_BYTES = 1 << 20 };
 
 #define POINT(key)                                                                                 \
     {#key, FIELD_COUNT, offsetof(struct contest_point, key), .required = true, .max = 1 << 20}
@@ -122,8 +120,9 @@ done:
     return status;
 }
 
-static weft_status read_facts(struct arena *keep, const struct doc *root, struct contest_facts *out)
+static weft_status read_facts(struct arena *keep, const struct doc *root, void *facts)
 {
+    struct contest_facts *out = facts;
     struct contest_words {
         struct contest_facts facts;
         const struct doc *families, *claims;
@@ -154,25 +153,15 @@ weft_status contest_facts_parse(struct arena *keep, const char *file, const char
                                 const struct contest_facts **out)
 {
     struct contest_facts *facts = ARENA_NEW(keep, struct contest_facts);
-    struct doc *root;
-    weft_status status;
-    TRY(doc_parse(keep, file, text, len, DOC_YAML, &root));
-    TRY(read_facts(keep, root, facts));
     *out = facts;
-done:
-    return status;
+    return yaml_parse(keep, file, text, len, read_facts, facts);
 }
 
 weft_status contest_facts_open(struct arena *keep, const struct contest_facts **out)
 {
-    char *path, *text;
-    size_t len;
-    weft_status status;
-    TRY(published_path(keep, "aceso.yaml", &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
-    TRY(contest_facts_parse(keep, path, text, len, out));
-done:
-    return status;
+    struct contest_facts *facts = ARENA_NEW(keep, struct contest_facts);
+    *out = facts;
+    return published_yaml(keep, "aceso.yaml", read_facts, facts);
 }
 
 const struct contest_family *contest_family_find(const struct contest_facts *facts,
@@ -184,7 +173,6 @@ const struct contest_family *contest_family_find(const struct contest_facts *fac
     return NULL;
 }
 
-/* By a member of the row, which is its name or how many billions of parameters it has. */
 const struct contest_model *contest_model_of(const struct contest_family *family,
                                              const char *billions, const char *name)
 {

@@ -3,11 +3,6 @@
 
 #include "lab/published_read.h"
 
-enum { MAX_FILE_BYTES = 1 << 20 };
-
-/* A list whose elements one function reads. */
-typedef weft_status fact_reader(struct arena *keep, const struct doc *node, void *out);
-
 static weft_status read_each(struct arena *keep, const struct doc *list, fact_reader *read,
                              void *out)
 {
@@ -143,9 +138,9 @@ done:
     return status;
 }
 
-static weft_status read_facts(struct arena *keep, const struct doc *root,
-                              struct galvatron_facts *out)
+static weft_status read_facts(struct arena *keep, const struct doc *root, void *facts)
 {
+    struct galvatron_facts *out = facts;
     struct galvatron_words {
         const char *device;
         const struct doc *machines, *strategies, *models;
@@ -170,25 +165,15 @@ weft_status galvatron_facts_parse(struct arena *keep, const char *file, const ch
                                   size_t len, const struct galvatron_facts **out)
 {
     struct galvatron_facts *facts = ARENA_NEW(keep, struct galvatron_facts);
-    struct doc *root;
-    weft_status status;
-    TRY(doc_parse(keep, file, text, len, DOC_YAML, &root));
-    TRY(read_facts(keep, root, facts));
     *out = facts;
-done:
-    return status;
+    return yaml_parse(keep, file, text, len, read_facts, facts);
 }
 
 weft_status galvatron_facts_open(struct arena *keep, const struct galvatron_facts **out)
 {
-    char *path, *text;
-    size_t len;
-    weft_status status;
-    TRY(published_path(keep, "galvatron.yaml", &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
-    TRY(galvatron_facts_parse(keep, path, text, len, out));
-done:
-    return status;
+    struct galvatron_facts *facts = ARENA_NEW(keep, struct galvatron_facts);
+    *out = facts;
+    return published_yaml(keep, "galvatron.yaml", read_facts, facts);
 }
 
 const struct galvatron_machine *galvatron_machine_find(const struct galvatron_facts *facts,

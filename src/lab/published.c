@@ -1,10 +1,10 @@
-/* published.c - published measurements: names, and reading their files. */
+/* published.c - names for published measurements, and reading their files. */
 #include "lab/published_read.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 16 << 20 };
+enum { MAX_FILE_BYTES = 16 << 20, MAX_YAML_BYTES = 1 << 20 };
 
 const char *half_name(enum half half)
 {
@@ -70,6 +70,26 @@ weft_status published_file(struct arena *keep, const char *name, char **path, ch
     weft_status status;
     TRY(published_path(keep, arena_printf(keep, "%s.csv", name), path));
     TRY(file_read(keep, *path, MAX_FILE_BYTES, text, len));
+done:
+    return status;
+}
+
+weft_status yaml_parse(struct arena *keep, const char *file, const char *text, size_t len,
+                       fact_reader *read, void *out)
+{
+    struct doc *root;
+    weft_status status = doc_parse(keep, file, text, len, DOC_YAML, &root);
+    return status ? status : read(keep, root, out);
+}
+
+weft_status published_yaml(struct arena *keep, const char *file, fact_reader *read, void *out)
+{
+    char *path, *text;
+    size_t len;
+    weft_status status;
+    TRY(published_path(keep, file, &path));
+    TRY(file_read(keep, path, MAX_YAML_BYTES, &text, &len));
+    TRY(yaml_parse(keep, path, text, len, read, out));
 done:
     return status;
 }

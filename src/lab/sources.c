@@ -3,8 +3,6 @@
 
 #include "lab/published_read.h"
 
-enum { MAX_FILE_BYTES = 1 << 20 };
-
 /* ---- names of machines and precisions -------------------------------------------------------- */
 
 static weft_status expect(const struct doc *node, enum doc_kind kind)
@@ -57,7 +55,7 @@ struct dataset_words {
     const struct doc *machines, *practice;
 };
 
-/* Machines and practice of the dataset that it says it is like. */
+/* Takes over the machines and the practice of the dataset that `as` names. */
 static weft_status take_as(const struct doc *node, const struct dataset_words *words,
                            const struct sources *sources, struct dataset *out)
 {
@@ -90,7 +88,7 @@ done:
     return status;
 }
 
-static weft_status read_dataset(struct arena *keep, const struct doc *node, struct sources *out)
+static weft_status read_dataset(struct arena *keep, const struct doc *node, void *sources)
 {
 #define AT(member) offsetof(struct dataset_words, member)
     static const struct field FIELDS[] = {
@@ -107,6 +105,7 @@ static weft_status read_dataset(struct arena *keep, const struct doc *node, stru
         {"as", FIELD_TEXT, AT(as)},
     };
 #undef AT
+    struct sources *out = sources;
     struct dataset_words words = {.dataset = {.sources = out, .machines = &out->machines}};
     struct dataset *dataset = &words.dataset;
     weft_status status;
@@ -123,8 +122,9 @@ done:
     return status;
 }
 
-static weft_status read_search(struct arena *keep, const struct doc *node, struct sources *out)
+static weft_status read_search(struct arena *keep, const struct doc *node, void *sources)
 {
+    struct sources *out = sources;
     static const char *const FORMS[] = {
         [SEARCH_CELLS] = "cells", [SEARCH_CUTS] = "cuts", [SEARCH_CONTEST] = "contest", NULL};
     struct table_fields {
@@ -148,10 +148,8 @@ done:
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-typedef weft_status element_reader(struct arena *keep, const struct doc *node, struct sources *out);
-
-static weft_status read_list(struct arena *keep, const struct doc *list, element_reader *read,
-                             struct sources *out)
+static weft_status read_list(struct arena *keep, const struct doc *list, fact_reader *read,
+                             void *out)
 {
     weft_status status;
     TRY(expect(list, DOC_LIST));
@@ -161,8 +159,9 @@ done:
     return status;
 }
 
-static weft_status read_sources(struct arena *keep, const struct doc *root, struct sources *out)
+static weft_status read_sources(struct arena *keep, const struct doc *root, void *sources)
 {
+    struct sources *out = sources;
     struct source_words {
         int64_t vocabulary_multiple;
         const struct doc *machines, *precisions, *datasets, *searches;
@@ -190,25 +189,15 @@ weft_status sources_parse(struct arena *keep, const char *file, const char *text
                           const struct sources **out)
 {
     struct sources *sources = ARENA_NEW(keep, struct sources);
-    struct doc *root;
-    weft_status status;
-    TRY(doc_parse(keep, file, text, len, DOC_YAML, &root));
-    TRY(read_sources(keep, root, sources));
     *out = sources;
-done:
-    return status;
+    return yaml_parse(keep, file, text, len, read_sources, sources);
 }
 
 weft_status sources_open(struct arena *keep, const struct sources **out)
 {
-    char *path, *text;
-    size_t len;
-    weft_status status;
-    TRY(published_path(keep, "sources.yaml", &path));
-    TRY(file_read(keep, path, MAX_FILE_BYTES, &text, &len));
-    TRY(sources_parse(keep, path, text, len, out));
-done:
-    return status;
+    struct sources *sources = ARENA_NEW(keep, struct sources);
+    *out = sources;
+    return published_yaml(keep, "sources.yaml", read_sources, sources);
 }
 
 size_t sources_datasets(const struct sources *sources, const struct dataset **out)

@@ -103,6 +103,49 @@ static const char *with_commas(struct arena *keep, double count)
     return text;
 }
 
+static void print_routing(const struct routing *routing, FILE *out)
+{
+    fprintf(out, "experts by %s", ROUTER_WORDS[routing->scores]);
+    if (routing->groups > 1)
+        fprintf(out, " from %lld of %lld groups", (long long)routing->group_top_k,
+                (long long)routing->groups);
+    if (routing->scale != 1)
+        fprintf(out, ", times %g", routing->scale);
+    if (routing->balance != BALANCE_NONE)
+        fprintf(out, ", balanced by a loss over the %s of weight %g",
+                BALANCE_WORDS[routing->balance], routing->balance_weight);
+    fprintf(out, "%s\n", routing->balance_bias ? ", and by a bias" : "");
+}
+
+/* What a model has and no number here depends on; exports write it down. */
+static void print_free(const struct model *model, FILE *out)
+{
+    const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
+    const struct op *router = model_op_of_kind(model, OP_ROUTER);
+    if (rotary)
+        fprintf(out, "rotary positions of base %.12g\n", rotary->rope_base);
+    if (router)
+        print_routing(&router->routing, out);
+}
+
+static void add_free(json_t *json, const struct model *model)
+{
+    const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
+    const struct op *router = model_op_of_kind(model, OP_ROUTER);
+    if (rotary)
+        json_object_set_new(json, "rope_base", json_real(rotary->rope_base));
+    if (router)
+        json_object_set_new(json, "routing",
+                            json_pack("{s:s, s:f, s:I, s:I, s:s, s:f, s:b}", "router",
+                                      ROUTER_WORDS[router->routing.scores], "scale",
+                                      router->routing.scale, "groups",
+                                      (json_int_t)router->routing.groups, "group_top_k",
+                                      (json_int_t)router->routing.group_top_k, "balance",
+                                      BALANCE_WORDS[router->routing.balance], "balance_weight",
+                                      router->routing.balance_weight, "balance_bias",
+                                      (int)router->routing.balance_bias));
+}
+
 static void print_heading(const struct inspection *in, FILE *out)
 {
     const struct model *model = in->model;
@@ -113,7 +156,9 @@ static void print_heading(const struct inspection *in, FILE *out)
             dtype_name(in->dtype));
     if (model->seq > 1)
         fprintf(out, ", %s", counted(model->seq, "position").s);
-    fputs("\n\n", out);
+    fputs("\n", out);
+    print_free(model, out);
+    fputs("\n", out);
 }
 
 static void print_closing(const struct inspection *in, FILE *out)
@@ -171,6 +216,7 @@ static int print_json(const struct inspection *in, bool ops)
         "activation_bytes_per_sample", json_whole(model_peak_bytes(model, in->dtype)),
         "kept_bytes_per_sample", json_whole(all.kept_bytes), "training_flops", phases_json(&all),
         "warnings", warnings_json(model), "tree", tree_json(in));
+    add_free(json, model);
     if (ops)
         json_object_set_new(json, "ops", ops_json(in));
     if (in->cost)

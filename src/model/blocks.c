@@ -131,6 +131,8 @@ static int rotated(struct builder *b, const char *name, int x, const struct atte
     int y = build_rotary(b, name, x);
     if (y >= 0) {
         build_last(b)->head_depth = a->shape.depth;
+        if (a->rope_base > 0)
+            build_last(b)->rope_base = a->rope_base;
         build_last(b)->head_share = share * a->shape.depth;
         build_last(b)->head_turned = turned * a->shape.depth;
     }
@@ -270,6 +272,8 @@ int block_experts(struct builder *b, int x, const struct expert_block *e)
     int64_t hidden = build_features(b, x), up = e->ffn * ACTIVATIONS[e->activation].width;
     build_module(b, "experts");
     int scores = build_router(b, "router", x, e->experts, e->top_k);
+    if (scores >= 0)
+        build_last(b)->routing = e->routing;
     if (e->router_bias)
         build_weight(b, "bias", 1, &e->experts);
     int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;

@@ -58,6 +58,7 @@ struct attention_block {
     bool proj_bias;
     bool sinks;
     bool rotary;
+    double rope_base;   /* of rotary positions; 0: ROPE_BASE */
     bool qk_norm;       /* RMS norm of each head's query and key: q, k and v apart */
     bool apart;         /* products for q, k and v, also without norms */
     int64_t score_bias; /* learned values added to the scores, or 0 */
@@ -92,6 +93,7 @@ struct expert_block {
     bool bias, router_bias;
     bool once;      /* a token is sent to a device once for all its experts there */
     int64_t latent; /* the width that they work in; 0: the tokens' own */
+    struct routing routing;
 };
 int block_experts(struct builder *b, int x, const struct expert_block *e);
 /* up, activation, down: what an MLP block and a shared expert have between norm and residual. */

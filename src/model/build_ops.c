@@ -231,7 +231,10 @@ int build_add(struct builder *b, const char *name, int x, int y)
 
 int build_rotary(struct builder *b, const char *name, int x)
 {
-    return elementwise(b, OP_ROTARY, name, x, -1, build_features(b, x));
+    int y = elementwise(b, OP_ROTARY, name, x, -1, build_features(b, x));
+    if (y >= 0)
+        build_last(b)->rope_base = ROPE_BASE;
+    return y;
 }
 
 int build_loss(struct builder *b, const char *name, int logits)
@@ -259,6 +262,7 @@ int build_router(struct builder *b, const char *name, int x, int64_t experts, in
     struct op op = draft_op(b, OP_ROUTER, name);
     int64_t in = build_features(b, x);
     op.top_k = (int32_t)top_k;
+    op.routing = (struct routing){ROUTING_DEFAULTS};
     draft_inputs(b, &op, &x, 1);
     draft_weight(b, &op, "weight", 2, (int64_t[]){experts, in});
     struct tensor scores = *build_tensor(b, x);

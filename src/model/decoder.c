@@ -49,6 +49,12 @@ int64_t decoder_period(const struct decoder *d)
     return d->full_every ? d->full_every : 1;
 }
 
+double decoder_rope_base(const struct decoder *d, int64_t layer)
+{
+    bool local = d->local_rope_base > 0 && !decoder_sees_all(d, layer);
+    return local ? d->local_rope_base : d->rope_base;
+}
+
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 {
     return (struct attention_block){
@@ -64,6 +70,7 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
         .qk_norm = d->qk_norm,
         .apart = d->apart,
         .rotary = true,
+        .rope_base = decoder_rope_base(d, layer),
     };
 }
 

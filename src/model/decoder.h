@@ -9,11 +9,13 @@
 struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t window, full_every; /* of attention; every so many layers one sees all keys, 0: none */
+    double rope_base;           /* of rotary positions */
+    double local_rope_base;     /* of layers with the window; 0: the same */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
     int activation, attention, loss, dtype;
 };
 
-#define DECODER_DEFAULTS .seq = 4096, .vocab = 32000, .dtype = DTYPE_BF16
+#define DECODER_DEFAULTS .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .dtype = DTYPE_BF16
 
 extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
 
@@ -31,6 +33,7 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
          .max = MOST_SEQ},                                                                         \
         {"full_every", FIELD_COUNT, offsetof(struct decoder, full_every), .min = 2,                \
          .max = MOST_PERIOD},                                                                      \
+        OPTION_BASE(struct decoder, rope_base), OPTION_BASE(struct decoder, local_rope_base),      \
         OPTION_BOOL(struct decoder, sinks), OPTION_BOOL(struct decoder, tied),                     \
         OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, proj_bias),             \
         OPTION_BOOL(struct decoder, qk_norm), OPTION_BOOL(struct decoder, end_norm),               \
@@ -45,6 +48,7 @@ weft_status decoder_check_window(const struct decoder *d, const struct doc *wher
 struct block_style decoder_style(const struct decoder *d);
 /* Of one layer, whose number says whether it has the window. */
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer);
+double decoder_rope_base(const struct decoder *d, int64_t layer);
 struct mlp_block decoder_mlp(const struct decoder *d);
 enum activation decoder_activation(const struct decoder *d);
 

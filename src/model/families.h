@@ -53,6 +53,8 @@ enum {
 #define OPTION_BOOL(type, name) {#name, FIELD_BOOL, offsetof(type, name)}
 #define OPTION_CHOICE(type, name, words)                                                           \
     {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
+/* The base of rotary positions; 0: that of others. */
+#define OPTION_BASE(type, name)  {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1e12}
 #define OPTION_SHARE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1}
 
 /* The rows that the option table of a plain transformer begins with. */

@@ -17,7 +17,7 @@ enum gpt_positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 struct gpt_options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
     int64_t experts, top_k, expert_ffn, shared_ffn;
-    double dropout;
+    double dropout, rope_base;
     bool tied, bias, parallel;
     int attention, loss, positions, activation, dtype;
 };
@@ -26,6 +26,7 @@ static const struct gpt_options DEFAULTS = {.seq = 1024,
                                             .vocab = 50257,
                                             .top_k = 2,
                                             .dropout = 0.1,
+                                            .rope_base = ROPE_BASE,
                                             .tied = true,
                                             .bias = true,
                                             .dtype = DTYPE_BF16};
@@ -45,6 +46,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct gpt_options, expert_ffn, MOST_HIDDEN),
     OPTION_COUNT(struct gpt_options, shared_ffn, MOST_HIDDEN),
     OPTION_SHARE(struct gpt_options, dropout),
+    OPTION_BASE(struct gpt_options, rope_base),
     OPTION_BOOL(struct gpt_options, tied),
     OPTION_BOOL(struct gpt_options, bias),
     OPTION_BOOL(struct gpt_options, parallel),
@@ -75,8 +77,8 @@ static int shared(struct builder *b, const struct gpt_options *o, int x)
 static int mixture(struct builder *b, const struct gpt_options *o, int x,
                    const struct block_style *style, const struct mlp_block *m)
 {
-    struct expert_block e = {o->experts, o->top_k, o->expert_ffn ? o->expert_ffn : m->ffn,
-                             m->activation, .bias = o->bias};
+    struct expert_block e = {o->experts,    o->top_k,        o->expert_ffn ? o->expert_ffn : m->ffn,
+                             m->activation, .bias = o->bias, .routing = {ROUTING_DEFAULTS}};
     int in = block_open(b, "mlp", x, style);
     int y = block_experts(b, in, &e);
     if (o->shared_ffn)
@@ -90,7 +92,8 @@ static int layer(struct builder *b, const struct gpt_options *o, int x)
     struct attention_block a = {
         .shape = {o->heads, o->heads, o->hidden / o->heads, 0, .causal = true},
         .kernel = (enum attention_kernel)o->attention,
-        .rotary = o->positions == POSITIONS_ROTARY};
+        .rotary = o->positions == POSITIONS_ROTARY,
+        .rope_base = o->rope_base};
     struct mlp_block m = {o->ffn ? o->ffn : 4 * o->hidden, (enum activation)o->activation, false};
     int y = block_attention(b, x, &style, &a), from = o->parallel ? x : y;
     int z = o->experts ? mixture(b, o, from, &style, &m) : block_mlp(b, from, &style, &m);

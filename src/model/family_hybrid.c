@@ -161,7 +161,8 @@ static int experts(struct builder *b, const struct hybrid_options *o, int x)
                              o->expert_ffn ? o->expert_ffn : o->ffn,
                              activation_of(o),
                              .once = o->tokens_once,
-                             .latent = o->latent};
+                             .latent = o->latent,
+                             .routing = {ROUTING_DEFAULTS}};
     return block_experts(b, x, &e);
 }
 

@@ -19,6 +19,7 @@ struct moe_options {
     struct decoder decoder; /* first: its fields are offsets into this struct as well */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    struct routing routing;
     bool expert_bias;
     bool tokens_once; /* DeepEP, HybridEP; else once for each expert, as Megatron-LM's alltoall */
 };
@@ -29,7 +30,8 @@ static const struct moe_options DEFAULTS = {.decoder = {DECODER_DEFAULTS},
                                             .moe_every = 1,
                                             .nope_dim = 128,
                                             .rope_dim = 64,
-                                            .value_dim = 128};
+                                            .value_dim = 128,
+                                            .routing = {ROUTING_DEFAULTS}};
 
 static const struct field FIELDS[] = {
     DECODER_FIELDS,
@@ -49,6 +51,17 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct moe_options, rope_dim, MOST_DEPTH),
     OPTION_COUNT(struct moe_options, value_dim, MOST_DEPTH),
     OPTION_BOOL(struct moe_options, tokens_once),
+    {"router", FIELD_CHOICE, offsetof(struct moe_options, routing.scores), .choices = ROUTER_WORDS},
+    {"router_groups", FIELD_INT, offsetof(struct moe_options, routing.groups), .min = 0,
+     .max = MOST_EXPERTS},
+    {"router_group_top_k", FIELD_INT, offsetof(struct moe_options, routing.group_top_k), .min = 0,
+     .max = MOST_EXPERTS},
+    {"router_scale", FIELD_REAL, offsetof(struct moe_options, routing.scale), .min = 0, .max = 1e6},
+    {"balance", FIELD_CHOICE, offsetof(struct moe_options, routing.balance),
+     .choices = BALANCE_WORDS},
+    {"balance_weight", FIELD_REAL, offsetof(struct moe_options, routing.balance_weight), .min = 0,
+     .max = 1e6},
+    {"balance_bias", FIELD_BOOL, offsetof(struct moe_options, routing.balance_bias)},
 };
 
 /* ---- latent attention ------------------------------------------------------------------------ */
@@ -59,6 +72,7 @@ static int latent_rotary(struct builder *b, const struct moe_options *o, const c
 {
     int y = build_rotary(b, name, x);
     if (y >= 0) {
+        build_last(b)->rope_base = o->decoder.rope_base;
         build_last(b)->head_depth = build_last(b)->head_turned = o->rope_dim;
         build_last(b)->head_share = each;
     }
@@ -127,7 +141,10 @@ static int experts(struct builder *b, const struct moe_options *o, int x)
                              decoder_activation(&o->decoder),
                              .bias = o->expert_bias,
                              .router_bias = o->expert_bias,
-                             .once = o->tokens_once};
+                             .once = o->tokens_once,
+                             .routing = o->routing};
+    if (e.routing.groups == 1) /* of one group there is nothing to choose */
+        e.routing.groups = e.routing.group_top_k = 0;
     return block_experts(b, x, &e);
 }
 
@@ -217,6 +234,13 @@ static weft_status check(const struct moe_options *o, const struct doc *where)
             "'full_every' and 'moe_every' come together every %lld layers, expected at "
             "most %d",
             (long long)period_of(o), MOST_PERIOD);
+    if (o->routing.groups &&
+        (o->experts % o->routing.groups || o->routing.group_top_k > o->routing.groups))
+        return doc_error(option_at(where, "router_groups"), NULL,
+                         "%lld of %lld groups of %lld experts, expected a number of groups that "
+                         "divides the experts, and at most as many of them",
+                         (long long)o->routing.group_top_k, (long long)o->routing.groups,
+                         (long long)o->experts);
     if (o->q_lora && !o->kv_lora)
         return doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                          "'q_lora' is an option of latent attention, which 'kv_lora' turns on");

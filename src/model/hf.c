@@ -15,6 +15,7 @@
         {"max_position_embeddings", "seq", RULE_SEQ, positions}, DTYPE
 #define KV_HEADS(otherwise) {"num_key_value_heads", "kv_heads", RULE_COUNT, otherwise}
 #define HEAD_DIM(otherwise) {"head_dim", "head_dim", RULE_COUNT, otherwise}
+#define ROPE(otherwise)     {"rope_theta", "rope_base", RULE_ROPE, otherwise}
 #define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
 #define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
 #define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
@@ -24,6 +25,9 @@
     {                                                                                              \
         "attention_bias", "proj_bias", RULE_BOOL, otherwise                                        \
     }
+/* Shares of the chosen experts' sum, or of all scores. */
+#define NORMED(otherwise)  {"norm_topk_prob", "router", RULE_NORMED, otherwise}
+#define BALANCE(otherwise) {"router_aux_loss_coef", "balance_weight", RULE_SHARE, otherwise}
 /* Windows that only layers from some number on have are not built. */
 #define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}
 
@@ -48,6 +52,7 @@ static const struct hf_row GPT_NEOX[] = {
     {"hidden_act", "activation", RULE_ACT, "gelu"},
     {NULL, "positions", RULE_FIXED, "rotary"},
     TIED("false"),
+    {"rotary_emb_base", "rope_base", RULE_SHARE, "10000"},
 };
 
 static const struct hf_row OPT[] = {
@@ -73,6 +78,7 @@ static const struct hf_row LLAMA[] = {
     ATTENTION_BIAS("false"),
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     TIED("false"),
+    ROPE("10000"),
 };
 
 static const struct hf_row MISTRAL[] = {
@@ -81,6 +87,7 @@ static const struct hf_row MISTRAL[] = {
     HEAD_DIM(NULL),
     WINDOW("4096"),
     TIED("false"),
+    ROPE("10000"),
 };
 
 static const struct hf_row MIXTRAL[] = {
@@ -91,6 +98,8 @@ static const struct hf_row MIXTRAL[] = {
     {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
     WINDOW(NULL),
     TIED("false"),
+    ROPE("1000000"),
+    BALANCE("0.001"),
 };
 
 static const struct hf_row GPT_OSS[] = {
@@ -106,6 +115,8 @@ static const struct hf_row GPT_OSS[] = {
     WINDOW("128"),
     FULL("2"),
     TIED("false"),
+    ROPE("150000"),
+    BALANCE("0.9"),
 };
 
 static const struct hf_row QWEN2[] = {
@@ -114,6 +125,7 @@ static const struct hf_row QWEN2[] = {
     {NULL, "qkv_bias", RULE_FIXED, "true"},
     NO_WINDOW,
     TIED("false"),
+    ROPE("10000"),
 };
 
 static const struct hf_row QWEN3[] = {
@@ -124,6 +136,7 @@ static const struct hf_row QWEN3[] = {
     {NULL, "qk_norm", RULE_FIXED, "true"},
     NO_WINDOW,
     TIED("false"),
+    ROPE("10000"),
 };
 
 static const struct hf_row QWEN2_MOE[] = {
@@ -139,6 +152,9 @@ static const struct hf_row QWEN2_MOE[] = {
     {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
     NO_WINDOW,
     TIED("false"),
+    ROPE("10000"),
+    NORMED("false"),
+    BALANCE("0.001"),
 };
 
 static const struct hf_row QWEN3_MOE[] = {
@@ -154,6 +170,9 @@ static const struct hf_row QWEN3_MOE[] = {
     {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
     NO_WINDOW,
     TIED("false"),
+    ROPE("10000"),
+    NORMED("false"),
+    BALANCE("0.001"),
 };
 
 #define LATENT                                                                                     \
@@ -161,7 +180,8 @@ static const struct hf_row QWEN3_MOE[] = {
         {"qk_nope_head_dim", "nope_dim", RULE_COUNT, "128"},                                       \
         {"qk_rope_head_dim", "rope_dim", RULE_COUNT, "64"},                                        \
         {"v_head_dim", "value_dim", RULE_COUNT, "128"},                                            \
-        {"moe_layer_freq", "moe_every", RULE_COUNT, "1"}
+        {"moe_layer_freq", "moe_every", RULE_COUNT, "1"}, ROPE("10000"),                           \
+        {NULL, "balance", RULE_FIXED, "sequence"}
 
 static const struct hf_row DEEPSEEK_V2[] = {
     DECODER("30", "4096", "32", "11008", "102400", "2048"),
@@ -172,6 +192,11 @@ static const struct hf_row DEEPSEEK_V2[] = {
     {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1407"},
     {"first_k_dense_replace", "first_dense", RULE_NUMBER, "0"},
     TIED("false"),
+    {NULL, "router", RULE_FIXED, "softmax-of-all"},
+    {"aux_loss_alpha", "balance_weight", RULE_SHARE, "0.001"},
+    {"n_group", "router_groups", RULE_COUNT, NULL},
+    {"topk_group", "router_group_top_k", RULE_COUNT, NULL},
+    {"routed_scaling_factor", "router_scale", RULE_SHARE, "1"},
 };
 
 static const struct hf_row DEEPSEEK_V3[] = {
@@ -183,6 +208,12 @@ static const struct hf_row DEEPSEEK_V3[] = {
     {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},
     {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"},
     TIED("false"),
+    {NULL, "router", RULE_FIXED, "sigmoid"},
+    {NULL, "balance_bias", RULE_FIXED, "true"},
+    {NULL, "balance_weight", RULE_FIXED, "0.0001"},
+    {"n_group", "router_groups", RULE_COUNT, "8"},
+    {"topk_group", "router_group_top_k", RULE_COUNT, "4"},
+    {"routed_scaling_factor", "router_scale", RULE_SHARE, "2.5"},
 };
 
 /* The letters say which layers there are; num_hidden_layers is their number. */
@@ -248,6 +279,7 @@ static const struct hf_row GEMMA[] = {
     ATTENTION_BIAS("false"),
     GEGLU,
     TIED("true"),
+    ROPE("10000"),
 };
 
 static const struct hf_row GEMMA2[] = {
@@ -261,6 +293,7 @@ static const struct hf_row GEMMA2[] = {
     FULL("2"),
     {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
     TIED("true"),
+    ROPE("10000"),
 };
 
 static const struct hf_row GEMMA3_TEXT[] = {
@@ -275,6 +308,8 @@ static const struct hf_row GEMMA3_TEXT[] = {
     FULL("6"),
     {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
     TIED("true"),
+    ROPE("1000000"),
+    {"rope_local_base_freq", "local_rope_base", RULE_SHARE, "10000"},
 };
 
 static const struct hf_row PHI3[] = {
@@ -282,6 +317,7 @@ static const struct hf_row PHI3[] = {
     KV_HEADS(NULL),
     WINDOW(NULL),
     TIED("false"),
+    ROPE("10000"),
 };
 
 static const struct hf_row BERT[] = {

@@ -11,7 +11,7 @@
 enum hf_rule {
     RULE_COUNT,    /* a whole number, at least 1 */
     RULE_NUMBER,   /* a whole number, at least 0 */
-    RULE_SHARE,    /* a number: a probability */
+    RULE_SHARE,    /* a number: a probability, a weight */
     RULE_BOOL,     /* true or false */
     RULE_LIST,     /* a list, as it stands */
     RULE_FIRST,    /* the first number of a list; each is twice the one before */
@@ -27,6 +27,8 @@ enum hf_rule {
     RULE_PATTERN,  /* Nemotron-H's letters, or the names of layers that they stand for */
     RULE_WINDOW,   /* the keys of a sliding window, unless it is null or no layer has one */
     RULE_FULL,     /* of layers with a window, every which sees all: a list of types, or a number */
+    RULE_ROPE,     /* the base of rotary positions, here or under rope_parameters */
+    RULE_NORMED,   /* whether the weights of the chosen experts add up to one */
     RULE_EXPECTED  /* not an option: a warning if it is not the default */
 };
 

@@ -309,6 +309,26 @@ static weft_status rule_expected(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+/* Since transformers 5 it stands in a mapping of its own. */
+static weft_status rule_rope(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
+{
+    const struct doc *nested = doc_get(doc_get(r->root, "rope_parameters"), row->key);
+    bool own = doc_get(r->root, row->key) != NULL;
+    return checked(r, row, nested && !own ? nested : value, FIELD_REAL);
+}
+
+static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    bool normed;
+    weft_status status = doc_scalar(value, FIELD_BOOL, &normed);
+    if (status == WEFT_OK)
+        add_text(r, row->option, value, DOC_TEXT,
+                 ROUTER_WORDS[normed ? ROUTER_SOFTMAX : ROUTER_SOFTMAX_OF_ALL]);
+    return status;
+}
+
 static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
                                     const struct doc *) = {
     [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
@@ -317,7 +337,7 @@ static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
     [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
     [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
     [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
-    [RULE_EXPECTED] = rule_expected,
+    [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,   [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

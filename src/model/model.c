@@ -202,6 +202,14 @@ int64_t op_copies(const struct model *model, const struct op *op)
     return copies_of(model, op->module);
 }
 
+const struct op *model_op_of_kind(const struct model *model, enum op_kind kind)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].kind == kind)
+            return &model->op[i];
+    return NULL;
+}
+
 bool op_in_layer(const struct model *model, const struct op *op)
 {
     int32_t module = op->module;

@@ -164,6 +164,33 @@ enum gating {
 };
 extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL after them */
 
+enum { ROPE_BASE = 10000 }; /* of rotary positions: Su et al., 2021, section 3.3 */
+
+/* How a router's scores become a choice of experts and their weights, and what keeps it balanced. None of it
+ * costs anything that is counted: it is what a framework is told. */
+enum router_scores {
+    ROUTER_SOFTMAX,        /* of the scores of the experts that were chosen (Mixtral) */
+    ROUTER_SOFTMAX_OF_ALL, /* of all scores, before the choice (DeepSeek-V2) */
+    ROUTER_SIGMOID         /* of each score, then shares of the chosen ones' sum (DeepSeek-V3) */
+};
+extern const char *const ROUTER_WORDS[]; /* softmax, softmax-of-all, sigmoid; NULL after them */
+enum balance_loss {
+    BALANCE_BATCH,    /* over all tokens of a pass (Switch Transformer, Eq. 4) */
+    BALANCE_SEQUENCE, /* over each sequence (DeepSeek-V2, Eq. 23) */
+    BALANCE_NONE
+};
+extern const char *const BALANCE_WORDS[]; /* batch, sequence, none; NULL after them */
+struct routing {
+    int scores;                  /* of enum router_scores */
+    int balance;                 /* of enum balance_loss */
+    double balance_weight;       /* of that loss */
+    bool balance_bias;           /* of each expert's score, moved after every step (DeepSeek-V3) */
+    int64_t groups, group_top_k; /* experts come from the best so many of so many groups; 0: any */
+    double scale;                /* of the weights of the chosen ones */
+};
+/* Softmax of the chosen ones and a loss over the batch of weight 0.01, as Megatron-LM recommends. */
+#define ROUTING_DEFAULTS .balance_weight = 0.01, .scale = 1
+
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
 const char *phase_name(enum phase phase);
 
@@ -211,6 +238,9 @@ struct op {
     /* rotary: features of one head (0: not known); of every key/value head's share of the features
      * (its queries, its key, its value) the first so many turn */
     int64_t head_depth, head_share, head_turned;
+    double
+        rope_base; /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth) */
+    struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
     bool once; /* dispatch, combine: a token is sent to a device once for all its experts there */
@@ -319,6 +349,8 @@ enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 int64_t op_copies(const struct model *model, const struct op *op);
 /* Whether it is part of a layer: of an indexed module. */
 bool op_in_layer(const struct model *model, const struct op *op);
+/* The first operator of a kind; NULL: the model has none. */
+const struct op *model_op_of_kind(const struct model *model, enum op_kind kind);
 /* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */
 const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
                     int64_t copy);

@@ -13,6 +13,15 @@ _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 const char *const GATE_WORDS[] = {
     [GATE_SILU] = "silu", [GATE_GELU] = "gelu", [GATE_CLAMPED] = "clamped", [GATE_COUNT] = NULL};
 
+const char *const ROUTER_WORDS[] = {[ROUTER_SOFTMAX] = "softmax",
+                                    [ROUTER_SOFTMAX_OF_ALL] = "softmax-of-all",
+                                    [ROUTER_SIGMOID] = "sigmoid",
+                                    [ROUTER_SIGMOID + 1] = NULL};
+const char *const BALANCE_WORDS[] = {[BALANCE_BATCH] = "batch",
+                                     [BALANCE_SEQUENCE] = "sequence",
+                                     [BALANCE_NONE] = "none",
+                                     [BALANCE_NONE + 1] = NULL};
+
 static const char *const PHASES[] = {
     [PHASE_FORWARD] = "forward",
     [PHASE_BACKWARD_INPUT] = "backward_input",

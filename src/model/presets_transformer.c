@@ -31,17 +31,24 @@
 #define DAINT  ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
 #define OPT    ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
 #define NEOX   ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
-#define LLAMA3 ", vocab: 128256, seq: 8192"
-#define QWEN   ", qkv_bias: true, seq: 4096"
+#define LLAMA3 ", vocab: 128256, seq: 8192, rope_base: 500000"
+#define QWEN   ", qkv_bias: true, seq: 4096, rope_base: 1000000"
+#define QWEN3  ", vocab: 151936, qk_norm: true, rope_base: 1000000"
 #define NEMOTRON                                                                                   \
     ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
-#define DEEPSEEK ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"
+#define DEEPSEEK                                                                                   \
+    ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096, balance: sequence"
+/* Mixture-of-experts settings of the models' public config.json; the balance of DeepSeek-V3 is that of its report,
+ * section 4.2. */
+#define MIXTRAL     ", experts: 8, top_k: 2, rope_base: 1000000"
+#define QWEN3_MOE   ", experts: 128, top_k: 8, balance_weight: 0.001" QWEN3
+#define DEEPSEEK_V2 ", router: softmax-of-all, balance_weight: 0.001" DEEPSEEK
 
-#define GEMMA    ", end_norm: true, activation: geglu"
+#define GEMMA       ", end_norm: true, activation: geglu"
 #define GPT_OSS                                                                                    \
     ", hidden: 2880, heads: 64, kv_heads: 8, head_dim: 64, ffn: 2880, vocab: 201088, top_k: 4, "   \
     "window: 128, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "                   \
-    "expert_bias: true, activation: clamped, seq: 4096"
+    "expert_bias: true, activation: clamped, seq: 4096, rope_base: 150000, balance_weight: 0.9"
 
 const struct preset TRANSFORMER_PRESETS[] = {
     /* GPT-3 shapes, by size */
@@ -115,7 +122,9 @@ const struct preset TRANSFORMER_PRESETS[] = {
     {"llama3.2-3b", "llama",
      "layers: 28, hidden: 3072, heads: 24, kv_heads: 8, ffn: 8192, tied: true" LLAMA3, PUBLIC},
     {"mistral-7b", "llama",
-     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, seq: 8192", PUBLIC},
+     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, seq: 8192, "
+     "rope_base: 1000000",
+     PUBLIC},
     {"qwen2.5-0.5b", "llama",
      "layers: 24, hidden: 896, heads: 14, kv_heads: 2, ffn: 4864, vocab: 151936, tied: true" QWEN,
      PUBLIC},
@@ -134,9 +143,7 @@ const struct preset TRANSFORMER_PRESETS[] = {
     {"qwen2.5-72b", "llama",
      "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 29568, vocab: 152064" QWEN, PUBLIC},
     {"qwen3-8b", "llama",
-     "layers: 36, hidden: 4096, heads: 32, kv_heads: 8, head_dim: 128, ffn: 12288, vocab: 151936, "
-     "qk_norm: true",
-     PUBLIC},
+     "layers: 36, hidden: 4096, heads: 32, kv_heads: 8, head_dim: 128, ffn: 12288" QWEN3, PUBLIC},
     {"gemma-2b", "llama",
      "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
      "tied: true, seq: 8192, activation: geglu",
@@ -155,40 +162,45 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"gemma3-1b", "llama",
      "layers: 26, hidden: 1152, heads: 4, kv_heads: 1, head_dim: 256, ffn: 6912, vocab: 262144, "
-     "tied: true, seq: 8192, window: 512, full_every: 6, qk_norm: true" GEMMA,
+     "tied: true, seq: 8192, window: 512, full_every: 6, qk_norm: true, rope_base: 1000000, "
+     "local_rope_base: 10000" GEMMA,
      PUBLIC},
     {"phi3-mini", "llama", "layers: 32, hidden: 3072, heads: 32, ffn: 8192, vocab: 32064", PUBLIC},
 
     /* Mixtures of experts */
     {"mixtral-8x7b", "moe",
-     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, experts: 8, top_k: 2", PUBLIC},
+     "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, balance_weight: 0.02" MIXTRAL,
+     PUBLIC},
     {"mixtral-8x22b", "moe",
-     "layers: 56, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, experts: 8, top_k: 2", PUBLIC},
+     "layers: 56, hidden: 6144, heads: 48, kv_heads: 8, ffn: 16384, balance_weight: 0.001" MIXTRAL,
+     PUBLIC},
     {"gpt-oss-20b", "moe", "layers: 24, experts: 32" GPT_OSS, PUBLIC},
     {"gpt-oss-120b", "moe", "layers: 36, experts: 128" GPT_OSS, PUBLIC},
     {"qwen1.5-moe-a2.7b", "moe",
      "layers: 24, hidden: 2048, heads: 16, experts: 60, top_k: 4, expert_ffn: 1408, "
-     "shared_experts: 1, shared_ffn: 5632, vocab: 151936" QWEN,
+     "shared_experts: 1, shared_ffn: 5632, vocab: 151936, router: softmax-of-all, "
+     "balance_weight: 0.001" QWEN,
      PUBLIC},
     {"qwen3-30b-a3b", "moe",
-     "layers: 48, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 128, experts: 128, top_k: 8, "
-     "expert_ffn: 768, vocab: 151936, qk_norm: true",
+     "layers: 48, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 128, expert_ffn: 768" QWEN3_MOE,
      PUBLIC},
     {"qwen3-235b-a22b", "moe",
-     "layers: 94, hidden: 4096, heads: 64, kv_heads: 4, head_dim: 128, experts: 128, top_k: 8, "
-     "expert_ffn: 1536, vocab: 151936, qk_norm: true",
+     "layers: 94, hidden: 4096, heads: 64, kv_heads: 4, head_dim: 128, expert_ffn: 1536" QWEN3_MOE,
      PUBLIC},
     {"deepseek-v2-lite", "moe",
      "layers: 27, hidden: 2048, heads: 16, ffn: 10944, first_dense: 1, experts: 64, top_k: 6, "
-     "expert_ffn: 1408, shared_experts: 2, vocab: 102400" DEEPSEEK,
+     "expert_ffn: 1408, shared_experts: 2, vocab: 102400" DEEPSEEK_V2,
      PUBLIC},
     {"deepseek-v2", "moe",
      "layers: 60, hidden: 5120, heads: 128, q_lora: 1536, ffn: 12288, first_dense: 1, "
-     "experts: 160, top_k: 6, expert_ffn: 1536, shared_experts: 2, vocab: 102400" DEEPSEEK,
+     "experts: 160, top_k: 6, expert_ffn: 1536, shared_experts: 2, vocab: 102400, "
+     "router_groups: 8, router_group_top_k: 3, router_scale: 16" DEEPSEEK_V2,
      PUBLIC},
     {"deepseek-v3", "moe",
      "layers: 61, hidden: 7168, heads: 128, q_lora: 1536, ffn: 18432, first_dense: 3, "
-     "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280" DEEPSEEK,
+     "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280, router: sigmoid, "
+     "router_groups: 8, router_group_top_k: 4, router_scale: 2.5, balance_weight: 0.0001, "
+     "balance_bias: true" DEEPSEEK,
      PUBLIC},
 
     /* State-space layers, attention, MLPs and experts by a pattern */

@@ -109,6 +109,63 @@ static void absent_keys_have_transformers_defaults(void **state)
     model_free(model);
 }
 
+static bool same_routing(const struct routing *a, const struct routing *b)
+{
+    return a->scores == b->scores && a->balance == b->balance && a->groups == b->groups &&
+           a->group_top_k == b->group_top_k && a->scale == b->scale &&
+           a->balance_weight == b->balance_weight && a->balance_bias == b->balance_bias;
+}
+
+/* What no number depends on is the same in a preset and in the model's own file. */
+static void positions_and_routers_are_as_configs_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *folder, *preset;
+        double base;
+    } ROWS[] = {
+        {"llama-2-7b", "llama2-7b", 10000},
+        {"llama-3.1-8b", "llama3.1-8b", 500000},
+        {"qwen2.5-7b", "qwen2.5-7b", 1000000},
+        {"qwen3-8b", "qwen3-8b", 1000000},
+        {"gemma-7b", "gemma-7b", 10000},
+        {"phi-3-mini-4k", "phi3-mini", 10000},
+        {"mixtral-8x7b-v0.1", "mixtral-8x7b", 1e6},
+        {"qwen3-30b-a3b", "qwen3-30b-a3b", 1000000},
+        {"gpt-oss-20b", "gpt-oss-20b", 150000},
+        {"qwen1.5-moe-a2.7b", "qwen1.5-moe-a2.7b", 1e6},
+        {"gemma-3-1b", "gemma3-1b", 10000},
+        {"deepseek-v2-lite", "deepseek-v2-lite", 10000},
+    };
+    struct arena *keep = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct model *file, *preset;
+        assert_int_equal(
+            model_open(arena_printf(keep, WEFT_SOURCE_DIR "/tests/data/hf/%s", ROWS[i].folder),
+                       NULL, &file),
+            WEFT_OK);
+        assert_int_equal(model_open(ROWS[i].preset, NULL, &preset), WEFT_OK);
+        assert_true(model_op_of_kind(file, OP_ROTARY)->rope_base == ROWS[i].base);
+        assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_base == ROWS[i].base);
+        const struct op *a = model_op_of_kind(file, OP_ROUTER);
+        const struct op *b = model_op_of_kind(preset, OP_ROUTER);
+        assert_true(!a == !b);
+        if (a && b && !same_routing(&a->routing, &b->routing))
+            fail_msg("%s routes otherwise than its preset", ROWS[i].folder);
+        model_free(file);
+        model_free(preset);
+    }
+    struct model *nested = from_config(
+        "{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 7000.5}}", NULL);
+    assert_true(model_op_of_kind(nested, OP_ROTARY)->rope_base == 7000.5);
+    model_free(nested);
+    struct model *v3 = from_config("{\"model_type\": \"deepseek_v3\"}", NULL);
+    const struct routing expected = {ROUTER_SIGMOID, BALANCE_SEQUENCE, 0.0001, true, 8, 4, 2.5};
+    assert_true(same_routing(&model_op_of_kind(v3, OP_ROUTER)->routing, &expected));
+    model_free(v3);
+    arena_free(keep);
+}
+
 /* What a file comes to, in numbers that change with every key: parameters, FLOPs and kept bytes of a sample. */
 static const char *numbers_of(struct arena *keep, const char *name, const struct model *model)
 {
@@ -379,6 +436,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_have_published_parameters),
         cmocka_unit_test(absent_keys_have_transformers_defaults),
+        cmocka_unit_test(positions_and_routers_are_as_configs_say),
         cmocka_unit_test(numbers_are_those_on_file),
         cmocka_unit_test(overrides_win_over_a_config),
         cmocka_unit_test(long_contexts_are_cut_to_a_sample),

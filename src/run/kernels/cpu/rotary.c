@@ -1,6 +1,6 @@
 /* rotary.c - rotary positions: pairs of features of queries and keys turn with the position.
  *
- *   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = position 10000^(-2 i / depth)         (1)
+ *   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = position base^(-2 i / depth)          (1)
  *
  * for pair i, the features 2 i and 2 i + 1 of a head (Su et al., 2021, Eq. 34). The gradient turns
  * back. Of every key/value head's share of the features (its queries, its key, its value) the first
@@ -11,8 +11,6 @@
 #include <math.h>
 
 #include "run/kernels/cpu/cpu.h"
-
-static const float BASE = 10000; /* Su et al. */
 
 static const char *rotary_refuses(const struct op *op)
 {
@@ -27,10 +25,11 @@ static int64_t rotary_scratch(const struct kernel_call *call)
 }
 
 /* cos and sin of every pair at one position: (1). */
-static void fill_turns(int64_t position, int64_t depth, float sign, float *turn)
+static void fill_turns(const struct op *op, int64_t position, float sign, float *turn)
 {
+    int64_t depth = op->head_depth;
     for (int64_t i = 0; i < depth; i += 2) {
-        float angle = (float)position * powf(BASE, -(float)i / (float)depth);
+        float angle = (float)position * powf((float)op->rope_base, -(float)i / (float)depth);
         turn[i] = cosf(angle);
         turn[i + 1] = sign * sinf(angle);
     }
@@ -69,7 +68,7 @@ static void rotate(const struct kernel_call *call, const void *from, void *to, f
     float *turn = call->scratch, *x_tile = turn + call->op->head_depth;
     float *y_tile = x_tile + whole_floats(call->dtype, width);
     for (int64_t position = 0; to && position < seq; position++) {
-        fill_turns(call->begin[1] + position, call->op->head_depth, sign, turn);
+        fill_turns(call->op, call->begin[1] + position, sign, turn);
         for (int64_t sample = 0; sample < batch; sample++) {
             int64_t at = (sample * seq + position) * width;
             const float *x = tile_read(call->dtype, from, at, width, x_tile);

@@ -110,11 +110,14 @@ static json_t *predicted_json(const struct predicted *p)
 static int print_json(const struct export_command *options, const struct export_result *result,
                       const struct both_predictions *comparison)
 {
-    return cli_print_json(json_pack(
-        "{s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "target", options->to, "exact",
-        (int)(result->differences.len == 0), "differences", texts_json(&result->differences),
-        "notes", texts_json(&result->notes), "plan", predicted_json(&comparison->plan), "written",
-        predicted_json(&comparison->written), "text", json_text(result->text)));
+    return cli_print_json(
+        json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target", options->to, "exact",
+                  (int)(result->differences.len + result->decided.len == 0), "differences",
+                  texts_json(&result->differences), "decided", texts_json(&result->decided),
+                  "notes", texts_json(&result->notes), "plan", predicted_json(&comparison->plan),
+                  "written", predicted_json(&comparison->written), "simulate",
+                  result->simulate ? json_text(result->simulate) : json_null(), "text",
+                  json_text(result->text)));
 }
 
 static void tell(const struct export_result *result, const struct both_predictions *comparison)
@@ -122,6 +125,8 @@ static void tell(const struct export_result *result, const struct both_predictio
     const struct predicted *plan = &comparison->plan, *written = &comparison->written;
     for (size_t i = 0; i < result->differences.len; i++)
         fprintf(stderr, "differs: %s\n", result->differences.data[i]);
+    for (size_t i = 0; i < result->decided.len; i++)
+        fprintf(stderr, "note: %s\n", result->decided.data[i]);
     for (size_t i = 0; i < result->notes.len; i++)
         fprintf(stderr, "note: %s\n", result->notes.data[i]);
     if (!plan->known)

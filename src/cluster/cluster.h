@@ -73,6 +73,7 @@ struct node_type {
     const char *name;
     struct device device;
     int32_t devices, vertices, links;
+    int32_t boards; /* of a rack: each has an operating system and equal devices; 0: one */
     struct vertex *vertex;
     struct link *link;
     int32_t nics;           /* NIC vertices; each hangs on the graph by a PCI link */
@@ -160,6 +161,9 @@ void cluster_free(struct cluster *cluster);
 struct channel_cache *channel_cache_new(void);
 void channel_cache_free(struct channel_cache *cache);
 int64_t cluster_devices(const struct cluster *cluster);
+/* Machines as a batch system counts them, and the devices of one: a rack is several. */
+int64_t cluster_hosts(const struct cluster *cluster);
+int64_t cluster_host_devices(const struct cluster *cluster);
 
 /* The same cluster with one part so many times as fast; it uses names of the other, and is freed
  * before it. */

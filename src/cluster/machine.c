@@ -79,6 +79,7 @@ static void build_node(struct arena *keep, const struct machine *machine, struct
     int32_t host = (machine->nics_on_sockets ? socket : pci) + machine->nics_from;
     add_pci(&graph, nic, machine->nics, host, hosts - machine->nics_from, gt);
     topology_finish(&graph, machine->nic_bytes_per_s, node);
+    node->boards = machine->sockets / board;
 }
 
 static int32_t count_tiers(const struct machine *machine)

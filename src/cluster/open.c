@@ -38,6 +38,16 @@ int64_t cluster_devices(const struct cluster *cluster)
     return cluster->nodes * cluster->node.devices;
 }
 
+int64_t cluster_hosts(const struct cluster *cluster)
+{
+    return cluster->nodes * (cluster->node.boards ? cluster->node.boards : 1);
+}
+
+int64_t cluster_host_devices(const struct cluster *cluster)
+{
+    return cluster_devices(cluster) / cluster_hosts(cluster);
+}
+
 weft_status plain_fabric(struct cluster *cluster, const char *file, int line)
 {
     if (cluster->nodes > 1 && cluster->node.nics == 0)

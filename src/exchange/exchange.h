@@ -28,7 +28,9 @@ weft_status format_target(struct arena *scratch, const char *to, const struct ta
 struct export_result {
     const char *text;         /* of the file, in `keep` */
     struct texts differences; /* between the plan and what is written; none: exactly the plan */
-    struct texts notes;       /* what the file cannot say, and what the user has to add */
+    struct texts decided;     /* what the target decides otherwise than was predicted */
+    struct texts notes;       /* what the user has to add */
+    const char *simulate;     /* the command that gives the prediction of what was written */
     struct plan *written;     /* the plan that the text stands for; the caller frees it */
 };
 /* `to` is a format, or with a release of its framework: "slurm@0.16". A plan that the target cannot express is bad input, with what and where, unless `nearest`. */

@@ -66,6 +66,14 @@ void note(struct export_job *job, const char *fmt, ...)
     va_end(list);
 }
 
+void decides(struct export_job *job, const char *fmt, ...)
+{
+    va_list list;
+    va_start(list, fmt);
+    add_text(job->keep, &job->out->decided, arena_vprintf(job->keep, fmt, list));
+    va_end(list);
+}
+
 void job_differs(struct export_job *job, const char *fmt, ...)
 {
     va_list list;
@@ -95,15 +103,10 @@ const char *cluster_title(struct arena *keep, const struct plan *plan)
     return arena_printf(keep, "%s:%lld", plan->cluster->name, (long long)plan->cluster->nodes);
 }
 
-/* Names may be paths; what would end a comment or a string of any target does not get through. */
 const char *plan_title(struct arena *keep, const struct plan *plan)
 {
     const char *model = plan->model_name ? plan->model_name : plan->model->name;
-    char *title = arena_printf(keep, "%s on %s", model, cluster_title(keep, plan));
-    for (char *c = title; *c; c++)
-        if ((unsigned char)*c < ' ' || strchr("\"'\\`$", *c))
-            *c = '?';
-    return title;
+    return harmless(keep, arena_printf(keep, "%s on %s", model, cluster_title(keep, plan)));
 }
 
 /* ---- exporting ------------------------------------------------------------------------------- */

@@ -85,6 +85,7 @@ weft_status write_deepspeed(struct export_job *job)
     set_precision(json, plan);
     set_recompute(json, d);
     set_parallelism(job, json);
+    json_object_set_new(json, "weft", json_pack("{s:s}", "simulate", job_line(job, "deepspeed")));
     char *text = json_dumps(json, JSON_INDENT(2));
     job->out->text = arena_printf(job->keep, "%s\n", text);
     free(text);
@@ -92,7 +93,6 @@ weft_status write_deepspeed(struct export_job *job)
     if (d->recompute == RECOMPUTE_FULL && d->pp == 1)
         note(job, "wrap each layer in deepspeed.checkpointing.checkpoint");
     note(job, "launch: deepspeed --num_nodes %lld --num_gpus %lld train.py --deepspeed_config FILE",
-         (long long)plan->cluster->nodes,
-         (long long)(cluster_devices(plan->cluster) / plan->cluster->nodes));
+         (long long)cluster_hosts(plan->cluster), (long long)cluster_host_devices(plan->cluster));
     return WEFT_OK;
 }

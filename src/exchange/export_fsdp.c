@@ -73,16 +73,16 @@ static void add_notes(struct export_job *job, const struct model_shape *shape)
 {
     const struct plan *plan = job->plan;
     if (plan->dtype == DTYPE_FP8)
-        note(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
+        decides(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
     if (plan->dtype == DTYPE_NVFP4)
-        note(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
+        decides(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
     if (plan->dtype == DTYPE_FP16)
-        note(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
+        decides(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
     if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&
         bytes_per_gradient(plan->policy) != 4)
-        note(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
+        decides(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
     if (strncmp(shape->attention, "flash", 5) != 0)
-        note(job, "the script's attention keeps no scores: --set attention=flash predicts it");
+        decides(job, "the script's attention keeps no scores: --set attention=flash predicts it");
 }
 
 weft_status write_fsdp(struct export_job *job)
@@ -92,14 +92,17 @@ weft_status write_fsdp(struct export_job *job)
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
     const struct cluster *cluster = job->plan->cluster;
-    s.text = arena_printf(job->keep,
-                          "#!/usr/bin/env python3\n"
-                          "\"\"\"Trains %s with PyTorch, as planned by weft. On each node:\n\n"
-                          "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
-                          "\"\"\"\n"
-                          "import argparse\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
-                          plan_title(job->keep, job->plan), (long long)cluster->nodes,
-                          (long long)(cluster_devices(cluster) / cluster->nodes));
+    s.text =
+        arena_printf(job->keep,
+                     "#!/usr/bin/env python3\n"
+                     "\"\"\"Trains %s with PyTorch, as planned by weft.\n\n"
+                     "Predicted by: %s\n\n"
+                     "On each node:\n\n"
+                     "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
+                     "\"\"\"\n"
+                     "import argparse\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
+                     plan_title(job->keep, job->plan), job_line(job, ""),
+                     (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster));
     put_model(&s, &shape);
     put_plan(&s, &job->found);
     s.text = arena_printf(job->keep, "%s}\n", s.text);

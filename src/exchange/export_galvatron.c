@@ -49,8 +49,8 @@ static void write_text(struct export_job *job, const struct galvatron *c, const 
         json_object_set_new(beside, "sequence_parallel", json_true());
     if (*settings)
         json_object_set_new(beside, "settings", json_string(settings));
-    if (json_object_size(beside))
-        json_object_set(json, "weft", beside);
+    json_object_set_new(beside, "simulate", json_string(job_line(job, "galvatron")));
+    json_object_set(json, "weft", beside);
     json_decref(beside);
     char *text = json_dumps(json, JSON_INDENT(4));
     job->out->text = arena_printf(job->keep, "%s\n", text);
@@ -69,11 +69,12 @@ weft_status write_galvatron(struct export_job *job)
     plan_differences(job->keep, job->plan, written, &job->out->differences);
     const char *settings = settings_text(job->keep, job->plan, written);
     copy_settings(written, job->plan);
+    job->out->written = written;
     write_text(job, &config, settings);
     if (config.sequence)
         note(job, "start Galvatron with --sequence-parallel");
     if (config.sequence && (job->plan->overlap & OVERLAP_PRODUCTS))
-        note(job, "Galvatron does not overlap products with their own collectives; the plan does");
-    job->out->written = written;
+        decides(job,
+                "Galvatron does not overlap products with their own collectives; the plan does");
     return WEFT_OK;
 }

@@ -9,163 +9,9 @@
  *
  *   I1  What was written is read back (megatron_import) before it is returned: it is the plan.
  */
-#include "exchange/room.h"
+#include "exchange/export_megatron.h"
 
 #include <string.h>
-
-struct lines {
-    struct arena *keep;
-    struct texts lines;
-};
-
-static void add_flag(struct lines *a, const char *name)
-{
-    const char *line = arena_printf(a->keep, "--%s", name);
-    array_push(a->keep, &a->lines, line);
-}
-
-static void add_word(struct lines *a, const char *name, const char *value)
-{
-    bool plain = value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                     "0123456789._-")] == '\0';
-    const char *line = arena_printf(a->keep, plain ? "--%s %s" : "--%s '%s'", name, value);
-    array_push(a->keep, &a->lines, line);
-}
-
-static void add_int(struct lines *a, const char *name, int64_t value)
-{
-    add_word(a, name, arena_printf(a->keep, "%lld", (long long)value));
-}
-
-static void add_above_one(struct lines *a, const char *name, int64_t value)
-{
-    if (value > 1)
-        add_int(a, name, value);
-}
-
-/* ---- the model ------------------------------------------------------------------------------- */
-
-static void add_attention(struct lines *a, const struct model_shape *s)
-{
-    bool flash = strncmp(s->attention, "flash", 5) == 0;
-    if (s->family != SHAPE_GPT && s->family != SHAPE_BERT && !s->kv_lora) {
-        if (s->kv_heads != s->heads) {
-            add_flag(a, "group-query-attention");
-            add_int(a, "num-query-groups", s->kv_heads);
-        }
-        if (s->head_dim * s->heads != s->hidden)
-            add_int(a, "kv-channels", s->head_dim);
-    }
-    add_word(a, "attention-backend", flash ? "flash" : "unfused");
-    if (strcmp(s->attention, "eager") == 0)
-        add_flag(a, "no-masked-softmax-fusion");
-    if (s->qk_norm && !s->kv_lora)
-        add_flag(a, "qk-layernorm");
-    if (s->window) /* keys before a query's own, and after it */
-        add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
-    if (s->full_every)
-        add_int(a, "window-attn-skip-freq", s->full_every);
-    if (s->sinks)
-        add_word(a, "softmax-type", "learnable");
-}
-
-static void add_latent(struct lines *a, const struct model_shape *s)
-{
-    if (!s->kv_lora)
-        return;
-    add_flag(a, "multi-latent-attention");
-    if (s->q_lora)
-        add_int(a, "q-lora-rank", s->q_lora);
-    add_int(a, "kv-lora-rank", s->kv_lora);
-    add_int(a, "qk-head-dim", s->nope_dim);
-    add_int(a, "qk-pos-emb-head-dim", s->rope_dim);
-    add_int(a, "v-head-dim", s->value_dim);
-}
-
-static void add_positions(struct lines *a, const struct model_shape *s)
-{
-    int64_t rows = s->positions ? s->positions : s->seq;
-    add_int(a, "seq-length", s->seq);
-    add_int(a, "max-position-embeddings", rows > s->seq ? rows : s->seq);
-    if (s->rotary)
-        add_word(a, "position-embedding-type", "rope");
-    else if (!s->positions)
-        add_word(a, "position-embedding-type", "none");
-}
-
-/* "[0]*3+[1]*58": 1 is a layer with experts. */
-static const char *frequency(struct arena *keep, const struct model_shape *s)
-{
-    const bool *mixture = shape_mixtures(keep, s);
-    const char *text = "";
-    for (int64_t i = 0, run; i < s->layers; i += run) {
-        for (run = 1; i + run < s->layers && mixture[i + run] == mixture[i];)
-            run++;
-        text =
-            arena_printf(keep, "%s%s[%d]*%lld", text, *text ? "+" : "", mixture[i], (long long)run);
-    }
-    return arena_printf(keep, "(%s)", text);
-}
-
-static void add_experts(struct lines *a, const struct model_shape *s)
-{
-    if (!s->experts)
-        return;
-    add_int(a, "num-experts", s->experts);
-    add_int(a, "moe-router-topk", s->top_k);
-    add_int(a, "moe-ffn-hidden-size", s->expert_ffn);
-    if (s->shared_ffn)
-        add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
-    if (s->first_dense || s->moe_every > 1)
-        add_word(a, "moe-layer-freq", frequency(a->keep, s));
-    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
-    if (s->tokens_once)
-        add_flag(a, "moe-enable-deepep");
-}
-
-static void add_blocks(struct lines *a, const struct model_shape *s)
-{
-    bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
-    if (decoder)
-        add_word(a, "normalization", "RMSNorm");
-    if (s->clamped) {
-        add_flag(a, "quick-geglu");
-        add_word(a, "activation-func-clamp-value", "7.0");
-        add_word(a, "glu-linear-offset", "1.0");
-    } else if (decoder) {
-        add_flag(a, "swiglu");
-    }
-    if (!s->bias && !s->expert_bias)
-        add_flag(a, "disable-bias-linear");
-    if (decoder && s->qkv_bias && !s->expert_bias)
-        add_flag(a, "add-qkv-bias");
-    if (!s->tied && s->family != SHAPE_BERT)
-        add_flag(a, "untie-embeddings-and-output-weights");
-    add_word(a, "attention-dropout", s->dropout ? "0.1" : "0.0");
-    add_word(a, "hidden-dropout", s->dropout ? "0.1" : "0.0");
-    if (strcmp(s->loss, "plain") != 0)
-        add_flag(a, "cross-entropy-loss-fusion");
-    if (s->family == SHAPE_BERT) {
-        add_word(a, "tokenizer-type", "BertWordPieceLowerCase");
-        if (!s->pooler)
-            add_flag(a, "bert-no-binary-head");
-    }
-}
-
-static void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
-{
-    add_int(a, "num-layers", s->layers);
-    add_int(a, "hidden-size", s->hidden);
-    add_int(a, "ffn-hidden-size", s->ffn ? s->ffn : s->expert_ffn);
-    add_int(a, "num-attention-heads", s->heads);
-    add_attention(a, s);
-    add_latent(a, s);
-    add_positions(a, s);
-    add_blocks(a, s);
-    add_experts(a, s);
-    add_int(a, "vocab-size", s->vocab);
-    add_int(a, "padded-vocab-size", ceil_div(s->vocab, tp) * tp);
-}
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
@@ -270,6 +116,14 @@ static bool has_experts(const struct model *model)
     return false;
 }
 
+/* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. */
+static void add_fp8(struct lines *a, const struct plan *plan)
+{
+    bool blocks = plan->cluster->node.device.flops[DTYPE_NVFP4] > 0;
+    add_word(a, "fp8-format", blocks ? "e4m3" : "hybrid");
+    add_word(a, "fp8-recipe", blocks ? "mxfp8" : "tensorwise");
+}
+
 static void add_precision(struct lines *a, const struct plan *plan)
 {
     bool fp16 = plan->dtype == DTYPE_FP16, wide = bytes_per_gradient(plan->policy) == 4;
@@ -277,7 +131,7 @@ static void add_precision(struct lines *a, const struct plan *plan)
         return;
     add_flag(a, fp16 ? "fp16" : "bf16");
     if (plan->dtype == DTYPE_FP8)
-        add_word(a, "fp8-format", "hybrid");
+        add_fp8(a, plan);
     if (plan->dtype == DTYPE_NVFP4) {
         add_word(a, "fp4-format", "e2m1");
         add_word(a, "fp4-recipe", "nvfp4");
@@ -343,18 +197,19 @@ static void note_overlap(struct export_job *job)
     const struct plan *plan = job->found.plan;
     const struct degrees *d = &job->found.degrees;
     if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
-        note(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
+        decides(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
     if (plan_schedule(plan)->ahead && !hides_tokens(plan, d))
-        note(job,
-             "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
-             "has both");
+        decides(job,
+                "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
+                "has both");
     if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
-        note(job, "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
+        decides(job,
+                "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
     if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))
-        note(job, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them");
+        decides(job, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them");
     if (d->dp * d->cp > 1 && !(plan->overlap & OVERLAP_GRADIENTS) && plan->bucket_bytes)
-        note(job,
-             "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
+        decides(job,
+                "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
 }
 
 /* I1. The settings that only Weft reads come back as text. */
@@ -396,14 +251,14 @@ static const char *implementation_comment(struct export_job *job, const struct m
     bool version = strncmp(shape->attention, "flash-", 6) == 0;
     bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
     if (version)
-        note(job, "attention %s: Megatron-LM takes the version that is installed",
-             shape->attention);
+        decides(job, "attention %s: Megatron-LM takes the version that is installed",
+                shape->attention);
     if (compiled)
-        note(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
+        decides(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
     if (eager)
-        note(job, "an eager loss: Megatron-LM's writes fewer tensors");
+        decides(job, "an eager loss: Megatron-LM's writes fewer tensors");
     if (shape->apart)
-        note(job, "query, key, value, gate and up apart: Megatron-LM joins them");
+        decides(job, "query, key, value, gate and up apart: Megatron-LM joins them");
     if (!version && !compiled && !eager && !shape->apart)
         return "";
     return arena_printf(job->keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
@@ -421,12 +276,15 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found);
+    add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
                                      implementation_comment(job, &shape));
     TRY(read_back(job, lines, &settings));
     if (*settings)
         lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);
     note_overlap(job);
+    if (*settings && !job->out->decided.len)
+        decides(job, "no argument says %s; a comment does, for weft import", settings);
     *out = lines;
 done:
     return status;
@@ -437,6 +295,17 @@ const char *megatron_script(const struct plan *plan)
     return strcmp(plan->model->family, "bert") == 0 ? "pretrain_bert.py" : "pretrain_gpt.py";
 }
 
+/* A tokenizer without words numbers the end of a text after its vocabulary; BERT has no data of its own making. */
+const char *megatron_trial(struct export_job *job)
+{
+    const struct op *embedding = model_op_of_kind(job->plan->model, OP_EMBEDDING);
+    if (!embedding || strcmp(job->plan->model->family, "bert") == 0)
+        return NULL;
+    return arena_printf(
+        job->keep, "--mock-data --tokenizer-type NullTokenizer --vocab-size %lld --train-iters 20",
+        (long long)embedding->weight[0].operand.size[0] - 1);
+}
+
 weft_status write_megatron(struct export_job *job)
 {
     const char *lines;
@@ -445,16 +314,20 @@ weft_status write_megatron(struct export_job *job)
         return status;
     const struct cluster *cluster = job->plan->cluster;
     const struct degrees *d = &job->found.degrees;
-    int64_t all = cluster_devices(cluster);
     job->out->text = arena_printf(
         job->keep,
         "# Megatron-LM arguments for %s.\n"
-        "# Add data, tokenizer and learning rate, then on each of %lld nodes%s:\n"
+        "# Predicted by: %s\n"
+        "# Add data, a tokenizer and --train-iters, then on each of %lld nodes%s:\n"
         "#   torchrun --nnodes %lld --nproc-per-node %lld %s \"${MEGATRON_ARGS[@]}\"\n"
+        "%s"
         "MEGATRON_ARGS=(\n%s)\n",
-        plan_title(job->keep, job->plan), (long long)cluster->nodes,
+        plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
         !uses_fsdp(d) && d->tp * d->cp > 1 ? ", with CUDA_DEVICE_MAX_CONNECTIONS=1" : "",
-        (long long)cluster->nodes, (long long)(all / cluster->nodes), megatron_script(job->plan),
+        (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster),
+        megatron_script(job->plan),
+        megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))
+                            : "",
         lines);
     return WEFT_OK;
 }

@@ -124,7 +124,8 @@ static void note_async(struct export_job *job)
 {
     unsigned both = OVERLAP_TENSOR | OVERLAP_PRODUCTS;
     if (is_async(&job->found) && (job->found.plan->overlap & both) != both)
-        note(job, "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
+        decides(job,
+                "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
 }
 
 static void write_parallelism(struct toml *t, const struct recognised *r)
@@ -160,15 +161,17 @@ weft_status write_torchtitan(struct export_job *job)
     struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    t.text = arena_printf(job->keep, "# torchtitan's configuration for %s, written by weft.\n",
-                          plan_title(job->keep, job->plan));
+    t.text = arena_printf(job->keep,
+                          "# torchtitan's configuration for %s, written by weft.\n"
+                          "# Predicted by: %s\n",
+                          plan_title(job->keep, job->plan), job_line(job, "torchtitan"));
     section(&t, "job");
     set_word(&t, "description", plan_title(job->keep, job->plan));
     write_model(job, &t, &shape);
     if (job->plan->dtype == DTYPE_FP8)
         t.text = arena_printf(job->keep, "%sconverters = [\"float8\"]\n", t.text);
     if (job->plan->dtype == DTYPE_NVFP4)
-        note(job, "nvfp4 products need torchtitan's NVFP4 converter; the file trains in bf16");
+        decides(job, "nvfp4 products need torchtitan's NVFP4 converter; the file trains in bf16");
     write_training(&t, &job->found, &shape);
     if (is_async(&job->found))
         set_bool(&t, "compile", true); /* async TP needs it */

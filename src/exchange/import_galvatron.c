@@ -203,7 +203,7 @@ done:
 /* What Galvatron takes from its launch script: Weft writes it beside its keys (export.h, I2). */
 struct beside {
     bool sequence;
-    const char *settings;
+    const char *settings, *simulate; /* the second is for people */
 };
 
 static weft_status read_beside(struct galvatron_reading *r, struct beside *out)
@@ -211,6 +211,7 @@ static weft_status read_beside(struct galvatron_reading *r, struct beside *out)
     static const struct field BESIDE[] = {
         {"sequence_parallel", FIELD_BOOL, offsetof(struct beside, sequence)},
         {"settings", FIELD_TEXT, offsetof(struct beside, settings)},
+        {"simulate", FIELD_TEXT, offsetof(struct beside, simulate)},
     };
     if (!r->file.weft)
         return WEFT_OK;

@@ -195,15 +195,12 @@ static void read_overlap(struct megatron_reading *r)
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-/* A preset of these sizes, for the sake of its name; what people change of a preset are `options`. */
-static const char *preset_named(struct megatron_reading *r, const struct model *model,
-                                const struct model_shape *shape, const char **options)
+/* The first preset that is the model after these changes. */
+static const char *preset_like(struct megatron_reading *r, const struct model *model,
+                               const char *changes)
 {
     const struct preset *presets;
     size_t count = model_presets(&presets);
-    const char *changes =
-        arena_printf(r->scratch, "seq: %lld, vocab: %lld, attention: %s", (long long)shape->seq,
-                     (long long)shape->vocab, shape->attention);
     for (size_t i = 0; i < count; i++) {
         struct model *other = NULL;
         if (strcmp(presets[i].family, model->family) != 0)
@@ -212,12 +209,28 @@ static const char *preset_named(struct megatron_reading *r, const struct model *
                     !model_difference(r->scratch, model, other);
         model_free(other);
         error_clear();
-        if (same) {
-            *options = changes;
+        if (same)
             return presets[i].name;
-        }
     }
     return NULL;
+}
+
+/* A preset of these sizes, for the sake of its name; what people change of a preset are `options`. */
+static const char *preset_named(struct megatron_reading *r, const struct model *model,
+                                const struct model_shape *shape, const char **options)
+{
+    const char *sizes =
+        arena_printf(r->scratch, "seq: %lld, vocab: %lld, attention: %s", (long long)shape->seq,
+                     (long long)shape->vocab, shape->attention);
+    const char *all =
+        arena_printf(r->scratch, "%s%s", sizes, shape_free_options(r->scratch, shape));
+    const char *name = preset_like(r, model, sizes);
+    bool close = !name;
+    if (close)
+        name = preset_like(r, model, all);
+    if (name)
+        *options = close ? all : sizes;
+    return name;
 }
 
 static weft_status open_model(struct megatron_reading *r, const struct import_input *input,

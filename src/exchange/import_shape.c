@@ -150,6 +150,8 @@ static weft_status read_vocabulary(struct shape_reading *r)
         return argument_error(r->a, "make-vocab-size-divisible-by", NULL,
                               "the vocabulary is padded to a multiple of %lld * %lld",
                               (long long)multiple, (long long)tp);
+    if (vocab > 0)
+        vocab += is(r, "tokenizer-type", "NullTokenizer"); /* it adds an end of text */
     if (padded > 0) {
         r->s->vocab = vocab > 0 && ceil_div(vocab, tp) * tp == padded ? vocab : padded;
         return WEFT_OK;
@@ -157,7 +159,6 @@ static weft_status read_vocabulary(struct shape_reading *r)
     if (vocab < 1)
         return argument_error(r->a, "tokenizer-type", "add --vocab-size",
                               "the size of the vocabulary is in a file that these arguments name");
-    vocab += is(r, "tokenizer-type", "NullTokenizer"); /* it adds an end of text */
     r->s->vocab = multiple == 1 ? vocab : ceil_div(vocab, multiple * tp) * multiple * tp;
     return WEFT_OK;
 }
@@ -198,23 +199,30 @@ static void read_positions(struct shape_reading *r)
     const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
     s->rotary = strcmp(type, "rope") == 0 || has(r, "use-rotary-position-embeddings");
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
+    s->rope_base = s->rotary ? (double)argument_int(r->a, "rotary-base", ROPE_BASE) : 0;
     s->positions = learned ? argument_int(r->a, "max-position-embeddings", s->seq) : 0;
     if (s->family == SHAPE_BERT)
         s->positions = argument_int(r->a, "max-position-embeddings", s->seq);
     if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && !s->rotary) {
         remark(r, "positions: counted as rotary, as every model with RMSNorm here");
         s->rotary = true;
+        s->rope_base = (double)argument_int(r->a, "rotary-base", ROPE_BASE);
         s->positions = 0;
     }
 }
 
-static bool drops(const struct shape_reading *r, const char *name)
+static double real_of(const struct shape_reading *r, const char *name, double usual)
 {
-    double share = 0.1; /* Megatron's default */
+    double value = usual;
     const struct argument *given = argument_find(r->a, name);
     if (given)
-        parse_real(given->value, &share);
-    return share > 0;
+        parse_real(given->value, &value);
+    return value;
+}
+
+static bool drops(const struct shape_reading *r, const char *name)
+{
+    return real_of(r, name, 0.1) > 0; /* Megatron's default */
 }
 
 static void read_blocks(struct shape_reading *r)
@@ -267,6 +275,38 @@ static weft_status read_window(struct shape_reading *r)
     return WEFT_OK;
 }
 
+/* Of several kinds of loss the first counts. */
+static int balance_of(const struct shape_reading *r)
+{
+    static const struct {
+        const char *theirs;
+        enum balance_loss ours;
+    } KINDS[] = {{"aux_loss", BALANCE_BATCH},
+                 {"global_aux_loss", BALANCE_BATCH},
+                 {"seq_aux_loss", BALANCE_SEQUENCE}};
+    const char *type = argument_word(r->a, "moe-router-load-balancing-type", "aux_loss");
+    size_t len = strcspn(type, " ");
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++)
+        if (strlen(KINDS[i].theirs) == len && strncmp(KINDS[i].theirs, type, len) == 0)
+            return KINDS[i].ours;
+    return BALANCE_NONE;
+}
+
+static void read_routing(struct shape_reading *r)
+{
+    bool first = has(r, "moe-router-pre-softmax");
+    r->s->routing =
+        (struct routing){.scores = is(r, "moe-router-score-function", "sigmoid") ? ROUTER_SIGMOID
+                                   : first ? ROUTER_SOFTMAX_OF_ALL
+                                           : ROUTER_SOFTMAX,
+                         .balance = balance_of(r),
+                         .balance_weight = real_of(r, "moe-aux-loss-coeff", 0),
+                         .balance_bias = has(r, "moe-router-enable-expert-bias"),
+                         .groups = argument_int(r->a, "moe-router-num-groups", 0),
+                         .group_top_k = argument_int(r->a, "moe-router-group-topk", 0),
+                         .scale = real_of(r, "moe-router-topk-scaling-factor", 1)};
+}
+
 static weft_status read_experts(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
@@ -289,6 +329,7 @@ static weft_status read_experts(struct shape_reading *r)
     }
     if (!s->experts)
         return WEFT_OK;
+    read_routing(r);
     weft_status status = frequency_read(r->keep, r->a, s);
     if (!status && s->family == SHAPE_GPT && (s->first_dense || s->moe_every > 1))
         status = argument_error(r->a, "moe-layer-freq", NULL,

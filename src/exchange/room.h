@@ -41,10 +41,21 @@ void note(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 const char *plan_title(struct arena *keep, const struct plan *plan);
 /* What a plan file calls its cluster. */
 const char *cluster_title(struct arena *keep, const struct plan *plan);
+/* Without what would end a comment or a string of any target: names may be paths. */
+const char *harmless(struct arena *keep, const char *text);
+/* The command that gives the prediction of what was written; `source` is what `weft import` calls the file, "" for
+ * its default. */
+const char *simulate_line(struct arena *keep, const struct plan *plan, const char *source);
+/* The same for what was found: kept in the result as well. */
+const char *job_line(struct export_job *job, const char *source);
+/* What the target decides otherwise than the plan, and no word of the file changes. */
+void decides(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* The arguments as lines of a shell array, without it. */
 weft_status megatron_lines(struct export_job *job, const char **out);
 bool uses_fsdp(const struct degrees *degrees);
+/* The arguments that train for a moment on made-up data; NULL: there are none. */
+const char *megatron_trial(struct export_job *job);
 /* pretrain_gpt.py or pretrain_bert.py */
 const char *megatron_script(const struct plan *plan);
 

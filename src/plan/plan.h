@@ -235,6 +235,8 @@ bool plan_degrees(const struct plan *plan, struct degrees *out);
  * one question share is named where it differs from what was asked; NULL: nothing was. */
 const char *degrees_text(struct arena *keep, const struct model *model, const struct degrees *d,
                          const struct degrees *asked);
+/* All of them as a command line has them: "--dp 16 --tp 2 --sp --micro-batch 2 --zero 1". */
+const char *degrees_flags(struct arena *keep, const struct model *model, const struct degrees *d);
 /* The same of a plan; where no options give it "mixed: " and these words. */
 const char *plan_text(struct arena *keep, const struct plan *plan, const struct degrees *asked,
                       const char *words);

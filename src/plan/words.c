@@ -17,6 +17,7 @@
 
 struct words {
     struct arena *keep;
+    const char *before; /* each option: "", "--" */
     const char *text;
 };
 
@@ -27,7 +28,7 @@ static void say(struct words *w, const char *fmt, ...)
     va_start(list, fmt);
     const char *word = arena_vprintf(w->keep, fmt, list);
     va_end(list);
-    w->text = arena_printf(w->keep, "%s%s%s", w->text, *w->text ? " " : "", word);
+    w->text = arena_printf(w->keep, "%s%s%s%s", w->text, *w->text ? " " : "", w->before, word);
 }
 
 static void say_above_one(struct words *w, const char *name, int64_t degree)
@@ -136,11 +137,10 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
         say(w, "whole-sends");
 }
 
-const char *degrees_text(struct arena *keep, const struct model *model, const struct degrees *d,
-                         const struct degrees *asked)
+static const char *text_of(struct words w, const struct model *model, const struct degrees *d,
+                           const struct degrees *asked)
 {
     static const struct degrees NOTHING;
-    struct words w = {keep, ""};
     asked = asked ? asked : &NOTHING;
     say_layout(&w, d);
     say_batch(&w, d, asked);
@@ -148,6 +148,17 @@ const char *degrees_text(struct arena *keep, const struct model *model, const st
     say_types(&w, model, d, asked);
     say_practice(&w, d, asked);
     return w.text;
+}
+
+const char *degrees_text(struct arena *keep, const struct model *model, const struct degrees *d,
+                         const struct degrees *asked)
+{
+    return text_of((struct words){keep, "", ""}, model, d, asked);
+}
+
+const char *degrees_flags(struct arena *keep, const struct model *model, const struct degrees *d)
+{
+    return text_of((struct words){keep, "--", ""}, model, d, NULL);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

@@ -3,6 +3,9 @@
 
 const char *megatron_lacks(const struct model_shape *s)
 {
+    if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
+        return s->local_rope_base > 0 ? "rotary positions of two bases"
+                                      : "rotary positions whose base is no whole number";
     if (s->relu || s->parallel)
         return s->relu ? "ReLU" : "attention and MLP side by side";
     return s->proj_bias != s->expert_bias || (s->expert_bias && !s->qkv_bias)

@@ -34,14 +34,6 @@ static const struct op *op_named(const struct model *model, const char *module, 
     return NULL;
 }
 
-static const struct op *op_of_kind(const struct model *model, enum op_kind kind)
-{
-    for (int32_t i = 0; i < model->ops; i++)
-        if (model->op[i].kind == kind)
-            return &model->op[i];
-    return NULL;
-}
-
 static int64_t size_of(const struct op *op, enum dim dim)
 {
     int at = op ? op_find_dim(op->kind, dim) : -1;
@@ -56,24 +48,23 @@ static bool has_bias(const struct op *op)
 static const char *attention_of(const struct model *model)
 {
     static const char *const FLASH[] = {"flash", "flash-v1", "flash-v2"};
-    const struct op *flash = op_of_kind(model, OP_ATTENTION);
+    const struct op *flash = model_op_of_kind(model, OP_ATTENTION);
     if (flash)
         return FLASH[flash->flash >= 0 && flash->flash < (int)COUNT_OF(FLASH) ? flash->flash : 0];
-    const struct op *softmax = op_of_kind(model, OP_SOFTMAX);
+    const struct op *softmax = model_op_of_kind(model, OP_SOFTMAX);
     unsigned eager = KEEP_INPUT_0 | KEEP_MASK;
     return softmax && (softmax->keep & eager) ? "eager" : "fused";
 }
 
 static void read_attention(const struct model *model, struct model_shape *s)
 {
-    const struct op *core = op_of_kind(model, OP_ATTENTION);
+    const struct op *core = model_op_of_kind(model, OP_ATTENTION);
     if (!core)
-        core = op_of_kind(model, OP_SCORE);
+        core = model_op_of_kind(model, OP_SCORE);
     s->kv_heads = size_of(core, DIM_HEAD);
     s->heads = s->kv_heads * size_of(core, DIM_GROUP);
     s->head_dim = size_of(core, DIM_DEPTH);
     s->attention = attention_of(model);
-    s->rotary = op_of_kind(model, OP_ROTARY) != NULL;
     const struct op *qkv = op_named(model, "attn", "qkv");
     s->qkv_bias = has_bias(qkv ? qkv : op_named(model, "attn", "q"));
     s->qk_norm = op_named(model, "attn", "k_norm") != NULL;
@@ -119,6 +110,29 @@ static void read_window(struct arena *scratch, const struct model *model, struct
         s->full_every = first + 1;
 }
 
+static bool has_window(const struct model *model, int32_t module)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].module == module && model->op[i].window)
+            return true;
+    return false;
+}
+
+static void read_rotary(const struct model *model, struct model_shape *s)
+{
+    double local = 0;
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        if (op->kind == OP_ROTARY)
+            *(has_window(model, op->module) ? &local : &s->rope_base) = op->rope_base;
+    }
+    s->rotary = local > 0 || s->rope_base > 0;
+    if (s->rope_base > 0 && local > 0 && local != s->rope_base)
+        s->local_rope_base = local;
+    else if (local > 0)
+        s->rope_base = local;
+}
+
 static void read_latent(const struct model *model, struct model_shape *s)
 {
     s->kv_lora = size_of(op_named(model, "attn", "kv_a"), DIM_OUT);
@@ -160,13 +174,14 @@ static void read_period(struct arena *scratch, const struct model *model, struct
 
 static void read_experts(struct arena *scratch, const struct model *model, struct model_shape *s)
 {
-    const struct op *router = op_of_kind(model, OP_ROUTER);
+    const struct op *router = model_op_of_kind(model, OP_ROUTER);
     if (!router)
         return;
-    const struct op *up = op_of_kind(model, OP_EXPERT_LINEAR);
+    const struct op *up = model_op_of_kind(model, OP_EXPERT_LINEAR);
     s->experts = size_of(up, DIM_EXPERT);
     s->top_k = router->top_k;
-    s->tokens_once = op_of_kind(model, OP_DISPATCH)->once;
+    s->routing = router->routing;
+    s->tokens_once = model_op_of_kind(model, OP_DISPATCH)->once;
     s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
@@ -180,7 +195,7 @@ static void read_mlp(const struct model *model, struct model_shape *s)
 {
     const struct op *up = op_named(model, "mlp", "up");
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
-    s->relu = op_of_kind(model, OP_RELU) != NULL;
+    s->relu = model_op_of_kind(model, OP_RELU) != NULL;
     s->bias = has_bias(op_named(model, "attn", "proj"));
     s->proj_bias = s->bias && (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE);
     s->bias &= !s->proj_bias;
@@ -189,8 +204,8 @@ static void read_mlp(const struct model *model, struct model_shape *s)
 
 static void read_ends(const struct model *model, struct model_shape *s)
 {
-    const struct op *embedding = op_of_kind(model, OP_EMBEDDING);
-    const struct op *loss = op_of_kind(model, OP_LOSS);
+    const struct op *embedding = model_op_of_kind(model, OP_EMBEDDING);
+    const struct op *loss = model_op_of_kind(model, OP_LOSS);
     const struct op *head = op_named(model, s->family == SHAPE_BERT ? "masked" : NULL, "head");
     if (embedding) {
         s->vocab = embedding->weight[0].operand.size[0];
@@ -205,7 +220,7 @@ static void read_ends(const struct model *model, struct model_shape *s)
               : !(loss->keep & KEEP_INPUT_0) ? "plain"
               : loss->keep & KEEP_APART      ? "compiled"
                                              : "fused";
-    s->dropout = op_of_kind(model, OP_DROPOUT_ADD) != NULL;
+    s->dropout = model_op_of_kind(model, OP_DROPOUT_ADD) != NULL;
     s->pooler = op_named(model, "next", "pooler") != NULL;
 }
 
@@ -256,6 +271,34 @@ static const char *window_options(struct arena *keep, const struct model_shape *
     return arena_printf(keep, "%s%s%s%s", text, s->sinks ? ", sinks: true" : "",
                         s->proj_bias ? ", proj_bias: true" : "",
                         s->clamped ? ", activation: clamped" : "");
+}
+
+static const char *rotary_option(struct arena *keep, const struct model_shape *s)
+{
+    const char *text = arena_printf(keep, ", rope_base: %.12g", s->rope_base);
+    return s->local_rope_base > 0
+               ? arena_printf(keep, "%s, local_rope_base: %.12g", text, s->local_rope_base)
+               : text;
+}
+
+static const char *routing_options(struct arena *keep, const struct model_shape *s)
+{
+    const struct routing *r = &s->routing;
+    return arena_printf(keep,
+                        ", router: %s, router_scale: %.12g, router_groups: %lld, "
+                        "router_group_top_k: %lld, balance: %s, balance_weight: %.12g, "
+                        "balance_bias: %s",
+                        ROUTER_WORDS[r->scores], r->scale, (long long)r->groups,
+                        (long long)r->group_top_k, BALANCE_WORDS[r->balance], r->balance_weight,
+                        word(r->balance_bias));
+}
+
+const char *shape_free_options(struct arena *keep, const struct model_shape *s)
+{
+    const char *text = s->rotary ? rotary_option(keep, s) : "";
+    if (s->family == SHAPE_MOE)
+        text = arena_printf(keep, "%s%s", text, routing_options(keep, s));
+    return text;
 }
 
 static const char *decoder_options(struct arena *keep, const struct model_shape *s)
@@ -322,7 +365,8 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
     if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
         text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
-    return arena_printf(keep, "%s%s", text, REST[s->family](keep, s));
+    return arena_printf(keep, "%s%s%s", text, REST[s->family](keep, s),
+                        shape_free_options(keep, s));
 }
 
 weft_status shape_of_model(const struct model *model, struct model_shape *out)
@@ -341,6 +385,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     out->family = (enum shape_family)family;
     read_ends(model, out);
     read_attention(model, out);
+    read_rotary(model, out);
     read_latent(model, out);
     read_mlp(model, out);
     read_experts(scratch, model, out);
@@ -390,13 +435,21 @@ static bool same_op(const struct op *a, const struct op *b)
            a->squared == b->squared && same_weights(a, b);
 }
 
+static bool same_free(const struct op *a, const struct op *b)
+{
+    const struct routing *x = &a->routing, *y = &b->routing;
+    return a->rope_base == b->rope_base && x->scores == y->scores && x->balance == y->balance &&
+           x->balance_weight == y->balance_weight && x->balance_bias == y->balance_bias &&
+           x->groups == y->groups && x->group_top_k == y->group_top_k && x->scale == y->scale;
+}
+
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b)
 {
     if (a->ops != b->ops)
         return arena_printf(keep, "%d operators, not %d", (int)a->ops, (int)b->ops);
     for (int32_t i = 0; i < a->ops; i++) {
         const struct op *x = &a->op[i], *y = &b->op[i];
-        if (!same_op(x, y))
+        if (!same_op(x, y) || !same_free(x, y))
             return arena_printf(keep, "%s differs", op_path(keep, a, x, 0));
         if (op_copies(a, x) != op_copies(b, y))
             return arena_printf(keep, "%s occurs %lld times, not %lld", op_path(keep, a, x, 0),

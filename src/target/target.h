@@ -38,12 +38,17 @@ struct model_shape {
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
     bool sinks, proj_bias, expert_bias, clamped, tokens_once;
+    double rope_base;       /* of rotary positions */
+    double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
+    struct routing routing;
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);
 /* The preset and its options, as model_open takes them; dtype left to the preset. */
 const char *shape_preset(const struct model_shape *shape);
 const char *shape_options(struct arena *keep, const struct model_shape *shape);
+/* What of those options costs nothing: the base of rotary positions, how experts are chosen and balanced. */
+const char *shape_free_options(struct arena *keep, const struct model_shape *shape);
 /* What of a decoder only Megatron-LM has arguments for, in words; NULL: nothing. */
 const char *shape_rarity(const struct model_shape *shape);
 /* Where two models first differ in what they compute or keep, in words; NULL: nowhere. */

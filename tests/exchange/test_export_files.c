@@ -151,6 +151,52 @@ static void nearest_compares_predictions(void **state)
     json_decref(json);
 }
 
+static double iteration_of(const char *command)
+{
+    int code;
+    char *text = output_of(command, &code);
+    if (code)
+        fail_msg("%s: %s", command, text);
+    json_t *json = json_loads(text, 0, NULL);
+    double seconds = json_real_value(json_object_get(json, "iteration_s"));
+    json_decref(json);
+    free(text);
+    return seconds;
+}
+
+/* The line that a file carries gives the prediction of the plan it was written from. */
+static void lines_predict_again(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan, *target, *file;
+    } ROWS[] = {
+        {"gpt2 dgx-a100 --tp 4 --bucket whole --set dropout=0 --global-batch 64", "megatron", ""},
+        {"llama3.2-1b dgx-h100 --zero 2 --policy fsdp --overlap gradients --microbatch 2", "fsdp",
+         ""},
+        {"gpt2 dgx-a100 --zero 1 --offload --recompute full --memory 30", "deepspeed", ""},
+        {EXPORTED "block.plan.json", "megatron", EXPORTED "block.args"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        const char *saved = arena_printf(arena, "/tmp/weft-test-line-%d.json", (int)getpid());
+        json_t *json =
+            json_of(arena_printf(arena, "export %s --to %s --json", ROWS[i].plan, ROWS[i].target));
+        const char *line = json_string_value(json_object_get(json, "simulate"));
+        assert_non_null(line);
+        assert_non_null(strstr(json_string_value(json_object_get(json, "text")), line));
+        double again = iteration_of(
+            arena_printf(arena,
+                         "cd '%s' && echo '%s --json' | sed -e 's|weft |%s |g' -e 's|THIS|%s|' -e "
+                         "'s|plan.json|%s|g' | sh 2>&1",
+                         WEFT_SOURCE_DIR, line, WEFT_PROGRAM, ROWS[i].file, saved));
+        double first = iteration_of(arena_printf(arena, "cd '%s' && '%s' simulate %s --json 2>&1",
+                                                 WEFT_SOURCE_DIR, WEFT_PROGRAM, ROWS[i].plan));
+        assert_true(first > 0 && first == again);
+        unlink(saved);
+        json_decref(json);
+    }
+}
+
 /* export | import | simulate, as a user would. */
 static void the_program_goes_round(void **state)
 {
@@ -180,6 +226,7 @@ int main(void)
         cmocka_unit_test(other_programs_accept_the_texts),
         cmocka_unit_test(the_program_says_what_it_cannot_write),
         cmocka_unit_test(nearest_compares_predictions),
+        cmocka_unit_test(lines_predict_again),
         cmocka_unit_test(the_program_goes_round),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

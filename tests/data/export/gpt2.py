@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Trains gpt2 on dgx-a100 with PyTorch, as planned by weft. On each node:
+"""Trains gpt2 on dgx-a100 with PyTorch, as planned by weft.
+
+Predicted by: weft simulate gpt2 dgx-a100 --dp 8 --micro-batch 4 --global-batch 64 --zero 0 --policy fsdp
+
+On each node:
 
     torchrun --nnodes 1 --nproc-per-node 8 THIS --steps 100
 """

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Trains llama3-8b on dgx-h100 with PyTorch, as planned by weft. On each node:
+"""Trains llama3-8b on dgx-h100 with PyTorch, as planned by weft.
+
+Predicted by: weft simulate llama3-8b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 3 --recompute full
+
+On each node:
 
     torchrun --nnodes 1 --nproc-per-node 8 THIS --steps 100
 """

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Trains qwen2.5-7b on dgx-h100 with PyTorch, as planned by weft. On each node:
+"""Trains qwen2.5-7b on dgx-h100 with PyTorch, as planned by weft.
+
+Predicted by: weft simulate qwen2.5-7b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 2
+
+On each node:
 
     torchrun --nnodes 1 --nproc-per-node 8 THIS --steps 100
 """

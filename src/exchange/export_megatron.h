@@ -1,0 +1,23 @@
+/* export_megatron.h - lines of Megatron-LM's arguments. Inside this room only. */
+#ifndef WEFT_EXCHANGE_EXPORT_MEGATRON_H
+#define WEFT_EXCHANGE_EXPORT_MEGATRON_H
+
+#include "exchange/room.h"
+
+struct lines {
+    struct arena *keep;
+    struct texts lines;
+};
+
+void add_flag(struct lines *a, const char *name);
+void add_word(struct lines *a, const char *name, const char *value);
+void add_int(struct lines *a, const char *name, int64_t value);
+void add_real(struct lines *a, const char *name, double value);
+void add_above_one(struct lines *a, const char *name, int64_t value);
+
+/* The model's sizes, and what of it no prediction depends on. */
+void add_model(struct lines *a, const struct model_shape *s, int64_t tp);
+/* What a run needs to start, and to say how long its steps take. Words after these take their place. */
+void add_training(struct lines *a);
+
+#endif

@@ -1,0 +1,199 @@
+/* export_megatron_model.c - a model, and the run that trains it, as arguments of Megatron-LM. */
+#include <string.h>
+
+#include "exchange/export_megatron.h"
+
+void add_flag(struct lines *a, const char *name)
+{
+    const char *line = arena_printf(a->keep, "--%s", name);
+    array_push(a->keep, &a->lines, line);
+}
+
+void add_word(struct lines *a, const char *name, const char *value)
+{
+    bool plain = value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                     "0123456789._-")] == '\0';
+    const char *line = arena_printf(a->keep, plain ? "--%s %s" : "--%s '%s'", name, value);
+    array_push(a->keep, &a->lines, line);
+}
+
+void add_int(struct lines *a, const char *name, int64_t value)
+{
+    add_word(a, name, arena_printf(a->keep, "%lld", (long long)value));
+}
+
+void add_real(struct lines *a, const char *name, double value)
+{
+    add_word(a, name, arena_printf(a->keep, "%.12g", value));
+}
+
+void add_above_one(struct lines *a, const char *name, int64_t value)
+{
+    if (value > 1)
+        add_int(a, name, value);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static void add_attention(struct lines *a, const struct model_shape *s)
+{
+    bool flash = strncmp(s->attention, "flash", 5) == 0;
+    if (s->family != SHAPE_GPT && s->family != SHAPE_BERT && !s->kv_lora) {
+        if (s->kv_heads != s->heads) {
+            add_flag(a, "group-query-attention");
+            add_int(a, "num-query-groups", s->kv_heads);
+        }
+        if (s->head_dim * s->heads != s->hidden)
+            add_int(a, "kv-channels", s->head_dim);
+    }
+    add_word(a, "attention-backend", flash ? "flash" : "unfused");
+    if (strcmp(s->attention, "eager") == 0)
+        add_flag(a, "no-masked-softmax-fusion");
+    if (s->qk_norm && !s->kv_lora)
+        add_flag(a, "qk-layernorm");
+    if (s->window) /* keys before a query's own, and after it */
+        add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
+    if (s->full_every)
+        add_int(a, "window-attn-skip-freq", s->full_every);
+    if (s->sinks)
+        add_word(a, "softmax-type", "learnable");
+}
+
+static void add_latent(struct lines *a, const struct model_shape *s)
+{
+    if (!s->kv_lora)
+        return;
+    add_flag(a, "multi-latent-attention");
+    if (s->q_lora)
+        add_int(a, "q-lora-rank", s->q_lora);
+    add_int(a, "kv-lora-rank", s->kv_lora);
+    add_int(a, "qk-head-dim", s->nope_dim);
+    add_int(a, "qk-pos-emb-head-dim", s->rope_dim);
+    add_int(a, "v-head-dim", s->value_dim);
+    add_flag(a, "qk-layernorm"); /* of the latents, which there is none of without it */
+}
+
+static void add_positions(struct lines *a, const struct model_shape *s)
+{
+    int64_t rows = s->positions ? s->positions : s->seq;
+    add_int(a, "seq-length", s->seq);
+    add_int(a, "max-position-embeddings", rows > s->seq ? rows : s->seq);
+    if (s->rotary) {
+        add_word(a, "position-embedding-type", "rope");
+        add_real(a, "rotary-base", s->rope_base);
+    } else if (!s->positions)
+        add_word(a, "position-embedding-type", "none");
+}
+
+/* "[0]*3+[1]*58": 1 is a layer with experts. */
+static const char *frequency(struct arena *keep, const struct model_shape *s)
+{
+    const bool *mixture = shape_mixtures(keep, s);
+    const char *text = "";
+    for (int64_t i = 0, run; i < s->layers; i += run) {
+        for (run = 1; i + run < s->layers && mixture[i + run] == mixture[i];)
+            run++;
+        text =
+            arena_printf(keep, "%s%s[%d]*%lld", text, *text ? "+" : "", mixture[i], (long long)run);
+    }
+    return arena_printf(keep, "(%s)", text);
+}
+
+/* Scores are shared out in fp32, as every public recipe of many experts has it. */
+static void add_router(struct lines *a, const struct routing *r)
+{
+    static const char *const LOSSES[] = {
+        [BALANCE_BATCH] = "aux_loss", [BALANCE_SEQUENCE] = "seq_aux_loss", [BALANCE_NONE] = "none"};
+    add_word(a, "moe-router-score-function", r->scores == ROUTER_SIGMOID ? "sigmoid" : "softmax");
+    if (r->scores == ROUTER_SOFTMAX_OF_ALL)
+        add_flag(a, "moe-router-pre-softmax");
+    if (r->groups > 0) {
+        add_int(a, "moe-router-num-groups", r->groups);
+        add_int(a, "moe-router-group-topk", r->group_top_k);
+    }
+    if (r->scale != 1)
+        add_real(a, "moe-router-topk-scaling-factor", r->scale);
+    if (r->balance_bias)
+        add_flag(a, "moe-router-enable-expert-bias");
+    add_word(a, "moe-router-load-balancing-type", LOSSES[r->balance]);
+    add_real(a, "moe-aux-loss-coeff", r->balance_weight);
+    add_word(a, "moe-router-dtype", "fp32");
+}
+
+static void add_experts(struct lines *a, const struct model_shape *s)
+{
+    if (!s->experts)
+        return;
+    add_int(a, "num-experts", s->experts);
+    add_int(a, "moe-router-topk", s->top_k);
+    add_router(a, &s->routing);
+    add_int(a, "moe-ffn-hidden-size", s->expert_ffn);
+    if (s->shared_ffn)
+        add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
+    if (s->first_dense || s->moe_every > 1)
+        add_word(a, "moe-layer-freq", frequency(a->keep, s));
+    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
+    if (s->tokens_once)
+        add_flag(a, "moe-enable-deepep");
+}
+
+static void add_blocks(struct lines *a, const struct model_shape *s)
+{
+    bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
+    if (decoder)
+        add_word(a, "normalization", "RMSNorm");
+    if (s->clamped) {
+        add_flag(a, "quick-geglu");
+        add_word(a, "activation-func-clamp-value", "7.0");
+        add_word(a, "glu-linear-offset", "1.0");
+    } else if (decoder) {
+        add_flag(a, "swiglu");
+    }
+    if (!s->bias && !s->expert_bias)
+        add_flag(a, "disable-bias-linear");
+    if (decoder && s->qkv_bias && !s->expert_bias)
+        add_flag(a, "add-qkv-bias");
+    if (!s->tied && s->family != SHAPE_BERT)
+        add_flag(a, "untie-embeddings-and-output-weights");
+    add_word(a, "attention-dropout", s->dropout ? "0.1" : "0.0");
+    add_word(a, "hidden-dropout", s->dropout ? "0.1" : "0.0");
+    if (strcmp(s->loss, "plain") != 0)
+        add_flag(a, "cross-entropy-loss-fusion");
+    if (s->family == SHAPE_BERT) {
+        add_word(a, "tokenizer-type", "BertWordPieceLowerCase");
+        if (!s->pooler)
+            add_flag(a, "bert-no-binary-head");
+    }
+}
+
+void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
+{
+    add_int(a, "num-layers", s->layers);
+    add_int(a, "hidden-size", s->hidden);
+    add_int(a, "ffn-hidden-size", s->ffn ? s->ffn : s->expert_ffn);
+    add_int(a, "num-attention-heads", s->heads);
+    add_attention(a, s);
+    add_latent(a, s);
+    add_positions(a, s);
+    add_blocks(a, s);
+    add_experts(a, s);
+    add_int(a, "vocab-size", s->vocab);
+    add_int(a, "padded-vocab-size", ceil_div(s->vocab, tp) * tp);
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Megatron-LM divides by the interval of evaluation, which has no default; its throughput comes with every step. The
+ * optimizer's numbers are those of GPT-3 (Brown et al., appendix B) with a learning rate that suits most sizes. */
+void add_training(struct lines *a)
+{
+    add_word(a, "lr", "1.0e-4");
+    add_word(a, "min-lr", "1.0e-5");
+    add_word(a, "lr-decay-style", "cosine");
+    add_word(a, "weight-decay", "0.1");
+    add_word(a, "adam-beta2", "0.95");
+    add_int(a, "eval-interval", 1000);
+    add_int(a, "eval-iters", 10);
+    add_int(a, "log-interval", 1);
+    add_flag(a, "log-throughput");
+}

@@ -131,6 +131,7 @@ weft_status goals_check(const struct goals *goals, bool *sizes)
 /* "dgx-a100:16" and "dgx-a100:2x4" without and with a number of nodes. */
 const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t nodes)
 {
+    cluster = cluster_meant(keep, cluster);
     const char *colon = strrchr(cluster, ':');
     bool counted = colon && colon[1] >= '0' && colon[1] <= '9';
     int length = counted ? (int)(colon - cluster) : (int)strlen(cluster);

@@ -277,6 +277,8 @@ size_t cluster_presets(const struct cluster_preset **out);
 /* "dgx-a100:16", a YAML cluster file (optionally file.yaml:NODES), or an NCCL topology XML;
  * "dgx-a100:2x4" takes the first 4 devices of each of 2 nodes. */
 weft_status cluster_open(const char *name, struct cluster **out);
+/* What cluster_open takes a name for: "8xH100" is dgx-h100:1x8 (nicknames.c); in `keep`, or the name itself. */
+const char *cluster_meant(struct arena *keep, const char *name);
 /* The machine this runs on, through hwloc. */
 weft_status cluster_this_machine(struct cluster **out);
 /* The same machine as so many CPU ranks, one core each; the device's l2_bytes are its last cache's. */

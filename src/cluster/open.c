@@ -200,7 +200,7 @@ static weft_status open_preset(const struct cluster_preset *preset, int64_t node
 weft_status cluster_open(const char *name, struct cluster **out)
 {
     struct arena *scratch = arena_new();
-    char *base = arena_copy_text(scratch, name);
+    char *base = arena_copy_text(scratch, cluster_meant(scratch, name));
     enum cluster_format format;
     struct asked_size size;
     struct cluster *cluster = NULL;

@@ -120,6 +120,28 @@ static void test_presets(void **state)
 }
 
 /* 24 NVLinks of 25 GB/s: 8 devices with 6 ends each, two ends a link. */
+static void test_nicknames(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *meant;
+    } ROWS[] = {
+        {"hgx-h100:2", "dgx-h100:2"}, {"HGX-H100", "dgx-h100"},      {"h100", "dgx-h100"},
+        {"h100:8", "dgx-h100:1"},     {"H100:16", "dgx-h100:2"},     {"8xH100", "dgx-h100:1"},
+        {"4xa100", "dgx-a100:1x4"},   {"h200:4096", "hgx-h200:512"}, {"72xGB200", "gb200-nvl72:1"},
+        {"12xH100", "12xH100"}, /* neither whole nodes nor a part of one */
+        {"dgx-a100:2", "dgx-a100:2"}, {"8xdgx-a100", "8xdgx-a100"},  {"a.yaml", "a.yaml"},
+    };
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+        assert_string_equal(cluster_meant(arena, ROWS[i].name), ROWS[i].meant);
+    struct cluster *cluster;
+    assert_int_equal(cluster_open("16xH100", &cluster), WEFT_OK);
+    assert_int_equal(cluster_devices(cluster), 16);
+    cluster_free(cluster);
+    arena_free(arena);
+}
+
 static void test_dgx1_has_24_nvlinks(void **state)
 {
     (void)state;
@@ -559,6 +581,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_nicknames),
         cmocka_unit_test(test_dgx1_has_24_nvlinks),
         cmocka_unit_test(test_some_devices_of_each_node),
         cmocka_unit_test(test_every_device_is_complete),

@@ -1,4 +1,4 @@
-/* search.c - the planners there are, and asking one of them. */
+/* search.c - the table of planners, and the call that asks one of them for a plan. */
 #include "search/search.h"
 
 #include <stdlib.h>
@@ -76,7 +76,8 @@ static int64_t excess(const struct trial *trial)
     return trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes;
 }
 
-/* What it does: I2; of what does not fit, the nearest miss. */
+/* Orders by I2, but for its last tie-break; of trials that do not fit, the nearest miss comes
+ * first. */
 static int compare_worth(const struct trial *x, const struct trial *y)
 {
     double left = (double)x->iteration_ns / (double)x->global_batch;
@@ -106,8 +107,8 @@ static void sort_trials(struct planned *planned)
         qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
 }
 
-/* Of `count` trials of one worth those stay, in front, whose plan was not tried before; so many are
- * *kept. */
+/* Of `count` trials of equal worth, keeps those whose plan no earlier trial had, and moves them to
+ * the front; *kept is their number. */
 static weft_status keep_different(const struct plan_request *request, struct trial *trial,
                                   size_t count, size_t *kept)
 {
@@ -137,7 +138,7 @@ done:
     return status;
 }
 
-/* I5: in the order of I2, where what has the same worth stands together. */
+/* I5: the trials are in the order of I2, in which trials of equal worth are next to each other. */
 static weft_status merge_same(const struct plan_request *request, struct planned *planned)
 {
     struct trial *trial = planned->trials.data;
@@ -176,7 +177,7 @@ static weft_status check_options(const struct planner *planner, const struct pla
                         FLAGS[__builtin_ctz(foreign)]);
 }
 
-/* What is pinned must have devices enough, whoever searches. */
+/* The pinned degrees must not need more devices than there are, whichever planner searches. */
 static bool have_devices(const struct plan_request *request)
 {
     const struct degrees *pins = &request->pins;
@@ -187,7 +188,8 @@ static bool have_devices(const struct plan_request *request)
     return wanted <= (double)cluster_devices(request->cluster);
 }
 
-/* Nothing was found: it is for the pins, or for what the planner has said, if it did. */
+/* Explains why nothing was found: because of the pins, or for the reason the planner gave, if it
+ * gave one. */
 static weft_status explain_nothing(const struct plan_request *request, bool said,
                                    struct arena *keep)
 {
@@ -218,7 +220,8 @@ static weft_status find(const struct planner *planner, const struct plan_request
     if (have_devices(request))
         status = planner->find(request, planned);
     if (status == WEFT_NO_ANSWER && planned->trials.len && plan_stopped(request)) {
-        planned->stopped = true; /* in the middle of something, which is left out */
+        /* The search was stopped in the middle of a trial, which is left out. */
+        planned->stopped = true;
         error_clear();
         return WEFT_OK;
     }

@@ -1,26 +1,26 @@
-/* parts.c - what one part takes and holds, and what goes over its borders.
+/* parts.c - what one part takes and holds, and what crosses its borders.
  *
- *   I1  A part's cost depends on its key only: it is found once and kept, so a change of one stage
- *       re-costs that stage. What is kept has as many slots as PART_SLOTS, and no influence on
- *       answers.
- *   I2  Borders are those between plain runs (plain_run): they depend on how tensors lie on either
- *       side and on whether weights are gathered for passes, which are when the run before is at work;
- *       recomputation, other sharding, offload and the order of passes are left out. They lie
- *       where a pair of stages of these sizes lies first: in one node, or from the end of one to the
- *       next. Where tensors lie the same, on one stage, there is none.
- *   I3  A weight whose user is on another stage than its owner, or has another tp or sharding, is there
- *       twice (candidate.c, I2).
- *   I4  A judge keeps the parts and borders of the config before. Those whose keys are the same are not
- *       looked up again; parts are joined again, and their stages summed up, when they or one of their
- *       borders changed.
- *   I5  Where somebody else counts memory (counted.h), what a part holds is what that count says, and
+ *   I1  A part's cost depends only on its key: it is found once and kept, so a change of one stage
+ *       re-costs that stage. The cache has PART_SLOTS slots and no influence on answers.
+ *   I2  Borders are those between plain runs (plain_run): they depend on the layout of tensors on
+ *       either side, and on whether weights are gathered for passes, since these gathers happen
+ *       while the run before is at work; recomputation, other sharding, offload and the order of
+ *       passes are left out. A border is measured at the first position that a pair of stages of
+ *       these sizes can have: in one node, or from the end of one node to the next. On one stage
+ *       with equal layouts there is none.
+ *   I3  A weight whose user is on another stage than its owner, or has another tp or sharding,
+ *       exists twice (candidate.c, I2).
+ *   I4  A judge keeps the parts and borders of the previous config. Those with the same keys are
+ *       not looked up again; parts are joined again, and their stages summed up, only if they or
+ *       one of their borders changed.
+ *   I5  Where another system counts memory (counted.h), a part holds what that count says, and
  *       borders add nothing to it.
  */
 #include "search/aceso/room.h"
 
 #include <string.h>
 
-/* Keys of whole words, compared without branches: most are the same. */
+/* Compares keys of whole words without branches: most are equal. */
 static inline bool same_words(const void *a, const void *b, size_t bytes)
 {
     uint64_t differs = 0;
@@ -198,7 +198,7 @@ static bool lies_alike(const struct manner *a, const struct manner *b)
     return memcmp(&x, &y, sizeof x) == 0;
 }
 
-/* Between two runs of a part. */
+/* Adds the border between two runs of a part. */
 static weft_status add_inner(struct judge *j, struct part_sums *sums, const struct part_run *before,
                              const struct part_run *after, struct part_cost *out)
 {
@@ -257,7 +257,8 @@ static int64_t round_up(int64_t number, int64_t to)
     return ceil_div(number, to) * to;
 }
 
-/* I2: where the later of two stages begins when the other one begins at 0 or ends there. */
+/* I2: the first device of the later of two stages, if the other one begins at 0, or ends at the end
+ * of a node. */
 static int64_t second_device(int64_t node, int64_t first, int64_t second, bool same_node)
 {
     if (!same_node)
@@ -277,10 +278,10 @@ static weft_status find_seam(struct judge *j, const struct border_key *key, bool
     weft_status status;
     *out = (struct seam){NULL, NULL, device[reversed], device[!reversed], 0};
     if (key->inside)
-        out->before_device = out->behind_device = 0;
+        out->before_device = out->after_device = 0;
     TRY(plain_run(j, &key->manner[0], key->devices[0], out->before_device, key->step_samples,
                   &out->before));
-    TRY(plain_run(j, &key->manner[1], key->devices[1], out->behind_device, key->step_samples,
+    TRY(plain_run(j, &key->manner[1], key->devices[1], out->after_device, key->step_samples,
                   &out->after));
 done:
     return status;
@@ -342,8 +343,8 @@ done:
     return status;
 }
 
-/* I4 */
-static weft_status border_behind(struct judge *j, const struct config *c, int32_t part, bool *legal)
+/* I4. */
+static weft_status border_after(struct judge *j, const struct config *c, int32_t part, bool *legal)
 {
     struct border_key key = border_key_of(j, c, part, part + 1, c->part[part].end);
     const struct border_slot *slot = j->border_at[part];
@@ -361,7 +362,7 @@ done:
 
 /* ---- parts of a config ----------------------------------------------------------------------- */
 
-/* I1: a slot is written when nobody reads it any more. */
+/* I1: a slot is written only when nobody reads it any longer. */
 void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t step)
 {
     for (int32_t k = from; k < config_parts(c); k += step)
@@ -441,9 +442,9 @@ weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, 
         TRY(find_part(j, c, k, order));
         *legal &= j->cost[k]->legal;
         if (k > 0 && stage >= 0)
-            TRY(border_behind(j, c, k - 1, legal));
+            TRY(border_after(j, c, k - 1, legal));
         if (k + 1 < config_parts(c))
-            TRY(border_behind(j, c, k, legal));
+            TRY(border_after(j, c, k, legal));
     }
     for (int32_t k = from; *legal && k < config_parts(c); k += step)
         if (j->changed[k]) {
@@ -466,9 +467,9 @@ weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t st
         struct part_key key = key_of(j, c, k, config_order(c));
         const struct border *beside[2] = {NULL, NULL};
         if (k > 0)
-            TRY(border_behind(j, c, k - 1, &legal));
+            TRY(border_after(j, c, k - 1, &legal));
         if (k + 1 < config_parts(c))
-            TRY(border_behind(j, c, k, &legal));
+            TRY(border_after(j, c, k, &legal));
         beside[0] = k > 0 && legal ? j->border[k - 1] : NULL;
         beside[1] = k + 1 < config_parts(c) && legal ? j->border[k] : NULL;
         *out = hash_bytes(&key, sizeof key, *out);

@@ -1,18 +1,19 @@
 /* borders.c - what is different where a run begins or ends (tables.h).
  *
  *   I1  A border is measured on the whole model, cut at the place that stands for its kind, so that
- *       what comes out does not depend on who asks first.
+ *       the result does not depend on which question comes first.
  */
 #include "search/estimate/tables_room.h"
 
-/* The tables with their devices as in the seam, moved down together (I2). */
+/* The tables on the devices of the seam, moved down together (tables.h, I2). */
 struct borders {
     struct row_table before, after;
     bool apart;
     struct border **by_kind; /* NULL: not asked for yet */
 };
 
-/* Net and rise of a part's passes, as holdings.c has them. */
+/* How much a pass adds to a part's memory in the end (net), and how far it rises above its start on
+ * the way, computed as in sim/holdings.c. */
 struct pass_memory {
     int64_t net, rise;
 };
@@ -29,7 +30,7 @@ static struct pass_memory held_in(const struct timed *timed, int32_t part, enum 
     return held;
 }
 
-/* What a part takes more than its sums say. */
+/* What a part takes in addition to its sums. */
 static weft_status find_side(const struct tables *t, const struct timed *timed, int32_t part,
                              const struct part_sums *sums, const struct row_table *table,
                              struct part_work *work, struct side *out)
@@ -88,7 +89,7 @@ done:
 
 weft_status seam_find(struct tables *t, const struct seam *seam, struct borders **out)
 {
-    int64_t first = seam->before_device, other = seam->behind_device;
+    int64_t first = seam->before_device, other = seam->after_device;
     int64_t low = first < other ? first : other;
     int64_t end = first + seam->before->devices, other_end = other + seam->after->devices;
     int64_t shift = shift_of(t->settings->cluster, low, (end > other_end ? end : other_end) - low);

@@ -1,9 +1,9 @@
 /* candidate.c - the estimate of a candidate, from tables (candidate.h).
  *
  *   I1  A part's work and memory depend on its own runs and on the tables of the runs next to it:
- *       when a cut moves, those of two parts change.
- *   I2  A tied weight whose user has a copy of it (plan/tied.c) is there twice: the user's part has
- *       the owner's state, gradients and optimizer's step, too.
+ *       when a cut moves, only the two parts on its sides change.
+ *   I2  A tied weight whose user has a copy of it (plan/tied.c) exists twice: the user's part has
+ *       the owner's state, gradients and optimizer step, too.
  */
 #include "search/estimate/estimator.h"
 
@@ -14,9 +14,9 @@ struct part_memo {
     struct part_work work;
     int64_t state, stand_in; /* bytes */
     int64_t parameters, gather_after_ns;
-    const struct row_table *table; /* of its last run, for the optimizer's step */
+    const struct row_table *table; /* the table of its last run, for the optimizer step */
 };
-/* A run's table, and the borders after a part, with what they were asked for. */
+/* A run's table, and the borders after a part, each with the key that it was found for. */
 struct run_memo {
     struct table_key key;
     const struct row_table *table;
@@ -29,7 +29,7 @@ struct seam_memo {
 struct candidate_memo {
     struct run_memo *run;   /* per run */
     struct seam_memo *seam; /* per part */
-    struct seam_memo tied;  /* from the stage of a tied weight's owner to its user's */
+    struct seam_memo tied;  /* between the stage of a tied weight's owner and that of its user */
     struct part_memo *part;
     struct part_memory *memory; /* per part */
     struct part_work *work;     /* per part, in the pipeline */
@@ -68,7 +68,7 @@ int32_t estimator_row(struct estimator *estimator, const struct choice *choice)
 
 /* ---- its schedule ---------------------------------------------------------------------------- */
 
-/* As plan_schedule says of a plan. */
+/* The same rule as plan_schedule's for a plan. */
 static const struct schedule *schedule_of(const struct estimator *e, const struct candidate *c)
 {
     bool sends = false;
@@ -81,7 +81,7 @@ static const struct schedule *schedule_of(const struct estimator *e, const struc
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Whether all stages are taken to lie as the first one does. */
+/* Whether all stages are treated as if they lay on devices like the first one. */
 static bool is_alike(const struct estimator *e, const struct candidate *c)
 {
     return c->detail != DETAIL_ALL && c->stages > 1 &&
@@ -136,8 +136,8 @@ done:
     return status;
 }
 
-/* The border after a part that is not the last; tables are found. */
-static weft_status find_border_behind(struct estimator *e, const struct candidate *c, int32_t part)
+/* Finds the border after a part that is not the last. The tables must have been found. */
+static weft_status find_border_after(struct estimator *e, const struct candidate *c, int32_t part)
 {
     static const struct border NONE;
     int32_t next = c->first_run[part + 1];
@@ -175,7 +175,7 @@ static void add_side(const struct side *side, struct beside *out)
     out->memory.offloaded += side->memory.offloaded;
 }
 
-/* Of the run that has an instance; NULL: no run of the part. */
+/* The table of the run that contains an instance; NULL: no run of this part does. */
 static const struct row_table *table_with(const struct candidate *c, int32_t part, int64_t instance)
 {
     for (int32_t r = c->first_run[part]; r < c->first_run[part + 1]; r++)
@@ -184,7 +184,7 @@ static const struct row_table *table_with(const struct candidate *c, int32_t par
     return NULL;
 }
 
-/* I2. */
+/* Adds a tied weight's copy (I2). */
 static void add_tied(const struct estimator *e, const struct candidate *c, int32_t part,
                      struct part_sums *sums)
 {
@@ -374,7 +374,7 @@ weft_status estimate_candidate(struct estimator *estimator, struct candidate *ca
     for (int32_t k = 0; k < parts; k++)
         TRY(find_tables(estimator, candidate, k));
     for (int32_t k = 0; k + 1 < parts; k++)
-        TRY(find_border_behind(estimator, candidate, k));
+        TRY(find_border_after(estimator, candidate, k));
     for (int32_t k = 0; k < parts; k++)
         TRY(estimate_part(estimator, candidate, k));
     TRY(finish(estimator, candidate, out));
@@ -388,7 +388,7 @@ weft_status estimate_moved(struct estimator *estimator, struct candidate *candid
     weft_status status;
     TRY(find_tables(estimator, candidate, part));
     TRY(find_tables(estimator, candidate, part + 1));
-    TRY(find_border_behind(estimator, candidate, part));
+    TRY(find_border_after(estimator, candidate, part));
     TRY(estimate_part(estimator, candidate, part));
     TRY(estimate_part(estimator, candidate, part + 1));
     TRY(finish(estimator, candidate, out));

@@ -1,26 +1,26 @@
 /* candidate.h - how long a plan takes and what memory it needs, without simulating it: what every
  * planner asks, millions of times, before the simulator has the last word.
  *
- * An iteration is four things, each from the simulator's own costs:
+ * An iteration consists of four things, each computed from the simulator's own costs:
  *
- *   passes    a part's forward and backward pass of one micro-batch: operators, reshards, gathers and
- *             gradients beside them, slowed down where they overlap                  (passes.h)
- *   pipeline  what the passes of uneven stages make together, per schedule           (pipeline.h)
- *   the end   gradients that are left, tied weights, the optimizer, gathers of what it updated
+ *   passes    a part's forward and backward pass of one micro-batch: operators, reshards, and the
+ *             gathers and gradients beside them, slowed down where they overlap      (passes.h)
+ *   pipeline  what the passes of uneven stages add up to, per schedule               (pipeline.h)
+ *   the end   remaining gradients, tied weights, the optimizer, gathers of updated weights
  *   memory    per stage, with n micro-batches in flight (Galvatron-BMW, Eq. 2)
  *               state + max{ (n - 1) kept + rise of forward, n kept + rise of backward }       (1)
  *
- * estimate_plan takes the passes from the plan itself: any plan, in O(instances), independent of the
- * number of micro-batches and devices; it takes about a millisecond. A *candidate* is what a search compares: runs of instances
- * with a *row* of choices each (one choice per operator), cut into parts and laid over stages. Its
- * passes come from tables of rows (tables.h): estimate_candidate takes O(parts + runs), and
- * estimate_moved, after a cut between two parts has moved, looks at those two again only: about a
- * microsecond for eight stages.
+ * estimate_plan takes the passes from the plan itself: it accepts any plan, runs in O(instances),
+ * independent of the number of micro-batches and devices, and takes about a millisecond. A
+ * *candidate* is what a search compares: runs of instances with a *row* of choices each (one choice
+ * per operator), cut into parts and laid over stages. Its passes come from tables of rows
+ * (tables.h): estimate_candidate takes O(parts + runs), and estimate_moved, after a cut between two
+ * parts has moved, looks only at those two again: about a microsecond for eight stages.
  *
- *   I1  Same question, same answer, whatever was asked before.
- *   I2  An estimator serves one thread; threads have one each.
- *   I3  With everything in one row and the cuts of a plan, a candidate's estimate is its plan's but
- *       for how gradients fall into buckets and overlaps that a cut divides.
+ *   I1  The same question has the same answer, whatever was asked before.
+ *   I2  An estimator serves one thread; each thread has its own.
+ *   I3  With everything in one row and the cuts of a plan, a candidate's estimate equals that of
+ *       its plan, except for how gradients fall into buckets and for overlaps that a cut divides.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_CANDIDATE_H
 #define WEFT_SEARCH_ESTIMATE_CANDIDATE_H
@@ -38,9 +38,10 @@ struct estimate_settings {
     int64_t bucket_bytes;       /* as in a plan */
     int64_t memory_limit_bytes; /* 0: the device's own memory */
     bool whole_sends;
-    int64_t copies; /* of each repeated layer, at most so many are compiled for candidates, and a
-                       middle one stands for those left out (few_copies.h); 0: all are */
-    const char *profile; /* a database before the shipped ones, NULL: none */
+    /* At most this many copies of each repeated layer are compiled for candidates; a middle one
+     * stands for those left out (few_copies.h); 0: all are compiled. */
+    int64_t copies;
+    const char *profile; /* a database to look in before the shipped ones; NULL: none */
 };
 struct estimate_settings estimate_settings_of(const struct plan *plan);
 void estimate_settings_give(const struct estimate_settings *settings, struct plan *plan);
@@ -52,39 +53,42 @@ void estimator_free(struct estimator *estimator);
 /* ---- answers --------------------------------------------------------------------------------- */
 
 struct stage_estimate {
-    int64_t forward_ns, backward_ns; /* of one micro-batch, all pieces; weight gradients included */
-    int64_t first_more_ns;           /* the first forward pass: gathers of weights */
-    int64_t last_more_ns;            /* the last backward pass: gradients beside it */
-    int64_t tail_ns;                 /* gradients after it */
-    int64_t send_ns, back_ns;        /* of one micro-batch, to the next stage and the one before */
+    /* For one micro-batch and all pieces; weight gradients included. */
+    int64_t forward_ns, backward_ns;
+    int64_t first_more_ns; /* more in the first forward pass: gathers of weights */
+    int64_t last_more_ns;  /* more in the last backward pass: gradients beside it */
+    int64_t tail_ns;       /* gradients after the last backward pass */
+    /* For one micro-batch, to the next stage and to the one before. */
+    int64_t send_ns, back_ns;
     int64_t optimizer_ns;
-    int64_t end_ns; /* of everything */
+    int64_t end_ns; /* when everything on this stage is over */
     int64_t peak_bytes;
 };
 struct estimate {
     int64_t iteration_ns;
-    int64_t peak_bytes, limit_bytes; /* of the fullest stage's devices */
+    int64_t peak_bytes, limit_bytes; /* on the devices of the fullest stage */
     bool fits;
     int32_t stages;
     struct stage_estimate *stage;
 };
 
-/* A plan of the settings' cluster that has passed plan_check; the answer's stages are in `keep`. */
+/* Estimates a plan of the settings' cluster that has passed plan_check; the answer's stages are in
+ * `keep`. */
 weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, struct arena *keep,
                           struct estimate *out);
 
 /* ---- rows and runs --------------------------------------------------------------------------- */
 
-/* One choice per operator of the model, all for the same number of devices: its number, which equal
- * rows share. -1: the model could not be compiled. */
+/* The number of a row: one choice per operator of the model, all for the same number of devices.
+ * Equal rows share a number. -1: the model could not be compiled. */
 int32_t estimator_row(struct estimator *estimator, const struct choice *choice);
 
 struct candidate_run {
     int64_t first, last; /* instances first .. last - 1 */
     int32_t row;
 };
-/* A run on a stage by itself: what layer-by-layer searches add up (layerwise.h's c, O_f, O_b and
- * O_ms). */
+/* A run on a stage by itself: the terms that layer-by-layer searches add up (layerwise.h's c, O_f,
+ * O_b and O_ms). */
 struct run_question {
     struct candidate_run run;
     struct stage stage;
@@ -92,37 +96,38 @@ struct run_question {
     int64_t step_samples, micro_batches;
 };
 struct run_estimate {
-    int64_t forward_ns, backward_ns; /* of one micro-batch */
-    int64_t first_more_ns;           /* the first forward pass: gathers of weights */
-    int64_t last_more_ns;            /* the last backward pass: gradients beside it */
-    int64_t sync_ns;                 /* of its gradients, alone */
-    int64_t sync_each_ns;            /* of those, what goes with every micro-batch */
-    int64_t gather_ns;               /* of weights, after the optimizer's step */
+    int64_t forward_ns, backward_ns; /* for one micro-batch */
+    int64_t first_more_ns;           /* more in the first forward pass: gathers of weights */
+    int64_t last_more_ns;            /* more in the last backward pass: gradients beside it */
+    int64_t sync_ns;                 /* its gradients alone */
+    /* The part of them that is synchronised with every micro-batch. */
+    int64_t sync_each_ns;
+    int64_t gather_ns; /* gathers of weights after the optimizer step */
     int64_t optimizer_ns;
-    int64_t kept_bytes; /* of one micro-batch, for the backward pass */
-    int64_t peak_bytes; /* more during it */
+    int64_t kept_bytes; /* per micro-batch, kept for the backward pass */
+    int64_t peak_bytes; /* additional bytes at the peak of the backward pass */
     int64_t state_bytes;
 };
 weft_status estimate_run(struct estimator *estimator, const struct run_question *question,
                          struct run_estimate *out);
-/* What it takes more, both ways, where after the run another row goes on (R). */
+/* What a reshard costs, both ways, where another row follows the run (R). */
 weft_status estimate_reshard(struct estimator *estimator, const struct run_question *question,
                              int32_t next_row, int64_t *ns);
 
-/* Where after the run comes another stage: what either side takes beside its run. */
+/* The additional cost on either side where another stage follows the run. */
 struct side_estimate {
-    int64_t ns; /* of one micro-batch, both ways */
+    int64_t ns; /* for one micro-batch, both ways */
     int64_t kept_bytes, peak_bytes;
 };
 struct border_estimate {
     struct side_estimate before, after;
-    int64_t send_ns, back_ns; /* of one micro-batch */
+    int64_t send_ns, back_ns; /* for one micro-batch */
 };
 weft_status estimate_border(struct estimator *estimator, const struct run_question *question,
                             const struct stage *next, int32_t next_row,
                             struct border_estimate *out);
-/* What a stage takes once, whatever its runs: bytes that stand in for gradients, the start of the
- * optimizer's step. */
+/* What a stage takes once, whatever its runs: bytes that stand in for gradients, and the fixed
+ * start of the optimizer step. */
 struct stage_overhead {
     int64_t state_bytes, optimizer_ns;
 };
@@ -131,11 +136,13 @@ weft_status estimate_overhead(struct estimator *estimator, const struct run_ques
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* What may be left out of a candidate's estimate where a look is enough. */
+/* What may be left out of a candidate's estimate where a rough answer is enough. */
 enum detail {
     DETAIL_ALL,
-    DETAIL_ALIKE, /* stages of whole nodes all lie as the first, borders as that to the second */
-    DETAIL_BARE   /* the same, and borders between parts are left out: nothing is sent there */
+    /* Stages of whole nodes are all treated like the first, their borders like that between the
+     * first and the second. */
+    DETAIL_ALIKE,
+    DETAIL_BARE /* the same, and nothing is sent between parts: borders are left out */
 };
 struct candidate {
     const struct schedule *schedule;
@@ -147,17 +154,18 @@ struct candidate {
     struct candidate_memo *memo; /* what the latest estimate found, part by part */
     enum detail detail;
 };
-/* Room for so many stages, pieces and runs, to be filled in. */
+/* A candidate with room for this many stages, pieces and runs, to be filled in. */
 struct candidate *candidate_new(struct arena *keep, int32_t stages, int32_t pieces, int32_t runs);
-/* As few rows and runs as its choices allow. The plan has the estimator's settings. */
+/* Makes as few rows and runs as the plan's choices allow. The plan must have the estimator's
+ * settings. */
 weft_status candidate_of_plan(struct estimator *estimator, const struct plan *plan,
                               struct arena *keep, struct candidate **out);
 
-/* The answer's stages are the candidate's own, until it is asked for again. */
+/* The answer's stages belong to the candidate and are valid until it is estimated again. */
 weft_status estimate_candidate(struct estimator *estimator, struct candidate *candidate,
                                struct estimate *out);
-/* The same when, since the last time, only the cut between part `part` and the next one moved (or
- * only rows of these two changed but for their outermost runs'). */
+/* The same when, since the last estimate, only the cut between part `part` and the next one moved
+ * (or only rows of runs inside these two parts changed, not those of their outermost runs). */
 weft_status estimate_moved(struct estimator *estimator, struct candidate *candidate, int32_t part,
                            struct estimate *out);
 

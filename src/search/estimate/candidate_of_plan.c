@@ -1,20 +1,20 @@
 /* candidate_of_plan.c - a plan as a candidate: its instances as runs of rows.
  *
- *   I1  A run goes on as long as no operator of it has two choices. Operators that a run does not
- *       have are as the plan has them elsewhere on as many devices: plans with equal choices in all
- *       copies of a layer are one row per number of devices.
+ *   I1  A run continues as long as no operator in it has two choices. Operators that do not occur
+ *       in a run take the choice they have elsewhere in the plan on the same number of devices, so
+ *       that a plan with equal choices in all copies of a layer has one row per number of devices.
  */
 #include "search/estimate/estimator.h"
 
 #include <string.h>
 
-/* Rows under way: the choices of instances seen so far, and where no instance has one, those of
- * the plan's first instance on as many devices. */
+/* The row being built: the choices of the instances seen so far, and, for operators that none of
+ * them has, those of the plan's first instance on the same number of devices. */
 struct rows {
     struct estimator *estimator;
     const struct plan *plan;
     struct choice *choice; /* per operator */
-    bool *fixed;           /* per operator: an instance of the run at hand has it */
+    bool *fixed;           /* per operator: an instance of the current run determines it */
 };
 
 static int64_t devices_at(const struct plan *plan, int64_t instance)

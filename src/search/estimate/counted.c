@@ -1,4 +1,4 @@
-/* counted.c - what the stages of a plan hold by somebody else's count. */
+/* counted.c - the memory that the stages of a plan hold by another system's count (counted.h). */
 #include "search/estimate/counted.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@ void counted_hold(struct counted counted, struct part_memory *out)
     *out = (struct part_memory){.kept = counted.each, .forward_rise = counted.each};
 }
 
-/* The end of the longest run from an instance on in which no operator lies in two ways; choice[op] becomes
- * how each lies. A plan has every choice once. */
+/* The end of the longest run from `first` on in which no operator has two layouts; choice[op] is
+ * set to each operator's layout. In a plan, equal choices are one object. */
 static int64_t run_end(const struct plan *plan, int64_t first, int64_t end, struct arena *scratch,
                        struct choice *choice)
 {

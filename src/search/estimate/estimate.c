@@ -104,7 +104,7 @@ static int64_t updated_parameters(const struct timed *t, int32_t stage)
     return parameters;
 }
 
-/* What comes after the gradients: ties, the optimizer, gathers of what it updated. */
+/* What follows the gradients: tied weights, the optimizer, gathers of the weights it updated. */
 static void end_stages(const struct timed *t, const struct stage_end *end, struct estimate *out)
 {
     const struct plan *plan = t->plan;

@@ -2,9 +2,9 @@
  *
  *   candidate.h  the question and its answer: what every planner asks
  *   tables.h     what a run of instances takes on a stage, found once per row of choices
- *   estimator.h  what searches share that ask part by part
- *   places.h     places between instances that are alike
- *   counted.h    memory by somebody else's count
+ *   estimator.h  what plans' and candidates' estimates share
+ *   places.h     which places between instances are alike
+ *   counted.h    memory by another system's count
  */
 #ifndef WEFT_SEARCH_ESTIMATE_H
 #define WEFT_SEARCH_ESTIMATE_H

@@ -13,16 +13,16 @@ struct estimator {
     struct orders *orders;
     struct flow_cache *flows;
     struct holdings *holdings;
-    struct tables *tables; /* NULL: no candidate yet */
+    struct tables *tables; /* NULL: no candidate was estimated yet */
 };
 
-/* Finds its tables if there are none yet. */
+/* Makes the estimator's tables if there are none yet. */
 weft_status estimator_tables(struct estimator *estimator);
-/* One part's numbers, added to its stage's. */
+/* Adds one part's numbers to those of its stage. */
 void note_part(const struct part_work *part, struct stage_estimate *out);
-/* When a stage is through, before the optimizer's step. */
+/* Notes when a stage is done, before the optimizer step. */
 void note_end(const struct stage_end *end, struct stage_estimate *out);
-/* The slowest and the fullest stage. */
+/* Finds the slowest and the fullest stage. */
 void sum_up_stages(struct estimate *out);
 
 #endif

@@ -5,7 +5,7 @@
 
 enum { COPIES_BEFORE = 1, FEWEST = 3 }; /* H, and the least K, of (1) */
 
-/* I2 */
+/* Whether a repeat is inside no other repeat (I2). */
 static bool is_outermost(const struct model *model, int32_t module)
 {
     for (int32_t m = model->module[module].parent; m >= 0; m = model->module[m].parent)

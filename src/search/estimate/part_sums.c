@@ -1,21 +1,23 @@
 /* part_sums.c - runs of tables as parts: what they hold, and how long their passes take.
  *
- * Gradients of a run go beside what is left of the last pass when its first bucket of n is full; both
- * slow down by s while they overlap. With b the run's part of that pass, g its gradients, l the last
- * bucket (g / n, or its first weight where that is larger), and q gradients of runs after it that are
- * still on their way when it begins, so many are left when it is over:
+ * The gradients of a run start when the first of its n buckets is full, and are sent beside what is
+ * left of the last pass; both slow down by s while they overlap. With b the run's part of that
+ * pass, g the time of its gradients, l that of its last bucket (g / n, or its first weight where
+ * that is larger), and q the time that gradients of later runs still need when the run begins, the
+ * time still needed when the run is over is
  *
  *   max(l, g - b (1 - 1 / n) / s, q + g - b / s)  =  max(least, q + more)                      (1)
  *
- * A part's runs come from its last to its first, and such functions of q make one of the same kind:
- * max(a, max(c, q + d) + b) = max(max(a, c + b), q + d + b).
+ * The runs of a part are taken from its last to its first, and two such functions of q in a row
+ * make one of the same kind: max(a, max(c, q + d) + b) = max(max(a, c + b), q + d + b).
  */
 #include "search/estimate/tables_room.h"
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A run's rise in a backward pass, before which runs so far come after it. n times in a row, with
- * r its rise and c what it adds: max(r + max(0, (n - 1) c), so far + n c). */
+/* The rise of a run in a backward pass that has already gone through the runs after it, with the
+ * rise `so far`. For n times in a row, with r its rise and c what it adds: max(r + max(0, (n - 1)
+ * c), so far + n c). */
 static int64_t raise_back(const struct range_max *ranges, const struct row_table *table,
                           enum tally net, const struct place_range *range, int64_t so_far)
 {
@@ -45,7 +47,7 @@ void add_places(struct part_sums *part, const struct row_table *table,
     add_stand_in(part, table, to[SUM_LAYERS] - from[SUM_LAYERS]);
 }
 
-/* Buckets of gradients: full ones, and never more than weights. */
+/* The number of gradient buckets: full ones, and never more than there are weights. */
 static double buckets_of(const int64_t *of, const struct row_table *table)
 {
     double full = table->layers       ? (double)of[SUM_LAYERS]
@@ -91,7 +93,8 @@ void close_run(struct part_sums *part, const struct row_table *table, const stru
     note_waits(part, run.of);
 }
 
-/* What of a time saved is true, which is then waited for no more. */
+/* The part of a saving that is real: no more than both neighbours wait. What is saved is waited for
+ * no longer. */
 static int64_t spare(int64_t *before, int64_t *latest, int64_t ns)
 {
     int64_t most = *before + *latest, saved = ns > -most ? -ns : most;
@@ -114,7 +117,7 @@ struct side inner_side(struct part_sums *part, const struct side *border)
     return out;
 }
 
-/* Of the first weight of a run that has any to synchronise. */
+/* The synchronisation time of the first weight of a run that has gradients to synchronise. */
 static int64_t first_sync(const struct row_table *table, int64_t first, int64_t last)
 {
     int64_t ns = 0;
@@ -148,7 +151,7 @@ void instance_sums(const struct row_table *table, int64_t instance, struct sums 
 enum { PASSES = SUM_HOST - SUM_DEVICE }; /* forward, backward, the weights' own */
 _Static_assert((int)PASSES == (int)WAIT_COUNT, "a pass without its wait");
 
-/* item_cost.h (2): by how much longer a pass takes than its table's passes. */
+/* item_cost.h (2): by how much longer a pass takes than the passes of its table. */
 static int64_t stretch_more(const int64_t *of, int pass)
 {
     struct part_cost_sums sums = {0, 0};
@@ -160,8 +163,8 @@ static int64_t stretch_more(const int64_t *of, int pass)
            of[SUM_STRETCHED + pass];
 }
 
-/* What is left of gradients after the last pass, which takes `more` than its runs. Those of a copy of a
- * tied weight are there before any other. */
+/* The time of the gradients that remain after the last pass, which takes `more_ns` longer than its
+ * runs. Those of a copied tied weight come before all others. */
 static int64_t tail_of(const struct tables *t, const struct part_sums *part, int64_t more_ns)
 {
     const struct sync_sums *sync = &part->sync;
@@ -173,7 +176,7 @@ static int64_t tail_of(const struct tables *t, const struct part_sums *part, int
     return (int64_t)(left > sync->last_bucket ? left : sync->last_bucket);
 }
 
-/* What gradients of every micro-batch take longer than a round of its passes. */
+/* By how much the gradients of each micro-batch take longer than a round of its passes. */
 static int64_t lag_of(const struct tables *t, const int64_t *of, int64_t round_ns)
 {
     double after = (double)of[SUM_SYNC_EACH] - (double)round_ns * t->pace;
@@ -199,7 +202,8 @@ struct part_work close_part(const struct tables *t, const struct part_sums *part
     }
     if (!(t->settings->overlap & OVERLAP_GRADIENTS) && micro_batches > 1) {
         *(split ? &work.weight : &work.backward) += of[SUM_SYNC_EACH];
-        work.last_more -= of[SUM_SYNC_EACH]; /* those of the last pass are its tail */
+        /* The gradients of the last pass are its tail. */
+        work.last_more -= of[SUM_SYNC_EACH];
     }
     int64_t last = (split ? work.weight : work.backward) + work.last_more;
     int64_t round = work.backward + work.weight;

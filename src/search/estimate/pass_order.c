@@ -1,10 +1,11 @@
-/* pass_order.c - the passes that stand for all of a part: few micro-batches in the order of its schedule. */
+/* pass_order.c - the few passes that represent all passes of a part, in the order of its
+ * schedule. */
 #include "search/estimate/pass_order.h"
 
 #include <string.h>
 
-/* With one micro-batch, with more, and where gradients go with every one; the letters are
- * slot_label's, and P is F and B at once. */
+/* With one micro-batch, with more, and where gradients are synchronised with every one. The letters
+ * are those of slot_label; P is F and B at once. */
 static const char *const ORDERS[][MOST_ROUNDS] = {
     [ORDER_IN_TURN] = {"FB", "FBFB", "FBFBFB"},
     [ORDER_FORWARDS_FIRST] = {"FB", "FFBB", "FFFBBB"},

@@ -23,13 +23,14 @@ struct script {
     ARRAY(int64_t) ns;
     ARRAY(struct pass_wait) waits; /* by task, ascending */
     int32_t last[LANE_COUNT];      /* tasks */
-    int32_t before_unit;           /* the last computation before the unit that was gathered last */
-    int32_t features, computed;    /* the latest of either lane before the pass at hand */
-    bool begun[LANE_COUNT];        /* a task of this lane of the pass at hand is there */
-    int32_t *task[MOST_PASSES];    /* per item */
-    int64_t *own
-        [MOST_PASSES]; /* of a pair's passes, per item: when it is over in the pass' own time (I3) */
-    int32_t gradients[MOST_PASSES]; /* the latest after each pass */
+    /* The last computation before the unit whose weights were gathered last. */
+    int32_t before_unit;
+    int32_t features, computed; /* the latest task of either lane before the current pass */
+    bool begun[LANE_COUNT];     /* whether this lane has a task of the current pass yet */
+    int32_t *task[MOST_PASSES]; /* per item */
+    /* For the passes of a pair, per item: when it is over in the pass's own time (I3). */
+    int64_t *own[MOST_PASSES];
+    int32_t gradients[MOST_PASSES]; /* the latest gradient task after each pass */
 };
 
 static void wait_for(struct script *s, int32_t on)
@@ -39,7 +40,7 @@ static void wait_for(struct script *s, int32_t on)
         array_push(s->scratch, &s->waits, wait);
 }
 
-/* After its waits. */
+/* Adds a task, after its waits were added. */
 static int32_t add(struct script *s, enum lane lane, int32_t flow, int64_t ns)
 {
     int32_t task = (int32_t)s->ns.len, stream = (int32_t)lane;
@@ -94,7 +95,8 @@ static void synchronise(struct script *s, int32_t bucket)
     add_exchange(s, LANE_GRADIENTS, s->timed->outline.synchronise[bucket]);
 }
 
-/* Per item of a block: the bucket that it is the first to read, the one it completes, or NONE. */
+/* Per item of a block: the bucket that it is the first to read, and the one that it completes; or
+ * NONE. */
 struct item_buckets {
     int32_t *reads, *completes;
 };
@@ -142,7 +144,7 @@ static int32_t add_item(struct script *s, const struct block *block, int32_t i, 
     return add(s, lane, NONE, item->kind == ITEM_OP ? ns[i] : 0);
 }
 
-/* A pass on its way into the script. */
+/* A pass that is being written into the script. */
 struct pass_writing {
     const struct pass *pass;
     const struct block *block;
@@ -202,7 +204,7 @@ static void add_pass(struct script *s, int32_t part, const struct pass *pass, in
     *out = w.task;
 }
 
-/* As compile/emit.c does. */
+/* Interleaves the two passes of a pair as compile/emit.c does. */
 static void add_pair(struct script *s, int32_t part, const struct pass *pass, int32_t **out)
 {
     struct pass_writing w[] = {start_pass(s, part, &pass[0]), start_pass(s, part, &pass[1])};
@@ -218,7 +220,7 @@ static void add_pair(struct script *s, int32_t part, const struct pass *pass, in
 
 /* ---- all passes ------------------------------------------------------------------------------ */
 
-/* Waits in rows by task. */
+/* Lists the waits of each task one task after the other. */
 static void list_waits(const struct script *s, int64_t **first, int32_t **on)
 {
     size_t tasks = s->ns.len;
@@ -245,7 +247,7 @@ static void list_lanes(const struct script *s, int64_t **first, int32_t **order)
     }
 }
 
-/* I2: all flows touch the one device. */
+/* I2: all flows use the one device. */
 static void tell_interference(const struct script *s, struct engine_graph *g)
 {
     size_t flows = (size_t)s->timed->flows.flows;
@@ -293,7 +295,7 @@ static int64_t gradients_end(const struct script *s, const struct engine_result 
     return s->gradients[pass] >= 0 ? result->end_ns[s->gradients[pass]] : 0;
 }
 
-/* Without overlap, with the gradients that the next pass waits for. */
+/* Without overlap a pass also includes the gradients that the next pass waits for. */
 static int64_t end_of_pass(const struct script *s, const struct engine_result *result,
                            const struct block *block, int32_t pass, bool last)
 {
@@ -311,8 +313,8 @@ static const struct block *block_at(const struct timed *t, int32_t part, const s
     return &t->outline.graph->block[t->block_of[pass->kind][part]];
 }
 
-/* A pass of a pair in its own time (I3): per item when it is over, from the start of the pass on. How long
- * its operators count. */
+/* The times of one pass of a pair by itself (I3): per item when it is over, counted from the start
+ * of the pass. Returns how long the pass's operators take. */
 static int64_t own_time(struct script *s, const struct block *block, int32_t pass,
                         const int64_t *counts)
 {
@@ -325,7 +327,7 @@ static int64_t own_time(struct script *s, const struct block *block, int32_t pas
     return ns;
 }
 
-/* The passes of a pair as if one came after the other: how long each takes. */
+/* Divides a pair into its passes as if one came after the other: how long each takes. */
 static void divide_pair(struct script *s, const struct engine_result *result,
                         const struct part_passes *passes, int32_t part, int32_t pass, int64_t *end)
 {
@@ -370,15 +372,16 @@ static void find_ends(struct script *s, const struct engine_result *result,
     }
 }
 
-/* How long gradients go on after a pass. */
-static int64_t tail_behind(const struct script *s, const struct engine_result *result,
-                           const int64_t *end, int32_t pass)
+/* How long gradients continue after a pass. */
+static int64_t tail_after(const struct script *s, const struct engine_result *result,
+                          const int64_t *end, int32_t pass)
 {
     return larger(0, gradients_end(s, result, pass) - end[pass + 1]);
 }
 
-/* By how much more gradients that go with every micro-batch are behind after a round than before it:
- * from the first round to the second, in which no others go (rounds_of). */
+/* By how much further the gradients that are synchronised with every micro-batch are behind after a
+ * round than before it: measured from the first round to the second, in which no other gradients
+ * are sent (rounds_of). */
 static int64_t lag_of(const struct script *s, const struct engine_result *result,
                       const struct part_passes *passes, const int64_t *end)
 {
@@ -387,7 +390,7 @@ static int64_t lag_of(const struct script *s, const struct engine_result *result
     int32_t first = nth_pass(passes, completes, 1), second = nth_pass(passes, completes, 2);
     if (passes->rounds < MOST_ROUNDS || !(s->timed->plan->overlap & OVERLAP_GRADIENTS))
         return 0;
-    return larger(0, tail_behind(s, result, end, second) - tail_behind(s, result, end, first));
+    return larger(0, tail_after(s, result, end, second) - tail_after(s, result, end, first));
 }
 
 static void read_times(struct script *s, const struct engine_result *result,
@@ -401,7 +404,7 @@ static void read_times(struct script *s, const struct engine_result *result,
     }
     bool split = passes->number[PASS_WEIGHT] >= 0;
     int64_t lag = lag_of(s, result, passes, end);
-    int64_t tail = tail_behind(s, result, end, passes->number[PASS_LAST]);
+    int64_t tail = tail_after(s, result, end, passes->number[PASS_LAST]);
     *out = (struct part_work){.forward = ns[PASS_FORWARD],
                               .backward = ns[PASS_BACKWARD],
                               .weight = ns[PASS_WEIGHT],

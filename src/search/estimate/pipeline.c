@@ -13,13 +13,13 @@ static int64_t pass_pair(const struct part_work *s)
     return s->forward + s->backward + s->weight;
 }
 
-/* What goes between a stage and the next, both ways. */
+/* The time of the transfers between stage j and the next one, both ways. */
 static int64_t link_pair(const struct part_work *stage, int32_t j)
 {
     return stage[j].send + stage[j + 1].back;
 }
 
-/* Equation (1): the run of stages, and its pace. */
+/* The run of stages that attains the maximum in equation (1), and its pace. */
 struct cycle {
     int32_t first, last;
     int64_t sum_ns; /* over the run */
@@ -35,7 +35,7 @@ static struct cycle slowest_cycle(const struct part_work *stage, int32_t stages)
                 cycle = (struct cycle){s, k, sum};
             if (k + 1 < stages && (sum + link_pair(stage, k)) * (cycle.last - cycle.first + 1) <
                                       cycle.sum_ns * (k - s + 1))
-                break; /* without s..k the rest is slower */
+                break; /* without stages s..k the rest is slower */
         }
     }
     for (int32_t j = 0; j + 1 < stages; j++) { /* I4 */
@@ -46,15 +46,14 @@ static struct cycle slowest_cycle(const struct part_work *stage, int32_t stages)
     return cycle;
 }
 
-/* The path of (2) through stage j, from when the first micro-batch reaches it until the last leaves
- * it; `below` is r_j. */
+/* The path of (2) through stage j, from when the first micro-batch reaches it until the last one
+ * leaves it; `below` is r_j. */
 static int64_t at_stage(const struct part_work *s, int64_t ahead, int64_t below, int64_t pace_ns,
                         int64_t micro_batches)
 {
     int64_t w = ahead < micro_batches - 1 ? ahead : micro_batches - 1;
     int64_t steady = micro_batches - 1 - w, f = s->forward, b = s->backward + s->weight;
-    if (steady ==
-        0) /* all forward passes come first, and only one way down and back is waited for */
+    if (steady == 0) /* all forward passes come first: the path waits for one way down and back */
         return f + b + larger(below + w * larger(f, b), w * (f + b));
     return f + b + steady * pace_ns + larger(w * f, below) + larger(w * b, below);
 }
@@ -80,14 +79,15 @@ int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t mi
     return longest;
 }
 
-/* What a stage's rounds leave free from the end of its first backward pass to that of its last. */
+/* How much time a stage's rounds leave free between the end of its first backward pass and that of
+ * its last. */
 static int64_t slack_of(int64_t first_ns, int64_t last_ns, int64_t round_ns, int64_t micro_batches)
 {
     return larger(0, last_ns - first_ns - (micro_batches - 1) * round_ns);
 }
 
-/* A stage's first backward pass is over when the first micro-batch has been down and back, and the
- * forward passes ahead of it are through. */
+/* A stage's first backward pass is over when the first micro-batch has gone down and come back, and
+ * the forward passes ahead of it are done. */
 static void find_slacks(const struct pipeline_work *work, struct stage_end *end)
 {
     int64_t above = 0, below = 0, m = work->micro_batches;
@@ -138,8 +138,8 @@ static struct wave next_wave(struct wave before, int64_t send_ns, int64_t free_n
 {
     struct wave wave;
     wave.first = larger(before.first + send_ns, free_ns) + pass_ns;
-    int64_t come =
-        larger(before.last, before.first + (micro_batches - 1) * send_ns) + send_ns; /* I4 */
+    /* I4 */
+    int64_t come = larger(before.last, before.first + (micro_batches - 1) * send_ns) + send_ns;
     wave.last = larger(wave.first + (micro_batches - 1) * pass_ns, come + pass_ns) + more_ns;
     return wave;
 }
@@ -171,9 +171,10 @@ static void end_waves(const struct pipeline_work *work, struct stage_end *end)
     }
 }
 
-/* ---- played ---------------------------------------------------------------------------------- */
+/* ---- slot by slot ---------------------------------------------------------------------------- */
 
-/* I1: of piece 0 one stage's passes after the other, of the others the stage's own. */
+/* I1: of piece 0, the additional time of all stages one after the other; of other pieces, only the
+ * stage's own. */
 static void add_more(const struct pipeline_work *work, struct stage_end *end)
 {
     int32_t p = work->stages;
@@ -205,7 +206,7 @@ static void end_played(struct orders *orders, const struct pipeline_work *work,
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* I1: how far gradients have fallen behind that go with every micro-batch. */
+/* I1: how far behind the gradients are that are synchronised with every micro-batch. */
 static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t slack_ns)
 {
     int64_t lag = 0;
@@ -214,7 +215,8 @@ static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t s
     return larger(0, lag - slack_ns);
 }
 
-/* I1: what is left of gradients after a stage's last pass; slows passes down on the way. */
+/* I1: the time of the gradients that remain after a stage's last pass; delays passes where they
+ * overlap. */
 static int64_t tail_of(const struct pipeline_work *work, int32_t stage, struct stage_end *end)
 {
     bool waves = work->schedule->passes == ORDER_FORWARDS_FIRST;
@@ -238,7 +240,8 @@ void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part
     bool waves = work->schedule->passes == ORDER_FORWARDS_FIRST;
     int64_t beside = waves ? out->backward : out->forward;
     if (out->host && last && waves)
-        out->last_more += 2 * out->host; /* I3: of the last micro-batch, whose turn comes first */
+        /* I3: the checkpoints of the last micro-batch, which are needed first. */
+        out->last_more += 2 * out->host;
     else if (out->host && (last || work->micro_batches == 1))
         out->backward += 2 * out->host;
     if (out->host && !(last && !waves))

@@ -1,11 +1,12 @@
-/* places.c - places between instances that are alike (places.h). */
+/* places.c - which places between instances are alike (places.h). */
 #include "search/estimate/places.h"
 
 #include <string.h>
 
 /* ---- open tensors ---------------------------------------------------------------------------- */
 
-/* Uses from one operator to an input of another, of which some may be open at a place. */
+/* The tensors that one operator sends to an input of another; some of them may be open at a
+ * place. */
 struct tensor_way {
     uint64_t hash;
     int64_t open;
@@ -13,7 +14,7 @@ struct tensor_way {
 struct ways {
     struct hash_map index;
     ARRAY(struct tensor_way) way;
-    uint64_t open; /* sum of the hashes of those that are */
+    uint64_t open; /* sum of the hashes of those that are open */
 };
 
 static void change_way(struct arena *scratch, struct ways *ways, uint64_t hash, int64_t by)
@@ -32,10 +33,10 @@ static void change_way(struct arena *scratch, struct ways *ways, uint64_t hash, 
     ways->open += is && !was ? hash : was && !is ? -hash : 0;
 }
 
-/* The readers of each instance: lists of uses. */
+/* The readers of each instance, as linked lists of uses. */
 struct readers {
-    int64_t *first;  /* per instance: a use, -1: none */
-    int64_t *next;   /* per use: another one of the same source */
+    int64_t *first;  /* per instance: its first use; -1: none */
+    int64_t *next;   /* per use: the next one of the same source; -1: the last */
     int64_t *reader; /* per use */
 };
 
@@ -65,8 +66,8 @@ static uint64_t way_hash(const struct outline *outline, int64_t use, int64_t rea
     return hash_bytes(key, sizeof key, 1) | 1;
 }
 
-/* From the place before an instance to the one after it: what it made opens, what it read may
- * close. */
+/* Moves from the place before an instance to the one after it: what the instance made opens, and
+ * what it read may close. */
 static void pass_instance(struct arena *scratch, const struct outline *outline,
                           const struct readers *readers, int64_t i, struct ways *ways)
 {

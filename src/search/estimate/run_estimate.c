@@ -46,7 +46,7 @@ weft_status estimate_reshard(struct estimator *estimator, const struct run_quest
                              int32_t next_row, int64_t *ns)
 {
     struct seam seam = {.before_device = question->stage.first_device,
-                        .behind_device = question->stage.first_device};
+                        .after_device = question->stage.first_device};
     struct borders *borders;
     const struct border *border;
     weft_status status = WEFT_OK;
@@ -74,7 +74,7 @@ weft_status estimate_border(struct estimator *estimator, const struct run_questi
 {
     struct run_question after = *question;
     struct seam seam = {.before_device = question->stage.first_device,
-                        .behind_device = next->first_device};
+                        .after_device = next->first_device};
     struct borders *borders;
     const struct border *border;
     weft_status status;

@@ -1,39 +1,43 @@
-/* slot_times.c - slots of a schedule, one after the other (slot_times.h has the equations). */
+/* slot_times.c - the slots of a schedule, played one after the other (slot_times.h has the
+ * equations). */
 #include "search/estimate/slot_times.h"
 
 #include <string.h>
 
 enum { ROUNDS_PLAYED = 3 };
-enum { START = 0 }; /* the step that is over at 0, for slots that need nothing */
+/* The step that is over at time 0, for slots that need nothing. */
+enum { START = 0 };
 
-/* Times of a part's slots by their kind, and of those that have no other beside them where most have. */
+/* Indices of a part's slot times: by the kind of the slot, and for slots that run alone in a
+ * schedule where most run in pairs. */
 enum { NS_FORWARD_APART = SLOT_KIND_COUNT, NS_BACKWARD_APART, NS_COUNT };
 
-/* One slot: numbers of what `struct room` has in rows. */
+/* One slot, as indices into the arrays of `struct orders`. */
 struct slot_step {
     int32_t stage;
     int32_t ns;    /* per part and NS_COUNT */
-    int32_t needs; /* a step */
-    int32_t send;  /* per part and direction, after the first, which takes no time */
-    bool opens;    /* a pair: the other step of it comes right after (2) */
+    int32_t needs; /* the step it waits for */
+    int32_t send;  /* per part and direction; 0 takes no time */
+    bool opens;    /* the first of a pair: the other step of the pair follows (2) */
 };
 struct score {
     const struct schedule *schedule;
     struct pipeline pipeline;
     ARRAY(struct slot_step) step;
     int32_t *first_backward; /* per stage: a step */
-    int32_t round[2];        /* I1: steps; the latter is the last forward pass */
+    int32_t round[2];        /* I1: steps; the second one is the last forward pass */
 };
 
-/* Room that one play after the other uses. */
+/* Arrays that are used again from one play to the next. */
 struct orders {
     struct arena *keep;
     ARRAY(struct score *) scores;
     const struct score *latest;
-    int64_t *end_ns, *slot_ns;  /* per step; per part and NS_COUNT */
-    int64_t *send_ns, *link_ns; /* per part and direction: of a send; when the latest is over */
+    int64_t *end_ns, *slot_ns; /* per step; per part and NS_COUNT */
+    /* Per part and direction: the time of a send; when the latest send is over. */
+    int64_t *send_ns, *link_ns;
     struct stage_ends *stage;
-    size_t steps, parts; /* that there is room for */
+    size_t steps, parts; /* how many of each the arrays hold */
 };
 
 struct orders *orders_new(struct arena *keep)
@@ -48,7 +52,7 @@ struct orders *orders_new(struct arena *keep)
 struct score_writing {
     struct score *score;
     struct arena *keep;
-    int32_t *step_of; /* per kind, part and micro-batch: START: not yet */
+    int32_t *step_of; /* per kind, part and micro-batch; START: not written yet */
 };
 
 static int32_t *step_at(const struct score_writing *w, enum slot_kind kind, int32_t part, int32_t m)
@@ -58,7 +62,7 @@ static int32_t *step_at(const struct score_writing *w, enum slot_kind kind, int3
     return &w->step_of[((int64_t)kind * parts + part) * p->micro_batches + m];
 }
 
-/* What a slot needs from elsewhere; false: that is not there yet. */
+/* Finds what a slot needs from elsewhere; false: that has no step yet. */
 static bool find_need(const struct score_writing *w, const struct slot *slot, int32_t part,
                       struct slot_step *out)
 {
@@ -81,7 +85,7 @@ static bool find_need(const struct score_writing *w, const struct slot *slot, in
     return out->needs != START;
 }
 
-/* False: what it needs is not before a step. */
+/* False: what the slot needs has no step yet. */
 static bool make_step(const struct score_writing *w, const struct slot *slot, int32_t stage,
                       bool apart, int32_t before, struct slot_step *out)
 {
@@ -92,8 +96,9 @@ static bool make_step(const struct score_writing *w, const struct slot *slot, in
     return find_need(w, slot, part, out) && out->needs < before;
 }
 
-/* A stage's next slot or pair of slots, if what it needs is before a step; how many. Steps that follow
- * each other so do not wait for each other, which the processor makes use of. */
+/* Writes a stage's next slot or pair of slots if what it needs has a step; returns how many slots.
+ * Going from stage to stage this way, neighbouring steps do not depend on each other, so the
+ * processor can work on several at once. */
 static int32_t write_next(const struct score_writing *w, const struct slots *slots, int32_t stage,
                           int32_t before, int32_t *at)
 {
@@ -118,7 +123,7 @@ static int32_t write_next(const struct score_writing *w, const struct slots *slo
     return count;
 }
 
-/* Steps that play_slots reads times of. */
+/* Marks the steps whose times play_slots reads. */
 static void mark_steps(const struct score_writing *w, const struct slots *slots)
 {
     struct score *score = w->score;
@@ -214,7 +219,7 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
     }
 }
 
-/* When what a step needs has come. */
+/* When the input of a step has arrived. */
 static int64_t come_ns(struct orders *orders, const struct slot_step *step)
 {
     int64_t come = orders->end_ns[step->needs];
@@ -247,14 +252,14 @@ static void play_score(struct orders *orders, const struct score *score)
     }
 }
 
-/* I1: so many of m micro-batches are played. */
+/* I1: how many of m micro-batches are played. */
 static int64_t played_of(int64_t m, int64_t p)
 {
     int64_t most = ROUNDS_PLAYED * p;
     return m <= most ? m : most - (p - m % p) % p;
 }
 
-/* A round of the slowest stage that never waits. */
+/* A round of the slowest stage, if it never waits. */
 static int64_t slowest_round(const struct orders *orders, const struct score *score)
 {
     const struct pipeline *p = &score->pipeline;

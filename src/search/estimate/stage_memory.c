@@ -19,7 +19,7 @@ static int64_t held_in_turn(const struct part_memory *part, int64_t in_flight)
                   in_flight * part->kept + part->backward_rise);
 }
 
-/* (4), if there are pairs. */
+/* (4), where there are pairs. */
 static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int64_t forwards)
 {
     if (ahead >= forwards)
@@ -28,13 +28,15 @@ static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int6
                   held_in_turn(part, ahead));
 }
 
-/* (2), from the first backward pass to the first one of weight gradients; later ones repeat the last. */
+/* (2), from the first backward pass to the first pass of weight gradients; later passes repeat the
+ * last. */
 static int64_t held_split(const struct part_memory *part, const struct pipeline *pipeline,
                           int32_t stage)
 {
     int64_t m = pipeline->micro_batches, warm_up = pipeline->stages - stage - 1, most = 0;
     for (int64_t k = 0; k <= stage && k < m; k++) {
-        int64_t forwards = warm_up + k < m - 1 ? warm_up + k : m - 1; /* before the latest one */
+        /* Forward passes before the latest one. */
+        int64_t forwards = warm_up + k < m - 1 ? warm_up + k : m - 1;
         int64_t held = forwards * part->kept + k * part->back;
         if (k == 0 || warm_up + k < m)
             most = larger(most, held + part->forward_rise);
@@ -45,14 +47,14 @@ static int64_t held_split(const struct part_memory *part, const struct pipeline 
     return most;
 }
 
-/* Sums over the passes of all pieces before pass i of a piece. */
+/* Sums over the passes of all pieces that come before pass i of a piece. */
 struct before {
     int64_t kept, offloaded; /* of pieces before it */
     const struct part_memory *part, *last;
-    int64_t passes, first; /* of all pieces; the piece's first one */
+    int64_t passes, first; /* of all pieces; the piece's first pass */
 };
 
-/* O(i - 1) of (3); the checkpoints of the last two passes stay. */
+/* O(i - 1) of (3); the checkpoints of the last two passes stay on the device. */
 static int64_t offloaded_before(const struct before *b, int64_t i)
 {
     int64_t gone = i - 1 < b->passes - 2 ? i - 1 : b->passes - 2;
@@ -91,22 +93,23 @@ static int64_t held_in_waves(const struct pipeline *pipeline, const struct part_
 
 enum { NONE = -1, ROUNDS_PLAYED = 3 };
 
-/* A slot, and whose checkpoints leave or are back at its start: pieces. */
+/* A slot, and the pieces whose checkpoints leave, or are back, at its start. */
 struct moment_of_stage {
     int32_t piece, left, back;
     enum slot_kind kind;
     bool paired; /* with the next one */
 };
-/* By how much a slot of a kind rises, and leaves its stage fuller. */
+/* How far a slot of some kind rises above its start, and by how much it changes what its stage
+ * holds. */
 struct slot_turn {
     int64_t rise, net;
 };
 struct stage_slots {
     struct moment_of_stage *slot;
     size_t slots;
-    int32_t *turn;         /* per slot: by piece, then kind */
-    size_t enough;         /* I4: slots, where nothing is offloaded */
-    struct slot_turn *own; /* room: of the parts at hand */
+    int32_t *turn;         /* per slot: an index by piece, then kind */
+    size_t enough;         /* I4: how many slots need to be played if nothing is offloaded */
+    struct slot_turn *own; /* an array for the parts of the current question */
 };
 struct holdings {
     struct arena *keep;
@@ -121,7 +124,7 @@ struct holdings *holdings_new(struct arena *keep)
     return holdings;
 }
 
-/* I1. */
+/* I1: finds when offloaded checkpoints are away. */
 static void find_away(const struct slots *slots, const struct pipeline *pipeline,
                       struct arena *scratch, struct moment_of_stage *out)
 {
@@ -140,7 +143,8 @@ static void find_away(const struct slots *slots, const struct pipeline *pipeline
     }
 }
 
-/* What a stage holds, in numbers: passes per piece of which it keeps what is kept, and what is added. */
+/* What a stage holds, as numbers of passes per piece: of how many passes it keeps what is kept, and
+ * of how many what is added. */
 struct count {
     int32_t kept, back;
 };
@@ -154,7 +158,8 @@ static bool is_within(const struct count *count, const struct count *most, int32
     return true;
 }
 
-/* Whether no slot of the same turn before it found as much; if so it is one of those. */
+/* Whether no earlier slot of the same piece and kind found as much; if so, it is added to those
+ * compared with. */
 static bool is_fuller(struct arena *scratch, const struct count *count, int32_t pieces,
                       count_list *before)
 {
@@ -178,7 +183,7 @@ static void count_slot(struct count *count, enum slot_kind kind)
     count->back += kind == SLOT_BACKWARD_INPUT ? 1 : kind == SLOT_BACKWARD_WEIGHT ? -1 : 0;
 }
 
-/* I4 */
+/* Finds `enough` (I4). */
 static size_t count_enough(struct arena *scratch, const struct stage_slots *list, int32_t pieces)
 {
     struct count *count = ARENA_ARRAY(scratch, struct count, (size_t)pieces);
@@ -247,7 +252,8 @@ static struct slot_turn turn_of(const struct part_memory *part, enum slot_kind k
     }
 }
 
-/* Whether some passes take away what they should leave: then more of them may hold less. */
+/* Whether some pass frees memory where it should leave some: then more passes in flight may hold
+ * less. */
 static bool any_gives(const struct pipeline *pipeline, const struct part_memory *part, bool split)
 {
     bool any = false;

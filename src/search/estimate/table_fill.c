@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* The instance with which an item of a block counts: in backward blocks what is made again counts
- * with the operator that needs it first. */
+/* The instance that an item of a block counts for: in backward blocks, what is recomputed counts
+ * for the operator that needs it first. */
 static int64_t *places_of(struct arena *scratch, const struct block *block)
 {
     int64_t *place = ARENA_ARRAY(scratch, int64_t, (size_t)block->items), next = 0;
@@ -27,7 +27,8 @@ struct filling {
     struct tied_pair tied;
 };
 
-/* When everything up to an instance (or from it on) is over, as sums over instances before. */
+/* When everything up to an instance (backward: from it on) is over, as sums over the instances
+ * before it. */
 static void fill_times(const struct filling *f, const struct block *block, const int64_t *end_ns,
                        enum tally tally)
 {
@@ -101,7 +102,7 @@ static void fill_weights(const struct filling *f, int64_t i)
     f->table->layers |= bucket->shard == 3;
 }
 
-/* What is held before (after, backward) each instance, and at most during it. */
+/* What is held before each instance (backward: after it), and at most during it. */
 static void fill_levels(const struct filling *f, const struct block *block, int64_t *level,
                         int64_t *high)
 {
@@ -174,7 +175,7 @@ static struct range_max range_max_new(struct arena *keep, const int64_t *value, 
     return out;
 }
 
-/* Of the optimizer's step, whose time is linear but for the start of its kernels. */
+/* Fits the optimizer step, whose time is linear but for the start of its kernels. */
 static void fit_optimizer(const struct timed *timed, struct row_table *t, int64_t instances)
 {
     int64_t all = t->at[instances].of[SUM_PARAMETERS];
@@ -185,7 +186,8 @@ static void fit_optimizer(const struct timed *timed, struct row_table *t, int64_
     t->optimizer_least_ns = whole - (int64_t)(t->optimizer_each_ns * (double)all);
 }
 
-/* Copies of tied weights in the table's own plan, where users do not lie as their owners. */
+/* Bytes of copied tied weights in the table's own plan, where users are not laid out like their
+ * owners. */
 static int64_t copies_bytes(const struct plan *plan)
 {
     double bytes = 0;

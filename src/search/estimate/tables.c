@@ -1,4 +1,4 @@
-/* tables.c - rows, tables and where their devices lie (tables.h). */
+/* tables.c - rows, tables, and the position of their devices (tables.h). */
 #include "search/estimate/tables_room.h"
 
 #include <string.h>
@@ -117,7 +117,8 @@ bool row_sends_tokens(const struct tables *tables, int32_t row)
     return tables->sends_tokens.data[row];
 }
 
-/* ---- where devices lie (I2) ------------------------------------------------------------------ */
+/* ---- the position of devices (I2)
+ * -------------------------------------------------------------- */
 
 int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 {

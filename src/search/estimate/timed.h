@@ -1,4 +1,4 @@
-/* timed.h - inside estimate: a plan's outline with times, the simulator's own. */
+/* timed.h - inside estimate: a plan's outline with times, those of the simulator. */
 #ifndef WEFT_SEARCH_ESTIMATE_TIMED_H
 #define WEFT_SEARCH_ESTIMATE_TIMED_H
 
@@ -10,12 +10,12 @@ struct timed {
     struct flows flows;
     struct item_costs costs;
     int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
-    int64_t *item_first, *item_ns;      /* per block, per item: stretched */
+    int64_t *item_first, *item_ns;      /* per block; per item: times as stretched by the host */
     double slowdown;
 };
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
                       struct flow_cache *flows, struct timed *out);
 void timed_free(struct timed *timed);
-int64_t exchange_ns(const struct timed *timed, int32_t exchange); /* 0 of -1 */
+int64_t exchange_ns(const struct timed *timed, int32_t exchange); /* 0 for -1 */
 
 #endif

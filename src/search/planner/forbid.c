@@ -63,7 +63,7 @@ static weft_status parse_word(const char *text, struct forbid *out)
         "schedule, alone or with a value";
     size_t length = strcspn(text, "=");
     if (!find_word(text, length, &out->word))
-        return bad_argument(HINT, "'%s' forbids nothing that a plan has", text);
+        return bad_argument(HINT, "'%s' is not something that a plan has", text);
     out->all = text[length] == '\0';
     if (out->all && out->word == FORBID_SCHEDULE)
         return bad_argument("such as schedule=aiao", "a plan needs some schedule");
@@ -109,7 +109,7 @@ static bool forbids_schedule(const struct forbids *forbids, const char *schedule
     return false;
 }
 
-/* Of those with a number in either. */
+/* Checks the dimensions whose values are numbers: all but the schedule. */
 static bool any_forbidden(const struct forbids *forbids, const int64_t *value)
 {
     for (int i = 0; i < FORBID_SCHEDULE; i++)
@@ -118,7 +118,7 @@ static bool any_forbidden(const struct forbids *forbids, const int64_t *value)
     return false;
 }
 
-/* Segments are the pieces of a folded schedule, and of no other. */
+/* Only a folded schedule calls its pieces segments; any other schedule has virtual pieces. */
 static void set_pieces(const char *schedule, int64_t pieces, int64_t *value)
 {
     bool folded = schedule_find(schedule)->segmented;

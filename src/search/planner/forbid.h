@@ -1,11 +1,11 @@
-/* forbid.h - what a plan must not do: the other half of pins.
+/* forbid.h - what a plan must not do: the counterpart of pins.
  *
  *   word          forbids
- *   pp            any pipeline: a value above the least (of recompute: none; of sp: off)
- *   zero=3        this value
+ *   pp            any pipeline, that is any value above the smallest (of recompute: none; of sp: off)
+ *   zero=3        this one value
  *
- * Words are those of degrees on the command line: dp tp pp cp ep virtual segments microbatch zero
- * recompute schedule sp.
+ * The words are those of the degrees on the command line: dp tp pp cp ep virtual segments
+ * microbatch zero recompute schedule sp.
  */
 #ifndef WEFT_SEARCH_PLANNER_FORBID_H
 #define WEFT_SEARCH_PLANNER_FORBID_H
@@ -29,19 +29,19 @@ enum forbid_word {
 };
 struct forbid {
     enum forbid_word word;
-    bool all;             /* whatever is above the least value */
-    int64_t value;        /* else this one */
-    const char *schedule; /* of FORBID_SCHEDULE */
+    bool all;             /* every value above the smallest */
+    int64_t value;        /* otherwise this one value */
+    const char *schedule; /* for FORBID_SCHEDULE */
 };
 struct forbids {
     struct forbid *data;
     size_t len, cap;
 };
-/* "pp,zero=3,recompute=full", added to a list in `keep`. */
+/* Reads a text such as "pp,zero=3,recompute=full" and adds what it forbids to a list in `keep`. */
 weft_status forbid_parse(struct arena *keep, const char *text, struct forbids *out);
-/* Of degrees that are complete. */
+/* The degrees must be complete. */
 bool degrees_forbidden(const struct forbids *forbids, const struct degrees *degrees);
-/* Of any plan: what any of its instances does. */
+/* For any plan: whether any of its instances does what is forbidden. */
 bool plan_forbidden(const struct forbids *forbids, const struct plan *plan);
 
 #endif

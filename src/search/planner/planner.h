@@ -1,13 +1,15 @@
 /* planner.h - what every planner is asked and answers.
  *
  *   I1  Everything that was simulated is remembered with its time and memory, so that an answer can
- *       say what each dimension's next best value would have cost.
- *   I2  The best is what fits and takes the least time per sample; ties go to less memory, then to
- *       smaller values in the order of the dimensions.
- *       Within plan_options.simplest of it the simplest is the answer, and stands first.
+ *       say what the next best value of each dimension would have cost.
+ *   I2  The best trial is the one that fits and takes the least time per sample; ties go to less
+ *       memory, then to smaller values in the order of the dimensions.
+ *       Of the trials within plan_options.simplest of the best, the simplest is the answer, and comes
+ *       first.
  *   I3  A planner that is stopped, or whose budget is spent, answers with the best so far.
- *   I4  Same request, same answer, whatever the number of threads; but for I3.
- *   I5  A plan is one trial of an answer, however many found it: that of who tried it first.
+ *   I4  The same request has the same answer, whatever the number of threads, except under I3.
+ *   I5  A plan is one trial of an answer, however many planners found it: the trial of the planner
+ *       that tried it first.
  */
 #ifndef WEFT_SEARCH_PLANNER_H
 #define WEFT_SEARCH_PLANNER_H
@@ -19,7 +21,7 @@
 #include "sim/sim.h"
 #include "target/target.h"
 
-/* Dimensions of a plan that one number can say. */
+/* Dimensions of a plan that a single number describes. */
 enum dimension {
     DIMENSION_DP,
     DIMENSION_TP,
@@ -30,21 +32,21 @@ enum dimension {
     DIMENSION_RECOMPUTE,
     DIMENSION_COUNT
 };
-/* As a dimension's value: not the same everywhere in the plan. */
+/* A dimension's value when it is not the same everywhere in the plan. */
 enum { MIXED = -1 };
 const char *dimension_name(enum dimension dimension); /* "micro-batch" */
 
 struct trial {
-    int64_t value[DIMENSION_COUNT]; /* of enum recompute, for that; or MIXED */
-    const char *text;       /* "dp 4 tp 8 pp 2 micro-batch 2 zero 1": degrees_text, or mixed */
-    struct degrees degrees; /* what the plan was lowered from; */
-    struct plan *plan;      /* or the plan itself, the answer's own; NULL: the degrees' */
+    int64_t value[DIMENSION_COUNT]; /* of enum recompute for that dimension; or MIXED */
+    const char *text; /* "dp 4 tp 8 pp 2 micro-batch 2 zero 1", from degrees_text, or "mixed" */
+    struct degrees degrees; /* the degrees that the plan was lowered from, */
+    struct plan *plan;      /* or the plan itself, which the answer owns; NULL: use the degrees */
     const char *found_by;   /* the planner that tried it: "aceso from galvatron" */
-    int64_t number;         /* in the order they were tried, from 1 */
+    int64_t number;         /* trials are numbered in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
     int64_t peak_bytes, limit_bytes; /* of the fullest stage */
-    int32_t stage;                   /* which that is */
+    int32_t stage;                   /* the number of the fullest stage */
     bool fits;
 };
 /* "8", "full", "mixed" */
@@ -54,15 +56,15 @@ const char *trial_value_text(struct arena *keep, const struct trial *trial,
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 struct progress {
-    const char *who;    /* is at work, where the planner asked another one; NULL: itself */
-    const char *what;   /* is counted: "layouts" */
-    int64_t done, all;  /* all is 0 where nobody knows */
-    int64_t trials;     /* plans simulated */
-    int64_t candidates; /* plans estimated */
+    const char *who;    /* the planner at work, if the planner asked another one; NULL: itself */
+    const char *what;   /* what is counted: "layouts" */
+    int64_t done, all;  /* all is 0 if nobody knows the total */
+    int64_t trials;     /* plans simulated so far */
+    int64_t candidates; /* plans estimated so far */
     int64_t best_ns;    /* 0: nothing fits so far */
 };
 
-/* What only some planners take. */
+/* Options that only some planners take. */
 enum planner_option {
     TAKES_SPACE,
     TAKES_BATCH_AUTO,
@@ -78,27 +80,31 @@ enum planner_option {
     TAKES_EXTENSION,
     TAKES_COUNT
 };
-/* A plan of the same model, cluster and batch to go on from. */
+/* A plan of the same model, cluster and batch to start from. */
 struct begin_plan {
     const struct plan *plan;
     int64_t iteration_ns; /* simulated */
 };
 struct plan_options {
-    unsigned given;      /* 1 << enum planner_option */
-    const char *space;   /* the strategies of a layer (space.h) */
-    bool batch_auto;     /* the batch with the most samples per second; pins have no global_batch */
-    int64_t budget_ns;   /* of wall-clock time */
-    bool quick;          /* auto asks nobody who takes seconds; it has many questions to answer */
-    int64_t max_hops;    /* reconfigurations in a row before one must be better */
-    const char *initial; /* where to begin: a name of the planner's own, or a plan file, */
-    const struct begin_plan *begin; /* or these plans, each with another number of stages */
-    int32_t begins;                 /* 0: none */
-    int64_t most_configs; /* aceso judges few more by estimate, counted, not timed; 0: any */
-    int64_t most_trials;  /* aceso simulates no more; 0: any */
-    const char *log;      /* a file for every step of the search, as JSON */
-    const char *search;   /* an algorithm of the planner's own */
-    double
-        simplest; /* share of time within which the simplest plan is the answer; 0: the fastest is */
+    unsigned given;    /* options that the user gave: 1 << enum planner_option */
+    const char *space; /* the strategies that a layer may use (space.h) */
+    /* Find the batch with the most samples per second; pins have no global_batch. */
+    bool batch_auto;
+    int64_t budget_ns; /* of wall-clock time */
+    /* The caller has many questions: auto asks no planner that takes seconds. */
+    bool quick;
+    int64_t max_hops;    /* reconfigurations in a row before one of them must be better */
+    const char *initial; /* where to start: one of the planner's own names, or a plan file, */
+    const struct begin_plan *begin; /* or these plans, each with a different number of stages */
+    int32_t begins;                 /* their number; 0: none */
+    /* Aceso judges hardly more configs than this by estimate: an effort that is counted instead of
+     * timed; 0: no limit. */
+    int64_t most_configs;
+    int64_t most_trials; /* Aceso simulates at most this many plans; 0: no limit */
+    const char *log;     /* a file that records every step of the search as JSON */
+    const char *search;  /* one of the planner's own algorithms */
+    /* Share of time within which the simplest plan is the answer; 0: the fastest plan is. */
+    double simplest;
     int64_t seed;
     int64_t threads; /* 0: as many as there are processors */
 };
@@ -106,20 +112,22 @@ struct plan_options {
 struct plan_request {
     const struct model *model;
     const struct cluster *cluster;
-    struct degrees pins; /* what is not 0, or has_ says it was given, stays; global_batch is needed
-                            unless the batch is explored */
+    /* What the user fixed: a degree that is not 0, or whose has_ flag is set, stays. global_batch
+     * is needed unless the batch is explored. */
+    struct degrees pins;
     struct forbids forbids;
-    const struct target *target; /* whose plans are looked for; NULL: any that can be simulated */
+    const struct target *target; /* the plans must run on it; NULL: any plan that can be simulated */
     struct plan_options options;
-    const char *profile; /* a database before the shipped ones, NULL: none */
-    int64_t known_ns;    /* of an iteration that fits: a planner may leave out what is slower by its
-                            bounds, and find nothing; 0: nothing is known */
-    /* What an experiment changes of one planner's search; that planner's header declares it (aceso.h:
-     * struct aceso_study). No command of the program sets it; NULL: nothing. */
+    const char *profile; /* a database to look in before the shipped ones; NULL: none */
+    /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,
+     * and may then find nothing; 0: no such time is known. */
+    int64_t known_ns;
+    /* What an experiment changes in one planner's search; that planner's header declares it
+     * (aceso.h: struct aceso_study). No command of the program sets it; NULL: nothing. */
     const void *extension;
-    atomic_bool *stop; /* I3; NULL: nobody stops it */
-    bool answered;     /* whoever asks has an answer already: stopped, it needs none */
-    /* Called now and then; NULL: nobody looks. */
+    atomic_bool *stop; /* I3; NULL: nobody can stop it */
+    bool answered;     /* the caller has an answer already and needs none if it stops this search */
+    /* Called now and then during the search; NULL: not called. */
     void (*progress)(void *context, const struct progress *progress);
     void *context;
 };
@@ -127,62 +135,66 @@ struct plan_request {
 /* ---- answering ------------------------------------------------------------------------------- */
 
 struct planned {
-    struct arena *arena; /* owns everything below, and itself */
+    struct arena *arena; /* owns everything below, and this struct itself */
     const char *planner;
-    ARRAY(struct trial) trials;  /* in the order of I2, what does not fit after what does */
-    ARRAY(const char *) reasons; /* what the planner has to say beyond that, a sentence each */
-    int64_t candidates;          /* estimated, without being simulated */
+    ARRAY(struct trial) trials;  /* in the order of I2; trials that do not fit come last */
+    ARRAY(const char *) reasons; /* further remarks of the planner, one sentence each */
+    int64_t candidates;          /* estimated, but not simulated */
     bool stopped;
     double search_s;
 };
 
-/* Whether auto asks it, too. */
+/* Whether auto asks this planner, too. */
 enum joins {
-    JOINS_NEVER,  /* what it finds is in auto's own grid */
+    JOINS_NEVER,  /* auto's own grid contains everything that it finds */
     JOINS_ALWAYS, /* it takes no longer than the grid */
-    JOINS_IN_TIME /* it takes seconds, or minutes on many devices: not in a quick search */
+    JOINS_IN_TIME /* it takes seconds, or minutes on many devices: left out of a quick search */
 };
 struct planner {
     const char *name;
     const char *summary;
     unsigned takes; /* 1 << enum planner_option */
     enum joins joins;
-    bool goes_on; /* from the plans of others: plan_options.begin */
+    bool goes_on; /* it can start from other planners' plans: plan_options.begin */
     weft_status (*find)(const struct plan_request *request, struct planned *out);
 };
-/* The planners there are (search/search.c). */
+/* All planners (the table is in search/search.c). */
 size_t planners(const struct planner **out);
 const struct planner *planner_find(const char *name); /* NULL if unknown */
-const struct planner *planner_default(void);          /* where nobody names one */
-const struct planner *planner_that_goes_on(void);     /* from the plans of others */
-/* The same, or the default where the name is NULL; an error that lists the names. */
+const struct planner *planner_default(void);          /* the one to use if nobody names one */
+/* The one that starts from other planners' plans. */
+const struct planner *planner_that_goes_on(void);
+/* Like planner_find, with the default for a NULL name; an unknown name is an error that lists the
+ * names. */
 weft_status planner_named(const char *name, const struct planner **out);
-/* Asks one planner. WEFT_NO_ANSWER when nothing can be planned at all; that nothing fits is said by
- * the first trial. */
+/* Asks one planner. Returns WEFT_NO_ANSWER when nothing can be planned at all; if plans exist but
+ * none fits, the first trial says so. */
 weft_status plan_search(const struct planner *planner, const struct plan_request *request,
                         struct planned **out);
 void planned_free(struct planned *planned);
-/* The plan of a trial, the caller's to free from here on; to be taken once. */
+/* Hands over the plan of a trial, which the caller frees; to be called once per trial. */
 weft_status trial_take(const struct plan_request *request, struct trial *trial, struct plan **out);
 
-/* The best trial with another value in this dimension, fitting if any does; NULL: none was tried. */
+/* The best trial with another value in this dimension, one that fits if there is any; NULL: none
+ * was tried. */
 const struct trial *next_best(const struct planned *planned, enum dimension dimension);
 
 /* ---- for planners ---------------------------------------------------------------------------- */
 
-bool plan_stopped(const struct plan_request *request); /* by whoever asked */
-/* The same, or the budget is spent, which begins now. */
+/* Whether the caller has stopped the search. */
+bool plan_stopped(const struct plan_request *request);
+/* The same, or the budget is spent; the budget's time starts with this call. */
 struct stop plan_stop(const struct plan_request *request);
 
-/* Simulates one choice of degrees and remembers it; *trial is valid until the next. Degrees that
- * make no plan, or one that the request's target does not run, are no error: *trial is NULL. */
+/* Simulates one choice of degrees and remembers it; *trial is valid until the next call. Degrees
+ * that make no plan, or one that the request's target does not run, are no error: *trial is NULL
+ * then. */
 weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct degrees *degrees, struct planned *planned,
                         const struct trial **trial);
 
-/* The same of a plan that has passed plan_check, which belongs to the answer from here on, whatever
- * is returned. `text` says in a line what it is, in planned->arena, where no degrees
- * do. */
+/* The same for a plan that has passed plan_check. The answer owns the plan from here on, whatever
+ * is returned. `text`, in planned->arena, describes the plan in a line where no degrees do. */
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
 

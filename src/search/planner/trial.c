@@ -1,4 +1,4 @@
-/* trial.c - plans that were simulated, and what each dimension of them is called. */
+/* trial.c - plans that were simulated, and the names of their dimensions. */
 #include "search/planner/planner.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ static void judge(const struct prediction *p, struct trial *trial)
     }
 }
 
-/* What every plan of the request has; a batch that is searched is a plan's own. */
+/* What all plans of the request have in common; a batch that is searched is each plan's own. */
 static struct degrees asked_of(const struct plan_request *request)
 {
     struct degrees asked = request->pins;
@@ -67,7 +67,7 @@ static struct degrees asked_of(const struct plan_request *request)
     return asked;
 }
 
-/* Stopped, it goes on to its end where there is no other answer. */
+/* A stopped trial still runs to its end if there is no other answer. */
 static weft_status run_trial(const struct plan_request *request, struct cost *cost,
                              const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
@@ -119,7 +119,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     return status;
 }
 
-/* Dimensions that all instances of a plan agree on; of MIXED ones nothing follows. */
+/* Dimensions that all instances of a plan agree on; nothing follows from MIXED ones. */
 static void values_of_plan(const struct plan *plan, int64_t *value)
 {
     for (int64_t i = 0; i < plan->instances; i++) {

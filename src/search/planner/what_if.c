@@ -24,7 +24,7 @@ static double ns_per_sample(const struct trial *trial)
     return (double)trial->iteration_ns / (double)trial->global_batch;
 }
 
-/* NULL: nothing that was tried would be better. */
+/* The fastest trial that would fit with more memory; NULL: none of those tried would be better. */
 static const struct trial *with_more_memory(const struct planned *planned)
 {
     const struct trial *best = planned->trials.data, *found = NULL;

@@ -1,8 +1,8 @@
-/* what_if.h - what limits a plan, said by what would change if the hardware did.
+/* what_if.h - what limits a plan, shown by what would change with better hardware.
  *
- *   I1  A faster part: the same plan simulated on the cluster that has it. More memory: the fastest of
- *       the plans tried that would then fit. Nothing is searched again, so a change brings at least
- *       what is said here.
+ *   I1  For a faster part, the same plan is simulated on the cluster that has it. For more memory,
+ *       the answer is the fastest of the plans tried that would then fit. Nothing is searched
+ *       again, so a change gains at least what is stated here.
  */
 #ifndef WEFT_SEARCH_PLANNER_WHAT_IF_H
 #define WEFT_SEARCH_PLANNER_WHAT_IF_H
@@ -14,14 +14,14 @@
 
 struct what_if {
     const char *change; /* "2x the network", "16 GiB more memory" */
-    const char *plan;   /* the one that would be used, NULL: the same */
+    const char *plan;   /* the plan that would be used; NULL: the same one */
     int64_t iteration_ns;
 };
 struct what_ifs {
     struct what_if *data;
     size_t len, cap;
 };
-/* Of the plan of the answer's first trial; in `keep`. */
+/* Asks about the plan of the answer's first trial; the result is in `keep`. */
 weft_status what_if(const struct plan_request *request, const struct planned *planned,
                     const struct plan *plan, struct arena *keep, struct what_ifs *out);
 

@@ -1,19 +1,20 @@
-/* aceso.c - the planner: a search per number of stages, in threads, turn by turn; between turns the
- * simulator's word on the best of them (simulate.c); and what was traded for what.
+/* aceso.c - the planner: one search per number of stages, in threads, turn by turn; between turns the
+ * best of them are simulated (simulate.c); at the end, the reasons for the answer.
  *
- *   I1  Every search has its own beginning and its own random numbers, and learns nothing from the
- *       others; which ones go on is decided when a turn is over. So the answer is the same with any
- *       number of threads.
- *   I2  The simulator decides. Where a finalist does not fit that was judged to, and is faster than all
- *       that do, the last turns are made again, with less memory for that search, a few times.
+ *   I1  Every search has its own starting config and its own random numbers, and learns nothing
+ *       from the others; which ones continue is decided when a turn is over. So the answer is the
+ *       same with any number of threads.
+ *   I2  The simulator decides. If a finalist that was judged to fit does not fit, and is faster
+ *       than all that do, the last turns are repeated with less memory for that search, up to
+ *       ROUNDS times in all.
  */
 #include "search/aceso/team.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Efforts in their order, good answers early; sketches come first of numbers of stages that are powers
- * of two. */
+/* The efforts in their order, so that good answers come early. The first sketches are only of
+ * numbers of stages that are powers of two. */
 static const struct turn TURNS[] = {
     {SKETCH, 0, INT32_MAX, ALWAYS},  {FIT, 1.05, INT32_MAX, FROM_PLANS},
     {FIT, 1.0, 1, ALWAYS},           {TRIM, 1.0, 1, ALWAYS},
@@ -26,7 +27,7 @@ static const struct turn TURNS[] = {
     {BALANCE, 1.15, 16, ALWAYS},     {POLISH, 1.0, 1, ALWAYS},
     {WIDEN, 1.02, 2, WITH_A_BUDGET}, {TRIM, 1.1, 4, WITH_A_BUDGET},
     {REFINE, 1.02, 2, WITH_A_BUDGET}};
-enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: those made again begin there */
+enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: where repeated turns start */
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
@@ -43,14 +44,15 @@ static weft_status work(void *context, int32_t worker, int32_t workers)
         if (i >= team->searches)
             break;
         if (!team->chosen[i] || (team->turn != TURNS && problem_over(team->problem)))
-            continue; /* where the first searches begin is judged in any case */
+            /* The starting configs of the first turn are judged in any case. */
+            continue;
         TRY(aceso_search(*judge, &team->settings[i], team->turn->effort, &team->result[i]));
     }
 done:
     return status;
 }
 
-/* All chosen searches, if there are any. */
+/* Runs all chosen searches, if there are any. */
 static weft_status run_team(struct team *team)
 {
     atomic_store(&team->next, 0);
@@ -106,8 +108,8 @@ static void choose_searches(struct team *team)
     }
 }
 
-/* Where several plans share few configs, these are kept for efforts that make more of a plan: what a sketch
- * tries takes long to judge for the first time. */
+/* If several plans share few configs, a sketch is skipped and the configs are kept for efforts that
+ * gain more from a plan: much of what a sketch tries needs parts that were never costed before. */
 static bool skips_sketch(const struct team *team, int32_t search)
 {
     enum { FEW_CONFIGS = 10000 };
@@ -116,8 +118,8 @@ static bool skips_sketch(const struct team *team, int32_t search)
            most < FEW_CONFIGS * team->searches;
 }
 
-/* What is left of plan_options.most_configs is shared out among those that go on, so that how many are
- * judged depends on nothing but the problem; false: nothing is left. */
+/* Shares what is left of plan_options.most_configs among the searches that continue, so that the
+ * number judged depends on nothing but the problem; false: nothing is left. */
 static bool share_configs(struct team *team)
 {
     int64_t left = team->problem->request->options.most_configs, chosen = 0;
@@ -170,7 +172,7 @@ done:
     return status;
 }
 
-/* I2 */
+/* Repeats the last turns by I2. */
 static weft_status run_rounds(struct team *team, struct outcome *out)
 {
     weft_status status = WEFT_OK;
@@ -191,7 +193,7 @@ static const char *const BEGINNINGS[] = {[BEGIN_BALANCED] = "balanced",
                                          [BEGIN_IMBALANCED_DEVICE] = "imbalanced-device"};
 _Static_assert(COUNT_OF(BEGINNINGS) == BEGIN_COUNT, "a beginning without a name");
 
-/* The user's plan, over the request's own model and cluster. */
+/* Copies the user's plan onto the request's own model and cluster. */
 static weft_status copy_plan(const struct problem *p, const struct plan *from, struct plan **out)
 {
     struct plan *plan = NULL;
@@ -218,7 +220,7 @@ done:
     return status;
 }
 
-/* A plan file as where to begin; what it is worth is the first trial. */
+/* A plan file as the starting config; its simulation is the first trial. */
 static weft_status begin_with_file(const struct problem *p, struct planned *out,
                                    struct config *begin)
 {
@@ -231,22 +233,22 @@ static weft_status begin_with_file(const struct problem *p, struct planned *out,
     TRY(config_of_plan(p, opened.plan, begin));
     TRY(copy_plan(p, opened.plan, &plan));
     TRY(cost_open(&p->request->cluster->node.device, p->request->profile, &cost));
-    TRY(problem_try(p, cost, plan, "the plan to begin with", out, &trial));
+    TRY(problem_try(p, cost, plan, "the starting plan", out, &trial));
 done:
     cost_close(cost);
     plan_close(&opened);
     return status;
 }
 
-/* Where to begin instead of at a beginning of its own, one config per search; none: there. */
+/* The configs to start from in place of the search's own, one per search. */
 struct begins {
     struct config *config;
     int64_t *iteration_ns; /* simulated */
     int32_t count;
 };
 
-/* Plans that whoever asks has at hand have been tried; those that make no config are left out, unless
- * none is left. */
+/* Starts from plans that the caller has already tried. Plans that make no config are left out; it
+ * is an error only if none is left. */
 static weft_status begin_with_plans(const struct problem *p, struct begins *out)
 {
     const struct plan_options *options = &p->request->options;
@@ -298,7 +300,8 @@ static void tear_down(struct team *team)
         arena_free(team->result[i].arena);
 }
 
-/* So that searches that begin with plans are compared by what these take. */
+/* Tells the searches how long their plans take when simulated, so that they are compared by
+ * that. */
 static weft_status tell_begins(struct team *team, const struct begins *begins)
 {
     weft_status status = WEFT_OK;

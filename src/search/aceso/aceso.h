@@ -4,18 +4,18 @@
 
 #include "search/planner/planner.h"
 
-/* Parts that a config may have: stages times pieces. */
+/* The most parts that a config may have: stages times pieces. */
 enum { ACESO_MOST_PARTS = 128 };
 
-/* The extension of a request: what an experiment changes of a search. All 0: nothing. */
+/* The extension of a request: what an experiment changes in the search. All 0: nothing. */
 struct aceso_study {
     /* Every replica's micro-batch is a multiple of the first, and no step has more samples than the
-     * second; 0: any. */
+     * second; 0: no such limit. */
     int64_t least_micro_batch, most_step;
-    bool every_stages; /* no number of stages is left out because its plans are slower */
-    const struct memory_count *count; /* of what stages hold, in place of Weft's; NULL: Weft's */
+    bool every_stages; /* leave out no number of stages because its plans are slower */
+    const struct memory_count *count; /* how to count what stages hold; NULL: as Weft does */
 };
-/* The request's, or one that changes nothing. */
+/* The request's study, or one that changes nothing. */
 const struct aceso_study *aceso_study_of(const struct plan_request *request);
 
 weft_status aceso_find(const struct plan_request *request, struct planned *out);

@@ -1,23 +1,23 @@
-/* balance.c - cuts between operators that even out stages, whose devices and degrees stay.
+/* balance.c - cuts between operators that even out the stages; devices and degrees stay as they are.
  *
- * With b_s(i, j) how long stage s is busy with operators i to j - 1, recomputing as little as fits, the
- * cuts 0 = c_0 < c_1 < ... < c_S are sought that have the least
+ * With b_s(i, j) how long stage s is busy with operators i to j - 1, recomputing as little as fits,
+ * this looks for the cuts 0 = c_0 < c_1 < ... < c_S with the least
  *
  *   T = max over s of b_s(c_s, c_{s+1})                                                          (1)
  *
- * For a bound on T, stages are filled from the first on, each with as many operators as it has time and
- * memory for; the bound is found by bisection.
+ * For a given bound on T, stages are filled from the first on, each with as many operators as it
+ * has time and memory for; the bound is found by bisection.
  *
- *   I1  b_s grows with j but for what the cut itself costs, and so the end of a stage is found by
- *       bisection, and a layer ahead of that. A stage may still get fewer operators than it could take:
- *       what comes of it is only considered, as any other change is.
- *   I2  Every stage has one manner then, the one that most of it had.
+ *   I1  b_s grows with j except for the cost of the cut itself. So the end of a stage is found by
+ *       bisection, and then places up to a layer further are tried. A stage may still get fewer
+ *       operators than it could take: the result is only a proposal, judged like any other change.
+ *   I2  Every stage then has one manner: the one that most of its operators had.
  */
 #include "search/aceso/tune.h"
 
 enum {
-    BOUNDS = 6, /* bisections of T, of what is between an even share and the busiest stage */
-    AHEAD = 14  /* places that are looked at after the end that was found: a layer's (I1) */
+    BOUNDS = 6, /* bisections of T, between an even share and the busiest stage */
+    AHEAD = 14  /* places tried after the end that was found: those of a layer (I1) */
 };
 
 static weft_status takes(struct judge *judge, struct config *c, int32_t stage, int32_t end,
@@ -36,8 +36,8 @@ done:
     return status;
 }
 
-/* The first place to cut that is after an operator. */
-static size_t place_behind(const struct places_list *cuts, int32_t operator)
+/* The first place to cut that comes after an operator. */
+static size_t cut_after(const struct places_list *cuts, int32_t operator)
 {
     size_t at = 0, end = cuts->len;
     while (at < end) {
@@ -50,7 +50,7 @@ static size_t place_behind(const struct places_list *cuts, int32_t operator)
     return at;
 }
 
-/* False: there is no way within the bound. */
+/* Fills the stages within a bound; *filled is false if that is impossible. */
 static weft_status fill(struct judge *judge, struct config *c, int64_t most_ns, bool *filled)
 {
     const struct places_list *cuts = &judge_problem(judge)->cuts[GRAIN_OPERATORS];
@@ -58,7 +58,7 @@ static weft_status fill(struct judge *judge, struct config *c, int64_t most_ns, 
     weft_status status = WEFT_OK;
     *filled = false;
     for (int32_t s = 0; s < last; s++) {
-        size_t none = place_behind(cuts, part_first(c, s)), some = none;
+        size_t none = cut_after(cuts, part_first(c, s)), some = none;
         size_t left = (size_t)(last - s), end = cuts->len + 1 > left ? cuts->len + 1 - left : 0;
         bool fits = false;
         if (some >= end)
@@ -80,7 +80,7 @@ done:
     return status;
 }
 
-/* Between an even share of all that stages do, and what the busiest does. */
+/* The bounds of T: an even share of the work of all stages, and what the busiest stage does. */
 static weft_status bounds_of(struct judge *judge, const struct config *c, int64_t *least,
                              int64_t *most, bool *legal)
 {

@@ -1,5 +1,5 @@
 /* bottlenecks.c - which stage and which resource a search looks at first (search.c, heuristics 1 and 2). */
-#include "search/aceso/walk.h"
+#include "search/aceso/search_state.h"
 
 void sort_by_verdict(const struct proposals *list, int32_t *order)
 {
@@ -11,7 +11,7 @@ void sort_by_verdict(const struct proposals *list, int32_t *order)
     }
 }
 
-/* Heuristic 1: stages, the worst first. */
+/* Heuristic 1: the stages, the worst first. */
 void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int32_t *order)
 {
     for (int32_t i = 0; i < stages; i++) {
@@ -27,8 +27,8 @@ void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int3
     }
 }
 
-/* Heuristic 2: resources by the stage's share of what all stages use; out of memory, that first. Where
- * memory does not bind, it is last. */
+/* Heuristic 2: resources by this stage's share of what all stages use. Memory comes first where a
+ * config does not fit, and otherwise last. */
 void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage, bool memory,
                     enum resource *order)
 {

@@ -1,8 +1,8 @@
-/* config.c - configs: legality, hashes, where a search begins.
+/* config.c - configs: legality, hashes, and where a search starts.
  *
- * Devices of a stage. A cluster whose nodes, and whose node's devices, are powers of two has stages
- * of powers of two devices (Aceso, section 5.1); in others a stage has a divisor of a node's devices,
- * or any number of whole nodes.
+ * The number of devices of a stage: where the number of nodes and that of a node's devices are
+ * powers of two, a stage has a power of two of devices (Aceso, section 5.1); elsewhere it has a
+ * divisor of a node's devices, or any number of whole nodes.
  */
 #include "search/aceso/room.h"
 
@@ -70,7 +70,7 @@ static bool legal_schedule(const struct problem *p, const struct config *c)
         p->global_batch % c->step_samples)
         return false;
     if (c->stages == 1 && (c->pieces > 1 || c->schedule != __builtin_ctz(p->schedules)))
-        return false; /* nothing to order */
+        return false; /* there is nothing to order */
     if (config_schedule(c)->check(&pipeline) == WEFT_OK)
         return true;
     error_clear();
@@ -108,7 +108,7 @@ const struct manner *manner_at(const struct config_part *part, int32_t instance)
     return &part->manner[i];
 }
 
-/* Runs of one manner, in order: those that meet and are the same are one. */
+/* Runs of manners in order; neighbours with the same manner are merged. */
 struct manner_runs {
     int count;
     int32_t end[2 * MOST_MANNERS];
@@ -124,7 +124,7 @@ static void add_manner(struct manner_runs *runs, int32_t first, int32_t end, str
     runs->end[runs->count - 1] = end;
 }
 
-/* Those of a part between two instances. */
+/* Adds the manners of a part between two instances. */
 static void add_manners(struct manner_runs *runs, const struct config_part *part, int32_t first,
                         int32_t end)
 {
@@ -179,7 +179,8 @@ bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, stru
     return put_manners(&runs, own);
 }
 
-/* ---- the same config, said once -------------------------------------------------------------- */
+/* ---- one representation per config
+ * ------------------------------------------------------------- */
 
 void config_copy(struct config *to, const struct config *from)
 {
@@ -222,7 +223,7 @@ uint64_t config_hash(const struct config *c)
     return hash_bytes(c->part, (size_t)config_parts(c) * sizeof c->part[0], hash) | 1;
 }
 
-/* Degrees change only where the layers begin or end. */
+/* Whether degrees change only where the layers begin or end. */
 static bool changes_by_zones(const struct problem *p, const struct config *c)
 {
     for (int32_t k = 0; k < config_parts(c); k++)
@@ -247,8 +248,8 @@ uint64_t config_kind(const struct problem *p, const struct config *c)
 
 /* ---- beginnings ------------------------------------------------------------------------------ */
 
-/* The largest part that can be taken from a stage, at most half of it, leaving an allowed number; 0:
- * none. */
+/* The largest number of devices, at most half, that can be taken from a stage so that an allowed
+ * number is left; 0: none. */
 static int32_t half_of(const struct problem *p, int32_t devices)
 {
     for (int32_t less = devices / 2; less > 0; less--)
@@ -257,7 +258,7 @@ static int32_t half_of(const struct problem *p, int32_t devices)
     return 0;
 }
 
-/* As many for every stage; false where that is not allowed. */
+/* The same number for every stage; false if that is not allowed. */
 static bool share_equally(const struct problem *p, struct config *c)
 {
     int32_t each = (int32_t)(p->devices / c->stages);
@@ -266,8 +267,8 @@ static bool share_equally(const struct problem *p, struct config *c)
     return p->devices % c->stages == 0 && legal_devices(p, c);
 }
 
-/* Begins with one stage and divides the largest in two (or, imbalanced, the smallest that can be)
- * until there are enough. */
+/* Starts with one stage and divides the largest (if `balanced` is false, the smallest that can be
+ * divided) in two until there are enough. */
 static bool share_devices(const struct problem *p, bool balanced, struct config *c)
 {
     if (balanced && share_equally(p, c))
@@ -291,7 +292,7 @@ static bool share_devices(const struct problem *p, bool balanced, struct config 
     return legal_devices(p, c);
 }
 
-/* Cuts nearest to the given shares, each part with at least one unit. */
+/* Makes the cuts nearest to the given shares; each part has at least one unit. */
 static void cut_by(const struct problem *p, const double *share, struct config *c)
 {
     int32_t parts = config_parts(c);
@@ -328,8 +329,8 @@ void config_cut_evenly(const struct problem *p, struct config *c)
     cut_by(p, share, c);
 }
 
-/* So much tensor parallelism as a stage and the model allow, at most `most`, the rest data
- * parallelism; then the smallest step that divides. */
+/* As much tensor parallelism as a stage and the model allow, at most `most`, and data parallelism
+ * for the rest; then the smallest step that all degrees divide. */
 static bool begin_manners(const struct problem *p, int64_t most, struct config *c)
 {
     const struct degrees *pins = &p->request->pins;
@@ -384,7 +385,8 @@ bool config_begin_with(const struct problem *p, int32_t stages, enum beginning b
 
 /* ---- from a plan ----------------------------------------------------------------------------- */
 
-/* What a plan has chosen for an operator; sequence parallelism does not show in all of them. */
+/* What a plan chose for an operator. Not all operators show whether sequence parallelism is
+ * used. */
 static struct manner manner_of(const struct problem *p, const struct plan *plan, int64_t devices,
                                int64_t instance)
 {
@@ -395,7 +397,7 @@ static struct manner manner_of(const struct problem *p, const struct plan *plan,
                            .offload = choice->offload};
 }
 
-/* Too many runs: the shortest goes to its neighbour, as often as it must. */
+/* While there are too many runs, the shortest is merged into its neighbour. */
 static void drop_shortest(struct manner_runs *runs, int32_t first)
 {
     int at = 0;
@@ -445,7 +447,7 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
     size_t count = schedule_all(&all);
     if (!same_operators(plan->model, p->request->model))
         return bad_argument("give the model that the plan is for",
-                            "the plan is of %s, which has other operators than %s",
+                            "the plan is for %s, which has other operators than %s",
                             plan->model->name, p->request->model->name);
     if (plan->instances != p->instances || plan->parts > ACESO_MOST_PARTS ||
         plan->stages > MOST_STAGES || plan->global_batch != p->global_batch)

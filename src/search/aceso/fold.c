@@ -1,5 +1,5 @@
-/* fold.c - the short model, its places, and tables of it as tables of the whole one
- * (fold.h has the equation). */
+/* fold.c - the short model, its places, and its tables as tables of the whole model (fold.h has the
+ * equation). */
 #include "search/aceso/fold.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static struct model short_model(struct arena *keep, const struct model *model)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The first instance of a module, and how many it has in all. */
+/* Finds the first instance of a module, and how many it has in all. */
 static void find_extent(const struct plan *walk, const struct module *m, int64_t *first,
                         int64_t *count)
 {
@@ -128,7 +128,7 @@ struct whole_table *whole_table_new(struct arena *keep, const struct folding *fo
     return out;
 }
 
-/* How often the middle of a repeat has come before a place beyond once. */
+/* How many times more than once the middle of a repeat was passed before a place. */
 static int64_t left_out(const struct fold_repeat *repeat, int64_t place)
 {
     if (place < repeat->first)
@@ -165,11 +165,11 @@ static void add_sums(const struct whole_table *table, int64_t first, int64_t las
 /* ---- the most that is held ------------------------------------------------------------------- */
 
 struct high {
-    int64_t forward, backward, weight; /* above what is there at the starts of passes */
+    int64_t forward, backward, weight; /* above what is held at the start of each pass */
 };
 
-/* A stretch (I1) of a run: `before` is W(its start) - W(the run's start), `after` W(the run's end)
- * - W(its end). */
+/* Raises the peaks by a stretch (I1) of a run: `before` is W(its start) - W(the run's start),
+ * `after` is W(the run's end) - W(its end). */
 static void raise(const struct whole_table *w, int64_t first, int64_t last, int64_t run_first,
                   int64_t run_last, struct high *high)
 {
@@ -188,8 +188,8 @@ static void raise(const struct whole_table *w, int64_t first, int64_t last, int6
     high->weight = weight > high->weight ? weight : high->weight;
 }
 
-/* Times round the middle change by equal amounts (I1): of those in a run the first two and the last
- * two tell. */
+/* Each time round the middle changes the sums by the same amounts (I1), so only the first two and
+ * the last two times in a run can be the peak. */
 static void raise_middle(const struct whole_table *w, const struct fold_repeat *repeat,
                          int64_t run_first, int64_t run_last, struct high *high)
 {
@@ -226,13 +226,14 @@ static struct high high_of(const struct whole_table *w, int64_t first, int64_t l
     return high;
 }
 
-/* A run's rise in a backward pass, before which runs so far come after it. */
+/* The rise of a run in a backward pass that has gone through the runs after it, with the rise
+ * `so_far`. */
 static int64_t raise_back(int64_t rise, int64_t net, int64_t so_far)
 {
     return rise > so_far + net ? rise : so_far + net;
 }
 
-/* Of the first weight of a run that has any to synchronise. */
+/* The synchronisation time of the first weight of a run that has gradients to synchronise. */
 static int64_t first_sync(const struct whole_table *w, int64_t first, int64_t last)
 {
     int64_t ns = 0;

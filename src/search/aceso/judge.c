@@ -1,7 +1,7 @@
 /* judge.c - how long a config takes and what it holds, part by part.
  *
- * With the passes and memory of every part from tables, and what goes over every border, an
- * iteration is what pipeline.h and search/estimate/stage_memory.h make of them, as in candidate.c.
+ * The passes and memory of every part, and the transfers across every border, come from tables;
+ * pipeline.h and search/estimate/stage_memory.h turn them into an iteration, as in candidate.c.
  */
 #include "search/aceso/room.h"
 
@@ -54,7 +54,7 @@ int64_t judge_count(const struct judge *judge)
     return judge->count;
 }
 
-/* 1 where nothing is told. */
+/* The factor for a config's schedule and pieces; 1 if the simulator has said nothing about them. */
 static double told_of(const struct config *c, const double of[MOST_SCHEDULES][TOLD_PIECES + 1])
 {
     double factor = c->pieces <= TOLD_PIECES ? of[c->schedule][c->pieces] : 0;
@@ -118,7 +118,7 @@ static int64_t find_optimizer(const struct judge *j, const struct config *c, int
     return (int64_t)ns;
 }
 
-/* What it was, unless its parts changed (parts.c, I4). */
+/* The sums of a stage; found again only if its parts changed (parts.c, I4). */
 static const struct stage_sums *sums_of(struct judge *j, const struct config *c, int32_t stage)
 {
     struct stage_sums *sums = &j->sums[stage];
@@ -167,8 +167,9 @@ done:
     return status;
 }
 
-/* Whether gradients or weights go with every micro-batch: then the first or the last pass of a stage, and
- * so any other one's way to its end, may be shorter than those between. */
+/* Whether gradients or weights are sent with every micro-batch. The first or the last pass of a
+ * stage, and with it the way from any other stage to the end, may then be shorter than the passes
+ * between. */
 static bool shards_each(const struct config *c)
 {
     enum { GRADIENTS_SHARDED = 2 };
@@ -179,8 +180,8 @@ static bool shards_each(const struct config *c)
     return any;
 }
 
-/* A stage's passes come one after the other in every schedule; what the pace of a pipeline loses by
- * rounding is less than a nanosecond a micro-batch. */
+/* In every schedule the passes of a stage run one after the other. The pace of a pipeline loses
+ * less than a nanosecond per micro-batch by rounding. */
 weft_status judge_least(struct judge *j, struct config *c, int32_t stage, struct verdict *least)
 {
     int64_t micro_batches = j->problem->global_batch / c->step_samples, pass_ns = 0;
@@ -210,7 +211,7 @@ void judge_pass_over(struct judge *judge)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Both sides of a tied weight that is there twice wait for each other's gradients. */
+/* Both sides of a tied weight that exists twice wait for each other's gradients. */
 static weft_status tie_stages(struct judge *j, const struct config *c)
 {
     struct tied_pair tied = j->problem->tied;

@@ -1,5 +1,4 @@
-/* log.c - every iteration of every search as JSON: what Aceso's Figures 10 to 14 are drawn
- * from. */
+/* log.c - every iteration of every search as JSON: the data behind Aceso's Figures 10 to 14. */
 #include "search/aceso/room.h"
 
 #include <jansson.h>

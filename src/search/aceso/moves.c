@@ -1,19 +1,19 @@
 /* moves.c - moving operators between stages: how many, and through which stages (Aceso, sections
  * 4.1 and 4.3).
  *
- * With T the bottleneck's time and t that of its partner, goals for the bottleneck are
+ * With T the bottleneck's time and t that of its partner, the goals for the bottleneck are
  *
- *   T - (T - t) / 2, then T - (T - t) / 4, then whatever one unit makes of it                  (1)
+ *   T - (T - t) / 2, then T - (T - t) / 4, then whatever moving one unit gives                 (1)
  *
- * tight first, each reached by moving as few units as possible; where memory is short, peaks and the
- * limit stand for T and t. Stages between the two pass on as few units as bring them back to the
- * goal, or to what they were.
+ * in this order, each reached by moving as few units as possible; where memory is short, the peak
+ * and the limit take the places of T and t. Stages between the two pass on as few units as bring
+ * them back to the goal, or to what they were.
  */
 #include "search/aceso/room.h"
 
 /* ---- partners -------------------------------------------------------------------------------- */
 
-/* What a stage could take over: idle time of its devices, or memory that is left. */
+/* What a stage could take over: the idle time of its devices, or its free memory. */
 static double room_of(const struct asking *a, int32_t stage, int64_t most_ns)
 {
     if (a->verdict.excess_bytes > 0)
@@ -50,7 +50,7 @@ static void set_end(struct config *c, int32_t k, int32_t end)
         part->recompute_end = end;
 }
 
-/* Places of the grain from `after` on, up to `before`, as indices. */
+/* The index of the first place of the grain after `after`. */
 static size_t first_place(const struct places_list *cuts, int32_t after)
 {
     size_t at = 0, end = cuts->len;
@@ -64,14 +64,15 @@ static size_t first_place(const struct places_list *cuts, int32_t after)
     return at;
 }
 
-/* Moves the cut between a stage and the next one (dir 1) or the one before (dir -1) by so many units
- * into the stage; false: it would be empty. */
+/* Moves the cut between a stage and the next one (dir 1) or the one before (dir -1) into the stage
+ * by this many units; false: the stage would be empty. */
 static bool move_cut(const struct asking *a, const struct config *from, int32_t part, int dir,
                      int32_t units, struct config *to)
 {
     const struct places_list *cuts = &judge_problem(a->judge)->cuts[a->grain];
     int32_t first = part_first(from, part), end = from->part[part].end;
-    size_t low = first_place(cuts, first), high = first_place(cuts, end - 1); /* inside */
+    /* Places inside the part. */
+    size_t low = first_place(cuts, first), high = first_place(cuts, end - 1);
     if (high - low < (size_t)units || units < 1)
         return false;
     if (dir > 0)
@@ -97,7 +98,7 @@ static weft_status reaches(const struct asking *a, const struct config *c, int32
     return status;
 }
 
-/* The fewest units that leave a stage at its goal; without any such, as many as there are. */
+/* The fewest units that bring a stage to its goal; if no number does, as many as there are. */
 static weft_status fewest(const struct asking *a, const struct config *from, int32_t stage, int dir,
                           struct goal goal, struct config *to, bool *moved)
 {
@@ -169,7 +170,7 @@ done:
     return status;
 }
 
-/* One unit over one cut of a stage. */
+/* Moves one unit over one cut of a stage. */
 static void one_unit(const struct asking *a, int32_t part, int dir)
 {
     int32_t other = part + dir, cut = dir > 0 ? part : part - 1;
@@ -206,7 +207,7 @@ done:
     return status;
 }
 
-/* The partner's side of it, for a stage that has room. */
+/* The partner's side: a stage with room takes operators over. */
 weft_status propose_inc_ops(const struct asking *a)
 {
     const struct config *c = a->from;

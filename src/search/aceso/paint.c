@@ -1,14 +1,14 @@
-/* paint.c - manners inside a part, each change kept when it makes the config better.
+/* paint.c - manners inside a part; each change is kept if it makes the config better.
  *
- *   zones    what comes before the layers, the layers, and what comes after them: all combinations of
- *            tp and sharding, each zone with one
- *   changes  another tp and sharding from where manners change to some layer, or from some layer to
- *            there
- *   variants what tp splits of one operator: outputs or inputs
+ *   zones    the operators before the layers, the layers, and the operators after them: all combinations
+ *            of tp and sharding, one per zone
+ *   changes  another tp and sharding from a place where manners change to some layer, or from some layer
+ *            to that place
+ *   variants whether tp splits the outputs or the inputs of one operator
  */
 #include "search/aceso/tune.h"
 
-/* One part after the other. */
+/* Tunes one part after the other. */
 static weft_status tune_parts(struct tuning *t, weft_status (*tune)(struct tuning *t, int32_t part))
 {
     bool inside = judge_problem(t->judge)->tune;
@@ -34,7 +34,7 @@ static struct manner with_degree(const struct manner *manner, struct degree degr
     return m;
 }
 
-/* Those that a part may have. */
+/* Lists the degrees that a part may have. */
 static int32_t list_degrees(const struct tuning *t, int32_t part, struct degree out[MOST_DEGREES])
 {
     const struct problem *p = judge_problem(t->judge);
@@ -44,7 +44,8 @@ static int32_t list_degrees(const struct tuning *t, int32_t part, struct degree 
     for (int32_t tp = 1; tp <= p->node && tp <= devices; tp++)
         for (int32_t shard = 0; shard < SHARDS && count < MOST_DEGREES; shard++) {
             struct manner m = with_degree(main_manner(c, part), (struct degree){tp, shard});
-            bool same = tp == devices && shard; /* nothing to share out */
+            /* Sharding changes nothing: there is no data parallelism. */
+            bool same = tp == devices && shard;
             bool now = shard == main_manner(c, part)->shard;
             if (p->tp_goes[tp] && manner_legal(p, c, devices, &m) && !same && (shards || now))
                 out[count++] = (struct degree){tp, shard};
@@ -56,7 +57,7 @@ static int32_t list_degrees(const struct tuning *t, int32_t part, struct degree 
 
 enum { ZONES = 3 };
 
-/* Where the zones of a part end. */
+/* Finds where the zones of a part end. */
 static void find_zones(const struct tuning *t, int32_t part, int32_t end[ZONES])
 {
     const struct problem *p = judge_problem(t->judge);
@@ -66,7 +67,7 @@ static void find_zones(const struct tuning *t, int32_t part, int32_t end[ZONES])
         end[i] = place[i] < first ? first : place[i] > last ? last : place[i];
 }
 
-/* The next combination of degrees, an empty zone's the first; false: that was the last. */
+/* The next combination of degrees (an empty zone keeps the first); false: that was the last one. */
 static bool next_combination(const int32_t end[ZONES], int32_t first, int32_t count,
                              int32_t at[ZONES])
 {
@@ -106,8 +107,8 @@ weft_status tune_zones(struct tuning *t)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Where manners may change after `at`: between layers, and anywhere before the first one ends and
- * after the last one. */
+/* The next place after `at` where manners may change: between layers, and anywhere before the end
+ * of the first layer and after the last one. */
 static int32_t next_change(const struct problem *p, int32_t at)
 {
     const struct places_list *cuts = &p->cuts[GRAIN_LAYERS];
@@ -115,14 +116,16 @@ static int32_t next_change(const struct problem *p, int32_t at)
     size_t step = cuts->len / PLACES + 1, i = 0;
     while (i < cuts->len && cuts->data[i] <= at)
         i++;
-    size_t before = cuts->len && cuts->data[0] == p->layers_first; /* cuts before a layer ends */
+    /* Number of cuts before the first layer ends. */
+    size_t before = cuts->len && cuts->data[0] == p->layers_first;
     if (i <= before || i == cuts->len)
         return at + 1;
     return cuts->data[i + step <= cuts->len ? i + step - 1 : cuts->len - 1];
 }
 
-/* Paints, and what shares a weight with what was painted, too, so that it is not there twice; false: there
- * is no such, or that were too many manners. */
+/* Paints a range, and also the zone of the operator that shares a weight with it, so that the
+ * weight does not exist twice; false: no weight is shared between the range and the rest of the
+ * part, or there would be too many manners. */
 static bool paint_tied(const struct problem *p, struct config *c, int32_t part, int32_t from,
                        int32_t to, struct manner manner)
 {
@@ -140,7 +143,7 @@ static bool paint_tied(const struct problem *p, struct config *c, int32_t part, 
     return painted;
 }
 
-/* From one place of a part to any other. */
+/* Tries a degree from one place of a part to every other. */
 static weft_status tune_paint(struct tuning *t, int32_t part, int32_t place, struct degree degree)
 {
     const struct problem *p = judge_problem(t->judge);
@@ -174,7 +177,7 @@ done:
     return status;
 }
 
-/* From either end, and from every place where manners change. */
+/* Tries the changes from either end of a part, and from every place where its manners change. */
 static weft_status tune_change(struct tuning *t, int32_t part)
 {
     int32_t before = -1;
@@ -207,7 +210,7 @@ static bool has_op(const struct problem *p, const struct config *c, int32_t part
     return false;
 }
 
-/* Flips what is split of one operator wherever a part splits it. */
+/* Flips which side of one operator is split, wherever the part splits it. */
 static void flip_operator(const struct problem *p, struct config_part *part, int32_t op)
 {
     for (int i = 0; i < MOST_MANNERS; i++)

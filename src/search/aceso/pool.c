@@ -1,14 +1,15 @@
-/* pool.c - proposals made complete, and what a search keeps of them: the best of all, and those
- * that it has not gone into yet.
+/* pool.c - completes and judges proposals, and holds what a search keeps of them: the best of all, and
+ * those that it has not explored yet.
  *
- *   I1  No config is judged twice by one search: their hashes are kept.
- *   I2  The pool is sorted; the worst falls out.
+ *   I1  No config is judged twice by one search: the hashes of all are kept.
+ *   I2  The pool is sorted; when it is full, the worst is dropped.
  */
-#include "search/aceso/walk.h"
+#include "search/aceso/search_state.h"
 
 #include <string.h>
 
-static const double REACH = 1.2; /* Aceso's code: the pool keeps what is within 1.2 x of the best */
+/* From Aceso's code: the pool keeps configs that take at most 1.2 x the time of the best. */
+static const double REACH = 1.2;
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
@@ -19,8 +20,8 @@ static void drop_found(struct search_result *out, int32_t at)
         out->found[at] = out->found[at + 1];
 }
 
-/* Of every schedule a few, and of every kind, so that the simulator hears of all: which one goes for one
- * of this kind, -1: none. */
+/* A few configs of every schedule and of every kind are kept, so that the simulator can be asked
+ * about all of them. Returns the one to drop in favour of a config of this kind; -1: none. */
 static int32_t find_drop(const struct search_result *out, const struct config *c, uint64_t kind)
 {
     int32_t alike = 0, of_schedule = 0, worst_alike = -1, worst = -1;
@@ -66,31 +67,31 @@ void note_found(const struct problem *p, struct search_result *out, const struct
 }
 
 /* I2 */
-static void wait_for(struct walk *w, const struct found *found)
+static void wait_for(struct search_state *s, const struct found *found)
 {
-    int32_t at = w->waiting;
-    if (at == POOL && !better(found->verdict, w->pool[at - 1].found.verdict))
+    int32_t at = s->waiting;
+    if (at == POOL && !better(found->verdict, s->pool[at - 1].found.verdict))
         return;
     at = at == POOL ? at - 1 : at;
-    for (; at > 0 && better(found->verdict, w->pool[at - 1].found.verdict); at--)
-        w->pool[at] = w->pool[at - 1];
-    config_copy(&w->pool[at].found.config, &found->config);
-    w->pool[at].found.verdict = found->verdict;
-    w->pool[at].found.hash = found->hash;
-    w->pool[at].gone_into = false;
-    w->waiting += w->waiting < POOL;
+    for (; at > 0 && better(found->verdict, s->pool[at - 1].found.verdict); at--)
+        s->pool[at] = s->pool[at - 1];
+    config_copy(&s->pool[at].found.config, &found->config);
+    s->pool[at].found.verdict = found->verdict;
+    s->pool[at].found.hash = found->hash;
+    s->pool[at].explored = false;
+    s->waiting += s->waiting < POOL;
 }
 
-void walk_go_into(struct walk *w, uint64_t hash)
+void mark_explored(struct search_state *s, uint64_t hash)
 {
-    for (int32_t i = 0; i < w->waiting; i++)
-        if (w->pool[i].found.hash == hash)
-            w->pool[i].gone_into = true;
+    for (int32_t i = 0; i < s->waiting; i++)
+        if (s->pool[i].found.hash == hash)
+            s->pool[i].explored = true;
 }
 
 /* ---- proposals ------------------------------------------------------------------------------- */
 
-/* Stages of which anything but recomputation changed. */
+/* The stages in which anything but recomputation changed, as bits. */
 static uint64_t changed_stages(const struct config *a, const struct config *b)
 {
     uint64_t changed = 0;
@@ -110,46 +111,47 @@ static uint64_t changed_stages(const struct config *a, const struct config *b)
     return changed;
 }
 
-/* Makes a proposal complete, and judges it; *fresh is false where it is illegal or not new (I1). */
-static weft_status complete(struct walk *w, const struct config *from, struct proposal *made,
-                            bool *fresh)
+/* Completes a proposal and judges it; *fresh is false if it is illegal or not new (I1). */
+static weft_status complete(struct search_state *s, const struct config *from,
+                            struct proposal *made, bool *fresh)
 {
     struct config *c = &made->config;
     bool legal;
     weft_status status = WEFT_OK;
     *fresh = false;
     config_normalise(c);
-    if (!config_legal(w->problem, c) || judge_over(w->judge))
+    if (!config_legal(s->problem, c) || judge_over(s->judge))
         return WEFT_OK;
     uint64_t stages = changed_stages(from, c);
     bool again = made->primitive == INC_RECOMPUTE || made->primitive == DEC_RECOMPUTE;
-    TRY(judge_recompute(w->judge, c, again ? UINT64_MAX : stages));
+    TRY(judge_recompute(s->judge, c, again ? UINT64_MAX : stages));
     config_normalise(c);
     made->hash = config_hash(c);
-    if (hash_get(&w->visited, made->hash) >= 0)
+    if (hash_get(&s->visited, made->hash) >= 0)
         return WEFT_OK;
-    *hash_at(&w->visited, w->arena, made->hash) = 0;
-    TRY(judge_config(w->judge, c, &made->verdict, NULL, &legal));
+    *hash_at(&s->visited, s->arena, made->hash) = 0;
+    TRY(judge_config(s->judge, c, &made->verdict, NULL, &legal));
     *fresh = legal;
 done:
     return status;
 }
 
-/* What is not fresh goes; the rest is judged, waits, and is sorted. */
-weft_status walk_sift(struct walk *w, const struct config *from, struct proposals *list)
+/* Drops proposals that are not fresh; judges and sorts the rest, and adds them to the pool. */
+weft_status sift_proposals(struct search_state *s, const struct config *from,
+                           struct proposals *list)
 {
     int32_t kept = 0;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < list->count; i++) {
         struct proposal *made = &list->data[i];
         bool fresh;
-        TRY(complete(w, from, made, &fresh));
+        TRY(complete(s, from, made, &fresh));
         if (!fresh)
             continue;
         struct found found = {.verdict = made->verdict, .hash = made->hash};
         config_copy(&found.config, &made->config);
-        wait_for(w, &found);
-        note_found(w->problem, w->out, &made->config, made->verdict, made->hash);
+        wait_for(s, &found);
+        note_found(s->problem, s->out, &made->config, made->verdict, made->hash);
         if (kept != i) {
             struct proposal *to = &list->data[kept];
             size_t head = sizeof *to - offsetof(struct proposal, verdict);
@@ -165,17 +167,17 @@ done:
 
 /* ---- restarts -------------------------------------------------------------------------------- */
 
-bool walk_restart(struct walk *w, struct verdict best, struct config *out)
+bool next_restart(struct search_state *s, struct verdict best, struct config *out)
 {
-    for (int32_t i = 0; i < w->waiting; i++) {
-        struct waiting *other = &w->pool[i];
+    for (int32_t i = 0; i < s->waiting; i++) {
+        struct waiting *other = &s->pool[i];
         double reach = (double)best.iteration_ns * REACH;
-        if (other->gone_into)
+        if (other->explored)
             continue;
         if (best.excess_bytes == 0 && (other->found.verdict.excess_bytes > 0 ||
                                        (double)other->found.verdict.iteration_ns > reach))
             return false;
-        other->gone_into = true;
+        other->explored = true;
         config_copy(out, &other->found.config);
         return true;
     }

@@ -1,8 +1,8 @@
-/* primitives.c - the table of reconfiguration primitives (Aceso, Table 1, and Weft's own), and
- * what each proposes but for moved operators.
+/* primitives.c - the table of reconfiguration primitives (Aceso, Table 1, and Weft's own), and what each
+ * of them proposes, except for moved operators (moves.c).
  *
- * Trends are of what the stage consumes: computation, communication, memory. Recomputation is chosen
- * again for every proposal (recompute.c).
+ * Trends say what the stage consumes more or less of: computation, communication, memory.
+ * Recomputation is chosen again for every proposal (recompute.c).
  */
 #include "search/aceso/room.h"
 
@@ -42,7 +42,7 @@ static int64_t tp_at(const struct config *c, int32_t stage)
     return main_manner(c, stage)->tp;
 }
 
-/* The next degree above or below that the model and the devices allow; 0: none. */
+/* The next degree, above or below, that the model and the devices allow; 0: none. */
 static int64_t next_tp(const struct problem *p, int64_t devices, int64_t tp, int dir)
 {
     for (tp += dir; tp >= 1 && tp <= p->node && tp <= devices; tp += dir)
@@ -51,7 +51,8 @@ static int64_t next_tp(const struct problem *p, int64_t devices, int64_t tp, int
     return 0;
 }
 
-/* Within a stage what tp gives dp takes. Of one stage, and of all that can. */
+/* Within a stage, trades tp for dp or back: proposed for this stage, and for all stages that
+ * can. */
 static void trade_inside(const struct asking *a, int dir)
 {
     const struct problem *p = problem_of(a);
@@ -66,7 +67,7 @@ static void trade_inside(const struct asking *a, int dir)
             set_tp(&made->config, s, tp);
 }
 
-/* The fastest of a stage's degree and its neighbours, once the batch is another. */
+/* Picks the fastest of a stage's degree and its neighbours after the batch has changed. */
 static weft_status pick_tp(const struct asking *a, struct config *c, int32_t stage)
 {
     const struct problem *p = problem_of(a);
@@ -96,7 +97,7 @@ done:
     return status;
 }
 
-/* Smallest degrees that the batch allows, so that stages can be picked one by one. */
+/* The smallest degrees that the batch allows, so that stages can then be chosen one by one. */
 static bool make_legal(const struct problem *p, struct config *c)
 {
     for (int32_t s = 0; s < c->stages; s++) {
@@ -156,7 +157,8 @@ static int32_t next_devices(const struct problem *p, int32_t devices, int dir)
     return 0;
 }
 
-/* A stage has other devices now: tp stays, or dp does (as far as that goes). */
+/* Gives a stage another number of devices: either its tp or its dp stays, as far as that is
+ * possible. */
 static void resize(const struct problem *p, struct config *c, int32_t stage, int32_t devices,
                    bool keep_tp)
 {
@@ -169,7 +171,7 @@ static void resize(const struct problem *p, struct config *c, int32_t stage, int
     set_tp(c, stage, tp > 1 ? tp : 1);
 }
 
-/* Partners give what they can spare, one after the other, until it is enough. */
+/* Partners give the devices they can spare, one after the other, until there are enough. */
 static bool take_devices(const struct asking *a, const int32_t *partner, int32_t count,
                          int32_t skipped, int32_t needed, bool keep_tp, struct config *c)
 {
@@ -184,7 +186,7 @@ static bool take_devices(const struct asking *a, const int32_t *partner, int32_t
     return needed == 0;
 }
 
-/* The latest proposal once more, with operators shared out anew. */
+/* Proposes the latest proposal once more with operators shared out evenly. */
 static void balanced_too(const struct asking *a)
 {
     struct proposal *last = &a->out->data[a->out->count - 1];
@@ -215,7 +217,7 @@ static void more_devices(const struct asking *a, bool keep_tp)
         }
 }
 
-/* To another stage, so that this one has fewer. */
+/* Gives devices to another stage, so that this one has fewer. */
 static void fewer_devices(const struct asking *a, bool keep_tp)
 {
     const struct problem *p = problem_of(a);
@@ -263,7 +265,7 @@ static weft_status propose_dec_tp(const struct asking *a)
 
 /* ---- what Weft adds -------------------------------------------------------------------------- */
 
-/* The next sharding above or below that may be used; itself: none. */
+/* The next allowed sharding above or below; returns `shard` itself if there is none. */
 static uint8_t next_shard(const struct problem *p, int shard, int dir)
 {
     for (int other = shard + dir; other >= 0 && other <= 3; other += dir)
@@ -288,7 +290,7 @@ static void set_flags(const struct problem *p, struct manner *m, enum primitive 
     }
 }
 
-/* Out of memory, or recomputing because of it. */
+/* Whether the config does not fit, or recomputes in order to fit. */
 static bool needs_memory(const struct asking *a)
 {
     for (int32_t k = a->stage; k < config_parts(a->from); k += a->from->stages)
@@ -297,7 +299,8 @@ static bool needs_memory(const struct asking *a)
     return a->verdict.excess_bytes > 0;
 }
 
-/* Of all stages; once single operators are looked at, of this stage, too. */
+/* Proposes a change of all stages; once single operators are looked at, also of this stage
+ * alone. */
 static weft_status propose_flags(const struct asking *a)
 {
     if (a->primitive == OFFLOAD_MORE && !needs_memory(a))
@@ -326,7 +329,7 @@ static void lay_pieces(const struct asking *a, int32_t pieces, int32_t schedule)
     config_cut_evenly(problem_of(a), c);
 }
 
-/* Any larger number, or any smaller one: what is in between is often no better. */
+/* Proposes every larger number, or every smaller one: those in between are often no better. */
 static weft_status change_pieces(const struct asking *a, int dir)
 {
     const struct problem *p = problem_of(a);
@@ -369,7 +372,7 @@ static weft_status propose_schedule(const struct asking *a)
     return WEFT_OK;
 }
 
-/* Recomputation is chosen again for whatever is proposed. */
+/* Recomputation is chosen again for every proposal, so this one changes nothing else. */
 static weft_status propose_recompute(const struct asking *a)
 {
     propose(a, a->stage, 0);
@@ -409,7 +412,7 @@ _Static_assert(COUNT_OF(PRIMITIVES) == PRIMITIVE_COUNT, "a primitive without a r
 
 /* ---- in words -------------------------------------------------------------------------------- */
 
-static const char *whose(struct arena *keep, const struct proposal *made)
+static const char *stages_text(struct arena *keep, const struct proposal *made)
 {
     return made->partner < 0 ? "all stages" : arena_printf(keep, "stage %d", (int)made->stage);
 }
@@ -419,7 +422,7 @@ static const char *change_text(struct arena *keep, const struct problem *p,
 {
     const struct config *c = &made->config;
     int32_t s = made->stage;
-    const char *who = whose(keep, made);
+    const char *who = stages_text(keep, made);
     if (c->devices[s] == before->devices[s])
         return arena_printf(keep, "tp %lld -> %lld, dp %lld -> %lld on %s",
                             (long long)tp_at(before, s), (long long)tp_at(c, s),
@@ -446,15 +449,15 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
                             (long long)c->step_samples);
     case INC_SHARD:
     case DEC_SHARD:
-        return arena_printf(keep, "zero %d on %s", (int)m->shard, whose(keep, made));
+        return arena_printf(keep, "zero %d on %s", (int)m->shard, stages_text(keep, made));
     case SEQUENCE_ON:
     case SEQUENCE_OFF:
         return arena_printf(keep, "%s sequence parallelism on %s", m->sequence ? "with" : "without",
-                            whose(keep, made));
+                            stages_text(keep, made));
     case OFFLOAD_MORE:
     case OFFLOAD_LESS:
         return arena_printf(keep, "%s offload on %s", m->offload ? "with" : "without",
-                            whose(keep, made));
+                            stages_text(keep, made));
     case INC_PIECES:
     case DEC_PIECES:
     case CHANGE_SCHEDULE:

@@ -1,4 +1,4 @@
-/* problem.c - what is asked, as the searches want to know it. */
+/* problem.c - the request in the form that the searches need. */
 #include <string.h>
 
 #include "search/aceso/room.h"
@@ -42,11 +42,11 @@ static weft_status schedules_of(const struct degrees *pins, bool any, unsigned *
 /* What a search may use. */
 struct scope {
     const char *name;
-    unsigned more;     /* 1 << enum primitive, beside those of Table 1 */
+    unsigned more;     /* 1 << enum primitive: those it may use in addition to Table 1 */
     unsigned shards;   /* 1 << ZeRO stage */
-    bool schedules;    /* others than 1f1b */
-    bool whole_layers; /* recomputed, or nothing */
-    bool after;        /* a level of recomputation for what comes after a softmax */
+    bool schedules;    /* schedules other than 1f1b */
+    bool whole_layers; /* recompute whole layers or nothing */
+    bool after;        /* a level of recomputation for the operators after a softmax */
 };
 static const struct scope SCOPES[] = {
     {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false},
@@ -90,7 +90,7 @@ static struct degrees plain_degrees(const struct degrees *pins, enum recompute r
     return d;
 }
 
-/* The operators that a way to recompute names. */
+/* Finds the operators that a kind of recomputation recomputes. */
 static weft_status named_by(struct problem *p, enum recompute recompute, bool *out)
 {
     struct degrees d = plain_degrees(&p->request->pins, recompute);
@@ -116,9 +116,9 @@ static void add_level(struct problem *p, const bool *mask)
         p->recomputed[p->levels++] = mask;
 }
 
-/* Of what selective recomputation names, what comes after a softmax and drops out: of all operators those
- * that give back most bytes for their time. */
-static void find_behind(const struct model *model, const bool *selective, bool *out)
+/* Of the operators that selective recomputation names, those after a softmax, if one of them is a
+ * dropout: of all operators these free the most bytes for their time. */
+static void find_after_softmax(const struct model *model, const bool *selective, bool *out)
 {
     bool after = false, drops = false;
     for (int32_t i = 0; i < model->ops; i++) {
@@ -134,7 +134,7 @@ static void find_behind(const struct model *model, const bool *selective, bool *
 /* rows.c, I1 */
 static weft_status find_levels(struct problem *p, const struct scope *scope)
 {
-    enum { NONE, BEHIND, SELECTIVE, NO_PRODUCTS, FULL };
+    enum { NONE, AFTER_SOFTMAX, SELECTIVE, NO_PRODUCTS, FULL };
     const struct degrees *pins = &p->request->pins;
     const struct model *model = p->request->model;
     bool *mask[MOST_LEVELS], any = false;
@@ -151,12 +151,13 @@ static weft_status find_levels(struct problem *p, const struct scope *scope)
     for (int32_t i = 0; i < model->ops; i++)
         any |= mask[FULL][i];
     for (int32_t i = 0; i < model->ops; i++) {
-        mask[FULL][i] |= !any && model->op[i].kind != OP_LOSS; /* without layers: all */
+        /* A model without layers: all of it. */
+        mask[FULL][i] |= !any && model->op[i].kind != OP_LOSS;
         mask[SELECTIVE][i] &= mask[FULL][i];
         mask[NO_PRODUCTS][i] = mask[SELECTIVE][i] || (mask[FULL][i] && flops_of(p, i) == 0);
     }
     if (scope->after)
-        find_behind(model, mask[SELECTIVE], mask[BEHIND]);
+        find_after_softmax(model, mask[SELECTIVE], mask[AFTER_SOFTMAX]);
     for (int i = 0; i < MOST_LEVELS; i += scope->whole_layers ? MOST_LEVELS - 1 : 1)
         add_level(p, mask[i]);
 done:
@@ -179,7 +180,8 @@ static void find_tp(struct problem *p)
     arena_free(scratch);
 }
 
-/* Operators whose outputs or inputs tp can split, as many as a variant has bits. */
+/* Finds the operators of which tp can split either the outputs or the inputs, up to the number of
+ * bits in a variant. */
 static void find_flips(struct problem *p)
 {
     const struct model *model = p->request->model;
@@ -207,7 +209,7 @@ static struct tied_pair find_tied(const struct plan *plan)
     return pair;
 }
 
-/* Layers are what full recomputation names; without any, all are of one. */
+/* Layers are what full recomputation names; a model without any counts as one layer. */
 static weft_status find_layers(struct problem *p)
 {
     bool *named = ARENA_ARRAY(p->arena, bool, (size_t)p->request->model->ops);
@@ -235,7 +237,8 @@ static weft_status read_walk(struct problem *p)
     bool layers = false;
     for (int64_t i = 0; i < plan->instances; i++) {
         op[i] = plan->instance[i].op;
-        flops[i + 1] = flops[i] + flops_of(p, plan->instance[i].op) + 1; /* cuts differ */
+        /* The 1 makes every cut differ. */
+        flops[i + 1] = flops[i] + flops_of(p, plan->instance[i].op) + 1;
         layers |= plan->ends_layer[i] && i + 1 < plan->instances;
     }
     p->flops = flops;
@@ -326,7 +329,7 @@ bool problem_over(const struct problem *problem)
     return stop_now(&problem->stop);
 }
 
-/* A trial's memory by the study's count. */
+/* Replaces a trial's memory by the study's count. */
 static void recount(const struct memory_count *count, const struct plan *plan, struct trial *trial)
 {
     struct arena *scratch = arena_new();

@@ -1,13 +1,14 @@
 /* recompute.c - the least recomputation that fits (Aceso, section 4.3: inc- and dec-rc attached
  * to every other primitive).
  *
- * Levels add operators (rows.c, I1). A part recomputes its first layers at one level and the
- * others at a lower one; memory falls with the first's number, so that the fewest that fit are found
- * by bisection, for each pair of levels, and the fastest pair is taken. A stage of several pieces
- * has its first pieces at the higher level instead of layers.
+ * Each level recomputes more operators than the one below (rows.c, I1). A part recomputes its first
+ * layers at one level and the others at a lower one. Memory falls as the number of the first layers
+ * grows, so the fewest that fit are found by bisection for each pair of levels, and the fastest
+ * pair is taken. A stage of several pieces has its first pieces at the higher level instead of
+ * layers.
  *
- *   I1  What is chosen depends on nothing but the rest of the config: for a stage, on its parts and
- *       the borders next to them. It is kept by a hash of those.
+ *   I1  The choice depends only on the rest of the config: for a stage, on its parts and the
+ *       borders next to them. It is kept by a hash of those.
  */
 #include "search/aceso/room.h"
 
@@ -15,10 +16,10 @@ struct choosing {
     struct judge *judge;
     struct config *config;
     int32_t stage;
-    struct stage_verdict verdict; /* of the latest question */
+    struct stage_verdict verdict; /* the answer to the latest question */
 };
 
-/* Up to `amount` units at one level, the rest at another. */
+/* Sets the first `amount` units to level `high`, and the rest to `low`. */
 static void set_levels(const struct choosing *ch, int32_t low, int32_t high, int32_t amount)
 {
     struct config *c = ch->config;
@@ -59,7 +60,7 @@ static weft_status ask(struct choosing *ch, int32_t low, int32_t high, int32_t a
     return status;
 }
 
-/* Layers (or pieces) of a stage that have a level of their own. */
+/* The number of layers (or pieces) of a stage that can have a level of their own. */
 static int32_t units_of(const struct choosing *ch)
 {
     const struct config *c = ch->config;
@@ -80,7 +81,7 @@ struct levels {
 static weft_status try_pair(struct choosing *ch, int32_t low, int32_t high, int32_t units,
                             struct levels *best)
 {
-    int32_t none = 0, all = units; /* fits not, fits */
+    int32_t none = 0, all = units; /* `none` does not fit, `all` does */
     int64_t busy_ns = INT64_MAX;
     weft_status status = WEFT_OK;
     bool fits;
@@ -100,7 +101,8 @@ done:
     return status;
 }
 
-/* The lowest level at which all of a stage fits; else the one that misses by least. */
+/* The lowest level at which all of a stage fits; otherwise the one that exceeds the limit by
+ * least. */
 static weft_status try_even(struct choosing *ch, struct levels *best, bool *fits)
 {
     int64_t least = INT64_MAX;

@@ -1,34 +1,37 @@
 /* room.h - inside the planner aceso: iterative bottleneck alleviation (Aceso, sections 3 and 4).
  *
- * A *config* is what the search compares: stages with their devices, parts with their operators, and
- * for each part a few *manners* (tp, sharding, ...), one after the other, and at most two levels of
- * recomputation.
- * It lowers to a plan (config_plan) and is judged without being lowered (judge).
+ * A *config* is what the search compares: stages with their devices, parts with their operators,
+ * and for each part a few *manners* (tp, sharding, ...), one after the other, and at most two
+ * levels of recomputation. It can be lowered to a plan (config_plan), and is judged without being
+ * lowered (judge).
  *
- *   fold.h        a model of many layers at the price of a few
- *   problem.c     what is asked
- *   config.c      configs: legality, hashes, beginnings, plans
- *   rows.c        manners as rows of choices, and their tables
- *   parts.c       what one part takes and holds
- *   judge.c       how long a config takes and what it holds
- *   recompute.c   the least recomputation that fits
- *   primitives.c  the table of reconfiguration primitives, and what each proposes
- *   moves.c       moving operators between stages
- *   tune.c        cuts, steps and degrees, operator by operator
- *   paint.c       manners inside a part
- *   pool.c        proposals made complete; what a search keeps of them
- *   search.c      hops, bottlenecks, restarts
- *   log.c         every iteration as JSON
- *   simulate.c    what the simulator says of the best, and what searches learn from it
- *   words.c       configs and reasons in words
- *   aceso.c             the planner: threads, turns, beginnings
+ *   fold.h          a model of many layers at the price of a few
+ *   problem.c       the request in the form that the searches need
+ *   config.c        configs: legality, hashes, starting configs, plans
+ *   rows.c          manners as rows of choices, and their tables
+ *   parts.c         what one part takes and holds
+ *   judge.c         how long a config takes and what it holds
+ *   recompute.c     the least recomputation that fits
+ *   primitives.c    the table of reconfiguration primitives, and what each proposes
+ *   moves.c         moving operators between stages
+ *   tune.c          cuts, steps and degrees, operator by operator
+ *   paint.c         manners inside a part
+ *   balance.c       cuts that even out the stages
+ *   search_state.h  what one search knows
+ *   pool.c          completes and judges proposals, and keeps the best
+ *   bottlenecks.c   which stage and which resource comes first
+ *   search.c        hops, bottlenecks, restarts
+ *   log.c           every iteration as JSON
+ *   simulate.c      what the simulator says about the best, and what searches learn from it
+ *   words.c         configs and reasons in words
+ *   aceso.c         the planner: threads, turns, starting configs
  *
- *   I1  A config is legal when its plan passes plan_check: parts are not empty, devices of a stage
- *       lie in one node or are whole nodes, degrees divide.
- *   I2  A config is normal when no two of its representations mean the same plan; only normal
- *       configs are hashed.
- *   I3  Same problem, same seed: same answer, whatever the number of threads and whatever a judge
- *       was asked before. But for a budget in wall-clock time.
+ *   I1  A config is legal when its plan passes plan_check: parts are not empty, the devices of a
+ *       stage are in one node or are whole nodes, degrees divide.
+ *   I2  A config is normal when it is the only representation of its plan; only normal configs are
+ *       hashed.
+ *   I3  The same problem and seed have the same answer, whatever the number of threads and whatever
+ *       a judge was asked before, except under a budget of wall-clock time.
  */
 #ifndef WEFT_SEARCH_ACESO_ROOM_H
 #define WEFT_SEARCH_ACESO_ROOM_H
@@ -38,28 +41,31 @@
 
 /* ---- configs --------------------------------------------------------------------------------- */
 
-/* Aceso, sections 5.1 (MaxHops) and its code: stage counts up to 16. */
+/* Aceso, section 5.1 (MaxHops), and its code: stage counts up to 16. */
 enum { USUAL_HOPS = 7, USUAL_STAGES = 16 };
-enum { FEW_DEVICES = 8 }; /* on no more, an iteration takes little time */
+enum { FEW_DEVICES = 8 }; /* with no more devices than this, an iteration of the search is quick */
 enum { MOST_STAGES = 64, MOST_LEVELS = 5, MOST_PIECES = 4 };
 /* An embedding, layers of two kinds, and a head may each have a manner of their own. */
 enum { MOST_MANNERS = 4, MOST_CHANGES = MOST_MANNERS - 1 };
 
-/* How a run of operators lies over its stage's devices; dp is what tp leaves over. */
+/* The layout of a run of operators over its stage's devices; dp is what tp leaves over. */
 struct manner {
-    uint32_t variant; /* of what tp splits: operators that are flipped, by problem.flip; 0: none */
+    /* Which side tp splits: a bit (problem.flip) is set for each operator that is flipped; 0:
+     * none. */
+    uint32_t variant;
     uint16_t tp;
     uint8_t shard;
     bool sequence, offload;
     uint8_t unused[3];
 };
 struct config_part {
-    int32_t end;           /* the instance after its last */
-    int32_t recompute_end; /* up to here level `high` of recomputation, after it `low` */
+    int32_t end; /* the instance after its last one */
+    /* Up to this instance level `high` of recomputation, after it level `low`. */
+    int32_t recompute_end;
     uint8_t low, high, unused[2];
-    int32_t
-        change[MOST_CHANGES]; /* from change[i] on manner[i + 1]; those left over are at the end */
-    struct manner manner[MOST_MANNERS]; /* and repeat the last */
+    /* manner[i + 1] starts at change[i]; unused changes are at the end, unused manners repeat the last. */
+    int32_t change[MOST_CHANGES];
+    struct manner manner[MOST_MANNERS];
 };
 struct config {
     int32_t stages, pieces, schedule; /* a number of schedule_all */
@@ -78,39 +84,40 @@ struct places_list {
 };
 enum beginning { BEGIN_BALANCED, BEGIN_IMBALANCED_OP, BEGIN_IMBALANCED_DEVICE, BEGIN_COUNT };
 
-/* What all searches share; read only once it is made. */
+/* What all searches share; read-only once it is made. */
 struct problem {
     const struct plan_request *request;
     const struct aceso_study *study; /* the request's */
     struct arena *arena;
-    struct estimate_settings settings; /* of the short model */
+    struct estimate_settings settings; /* for the short model */
     struct folding fold;
     int64_t instances, devices, node, cp, ep, global_batch, limit_bytes;
-    int64_t *step_sizes; /* step_samples that divide the global batch, ascending */
+    int64_t *step_sizes; /* values of step_samples that divide the global batch, ascending */
     int32_t step_size_count;
     int32_t levels;
     const bool *recomputed[MOST_LEVELS]; /* per level and operator */
-    const double *flops;                 /* sums over instances before each place */
+    const double *flops;                 /* sums over the instances before each place */
     const int32_t *op;                   /* per instance */
-    const int8_t *flip;                  /* per operator: its bit in variants; -1: none */
+    const int8_t *flip;                  /* per operator: its bit in a manner's variant; -1: none */
     struct places_list cuts[GRAIN_COUNT];
-    int32_t layers_first, layers_end; /* before the first layer, after the last */
-    struct tied_pair tied;            /* instances of the whole model */
+    int32_t layers_first, layers_end; /* the places before the first layer and after the last */
+    struct tied_pair tied;            /* as instances of the whole model */
     unsigned primitives;              /* 1 << enum primitive: those that may be used */
     unsigned schedules;               /* 1 << a number of schedule_all */
     unsigned shards;                  /* 1 << ZeRO stage: those that may be used */
-    const bool *tp_goes; /* per degree up to a node's devices: the model can be split so */
-    bool tune;           /* change manners inside stages, too */
+    /* Per degree up to a node's devices: whether the model can be split that way. */
+    const bool *tp_goes;
+    bool tune; /* change manners inside stages, too */
     int32_t most_hops;
     struct stop stop;
 };
 weft_status problem_new(const struct plan_request *request, struct problem **out);
 void problem_free(struct problem *problem);
 bool problem_over(const struct problem *problem); /* stopped, or the budget is spent */
-/* try_plan, with memory by the study's count where it has one. */
+/* try_plan, with memory by the study's count if there is one. */
 weft_status problem_try(const struct problem *problem, struct cost *cost, struct plan *plan,
                         const char *text, struct planned *planned, const struct trial **trial);
-/* Stage counts worth searching: powers of two first, for those in a hurry. */
+/* The stage counts worth searching: powers of two first, for users in a hurry. */
 int32_t problem_stage_counts(const struct problem *problem, int32_t out[MOST_STAGES]);
 
 /* ---- configs, continued ---------------------------------------------------------------------- */
@@ -123,7 +130,8 @@ static inline int32_t part_first(const struct config *c, int32_t part)
 {
     return part ? c->part[part - 1].end : 0;
 }
-/* Parts of the operators of a tied weight, the owner's near the beginning, the user's near the end. */
+/* The parts that have the operators of a tied weight: the owner's near the start of the model, the
+ * user's near its end. */
 struct tied_parts {
     int32_t owner, user;
 };
@@ -144,38 +152,38 @@ void config_copy(struct config *to, const struct config *from);
 const struct manner *manner_at(const struct config_part *part, int32_t instance);
 /* The manner of most of a part's operators. */
 const struct manner *main_manner(const struct config *c, int32_t part);
-/* One manner for all of a part, wherever it ends. */
+/* Gives all of a part one manner, whatever its end. */
 void set_manner(struct config_part *part, struct manner manner);
-void set_tp(struct config *c, int32_t stage, int64_t tp); /* of all of a stage */
-/* Another manner from one instance to another; false: that were too many. */
+void set_tp(struct config *c, int32_t stage, int64_t tp); /* for a whole stage */
+/* Sets another manner from one instance to another; false: there would be too many. */
 bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner);
 void config_normalise(struct config *c); /* I2 */
 uint64_t config_hash(const struct config *c);
-/* Of its schedule, its step, the degrees with which the model begins and ends, and whether they change
- * only where its layers begin or end. */
+/* A hash of the config's schedule, its step, the degrees at the two ends of the model, and whether
+ * degrees change only where the layers begin or end. */
 uint64_t config_kind(const struct problem *p, const struct config *c);
-bool config_legal(const struct problem *p, const struct config *c); /* I1, but for splits */
+bool config_legal(const struct problem *p, const struct config *c); /* I1, except for splits */
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m);
 bool devices_allowed(const struct problem *p, int64_t devices);
-/* What dp is of so many devices, 0: tp does not divide them. */
+/* The dp degree on this many devices; 0: tp does not divide them. */
 int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp);
-/* False where the devices cannot be shared out among so many stages. */
+/* False: the devices cannot be shared out among so many stages. */
 bool config_begin(const struct problem *p, int32_t stages, enum beginning beginning,
                   struct config *out);
-/* The same with no more than so much tensor parallelism; else as much as goes. */
+/* The same with at most this much tensor parallelism instead of as much as possible. */
 bool config_begin_with(const struct problem *p, int32_t stages, enum beginning beginning,
                        int64_t most_tp, struct config *out);
-/* Parts as even in FLOPs per device as the grain of layers allows. */
+/* Cuts the model into parts as even in FLOPs per device as whole layers allow. */
 void config_cut_evenly(const struct problem *p, struct config *c);
 weft_status config_of_plan(const struct problem *p, const struct plan *plan, struct config *out);
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
 struct verdict {
-    int64_t iteration_ns, excess_bytes; /* over the limit, all stages together */
+    int64_t iteration_ns, excess_bytes; /* excess: over the limit, all stages together */
 };
-/* Better: closer to fitting, then faster. */
+/* A verdict is better if it is closer to fitting, then if it is faster. */
 static inline bool better(struct verdict a, struct verdict b)
 {
     return a.excess_bytes != b.excess_bytes ? a.excess_bytes < b.excess_bytes
@@ -183,19 +191,20 @@ static inline bool better(struct verdict a, struct verdict b)
 }
 enum resource { RESOURCE_COMPUTE, RESOURCE_EXCHANGE, RESOURCE_MEMORY, RESOURCE_COUNT };
 struct stage_use {
-    int64_t busy_ns;             /* of the iteration, without waiting for other stages */
+    int64_t busy_ns;             /* in an iteration, without waiting for other stages */
     double used[RESOURCE_COUNT]; /* ns, ns, bytes */
 };
 
-/* What the simulator said of the plans of one search, by schedule and pieces: times over estimates,
- * and peaks judged over peaks, where it held more. Of pieces that were not asked for, the nearest. */
+/* What the simulator said about the plans of one search, by schedule and pieces: simulated time
+ * over estimated time, and judged peak over simulated peak where the latter was larger. For numbers
+ * of pieces that were not simulated, the values of the nearest one that was. */
 enum { MOST_SCHEDULES = 32, TOLD_PIECES = 8 };
 struct told {
     bool known[MOST_SCHEDULES][TOLD_PIECES + 1];
     double time[MOST_SCHEDULES][TOLD_PIECES + 1], memory[MOST_SCHEDULES][TOLD_PIECES + 1];
 };
 
-/* Everything that a part's cost depends on beside its neighbours. */
+/* Everything that a part's cost depends on, except its neighbours. */
 struct part_key {
     int32_t first, first_device, devices, micro_batches;
     struct config_part part;
@@ -208,40 +217,42 @@ struct part_cost {
     struct part_work work;
     struct part_memory memory;
     int64_t state, stand_in, parameters, gather_after_ns;
-    int64_t operators_ns; /* of one micro-batch */
+    int64_t operators_ns; /* for one micro-batch */
     const struct row_table *table;
 };
 
 struct judge;
 weft_status judge_new(const struct problem *problem, struct judge **out);
 void judge_free(struct judge *judge);
-/* Illegal splits are no error: *legal is false. `stages` may be NULL. */
+/* Judges a config. Illegal splits are no error: *legal is false. `stages` may be NULL. */
 weft_status judge_config(struct judge *judge, const struct config *c, struct verdict *verdict,
                          struct stage_use *stages, bool *legal);
-/* Levels of recomputation of the stages whose bit is set: the least that fits. */
+/* Chooses the least recomputation that fits, for the stages whose bit is set. */
 weft_status judge_recompute(struct judge *judge, struct config *c, uint64_t stages);
-/* One stage by itself: busy_ns and peak, with its recomputation as it is. */
+/* One stage by itself, with the recomputation it has: busy_ns and peak. */
 struct stage_verdict {
     int64_t busy_ns, peak_bytes;
     bool legal;
 };
 weft_status judge_stage(struct judge *judge, const struct config *c, int32_t stage,
                         struct stage_verdict *out);
-/* What no verdict of a config is better than, by one of its stages, whose recomputation is chosen. */
+/* A lower bound of a config's verdict, from one of its stages, whose recomputation is chosen
+ * here. */
 weft_status judge_least(struct judge *judge, struct config *c, int32_t stage,
                         struct verdict *least);
 void judge_pass_over(struct judge *judge); /* counts a config that need not be judged */
-void judge_forget(struct judge *judge);    /* costs of parts; the next ones are found anew */
+/* Drops the kept costs of parts; the next ones are found again. */
+void judge_forget(struct judge *judge);
 int64_t judge_count(const struct judge *judge);
-/* Bytes that a stage of this config may take, as judged. */
+/* The bytes that a stage of this config may take, by the judge's own count. */
 int64_t judge_limit(const struct judge *judge, const struct config *c);
-/* Stopped, out of budget, or as many are judged as may be. */
+/* Stopped, out of budget, or the most configs are judged. */
 bool judge_over(const struct judge *judge);
 const struct problem *judge_problem(const struct judge *judge);
-/* The plan of a legal config, the caller's to free. */
+/* The plan of a legal config, which the caller frees. */
 weft_status judge_plan(struct judge *judge, const struct config *c, struct plan **out);
 
-/* Runs of a part: where manners and levels change. */
+/* The runs of a part: where manners and levels change. */
 struct part_run {
     int32_t first, last;
     struct manner manner;
@@ -257,11 +268,11 @@ struct chosen {
     uint64_t hash;
     int32_t low, high, amount;
 };
-/* All that a border depends on. */
+/* Everything that a border depends on. */
 struct border_key {
     struct manner manner[2];
     int32_t devices[2], place;
-    bool reversed, same_node, inside, unused; /* inside: of one stage */
+    bool reversed, same_node, inside, unused; /* inside: within one stage */
     int64_t step_samples;
 };
 struct border_slot {
@@ -275,14 +286,15 @@ struct judge {
     struct hash_map by_run;
     ARRAY(struct whole_table *) runs; /* by manner and level; NULL: illegal */
     struct part_cost *slot;           /* PART_SLOTS, by hash */
-    struct chosen *chosen;            /* the same of levels of recomputation, */
-    struct border_slot *border_slot;  /* and of borders */
-    int64_t count, most_count;        /* judged so far, and as many as may be */
-    const struct told *told;          /* verdicts are corrected by it; NULL: by nothing */
-    /* of the config at hand; what did not change stays from the one before (parts.c, I4) */
+    struct chosen *chosen;            /* a cache of the same kind for levels of recomputation, */
+    struct border_slot *border_slot;  /* and one for borders */
+    int64_t count, most_count;        /* judged so far, and the most that may be */
+    const struct told *told;          /* what verdicts are corrected by; NULL: nothing */
+    /* For the current config; what did not change stays from the previous one (parts.c, I4). */
     int32_t stages, pieces, schedule;
     const struct part_cost *cost[ACESO_MOST_PARTS];
-    struct part_cost own[ACESO_MOST_PARTS]; /* where the slot of one is another's */
+    /* Used while the slot of this part belongs to another one. */
+    struct part_cost own[ACESO_MOST_PARTS];
     const struct border_slot *border_at[ACESO_MOST_PARTS];
     const struct border *border[ACESO_MOST_PARTS];
     bool changed[ACESO_MOST_PARTS];
@@ -295,34 +307,35 @@ struct judge {
     } sums[MOST_STAGES];
     struct stage_end end[MOST_STAGES];
 };
-/* Where a run's table lies and what it takes. */
+/* The position and the choices of a run's table. */
 struct run_key {
     struct manner manner;
     int32_t level, devices, first_device, order, unused;
     int64_t step_samples;
 };
-/* Keys are compared and hashed as bytes: none of these has any that belong to no member. */
+/* Keys are compared and hashed as bytes: these structs have no padding. */
 _Static_assert(sizeof(struct config_part) == 3 * 4 + 4 * MOST_CHANGES + 12 * MOST_MANNERS &&
                    sizeof(struct part_key) == 4 * 4 + sizeof(struct config_part) + 2 * 8 &&
                    sizeof(struct border_key) == 2 * 12 + 4 * 4 + 8 &&
                    sizeof(struct run_key) == 12 + 5 * 4 + 8,
                "a key with padding");
-/* NULL: the manner does not go with these devices. */
+/* *out is NULL if the manner is impossible on these devices. */
 weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out);
 weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
                           int64_t devices, struct arena *keep, struct choice **out);
 const struct schedule *config_schedule(const struct config *c);
 enum order config_order(const struct config *c);
-/* Of all that a stage's cost depends on. */
+/* A hash of everything that a stage's cost depends on. */
 weft_status judge_stage_hash(struct judge *j, const struct config *c, int32_t stage, uint64_t *out);
-/* Costs of parts and borders of one stage or (-1) all, into j->cost and j->border. */
+/* Finds the costs of parts and borders of one stage, or of all (-1), into j->cost and j->border. */
 weft_status judge_parts(struct judge *j, const struct config *c, int32_t stage, bool *legal);
-/* One stage has both operators of a tied weight, which lies the same for both: it is there once. */
+/* Whether one stage has both operators of a tied weight in the same layout, so that it exists
+ * once. */
 bool tied_alike(const struct problem *p, const struct config *c, struct tied_parts at);
-/* From the owner of the tied weight to its user; NULL: illegal. */
+/* The border from the owner of the tied weight to its user; NULL: illegal. */
 weft_status judge_tie(struct judge *j, const struct config *c, struct tied_parts at,
                       const struct border **out);
-/* Keeps what was found of parts from, from + step, ... */
+/* Keeps what was found for parts from, from + step, ... */
 void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t step);
 int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage);
 int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage);
@@ -357,7 +370,7 @@ struct proposal {
     struct config config;
     struct verdict verdict;
     enum primitive primitive;
-    int32_t stage, partner; /* partner: -1, none */
+    int32_t stage, partner; /* partner: -1 for none */
     int32_t amount;         /* the argument: operators moved, a degree, samples */
     uint64_t hash;
 };
@@ -366,7 +379,7 @@ struct proposals {
     int32_t count;
     struct proposal data[MOST_PROPOSALS];
 };
-/* What a primitive is asked with. */
+/* The input of a primitive. */
 struct asking {
     struct judge *judge;
     const struct config *from;
@@ -375,20 +388,20 @@ struct asking {
     enum primitive primitive;
     int32_t stage;
     enum grain grain;
-    bool refining; /* degrees are settled */
+    bool refining; /* degrees are settled, only cuts are refined */
     struct proposals *out;
 };
 struct primitive_row {
     const char *name;             /* as in Table 1 */
-    int8_t trend[RESOURCE_COUNT]; /* of the stage's consumption */
+    int8_t trend[RESOURCE_COUNT]; /* how the stage's consumption of each resource changes */
     const char *argument;         /* what changes */
     enum granularity granularity;
-    enum primitive partner; /* what a partner stage does, itself: none */
-    bool paper;             /* one of Table 1 */
+    enum primitive partner; /* what a partner stage does; itself: there is no partner */
+    bool paper;             /* whether it is one of Table 1 */
     weft_status (*propose)(const struct asking *asking);
 };
 extern const struct primitive_row PRIMITIVES[PRIMITIVE_COUNT];
-/* Adds from, changed: copies it, and says where. NULL: no more room. */
+/* Adds a copy of `from`, to be changed by the caller, to the proposals. NULL: no more room. */
 struct proposal *propose(const struct asking *asking, int32_t partner, int32_t amount);
 /* "moved 3 operators to stage 1" */
 const char *proposal_text(struct arena *keep, const struct problem *p, const struct proposal *made,
@@ -396,38 +409,38 @@ const char *proposal_text(struct arena *keep, const struct problem *p, const str
 
 weft_status propose_dec_ops(const struct asking *asking);
 weft_status propose_inc_ops(const struct asking *asking);
-/* Stages by how much they could take over, the best partner first, `stage` left out. */
+/* Ranks stages by how much they could take over, the best partner first; `stage` is left out. */
 int32_t rank_partners(const struct asking *asking, int32_t out[MOST_STAGES]);
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
 struct search_step {
     int32_t iteration, bottleneck, bottlenecks_tried, hops;
-    int32_t restart; /* from the pool */
+    int32_t restart; /* 0, or the number of the restart from the pool */
     enum resource resource;
     enum primitive primitive; /* the last of its hops */
     struct verdict before, after;
-    bool improved, best; /* the iteration's config, the best so far */
+    bool improved, best; /* the iteration's config improved; it is the best so far */
     int64_t configs;     /* judged so far */
     double at_s;
-    const char *text; /* NULL: nothing was better */
+    const char *text; /* NULL: no better config was found */
 };
 struct found {
     struct config config;
     struct verdict verdict;
     uint64_t hash, kind;
 };
-/* Of one kind, of one schedule, of all. */
+/* How many configs are kept of one kind, of one schedule, in all. */
 enum { MOST_ALIKE = 2, MOST_OF_SCHEDULE = 12, MOST_FOUND = 4 * MOST_OF_SCHEDULE };
-/* Efforts of a search: those on layers first, each from the best of those before; then those on
- * operators. */
+/* Efforts of a search: first those on layers, each from the best of the efforts before; then those
+ * on operators. */
 enum effort {
-    SKETCH,  /* until no single hop makes it better */
-    SPREAD,  /* the same from all beginnings, with every degree of tensor parallelism */
-    DESCEND, /* until no hops do */
+    SKETCH,  /* until no single hop improves the config */
+    SPREAD,  /* the same from all starting configs, with every degree of tensor parallelism */
+    DESCEND, /* until no sequence of hops improves it */
     WIDEN,   /* with restarts */
     FIT,     /* from the best on layers: steps, manners of zones */
-    BALANCE, /* from the best on layers: cuts that even out stages */
+    BALANCE, /* from the best on layers: cuts that even out the stages */
     TRIM,    /* from the best on layers: cuts only */
     POLISH,  /* from the best of all, with restarts */
     REFINE,  /* from the best on layers, with restarts */
@@ -437,39 +450,40 @@ struct search_result {
     struct arena *arena;
     int32_t stages;
     ARRAY(struct search_step) steps;
-    struct verdict least; /* of the steps */
-    int32_t count;        /* of the best, the best first */
+    struct verdict least; /* over all steps */
+    int32_t count;        /* of `found`, which has the best first */
     struct found found[MOST_FOUND];
-    struct found coarse;             /* the best on layers; its hash 0: none */
-    struct found other;              /* the best before the simulator preferred another schedule */
-    uint64_t ended_at[EFFORT_COUNT]; /* its hash when that effort was over */
+    struct found coarse; /* the best on layers; hash 0: none */
+    struct found other;  /* the best before the simulator preferred another schedule */
+    /* The hash of the starting config for which that effort was last completed. */
+    uint64_t ended_at[EFFORT_COUNT];
     int64_t configs;
     bool stopped;
 };
 struct search_settings {
     int32_t stages;
     enum beginning beginning;
-    const struct config *begin; /* or this one */
-    bool random_order;          /* heuristic 2 left out */
+    const struct config *begin; /* or start from this config */
+    bool random_order;          /* try primitives in random order, without heuristic 2 */
     uint64_t seed;
-    int64_t most_configs; /* judged in one effort; 0: any number */
+    int64_t most_configs; /* judged in one effort; 0: no limit */
     const struct told *told;
-    double begin_s; /* of wall_seconds, for the log */
+    double begin_s; /* in wall_seconds, for the log */
 };
 weft_status aceso_search(struct judge *judge, const struct search_settings *settings,
                          enum effort effort, struct search_result *out);
 void note_found(const struct problem *p, struct search_result *out, const struct config *c,
                 struct verdict verdict, uint64_t hash);
-/* Whether note_found would keep it, were it not there. */
+/* Whether note_found would keep it if it were not there already. */
 bool is_worth_noting(const struct problem *p, const struct search_result *out,
                      const struct config *c, struct verdict verdict);
-/* Batches, and manners of what is before, in and after the layers. */
+/* Tries other batches, and manners for the operators before, in and after the layers. */
 weft_status aceso_fit(struct judge *judge, struct config *c, struct search_result *out);
-/* Cuts that even out stages. */
+/* Makes cuts that even out the stages. */
 weft_status aceso_balance(struct judge *judge, struct config *c, struct search_result *out);
-/* Cuts moved by single operators that make a config better, until there are none. */
+/* Moves cuts by single operators as long as that improves the config. */
 weft_status aceso_trim(struct judge *judge, struct config *c, struct search_result *out);
-/* The same of changes inside stages, too. */
+/* The same, with changes inside stages, too. */
 weft_status aceso_tune(struct judge *judge, struct config *c, struct search_result *out);
 
 weft_status aceso_log_write(const char *path, const struct problem *problem,

@@ -1,8 +1,9 @@
 /* rows.c - manners as rows of choices, their tables, and plans.
  *
- *   I1  A level of recomputation adds operators to the one before it: none; of those that selective
- *       recomputation names, what comes after the softmax (in the space artifact); all of those; those that
- *       compute no products, too; all of every layer.
+ *   I1  Each level of recomputation adds operators to the one before it: none; of those that
+ *       selective recomputation names, the ones after the softmax (only in the space artifact); all
+ *       that selective recomputation names; also those that compute no products; all operators of
+ *       every layer.
  *   I2  Tables of one device do not depend on which device it is.
  */
 #include "search/aceso/room.h"

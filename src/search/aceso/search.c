@@ -1,19 +1,20 @@
 /* search.c - one search: bottlenecks, primitives in order, hops, restarts (Aceso, Appendix B).
  *
- *   Heuristic 1  Out of memory, the fullest stage is the bottleneck; else the one that is busy
- *                longest. Where no sequence of hops from it makes the config better, the next one.
- *   Heuristic 2  The resource first of which the stage has the largest share of all stages' use;
- *                of the primitives that reduce it, the one first whose config is judged best.
+ *   Heuristic 1  If the config does not fit, the fullest stage is the bottleneck, otherwise the one that
+ *                is busy longest. If no sequence of hops from it improves the config, the next one
+ *                is.
+ *   Heuristic 2  First comes the resource of which the stage has the largest share of all stages' use;
+ *                of the primitives that reduce it, first the one whose config is judged best.
  *
  *   I1  No config is judged twice (pool.c).
- *   I2  An iteration looks at no more than NODES configs' primitives per bottleneck, and follows no
- *       more than WIDTH proposals of each.
- *   I3  What was judged and not gone into waits in the pool, the best first; a search ends when
- *       nothing is left there that is within reach of the best, or nothing better has come of so
- *       many restarts as PATIENCE says, of beginning again in every manner,
- *       and of so many kicks of the best by random primitives.
+ *   I2  Per bottleneck, an iteration looks at the primitives of at most NODES configs, and follows
+ *       at most WIDTH proposals of each.
+ *   I3  Configs that were judged but not explored wait in the pool, the best first. A search ends
+ *       when none is left there within reach of the best, or when nothing better has come of as
+ *       many restarts as PATIENCE says, of starting again from every starting config, and of as
+ *       many kicks of the best by random primitives.
  */
-#include "search/aceso/walk.h"
+#include "search/aceso/search_state.h"
 
 enum { WIDTH = 3, NODES = 24, BOTTLENECKS = 4 };
 
@@ -27,18 +28,18 @@ static const struct patience {
 
 /* ---- hops ------------------------------------------------------------------------------------ */
 
-static struct proposals *level_at(struct walk *w, int32_t depth)
+static struct proposals *level_at(struct search_state *s, int32_t depth)
 {
-    if (!w->level[depth])
-        w->level[depth] = ARENA_NEW(w->arena, struct proposals);
-    return w->level[depth];
+    if (!s->level[depth])
+        s->level[depth] = ARENA_NEW(s->arena, struct proposals);
+    return s->level[depth];
 }
 
-static weft_status hop_from(struct walk *w, const struct config *from, int32_t stage, int32_t depth,
-                            bool *improved);
+static weft_status hop_from(struct search_state *s, const struct config *from, int32_t stage,
+                            int32_t depth, bool *improved);
 
-/* Follows one proposal further. */
-static weft_status follow(struct walk *w, const struct proposal *made, int32_t depth,
+/* Continues from one proposal with further hops. */
+static weft_status follow(struct search_state *s, const struct proposal *made, int32_t depth,
                           bool *improved)
 {
     struct stage_use cost[MOST_STAGES];
@@ -46,158 +47,161 @@ static weft_status follow(struct walk *w, const struct proposal *made, int32_t d
     struct verdict verdict;
     bool legal;
     weft_status status;
-    TRY(judge_config(w->judge, &made->config, &verdict, cost, &legal));
-    walk_go_into(w, made->hash);
+    TRY(judge_config(s->judge, &made->config, &verdict, cost, &legal));
+    mark_explored(s, made->hash);
     rank_stages(cost, made->config.stages, verdict.excess_bytes > 0, order);
-    TRY(hop_from(w, &made->config, order[0], depth + 1, improved));
+    TRY(hop_from(s, &made->config, order[0], depth + 1, improved));
 done:
     return status;
 }
 
-/* One group of primitives: the best of it if that is better, else further hops from the best few. */
-static weft_status try_group(struct walk *w, const struct config *from, struct proposals *list,
-                             int32_t depth, bool *improved)
+/* One group of primitives: takes the best of it if that is better, otherwise makes further hops
+ * from the best few. */
+static weft_status try_group(struct search_state *s, const struct config *from,
+                             struct proposals *list, int32_t depth, bool *improved)
 {
     int32_t order[MOST_PROPOSALS];
     weft_status status;
-    TRY(walk_sift(w, from, list));
+    TRY(sift_proposals(s, from, list));
     sort_by_verdict(list, order);
     if (list->count == 0)
         goto done;
     struct proposal *first = &list->data[order[0]];
-    w->path[depth] = (struct hop_note){first, from};
-    if (better(first->verdict, w->start)) {
-        w->next = (struct found){.verdict = first->verdict, .hash = first->hash};
-        config_copy(&w->next.config, &first->config);
-        w->hops = depth + 1;
+    s->path[depth] = (struct hop_note){first, from};
+    if (better(first->verdict, s->start)) {
+        s->next = (struct found){.verdict = first->verdict, .hash = first->hash};
+        config_copy(&s->next.config, &first->config);
+        s->hops = depth + 1;
         *improved = true;
         goto done;
     }
-    for (int32_t i = 0; i < list->count && i < WIDTH && w->nodes > 0 && !*improved; i++) {
-        w->path[depth] = (struct hop_note){&list->data[order[i]], from};
-        TRY(follow(w, &list->data[order[i]], depth, improved));
+    for (int32_t i = 0; i < list->count && i < WIDTH && s->nodes > 0 && !*improved; i++) {
+        s->path[depth] = (struct hop_note){&list->data[order[i]], from};
+        TRY(follow(s, &list->data[order[i]], depth, improved));
     }
 done:
     return status;
 }
 
-static weft_status ask_primitive(struct walk *w, const struct asking *asking)
+static weft_status ask_primitive(struct search_state *s, const struct asking *asking)
 {
     const struct primitive_row *row = &PRIMITIVES[asking->primitive];
-    bool allowed = w->problem->primitives >> asking->primitive & 1;
+    bool allowed = s->problem->primitives >> asking->primitive & 1;
     return allowed ? row->propose(asking) : WEFT_OK;
 }
 
-/* Primitives by resource (heuristic 2). */
-static weft_status try_resources(struct walk *w, struct asking *asking, int32_t depth,
+/* Tries primitives by resource (heuristic 2). */
+static weft_status try_resources(struct search_state *s, struct asking *asking, int32_t depth,
                                  bool *improved)
 {
     enum resource order[RESOURCE_COUNT];
     weft_status status = WEFT_OK;
     rank_resources(asking->cost, asking->from->stages, asking->stage,
                    asking->verdict.excess_bytes > 0, order);
-    for (int r = 0; r < RESOURCE_COUNT && !*improved && w->nodes >= 0; r++) {
+    for (int r = 0; r < RESOURCE_COUNT && !*improved && s->nodes >= 0; r++) {
         if (depth == 0)
-            w->resource = order[r];
+            s->resource = order[r];
         asking->out->count = 0;
         for (int i = 0; i < PRIMITIVE_COUNT; i++) {
             asking->primitive = (enum primitive)i;
             if (PRIMITIVES[i].trend[order[r]] < 0)
-                TRY(ask_primitive(w, asking));
+                TRY(ask_primitive(s, asking));
         }
-        TRY(try_group(w, asking->from, asking->out, depth, improved));
+        TRY(try_group(s, asking->from, asking->out, depth, improved));
     }
 done:
     return status;
 }
 
-/* Primitives one by one, in any order: what heuristic 2 is measured against. */
-static weft_status try_random(struct walk *w, struct asking *asking, int32_t depth, bool *improved)
+/* Tries primitives one by one in random order: the baseline that heuristic 2 is measured
+ * against. */
+static weft_status try_random(struct search_state *s, struct asking *asking, int32_t depth,
+                              bool *improved)
 {
     enum primitive order[PRIMITIVE_COUNT];
     weft_status status = WEFT_OK;
     for (int i = 0; i < PRIMITIVE_COUNT; i++) {
-        int at = (int)rng_below(&w->rng, i + 1);
+        int at = (int)rng_below(&s->rng, i + 1);
         order[i] = order[at];
         order[at] = (enum primitive)i;
     }
-    for (int i = 0; i < PRIMITIVE_COUNT && !*improved && w->nodes >= 0; i++) {
+    for (int i = 0; i < PRIMITIVE_COUNT && !*improved && s->nodes >= 0; i++) {
         asking->primitive = order[i];
         asking->out->count = 0;
-        TRY(ask_primitive(w, asking));
-        TRY(try_group(w, asking->from, asking->out, depth, improved));
+        TRY(ask_primitive(s, asking));
+        TRY(try_group(s, asking->from, asking->out, depth, improved));
     }
 done:
     return status;
 }
 
-static weft_status hop_from(struct walk *w, const struct config *from, int32_t stage, int32_t depth,
-                            bool *improved)
+static weft_status hop_from(struct search_state *s, const struct config *from, int32_t stage,
+                            int32_t depth, bool *improved)
 {
     struct stage_use cost[MOST_STAGES];
     struct verdict verdict;
     bool legal;
     weft_status status = WEFT_OK;
-    if (depth >= w->most_hops || depth >= MOST_DEPTH || w->nodes-- <= 0 || judge_over(w->judge))
+    if (depth >= s->most_hops || depth >= MOST_DEPTH || s->nodes-- <= 0 || judge_over(s->judge))
         return WEFT_OK;
-    TRY(judge_config(w->judge, from, &verdict, cost, &legal));
-    struct asking asking = {.judge = w->judge,
+    TRY(judge_config(s->judge, from, &verdict, cost, &legal));
+    struct asking asking = {.judge = s->judge,
                             .from = from,
                             .cost = cost,
                             .verdict = verdict,
                             .stage = stage,
-                            .grain = w->grain,
-                            .refining = w->refining,
-                            .out = level_at(w, depth)};
-    if (w->settings->random_order)
-        TRY(try_random(w, &asking, depth, improved));
+                            .grain = s->grain,
+                            .refining = s->refining,
+                            .out = level_at(s, depth)};
+    if (s->settings->random_order)
+        TRY(try_random(s, &asking, depth, improved));
     else
-        TRY(try_resources(w, &asking, depth, improved));
+        TRY(try_resources(s, &asking, depth, improved));
 done:
     return status;
 }
 
 /* ---- iterations ------------------------------------------------------------------------------ */
 
-static const char *path_text(const struct walk *w)
+static const char *path_text(const struct search_state *s)
 {
     const char *text = "";
-    for (int32_t i = 0; i < w->hops; i++)
+    for (int32_t i = 0; i < s->hops; i++)
         text = arena_printf(
-            w->out->arena, "%s%s%s", text, i ? ", then " : "",
-            proposal_text(w->out->arena, w->problem, w->path[i].made, w->path[i].before));
+            s->out->arena, "%s%s%s", text, i ? ", then " : "",
+            proposal_text(s->out->arena, s->problem, s->path[i].made, s->path[i].before));
     return text;
 }
 
-static void note_step(struct walk *w, int32_t bottleneck, int32_t tried, int32_t restart,
+static void note_step(struct search_state *s, int32_t bottleneck, int32_t tried, int32_t restart,
                       bool improved)
 {
-    if (!w->out->steps.len || better(w->start, w->out->least))
-        w->out->least = w->start;
-    struct search_step step = {.iteration = (int32_t)w->out->steps.len,
+    if (!s->out->steps.len || better(s->start, s->out->least))
+        s->out->least = s->start;
+    struct search_step step = {.iteration = (int32_t)s->out->steps.len,
                                .bottleneck = bottleneck,
                                .bottlenecks_tried = tried,
                                .restart = restart,
-                               .resource = w->resource,
-                               .before = w->start,
-                               .after = w->start,
+                               .resource = s->resource,
+                               .before = s->start,
+                               .after = s->start,
                                .improved = improved,
-                               .best = improved && better(w->next.verdict, w->out->least),
-                               .configs = judge_count(w->judge),
-                               .at_s = wall_seconds() - w->settings->begin_s};
+                               .best = improved && better(s->next.verdict, s->out->least),
+                               .configs = judge_count(s->judge),
+                               .at_s = wall_seconds() - s->settings->begin_s};
     if (improved) {
-        step.hops = w->hops;
-        step.primitive = w->path[w->hops - 1].made->primitive;
-        step.after = w->next.verdict;
-        step.text = path_text(w);
+        step.hops = s->hops;
+        step.primitive = s->path[s->hops - 1].made->primitive;
+        step.after = s->next.verdict;
+        step.text = path_text(s);
     }
     if (step.best)
-        w->out->least = step.after;
-    array_push(w->out->arena, &w->out->steps, step);
+        s->out->least = step.after;
+    array_push(s->out->arena, &s->out->steps, step);
 }
 
-/* From one config: a better one in w->next, or none. */
-static weft_status iterate(struct walk *w, const struct config *from, int32_t restart,
+/* One iteration from one config: leaves a better one in s->next, if there is any. */
+static weft_status iterate(struct search_state *s, const struct config *from, int32_t restart,
                            bool *improved)
 {
     struct stage_use cost[MOST_STAGES];
@@ -205,76 +209,78 @@ static weft_status iterate(struct walk *w, const struct config *from, int32_t re
     bool legal;
     weft_status status;
     *improved = false;
-    TRY(judge_config(w->judge, from, &w->start, cost, &legal));
-    note_found(w->problem, w->out, from, w->start, config_hash(from));
-    rank_stages(cost, from->stages, w->start.excess_bytes > 0, order);
+    TRY(judge_config(s->judge, from, &s->start, cost, &legal));
+    note_found(s->problem, s->out, from, s->start, config_hash(from));
+    rank_stages(cost, from->stages, s->start.excess_bytes > 0, order);
     for (; tried < from->stages && tried < BOTTLENECKS && !*improved; tried++) {
-        w->nodes = NODES;
-        TRY(hop_from(w, from, order[tried], 0, improved));
+        s->nodes = NODES;
+        TRY(hop_from(s, from, order[tried], 0, improved));
     }
-    note_step(w, order[*improved ? tried - 1 : 0], tried, restart, *improved);
+    note_step(s, order[*improved ? tried - 1 : 0], tried, restart, *improved);
 done:
     return status;
 }
 
-/* A few random primitives on random stages of the best. */
-static weft_status kick(struct walk *w, const struct config *best, struct config *out)
+/* Applies a few random primitives to random stages of the best. */
+static weft_status kick(struct search_state *s, const struct config *best, struct config *out)
 {
     enum { TRIES = 12, TAKEN = 3 };
     struct stage_use cost[MOST_STAGES];
-    struct proposals *list = level_at(w, 0);
+    struct proposals *list = level_at(s, 0);
     struct verdict verdict;
     bool legal;
     int32_t taken = 0;
     weft_status status = WEFT_OK;
     config_copy(out, best);
     for (int i = 0; i < TRIES && taken < TAKEN; i++) {
-        TRY(judge_config(w->judge, out, &verdict, cost, &legal));
-        struct asking asking = {.judge = w->judge,
+        TRY(judge_config(s->judge, out, &verdict, cost, &legal));
+        struct asking asking = {.judge = s->judge,
                                 .from = out,
                                 .cost = cost,
                                 .verdict = verdict,
-                                .primitive = (enum primitive)rng_below(&w->rng, PRIMITIVE_COUNT),
-                                .stage = (int32_t)rng_below(&w->rng, out->stages),
-                                .grain = w->grain,
-                                .refining = w->refining,
+                                .primitive = (enum primitive)rng_below(&s->rng, PRIMITIVE_COUNT),
+                                .stage = (int32_t)rng_below(&s->rng, out->stages),
+                                .grain = s->grain,
+                                .refining = s->refining,
                                 .out = list};
         list->count = 0;
-        TRY(ask_primitive(w, &asking));
-        TRY(walk_sift(w, out, list));
+        TRY(ask_primitive(s, &asking));
+        TRY(sift_proposals(s, out, list));
         if (!list->count)
             continue;
-        config_copy(out, &list->data[rng_below(&w->rng, list->count)].config);
+        config_copy(out, &list->data[rng_below(&s->rng, list->count)].config);
         taken++;
     }
 done:
     return status;
 }
 
-/* The beginnings, each once: those that are not balanced with as much tensor parallelism as goes, then
- * balanced ones with every degree of it, the largest first. False: that is not one. */
-static bool beginning_at(const struct walk *w, int64_t left, struct config *out)
+/* The starting configs, each once: first the unbalanced ones with as much tensor parallelism as
+ * possible, then balanced ones with every degree of it, the largest first. False: there is none
+ * with this number. */
+static bool beginning_at(const struct search_state *s, int64_t left, struct config *out)
 {
-    const struct problem *p = w->problem;
+    const struct problem *p = s->problem;
     int64_t tp = left > p->node ? p->node : left;
     enum beginning beginning = left > p->node ? (enum beginning)(left - p->node) : BEGIN_BALANCED;
-    return p->tp_goes[tp] && config_begin_with(p, w->out->stages, beginning, tp, out);
+    return p->tp_goes[tp] && config_begin_with(p, s->out->stages, beginning, tp, out);
 }
 
-static weft_status begin_again(struct walk *w, int64_t *left, struct config *out, bool *begun)
+static weft_status begin_again(struct search_state *s, int64_t *left, struct config *out,
+                               bool *begun)
 {
     weft_status status = WEFT_OK;
     *begun = false;
     for (; *left >= 1 && !*begun; --*left)
-        *begun = beginning_at(w, *left, out);
+        *begun = beginning_at(s, *left, out);
     if (*begun)
-        TRY(judge_recompute(w->judge, out, UINT64_MAX));
+        TRY(judge_recompute(s->judge, out, UINT64_MAX));
     config_normalise(out);
 done:
     return status;
 }
 
-/* What refinements begin with. */
+/* Keeps the config that refinements start from. */
 static void keep_coarse(struct found *coarse, const struct found *best)
 {
     if (coarse->hash && !better(best->verdict, coarse->verdict))
@@ -284,50 +290,51 @@ static void keep_coarse(struct found *coarse, const struct found *best)
     coarse->hash = best->hash;
 }
 
-static weft_status walk_on(struct walk *w, struct config *at)
+static weft_status run_search(struct search_state *s, struct config *at)
 {
     struct found best = {0};
-    int32_t restarts = 0, stale = 0, kicks = w->kicks;
-    int64_t again = w->begins_again ? w->problem->node + BEGIN_COUNT - 1 : 0;
+    int32_t restarts = 0, stale = 0, kicks = s->kicks;
+    int64_t again = s->begins_again ? s->problem->node + BEGIN_COUNT - 1 : 0;
     bool legal, improved, begun;
     weft_status status;
-    TRY(judge_config(w->judge, at, &best.verdict, NULL, &legal));
+    TRY(judge_config(s->judge, at, &best.verdict, NULL, &legal));
     if (!legal)
         goto done;
     config_copy(&best.config, at);
-    note_found(w->problem, w->out, at, best.verdict, config_hash(at));
-    *hash_at(&w->visited, w->arena, config_hash(at)) = 0;
-    while (!judge_over(w->judge)) {
-        TRY(iterate(w, at, restarts, &improved));
-        if (better(w->start, best.verdict)) {
-            best.verdict = w->start;
+    note_found(s->problem, s->out, at, best.verdict, config_hash(at));
+    *hash_at(&s->visited, s->arena, config_hash(at)) = 0;
+    while (!judge_over(s->judge)) {
+        TRY(iterate(s, at, restarts, &improved));
+        if (better(s->start, best.verdict)) {
+            best.verdict = s->start;
             config_copy(&best.config, at);
         }
         if (improved) {
-            walk_go_into(w, w->next.hash);
-            config_copy(at, &w->next.config);
-            if (better(w->next.verdict, best.verdict)) {
-                best.verdict = w->next.verdict;
+            mark_explored(s, s->next.hash);
+            config_copy(at, &s->next.config);
+            if (better(s->next.verdict, best.verdict)) {
+                best.verdict = s->next.verdict;
                 config_copy(&best.config, at);
                 stale = 0;
             }
             continue;
         }
         restarts++;
-        if (++stale <= w->most_stale && walk_restart(w, best.verdict, at))
+        if (++stale <= s->most_stale && next_restart(s, best.verdict, at))
             continue;
-        stale = w->most_stale; /* each goes on until nothing is better, then the next comes */
-        TRY(begin_again(w, &again, at, &begun));
+        /* Each start goes on until nothing is better; then comes the next. */
+        stale = s->most_stale;
+        TRY(begin_again(s, &again, at, &begun));
         if (begun)
             continue;
         if (kicks-- == 0)
             break;
-        TRY(kick(w, &best.config, at));
+        TRY(kick(s, &best.config, at));
     }
-    w->out->stopped |= problem_over(w->problem);
+    s->out->stopped |= problem_over(s->problem);
     best.hash = config_hash(&best.config);
-    if (!w->refining)
-        keep_coarse(&w->out->coarse, &best);
+    if (!s->refining)
+        keep_coarse(&s->out->coarse, &best);
 done:
     return status;
 }
@@ -339,30 +346,30 @@ static weft_status search_at(struct judge *judge, const struct search_settings *
                              struct search_result *out)
 {
     struct arena *arena = arena_new();
-    struct walk *w = ARENA_NEW(arena, struct walk);
+    struct search_state *s = ARENA_NEW(arena, struct search_state);
     weft_status status;
-    w->judge = judge;
-    w->problem = judge_problem(judge);
-    w->settings = settings;
-    w->out = out;
-    w->arena = arena;
-    w->grain = grain;
-    w->most_hops = effort <= SPREAD && w->problem->most_hops > 1 ? 1 : w->problem->most_hops;
-    const struct patience *patience = &PATIENCE[w->problem->devices > FEW_DEVICES][effort];
-    w->most_stale = patience->stale;
-    w->kicks = patience->kicks;
-    w->begins_again = effort == SPREAD || effort == WIDEN;
-    w->refining = effort > TRIM;
-    rng_seed(&w->rng, settings->seed * MOST_STAGES + (uint64_t)begin->stages);
+    s->judge = judge;
+    s->problem = judge_problem(judge);
+    s->settings = settings;
+    s->out = out;
+    s->arena = arena;
+    s->grain = grain;
+    s->most_hops = effort <= SPREAD && s->problem->most_hops > 1 ? 1 : s->problem->most_hops;
+    const struct patience *patience = &PATIENCE[s->problem->devices > FEW_DEVICES][effort];
+    s->most_stale = patience->stale;
+    s->kicks = patience->kicks;
+    s->begins_again = effort == SPREAD || effort == WIDEN;
+    s->refining = effort > TRIM;
+    rng_seed(&s->rng, settings->seed * MOST_STAGES + (uint64_t)begin->stages);
     TRY(judge_recompute(judge, begin, UINT64_MAX));
     config_normalise(begin);
-    TRY(walk_on(w, begin));
+    TRY(run_search(s, begin));
 done:
     arena_free(arena);
     return status;
 }
 
-/* Makes the best of layers better without a search. */
+/* Improves the best config on layers without a search. */
 static weft_status tune_one(struct judge *judge, const struct config *from, enum effort effort,
                             struct search_result *out, struct found *best)
 {
@@ -384,7 +391,7 @@ done:
     return status;
 }
 
-/* FIT and TRIM, of what the simulator did not prefer, too. */
+/* FIT and TRIM also from the config that the simulator did not prefer. */
 static weft_status tune_both(struct judge *judge, const struct config *begin, enum effort effort,
                              struct search_result *out)
 {
@@ -431,7 +438,7 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     judge->told = settings->told;
     judge->most_count = settings->most_configs ? count + settings->most_configs : INT64_MAX;
     if (out->coarse.hash ? out->ended_at[effort] == out->coarse.hash : effort >= WIDEN)
-        return WEFT_OK; /* nothing new to begin with */
+        return WEFT_OK; /* nothing new to start from */
     if (effort == POLISH)
         config_copy(&begin, &out->found[0].config);
     else if (out->coarse.hash)
@@ -441,9 +448,9 @@ weft_status aceso_search(struct judge *judge, const struct search_settings *sett
     else if (!config_begin(p, settings->stages, settings->beginning, &begin))
         return WEFT_OK;
     TRY(make_effort(judge, settings, effort, &begin, out));
+    /* A second, balanced start: then the answer depends less on where the search starts. */
     if (first && settings->beginning != BEGIN_BALANCED && !judge_over(judge) &&
-        config_begin(p, settings->stages, BEGIN_BALANCED,
-                     &begin)) /* where it begins decides less */
+        config_begin(p, settings->stages, BEGIN_BALANCED, &begin))
         TRY(make_effort(judge, settings, effort, &begin, out));
     out->ended_at[effort] = out->coarse.hash;
     out->configs += judge_count(judge) - count;

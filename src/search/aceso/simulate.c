@@ -1,20 +1,21 @@
-/* simulate.c - the simulator's word: on the best of every search while they go on, and on the
+/* simulate.c - what the simulator says: about the best of every search while they run, and about the
  * finalists in the end.
  *
- * The estimate is off by a few per cent, for one schedule more than for another. So whenever a turn is
- * over, the best config of each search near the best is simulated, and with t the simulated time over the
- * estimate's and m the peak as judged over the simulated one, from then on
+ * The estimate is off by a few per cent, for one schedule more than for another. So whenever a turn
+ * is over, the best config of each search near the best of all is simulated. With t the simulated
+ * time over the estimated one and m the judged peak over the simulated one, from then on
  *
  *   time  = t * estimate,    a stage may take  min(1, m) * limit                               (1)
  *
  * for all configs of that search with this schedule and these pieces.
  *
- *   I1  Searches are corrected between turns, one after the other: with any number of threads the
- *       same.
- *   I2  A config that was simulated is as the simulator says. Of memory (1) says nothing before the
- *       finalists are simulated, and then what the one says that missed by least of all since searches
- *       began or began again: what becomes of a config that does not fit by little may well fit.
- *   I3  The best of all is simulated whenever a turn is over: what comes after it is better by an
+ *   I1  Searches are corrected between turns, one after the other: the result is the same with any
+ *       number of threads.
+ *   I2  For a config that was simulated, the simulator's answer is used. The memory factor of (1)
+ *       is not applied before the finalists are simulated, and then it is that of the config that
+ *       exceeded the limit by least since the searches started (or restarted): a config that
+ *       exceeds it by little may well lead to one that fits.
+ *   I3  The best of all is simulated whenever a turn is over: what replaces it is better only by an
  *       estimate, and may be worse.
  */
 #include "search/aceso/team.h"
@@ -25,7 +26,8 @@ enum { SIMULATED = 5, MOST_FINALISTS = 16 }; /* Aceso, section 5.1: the five bes
 
 /* ---- what searches learn --------------------------------------------------------------------- */
 
-/* Of a schedule, pieces that were not asked for are taken for the nearest that were. */
+/* Records the factors. For numbers of pieces of the same schedule that were not simulated, the
+ * nearest that was is used. */
 static void tell(struct told *told, const struct config *c, double time, double memory)
 {
     int32_t s = c->schedule;
@@ -62,8 +64,8 @@ static void note_miss(struct told *missed, const struct config *c, double memory
     *least = memory > *least ? memory : *least;
 }
 
-/* By what is told now, and what was simulated by that; *legal is false where nothing is left of a
- * config. */
+/* Judges a config again with the present corrections, and by its simulation if there was one;
+ * *legal is false if the config is no longer legal. */
 static weft_status judge_again(struct judge *judge, const struct outcome *out, struct found *found,
                                bool *legal)
 {
@@ -89,8 +91,9 @@ static bool same_schedule(const struct config *a, const struct config *b)
     return a->schedule == b->schedule && a->pieces == b->pieces;
 }
 
-/* Where another schedule is the best now, a search goes on with that one; efforts that take no time are
- * made from the one before, too: what is true of one config may not be true of what becomes of it. */
+/* If another schedule is the best now, the search continues with that one. Quick efforts are also
+ * made from the previous one: which of two configs is better may not hold for the configs that are
+ * derived from them. */
 static void change_coarse(struct search_result *result)
 {
     struct found *coarse = &result->coarse, *other = &result->other;
@@ -137,7 +140,7 @@ done:
 
 /* ---- one config ------------------------------------------------------------------------------ */
 
-/* 0: it cannot be judged. */
+/* The peak as judged; 0: the config cannot be judged. */
 static int64_t judged_peak(struct judge *judge, const struct config *c)
 {
     struct verdict verdict;
@@ -197,7 +200,7 @@ done:
     return status;
 }
 
-/* A counted effort is spent. */
+/* Whether as many plans as options.most_trials allows are simulated. */
 static bool has_enough(const struct team *team, const struct outcome *out)
 {
     int64_t most = team->problem->request->options.most_trials;
@@ -222,7 +225,8 @@ done:
 
 /* ---- while searches go on -------------------------------------------------------------------- */
 
-/* Another one of its schedule and pieces was simulated, and the estimate was right. */
+/* Whether another config of this schedule and these pieces was simulated and the estimate was
+ * right. */
 static bool is_trusted(const struct told *told, const struct config *c)
 {
     static const double RIGHT = 0.01;
@@ -237,7 +241,7 @@ static bool found_fits(const struct search_result *result)
     return result->count && result->found[0].verdict.excess_bytes == 0;
 }
 
-/* The search with the best of all, if nobody simulated that; -1: somebody did. */
+/* The search with the best config of all, if that was not simulated yet; -1: it was. */
 static int32_t best_unasked(const struct team *team, const struct outcome *out)
 {
     int32_t at = -1;
@@ -248,7 +252,8 @@ static int32_t best_unasked(const struct team *team, const struct outcome *out)
     return at >= 0 && hash_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
 }
 
-/* The search whose best is the best of those that nothing is known of, and near enough; -1: none. */
+/* The search with the best config about which nothing is known yet, if it is near enough; -1:
+ * none. */
 static int32_t next_to_ask(const struct team *team, const struct outcome *out)
 {
     static const double NEAR = 1.05;
@@ -300,7 +305,7 @@ static int by_verdict(const void *a, const void *b)
     return x->search - y->search;
 }
 
-/* The best of all; then the best of other numbers of stages and other kinds. */
+/* Picks the best of all, then the best of other numbers of stages and other kinds. */
 static int32_t pick_finalists(struct arena *scratch, const struct team *team,
                               struct finalist out[MOST_FINALISTS])
 {
@@ -321,7 +326,7 @@ static int32_t pick_finalists(struct arena *scratch, const struct team *team,
     return picked;
 }
 
-/* I2: every search may take less from now on, where it missed. */
+/* I2: from now on every search that exceeded the limit may take less. */
 static weft_status tell_misses(struct team *team, struct judge *judge, struct outcome *out)
 {
     weft_status status = WEFT_OK;
@@ -352,7 +357,7 @@ weft_status team_finish(struct team *team, struct judge *judge, struct outcome *
     struct found *found = ARENA_ARRAY(scratch, struct found, MOST_FINALISTS);
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < count; i++)
-        found[i] = *finalist[i].found; /* searches are corrected one by one */
+        found[i] = *finalist[i].found; /* copied, because searches are corrected one by one */
     for (int32_t i = 0; i < count; i++)
         if (hash_get(&out->tried, found[i].hash) < 0 && !has_enough(team, out))
             TRY(try_found(team, judge, finalist[i].search, &found[i], out));

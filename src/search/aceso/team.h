@@ -1,15 +1,17 @@
-/* team.h - inside aceso: the searches of one request, one per number of stages, and what came of
+/* team.h - inside aceso: the searches of one request, one per number of stages, and the results of
  * simulating the best of them. */
 #ifndef WEFT_SEARCH_ACESO_TEAM_H
 #define WEFT_SEARCH_ACESO_TEAM_H
 
 #include "search/aceso/room.h"
 
-/* Some turns take long and rarely help: those come on few devices, or after all others where there is
- * a budget, which so ends no worse than what takes as long without one. From several plans, which are
- * good already, all that are near the best go on at first. */
+/* Some turns take long and rarely help: they are made on few devices, or, if there is a budget,
+ * after all others, so that a search with a budget ends no worse than one of the same time without.
+ * Searches that start from several plans, which are good already, all continue at first if they are
+ * near the best. */
 enum occasion { ALWAYS, FROM_PLANS, FOR_FEW, WITH_A_BUDGET };
-/* An effort: of the searches so far those go on that are as near to the best, and so many. */
+/* An effort, and which searches make it: those whose best is within this factor of the best of all,
+ * and at most this many. */
 struct turn {
     enum effort effort;
     double within;
@@ -21,12 +23,13 @@ struct team {
     struct search_result *result; /* per search */
     struct search_settings *settings;
     struct told *told;
-    struct told *missed; /* per search: memory, of those that missed by least */
-    bool *chosen;        /* to go on with this effort */
+    /* Per search: the memory factors of the configs that exceeded the limit by least. */
+    struct told *missed;
+    bool *chosen; /* whether the search makes this effort */
     int32_t searches;
     const struct turn *turn;
-    atomic_int next;      /* search to be taken by a worker */
-    struct judge **judge; /* per worker, once it has worked */
+    atomic_int next;      /* the search that the next free worker takes */
+    struct judge **judge; /* per worker; NULL: it has not worked yet */
     int32_t workers;
 };
 
@@ -34,24 +37,27 @@ struct team {
 struct outcome {
     struct planned *planned;
     struct arena *arena;
-    struct hash_map tried; /* numbers of planned's trials, by hashes of configs */
-    bool any, fits;        /* something was simulated, something fits */
+    struct hash_map tried; /* numbers of planned's trials by the hashes of configs */
+    bool any, fits;        /* something was simulated; something fits */
     int64_t iteration_ns;  /* of the best */
-    int32_t search;        /* that has the best; -1: none */
-    int64_t missed_ns;     /* of the fastest that was judged to fit and does not; INT64_MAX: none */
-    bool missed;           /* that is faster than the best when finalists are through */
+    int32_t search;        /* the search that has the best; -1: none */
+    /* The time of the fastest plan that was judged to fit and does not; INT64_MAX: none. */
+    int64_t missed_ns;
+    /* Whether that one is faster than the best when the finalists are simulated. */
+    bool missed;
 };
-/* What the simulator said of the config that a search begins with. */
+/* Tells a search what the simulator said about the config it starts from. */
 weft_status team_tell(struct team *team, struct judge *judge, int32_t search,
                       const struct config *config, int64_t iteration_ns);
-/* Simulates the best of every search that is near the best of all, and corrects the searches. */
+/* Simulates the best config of every search that is near the best of all, and corrects the
+ * searches. */
 weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out);
 /* Simulates the finalists. */
 weft_status team_finish(struct team *team, struct judge *judge, struct outcome *out);
 
 /* "dp 2-8 tp 1-4 pp 2 zero 1, 8 samples per step" */
 const char *config_text(struct arena *keep, const struct problem *p, const struct config *c);
-/* The steps that led to the best, the last ones. */
+/* Adds the last few steps that led to the best to the reasons. */
 void explain(struct planned *out, const struct search_result *result);
 
 #endif

@@ -1,11 +1,11 @@
-/* tune.c - changes inside a stage, operator by operator (Aceso, section 4.2), and cuts moved by
- * single operators: each kept when it makes the config better, until none does.
+/* tune.c - changes inside a stage, operator by operator (Aceso, section 4.2), and cuts moved by single
+ * operators; each change is kept if it makes the config better, until none does.
  *
- *   cut      one operator to several, from a part to the next or back; then two cuts at once
- *   leap     a cut out of its place, into another part
- *   step     the next larger or smaller one, with cuts, leaps and changes
- *   order    devices of two neighbouring stages change places
- *   tp       of a stage, with the cuts around it
+ *   cut      moves one or several operators from a part to the next or back; then two cuts at once
+ *   leap     removes a cut and makes it again inside another part
+ *   step     takes the next larger or smaller step, with cuts, leaps and changes
+ *   order    swaps the devices of two neighbouring stages
+ *   tp       changes the tp of a stage, with the cuts around it
  *   manners  paint.c
  *   balance  balance.c
  */
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Whether a config goes, and may be judged. */
+/* Whether a config is legal and may still be judged. */
 static bool tune_prepare(const struct tuning *t, struct config *c)
 {
     config_normalise(c);
@@ -50,7 +50,7 @@ static uint64_t both_stages(const struct config *c, int32_t part)
     return UINT64_C(1) << part % c->stages | UINT64_C(1) << (part + 1) % c->stages;
 }
 
-/* Moves the cut after a part; false: one of the two would be empty. */
+/* Moves the cut after a part; false: one of the two parts would be empty. */
 static bool shift_cut(struct config *c, int32_t part, int32_t by)
 {
     struct config_part *own = &c->part[part];
@@ -74,7 +74,7 @@ done:
     return status;
 }
 
-/* Two neighbouring cuts at once: what one of them loses the other may win. */
+/* Moves two neighbouring cuts at once: one may gain what the other loses. */
 static weft_status tune_two_cuts(struct tuning *t, int32_t part)
 {
     enum { FEW = 6, WINDOW = 14, SMALL_WINDOW = 4 };
@@ -95,7 +95,7 @@ done:
     return status;
 }
 
-/* Cuts one by one, then two by two. */
+/* Moves cuts one by one, then two by two. */
 static weft_status trim(struct tuning *t)
 {
     enum { ROUNDS = 8 };
@@ -116,8 +116,8 @@ done:
     return status;
 }
 
-/* A cut goes, and comes again at another place: stages between the two change all their operators, and
- * have one manner. */
+/* Removes a cut and makes it again at another place: the stages between the two change all their
+ * operators, and have one manner each. */
 static void leap(const struct config *from, int32_t cut, int32_t to, struct config *c)
 {
     config_copy(c, from);
@@ -131,8 +131,8 @@ static void leap(const struct config *from, int32_t cut, int32_t to, struct conf
             set_manner(&c->part[k], *main_manner(from, k));
 }
 
-/* Whether one stage by itself says that a config would not be kept: most leaps leave one with the
- * operators of two. */
+/* Whether one stage by itself proves that a config would not be kept: most leaps leave one stage
+ * with the operators of two. */
 static weft_status is_slow(struct tuning *t, struct config *c, int32_t stage, bool *slow)
 {
     struct verdict least;
@@ -158,9 +158,9 @@ static uint64_t bit_of_stage(const struct config *c, int32_t part)
     return (uint64_t)1 << part % c->stages;
 }
 
-/* Stages with parts or neighbours that are other ones than in a config of the same devices; all, where
- * those of a tied weight are. Of the others, levels of recomputation are taken over: they would be
- * chosen again (recompute.c, I1). */
+/* The stages whose parts or neighbours differ from those in a config of the same devices, as bits;
+ * all stages, if the parts of a tied weight differ. The other stages take over their levels of
+ * recomputation: the same ones would be chosen again (recompute.c, I1). */
 static uint64_t take_levels(const struct problem *p, const struct config *from, struct config *c)
 {
     uint64_t other = 0;
@@ -188,7 +188,7 @@ static uint64_t take_levels(const struct problem *p, const struct config *from, 
     return other;
 }
 
-/* One of the cuts, into any part that it does not divide already. */
+/* Moves one cut into every part that it does not border already. */
 static weft_status tune_leap(struct tuning *t, int32_t cut)
 {
     enum { PLACES = 24 };
@@ -200,7 +200,7 @@ static weft_status tune_leap(struct tuning *t, int32_t cut)
         int32_t step = (end - first) / PLACES + 1, whole = k < cut ? cut + 1 : cut;
         for (int32_t to = first + 1; k != cut && k != cut + 1 && to < end; to += step) {
             bool slow;
-            leap(&from, cut, to, &c); /* as legal and as normal as where it comes from */
+            leap(&from, cut, to, &c); /* as legal and as normal as the config it comes from */
             if (judge_over(t->judge))
                 goto done;
             TRY(is_slow(t, &c, whole % c.stages, &slow));
@@ -227,7 +227,7 @@ done:
     return status;
 }
 
-/* Cuts and manners that go with another batch. */
+/* Finds the cuts and manners that suit another batch. */
 static weft_status tune_to_batch(struct tuning *t)
 {
     weft_status status;
@@ -239,7 +239,7 @@ done:
     return status;
 }
 
-/* The next batch above or below, once it is tuned. */
+/* Tries the next batch above or below, and judges it after tuning. */
 static weft_status tune_batch(struct tuning *t, int dir, weft_status (*tune)(struct tuning *))
 {
     const struct problem *p = judge_problem(t->judge);
@@ -268,7 +268,7 @@ done:
     return status;
 }
 
-/* A config that is compared when its cuts around a stage are tuned. */
+/* Compares a config after the cuts around a stage have been tuned. */
 static weft_status consider_tuned(struct tuning *t, struct config *c, int32_t stage)
 {
     enum { PASSES = 2 };
@@ -293,7 +293,7 @@ done:
     return status;
 }
 
-/* Two neighbouring stages change devices, with any tp of the larger. */
+/* Swaps the devices of two neighbouring stages, with every tp of the larger. */
 static weft_status tune_order(struct tuning *t, int32_t stage)
 {
     const struct problem *p = judge_problem(t->judge);
@@ -321,7 +321,7 @@ done:
     return status;
 }
 
-/* Any tp of a stage, with cuts to go with it. */
+/* Tries every tp of a stage, with cuts that suit it. */
 static weft_status tune_tp(struct tuning *t, int32_t stage)
 {
     const struct problem *p = judge_problem(t->judge);

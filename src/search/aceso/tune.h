@@ -1,4 +1,4 @@
-/* tune.h - inside aceso: what is changed operator by operator, one change at a time. */
+/* tune.h - inside aceso: changes made operator by operator, one at a time. */
 #ifndef WEFT_SEARCH_ACESO_TUNE_H
 #define WEFT_SEARCH_ACESO_TUNE_H
 
@@ -6,15 +6,17 @@
 
 struct tuning {
     struct judge *judge;
-    struct search_result *out; /* what is considered is noted there */
+    struct search_result *out; /* every config that is considered is noted there */
     struct config *config;
     struct verdict verdict;
     bool changed;
 };
-/* Takes a config over if it is better; recomputation of the stages whose bit is set is chosen anew. */
+/* Takes a config over if it is better; recomputation of the stages whose bit is set is chosen
+ * again. */
 weft_status tune_consider(struct tuning *t, struct config *c, uint64_t stages);
 
-/* Every cut into any other part; most of what is worse is not judged, and counts all the same. */
+/* Moves every cut into every other part. Most worse configs are not judged, but are counted all the
+ * same. */
 weft_status tune_leaps(struct tuning *t);
 
 /* Cuts that even out stages: balance.c. */

@@ -1,4 +1,5 @@
-/* words.c - configs in a line, and the steps that led to the best one in a sentence each. */
+/* words.c - a config as a line of text, and the steps that led to the best one as a sentence
+ * each. */
 #include "search/aceso/team.h"
 
 #include <string.h>
@@ -68,7 +69,6 @@ static const char *verdict_text(struct arena *keep, struct verdict v)
     return arena_printf(keep, "%s", show_duration((double)v.iteration_ns).s);
 }
 
-/* The steps that led to the best, the last ones. */
 void explain(struct planned *out, const struct search_result *result)
 {
     enum { MOST_REASONS = 8 };

@@ -1,38 +1,40 @@
 /* auto.c - one answer from all planners: the grid by estimate, its best simulated, then what the
- * planners that look further find, and what comes of crossing their plans.
+ * planners that look further find, and the results of crossing their plans.
  *
  *   1. the best of the grid by estimate (grid.h)
- *   2. those simulated, best first, until an estimate is so far behind the best simulated time that
- *      even AUTO_FAR_OFF of error would not bring it back; and those that more memory would bring
- *   3. Aceso from the best plan so far, and from those with half and twice as many stages, a counted
- *      effort (refine.c)
- *   4. every planner of the table that joins, each with an equal share of what is left of the budget;
- *      those that take seconds, or minutes on many devices, do unless the question is a quick one
+ *   2. these simulated, best first, until an estimate is so much slower than the best simulated
+ *      time that an error of AUTO_FAR_OFF would not make up for it; and those that more memory
+ *      would make possible
+ *   3. Aceso from the best plan so far, and from those with half and twice as many stages, with a
+ *      counted effort (refine.c)
+ *   4. every planner of the table that joins, each with an equal share of the remaining budget;
+ *      those that take seconds, or minutes on many devices, join unless the search is a quick one
  *   5. their plans crossed (cross.c)
- *   6. of mixtures of experts, the best with the way of tokens hidden (overlap_experts.c)
- *   7. where nothing fits, changes to the question, cheapest first, until one does
+ *   6. for mixtures of experts, the best with the tokens' transfers hidden (overlap_experts.c)
+ *   7. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
- *   I1  The answer has all trials of the planners that join, as each of them makes them by itself: none
- *       of them beats it.
+ *   I1  The answer contains all trials of the planners that join, as each of them makes them by
+ *       itself, so none of them beats it.
  *   I2  What is forbidden is in no trial, whoever found it.
- *   I3  Without a budget, a planner is told the best time so far where that spares it work: what it
- *       leaves out is slower by its bounds. Those of autoddl hold for the simulator; those of galvatron
- *       for its own estimates, so that it is told only where not all are asked.
+ *   I3  Without a budget, a planner is told the best time so far if that saves it work: it leaves
+ *       out only what its bounds prove slower. The bounds of autoddl hold for the simulator; those
+ *       of galvatron hold only for its own estimates, so it is told only if not all planners are
+ *       asked.
  */
 #include <string.h>
 
 #include "search/auto/room.h"
 #include "search/auto/would_fit.h"
 
-/* On no more devices, planners that take seconds elsewhere take less than one. */
+/* On no more devices than this, planners that take seconds elsewhere take less than one. */
 enum { ONE_NODE = 8 };
-/* Points kept for the simulator: fewer where each takes long to simulate. */
+/* The number of points kept for the simulator: fewer where each takes long to simulate. */
 static const struct {
     int64_t devices; /* up to */
     size_t points;
 } FINALISTS[] = {{64, 64}, {512, 12}, {INT64_MAX, 6}};
-enum { LEAST_TRIALS = 4, MISSES = 8 }; /* simulated in any case; of what does not fit */
-/* With --batch auto: batches double until that brings less than this. */
+enum { LEAST_TRIALS = 4, MISSES = 8 }; /* trials made in any case; misses simulated */
+/* With --batch auto: the batch doubles until that gains less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
 enum { MOST_DOUBLINGS = 16 };
 
@@ -115,7 +117,8 @@ done:
     return status;
 }
 
-/* What would be faster with more memory; whoever asks what that brings finds it among the trials. */
+/* Simulates plans that more memory would make possible and that are faster; what_if finds them
+ * among the trials. */
 static weft_status try_roomier(struct join *join, const struct plan_request *request,
                                const struct grid *grid)
 {
@@ -133,13 +136,13 @@ done:
     return status;
 }
 
-/* Its target has no words for what the planners that look further find. */
+/* Whether the request is for a target that cannot express what the planners that look further find. */
 static bool takes_degrees(const struct plan_request *request)
 {
     return request->target && !request->target->layerwise;
 }
 
-/* Whether other numbers of stages are worth a beginning each. */
+/* Whether other numbers of stages are worth a start of their own. */
 static bool looks_around(const struct plan_request *request)
 {
     return !request->options.batch_auto && !request->pins.pp && !join_has_time(request) &&
@@ -175,7 +178,7 @@ done:
     return status;
 }
 
-/* Batches double from what gives each device a sample, as long as that is worth it. */
+/* Doubles the batch, starting with one sample per device, as long as that is worth it. */
 static weft_status try_batches(struct join *join)
 {
     struct plan_request request = *join->request;
@@ -196,7 +199,7 @@ done:
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-/* I2 */
+/* Whether a trial does what is forbidden (I2). */
 static bool trial_forbidden(const struct plan_request *request, const struct trial *trial)
 {
     struct degrees d = trial->degrees;
@@ -206,7 +209,7 @@ static bool trial_forbidden(const struct plan_request *request, const struct tri
                        : degrees_forbidden(&request->forbids, &d);
 }
 
-/* Whoever goes on from a plan may come to one that is known. */
+/* A planner that starts from another's plan may arrive at one that is known already. */
 static bool is_known(const struct planned *planned, const struct trial *trial)
 {
     for (size_t i = 0; trial->plan && i < planned->trials.len; i++)
@@ -237,8 +240,8 @@ static void say(struct join *join, const char *who, const char *what)
                arena_printf(join->out->arena, "%s: %s", who, what));
 }
 
-/* What a planner that was asked reports, with the best that was simulated before it: its own best may be
- * an estimate. */
+/* Passes on the progress of a planner that was asked, with the best that was simulated before it:
+ * the planner's own best may be an estimate. */
 struct relay {
     const struct join *join;
     const char *who;
@@ -289,7 +292,7 @@ static bool joins(const struct planner *planner, const struct plan_request *requ
     return time && (needs & ~planner->takes) == 0;
 }
 
-/* I3 */
+/* The time that a planner is told (I3). */
 static int64_t known_ns(const struct join *join, const struct planner *planner)
 {
     const struct plan_request *request = join->request;
@@ -302,7 +305,8 @@ static weft_status ask_others(struct join *join)
 {
     struct plan_request request = *join->request;
     const struct planner *all;
-    size_t count = planners(&all), left = 1; /* for crossing */
+    /* One share is for crossing. */
+    size_t count = planners(&all), left = 1;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < count; i++)
         left += joins(&all[i], join->request);
@@ -326,7 +330,7 @@ static bool is_first_of(const struct planned *planned, const struct trial *trial
     return other == trial;
 }
 
-/* Who found the best, and how far behind the best of each other is. */
+/* Says who found the best, and by how much the best of each other planner is slower. */
 static void say_who(struct join *join)
 {
     struct planned *out = join->out;
@@ -338,7 +342,7 @@ static void say_who(struct join *join)
             continue;
         double slower = 100 * (ns_per_sample(own) / ns_per_sample(best) - 1);
         words = words ? arena_printf(out->arena, "%s, of %s %.1f %%", words, own->found_by, slower)
-                      : arena_printf(out->arena, "found by %s; the best of %s is %.1f %% behind",
+                      : arena_printf(out->arena, "found by %s; the best of %s is %.1f %% slower",
                                      best->found_by, own->found_by, slower);
     }
     if (words)
@@ -348,9 +352,10 @@ static void say_who(struct join *join)
 static void say_who_was_left_out(struct join *join)
 {
     if (!asks_all(join->request))
-        array_push(join->out->arena, &join->out->reasons,
-                   "a quick search: aceso made some steps only, and autoddl none; without --quick "
-                   "they are asked in full");
+        array_push(
+            join->out->arena, &join->out->reasons,
+            "a quick search: aceso made only a few steps, and autoddl was not asked; without "
+            "--quick both search in full");
 }
 
 static weft_status say_what_would_fit(struct join *join)

@@ -1,9 +1,9 @@
 /* auto.h - the planners that look at combinations of degrees: "auto", which also asks the others, and
- * "megatron"; and searches that ask them again and again.
+ * "megatron"; and searches that ask planners many times.
  *
  *   grid   every combination of degrees, by estimate and bounds
- *   sizes  how many nodes a training needs
- *   pins   which pins leave no plan, and what to pin instead
+ *   sizes  how many nodes a training run needs
+ *   pins   which pins make a plan impossible, and what to pin instead
  */
 #ifndef WEFT_SEARCH_AUTO_H
 #define WEFT_SEARCH_AUTO_H

@@ -1,14 +1,14 @@
 /* cross.c - the ideas of one planner in the plans of another (room.h).
  *
- *   schedules  the best plan of each planner that plans with 1f1b, with other schedules and as many
- *              pieces and segments as the grid has
+ *   schedules  the best plan of each planner that uses 1f1b, with other schedules and all the numbers of
+ *              pieces and segments that the grid has
  *   steps      with the next smaller and larger steps
  *   splits     AutoDDL's splits of every operator in the stages of the best plan (AutoDDL, section 5.4)
- *   aceso      the plans of the grid and of galvatron as where Aceso begins
+ *   aceso      Aceso starting from the plans of the grid and of galvatron
  *
- *   I1  Variants are estimated; of each plan the best few are simulated that are not slower than the
- *       best plan so far, where each is taken for as far off as its plan's own estimate was.
- *   I2  Splits and Aceso to its end are tried only where there is time (join_has_time).
+ *   I1  Variants are estimated. Of each plan, the best few that are not slower than the best plan
+ *       so far are simulated; each is taken to be as far off as its plan's own estimate was.
+ *   I2  Splits and the full Aceso search are tried only if there is time (join_has_time).
  *   I3  What is pinned stays, what is forbidden is not tried.
  */
 #include <stdlib.h>
@@ -18,22 +18,22 @@
 #include "search/autoddl/autoddl.h"
 
 enum { TRIED_OF_EACH = 3, MOST_BASES = 8, MOST_ROUNDS = 3 };
-/* Estimates of two variants of one plan are off alike, to about so much. */
+/* The estimates of two variants of one plan have about the same error, to within this. */
 static const double NEAR = 0.01;
 
-/* A plan to vary, and what it was found as. */
+/* A plan to vary, and the trial it comes from. */
 struct base {
-    struct trial trial; /* a copy; its plan stays the answer's */
-    struct plan *plan;  /* the trial's, or lowered from its degrees: `own` */
+    struct trial trial; /* a copy; the answer still owns its plan */
+    struct plan *plan;  /* the trial's, or lowered from its degrees if `own` */
     bool own;
     double off; /* simulated over estimated time */
 };
 struct idea {
-    struct degrees degrees; /* of a base without a plan of its own */
+    struct degrees degrees; /* if the base has no plan of its own */
     struct plan *plan;
     const char *text, *found_by;
     double iteration_ns; /* expected */
-    bool lowered;        /* from the degrees */
+    bool lowered;        /* its plan was lowered from the degrees */
 };
 typedef ARRAY(struct idea) idea_list;
 
@@ -74,7 +74,7 @@ static void base_close(struct base *base)
         plan_free(base->plan);
 }
 
-/* The best of whoever found any, the best first; at most MOST_BASES. */
+/* The best trial of each planner that found any, the best first; at most MOST_BASES. */
 static size_t list_bests(const struct planned *planned, struct trial out[MOST_BASES])
 {
     size_t count = 0;
@@ -101,7 +101,7 @@ static bool open_to(int64_t pin, int64_t value)
     return pin == 0 || pin == value;
 }
 
-/* Estimates an idea, which is then the list's. */
+/* Estimates an idea and adds it to the list, which then owns it. */
 static weft_status add_idea(struct join *join, const struct base *base, struct idea idea,
                             struct arena *scratch, idea_list *out)
 {
@@ -122,7 +122,8 @@ done:
 
 enum crossing_kind { CROSS_SCHEDULE, CROSS_STEP, CROSS_SPLITS, CROSSINGS };
 static const struct {
-    const char *before, *after; /* the name of who found the base */
+    /* How to name the variant: around the name of the planner that found the base. */
+    const char *before, *after;
 } FOUND_BY[] = {[CROSS_SCHEDULE] = {"", " with other schedules"},
                 [CROSS_STEP] = {"", " with other steps"},
                 [CROSS_SPLITS] = {"autoddl in stages of ", ""}};
@@ -133,7 +134,7 @@ static enum crossing_kind crossing_of(const struct variant *variant)
     return variant->choice ? CROSS_SPLITS : variant->schedule ? CROSS_SCHEDULE : CROSS_STEP;
 }
 
-/* The plan stays NULL where the degrees make none. */
+/* *out stays NULL if the degrees make no plan. */
 static void lower_variant(const struct plan_request *request, const struct variant *variant,
                           struct idea *idea)
 {
@@ -153,7 +154,8 @@ static void lower_variant(const struct plan_request *request, const struct varia
     }
 }
 
-/* By degrees where the base has no plan of its own: what the grid did not look at. */
+/* Varies the degrees if the base has no plan of its own: these are combinations that the grid does
+ * not have. */
 static weft_status vary(struct join *join, const struct base *base, const struct variant *variant,
                         const char *words, struct arena *scratch, idea_list *out)
 {
@@ -258,7 +260,7 @@ static bool was_tried(struct planned *planned, const struct idea *idea)
     return false;
 }
 
-/* Simulates an idea, whose plan is then the answer's. */
+/* Simulates an idea, whose plan the answer then owns. */
 static weft_status try_idea(struct join *join, struct idea *idea)
 {
     const struct trial *trial = NULL;
@@ -280,7 +282,7 @@ static weft_status try_idea(struct join *join, struct idea *idea)
     return WEFT_OK;
 }
 
-/* I1 */
+/* Tries the ideas by I1. */
 static weft_status try_ideas(struct join *join, idea_list *ideas)
 {
     weft_status status = WEFT_OK;
@@ -339,11 +341,11 @@ static const struct {
                {{0.5, 1}, "operators split one by one, half of gradients hidden"},
                {{0.25, 0.25}, "operators split one by one, most of what is sent hidden"}};
 
-/* Stages on more nodes of several devices have narrow splits (splits.h, I6). */
+/* Stages on more nodes than this, with several devices each, get narrow splits (splits.h, I6). */
 enum { WIDE_NODES = 4 };
 
-/* What AutoDDL is asked: splits for stages like the plan's, with its steps; recomputation and sharding
- * as most operators have them. */
+/* The case for AutoDDL: splits for stages like the plan's, with its steps, and with the
+ * recomputation and sharding that most of its operators have. */
 static struct layout_case splits_case(const struct plan *plan, struct cost *cost)
 {
     int64_t within = plan->cluster->node.devices, recomputed = 0, sharded = 0;
@@ -394,7 +396,7 @@ done:
     return status;
 }
 
-/* Its pins leave AutoDDL something to choose, and its stages are as AutoDDL's. */
+/* Whether the pins leave AutoDDL something to choose, and the stages are such as AutoDDL makes. */
 static bool splits_open(const struct plan_request *request, const struct plan *plan)
 {
     const struct degrees *pins = &request->pins;
@@ -405,8 +407,8 @@ static bool splits_open(const struct plan_request *request, const struct plan *p
            !pins->micro_batch;
 }
 
-/* Of the grid, or of a planner that takes no longer. */
-static bool is_beginning(const struct join *join, const struct trial *trial)
+/* Whether Aceso starts from a trial: one of the grid, or of a planner that takes no longer. */
+static bool is_start(const struct join *join, const struct trial *trial)
 {
     const struct planner *by = planner_find(trial->found_by);
     return by && (by->joins == JOINS_ALWAYS || strcmp(by->name, join->out->planner) == 0);
@@ -420,8 +422,8 @@ static weft_status cross_trial(struct join *join, const struct trial *trial)
     TRY(base_open(join, trial, scratch, &base));
     if (splits_open(join->request, base.plan) && !join_over(join))
         TRY(make_and_try(join, &base, vary_splits));
-    if (is_beginning(join, trial) && !join_over(join))
-        TRY(go_on_to_the_end(join, &base.trial, base.plan));
+    if (is_start(join, trial) && !join_over(join))
+        TRY(refine_to_the_end(join, &base.trial, base.plan));
 done:
     base_close(&base);
     arena_free(scratch);

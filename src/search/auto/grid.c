@@ -6,16 +6,18 @@
 #include "search/estimate/estimate.h"
 #include "search/auto/grid_space.h"
 
-/* Copies of a layer that tables compile: fewer take less time, these are the fewest there may be. */
+/* Copies of a layer that tables compile: the fewest there may be, because fewer take less time. */
 enum { COPIES = 3 };
-/* Passes of a part by itself may be up to one in so many faster than its share of the whole model's:
- * a collective between two of its operators is a send where they are cut. */
+/* The passes of a part by itself may be faster than its share of the whole model's passes by up to
+ * one part in this many: a collective between two of its operators becomes a send where they are
+ * cut. */
 enum { SEAMS = 32 };
-/* The same of an estimate whose parts are shares of the whole model's passes and send nothing. */
+/* The same allowance for an estimate whose parts are shares of the whole model's passes and send
+ * nothing. */
 enum { BORDERS = 16 };
-/* Of an estimate whose stages all lie as the first one. */
+/* The same allowance for an estimate that treats all stages like the first one. */
 enum { PLACES = 64 };
-enum { ROOMIER = 1 }; /* points kept of I5 */
+enum { ROOMIER = 1 }; /* number of points kept for I5 */
 
 struct grid_walk {
     struct grid_space *space;
@@ -23,8 +25,9 @@ struct grid_walk {
     struct arena *keep;
     struct grid *out;
     size_t count;
-    uint8_t *looks;              /* per point: taken so far; one more: estimated */
-    struct grid_points by_shape; /* the best of each shape, so far */
+    /* Per point: looks taken so far; one more than the last: estimated. */
+    uint8_t *looks;
+    struct grid_points by_shape; /* the best of each shape so far */
 };
 
 /* ---- estimates ------------------------------------------------------------------------------- */
@@ -87,7 +90,7 @@ done:
 
 /* ---- a closer bound -------------------------------------------------------------------------- */
 
-/* The choices of one replica: nothing is split by samples. */
+/* The choices of one replica by itself: no sample dim is split. */
 static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
@@ -108,7 +111,8 @@ static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
     return *row - 1;
 }
 
-/* Whether a replica that starts with this device may be faster than those before it. */
+/* Whether a replica that starts at this device has another position than those before it, and so
+ * may be faster. */
 static bool lies_anew(const struct cluster *cluster, int64_t first, int64_t devices)
 {
     struct group group = group_range(first, devices, 1);
@@ -123,7 +127,7 @@ static bool lies_anew(const struct cluster *cluster, int64_t first, int64_t devi
     return true;
 }
 
-/* Each part's passes, where they are the faster. */
+/* Times each part's passes, and keeps the fastest of all positions. */
 static weft_status time_parts(struct grid_walk *walk, const struct grid_shape *shape,
                               struct run_question *question)
 {
@@ -144,7 +148,7 @@ done:
     return status;
 }
 
-/* grid.h (1). */
+/* Computes bound (1) of grid.h. */
 static weft_status look_closer(struct grid_walk *walk, const struct grid_place *point,
                                int64_t *bound_ns)
 {
@@ -172,7 +176,7 @@ done:
     return status;
 }
 
-/* A bound from an estimate that leaves something out, less one in `less` of it. */
+/* A bound from an estimate that leaves something out, lowered by one part in `less`. */
 static weft_status look_at(struct grid_walk *walk, const struct grid_place *point,
                            enum detail detail, int64_t less, int64_t *bound_ns)
 {
@@ -190,7 +194,7 @@ done:
     return status;
 }
 
-/* grid.h (2). */
+/* Computes bound (2) of grid.h. */
 static weft_status look_without_borders(struct grid_walk *walk, const struct grid_place *point,
                                         int64_t *bound_ns)
 {
@@ -199,7 +203,7 @@ static weft_status look_without_borders(struct grid_walk *walk, const struct gri
     return look_at(walk, &less, DETAIL_BARE, BORDERS, bound_ns);
 }
 
-/* grid.h (3). */
+/* Computes bound (3) of grid.h. */
 static weft_status look_at_one_border(struct grid_walk *walk, const struct grid_place *point,
                                       int64_t *bound_ns)
 {
@@ -211,7 +215,7 @@ static weft_status (*const LOOKS[])(struct grid_walk *, const struct grid_place 
 
 /* ---- the best so far ------------------------------------------------------------------------- */
 
-/* By time or by memory, then by the other; the first of equals stays first. */
+/* Orders by time or by memory, then by the other; of equal points the first stays first. */
 static bool before(const struct grid_point *a, const struct grid_point *b, bool by_memory)
 {
     int64_t first[] = {a->iteration_ns, a->peak_bytes}, other[] = {b->iteration_ns, b->peak_bytes};
@@ -240,7 +244,7 @@ static void note(struct grid_walk *walk, const struct grid_point *point, bool by
     note_in(walk, &walk->out->best, walk->count, point, by_memory);
 }
 
-/* I5 */
+/* Keeps a point for I5. */
 static void note_roomier(struct grid_walk *walk, const struct grid_point *point)
 {
     double room = (double)(walk->space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 - GRID_SLACK);
@@ -248,7 +252,8 @@ static void note_roomier(struct grid_walk *walk, const struct grid_point *point)
         note_in(walk, &walk->out->roomier, ROOMIER, point, false);
 }
 
-/* I5: a point that cannot fit is worth a look as long as it may be faster than what does. */
+/* I5: a point that cannot fit is still worth a look as long as it may be faster than the best that
+ * fits. */
 static bool is_idle(const struct grid_walk *walk, const struct grid_place *place, int64_t bound_ns)
 {
     const struct grid *out = walk->out;
@@ -259,7 +264,7 @@ static bool is_idle(const struct grid_walk *walk, const struct grid_place *place
     return slow && (double)place->bound_bytes > room;
 }
 
-/* Of each number of stages and of pieces (I6). */
+/* Keeps the best point of each number of stages and pieces (I6). */
 static void note_shape(struct grid_walk *walk, const struct grid_point *point)
 {
     struct grid_points *list = &walk->by_shape;
@@ -300,7 +305,7 @@ static const struct grid_point *last_of(const struct grid_walk *walk)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* Points by bound; I2, I5. */
+/* The points by their bounds (I2, I5). */
 static struct heap front_of(const struct grid_space *space)
 {
     int32_t points = (int32_t)space->points.len;
@@ -312,7 +317,7 @@ static struct heap front_of(const struct grid_space *space)
     return front;
 }
 
-/* The same of so many stages, and what was not estimated before (I6). */
+/* The points with this many stages that were not estimated before (I6). */
 static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t most_parts)
 {
     const struct grid_space *space = walk->space;
@@ -329,7 +334,7 @@ static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t 
     return front;
 }
 
-/* Looks closer at a point, which waits for another turn, or estimates it: *done. */
+/* Takes a closer look at a point, which then waits for another turn, or estimates it: *done. */
 static weft_status take_turn(struct grid_walk *walk, struct heap *front, int32_t number,
                              struct grid_point *out, bool *done)
 {
@@ -372,7 +377,6 @@ done:
     return status;
 }
 
-/* I6 */
 weft_status grid_best_with(struct grid_walk *walk, int64_t pp, int64_t most_parts,
                            struct grid_point *out, bool *found)
 {
@@ -450,7 +454,7 @@ void grid_walk_free(struct grid_walk *walk)
     if (!walk)
         return;
     estimator_free(walk->estimator);
-    grid_space_free(walk->space); /* and the walk itself */
+    grid_space_free(walk->space); /* this also frees the walk itself */
 }
 
 weft_status grid_walk_new(const struct plan_request *request, struct cost *cost, size_t count,

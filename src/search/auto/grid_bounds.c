@@ -1,10 +1,10 @@
-/* grid_bounds.c - what no point of the grid can be better than (grid_space.h). */
+/* grid_bounds.c - lower bounds for the points of the grid (grid_space.h). */
 #include <string.h>
 
 #include "search/auto/grid_space.h"
 
-/* Of what operators keep, so much counts in (2): tensors at the ends of a part may be its
- * neighbour's. */
+/* How much of what operators keep counts in (2): tensors at the ends of a part may belong to its
+ * neighbour. */
 enum { KEPT_TENTHS = 9 };
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -13,7 +13,7 @@ struct op_passes {
     int64_t forward_ns, backward_ns, kept_bytes;
 };
 
-/* With sequence parallelism what is kept is, at best, spread evenly over the devices that share a
+/* With sequence parallelism, what is kept is at best spread evenly over the devices that share a
  * sample. */
 static struct op_passes time_op(struct item_costs *costs, int64_t instance,
                                 const struct grid_layout *layout, int64_t micro_batch)
@@ -105,7 +105,7 @@ static bool is_split(const struct grid_place *point)
     return grid_schedule(point)->passes == ORDER_SPLIT;
 }
 
-/* Equation (1). */
+/* Computes (1). */
 int64_t grid_least_ns(const struct grid_shape *shape, const struct grid_place *point,
                       const struct grid_part *part)
 {
@@ -134,8 +134,8 @@ int64_t grid_operators_ns(const struct grid_space *space, const struct grid_pass
     return grid_least_ns(shape, point, shape->part);
 }
 
-/* zb-h1 keeps less of micro-batches whose input gradients are done, and starts all but one of those
- * that 1f1b does before that. */
+/* zb-h1 keeps less of micro-batches whose input gradients are done, and has started all but one of
+ * the micro-batches that 1f1b has started before that. */
 static int64_t in_flight_at_least(const struct grid_place *point, const struct pipeline *pipeline,
                                   int32_t stage)
 {
@@ -144,7 +144,7 @@ static int64_t in_flight_at_least(const struct grid_place *point, const struct p
     return larger(1, schedule_default(1, 1)->in_flight(pipeline, stage) - 1);
 }
 
-/* Equation (2). */
+/* Computes (2). */
 int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_shape *shape,
                          const struct grid_passes *passes, const struct grid_place *point,
                          bool offload)

@@ -7,7 +7,8 @@
 #include "search/estimate/estimate.h"
 
 enum { MOST_CP = 16 };
-/* Sequences below this are not divided unless asked to: attention is then a small part of a layer. */
+/* Sequences shorter than this are not divided unless the user asks: attention is then a small part
+ * of a layer. */
 static const int64_t LONG_SEQUENCE = 16384;
 
 const struct schedule *grid_schedule(const struct grid_place *point)
@@ -61,7 +62,7 @@ static struct choice *choices_of(struct arena *keep, const struct plan *plan)
     return choice;
 }
 
-/* What is recomputed depends on operators only: found once, in the first layout. */
+/* Which operators are recomputed depends only on the operators: found once, in the first layout. */
 static weft_status choose_recompute(struct grid_space *space, struct grid_layout *layout)
 {
     const struct grid_layout *first = space->layouts.data;
@@ -190,7 +191,7 @@ done:
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* The number of a shape, of any layout with so many stages (I2). */
+/* The number of the shape that any layout with this many stages has (I2). */
 static int32_t shape_of(struct grid_space *space, const struct grid_layout *layout, int64_t pieces)
 {
     struct grid_shape shape = {.pp = layout->pp, .pieces = pieces};
@@ -214,7 +215,7 @@ static int32_t shape_of(struct grid_space *space, const struct grid_layout *layo
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* Whether this way to recompute does anything that those before it do not. */
+/* Whether this kind of recomputation does anything that those before it do not. */
 static bool recomputes_more(const struct grid_layout *layout, int recompute)
 {
     for (int32_t i = 0; recompute > 0 && i < layout->plan->model->ops; i++)
@@ -260,7 +261,8 @@ static void add_pieces(struct grid_space *space, int32_t number, struct grid_pla
     for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;) {
         if (!open_to(pins->pieces, pieces) || !open_to(pins->segments, folded ? pieces : 1) ||
             (folded && pieces == 1 && in_turn && !pins->schedule))
-            continue; /* the last one is 1f1b, or holds more than it for nothing */
+            /* The last one is 1f1b, or holds more than 1f1b for no gain. */
+            continue;
         point.shape = shape_of(space, layout, pieces);
         struct pipeline pipeline = {(int32_t)layout->pp, (int32_t)pieces,
                                     (int32_t)point.micro_batches};

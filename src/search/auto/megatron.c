@@ -4,11 +4,12 @@
  *   v      pieces per stage, with pp > 1   b        micro-batch: divides a replica's batch
  *   zero   0 or 1, with dp > 1             recompute none, selective, full
  *
- * with sequence parallelism wherever tp > 1, every one simulated, but
+ * with sequence parallelism wherever tp > 1. All combinations are simulated, except that
  *
- *   I1  recomputation only where less of it does not fit: it saves memory and costs time;
- *   I2  a larger micro-batch not where a smaller one does not fit even with all recomputed: its
- *       activations are larger, and nothing else.
+ *   I1  more recomputation is tried only if less of it does not fit: it saves memory and costs
+ *       time;
+ *   I2  a larger micro-batch is not tried if a smaller one does not fit even with everything
+ *       recomputed: it only makes the activations larger.
  */
 #include "search/auto/auto.h"
 
@@ -37,7 +38,7 @@ static void report(struct megatron_grid *grid, const struct trial *trial)
         grid->request->progress(grid->request->context, progress);
 }
 
-/* I1: true if some way to recompute fits. */
+/* Tries recomputation by I1; *fits is true if one of its kinds fits. */
 static weft_status try_recompute(struct megatron_grid *grid, struct degrees degrees, bool *fits)
 {
     const struct plan_request *request = grid->request;
@@ -58,7 +59,7 @@ done:
     return status;
 }
 
-/* I2 */
+/* Tries micro-batches by I2. */
 static weft_status try_micro_batches(struct megatron_grid *grid, struct degrees degrees)
 {
     const struct plan_request *request = grid->request;
@@ -97,7 +98,8 @@ done:
     return status;
 }
 
-/* Layouts that the devices and the batch allow; both passes walk the same. */
+/* Visits all layouts that the devices and the batch allow; counting and trying visit the same
+ * ones. */
 static weft_status walk(struct megatron_grid *grid, bool count)
 {
     const struct degrees *pins = &grid->request->pins;

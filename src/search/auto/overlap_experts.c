@@ -1,17 +1,18 @@
-/* overlap_experts.c - what comes of hiding the way of tokens to experts and back (room.h): the best plans whose
- * experts are on several devices, with OVERLAP_EXPERTS, on stages with several pieces where 1f1b cannot have
- * pairs.
+/* overlap_experts.c - hides the transfers of tokens to experts and back (room.h): tries the best plans whose
+ * experts are on several devices with OVERLAP_EXPERTS, and with several pieces per stage where 1f1b
+ * cannot have pairs.
  *
- *   I1  Only where nobody said what overlaps.
- *   I2  The fastest of these is not always among them: tokens that are hidden may go further than those of the
- *       plans that were found without. Who wants to know asks with --overlap all,experts.
+ *   I1  Only if the user has not said what overlaps.
+ *   I2  The fastest plan with hidden tokens is not always found this way: when tokens are hidden,
+ *       plans may be best that send them further than the plans that were found without. A user who
+ *       wants to know asks with --overlap all,experts.
  */
 #include <string.h>
 
 #include "search/auto/room.h"
 
 enum { MOST_BASES = 4 };
-static const int64_t PIECES[] = {0, 2, 4}; /* 0: its own */
+static const int64_t PIECES[] = {0, 2, 4}; /* 0: the plan's own number */
 
 static bool sends_tokens(const struct trial *trial)
 {
@@ -23,7 +24,7 @@ static bool sends_tokens(const struct trial *trial)
     return false;
 }
 
-/* The best trials that fit and have something to hide, the best first. */
+/* The best trials that fit and have tokens to hide, the best first. */
 static size_t list_best(const struct planned *planned, struct trial out[MOST_BASES])
 {
     size_t count = 0;
@@ -41,7 +42,7 @@ static size_t list_best(const struct planned *planned, struct trial out[MOST_BAS
     return count;
 }
 
-/* The plan with tokens hidden; *out is NULL where there is nothing to hide, or no way to. */
+/* The plan with tokens hidden; *out is NULL if there is nothing to hide, or no way to hide it. */
 static weft_status hidden_plan(const struct join *join, const struct plan *from, int64_t pieces,
                                struct plan **out)
 {
@@ -95,7 +96,7 @@ done:
 weft_status hide_tokens(struct join *join)
 {
     const struct plan_request *request = join->request;
-    struct trial base[MOST_BASES + 1]; /* copies: the trials move */
+    struct trial base[MOST_BASES + 1]; /* copies, because the trials may move in memory */
     bool mixture = false;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < request->model->ops; i++)

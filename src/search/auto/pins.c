@@ -1,16 +1,18 @@
-/* pins.c - which pins leave no plan, and what to pin instead.
+/* pins.c - which pins make a plan impossible, and what to pin instead.
  *
- * With grid(R) the points of the grid (grid_space.h) that keep all that R pins, what would do instead of
- * one pin is
+ * With grid(R) the points of the grid (grid_space.h) that satisfy all pins of R, the values that
+ * would work in place of one pin are
  *
  *   { value at p : p in grid(R without that pin) }                                               (1)
  *
- * but for cp, which the grid opens for long sequences only: what cp can be is tried one by one.
+ * except for cp, which the grid opens only for long sequences: its possible values are tried one by
+ * one.
  *
- *   I1  Whoever has searched: some planners have plans between the points of the grid, but where the grid
- *       has a point that keeps all pins, it is not for the pins that nothing was found.
- *   I2  Where (1) is empty for every pin, more than one is wrong: each is then held against the grid
- *       with no other pin.
+ *   I1  This holds whichever planner searched: some planners have plans between the points of the
+ *       grid, but if the grid has a point that satisfies all pins, they are not the reason that
+ *       nothing was found.
+ *   I2  If (1) is empty for every pin, more than one is wrong: each is then checked against the
+ *       grid with no other pin.
  */
 #include "search/auto/pins.h"
 
@@ -19,7 +21,8 @@
 
 #include "search/auto/grid_space.h"
 
-/* Numbers of struct degrees, and the schedule, which is a number here too: its place, from 1. */
+/* The pins that are numbers in struct degrees, and the schedule, which counts as a number here,
+ * too: its index, from 1. */
 static const struct pin {
     const char *flag;
     size_t offset;
@@ -36,7 +39,8 @@ static const struct pin {
     {"--microbatch", offsetof(struct degrees, micro_batch)},
     {"--schedule", offsetof(struct degrees, schedule), .is_schedule = true},
 };
-/* Of many values those next to the one that was asked for are shown, as many on either side. */
+/* If there are many values, only those next to the requested one are shown, up to this many on
+ * either side. */
 enum { MOST_BESIDE = 4 };
 enum { MOST_TRIED = 64 };
 
@@ -45,7 +49,7 @@ struct values {
     size_t len, cap;
 };
 
-/* 0: it is open. */
+/* The pinned value; 0: it is open. */
 static int64_t pin_value(const struct pin *pin, const struct degrees *d)
 {
     int64_t value = 0;
@@ -94,7 +98,8 @@ static void note_value(struct arena *keep, struct values *values, int64_t value)
     array_push(keep, values, value);
 }
 
-/* What the points of a request's grid have of a pin, in order; NULL: whether there is a point. */
+/* The values that a request's grid has for a pin, in order. With NULL as the pin: not empty if
+ * there is any point. */
 static weft_status grid_values(struct arena *keep, const struct plan_request *request,
                                const struct pin *pin, struct values *out)
 {
@@ -116,9 +121,9 @@ done:
     return status;
 }
 
-/* (1), the pin being open. */
-static weft_status would_do(struct arena *keep, const struct plan_request *request,
-                            const struct pin *pin, struct values *out)
+/* Finds (1); the pin must be open. */
+static weft_status find_possible(struct arena *keep, const struct plan_request *request,
+                                 const struct pin *pin, struct values *out)
 {
     struct plan_request other = *request;
     struct values found;
@@ -162,7 +167,7 @@ static const char *list_values(struct arena *keep, const struct pin *pin,
     return text;
 }
 
-/* `alone`: each of them is wrong, not one of them. */
+/* `alone`: every one of these pins is wrong, not just one of them. */
 static const char *add_choice(struct arena *keep, const char *text, const struct pin *pin,
                               bool alone, const char *values)
 {
@@ -194,7 +199,7 @@ static struct degrees only(const struct degrees *pins, const struct pin *pin)
     return d;
 }
 
-/* (1); `alone`: I2. "": nothing would. */
+/* Lists (1) for every pin; with `alone`, by I2. "": no value would work. */
 static weft_status find_choices(struct arena *keep, const struct plan_request *request, bool alone,
                                 const char **out)
 {
@@ -210,10 +215,10 @@ static weft_status find_choices(struct arena *keep, const struct plan_request *r
             other.pins = only(&request->pins, &PINS[i]);
             TRY(grid_values(keep, &other, &PINS[i], &values));
             if (values.len)
-                continue; /* not this one */
+                continue; /* this pin is not wrong */
         }
         pin_open(&PINS[i], &other.pins);
-        TRY(would_do(keep, &other, &PINS[i], &values));
+        TRY(find_possible(keep, &other, &PINS[i], &values));
         if (values.len)
             *out = add_choice(keep, *out, &PINS[i], alone,
                               list_values(keep, &PINS[i], &values, asked));
@@ -222,7 +227,7 @@ done:
     return status;
 }
 
-/* Pins that the batch is no multiple of may stay with the next that is one. */
+/* If the batch is no multiple of the pins, they could stay with the next batch that is one. */
 static weft_status add_batch(struct arena *keep, const struct plan_request *request,
                              const char **hint)
 {
@@ -264,7 +269,7 @@ static weft_status refuse(struct arena *scratch, const struct plan_request *requ
     other.forbids = (struct forbids){0};
     TRY(grid_values(scratch, &other, NULL, &values));
     if (values.len)
-        return nothing_left(request, "forbid less", "is left by what --forbid names");
+        return nothing_left(request, "forbid less", "avoids everything that --forbid names");
     if (!*pins)
         return WEFT_OK;
     TRY(find_choices(scratch, request, false, &hint));
@@ -283,7 +288,8 @@ weft_status pins_refuse(const struct plan_request *request)
     struct plan_request asked = *request;
     int64_t samples = asked.pins.micro_batch ? asked.pins.micro_batch : 1;
     error_clear();
-    if (!asked.pins.global_batch) /* it is explored: one that every degree divides */
+    /* The batch is explored: take one that every degree divides. */
+    if (!asked.pins.global_batch)
         asked.pins.global_batch = samples * cluster_devices(request->cluster);
     weft_status status = refuse(scratch, &asked);
     arena_free(scratch);

@@ -1,13 +1,13 @@
-/* pins.h - inside planner: what a request pins, where nothing can be planned with it. */
+/* pins.h - inside planner: checks what a request pins, and explains pins that leave no plan. */
 #ifndef WEFT_SEARCH_AUTO_PINS_H
 #define WEFT_SEARCH_AUTO_PINS_H
 
 #include "search/planner/planner.h"
 
-/* Before a search: what no plan of this model can have, whoever searches. */
+/* Before a search: refuses pins that no plan of this model can have, whichever planner searches. */
 weft_status pins_check(const struct plan_request *request);
-/* After a search that found nothing: WEFT_NO_ANSWER, with the pins and the values that would do. WEFT_OK: it
- * is not for the pins. */
+/* After a search that found nothing: WEFT_NO_ANSWER, with the pins and the values that would work;
+ * WEFT_OK if the pins are not the reason. */
 weft_status pins_refuse(const struct plan_request *request);
 
 #endif

@@ -1,10 +1,12 @@
-/* refine.c - Aceso from the plans of others (room.h).
+/* refine.c - Aceso from the plans of other planners (room.h).
  *
- *   I1  A counted effort: so many configs, not seconds, so that the answer is the same on any machine.
- *   I2  Aceso goes on from a plan with as many stages as that has. Where that is not given, it
- *       begins from the best of the grid with half and twice as many as the best trial, too (grid.h, I6):
- *       what fits there only with all recomputed may be the fastest with a part of it. One team of searches
- *       has them all, which go on as long as they are near the best, and share configs and trials.
+ *   I1  The effort is counted: a number of configs, not seconds, so that the answer is the same on
+ *       any machine.
+ *   I2  Aceso keeps the number of stages of the plan it starts from. Unless that number is pinned,
+ *       it also starts from the best plans of the grid with half and twice as many stages as the
+ *       best trial (grid.h, I6): a plan that fits there only with everything recomputed may become
+ *       the fastest with a part of it recomputed. One team of searches has them all; each continues
+ *       as long as it is near the best, and they share the configs and trials.
  */
 #include <string.h>
 
@@ -12,8 +14,8 @@
 #include "search/auto/room.h"
 
 enum { MOST_BEGINS = 3 };
-/* I1: configs judged per beginning, and trials. Of what Aceso gains, most comes of the first hundreds, for
- * which there is time in a search of a second; a question of more devices is worth some more. */
+/* I1: configs judged per start, and trials. Most of what Aceso gains comes from the first hundreds
+ * of configs, for which there is time in a search of a second; more devices are worth some more. */
 static const struct effort_row {
     int64_t devices; /* up to */
     int64_t configs, trials;
@@ -37,7 +39,7 @@ static weft_status go_on(struct join *join, const char *found_by, const struct b
                     arena_printf(join->out->arena, "%s from %s", aceso->name, found_by));
 }
 
-weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan)
+weft_status refine_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan)
 {
     return go_on(join, trial->found_by, &(struct begin_plan){plan, trial->iteration_ns}, 1,
                  &TO_ITS_END);
@@ -51,7 +53,7 @@ static const struct effort_row *effort_for(const struct plan_request *request)
     return &EFFORTS[row];
 }
 
-/* From copies of trials: those that follow move them. */
+/* Starts from copies of the trials, because later trials move them in memory. */
 static weft_status refine(struct join *join, const struct trial *trial, int32_t count)
 {
     const struct plan_request *request = join->request;
@@ -72,7 +74,7 @@ done:
     return status;
 }
 
-/* By itself, or from the plan of another. */
+/* Whether Aceso found it, by itself or from another planner's plan. */
 static bool is_aceso(const struct trial *trial)
 {
     const char *name = planner_that_goes_on()->name;
@@ -89,7 +91,7 @@ weft_status refine_best(struct join *join)
     return refine(join, &copy, 1);
 }
 
-/* The best of auto's own trials with so many stages that Aceso can begin with; NULL: none. */
+/* The best of auto's own trials with this many stages from which Aceso can start; NULL: none. */
 static const struct trial *best_with(const struct planned *planned, int64_t pp)
 {
     const struct trial *best = NULL;
@@ -104,7 +106,7 @@ static const struct trial *best_with(const struct planned *planned, int64_t pp)
     return best;
 }
 
-/* The best with so many stages, simulated unless one of them was. */
+/* Finds the best with this many stages, and simulates it unless that was done. */
 static weft_status find_begin(struct join *join, struct grid_walk *walk, int64_t pp,
                               const struct trial **out)
 {
@@ -126,7 +128,6 @@ done:
     return status;
 }
 
-/* I2 */
 weft_status refine_around(struct join *join, struct grid_walk *walk)
 {
     const struct trial *best = join_best(join->out, NULL), *trial;

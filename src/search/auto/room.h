@@ -1,11 +1,11 @@
 /* room.h - inside auto: what its files share.
  *
- *   auto.c        the grid, the planners that join, who found what
- *   refine.c      Aceso from the plans of others
- *   tune.c        what a framework takes beside degrees
- *   cross.c       the ideas of one planner in the plans of another
- *   overlap_experts.c        tokens on their way to experts beside another pass
- *   variant.c     a plan with another schedule, other steps or other splits
+ *   auto.c             the grid, the planners that join, who found what
+ *   refine.c           Aceso from the plans of other planners
+ *   tune.c             what a target takes besides degrees
+ *   cross.c            the ideas of one planner in the plans of another
+ *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
+ *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
 #define WEFT_SEARCH_AUTO_ROOM_H
@@ -13,44 +13,47 @@
 #include "search/auto/auto.h"
 #include "search/estimate/estimate.h"
 
-/* Few estimates are off by more: of real plans, nine in ten are within 1.2 % of the simulation and 99 of
- * 100 within 8 % (tests/search/test_estimate.c). */
+/* Few estimates are off by more than this: of real plans, nine in ten are within 1.2 % of the
+ * simulation and 99 of 100 within 8 % (tests/search/test_estimate.c). */
 #define AUTO_FAR_OFF 0.05
 
 struct join {
     const struct plan_request *request;
     struct planned *out;
     struct cost *cost;
-    struct estimator *estimator; /* NULL: nobody needed it yet */
+    struct estimator *estimator; /* NULL: not needed yet */
     double began_s;
-    int64_t refined; /* the number of the trial that Aceso went on from last; 0: none */
+    int64_t refined; /* the number of the trial that Aceso last started from; 0: none */
     struct progress progress;
 };
 bool join_over(const struct join *join);
-int64_t join_left_ns(const struct join *join); /* of the budget */
-/* Whether planners that take seconds are also asked to go on from the plans of others. */
+int64_t join_left_ns(const struct join *join); /* what is left of the budget */
+/* Whether planners that take seconds are also asked to start from other planners' plans. */
 bool join_has_time(const struct plan_request *request);
 void join_report(struct join *join);
-/* The best that fits and was found by `found_by` (NULL: by anybody); NULL: none. */
+/* The best trial that fits and was found by `found_by` (NULL: by any planner); NULL: none. */
 const struct trial *join_best(const struct planned *planned, const char *found_by);
 double ns_per_sample(const struct trial *trial);
-/* Asks a planner and takes over its trials, as found by `found_by`; that it has no answer is one of
- * the reasons, unless it was only asked to go on from a plan. */
+/* Asks a planner and takes over its trials as found by `found_by`. If it has no answer, that is
+ * added to the reasons, unless it was only asked to continue from a plan. */
 weft_status join_ask(struct join *join, const struct planner *planner,
                      const struct plan_request *request, const char *found_by);
 
 /* ---- refining (refine.c) --------------------------------------------------------------------- */
 
-/* Aceso with a counted effort from the best so far, unless that is Aceso's or a budget asks for more; */
+/* Runs Aceso with a counted effort from the best so far, unless that is Aceso's own or a budget
+ * asks for more. */
 weft_status refine_best(struct join *join);
-/* from the best of the grid with as many stages as the best trial has, half and twice as many, */
+/* The same from the best of the grid with as many stages as the best trial has, with half and with
+ * twice as many. */
 weft_status refine_around(struct join *join, struct grid_walk *walk);
-/* and from one plan, the trial's, to its end. */
-weft_status go_on_to_the_end(struct join *join, const struct trial *trial, const struct plan *plan);
+/* Runs Aceso to the end of its search from the plan of one trial. */
+weft_status refine_to_the_end(struct join *join, const struct trial *trial,
+                              const struct plan *plan);
 
 /* ---- tuning (tune.c) -------------------------------------------------------------------------- */
 
-/* From the best degrees so far, what the request's target takes beside degrees. */
+/* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
 weft_status tune_numbers(struct join *join);
 
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
@@ -63,18 +66,18 @@ weft_status hide_tokens(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */
 
-/* The same plan but for what is set here. */
+/* The same plan except for what is set here. */
 struct variant {
-    const char *schedule; /* NULL: its own */
-    int64_t pieces;       /* 0: its own; else parts are even */
+    const char *schedule; /* NULL: the plan's own */
+    int64_t pieces;       /* 0: the plan's own; otherwise parts are made even */
     int64_t step_samples;
-    const struct choice *choice; /* per operator: splits; NULL: its own */
+    const struct choice *choice; /* per operator: splits; NULL: the plan's own */
 };
-/* *out is NULL where that makes no plan; else it has passed plan_check. */
+/* *out is NULL if that makes no plan; otherwise the plan has passed plan_check. */
 weft_status variant_of(const struct plan *from, const struct variant *variant, struct plan **out);
-/* Samples of a step of which every device has whole ones. */
+/* The smallest number of samples in a step that gives every device whole samples. */
 int64_t least_step(const struct plan *plan);
-/* The divisor of `share` next to one, below or above it; 0: there is none. */
+/* The divisor of `share` next to `from`, below or above it; 0: there is none. */
 int64_t next_divisor(int64_t share, int64_t from, bool above);
 
 #endif

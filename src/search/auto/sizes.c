@@ -17,7 +17,7 @@ int64_t limit_with_margin(const struct cluster *cluster, int64_t limit_bytes, do
 struct sizing {
     const struct size_request *request;
     struct sized *out;
-    const char *hint; /* of the last size without a plan */
+    const char *hint; /* from the last size without a plan */
 };
 
 static struct size judge(const struct size_request *request, const struct cluster *cluster,
@@ -38,7 +38,7 @@ static struct size judge(const struct size_request *request, const struct cluste
     return size;
 }
 
-/* I1: whether a size is a better answer than another. */
+/* Whether one size is a better answer than another (I1). */
 static bool better(const struct size_request *request, const struct size *a, const struct size *b)
 {
     if (a->does != b->does)
@@ -60,7 +60,7 @@ static void keep_answer(struct sized *out, struct cluster *cluster, struct plann
     out->cluster = cluster;
 }
 
-/* Sizes on which the batch makes no plan are passed over. */
+/* Sizes on which the batch makes no plan are skipped. */
 static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
 {
     const struct size_request *request = sizing->request;
@@ -99,7 +99,7 @@ done:
     return status;
 }
 
-/* Of sizes above `low`, which is too small, and below `high`, which is not. */
+/* Tries sizes above `low`, which is too small, and below `high`, which is not. */
 static weft_status try_between(struct sizing *sizing, int64_t low, int64_t high)
 {
     weft_status status = WEFT_OK;
@@ -136,7 +136,7 @@ done:
     return status;
 }
 
-/* I3 */
+/* Searches the chosen size in full (I3). */
 static weft_status answer_in_full(struct sizing *sizing)
 {
     const struct size_request *request = sizing->request;

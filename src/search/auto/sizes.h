@@ -1,15 +1,16 @@
-/* sizes.h - how many nodes a training needs: a search per size of the cluster.
+/* sizes.h - how many nodes a training run needs: a search per size of the cluster.
  *
  *   time   of N samples = N * iteration / global batch                                          (1)
  *   money  per sample   = price of a device per hour / 3600 s * devices * iteration / global batch (2)
  *
- * Sizes are powers of two and the largest there may be; between the last one that is too small and
- * the first that is not, also the eighths between them.
+ * The sizes tried are powers of two and the largest allowed; between the last one that is too small
+ * and the first that is not, also the eighths between them.
  *
- *   I1  The smallest that fits, and with a deadline meets it by (1); or the cheapest by (2). Where
- *       none does, the one that comes nearest by (1), or the largest.
- *   I2  A search that is stopped ends with the sizes so far.
- *   I3  Sizes are compared by quick searches (plan_options); the one that is chosen is searched in full.
+ *   I1  The answer is the smallest size that fits and meets the deadline, if there is one, by (1);
+ *       or the cheapest by (2). If none does, it is the one that comes nearest by (1), or the
+ *       largest.
+ *   I2  A search that is stopped ends with the sizes tried so far.
+ *   I3  Sizes are compared by quick searches (plan_options); the chosen size is searched in full.
  */
 #ifndef WEFT_SEARCH_AUTO_SIZES_H
 #define WEFT_SEARCH_AUTO_SIZES_H
@@ -20,34 +21,34 @@ enum size_goal { SIZE_SMALLEST, SIZE_CHEAPEST };
 
 struct size_request {
     const struct planner *planner;
-    struct plan_request plan; /* but for its cluster and margin */
+    struct plan_request plan; /* its cluster and margin are not used */
     enum size_goal goal;
     int64_t most_nodes;
-    double samples, deadline_s; /* of the whole training; 0: there is none */
+    double samples, deadline_s; /* for the whole training run; 0: none */
     double margin;              /* share of memory that stays free */
     weft_status (*open)(void *context, int64_t nodes, struct cluster **out);
     void *context;
 };
 struct size {
     int64_t nodes, devices;
-    bool fits, does; /* all that is asked for */
+    bool fits, does; /* does: satisfies everything the user asked for */
     double iteration_s, samples_per_s;
-    double training_s;       /* (1); 0: nobody said how many samples */
+    double training_s;       /* (1); 0: the number of samples is unknown */
     double money_per_sample; /* (2), in the cluster file's money; 0: no price is known */
 };
 struct sized {
     struct arena *arena;
     ARRAY(struct size) sizes; /* by nodes */
     size_t chosen;
-    struct cluster *cluster; /* of that size, */
-    struct planned
-        *planned; /* and what was found on it; the caller's to free, before the cluster */
+    /* The cluster of that size and what was found on it; the caller frees the latter first. */
+    struct cluster *cluster;
+    struct planned *planned;
 };
 weft_status size_search(const struct size_request *request, struct sized **out);
-/* But for what the caller has taken: set to NULL. */
+/* Frees everything except what the caller has taken and set to NULL. */
 void sized_free(struct sized *sized);
 
-/* A device's memory less a share of it; of a limit that is there already, that. */
+/* A device's memory less a share of it; if there is a limit already, that limit. */
 int64_t limit_with_margin(const struct cluster *cluster, int64_t limit_bytes, double margin);
 
 #endif

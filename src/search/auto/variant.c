@@ -1,8 +1,8 @@
 /* variant.c - a plan with another schedule, other steps or other splits (room.h).
  *
- *   I1  Stages keep their devices. With as many pieces as before they keep their operators; with
- *       others, operators are shared out anew, as evenly as layers allow, and take their choices
- *       along: which only goes where all stages have equally many devices.
+ *   I1  Stages keep their devices. With the same number of pieces they also keep their operators;
+ *       with another number, operators are shared out again, as evenly as layers allow, and keep
+ *       their choices, which is possible only if all stages have the same number of devices.
  */
 #include <string.h>
 

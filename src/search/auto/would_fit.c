@@ -1,14 +1,14 @@
-/* would_fit.c - changes to a question that has no answer (would_fit.h). */
+/* would_fit.c - changes to a request that has no answer (would_fit.h). */
 #include "search/auto/would_fit.h"
 
 #include "search/auto/grid.h"
 
-/* Of a changed question, so many points are simulated. */
+/* This many points of a changed request are simulated. */
 enum { POINTS_TRIED = 4 };
-/* Times as many nodes, at most. */
+/* At most this many times as many nodes are tried. */
 enum { MOST_NODES = 64 };
 
-/* One change to the question; false: it changes nothing. */
+/* Each of these makes one change to the request; false: it changes nothing. */
 static bool allow_all(struct plan_request *request)
 {
     bool forbids = request->forbids.len > 0;
@@ -63,7 +63,7 @@ static bool all_memory(struct plan_request *request)
     return limited;
 }
 
-/* Cheapest first; each is added to those before it. */
+/* Cheapest first; each is made in addition to those before it. */
 static const struct {
     const char *words;
     bool (*change)(struct plan_request *request);
@@ -77,7 +77,7 @@ static const struct {
     {"all of the device's memory", all_memory},
 };
 
-/* The best of a changed question that fits when simulated, as a trial of `tried`; or NULL. */
+/* The best plan of a changed request that fits when simulated, as a trial of `tried`; or NULL. */
 static weft_status find_fitting(const struct plan_request *request, struct cost *cost,
                                 struct planned *tried, const struct trial **out)
 {
@@ -102,7 +102,8 @@ static const char *sentence(struct arena *keep, const char *words, const struct 
                         show_duration((double)trial->iteration_ns).s);
 }
 
-/* Clusters go by their own names, as in plan files; one that does not is left as it is. */
+/* Clusters are known by their names, as in plan files; a cluster without such a name is not
+ * enlarged. */
 static weft_status try_more_nodes(const struct plan_request *request, struct cost *cost,
                                   struct planned *tried, const char **out)
 {

@@ -1,4 +1,4 @@
-/* assign.c - problems, and what an assignment costs: (1) and (2) of assign.h. */
+/* assign.c - problems, and the cost of an assignment: (1) and (2) of assign.h. */
 #include "search/autoddl/assign.h"
 
 struct assign *assign_new(struct arena *keep, int32_t variables, const int32_t *options,

@@ -28,7 +28,7 @@ static double pair_value(const struct core *c, int32_t a, int32_t b, int32_t i, 
                  : pair[(size_t)j * (size_t)c->options[a] + (size_t)i];
 }
 
-/* Its neighbours, the first three; returns how many there are. */
+/* Lists the first three neighbours of a variable; returns how many it has. */
 static int32_t neighbours(const struct core *c, int32_t v, int32_t out[3])
 {
     int32_t count = 0;
@@ -49,8 +49,8 @@ static double work_of(const struct core *c, int32_t v, int32_t count, const int3
     return work;
 }
 
-/* The variable that goes next: of those with at most two neighbours, the one with the least work; of
- * others, the one with the fewest options. -1: none is left. */
+/* The variable to eliminate next: of those with at most two neighbours, the one with the least
+ * work; of others, the one with the fewest options. -1: none is left. */
 static int32_t next_variable(const struct core *c, int32_t near[3], int32_t *count)
 {
     int32_t at = -1;
@@ -83,7 +83,8 @@ struct traces {
     size_t len, cap;
 };
 
-/* (1) with the second neighbour's option fastest; `rest` is v's side towards it. */
+/* Computes (1) with the second neighbour's option in the inner loop; `rest` is the side of v
+ * towards it. */
 static void eliminate_between(struct arena *scratch, struct core *c, struct trace *t)
 {
     int32_t a = t->near[0], b = t->near[1], v = t->v;
@@ -165,7 +166,7 @@ static struct core copy_core(struct arena *scratch, const struct core *c)
     return copy;
 }
 
-/* `v` has option i for certain. */
+/* Fixes v at option i. */
 static void take_option(struct arena *scratch, struct core *c, int32_t v, int32_t i)
 {
     c->gone[v] = true;
@@ -218,7 +219,6 @@ static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
     return best;
 }
 
-/* The least sum over all variables that are left, whose options go to `option`. */
 double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
 {
     struct traces traces = {0};
@@ -243,7 +243,6 @@ double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
     return sum;
 }
 
-/* The same without numbers: how much work it is. */
 double core_work(struct arena *scratch, const struct core *core)
 {
     double mark[1] = {0};

@@ -1,25 +1,27 @@
 /* assign_descent.c - coordinate descent with restarts (assign_descent.h).
  *
- * Coordinate descent (AutoDDL, section 4.4) gives each variable in turn the option that is best with
- * all others as they are, until nothing changes, and begins anew elsewhere. An option's share of (1)
- * is its own time and that of the variable's edges, so a step looks at those only:
+ * Coordinate descent (AutoDDL, section 4.4) gives each variable in turn the option that is best
+ * with all others as they are, until nothing changes, and then starts again elsewhere. An option's
+ * share of (1) is its own time and that of the variable's edges, so a step looks only at those:
  *
  *   share(v, i) = t_v(i) + sum of t_vb(i, x_b) over v's edges                                  (3)
  *
- * and likewise for memory. What does not fit pays for what it has too much, at a price that makes any
- * excess worse than any time saved:
+ * and likewise for memory. An assignment that does not fit pays for its excess at a price that
+ * makes any excess worse than any time saved:
  *
  *   judged = time + PENALTY * largest time * excess / limit + w * memory                       (4)
  *
- * A descent that meets this wall stays there; so where memory is limited, some descents begin with a
- * price w of every byte, and end without. Neighbours that agree are hard to change one by one; so a
- * descent begins at the best so far with one variable drawn again, and those around it, up to some
- * distance, giving it what goes with it best.
+ * A descent that meets this wall stays there; so if memory is limited, some descents start with a
+ * price w on every byte, and end without. Neighbours that agree are hard to change one by one; so a
+ * descent starts at the best so far with one variable drawn again, and those around it, up to some
+ * distance, take the options that suit it best.
  *
- * A variable that was looked at is not again before a neighbour moves, or memory matters to it:
+ * A variable that was looked at is not looked at again before a neighbour moves, or memory matters
+ * to it:
  *
- *   I1  Without an excess (4) differs between options of v by (3) and their own memory alone, whatever others
- *       have that are no neighbours. No option has one where all memory and v's largest are below the limit.
+ *   I1  Without an excess, (4) differs between options of v only by (3) and their own memory,
+ *       whatever variables have that are not neighbours. No option has an excess if all memory
+ *       together with v's largest is below the limit.
  */
 #include "search/autoddl/assign_descent.h"
 
@@ -81,7 +83,7 @@ static struct cost_share share_of(const struct descent *d, int32_t v, int32_t i)
     return s;
 }
 
-/* At most the time of (3). */
+/* A lower bound of (3)'s time. */
 static double least_of(const struct descent *d, int32_t v, int32_t i)
 {
     double least = d->problem->time[v][i];
@@ -118,8 +120,8 @@ static int by_least(const void *a, const void *b)
                                 : x->option - y->option;
 }
 
-/* What (4) is at least with each option, others' time left out, when others have so much memory: edges
- * that nobody needs are not found. Not the one that it has. */
+/* Lists lower bounds of (4) for each option but the current one, with the others' memory given and
+ * their time left out. Edges that are not needed are not found. */
 static int32_t list_options(struct descent *d, int32_t v, double other_memory)
 {
     int32_t count = 0;
@@ -133,7 +135,7 @@ static int32_t list_options(struct descent *d, int32_t v, double other_memory)
     return count;
 }
 
-/* Of those listed, the ones that are below something even with `others` added, in order. */
+/* Keeps, in order, the listed options that are below a value even with `others` added. */
 static int32_t sort_below(struct descent *d, int32_t count, double others, double below)
 {
     int32_t kept = 0;
@@ -144,7 +146,7 @@ static int32_t sort_below(struct descent *d, int32_t count, double others, doubl
     return kept;
 }
 
-/* I1, or nothing moved at all. */
+/* Whether v need not be looked at again: by I1, or because nothing moved at all. */
 static bool is_settled(const struct descent *d, int32_t v, double memory)
 {
     double before = d->settled_at[v], most = memory > before ? memory : before;
@@ -193,7 +195,8 @@ static bool descend_one(struct descent *d, int32_t v, struct assigned *now)
 
 /* ---- where descents begin -------------------------------------------------------------------- */
 
-/* Of its own time, what a variable forgets that looks at its neighbours more than at itself. */
+/* The part of its own time that a variable ignores if it looks more at its neighbours than at
+ * itself. */
 static double forgotten(const struct descent *d, int32_t v, int32_t i, bool devoted)
 {
     static const double DEVOTION = 0.99;
@@ -214,8 +217,8 @@ static void consider(struct descent *d, int32_t v, const struct queued *at, bool
     }
 }
 
-/* What goes best with those neighbours that have an option. The least is looked at before others are
- * sorted, as it leaves few. */
+/* Takes the option that suits best those neighbours that have one. The least is looked at before
+ * the others are sorted, because it leaves few of them. */
 static void follow_neighbours(struct descent *d, int32_t v, bool devoted)
 {
     int32_t count = list_options(d, v, 0), least = 0, kept = 0;
@@ -233,7 +236,7 @@ static void follow_neighbours(struct descent *d, int32_t v, bool devoted)
     d->open[v] = false;
 }
 
-/* Variables by their distance from the first one. */
+/* Lists variables by their distance from the first one. */
 static int32_t find_region(struct descent *d, int32_t first, int32_t most)
 {
     int32_t count = 1;
@@ -252,7 +255,7 @@ static int32_t find_region(struct descent *d, int32_t first, int32_t most)
     return count;
 }
 
-/* The fastest alone of a few draws. */
+/* Of a few random options, the one that is fastest by itself. */
 static int32_t draw_option(struct descent *d, int32_t v)
 {
     enum { DRAWS = 3 };
@@ -264,7 +267,7 @@ static int32_t draw_option(struct descent *d, int32_t v)
     return best;
 }
 
-/* One variable of a region is drawn, the others follow it. What is outside stays. */
+/* Draws one variable of a region again; the others in it follow. Variables outside stay. */
 static void redraw(struct descent *d, int32_t most, bool devoted)
 {
     int32_t first = (int32_t)rng_below(&d->rng, d->problem->variables);
@@ -296,7 +299,8 @@ static double least_memory(const struct assign *p, int32_t v, int32_t *option)
     return least;
 }
 
-/* Whether not even the least memory of each fits; if so, that is where to stay. */
+/* Whether not even the least memory of each variable fits; if so, that is the answer to stay
+ * with. */
 static bool cannot_fit(struct descent *d)
 {
     const struct assign *p = d->problem;
@@ -306,9 +310,10 @@ static bool cannot_fit(struct descent *d)
     return isfinite(sum) && sum > p->limit;
 }
 
-/* Prices to begin with, in multiples of the best time over the limit. */
+/* Prices to start with, in multiples of the best time over the limit. */
 static const double PRICES[] = {0, 1, 0.25, 0.5, 2};
-enum { ANYWHERE = 4 }; /* two descents in so many begin with all variables drawn anew */
+/* Two descents in this many start with all variables drawn again. */
+enum { ANYWHERE = 4 };
 
 static void begin(struct descent *d, int64_t round)
 {

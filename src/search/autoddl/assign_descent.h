@@ -1,4 +1,5 @@
-/* assign_descent.h - inside assign: what the searches share that try one assignment after another. */
+/* assign_descent.h - inside assign: what those searches share that try one assignment after
+ * another. */
 #ifndef WEFT_SEARCH_AUTODDL_ASSIGN_DESCENT_H
 #define WEFT_SEARCH_AUTODDL_ASSIGN_DESCENT_H
 
@@ -13,17 +14,17 @@ struct descent {
     const struct assign_options *options;
     int32_t *first_edge, *edge_of; /* per variable: its edges */
     int32_t *option;
-    struct queued *queue; /* scratch: a variable's options */
-    bool *open;           /* per variable: it has no option yet, and its edges do not count */
-    bool *settled;        /* per variable: it was looked at since its neighbours moved, */
-    double *settled_at;   /* with so much memory in all */
-    double *most_memory;  /* per variable: at least that of any of its options, with its edges */
+    struct queued *queue; /* scratch: the options of a variable */
+    bool *open;           /* per variable: it has no option yet, so its edges do not count */
+    bool *settled;        /* per variable: it was looked at since its neighbours last moved, */
+    double *settled_at;   /* when this was all memory in use */
+    double *most_memory;  /* per variable: at least that of any of its options with its edges */
     int32_t *region;      /* scratch: variables */
-    double price;         /* of a byte too much (4) */
-    double memory_price;  /* of any byte: w */
+    double price;         /* per byte of excess (4) */
+    double memory_price;  /* per byte: w of (4) */
     struct rng rng;
     struct assigned best;
-    bool found; /* best is something */
+    bool found; /* whether best was set */
 };
 
 /* (4) of assign_descent.c. */
@@ -38,11 +39,11 @@ static inline bool descent_stopped(const struct descent *d)
     return stop_now(d->options->stop);
 }
 
-/* The edges of each variable, the most memory of each, and room for its options. */
+/* Lists the edges of each variable and its largest memory, and makes room for its options. */
 void descent_index(struct arena *scratch, struct descent *d);
-/* Begins with whatever is fastest alone. */
+/* Starts with the option of each variable that is fastest by itself. */
 void descent_alone(struct descent *d);
-/* Keeps the options at hand, and what they come to, if nothing before was better. */
+/* Keeps the current options and their cost if nothing before was better. */
 void descent_note(struct descent *d, struct assigned *now);
 /* Coordinate descent. */
 void descent_search(struct descent *d, int64_t rounds);

@@ -1,16 +1,16 @@
-/* assign_exact.c - the best assignment, for certain.
+/* assign_exact.c - the best assignment, proved to be best.
  *
  * For given costs, elimination finds the least sum (assign_core.h).
- * Memory comes in by a price: with w >= 0 per byte,
+ * Memory enters through a price: with w >= 0 per byte,
  *
- *   bound(w) = min_x { time(x) + w * memory(x) } - w * limit  <=  time of whatever fits        (1)
+ *   bound(w) = min_x { time(x) + w * memory(x) } - w * limit  <=  time of anything that fits   (1)
  *
- * A bisection finds the price with the highest bound; what is left between it and the best answer
- * found is closed by branching: an option of the minimum of (1) is taken for certain, or forbidden.
+ * A bisection finds the price with the highest bound; the gap between it and the best answer found
+ * is closed by branching: an option of the minimum of (1) is fixed, or forbidden.
  *
- *   I1  Before anything else, options go that cannot be in a better answer: by (1), with each
- *       edge at its least.
- *   I2  MOST_BRANCHES ends the branching; the answer's `bound` says what is not proved.
+ *   I1  Before anything else, options are dropped that cannot be in a better answer: by (1), with
+ *       each edge at its least.
+ *   I2  MOST_BRANCHES ends the branching; the answer's `bound` says what was not proved.
  */
 #include <string.h>
 
@@ -18,9 +18,9 @@
 #include "search/autoddl/assign_core.h"
 
 enum { BISECTIONS = 16, MOST_BRANCHES = 4000 };
-/* Additions and comparisons of one elimination of all variables; more takes seconds. */
+/* Additions and comparisons of one elimination of all variables; more would take seconds. */
 static const double MOST_WORK = 4e10;
-/* Times closer than that, relative, are equal: rounding of sums in another order. */
+/* Times with a smaller relative difference are equal: sums in another order round differently. */
 static const double ROUNDING = 1e-9;
 
 /* ---- what is still possible ------------------------------------------------------------------ */
@@ -33,7 +33,7 @@ struct exact {
     int64_t branches;
 };
 
-/* Options that are left, per variable. */
+/* The options that are left, per variable. */
 struct left {
     int32_t *count;
     int32_t **option;
@@ -49,7 +49,8 @@ static struct left all_left(struct arena *keep, const struct assign *p)
             if (isfinite(p->time[v][i]))
                 left.option[v][left.count[v]++] = i;
         if (!left.count[v])
-            left.count[v] = 1; /* its first, never: no assignment has a finite time */
+            /* Only its first, impossible, option: no assignment has a finite time. */
+            left.count[v] = 1;
     }
     return left;
 }
@@ -69,7 +70,8 @@ static double least_priced(const struct assign *p, const struct left *left, int3
     return least;
 }
 
-/* Adds to each option at either end the least that the edge takes, whatever is at the other. */
+/* Adds to each option at either end of an edge the least that the edge takes, whatever the other
+ * end has. */
 static void note_edge(const struct assign *p, const struct left *left, int32_t e, double **of,
                       double *all)
 {
@@ -95,7 +97,7 @@ static void note_edge(const struct assign *p, const struct left *left, int32_t e
     arena_free(scratch);
 }
 
-/* The least of v's edges is within `all` as well as within its options' own. False: stopped before all were
+/* Finds the least of v's edges, both within `all` and per option. False: stopped before all were
  * looked at. */
 static bool least_edges(const struct exact *e, const struct left *left, struct arena *scratch,
                         double **of, double *own, double *all)
@@ -115,7 +117,8 @@ static bool least_edges(const struct exact *e, const struct left *left, struct a
     return true;
 }
 
-/* I1, for something that fits and is better than the best. Stopped, it drops nothing. */
+/* I1: keeps only options that may be in something that fits and is better than the best. Drops
+ * nothing if stopped. */
 static void drop_useless(const struct exact *e, struct left *left)
 {
     const struct assign *p = e->problem;
@@ -133,7 +136,7 @@ static void drop_useless(const struct exact *e, struct left *left)
         for (int32_t k = 0; k < left->count[v]; k++)
             if (priced(p, v, left->option[v][k], e->price) + of[v][k] + others <= most)
                 left->option[v][kept++] = left->option[v][k];
-        if (!kept) /* rounding: the best itself has none either */
+        if (!kept) /* by rounding: not even the best has an option left */
             left->option[v][kept++] = first;
         left->count[v] = kept;
     }
@@ -161,7 +164,7 @@ static void add_edge(struct core *c, struct arena *scratch, const struct assign 
         }
 }
 
-/* The problem at a price; per_time is 0 to look for the least memory alone. */
+/* The problem at a price; with per_time 0 it looks for the least memory alone. */
 static struct core core_of(struct arena *scratch, const struct exact *e, const struct left *left,
                            double per_time, double price)
 {
@@ -194,8 +197,8 @@ static void keep_if_better(struct exact *e, const struct assigned *found)
     e->best->bound = bound;
 }
 
-/* What attains the minimum, whose options are in `found` (in `scratch`); returns the minimum. Stopped, `found` is
- * some assignment, and nothing is known of the minimum. */
+/* Finds the assignment with the minimum; its options are in `found` (in `scratch`). Returns the
+ * minimum. If stopped, `found` is some assignment, and nothing is known about the minimum. */
 static double minimise(struct exact *e, struct arena *scratch, const struct left *left,
                        double per_time, double price, struct assigned *found)
 {
@@ -237,7 +240,7 @@ static void try_price(struct exact *e, const struct left *left, double price, bo
     arena_free(scratch);
 }
 
-/* The price with the highest bound: below it the minimum does not fit, above it does. */
+/* Finds the price with the highest bound: below it the minimum does not fit, above it does. */
 static void bisect(struct exact *e, const struct left *left)
 {
     double low = 0, high = e->best->time / fmax(e->problem->limit, 1);
@@ -267,7 +270,7 @@ static struct left copy_left(struct arena *keep, const struct assign *p, const s
     return copy;
 }
 
-/* The variable whose options differ most in memory; -1: nothing is open. */
+/* The variable whose options differ most in memory; -1: all are fixed. */
 static int32_t branching_variable(const struct assign *p, const struct left *left)
 {
     int32_t at = -1;
@@ -287,7 +290,7 @@ static int32_t branching_variable(const struct assign *p, const struct left *lef
     return at;
 }
 
-/* What does not fit with all others at their smallest. */
+/* Drops options that do not fit even with all other variables at their smallest. */
 static void drop_large(const struct assign *p, struct left *left)
 {
     double sum = 0, least[2] = {0, 0};
@@ -315,8 +318,8 @@ static bool nothing_left(const struct assign *p, const struct left *left)
     return false;
 }
 
-/* The highest bound of (1) for this branch that a few prices give, and what attains it; INFINITY
- * where its minimum without a price fits: nothing is left to be found. */
+/* The highest bound of (1) for this branch over a few prices, and the assignment that attains it;
+ * INFINITY if its minimum without a price fits: nothing is left to be found. */
 static double bound_branch(struct exact *e, struct arena *scratch, const struct left *left,
                            struct assigned *at)
 {
@@ -339,7 +342,7 @@ static double bound_branch(struct exact *e, struct arena *scratch, const struct 
     return best;
 }
 
-/* Returns a bound of everything in this branch that fits. */
+/* Returns a bound for everything in this branch that fits. */
 static double branch(struct exact *e, struct left *left)
 {
     const struct assign *p = e->problem;
@@ -352,7 +355,7 @@ static double branch(struct exact *e, struct left *left)
     struct arena *scratch = arena_new();
     double bound = bound_branch(e, scratch, left, &found);
     if (bound < e->best->time * (1 - ROUNDING) && v < 0)
-        bound = INFINITY; /* one assignment, and it does not fit */
+        bound = INFINITY; /* there is one assignment, and it does not fit */
     if (bound < e->best->time * (1 - ROUNDING) && ++e->branches < MOST_BRANCHES &&
         !interrupted(e)) {
         struct left with = copy_left(scratch, p, left), without = copy_left(scratch, p, left);
@@ -371,8 +374,8 @@ static double branch(struct exact *e, struct left *left)
     return bound;
 }
 
-/* Gives each variable each of its options in turn: what is then at least as slow as the best goes,
- * and what fits may be the best itself. */
+/* Gives each variable each of its options in turn: drops options that make everything at least as
+ * slow as the best; an assignment that fits may become the best. */
 static void probe(struct exact *e, struct left *left)
 {
     for (int32_t v = 0; v < e->problem->variables && !interrupted(e); v++) {
@@ -409,7 +412,7 @@ static bool too_wide(const struct assign *p, const struct left *left)
     return wide;
 }
 
-/* Something that fits, or the proof that there is nothing. */
+/* Finds something that fits, or the proof that there is nothing. */
 static void find_fitting(struct exact *e, const struct left *left)
 {
     struct arena *scratch = arena_new();

@@ -1,7 +1,7 @@
-/* assign_solve.c - the searches by name, and those that know nothing of their problem (assign.h).
+/* assign_solve.c - the searches by name, and those that know nothing about their problem (assign.h).
  *
  * Metropolis-Hastings accepts a change of one variable with min(1, exp(-beta * (new - old))), in
- * multiples of what it began with.
+ * multiples of the starting value.
  */
 #include <math.h>
 #include <string.h>
@@ -28,8 +28,8 @@ bool assign_search_from_name(const char *name, enum assign_search *out)
     return at >= 0;
 }
 
-/* An excess of a thousandth of the limit is as bad as all variables at their slowest, and as
- * everything in the assignment that a search begins with. */
+/* An excess of a thousandth of the limit is as bad as all variables at their slowest plus
+ * everything in the assignment that a search starts with. */
 static double price_of(const struct assign *p, const int32_t *option)
 {
     static const double PENALTY = 1000;
@@ -54,7 +54,7 @@ static void draw(struct descent *d)
 
 static void metropolis_hastings(struct descent *d, int64_t rounds)
 {
-    static const double BETA = 50; /* a tenth slower is taken once in exp(5) */
+    static const double BETA = 50; /* something a tenth slower is accepted once in exp(5) */
     struct assigned now = {0};
     draw(d);
     assign_evaluate(d->problem, d->option, &now);
@@ -131,7 +131,8 @@ void assign_solve(const struct assign *problem, const struct assign_options *opt
     SEARCHES[options->search](&d, rounds);
     *out = d.best;
     if (options->search == SEARCH_EXACT && !assign_exact(problem, options->stop, out)) {
-        descent_search(&d, ASSIGN_ROUNDS[SEARCH_CD]); /* too wide a graph */
+        /* The graph is too wide for the exact search. */
+        descent_search(&d, ASSIGN_ROUNDS[SEARCH_CD]);
         *out = d.best;
     }
     arena_free(scratch);

@@ -1,34 +1,37 @@
-/* autoddl.c - the planner: splits of every operator, for every number of stages and of samples
- * together (AutoDDL, sections 4 and 5.4).
+/* autoddl.c - the planner: splits of every operator, for every number of stages and every number of
+ * samples in a step (AutoDDL, sections 4 and 5.4).
  *
  *   case    S stages of equal devices, b samples a step, recomputation or not: a layout_problem,
  *           solved by the search that was asked for
- *   trial   its answer as a plan, simulated; where that does not fit, the case is solved again with
+ *   trial   its answer as a plan, simulated; if that does not fit, the case is solved again with
  *           less memory to fill: limit * limit / peak                                          (1)
  *
- * How much of communication hides behind computation, a sum over operators cannot say; so each case is
- * solved with all of it left over and with less (case.c), and the simulator says which was right.
+ * A sum over operators cannot say how much of the communication is hidden by computation; so each
+ * case is solved with all of it exposed and with less (case.c), and the simulator says which was
+ * right.
  *
- *   I1  Of each S, cases are tried by what they take at least (layout_floor.c), the lowest first. Those that
- *       cannot be faster than the fastest trial of the S, or than a time that is known, are left out; after
- *       GIVE_UP in a row that were no faster so is the rest. If nobody asked for a search, the first case
- *       of each S is solved before by a few descents: the fastest of those trials is known to all S.
- *   I2  Where nothing fits, everything is tried, for the nearest miss; but not with a time known.
- *   I3  Cases of one S depend on each other, those of different S on what was known when a round began:
- *       threads share out the S, and the answer is the same for any number of them.
- *   I4  On many nodes of several devices, splits have one dim per level at first (splits.h, I6). When all S
- *       are done, cases are looked at again with all splits: those that may be in something faster
- *       than the fastest trial of all are solved for, or where they are too many, those with one
- *       dim across nodes.
- *   I5  After the search of a case, if nobody asked for another one, comes the exact one of those of its
- *       options that may be in something faster: the two end elsewhere, and the simulator decides.
- *       A case whose first trial is FAR from what is to be beaten has no other guesses, and I4 and this
- *       are for cases NEAR it: other guesses brought at most 6 % where that mattered, the exact search 3 %
- *       over descent, all splits 1.1 % over narrow ones.
+ *   I1  For each S, cases are tried in the order of their lower bounds (layout_floor.c), the lowest
+ *       first. Those that cannot be faster than the fastest trial of this S, or than a known time,
+ *       are left out; after GIVE_UP in a row that were no faster, so are all the rest. If the user
+ *       asked for no search, the first case of each S is solved beforehand by a few descents: the
+ *       fastest of those trials is known to all S.
+ *   I2  If nothing fits, everything is tried, for the nearest miss; but not if a time is known.
+ *   I3  Cases of one S depend on each other, those of different S only on what was known when a
+ *       round began: threads share out the S, and the answer is the same for any number of them.
+ *   I4  On many nodes of several devices, splits have one dim per level at first (splits.h, I6).
+ *       When all S are done, cases are looked at again with all splits: the options that may be in
+ *       something faster than the fastest trial of all are solved for, or, if they are too many,
+ *       those with one dim across nodes.
+ *   I5  After the search of a case, if the user asked for no other one, the exact search is run on
+ *       those of its options that may be in something faster: the two have different results, and
+ *       the simulator decides. A case whose first trial is FAR from the time to beat gets no other
+ *       guesses, and I4 and this step are for cases NEAR it: other guesses gained at most 6 % where
+ *       it mattered, the exact search 3 % over descent, all splits 1.1 % over narrow ones.
  *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
- *   I7  A time that whoever asks knows leaves out only what by its floor is no faster: what is found
- *       otherwise, and is faster, is found with it, too. Before anything is solved, the floor of each
- *       case with all its splits is held against that time, which leaves little or nothing.
+ *   I7  A time that the caller knows leaves out only what is no faster by its floor: what would be
+ *       found without it, and is faster, is found with it, too. Before anything is solved, the
+ *       floor of each case with all its splits is compared with that time, which leaves few cases
+ *       or none.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -36,12 +39,12 @@
 #include "search/autoddl/room.h"
 
 enum { GIVE_UP = 3 };
-/* I4: on more nodes than these splits are narrow at first, on both levels. */
+/* I4: on more nodes than this, splits are narrow at first, on both levels. */
 enum { WIDE_NODES = 4 };
 
 /* ---- the cases of an S ----------------------------------------------------------------------- */
 
-/* Whether the state of all weights is more than all devices hold. */
+/* Whether the state of all weights is larger than the memory of all devices. */
 static bool hopeless(const struct layout_case *about)
 {
     double bytes = 0;
@@ -65,7 +68,7 @@ static int by_floor(const void *a, const void *b)
     return x->recompute - y->recompute;
 }
 
-/* The whole batch a step, halves of it, and so on, with recomputation and without. */
+/* The whole batch as one step, half of it, and so on, with recomputation and without. */
 static weft_status list_cases(struct autoddl *a, struct layout_case about, struct stage_cases *out)
 {
     const struct degrees *pins = &a->request->pins;
@@ -95,7 +98,7 @@ static void report(struct autoddl *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* I7 */
+/* Drops cases by I7. */
 static weft_status sieve_cases(struct autoddl *a, const struct layout_case *about,
                                struct stage_cases *cases)
 {
@@ -132,7 +135,7 @@ done:
     return status;
 }
 
-/* I1, I2 */
+/* Tries the cases by I1 and I2. */
 static weft_status try_cases(struct autoddl *a, const struct layout_case *about,
                              struct stage_cases *cases)
 {
@@ -154,7 +157,7 @@ done:
     return status;
 }
 
-/* I4 */
+/* Tries all splits by I4. */
 static weft_status try_all_splits(struct autoddl *a, const struct layout_case *about,
                                   struct stage_cases *cases)
 {
@@ -182,7 +185,7 @@ done:
 
 /* ---- threads (I3) ---------------------------------------------------------------------------- */
 
-/* Tokens that go to a device once are fewer than what reshards count. */
+/* Whether tokens are sent to each device only once, and so are fewer than reshards count. */
 static bool sends_less(const struct model *model)
 {
     bool once = false;
@@ -277,7 +280,7 @@ static weft_status check_request(const struct plan_request *request, enum assign
     return WEFT_OK;
 }
 
-/* I6: what cases below the best take at least with the best to beat. */
+/* I6: raises the floors of the cases below the best, with the best as the time to beat. */
 static weft_status raise_floors(struct autoddl *a, double best, double *floor)
 {
     struct cost *cost = NULL;
@@ -303,7 +306,7 @@ done:
     return status;
 }
 
-/* Whether all splits of all cases take as long as the time that is known. */
+/* Whether all splits of all cases take at least the known time. */
 static bool all_slower(const struct autoddl *a)
 {
     for (size_t s = 0; s < a->stages.len; s++)
@@ -313,7 +316,7 @@ static bool all_slower(const struct autoddl *a)
     return true;
 }
 
-/* I6, or with a time known that nothing was faster. */
+/* Says the floor (I6), or, if a time is known, that nothing was faster. */
 static weft_status say_floor(struct autoddl *a)
 {
     struct arena *keep = a->out->arena;
@@ -332,15 +335,16 @@ static weft_status say_floor(struct autoddl *a)
     TRY(raise_floors(a, best, &floor));
     array_push(
         keep, &a->out->reasons,
-        arena_printf(keep,
-                     "on equal stages, with steps of halves of the batch, no splits take less "
-                     "than %s, whatever overlaps: at most %.1f %% less than these",
-                     show_duration(floor).s, 100 * (1 - floor / best)));
+        arena_printf(
+            keep,
+            "on equal stages, with steps of 1, 1/2, 1/4, ... of the batch, no splits take less "
+            "than %s, whatever overlaps: at most %.1f %% less than these",
+            show_duration(floor).s, 100 * (1 - floor / best)));
 done:
     return status;
 }
 
-/* Stages of equally many devices; more than one only of layers. */
+/* Lists stages of equal numbers of devices; several stages only if the model has layers. */
 static void list_stages(struct autoddl *a)
 {
     int64_t devices = cluster_devices(a->request->cluster), pin = a->request->pins.pp;

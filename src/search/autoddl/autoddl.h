@@ -1,8 +1,8 @@
-/* autoddl.h - the planner "autoddl": a split for every operator, with partial sums (AutoDDL), and what it
- * is made of.
+/* autoddl.h - the planner "autoddl": a split for every operator, with partial sums (AutoDDL), and its
+ * parts.
  *
  *   splits          every way to lay one operator over a stage's devices (section 4.2)
- *   assign          each variable one option, pairs cost too: AutoDDL's searches and an exact one
+ *   assign          one option per variable, with costs of pairs: AutoDDL's searches and an exact one
  *   layout_problem  operators and their splits as such an assignment
  */
 #ifndef WEFT_SEARCH_AUTODDL_H

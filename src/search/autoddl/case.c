@@ -4,7 +4,7 @@
 #include "search/autoddl/room.h"
 
 enum { MOST_RETRIES = 4 };
-/* Of the memory that (1) leaves: what is simulated varies from plan to plan. */
+/* The part of the memory of (1) that is used: simulated memory varies from plan to plan. */
 static const double MARGIN = 0.99;
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -20,11 +20,11 @@ static const char *case_text(struct arena *keep, const struct layout_problem *p)
     return about->recompute ? arena_printf(keep, "%s, recompute full", text) : text;
 }
 
-/* Splits of what has weights: "qkv batch:4 out:8 in:2", once per name and split. */
+/* The splits of operators with weights, once per name and split: "qkv batch:4 out:8 in:2". */
 static const char *splits_text(struct arena *keep, const struct layout_problem *p,
                                const int32_t *option)
 {
-    enum { FEW_PARAMETERS = 10000 }; /* norms and biases are not worth a word */
+    enum { FEW_PARAMETERS = 10000 }; /* norms and biases are not mentioned */
     const struct model *model = p->about.model;
     const char *text = "";
     for (int32_t i = 0; i < model->ops; i++) {
@@ -95,9 +95,9 @@ done:
 
 static const struct layout_exposed EXPOSED[] = {
     {1, 1}, {0.5, 1}, {0.25, 0.5}, {0.25, 0.25}, {0.5, LAYOUT_BESIDE}, {0.25, LAYOUT_BESIDE}};
-/* Of those, without a floor; and descents of a scout. */
+/* How many of those are tried without a floor; and the rounds of a scout's descent. */
 enum { FIRST_GUESSES = 4, FEW_ROUNDS = 30 };
-/* Entries of edges for which the exact search takes no longer than descents. */
+/* With no more entries of edges than this, the exact search takes no longer than descents. */
 static const double FEW_ENTRIES = 5e4;
 
 static double entries_of(const struct assign *assign)
@@ -108,7 +108,7 @@ static double entries_of(const struct assign *assign)
     return entries;
 }
 
-/* What a case was answered with so far. */
+/* The answers of a case so far. */
 struct answers {
     int32_t **data;
     size_t len, cap;
@@ -124,10 +124,10 @@ static bool is_known(const struct layout_problem *p, const struct answers *befor
     return false;
 }
 
-/* How a case is searched, and for how many of the guesses. */
+/* How a case is searched, and with how many of the guesses. */
 struct case_effort {
     enum assign_search search;
-    int64_t rounds; /* as assign.h has them */
+    int64_t rounds; /* as in assign.h */
     size_t guesses;
 };
 
@@ -137,7 +137,7 @@ static void keep_least(int64_t *least_ns, int64_t ns)
         *least_ns = ns;
 }
 
-/* (1) for one guess of what overlaps. */
+/* Finds (1) for one guess of what overlaps. */
 static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
                                  struct layout_exposed exposed, struct case_effort effort,
                                  struct answers *before, int64_t *best_ns)
@@ -173,7 +173,7 @@ static bool hides(const struct degrees *pins)
     return !pins->has_overlap || pins->overlap & (OVERLAP_GRADIENTS | OVERLAP_TENSOR);
 }
 
-/* The first guesses; one where nothing overlaps, or where it is far off (I5). */
+/* Tries the first guesses; only one if nothing overlaps, or if the first is far off (I5). */
 static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p,
                                  struct case_effort effort, struct step_case *c,
                                  struct incumbent *so_far)
@@ -186,21 +186,22 @@ static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p,
         TRY(solve_exposed(a, p, EXPOSED[i], effort, &before, &best_ns));
         keep_least(&c->tried_ns, best_ns);
         if (!best_ns || !autoddl_is_near(c, so_far, AUTODDL_FAR))
-            break; /* what does not fit does not for any guess */
+            break; /* what does not fit does not fit for any guess */
     }
     keep_least(&so_far->fastest_ns, best_ns);
 done:
     return status;
 }
 
-/* The case with a time to beat; its floor rises where all its splits are looked at. */
+/* Opens a case with a time to beat; its floor rises if all its splits are looked at. */
 static weft_status open_case(struct layout_case about, struct step_case *c,
                              const struct incumbent *so_far, bool drop, struct layout_problem **out)
 {
     weft_status status;
     about.step_samples = c->step_samples;
     about.recompute = c->recompute;
-    bool every = about.narrow == ALL_SPLITS; /* else what is slower may lead to something faster */
+    /* With fewer splits, something slower may still lead to something faster. */
+    bool every = about.narrow == ALL_SPLITS;
     about.below_ns = every ? autoddl_below(so_far) : autoddl_to_beat(so_far);
     about.drop = drop;
     TRY(layout_problem_new(&about, out));

@@ -1,31 +1,31 @@
-/* layout_bound.c - what a reshard takes at least, without finding its steps.
+/* layout_bound.c - a lower bound of a reshard, without finding its steps.
  *
- * A device that holds a share h of a tensor's N elements, wants a share w of them and has i of what it
- * wants gets, on average over devices,
+ * A device that holds a share h of a tensor's N elements, wants a share w of them and already has a
+ * share i of what it wants must receive, on average over devices,
  *
  *   N * (w - i)                                                                                (1)
  *
- * whatever the steps. Both layouts are cut at each other's digits (compile/reshard.c); of a mesh digit
- * of degree d, an element is held by one value in d where it was split, wanted by one in d where it is
- * split afterwards, and by the same value where two different splits of the elements agree, which is so
- * for one element in d:
+ * elements, whatever the steps. Both layouts are cut at each other's digits (compile/reshard.c).
+ * For a mesh digit of degree d, an element is held by one value in d if it was split, wanted by one
+ * in d if it is split afterwards, and by the same value where two different splits of the elements
+ * agree, which is so for one element in d:
  *
  *   i = product of 1, 1/d and 1/d^2                                                            (2)
  *
  * The same holds for nodes, each with all that its devices hold: digits within a node are left out.
  *
- * Of a sum of n addends that c of p devices want, n - 1 messages bring the addends together where it is
- * complete first, and one more completes it for each other: per device
+ * For a sum of n addends that c of p devices want, n - 1 messages bring the addends together at the
+ * device where it is complete first, and one more completes it for each other device: per device
  *
  *   N * (n - 1 + c - 1) / p                                                                    (3)
  *
- *   I1  Splits that agree by way of others (a with b, b with a) are counted once; of splits that overlap
- *       in part, nothing is known: 1/d. So i is never too small.
- *   I2  A partial sum counts as held; of n addends, n - 1 travel, of which devices with copies may each
- *       take a share.
- *   I3  By degrees alone, i is no more than what a device holds, and than what it wants.
- *   I4  (3) counts where nothing but a floor is asked for: what a search goes through, and so where a descent
- *       ends, stays as it is.
+ *   I1  Splits that agree by way of others (a with b, b with a) are counted once; about splits that
+ *       overlap in part nothing is known, and 1/d is used. So i is never too small.
+ *   I2  A partial sum counts as held; of n addends, n - 1 are sent, and devices with copies may
+ *       each take a share of that.
+ *   I3  By degrees alone, i is at most what a device holds, and at most what it wants.
+ *   I4  (3) is used only where nothing but a floor is asked for, so that the options a search looks
+ *       at, and with them the end of a descent, stay the same.
  */
 #include <math.h>
 
@@ -35,7 +35,7 @@
 
 enum { MOST_SPLITS = 4 * MAX_LAYOUT_DIGITS };
 
-/* Splits of the elements that agree, as a forest. */
+/* Splits of the elements that agree with each other, as a forest. */
 struct agreeing_splits {
     struct layout_digit split[MOST_SPLITS];
     int32_t parent[MOST_SPLITS], splits;
@@ -51,7 +51,7 @@ static int32_t split_number(struct agreeing_splits *a, int64_t degree, int64_t h
     return a->splits++;
 }
 
-/* Whether one of the splits goes through another one in part: I1. */
+/* Whether one of the splits overlaps another in part (I1). */
 static bool overlaps(const struct agreeing_splits *a, int32_t at)
 {
     const struct layout_digit *own = &a->split[at];
@@ -88,7 +88,7 @@ static double agree(struct agreeing_splits *a, int64_t degree, int64_t before, i
     return 1 / (double)degree;
 }
 
-/* A layout's digits from the innermost; the first may be cut already. */
+/* A layout's digits from the innermost on; the first may be cut already. */
 struct inward {
     const struct layout *layout;
     int64_t left, degree, hold;
@@ -114,7 +114,7 @@ static int64_t take(struct inward *at, int64_t degree)
     return hold;
 }
 
-/* w and i, of devices and of nodes. */
+/* w and i, for devices and for nodes. */
 struct shares {
     double wanted, there, node_wanted, node_there;
 };
@@ -131,7 +131,7 @@ static void add_digit(struct agreeing_splits *a, int64_t degree, int64_t before,
         *there *= agree(a, degree, before, after);
 }
 
-/* False: the layouts have no common digits. `within` devices are a node. */
+/* False: the layouts have no common digits. A node has `within` devices. */
 static bool find_shares(const struct layout *from, const struct layout *to, int64_t within,
                         struct shares *out)
 {
@@ -159,7 +159,7 @@ static bool find_shares(const struct layout *from, const struct layout *to, int6
 
 /* ---- a reshard ------------------------------------------------------------------------------- */
 
-/* I2, and what a device holds more in the end. */
+/* I2, plus the increase of what a device holds. */
 static double least_volume(const struct layout_problem *p, const struct layout *from,
                            const struct layout *to)
 {
@@ -173,12 +173,13 @@ static double least_volume(const struct layout_problem *p, const struct layout *
     double sums = (addends - 1) / addends * have / copies * (part < 1 ? part : 1);
     if (p->work->floor_only && addends > 1 && to->elements == from->elements &&
         layout_partial_degree(to) == 1)
-        sums += want - (double)to->elements / devices;             /* (3) */
-    double more = to->elements > from->elements ? 0 : want - have; /* part of a tensor */
+        sums += want - (double)to->elements / devices; /* (3) */
+    /* 0 where `from` is only a part of the tensor. */
+    double more = to->elements > from->elements ? 0 : want - have;
     return more > sums ? more : sums;
 }
 
-/* The share of the elements that a node's devices have together; `unknown` where nodes end inside of a
+/* The share of the elements that a node's devices have together; `unknown` if nodes end inside a
  * split's degree. */
 static double node_share(const struct layout *layout, int64_t within, double unknown)
 {
@@ -202,7 +203,8 @@ double layout_least_by_degrees(const struct layout_problem *p, const struct layo
 {
     int64_t within = p->about.cluster->node.devices;
     double volume = fmax(0, least_volume(p, from, to)), into_node = 0;
-    if (from->elements == to->elements) /* what is unknown is not wanted, and there */
+    /* Where a share is unknown, nothing counts as wanted, and everything as there. */
+    if (from->elements == to->elements)
         into_node = fmax(0, (double)to->elements *
                                 (node_share(to, within, 0) - node_share(from, within, 1)));
     if (layout_by_volume(p))

@@ -1,23 +1,25 @@
-/* layout_classes.c - options by their degrees: a floor where options are many (layout_floor.c, I7).
+/* layout_classes.c - classes of options with equal degrees: a floor where options are many
+ * (layout_floor.c, I7).
  *
- *   I1  Options of a class have the same degrees across nodes, and the same within them, in whatever
- *       order: they take the same on their own, and what a reshard takes at least by degrees alone
- *       (layout_bound.c, I3) is the same from any of one class to any of another. So the chain of
- *       classes is one of options, of which each stands for all of its class.
+ *   I1  Options of a class have the same degrees across nodes, and the same within them, in
+ *       whatever order: they take the same on their own, and the lower bound of a reshard by
+ *       degrees alone (layout_bound.c, I3) is the same from any option of one class to any of
+ *       another. So a chain of classes is a chain of options in which each stands for all of its
+ *       class.
  */
 #include <math.h>
 
 #include "search/autoddl/layout_floor.h"
 #include "search/estimate/estimate.h"
 
-static const double MOST_PAIRS_OF_CLASSES = 6e6; /* beyond, a case is left to be solved */
+/* With more pairs than this, a case is left to be solved. */
+static const double MOST_PAIRS_OF_CLASSES = 6e6;
 
-/* All that the options of a class have in common. */
+/* What all options of a class have in common. */
 struct class_key {
     int64_t degree[DIM_COUNT + 1];
-    int64_t across[DIM_COUNT + 1],
-        within[DIM_COUNT +
-               1]; /* over nodes, and inside of one; less than it where nodes divide it */
+    /* The degree across nodes and the one inside a node; both are less than it where nodes divide it. */
+    int64_t across[DIM_COUNT + 1], within[DIM_COUNT + 1];
     double pass, weights, least_update, memory;
 };
 
@@ -44,7 +46,7 @@ static uint64_t class_hash(const struct bound *b, int32_t op, int32_t option)
 }
 _Static_assert(sizeof(struct class_key) == 8 * (3 * (DIM_COUNT + 1) + 4), "a key with padding");
 
-/* One option of each class, and per option that is left its class. */
+/* One option of each class, and the class of each remaining option. */
 static struct bound by_class(const struct bound *b, int32_t **class)
 {
     struct bound c = *b;

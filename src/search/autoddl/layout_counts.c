@@ -1,4 +1,4 @@
-/* layout_counts.c - how often the floor of layout_floor.c, (2), counts what. */
+/* layout_counts.c - how often (2), the floor of layout_floor.c, counts each operator and pair. */
 #include <math.h>
 
 #include "search/autoddl/layout_floor.h"
@@ -34,7 +34,7 @@ static const struct layout_uses *uses_between(const struct layout_problem *p, in
     return NULL;
 }
 
-/* Instance i, if it reads the one before it. */
+/* Counts instance i if it reads the one before it. */
 static void count_pair(struct bound *b, const struct plan *plan, int64_t i, double times)
 {
     const struct model *model = plan->model;

@@ -1,4 +1,4 @@
-/* layout_edge.c - what two operators' options take between them: (2) of layout_problem.h. */
+/* layout_edge.c - the cost between the options of two operators: (2) of layout_problem.h. */
 #include <math.h>
 
 #include "search/autoddl/layout_room.h"
@@ -14,7 +14,7 @@ static double cost_of_reshard(const struct layout_problem *p, const struct layou
     return layout_by_volume(p) ? r->volume : reshard_time(p->work->times, r, element_bytes);
 }
 
-/* As compile/uses.c joins them. */
+/* Joins reshards in the same way as compile/uses.c. */
 struct layout_edge layout_use_cost(const struct layout_problem *p, const struct layout_uses *uses,
                                    int32_t operand, int32_t i, int32_t j)
 {
@@ -118,7 +118,7 @@ static void fill_tie(const struct layout_problem *p, const struct layout_uses *e
                        cost_of_reshard(p, &own[0], &other[0], bytes, NULL) +
                        cost_of_reshard(p, &other[0], &own[0], bytes, NULL));
     if (plan_choose(w->plan, w->first[e->b], &choice))
-        return; /* as it was when its option was filled in */
+        return; /* unchanged since its option was filled in */
     struct stage_memory state = plan_tied_state(w->plan, w->first[e->b]);
     *memory = layout_state_bytes(&state);
 }

@@ -1,36 +1,40 @@
-/* layout_floor.c - what no plan of a case is simulated to take less than, whatever overlaps.
+/* layout_floor.c - a time that no plan of a case can be simulated below, whatever overlaps.
  *
- * A stage's operators run one after the other, and so do its blocks (compile/blocks.c). Where an
- * operator reads what the one right before it put out, nothing computes during the reshard r; beside the
- * gradient's r' on its way back there is the product of the weights' gradients w, and no more. So a
- * micro-batch takes on a stage at least
+ * A stage's operators run one after the other, and so do its blocks (compile/blocks.c). If an
+ * operator reads what the one right before it put out, nothing computes during the reshard r;
+ * beside the gradient's reshard r' on its way back there is only the product w of the weights'
+ * gradients. So on a stage a micro-batch takes at least
  *
  *   pass = sum over operators of (forward [twice] + backward)
  *        + sum over such pairs of (r [twice] + max(0, r' - w))                                 (1)
  *
- * and M of them on S stages take, for any stage s, whose first one comes and whose last one goes back
- * through all stages before it, to the first one's optimizer,
+ * and M micro-batches on S stages take, for any stage s, since the first one arrives through all
+ * stages before s, and the last one goes back through them to the optimizer of the first,
  *
  *   time >= sum of pass_k, k < s, + M * pass_s + update_0                                      (2)
  *
- * The least of (2) over splits that fit is bounded by Lagrange's relaxation: for any price of a byte,
+ * The least of (2) over splits that fit is bounded by Lagrangian relaxation: for any price of a
+ * byte,
  *
  *   time >= min { (2) + price * memory } - price * limit                                       (3)
  *
- * First without pairs, where each operator is on its own. Options that (3) puts above the time to beat go.
- * Then operators as a chain, r and r' at their least (layout_bound.c); what (3) still has below the time
- * is given what it really takes, the lowest first, until nothing is below.
+ * This is first done without pairs, where each operator is on its own. Options that (3) puts above
+ * the time to beat are dropped. Then operators form a chain, with r and r' at their lower bounds
+ * (layout_bound.c); pairs that (3) still has below the time get their real times, the lowest first,
+ * until nothing is below.
  *
- *   I1  s is the stage with the most of (2) in FLOPs. Those after it do not count.
- *   I2  Memory is layout_problem.h's (3) less tied weights' copies: what the planner takes for fitting.
- *   I3  Pairs are of operators that stand next to each other in the model: from layer to layer there is
- *       none, so that they are a chain.
- *   I4  An optimizer's step takes what its parameters take in the largest of buckets.
- *   I5  MOST_PAIRS of options are compared, MOST_TIMED of them timed: more would take seconds.
- *   I6  Where a product, or another pass, may hide the reshards around it, pairs do not count.
- *   I7  Options of equal degrees across nodes and within them, in whatever order, take the same on their
- *       own, and what a reshard takes at least by degrees alone is the same: a chain of such classes comes
- *       first where nothing but the floor is asked for.
+ *   I1  s is the stage for which (2) has the most FLOPs. Stages after it do not count.
+ *   I2  Memory is (3) of layout_problem.h less the copies of tied weights: the planner's measure of
+ *       what fits.
+ *   I3  Pairs are operators that are neighbours in the model. There are none from layer to layer,
+ *       so that they form a chain.
+ *   I4  An optimizer step takes as long as its parameters take in the largest of buckets.
+ *   I5  At most MOST_PAIRS pairs of options are compared, and MOST_TIMED of them timed: more would
+ *       take seconds.
+ *   I6  If a product, or another pass, may hide the reshards around it, pairs do not count.
+ *   I7  Options of equal degrees across nodes and within them, in whatever order, take the same on
+ *       their own, and their lower bounds of reshards by degrees alone are the same: a chain of
+ *       such classes comes first if nothing but the floor is asked for.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -39,16 +43,19 @@
 #include "search/autoddl/layout_floor.h"
 
 enum { PRICES = 40, PRICES_OF_CHAIN = 8, MOST_ROUNDS = 20, MOST_TIMED = 4000 };
-/* Where nothing but the floor is asked for, more are timed. That takes the longer the more
- * devices there are: pairs times devices. */
+/* If nothing but the floor is asked for, this many are timed: pairs times devices, because each
+ * takes longer the more devices there are. */
 enum { MOST_TIMED_ALONE = 20000 };
 static const double MOST_TIMED_ON = 1e7;
-/* Then a floor of classes that is further below the time to beat is left as it is. */
+/* In that case, a floor of classes that is further below the time to beat than this is not
+ * refined. */
 static const double WITHIN_REACH = 0.025;
 static const double MOST_PAIRS = 3e6;
-/* Of what makes all memory cost what all else does: where to begin. */
+/* The price to start with, relative to the one that makes all memory cost as much as everything
+ * else. */
 static const double FIRST_PRICE = 0.05;
-/* What is timed in a round: what lies so far from the floor to the time to beat, and from the floor. */
+/* The pairs timed in a round: those up to this share of the way from the floor to the time to beat,
+ * and up to this far above the floor. */
 static const double TIMED_SHARE = 0.25, TIMED_ABOVE = 0.01;
 
 /* ---- operators on their own ------------------------------------------------------------------ */
@@ -109,7 +116,7 @@ static void judge_price(struct bound *b, struct prices *prices, double floor, bo
                                  : first;
 }
 
-/* The best price is left in b. */
+/* Leaves the best price in b. */
 static double relax_alone(struct bound *b)
 {
     struct prices prices = {.best_floor = -INFINITY};
@@ -254,7 +261,7 @@ static double least_of_chain(struct bound *b, double *memory)
     return floor;
 }
 
-/* The best price is left in b, and its chain. */
+/* Leaves the best price and its chain in b. */
 double floor_relax_chain(struct bound *b, double below)
 {
     struct prices prices = {.best_floor = -INFINITY};
@@ -285,7 +292,7 @@ static void compact_pair(struct bound *b, int32_t op, const int32_t *count, int3
         }
 }
 
-/* Options that the chain puts above a time go. */
+/* Drops options that the chain puts above a time. */
 static void drop_from_chain(struct bound *b, double below)
 {
     struct arena *scratch = arena_new();
@@ -311,7 +318,8 @@ static void drop_from_chain(struct bound *b, double below)
     arena_free(scratch);
 }
 
-/* Pairs that the chain has below a time get what they take, at most so many; how many did. */
+/* Gives their real times to at most this many pairs that the chain has below a time; returns how
+ * many. */
 static int64_t time_pairs(struct bound *b, double below, int64_t most)
 {
     int64_t timed = 0;
@@ -348,7 +356,7 @@ static double refine(struct bound *b, double below)
         double above = fmin(TIMED_SHARE * (below - floor), TIMED_ABOVE * floor);
         int64_t timed = time_pairs(b, floor + above, left);
         if (!timed)
-            break; /* the minimum is real */
+            break; /* all times in the minimum are real */
         left -= timed;
         floor = floor_relax_chain(b, below);
     }
@@ -382,7 +390,8 @@ static weft_status bound_open(const struct layout_problem *p, struct bound *b)
     return floor_count_all(b);
 }
 
-/* By rounding, where the floor is as good as the time to beat. */
+/* Whether rounding left an operator without options, which can happen when the floor equals the
+ * time to beat. */
 static bool is_empty(const struct bound *b)
 {
     for (int32_t op = 0; op < b->ops; op++)
@@ -405,7 +414,8 @@ static double find_floor(struct bound *b, double below)
     if (floor >= below || far || is_empty(b) || floor_all_pairs(b) > MOST_PAIRS)
         return fmin(below, floor);
     floor_fill_pairs(b);
-    return fmin(below, fmax(floor, refine(b, below))); /* of what was dropped, no more is known */
+    /* About the options that were dropped, no more is known than that they are above `below`. */
+    return fmin(below, fmax(floor, refine(b, below)));
 }
 
 weft_status layout_find_floor(struct layout_problem *p)

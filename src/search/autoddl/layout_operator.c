@@ -1,4 +1,4 @@
-/* layout_operator.c - what one option of an operator takes: (1) and (3) of layout_problem.h. */
+/* layout_operator.c - the cost of one option of an operator: (1) and (3) of layout_problem.h. */
 #include <math.h>
 
 #include "search/autoddl/layout_room.h"
@@ -11,7 +11,7 @@ static double parameters_of(const struct op *op, const int64_t *local)
     return parameters;
 }
 
-/* Gradients go in buckets: what is less than one takes its share of it. */
+/* Gradients are sent in buckets: less than a bucket takes its share of the bucket's time. */
 static double sync_time(const struct layout_problem *p, const struct step_groups *groups,
                         double bytes)
 {
@@ -65,7 +65,8 @@ double layout_partial_degree(const struct layout *layout)
     return degree;
 }
 
-/* What a recomputed operator leaves: the carry of its layer, at its first reader. */
+/* The bytes that a recomputed operator leaves: the carried input of its layer, counted at its first
+ * reader. */
 static double checkpoint_bytes(const struct layout_problem *p, const struct op *op,
                                const int64_t *local)
 {
@@ -107,7 +108,7 @@ static bool has_tie(const struct layout_problem *p, int32_t number)
     return layout_tied_to(&p->about.model->op[number]) >= 0;
 }
 
-/* I3: a tied weight's is its owner's, on one stage. */
+/* I3: on one stage, the state of a tied weight belongs to its owner. */
 static bool owns_state(const struct layout_problem *p, int32_t number)
 {
     return !has_tie(p, number) || p->about.stages > 1;

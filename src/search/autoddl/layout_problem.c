@@ -1,7 +1,7 @@
 /* layout_problem.c - operators' splits as an assignment (layout_problem.h has the equations). */
 #include "search/autoddl/layout_room.h"
 
-/* Of all edges, where options were dropped: each entry takes 40 bytes. */
+/* The most entries of all edges after options were dropped: each entry takes 40 bytes. */
 static const double MOST_ENTRIES = 4e6;
 
 /* ---- the graph ------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ static void list_options(struct layout_problem *p, const struct split_mesh *mesh
     }
 }
 
-/* Edges within one operator come last; their times are its own. */
+/* Sorts edges within one operator to the end; their times belong to the operator. */
 static int32_t sort_edges(struct layout_problem *p)
 {
     struct layout_work *w = p->work;
@@ -205,7 +205,7 @@ static void expose_edge(struct layout_problem *p, int32_t e)
     for (int32_t i = 0; i < entries; i++) {
         edge->least[i] = NAN;
         if (p->work->edges.data[e].tie)
-            edge->time[i] = NAN; /* found again */
+            edge->time[i] = NAN; /* to be found again */
         else if (!isnan(edge->time[i]))
             edge->time[i] = layout_shown_time(p, &p->work->found[e][i]);
     }
@@ -223,7 +223,7 @@ void layout_expose(struct layout_problem *p, struct layout_exposed exposed)
         expose_edge(p, e);
 }
 
-/* All choices are there before costs are asked for: those are numbered by choice. */
+/* All choices are made before costs are asked for, because costs are numbered by choice. */
 static weft_status fill_operators(struct layout_problem *p)
 {
     static const int64_t MANY_PARAMETERS = INT64_C(1) << 32;
@@ -249,7 +249,7 @@ done:
     return status;
 }
 
-/* Of the options that are left. */
+/* Fills in the synchronisation of the options that are left. */
 static void fill_syncs(struct layout_problem *p)
 {
     for (int32_t op = 0; op < p->about.model->ops; op++)
@@ -257,8 +257,8 @@ static void fill_syncs(struct layout_problem *p)
             layout_fill_sync(p, op, i);
 }
 
-/* Of groups of any size at any distance, as far as devices are numbered evenly. Into a node goes what
- * all its devices take from other nodes. */
+/* The least time of a byte for groups of any size at any distance, as far as devices are numbered
+ * evenly. What all devices of a node take from other nodes enters the node through its links. */
 static weft_status find_byte_ns(struct layout_problem *p)
 {
     static const double NS_PER_S = 1e9;
@@ -281,7 +281,7 @@ done:
     return status;
 }
 
-/* Everything but options. */
+/* Fills in everything but options. */
 static weft_status begin(struct layout_problem *p)
 {
     struct layout_work *w = p->work;
@@ -304,7 +304,7 @@ done:
     return status;
 }
 
-/* How many entries the edges of what is left have. */
+/* The number of entries of the edges between options that are left. */
 static double count_entries(const struct layout_problem *p)
 {
     double sum = 0;
@@ -316,7 +316,7 @@ static double count_entries(const struct layout_problem *p)
     return sum;
 }
 
-/* Its options, with their floor if somebody asks. */
+/* Makes the options, with their floor if it is asked for. */
 static weft_status build_floor(struct layout_problem *p)
 {
     struct split_mesh mesh;
@@ -354,7 +354,8 @@ done:
     return status;
 }
 
-/* Degrees without order and place: what an operator takes on its own depends on nothing else. */
+/* Options as degrees without order and position: nothing else matters for what an operator takes on
+ * its own. */
 static weft_status build_by_degrees(struct layout_problem *p)
 {
     struct split_mesh mesh;

@@ -6,24 +6,25 @@
  *   ((M - 1) / S + 1) * copies * (forward + backward [+ forward again])                          (1)
  *     + copies / S * (e * synchronisation of gradients + optimizer step)
  *
- * as the simulator costs them. An edge joins an operator to one that reads its output: the reshards of
- * the output and of its gradient,
+ * with the simulator's costs. An edge connects an operator to one that reads its output. Its time
+ * is that of the reshards of the output and of its gradient,
  *
  *   ((M - 1) / S + 1) * uses * (there + f * (again, if gathered and read again) + f * back)      (2)
  *
- * With e = f = 1 nothing overlaps: AutoDDL's sum. Less says that a part of the gradients goes beside the
- * backward pass, and of what a matrix product sends and gathers there, beside its other half; readers
- * that are none have f = 1 (layout_expose). In (2) forward reshards of what is recomputed count twice,
- * and a reshard takes the steps of least volume (compile.h), as a plan does, each timed on its links.
- * Memory, of one device, is
+ * With e = f = 1 nothing overlaps: AutoDDL's sum. A smaller e means that a part of the gradients is
+ * sent beside the backward pass; a smaller f, that a part of what a matrix product sends and
+ * gathers there goes beside its other half. Readers that are no products have f = 1
+ * (layout_expose). In (2) the forward reshards of what is recomputed count twice, and a reshard
+ * takes the steps of least volume (compile.h), as a plan does, each timed on its links. Memory, of
+ * one device, is
  *
  *   copies / S * (state + kept * min(M, S))                                                      (3)
  *
- *   I1  Equal tensors that several operators read by the same reshard are brought to each: a plan
- *       brings them once, so (2) is at least what it does.
- *   I2  Of an output that is left as a partial sum, what is kept is counted as scattered.
- *   I3  A tied weight belongs to its owner where both lie alike on one stage; else its user pays for
- *       a copy and for bringing gradients and weights from one to the other.
+ *   I1  A tensor that several operators read by the same reshard is brought to each of them: a plan
+ *       brings it once, so (2) is at least what the plan takes.
+ *   I2  What is kept of an output that is left as a partial sum is counted as scattered.
+ *   I3  A tied weight belongs to its owner if both are laid out alike on one stage; otherwise its
+ *       user pays for a copy and for bringing gradients and weights from one to the other.
  */
 #ifndef WEFT_SEARCH_AUTODDL_LAYOUT_PROBLEM_H
 #define WEFT_SEARCH_AUTODDL_LAYOUT_PROBLEM_H
@@ -33,8 +34,9 @@
 #include "sim/sim.h"
 
 enum layout_measure {
-    LAYOUT_TIME,  /* (1) and (2), in ns */
-    LAYOUT_VOLUME /* elements through each device's link: Table 2, both ways, nothing else */
+    LAYOUT_TIME, /* (1) and (2), in ns */
+    /* Elements through each device's link: AutoDDL's Table 2, both ways, and nothing else. */
+    LAYOUT_VOLUME
 };
 
 /* What is the same for all operators. */
@@ -42,30 +44,32 @@ struct layout_case {
     const struct model *model;
     const struct cluster *cluster;
     struct cost *cost;         /* NULL with LAYOUT_VOLUME */
-    struct reshards *reshards; /* found for other cases, by the same thread; NULL: none */
+    struct reshards *reshards; /* reshards found for other cases by the same thread; NULL: none */
     enum dtype dtype;
     enum policy policy;
     int64_t global_batch, step_samples;
     int32_t stages;
     uint8_t shard;
-    bool recompute; /* layers */
-    bool
-        hides; /* reshards may take less than alone: OVERLAP_PRODUCTS, _EXPERTS, tokens that go once */
-    int32_t narrow;     /* levels (splits.h, I6) */
+    bool recompute; /* recompute layers */
+    /* Reshards may take less than alone: OVERLAP_PRODUCTS, OVERLAP_EXPERTS, or tokens that are sent to a
+     * device once. */
+    bool hides;
+    int32_t narrow;     /* number of levels (splits.h, I6) */
     double limit_bytes; /* INFINITY: none */
-    double below_ns;    /* there is no assignment where no plan is faster; 0: nobody asks */
-    bool drop;          /* options that no faster plan has */
+    /* The time to beat: without a faster plan there is no assignment; 0: none. */
+    double below_ns;
+    bool drop; /* drop options that no faster plan has */
     enum layout_measure measure;
 };
 
 struct layout_problem {
-    struct arena *arena; /* owns everything below, and itself */
+    struct arena *arena; /* owns everything below, and this struct itself */
     struct layout_case about;
-    double
-        floor_ns; /* no plan that fits is simulated below it (layout_floor.c); 0: nobody looked */
-    struct assign
-        *assign; /* per operator of the model a variable; NULL: no plan is below the case's
-                              time, by the floor, or too many options may be in one */
+    /* No plan that fits is simulated below this (layout_floor.c); 0: not looked for. */
+    double floor_ns;
+    /* One variable per operator of the model; NULL: by the floor, no plan is below the case's time, or too
+     * many options may be in one. */
+    struct assign *assign;
     struct splits *splits; /* per operator: its options */
     struct layout_work *work;
 };
@@ -74,9 +78,9 @@ void layout_problem_free(struct layout_problem *problem);
 /* Whether everything that was asked for could be timed. */
 weft_status layout_problem_status(const struct layout_problem *problem);
 
-/* Shares that nothing hides, 1 at first: e of (1) and f of (2). LAYOUT_BESIDE as f is what the products
- * leave over that a reshard goes on beside: of gathers those of input gradients, of reshards on their way
- * back those of weight gradients. */
+/* The shares that nothing hides, 1 at first: e of (1) and f of (2). As f, LAYOUT_BESIDE means what
+ * is left of a reshard after the product that runs beside it: for gathers the product of input
+ * gradients, for reshards on their way back that of weight gradients. */
 struct layout_exposed {
     double gradients, reshards;
 };
@@ -85,12 +89,13 @@ void layout_expose(struct layout_problem *problem, struct layout_exposed exposed
 
 /* The choice of an operator with one of its options. */
 struct choice layout_choice(const struct layout_problem *problem, int32_t op, int32_t option);
-/* The floor of a case by degrees alone, nothing sent, for all splits, narrow or not: quick. INFINITY:
- * nothing fits. */
+/* A quick floor of a case by degrees alone, with nothing sent, for all splits, narrow or not.
+ * INFINITY: nothing fits. */
 weft_status layout_floor(const struct layout_case *about, double *floor_ns);
-/* The floor of layout_problem_new, without an assignment: the case's time to beat, or less. */
+/* The floor that layout_problem_new finds, without an assignment: the case's time to beat, or
+ * less. */
 weft_status layout_floor_below(const struct layout_case *about, double *floor_ns);
-/* What (2) is of one edge without its factor: there, and back; of the case's measure. */
+/* (2) of one edge without its factor, there and back, in the case's measure. */
 struct layout_edge {
     double there, back;
     bool gathers;
@@ -98,7 +103,8 @@ struct layout_edge {
 struct layout_edge layout_edge_cost(const struct layout_problem *problem, int32_t edge, int32_t i,
                                     int32_t j);
 
-/* The plan of an assignment: ordinary, checked, on `stages` stages with the schedule 1f1b. */
+/* The plan of an assignment: an ordinary, checked plan on `stages` stages with the schedule
+ * 1f1b. */
 weft_status layout_plan(const struct layout_problem *problem, const int32_t *option,
                         struct plan **out);
 

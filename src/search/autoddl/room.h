@@ -1,4 +1,4 @@
-/* room.h - inside the planner autoddl: its cases (autoddl.c has what they are). */
+/* room.h - inside the planner autoddl: its cases (autoddl.c explains them). */
 #ifndef WEFT_SEARCH_AUTODDL_ROOM_H
 #define WEFT_SEARCH_AUTODDL_ROOM_H
 
@@ -6,18 +6,18 @@
 
 #include "search/autoddl/autoddl.h"
 
-/* Levels on which splits are narrow (splits.h, I6). */
+/* The number of levels on which splits are narrow (splits.h, I6). */
 enum { NARROW_BOTH = 2, NARROW_OUTER = 1, ALL_SPLITS = 0 };
 
 struct step_case {
     int64_t step_samples;
     bool recompute;
     double floor_ns;  /* with any splits */
-    int64_t tried_ns; /* the fastest of its trials that fits; 0: none */
+    int64_t tried_ns; /* the fastest of its trials that fit; 0: none */
 };
 /* Steps are halved, with recomputation and without. */
 enum { MOST_CASES = 2 * 63 };
-/* What one thread looks at. */
+/* What one thread works on. */
 struct stage_cases {
     int32_t stages;
     size_t count;
@@ -30,14 +30,14 @@ struct autoddl {
     enum assign_search search;
     struct stop stop;
     ARRAY(struct stage_cases *) stages;
-    size_t next_stage; /* to be taken by a thread */
-    /* What threads do with the cases of an S, and what is the fastest before that (I4), 0: nothing. */
+    size_t next_stage; /* the next one for a thread to take */
+    /* What threads do with the cases of an S, and the fastest time before that (I4); 0: none. */
     weft_status (*work)(struct autoddl *a, const struct layout_case *about,
                         struct stage_cases *cases);
     int64_t fastest_ns;
     struct progress progress;
-    bool failed;          /* some thread has: the others take nothing more */
-    pthread_mutex_t lock; /* of everything from `out` on that changes, and of simulations */
+    bool failed;          /* a thread has failed: the others take nothing more */
+    pthread_mutex_t lock; /* protects everything from `out` on that changes, and simulations */
 };
 
 static inline bool autoddl_over(const struct autoddl *a)
@@ -45,8 +45,8 @@ static inline bool autoddl_over(const struct autoddl *a)
     return stop_now(&a->stop);
 }
 
-/* The fastest trials that fit, of one S and of others; and a time that whoever asks knows, which decides
- * nothing but what cannot be faster (autoddl.c, I7). */
+/* The fastest trials that fit, of one S and of the others; and a time that the caller knows, which
+ * only decides what cannot be faster (autoddl.c, I7). */
 struct incumbent {
     int64_t fastest_ns, others_ns, known_ns; /* 0: none */
 };
@@ -65,7 +65,8 @@ static inline double autoddl_below(const struct incumbent *so_far)
 }
 
 static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
-/* Whether a trial of a case is so near to what is to be beaten that others may beat it (autoddl.c, I5). */
+/* Whether a trial of a case is so near the time to beat that another trial may beat it (autoddl.c,
+ * I5). */
 static inline bool autoddl_is_near(const struct step_case *c, const struct incumbent *so_far,
                                    double near)
 {
@@ -77,18 +78,18 @@ static inline bool autoddl_is_slower(const struct step_case *c, const struct inc
     return autoddl_below(so_far) > 0 && c->floor_ns >= autoddl_below(so_far);
 }
 
-/* Whether it was solved, and was faster. */
+/* Whether a case was solved, and whether it was faster. */
 struct solve_outcome {
     bool solved, faster;
 };
 
-/* A case's first guess, by a few descents: a time to beat. */
+/* Solves a case's first guess by a few descents, to get a time to beat. */
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
-/* Solves a case, where it may be faster than what is to be beaten. */
+/* Solves a case if it may be faster than the time to beat. */
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out);
-/* I5: of its options those that may be in something faster, exactly where they are few; by descent, too,
- * where nobody did so with all of them. */
+/* I5: solves for those options that may be in something faster: exactly if they are few, and by
+ * descent, too, if that was not done with all of them. */
 weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *about,
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out);

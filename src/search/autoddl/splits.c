@@ -19,7 +19,7 @@ struct listing {
     const struct op *op;
     const struct split_mesh *mesh;
     int64_t batch;
-    int dims[OP_MAX_DIMS + 1], count; /* without the batch, COPY among them */
+    int dims[OP_MAX_DIMS + 1], count; /* without the batch; COPY is one of them */
     bool has_batch;
     struct splits *out;
 };
@@ -50,7 +50,8 @@ static void list_dims(struct listing *l, bool copies)
         l->dims[l->count++] = SPLIT_COPY;
 }
 
-/* ---- what may stand in a split --------------------------------------------------------------- */
+/* ---- what a split may contain
+ * ------------------------------------------------------------------ */
 
 static int64_t smallest_factor(int64_t n)
 {
@@ -108,7 +109,7 @@ static void add_split(struct listing *l, const struct split *split)
 
 static void fill_level(struct listing *l, int32_t level, const struct split *so_far);
 
-/* Dims that this level has not used yet take what is left of it, in every order. */
+/* Gives the rest of this level to dims that it has not used yet, in every order. */
 static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned used,
                       const struct split *so_far)
 {

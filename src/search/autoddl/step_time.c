@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Large enough for (1): latencies are microseconds, and this takes a second on any link. */
+/* Large enough for (1): latencies are microseconds, and this many bytes take a second on any
+ * link. */
 static const int64_t LARGE_BYTES = INT64_C(1) << 36;
 
 /* Everything that (1) depends on; `bytes` is 0 in the entry of a pattern. */
@@ -13,9 +14,9 @@ struct key {
 };
 struct known_step {
     struct key key;
-    double ns;                  /* of a step */
-    double latency_ns, byte_ns; /* of a pattern: T(1) and s */
-    struct known_step *pattern; /* of a step */
+    double ns;                  /* for a step */
+    double latency_ns, byte_ns; /* for a pattern: T(1) and s */
+    struct known_step *pattern; /* for a step */
 };
 
 struct step_times {
@@ -23,7 +24,7 @@ struct step_times {
     const struct cluster *cluster;
     int64_t devices;
     ARRAY(struct known_step *) entries;
-    struct hash_map numbers; /* of those, by their keys */
+    struct hash_map numbers; /* indices of those by their keys */
     weft_status status;
 };
 
@@ -144,7 +145,7 @@ double step_time(struct step_times *t, enum collective collective, const struct 
     return e->ns;
 }
 
-/* Neighbours are one digit, so that equal groups are equal patterns. */
+/* Neighbouring digits are merged, so that equal groups are equal patterns. */
 static struct step_groups groups_of(const struct reshard_step *step)
 {
     struct step_groups g = {0};

@@ -1,4 +1,4 @@
-/* balanced.c - what a run of layers weighs on a stage (balanced.h). */
+/* balanced.c - the weights by which layers are balanced over stages (balanced.h). */
 #include "search/galvatron/balanced.h"
 
 static int64_t counted_layers(void *context, int32_t stage, struct layer_run run)
@@ -20,7 +20,7 @@ static int64_t least_time(void *context, int32_t stage, struct layer_run run)
            table->classes.data[table->class_of[stage]].beside.steady_ns;
 }
 
-/* Bytes of a kind on the strategy that is fastest as the slowest stage. */
+/* The bytes of a kind on the strategy that is fastest if the stage is the slowest. */
 static int64_t kind_bytes(const struct layer_table *table, const struct stage_class *class,
                           int32_t kind)
 {

@@ -1,10 +1,10 @@
-/* best_cuts.c - shortest paths over cuts, searched where they lead (best_cuts.h). */
+/* best_cuts.c - shortest paths over cuts; only runs on short paths are searched (best_cuts.h). */
 #include "search/galvatron/best_cuts.h"
 
 #include <string.h>
 
-/* What one call may take before it settles for what it has: about a second, where bounds that can tell
- * stages apart take a thousandth of that. */
+/* What one call may take before it settles for what it has: about a second. With bounds that tell
+ * stages apart, it takes a thousandth of that. */
 enum { MOST_WORK = 20 * 1000 * 1000 };
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -67,11 +67,11 @@ struct cuts cuts_new(struct arena *keep, int32_t stages)
 
 /* ---- one path -------------------------------------------------------------------------------- */
 
-/* Per stage, a row of layers + 1: the least sum of times of the stages before that end there, and
- * where the last of them begins. */
+/* Per stage, a row of layers + 1: the least sum of the times of the stages up to this one that end
+ * there, and where the last of them begins. */
 struct cut_paths {
     int32_t stages, width;
-    int64_t below_ns; /* of every steady time */
+    int64_t below_ns; /* a limit for every steady time */
     const int32_t *fixed;
     int32_t *earliest; /* per stage, and one past the last: where it may begin */
     int64_t *sum_ns;
@@ -91,7 +91,7 @@ static struct cut_paths paths_new(struct arena *scratch, const struct layer_tabl
                               .begin = ARENA_ARRAY(scratch, int32_t, entries)};
 }
 
-/* The stages after can hold no more layers than their least times allow. */
+/* The later stages can hold no more layers than their least times allow. */
 static void find_earliest(const struct layer_table *table, struct cut_paths *p)
 {
     const int64_t *least = table->least_steady_ns;
@@ -109,7 +109,7 @@ static void find_earliest(const struct layer_table *table, struct cut_paths *p)
     }
 }
 
-/* All stages that begin at `first`. */
+/* Extends the paths by all stages that begin at `first`. */
 static void extend_paths(struct cutter *cutter, struct cut_paths *p, int32_t stage, int32_t first)
 {
     const int64_t *least = cutter->table->least_steady_ns;
@@ -124,7 +124,8 @@ static void extend_paths(struct cutter *cutter, struct cut_paths *p, int32_t sta
         struct stage_run *run = cutter_run(cutter, stage, (struct layer_run){first, end - first});
         int32_t option = stage_run_pick(run, p->below_ns, &time_ns);
         cutter->work++;
-        if (option < 0) /* a longer run takes no less, and holds no less */
+        /* A longer run takes no less time, and no less memory. */
+        if (option < 0)
             break;
         if (before + time_ns < sum[end]) {
             sum[end] = before + time_ns;
@@ -156,7 +157,8 @@ static int64_t shortest_path(struct cutter *cutter, struct cut_paths *p, int32_t
 
 /* ---- all paths ------------------------------------------------------------------------------- */
 
-/* The options of a path; bounds among them are refined, and *known says whether there were none. */
+/* Takes the options of a path. Bounds among them are refined; *known says whether there were
+ * none. */
 static weft_status take_options(struct cutter *cutter, int64_t below_ns, struct cuts *now,
                                 bool *known)
 {
@@ -180,7 +182,7 @@ done:
     return status;
 }
 
-/* (1), and the slowest stage. */
+/* Computes (1), and finds the slowest stage. */
 static int64_t sum_up(struct cuts *now, const struct layer_table *table)
 {
     int64_t slowest = 0, sum = 0;
@@ -200,7 +202,8 @@ static void copy_cuts(const struct cuts *from, int32_t stages, struct cuts *to)
     to->iteration_ns = from->iteration_ns;
 }
 
-/* No stage of an iteration below `below_ns` whose times sum up to this at least may be slower. */
+/* The limit for the slowest stage of an iteration below `below_ns`, if the times of its stages add
+ * up to at least this. */
 static int64_t steady_below(const struct layer_table *table, int64_t below_ns, int64_t sum_ns)
 {
     if (table->micro_batches == 1 || below_ns == INT64_MAX)

@@ -3,12 +3,14 @@
  *
  *   iteration = (m - 1) * max_i steady_i + sum_i time_i                                         (1)
  *
- * For a bound T on the slowest stage, the least sum is a shortest path over cuts; from T = infinity
- * on, each next T is the slowest stage of the path before. The best partition is among these: the
- * first path whose slowest stage is no slower than the best partition's has no larger sum.
+ * For a bound T on the slowest stage, the least sum is a shortest path over cuts; T starts at
+ * infinity, and each next T is the slowest stage of the path before. The best partition is among
+ * these: the first path whose slowest stage is no slower than the best partition's has no larger
+ * sum.
  *
  *   I1  Stages are bounds until a path takes them (stage_front.h, I2): a path of bounds alone says
- *       whether the setting is worth a search, and runs that no short path takes are never searched.
+ *       whether the setting is worth a search, and runs that no short path takes are never
+ *       searched.
  *   I2  Equal runs on stages of one class are searched once.
  */
 #ifndef WEFT_SEARCH_GALVATRON_BEST_CUTS_H
@@ -17,7 +19,7 @@
 #include "search/estimate/estimate.h"
 #include "search/galvatron/stage_front.h"
 
-/* Hashes of runs of layers: equal ones are taken for equal runs. */
+/* Hashes of runs of layers: runs with equal hashes are taken to be equal. */
 struct run_hashes {
     uint64_t *kinds, *boundaries, *power; /* per layer, and one past the last */
 };
@@ -44,8 +46,9 @@ struct cutter cutter_new(struct arena *keep, struct layer_table *table,
                          const struct run_hashes *hashes);
 struct stage_run *cutter_run(struct cutter *cutter, int32_t stage, struct layer_run run);
 
-/* The best partition, or with `fixed` the best options of that one, into *best if it is faster than
- * that and than below_ns. Gives up after the problem's most_work, unless fixed. */
+/* Finds the best partition, or, with `fixed`, the best options of that one, and stores it in *best
+ * if it is faster than that and than below_ns. Gives up after the problem's most_work, unless
+ * fixed. */
 weft_status best_cuts(struct cutter *cutter, const int32_t *fixed, int64_t below_ns,
                       struct cuts *best);
 

@@ -1,8 +1,8 @@
-/* front.c - sorted runs of states into one front (front.h).
+/* front.c - merges sorted runs of states into one front (front.h).
  *
- * States pass in the order of their times, against the corners of what was seen: pairs (n + m,
- * max(n, p) + m) of which the first rises and the second falls. A state stays when no corner is at
- * or below it in both. By I2 there is usually one corner.
+ * States come in the order of their times and are compared with the corners of what was seen: pairs
+ * (n + m, max(n, p) + m) of which the first rises and the second falls. A state stays if no corner
+ * is at or below it in both. By I2 there is usually one corner.
  */
 #include "search/galvatron/front.h"
 
@@ -59,7 +59,8 @@ static void merge_pairs(struct candidates *candidates)
 
 /* ---- filtering ------------------------------------------------------------------------------- */
 
-/* Corners with at most this much; by their order the last of them is the lowest in `high`. */
+/* The number of corners with at most this much; by their order, the last of them is the lowest in
+ * `high`. */
 static int64_t corners_within(const struct corner *corner, int64_t count, int64_t all)
 {
     int64_t low = 0;
@@ -73,8 +74,8 @@ static int64_t corners_within(const struct corner *corner, int64_t count, int64_
     return low;
 }
 
-/* Adds the corner at its place and drops those that it makes needless; returns how many there are.
- * */
+/* Adds the corner at its place and drops those that it makes needless; returns how many there
+ * are. */
 static int64_t corner_add(struct corner *corner, int64_t count, int64_t at, struct corner added)
 {
     int64_t first = at, end = at;
@@ -116,8 +117,8 @@ int64_t candidates_reduce(struct arena *scratch, struct candidates *candidates, 
                   candidates->corner);
 }
 
-/* Of the other's states that are early enough, one number is looked at: the least max(n, p) + m.
- * Where it is within a state's n + m, so are both of I1. */
+/* Of the other front's states that are early enough, only one number is looked at: the least max(n,
+ * p) + m. If it is at most a state's n + m, both conditions of I1 hold. */
 int64_t front_thin(struct front_state *state, int64_t count, const struct front_state *other,
                    int64_t other_count, int64_t more_ns, int64_t peak_bytes)
 {

@@ -1,5 +1,5 @@
-/* galvatron.h - the planner "galvatron": a strategy for every layer and uneven stages, by dynamic programming
- * (Galvatron-BMW), and what it is made of.
+/* galvatron.h - the planner "galvatron": a strategy for every layer and uneven stages, by dynamic
+ * programming (Galvatron-BMW), and its parts.
  *
  *   space          what a layer may do on a group of devices (section III)
  *   layerwise      the fastest strategy per layer that fits in memory (section IV-A)

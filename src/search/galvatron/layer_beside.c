@@ -1,7 +1,9 @@
-/* layer_beside.c - what a stage takes beside its layers: (2) of layer_costs.h, and what every device holds. */
+/* layer_beside.c - what a stage takes besides its layers: (2) of layer_costs.h, and what every device
+ * holds. */
 #include "search/galvatron/layer_costs_room.h"
 
-/* A strategy that every stage can have: DP, or with too few samples TP for the rest. */
+/* A strategy that is possible on every stage: DP, and TP for the rest if there are too few
+ * samples. */
 static weft_status plain_row(struct layer_costs *c, const struct layer_question *q,
                              const struct strategy_row **out)
 {
@@ -25,9 +27,9 @@ done:
 }
 
 /* The border from a stage to the next, after a usual layer. */
-static weft_status border_behind(struct layer_costs *c, const struct layer_question *q,
-                                 int32_t stage, const struct strategy_row *row,
-                                 struct border_estimate *out)
+static weft_status border_after(struct layer_costs *c, const struct layer_question *q,
+                                int32_t stage, const struct strategy_row *row,
+                                struct border_estimate *out)
 {
     struct layer_question at = *q;
     struct stage next = stage_of(q, stage + 1);
@@ -39,7 +41,7 @@ static weft_status border_behind(struct layer_costs *c, const struct layer_quest
     return estimate_border(c->estimator, &question, &next, row->row, out);
 }
 
-/* (2); sends that nothing hides are part of the passes. */
+/* Adds (2); sends that nothing hides are part of the passes. */
 static void add_border(const struct layer_costs *c, const struct layer_question *q,
                        const struct border_estimate *border, const struct side_estimate *side,
                        bool sends, struct layer_cost *out)
@@ -72,11 +74,11 @@ weft_status layer_beside(void *context, const struct layer_question *q, struct l
     *out = (struct layer_cost){.once_ns = above_zero(overhead.optimizer_ns) / q->stages,
                                .state_bytes = above_zero(overhead.state_bytes)};
     if (q->stage > 0) {
-        TRY(border_behind(c, q, q->stage - 1, row, &border));
+        TRY(border_after(c, q, q->stage - 1, row, &border));
         add_border(c, q, &border, &border.after, false, out);
     }
     if (q->stage + 1 < q->stages) {
-        TRY(border_behind(c, q, q->stage, row, &border));
+        TRY(border_after(c, q, q->stage, row, &border));
         add_border(c, q, &border, &border.before, true, out);
     }
     out->steady_ns = above_zero(out->steady_ns);

@@ -1,4 +1,4 @@
-/* layer_costs.c - layers of a model and what the estimate says of them (layer_costs.h). */
+/* layer_costs.c - the layers of a model and their costs by the estimate (layer_costs.h). */
 #include "search/galvatron/layer_costs_room.h"
 
 enum { COPIES = 3 }; /* a first, a middle and a last one (I1) */
@@ -21,7 +21,7 @@ static void find_kinds(struct layer_costs *c, const struct plan *plan, struct la
         walk->kind[l] = kind_of(c, layer_hash(plan, walk, l));
 }
 
-/* The middle layer of each kind stands for it. */
+/* The middle layer of each kind represents it. */
 static void place_kinds(struct layer_costs *c, struct tied_pair tied)
 {
     const struct layer_walk *walk = &c->shortened;
@@ -79,7 +79,7 @@ static bool keeps_pins(const struct strategy_row *row, const struct layer_questi
            (!pins->has_recompute || s->recompute == (pins->recompute == RECOMPUTE_FULL));
 }
 
-/* NULL where a strategy is impossible here or not asked for. */
+/* The row of a strategy; NULL: the strategy is impossible here, or against the pins. */
 static weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,
                                const struct strategy *strategy, const struct strategy_row **out)
 {
@@ -101,7 +101,7 @@ static int32_t place(void *context, const struct layer_question *q)
 
 /* ---- layers' costs --------------------------------------------------------------------------- */
 
-/* (1) */
+/* Computes (1). */
 static struct layer_cost layer_cost_of(const struct layer_costs *c, const struct run_estimate *e,
                                        const struct layer_question *q)
 {
@@ -123,7 +123,7 @@ static struct layer_cost layer_cost_of(const struct layer_costs *c, const struct
                                .state_bytes = e->state_bytes};
 }
 
-/* I2 */
+/* Adds a tied weight's copy (I2). */
 static weft_status add_tied(struct layer_costs *c, const struct layer_question *q,
                             const struct strategy_row *row, struct run_estimate *out)
 {
@@ -140,8 +140,8 @@ done:
     return status;
 }
 
-/* The layer of the whole model that has an instance of the short one, which is the only one of its
- * operator. */
+/* The layer of the whole model that has an instance of the short model, which must be the only
+ * instance of its operator. */
 static int32_t layer_with(const struct layer_costs *c, int64_t instance)
 {
     int32_t layer = 0;
@@ -153,7 +153,7 @@ static int32_t layer_with(const struct layer_costs *c, int64_t instance)
     return layer;
 }
 
-/* I2 */
+/* I2, for one stage. */
 static weft_status together(void *context, const struct layer_question *q,
                             const struct strategy *strategy, int64_t *bytes)
 {
@@ -201,8 +201,8 @@ done:
 
 /* ---- bounds of them -------------------------------------------------------------------------- */
 
-/* Operators on the device, nothing sent. What stands around layers may have no
- * input whose gradient anybody wants. */
+/* Time of the operators on the device, with nothing sent. Operators around layers may have inputs
+ * whose gradients nobody wants. */
 static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
                             int32_t kind, const struct choice *choice)
 {
@@ -252,7 +252,7 @@ static int64_t known_operators_ns(struct layer_costs *c, const struct layer_ques
     return entry.ns;
 }
 
-/* Without what does not change where samples and features lie. */
+/* The strategy without the flags that do not change the layout of samples and features. */
 static struct strategy plain(const struct strategy *strategy)
 {
     struct strategy plain = *strategy;
@@ -264,7 +264,7 @@ static struct strategy plain(const struct strategy *strategy)
     return plain;
 }
 
-/* I3, I4 */
+/* The bounds of I3 and I4. */
 static weft_status least(void *context, const struct layer_question *q, int32_t kind,
                          const struct strategy *strategy, bool closer, int64_t *ns)
 {
@@ -281,7 +281,7 @@ static weft_status least(void *context, const struct layer_question *q, int32_t 
         *ns = known_operators_ns(c, q, kind, row);
         goto done;
     }
-    struct strategy whole = plain(strategy); /* what is gathered takes more */
+    struct strategy whole = plain(strategy); /* gathers would take more */
     const struct strategy_row *least_row;
     TRY(strategy_row_find(c->rows, &whole, &least_row));
     struct run_question question =
@@ -292,7 +292,7 @@ done:
     return status;
 }
 
-/* That of the plain strategy's row; -1 for all that cannot be. */
+/* The layout of the plain strategy's row; -1 for all that are impossible. */
 static int32_t layout(void *context, const struct strategy *strategy)
 {
     struct layer_costs *c = context;
@@ -325,7 +325,7 @@ done:
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-/* I1 */
+/* Keeps a few copies of each layer (I1). */
 static void shorten(struct layer_costs *c)
 {
     const struct model *model = c->settings.model;

@@ -13,7 +13,7 @@ struct layer_kind {
     bool has_tied_user;
 };
 
-/* What operators of a kind take with such degrees (I3). */
+/* The time of a kind's operators with these degrees (I3). */
 struct least_ns {
     int64_t tp, cp, ep, micro_batch;
     int32_t kind;
@@ -25,7 +25,7 @@ struct layer_costs {
     struct arena *arena;
     struct estimate_settings settings, short_settings;
     struct model short_model;
-    struct plan *walk; /* of the whole model */
+    struct plan *walk; /* the instances of the whole model */
     struct estimator *estimator;
     struct strategy_rows *rows;
     struct layer_source source;
@@ -64,7 +64,7 @@ static inline int64_t above_zero(int64_t value)
     return value > 0 ? value : 0;
 }
 
-/* struct layer_source's `beside`, of a struct layer_costs (layer_beside.c). */
+/* The function `beside` of struct layer_source, for a struct layer_costs (layer_beside.c). */
 weft_status layer_beside(void *context, const struct layer_question *q, struct layer_cost *out);
 
 #endif

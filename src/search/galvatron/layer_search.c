@@ -1,19 +1,20 @@
 /* layer_search.c - Algorithms 1 and 2 over batches, PP degrees and micro-batches (layer_search.h).
  *
  * A *setting* is a batch, a PP degree and a number of micro-batches. All settings of a batch are
- * costed and bounded (layer_table.h), then searched from the lowest bound on: with the best
- * partition of all where that can be afforded (best_cuts.h), else with Algorithm 2 from the memory-
- * to the time-balanced one (partition.h); spaces without SPACE_BALANCE have stages of equally many
- * layers.
+ * costed and bounded (layer_table.h), then searched, the lowest bound first: with the best
+ * partition of all if that can be afforded (best_cuts.h), otherwise with Algorithm 2 from the
+ * memory-balanced to the time-balanced one (partition.h); spaces without SPACE_BALANCE have stages
+ * of equal numbers of layers.
  *
  *   I1  A setting is left out only if its bound says that it is slower than the best by more than
- *       NEAR_PERCENT: settings nearer to it are answered, too, for a finer judge to choose from.
- *   I2  A batch is explored as Algorithm 1 does, in doublings, until nothing fits or a doubling brings
- *       less than LEAST_GAIN_PERCENT more samples per second; then around the best one, in halves of
- *       the step before (Algorithm 2's B0 - r .. B0 + r). After that, gradients accumulate and
- *       nothing else changes.
- *   I3  Where a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
- *       too: by what operators alone take, or by their tables.
+ *       NEAR_PERCENT: settings nearer to it are part of the answer, for a finer judge to choose
+ *       from.
+ *   I2  A batch is explored as in Algorithm 1, in doublings, until nothing fits or a doubling gains
+ *       less than LEAST_GAIN_PERCENT more samples per second; then around the best one, in halves
+ *       of the previous step (Algorithm 2's B0 - r .. B0 + r). Beyond that, larger batches only
+ *       accumulate gradients.
+ *   I3  If a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
+ *       too: by the time of the operators alone, or by their tables.
  */
 #include "search/galvatron/layer_search.h"
 
@@ -34,8 +35,8 @@ struct table_setting {
 
 struct driver {
     const struct layer_problem *problem;
-    struct arena *keep;            /* of the answer */
-    struct arena *arena;           /* of the search */
+    struct arena *keep;            /* for the answer */
+    struct arena *arena;           /* for the search */
     struct pp_degrees pp;          /* of the space */
     struct group_options *options; /* per PP degree */
     struct run_hashes hashes;
@@ -96,7 +97,7 @@ done:
 
 /* ---- one setting ----------------------------------------------------------------------------- */
 
-/* What only the whole of a stage's strategies says. */
+/* Adds the costs that depend on all strategies of a stage together. */
 static weft_status add_together(const struct driver *d, struct layer_plan *plan)
 {
     const struct layer_source *source = d->problem->source;
@@ -141,7 +142,7 @@ done:
     return status;
 }
 
-/* I1, I3 */
+/* The time below which a setting is worth a search (I1, I3). */
 static int64_t worth_below_ns(const struct driver *d, int64_t batch)
 {
     double ns = d->best_ns_per_sample * (double)batch * (1 + NEAR_PERCENT / 100.0) + 2;
@@ -200,8 +201,8 @@ static void report(const struct driver *d, int64_t batch)
                              any ? (int64_t)(d->best_ns_per_sample * (double)batch) : 0);
 }
 
-/* What the fastest strategy of any layer of a kind takes at least, on a stage; looked at closer, the
- * lowest first, until the others are above it. */
+/* A lower bound for the fastest strategy of any layer of a kind on a stage. Strategies are looked
+ * at more closely, the lowest first, until all others are above. */
 static weft_status least_of_kind(const struct driver *d, const struct group_options *options,
                                  const struct layer_question *question, int32_t kind, bool closer,
                                  int64_t *least)
@@ -233,7 +234,7 @@ done:
     return status;
 }
 
-/* Whether an earlier stage of the setting lies in the same place. */
+/* Whether an earlier stage of the setting has the same position. */
 static bool is_placed(const struct driver *d, const struct layer_question *question)
 {
     const struct layer_source *source = d->problem->source;
@@ -245,7 +246,8 @@ static bool is_placed(const struct driver *d, const struct layer_question *quest
     return false;
 }
 
-/* Eq. 9 of that alone, on the stages where it is least. INT64_MAX: a layer has no strategy. */
+/* Eq. 9 with these bounds alone, on the stages where they are least. INT64_MAX: a layer has no
+ * strategy. */
 static weft_status least_of_setting(const struct driver *d, const struct group_options *options,
                                     struct layer_question question, bool closer, int64_t *bound_ns)
 {
@@ -272,7 +274,7 @@ done:
     return status;
 }
 
-/* Whether a setting is out before its table is found, which takes longer (I3). */
+/* Whether a setting is ruled out before its table is made, which takes longer (I3). */
 static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
                              int64_t micro_batches, bool *out)
 {
@@ -369,7 +371,7 @@ done:
 
 enum { MOST_BATCH = 1 << 20 };
 
-/* Whether the batch brought LEAST_GAIN_PERCENT more samples per second. */
+/* Explores a batch; *gain says whether it has LEAST_GAIN_PERCENT more samples per second. */
 static weft_status explore(struct driver *d, int64_t batch, bool *gain)
 {
     double before = d->best_ns_per_sample;

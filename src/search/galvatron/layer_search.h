@@ -1,16 +1,16 @@
 /* layer_search.h - Galvatron-BMW's search (Algorithms 1 and 2) over any source of layers' costs.
  *
- * For every batch, PP degree and number of micro-batches: which layers make which stage, and which
- * strategy each layer takes there, so that
+ * For every batch, PP degree and number of micro-batches, it finds which layers make which stage,
+ * and which strategy each layer takes there, so that
  *
  *   iteration = (m - 1) * max_i steady_i + sum_i time_i                                (Eq. 5, 9)
  *
- * is least while every stage stays within the memory limit (Eq. 2). The source says what layers cost:
- * Weft's own estimate, or times that somebody measured layer by layer.
+ * is least while every stage stays within the memory limit (Eq. 2). The source says what layers
+ * cost: Weft's own estimate, or times measured layer by layer.
  *
  *   I1  Layers of one kind cost the same; boundaries of one kind reshard the same.
  *   I2  A source answers the same question with the same numbers; the search asks each one once,
- *       and for a reshard only where a plan that looks best has one.
+ *       and asks for a reshard only if a plan that looks best has it.
  *   I3  What is not a layer (an embedding, a head) is a layer of its own kind at its place.
  */
 #ifndef WEFT_SEARCH_GALVATRON_LAYER_SEARCH_H
@@ -22,7 +22,7 @@
 #include "search/galvatron/partition.h"
 #include "search/galvatron/space.h"
 
-/* Where and on how many samples a layer runs. */
+/* On which devices and with how many samples a layer runs. */
 struct layer_question {
     int64_t devices; /* of the whole pipeline */
     int32_t stages, stage;
@@ -31,10 +31,12 @@ struct layer_question {
 };
 
 struct layer_cost {
-    int64_t steady_ns;  /* of one micro-batch, forward and backward; LAYERWISE_NEVER: impossible */
-    int64_t once_ns;    /* more in an iteration: gradients that nothing hides, gathers, optimizer */
-    int64_t kept_bytes; /* of one micro-batch in flight: O_f */
-    int64_t peak_bytes; /* more during the backward pass: O_b */
+    /* For one micro-batch, forward and backward; LAYERWISE_NEVER: impossible. */
+    int64_t steady_ns;
+    /* In addition, once per iteration: gradients that nothing hides, gathers, optimizer. */
+    int64_t once_ns;
+    int64_t kept_bytes; /* per micro-batch in flight: O_f */
+    int64_t peak_bytes; /* in addition, during the backward pass: O_b */
     int64_t state_bytes;
 };
 
@@ -42,28 +44,33 @@ struct layer_source {
     int32_t layers, kinds, boundaries;
     const int32_t *kind;     /* per layer (I1) */
     const int32_t *boundary; /* per layer: the one before it; the first is not read */
-    const bool *around; /* per layer: what is none (I3), which an even partition does not count;
-                                NULL: all are layers */
+    /* Per layer: it is not really a layer (I3), and an even partition does not count it; NULL: all
+     * are layers. */
+    const bool *around;
     void *context;
-    /* Stages whose questions have the same place are answered alike; NULL: each by itself. */
+    /* Questions about stages of the same place have the same answers; NULL: each stage has its
+     * own. */
     int32_t (*place)(void *context, const struct layer_question *question);
     weft_status (*layer)(void *context, const struct layer_question *question, int32_t kind,
                          const struct strategy *strategy, struct layer_cost *out);
-    /* What its steady_ns is at least, found in less time, in two degrees; LAYERWISE_NEVER where it
-     * is impossible. NULL: nobody knows. */
+    /* A quick lower bound of steady_ns, of two degrees of accuracy; LAYERWISE_NEVER if impossible.
+     * NULL: there is none. */
     weft_status (*least)(void *context, const struct layer_question *question, int32_t kind,
                          const struct strategy *strategy, bool closer, int64_t *ns);
-    /* Strategies of one layout reshard alike, and not between each other; NULL: each by itself. */
+    /* Strategies of one layout reshard alike, and not between each other; NULL: each has its own
+     * layout. */
     int32_t (*layout)(void *context, const struct strategy *strategy);
     /* R of a micro-batch, both ways, between two strategies on one stage. */
     weft_status (*reshard)(void *context, const struct layer_question *question, int32_t boundary,
                            const struct strategy *before, const struct strategy *after,
                            int64_t *ns);
-    /* What a stage takes beside its layers: sends to its neighbours, what every device holds. */
+    /* What a stage takes besides its layers: sends to its neighbours, and what every device
+     * holds. */
     weft_status (*beside)(void *context, const struct layer_question *question,
                           struct layer_cost *out);
-    /* State of a pipeline's only stage that no layer has by itself, given all strategies: what a weight
-     * takes that two layers use and lay differently. Counted when a plan is known. NULL: none. */
+    /* Bytes of state on a pipeline's only stage that no layer has by itself, given all strategies:
+     * a weight that two layers use and lay out differently. Counted when a plan is known. NULL:
+     * none. */
     weft_status (*together)(void *context, const struct layer_question *question,
                             const struct strategy *strategy, int64_t *bytes);
 };
@@ -73,18 +80,20 @@ struct layer_problem {
     const struct space *space;
     int64_t devices;
     int64_t limit_bytes;       /* per device: E */
-    int64_t global_batch;      /* 0: explored, that with the most samples per second */
-    int64_t pp, micro_batches; /* 0: any */
-    int64_t known_ns;  /* of an iteration: settings that take longer by their bounds are left
-                                  out; 0: nothing is known */
-    int64_t most_work; /* stages looked at per setting, before Algorithm 2 settles it; 0: a usual
-                          number */
+    int64_t global_batch;      /* 0: explored, to find the one with the most samples per second */
+    int64_t pp, micro_batches; /* 0: any number */
+    /* The time of a known iteration: settings that take longer by their bounds are left out; 0:
+     * none is known. */
+    int64_t known_ns;
+    /* How many stages are looked at per setting before Algorithm 2 decides it; 0: a usual
+     * number. */
+    int64_t most_work;
     const struct stop *stop; /* NULL: never */
     void (*progress)(void *context, int64_t done, int64_t all, int64_t best_ns);
     void *context;
 };
 
-/* One way to lay the model out, the best of its batch, PP degree and micro-batches. */
+/* One way to lay the model out: the best for its batch, PP degree and micro-batches. */
 struct layer_plan {
     int64_t global_batch, micro_batches;
     int32_t stages;
@@ -96,13 +105,15 @@ struct layer_plan {
 struct layer_plans {
     struct layer_plan *data; /* fastest per sample first */
     size_t len, cap;
-    int64_t searched; /* stages whose strategies were chosen */
-    int64_t settings; /* in which every layer has a strategy, and that known_ns left in */
+    int64_t searched; /* number of stages whose strategies were chosen */
+    /* Number of settings in which every layer has a strategy and that known_ns does not rule
+     * out. */
+    int64_t settings;
     bool stopped;
 };
 
-/* WEFT_NO_ANSWER: nothing fits, nothing takes less than known_ns, it was stopped, or no setting is
- * possible whatever the limit: the message says which. */
+/* WEFT_NO_ANSWER: nothing fits, nothing takes less than known_ns, the search was stopped, or no
+ * setting is possible with any limit; the message says which. */
 weft_status galvatron_search(struct arena *keep, const struct layer_problem *problem,
                              struct layer_plans *out);
 

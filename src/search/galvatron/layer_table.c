@@ -20,7 +20,8 @@ struct group_options group_options_new(struct arena *keep, const struct layer_pr
     struct group_options options = {0};
     space_strategies(keep, problem->space, group, &options.strategies);
     size_t count = options.strategies.len;
-    int32_t *number = ARENA_ARRAY(keep, int32_t, count); /* the source's */
+    /* The layouts by the source's own numbers. */
+    int32_t *number = ARENA_ARRAY(keep, int32_t, count);
     options.layout_of = ARENA_ARRAY(keep, int32_t, count);
     for (size_t s = 0; s < count; s++) {
         const struct strategy *strategy = &options.strategies.data[s];
@@ -112,8 +113,8 @@ static weft_status find_class(struct layer_table *t, int32_t stage)
     const struct layer_source *source = t->problem->source;
     struct layer_question question = question_of(t, stage);
     int64_t after = t->stages - stage;
-    struct stage_class class = {.in_flight =
-                                    after < t->micro_batches ? after : t->micro_batches}; /* I1 */
+    /* I1 */
+    struct stage_class class = {.in_flight = after < t->micro_batches ? after : t->micro_batches};
     weft_status status;
     TRY(find_place(t, stage, &class.place));
     TRY(source->beside(source->context, &question, &class.beside));
@@ -124,7 +125,8 @@ done:
     return status;
 }
 
-/* ---- strategies that nothing needs (I5) ------------------------------------------------------ */
+/* ---- strategies that are never needed (I5)
+ * ------------------------------------------------------ */
 
 static bool costs_no_more(const struct place_costs *p, size_t a, size_t b)
 {
@@ -133,7 +135,7 @@ static bool costs_no_more(const struct place_costs *p, size_t a, size_t b)
            p->state_bytes[a] <= p->state_bytes[b];
 }
 
-/* Whether strategy a does in all kinds and places what b does; of two alike the first stays. */
+/* Whether strategy a can replace b in all kinds and places; of two equal ones the first stays. */
 static bool replaces(const struct layer_table *t, size_t a, size_t b)
 {
     size_t kinds = (size_t)t->problem->source->kinds, n = t->strategies->len;
@@ -287,7 +289,7 @@ int64_t layer_table_bound_ns(const struct layer_table *t)
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
-/* What is paid for a byte between a layer's fastest strategy and its smallest. */
+/* The price that is paid for a byte between a layer's fastest strategy and its smallest. */
 static double usual_price(const struct layer_table *t, const struct stage_class *c)
 {
     size_t strategies = t->strategies->len;
@@ -355,7 +357,7 @@ void layer_table_classes(struct layer_table *t)
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 
-/* All pairs of strategies of two layouts reshard alike. */
+/* All pairs of strategies of the two layouts reshard alike. */
 static void note_reshard(const struct layer_table *t, struct place_costs *place, int32_t boundary,
                          int32_t before, int32_t after, int64_t ns)
 {

@@ -1,4 +1,4 @@
-/* layer_walk.c - a walk cut into layers (layer_walk.h). */
+/* layer_walk.c - the instances of a model, cut into layers (layer_walk.h). */
 #include "search/galvatron/layer_walk.h"
 
 static bool layer_begins(const struct plan *plan, int64_t i, bool any)

@@ -1,7 +1,7 @@
-/* layer_walk.h - inside galvatron: where the layers of a model's walk begin.
+/* layer_walk.h - inside galvatron: where the layers begin in the sequence of a model's instances.
  *
- *   I1  A layer ends where a copy of an indexed module does. What stands around layers is cut where
- *       it meets them, and is a layer that is none.
+ *   I1  A layer ends where a copy of an indexed module ends. The operators around layers are cut
+ *       where they meet layers, and each piece counts as a layer marked `around`.
  *   I2  In a model without layers every operator is one.
  */
 #ifndef WEFT_SEARCH_GALVATRON_LAYER_WALK_H
@@ -13,10 +13,10 @@ struct layer_walk {
     int32_t layers;
     int64_t *first; /* per layer, and one past the last: instances */
     int32_t *kind;  /* per layer, to be filled in */
-    bool *around;   /* per layer: it is none (I1) */
+    bool *around;   /* per layer: it is not really a layer (I1) */
 };
 struct layer_walk walk_layers(struct arena *keep, const struct plan *plan);
-/* Of its operators: equal hashes are taken for equal layers. */
+/* A hash of a layer's operators: layers with equal hashes are taken to be equal. */
 uint64_t layer_hash(const struct plan *plan, const struct layer_walk *walk, int32_t layer);
 int32_t count_kind(const struct layer_walk *walk, int32_t kind);
 

@@ -1,8 +1,8 @@
 /* layerwise.c - the exact dynamic program over layers and strategies (layerwise.h): rounds of
- * solver.h that open from the relaxed bound.
+ * solver.h with thresholds that rise from the relaxed bound.
  *
- *   I1  Rounds begin just above the bound and open by WIDEN; so the work is that of the true gap,
- *       and stays small where the first plan found is poor.
+ *   I1  Thresholds start just above the bound and widen by WIDEN; so the work depends on the true
+ *       gap, and stays small even if the first plan found is poor.
  */
 #include "search/galvatron/layerwise.h"
 
@@ -11,9 +11,9 @@
 
 #include "search/galvatron/solver.h"
 
-/* The relaxation misses by some part of one layer: the first round opens 1 / FIRST of a layer's
- * time, each further one WIDEN times that. Measured in bench_layerwise: a FIRST of 1 takes up to 20
- * times as long, one of 64 up to twice. */
+/* The relaxation misses by some part of one layer: the first round's threshold is 1 / FIRST of a
+ * layer's time above the bound, each further one WIDEN times that. Measured in bench_layerwise: a
+ * FIRST of 1 takes up to 20 times as long, one of 64 up to twice. */
 enum { FIRST = 8, WIDEN = 4 };
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static bool numbered(const int32_t *number, int32_t first, int32_t count, int32_
     return true;
 }
 
-/* Sums over all layers stay far below INT64_MAX. */
+/* Checks that sums over all layers stay far below INT64_MAX. */
 static weft_status check(const struct layerwise *p)
 {
     if (p->layers < 1 || p->strategies < 1 || p->limit_bytes < 0)
@@ -78,7 +78,7 @@ struct layerwise_cost layerwise_cost(const struct layerwise *problem, const int3
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* What layers of one kind ask for, whatever their strategy. */
+/* What layers of one kind need, whatever their strategy. */
 struct kind_range {
     int64_t least_bytes, least_last_bytes; /* O_f + O_ms; and with O_b */
     int64_t least_kept, most_peak;
@@ -100,7 +100,7 @@ static struct kind_range kind_range(const struct layerwise *problem, int32_t lay
     return range;
 }
 
-/* Fills least_before and peak_before, and the fewest bytes that all layers need. */
+/* Fills least_before and peak_before, and finds the fewest bytes that all layers need. */
 static weft_status bound_bytes(struct solver *solver, struct arena *scratch, int64_t *fewest)
 {
     int32_t layers = solver->problem->layers;
@@ -126,7 +126,7 @@ static weft_status bound_bytes(struct solver *solver, struct arena *scratch, int
     return WEFT_OK;
 }
 
-/* The bytes of `fewest`, and a time in which they can be had: the point that fits. */
+/* The bytes of `fewest`, and a time in which that is possible: a point that fits. */
 static struct point smallest_plan(const struct costs *costs, int64_t fewest)
 {
     const struct layerwise *problem = &costs->problem;
@@ -169,7 +169,7 @@ static void fill_tables(struct solver *solver, struct arena *scratch, int64_t fe
     }
 }
 
-/* The bound of the whole; the plans that the tables stand for are the first found. */
+/* The bound of the whole problem; the plans in the tables are the first ones found. */
 static int64_t relaxed_bound(struct solver *solver)
 {
     int32_t last = solver->problem->layers - 1;
@@ -205,7 +205,7 @@ static int64_t longest_ns(const struct layerwise *problem)
     return sum + reshard * (problem->layers - 1);
 }
 
-/* Rounds until one proves its plan the best, or that there is none (solver.h, I1). */
+/* Plays rounds until one proves its plan the best, or that there is none (solver.h, I1). */
 static void search(struct solver *solver)
 {
     struct layerwise_answer *best = solver->best;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Layers that may stand before the end of stage p, when every stage has at least one (I1). */
+/* The fewest layers before the end of a stage, since every stage has at least one (I1). */
 static int32_t least_end(int32_t stage)
 {
     return stage + 1;
@@ -39,8 +39,8 @@ double balance_degree(const int64_t *cost, int32_t stages)
     return sum > 0 ? 1 - most / sum : 0;
 }
 
-/* Tables of (1), a row of layers + 1 per stage; begin is the first layer of the stage that attains
- * the best. */
+/* The tables of (1), a row of layers + 1 per stage; `begin` is the first layer of the stage that
+ * attains the best. */
 struct partition_table {
     int32_t width;
     double *best;
@@ -58,7 +58,7 @@ static struct partition_table table_new(struct arena *scratch, int32_t layers, i
     return table;
 }
 
-/* best(stage - 1, end): 0 before the first stage. */
+/* best(stage - 1, end); 0 before the first stage. */
 static double best_before(const struct partition_table *table, int32_t stage, int32_t end)
 {
     if (stage == 0)
@@ -86,8 +86,8 @@ static void table_read(const struct partition_table *table, int32_t stages, int3
     }
 }
 
-/* The least largest cost of any partition. By I3 no run that begins earlier can do better once one
- * costs as much as the best so far. */
+/* The least largest cost of any partition. By I3, once a run costs as much as the best so far, no
+ * run that begins earlier can do better. */
 static int64_t least_largest(const struct balance *balance, struct arena *scratch)
 {
     int32_t layers = balance->layers, stages = balance->stages;
@@ -201,7 +201,7 @@ static weft_status search_run(struct adjuster *adjuster, int32_t stage, struct l
     return WEFT_OK;
 }
 
-/* Galvatron_Search of all stages of now.count. */
+/* Galvatron_Search for all stages of now.count. */
 static weft_status search_stages(struct adjuster *adjuster, bool *fits)
 {
     weft_status status = WEFT_OK;
@@ -221,7 +221,7 @@ done:
     return status;
 }
 
-/* The largest time and memory of the stages of a partition with the strategies at hand. */
+/* The largest time and memory of the stages of a partition, with the current strategies. */
 static struct stage_cost largest_kept(const struct adjuster *adjuster, const int32_t *count)
 {
     const struct pipeline_problem *problem = adjuster->problem;
@@ -258,8 +258,8 @@ static void enqueue(struct adjuster *adjuster, const int32_t *count)
     array_push(adjuster->scratch, &adjuster->queue, copy);
 }
 
-/* PP_Partition_Adjust and Validate: a boundary layer of the slowest stage to the stage `towards`.
- * */
+/* PP_Partition_Adjust and Validate: moves a boundary layer of the slowest stage to the stage
+ * `towards`. */
 static void move_layer(struct adjuster *adjuster, int32_t slowest, int32_t towards)
 {
     const struct pipeline_problem *problem = adjuster->problem;
@@ -308,7 +308,7 @@ done:
     return status;
 }
 
-/* The time-balanced partition is queued too: Eq. 7 has it as the other end, and the moves of
+/* The time-balanced partition is queued, too: Eq. 7 has it as the other end, and the moves of
  * Algorithm 2 need not arrive there. */
 weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *problem,
                              const int32_t *memory_balanced, const int32_t *time_balanced,
@@ -340,7 +340,7 @@ done:
 
 /* ---- the best of all ------------------------------------------------------------------------- */
 
-/* Every run that fits as a stage, by its first layer: cost[0] is of the shortest run. */
+/* Every run that fits as a stage, by its first layer: cost[0] is that of the shortest run. */
 struct stage_runs {
     struct stage_cost *data;
     size_t len, cap;
@@ -352,8 +352,8 @@ struct chooser {
     struct stage_runs *runs; /* per stage, then first layer */
 };
 
-/* Runs that begin at `first`, as the stage may end; a run longer than one that does not fit does
- * not fit either. */
+/* Searches the runs that begin at `first`, as far as the stage may end; a run longer than one that
+ * does not fit does not fit either. */
 static weft_status search_from(struct chooser *chooser, int32_t stage, int32_t first)
 {
     const struct pipeline_problem *problem = chooser->problem;
@@ -440,9 +440,9 @@ done:
     return status;
 }
 
-/* From the least sum of all on, each partition is the one of least sum among those whose slowest
- * stage is faster than before. The best one is among them: the last that still could have been the
- * best by its slowest stage has no larger sum and no slower stage. */
+/* Starts with the partition of the least sum; each next one has the least sum among those whose
+ * slowest stage is faster than before. The best one is among them: the last one whose slowest stage
+ * is no slower than the best one's has no larger sum. */
 weft_status exact_partition(struct arena *keep, const struct pipeline_problem *problem,
                             struct partition *out)
 {

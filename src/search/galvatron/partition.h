@@ -4,10 +4,10 @@
  *   alpha     = 1 - max_i cost_i / sum_i cost_i                                             (Eq. 6)
  *
  *   I1  Stages hold consecutive layers, in order, at least one each.
- *   I2  What a stage costs is asked of callbacks. One run of layers on one stage is searched once,
- *       and once more where exact_partition writes its answer down.
- *   I3  A stage's cost never falls when its run of layers grows (of balance_partition's costs; true
- *       of sums, and of the best time under a memory limit).
+ *   I2  Callbacks say what a stage costs. One run of layers on one stage is searched once, and once
+ *       more when exact_partition writes its answer down.
+ *   I3  A stage's cost never falls when its run of layers grows (this is required of
+ *       balance_partition's costs; it is true of sums, and of the best time under a memory limit).
  */
 #ifndef WEFT_SEARCH_GALVATRON_PARTITION_H
 #define WEFT_SEARCH_GALVATRON_PARTITION_H
@@ -21,7 +21,7 @@ struct layer_run {
 };
 
 struct stage_cost {
-    int64_t time_ns;   /* of one micro-batch, gradient synchronisation included: C */
+    int64_t time_ns;   /* for one micro-batch, with gradient synchronisation: C */
     int64_t steady_ns; /* without it: C_no_grad_sync */
     int64_t memory_bytes;
 };
@@ -33,9 +33,9 @@ struct balance {
     void *context;
     int64_t (*cost)(void *context, int32_t stage, struct layer_run run); /* I3 */
 };
-/* count[stage] layers each, so that the largest cost is least (the largest alpha where the sum does
- * not depend on the partition: p_t of times and p_m of bytes); among those the least sum of
- * squares, then the most layers in the first stages. Returns the largest cost. */
+/* count[stage] layers each, so that the largest cost is least (which is the largest alpha if the
+ * sum does not depend on the partition: p_t for times and p_m for bytes); among those the least sum
+ * of squares, then the most layers in the first stages. Returns the largest cost. */
 int64_t balance_partition(const struct balance *balance, int32_t *count);
 double balance_degree(const int64_t *cost, int32_t stages); /* Eq. 6 */
 
@@ -47,11 +47,12 @@ struct pipeline_problem {
     int64_t limit_bytes;     /* E */
     const struct stop *stop; /* NULL: never */
     void *context;
-    /* The best strategies of a run as a stage, into strategy[0 .. count - 1]; WEFT_NO_ANSWER where
-     * nothing fits. */
+    /* Finds the best strategies of a run as a stage, into strategy[0 .. count - 1]; WEFT_NO_ANSWER
+     * if nothing fits. */
     weft_status (*search)(void *context, int32_t stage, struct layer_run run, int32_t *strategy,
                           struct stage_cost *out);
-    /* A run as a stage with strategies given: strategy[0] is that of its first layer. */
+    /* The cost of a run as a stage with given strategies: strategy[0] is that of its first
+     * layer. */
     void (*keep)(void *context, int32_t stage, struct layer_run run, const int32_t *strategy,
                  struct stage_cost *out);
 };
@@ -62,22 +63,22 @@ struct partition {
     struct stage_cost *cost;
     int64_t iteration_ns;
     int32_t tried; /* partitions whose stages were all searched */
-    bool exact;    /* of exact_partition: not stopped */
+    bool exact;    /* for exact_partition: not stopped */
 };
 
 int64_t pipeline_ns(const struct stage_cost *cost, int32_t stages, int64_t micro_batches);
 
-/* Algorithm 2 for one PP degree: from the memory-balanced partition p_m, move a boundary layer of
- * the slowest stage to a neighbour, as long as, with the strategies at hand, 1) no stage is slower
- * than the slowest was, 2) none exceeds the limit, 3) none needs more than the largest stage of the
- * time-balanced partition p_t. Searches every partition it reaches; the best is the answer.
- * WEFT_NO_ANSWER: none of them fits. */
+/* Algorithm 2 for one PP degree: starts from the memory-balanced partition p_m and moves a boundary
+ * layer of the slowest stage to a neighbour, as long as, with the current strategies, 1) no stage
+ * is slower than the slowest was, 2) none exceeds the limit, 3) none needs more than the largest
+ * stage of the time-balanced partition p_t. Searches every partition it reaches; the best is the
+ * answer. WEFT_NO_ANSWER: none of them fits. */
 weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *problem,
                              const int32_t *memory_balanced, const int32_t *time_balanced,
                              struct partition *out);
 
 /* The best of all partitions. Asks for every run that a stage can hold, O(stages * layers^2) at
- * most: for stages whose search is cheap, or remembered between equal runs. */
+ * most: meant for stages whose search is cheap, or remembered between equal runs. */
 weft_status exact_partition(struct arena *keep, const struct pipeline_problem *problem,
                             struct partition *out);
 

@@ -1,12 +1,12 @@
 /* planner.c - the planner "galvatron": layer plans by the estimate, judged by the
  * simulator.
  *
- *   I1  The MOST_TRIALS best layer plans are simulated; where the best of them needs more memory than
- *       the estimate said, the search goes again with the limit lowered by as much, TIGHTENINGS times
- *       at most.
- *   I2  Where nothing fits, the limit is raised until something does, and that is the nearest miss.
- *       Where nothing is possible whatever the limit, the search's own words are the answer.
- *   I3  Pins restrict the space, and widen it by ways and flags that only a pin can mean.
+ *   I1  The MOST_TRIALS best layer plans are simulated; if the best of them needs more memory than
+ *       the estimate said, the search is repeated with the limit lowered by the difference, at most
+ *       TIGHTENINGS times.
+ *   I2  If nothing fits, the limit is raised until something does, and that is the nearest miss. If
+ *       nothing is possible with any limit, the search's own message is the answer.
+ *   I3  Pins restrict the space, and add ways and flags that only a pin asks for.
  */
 #include <string.h>
 
@@ -16,8 +16,8 @@
 
 enum { MOST_TRIALS = 8, TIGHTENINGS = 4 };
 
-/* Of the limit, until something fits: by little as long as it may be near, then doubling up to 1 PiB
- * on a device. */
+/* How the limit is raised until something fits: a little at a time as long as it may be near, then
+ * doubling up to 1 PiB per device. */
 enum { NEAR_RAISES = 12 };
 static const double NEAR_RAISE = 1.3, FAR_RAISE = 2, MOST_LIMIT_BYTES = 1125899906842624.0;
 
@@ -44,7 +44,7 @@ static weft_status unknown_space(const char *name)
     return unknown_name("space", name, all, sizeof *all, count);
 }
 
-/* I3 */
+/* Adds what the pins ask for (I3). */
 static void widen(const struct degrees *pins, struct space *space)
 {
     space->ways |= pins->cp > 1 ? 1U << WAY_CP : 0;
@@ -147,7 +147,7 @@ static bool same_layer_plan(const struct layer_plan *a, const struct layer_plan 
     return same;
 }
 
-/* By an earlier search, with another limit. */
+/* Whether an earlier search, with another limit, found it, too. */
 static bool was_judged(const struct finder *f, const struct layer_plan *plan)
 {
     for (size_t i = 0; i < f->judged.len; i++)
@@ -172,8 +172,8 @@ done:
     return status;
 }
 
-/* Simulates the best layer plans: which of them is the fastest that fits (-1: none), and by how much
- * the first one does not. At least one, even if told to stop. */
+/* Simulates the best layer plans: finds the fastest one that fits (-1: none), and by how much the
+ * first one does not fit. Simulates at least one, even when told to stop. */
 static weft_status judge_all(struct finder *f, const struct layer_plans *plans, int64_t *best,
                              int64_t *excess)
 {
@@ -211,7 +211,7 @@ done:
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-/* I1; *found: some plan was simulated. */
+/* Searches by I1; *found: some plan was simulated. */
 static weft_status search_and_judge(struct finder *f, bool *found)
 {
     int64_t limit = f->problem.limit_bytes, best = -1, excess = 0;
@@ -252,7 +252,7 @@ done:
     return status;
 }
 
-/* I2 */
+/* Finds the nearest miss (I2). */
 static weft_status find_miss(struct finder *f)
 {
     struct layer_plans plans;
@@ -274,7 +274,7 @@ static weft_status find_miss(struct finder *f)
     return status;
 }
 
-/* With a time to beat, nothing that may beat it is an answer. */
+/* If there is a time to beat, "nothing may beat it" is an answer. */
 static weft_status say_nothing_faster(struct finder *f)
 {
     error_clear();

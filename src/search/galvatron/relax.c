@@ -1,11 +1,11 @@
 /* relax.c - tables of (2) and the price that makes (1) tightest (relax.h).
  *
- * The bound (1) is concave in the price and made of lines, one per plan: time + w * (bytes - E).
- * Two plans, one that fits and one that does not, meet at
+ * The bound (1) is concave in the price and consists of lines, one per plan: time + w * (bytes -
+ * E). The lines of two plans, one that fits and one that does not, meet at
  *
  *   w = (time of the one - time of the other) / (bytes of the other - bytes of the one)         (3)
  *
- * and either no plan lies below them there, or one that does replaces the one on its side.
+ * and either no plan is below them there, or one that is replaces the plan on its side.
  */
 #include "search/galvatron/relax.h"
 
@@ -33,7 +33,8 @@ int64_t reshard_cost(const struct costs *costs, int32_t layer, int32_t before, i
 
 /* ---- rows and columns ------------------------------------------------------------------------ */
 
-/* Whether two rows (step between entries 1) or columns (step strategies) of a matrix are equal. */
+/* Whether two rows (step 1 between entries) or columns (step `strategies`) of a matrix are
+ * equal. */
 static bool alike(const int64_t *a, const int64_t *b, int64_t step, int32_t count)
 {
     for (int32_t i = 0; i < count; i++)
@@ -42,7 +43,7 @@ static bool alike(const int64_t *a, const int64_t *b, int64_t step, int32_t coun
     return true;
 }
 
-/* Numbers lines of a matrix so that equal ones share a number; line i begins at i * from. */
+/* Numbers the lines of a matrix so that equal ones share a number; line i begins at i * from. */
 static int32_t number_lines(const int64_t *matrix, int64_t from, int64_t step, int32_t count,
                             int32_t *first, int32_t *number)
 {
@@ -105,7 +106,7 @@ static bool alike_everywhere(const struct costs *costs, int32_t a, int32_t b)
     return true;
 }
 
-/* Of two that are equal in all, the first stays. */
+/* Whether a beats b in every respect; of two equal ones, the first stays. */
 static bool beats(const struct layerwise *problem, int64_t kind_at, int32_t a, int32_t b)
 {
     int64_t i = kind_at + a, j = kind_at + b;
@@ -181,7 +182,7 @@ static double priced(const struct relaxed_cost *cost, struct price price)
            price.bytes * (double)(cost->kept_bytes + cost->state_bytes);
 }
 
-/* rest(layer, s) + cost(layer, s), all s. */
+/* rest(layer, s) + cost(layer, s) for all s. */
 static void with_layer(const struct costs *costs, const struct relaxation *relaxation,
                        int32_t layer, double *row)
 {
@@ -214,7 +215,8 @@ static void send(const struct costs *costs, const struct reshard_matrix *reshard
         }
 }
 
-/* Whether every entry exceeds the one before by nearly the same, and by how much at least (I1). */
+/* Whether every entry exceeds the previous row's by nearly the same, and by how much at least
+ * (I1). */
 static bool is_shift(const double *from, const double *to, int32_t columns, double *least)
 {
     double most = -INFINITY, size = 0;
@@ -228,7 +230,8 @@ static bool is_shift(const double *from, const double *to, int32_t columns, doub
     return most - *least <= 4 * DBL_EPSILON * size;
 }
 
-/* Whether this row follows from the one before as that one did from its own. */
+/* Whether this row follows from the one before in the same way as that one did from its own
+ * predecessor. */
 static bool repeats(const struct layerwise *problem, int32_t layer)
 {
     return layer > 2 && problem->kind[layer - 1] == problem->kind[layer - 2] &&
@@ -261,7 +264,7 @@ void relax_fill(struct relaxation *relaxation, const struct costs *costs, struct
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Which strategy of the layer before attains rest(layer, column), from costs->row. */
+/* The strategy of the layer before that attains rest(layer, column), from costs->row. */
 static int32_t best_before(const struct costs *costs, int32_t layer, int32_t column,
                            double ns_price)
 {
@@ -277,8 +280,8 @@ static int32_t best_before(const struct costs *costs, int32_t layer, int32_t col
     return best;
 }
 
-/* The layers of a prefix with one more after them: of need n it makes n' = kept + max(peak, n), of
- * which the prefix makes its own. */
+/* Adds one more layer after a prefix: a need n becomes n' = kept + max(peak, n), of which the
+ * prefix in turn makes its own need. */
 static struct prefix prefix_add(const struct prefix *prefix, const struct relaxed_cost *cost,
                                 int64_t reshard_ns, int32_t strategy)
 {
@@ -308,7 +311,7 @@ void relax_prefixes(struct relaxation *relaxation, const struct costs *costs)
     }
 }
 
-/* The last layer's strategy in the plan that a table stands for: there O_b counts, too. */
+/* The last layer's strategy in the plan that a table represents: there O_b counts, too. */
 static int32_t relaxed_last(const struct relaxation *relaxation, const struct costs *costs)
 {
     int32_t last = costs->problem.layers - 1, best = 0;
@@ -325,7 +328,7 @@ static int32_t relaxed_last(const struct relaxation *relaxation, const struct co
     return best;
 }
 
-/* Time and bytes, as (1) counts them, of that plan. */
+/* The time and bytes of that plan, as (1) counts them. */
 static struct point relaxed_plan(const struct relaxation *relaxation, const struct costs *costs)
 {
     int32_t at = relaxed_last(relaxation, costs), last = costs->problem.layers - 1;
@@ -347,7 +350,8 @@ static struct point relaxed_plan(const struct relaxation *relaxation, const stru
 double relax_price(struct arena *scratch, const struct costs *costs, struct point least,
                    int32_t *iterations)
 {
-    enum { MOST_ITERATIONS = 40 }; /* of (3): any price gives a bound, the last one a good one */
+    /* Iterations of (3): any price gives a bound, the last one a good bound. */
+    enum { MOST_ITERATIONS = 40 };
     struct relaxation relaxation = relax_new(scratch, costs);
     struct point fits = least, fast;
     double price = 0;

@@ -110,7 +110,7 @@ static int64_t room_bytes(const struct solver *solver, int32_t layer)
 }
 
 /* The step from a layer on `strategy` to column `after` of the next raises the priced bound of
- * every state there by `rise` at least (relax.h, (2)): whether none stays below the ceiling. */
+ * every state there by at least `rise` (relax.h, (2)): whether no state stays below the ceiling. */
 static bool step_is_dear(const struct solver *solver, int32_t layer, int32_t strategy,
                          int32_t after, double ceiling)
 {
@@ -123,7 +123,7 @@ static bool step_is_dear(const struct solver *solver, int32_t layer, int32_t str
     return solver->fronts[layer + 1].bound[after] + rise > ceiling;
 }
 
-/* The states of column `after` of the next layer, longer by a layer on `strategy`. */
+/* Extends the states of column `after` of the next layer by a layer on `strategy`. */
 static void extend_front(const struct solver *solver, int32_t layer, int32_t strategy,
                          int32_t after, struct arena *scratch, struct candidates *out)
 {
@@ -160,7 +160,7 @@ static void last_layer(const struct solver *solver, int32_t strategy, struct are
     }
 }
 
-/* All states of one layer and column, as they come. */
+/* Collects all states of one layer and column, unsorted. */
 static void gather(const struct solver *solver, int32_t layer, int32_t column,
                    struct arena *scratch, struct candidates *out)
 {
@@ -179,8 +179,8 @@ static void gather(const struct solver *solver, int32_t layer, int32_t column,
     }
 }
 
-/* Drops what a front of another column makes needless: every layer before can send there instead,
- * for at most the excess. */
+/* Drops states that a front of another column makes needless: every layer before can send there
+ * instead, at the cost of the excess at most. */
 static void thin_fronts(const struct solver *solver, int32_t layer)
 {
     const struct reshard_matrix *reshards = reshards_at(&solver->costs, layer);
@@ -198,7 +198,7 @@ static void thin_fronts(const struct solver *solver, int32_t layer)
         }
 }
 
-/* Completes what is left, and counts it. */
+/* Completes the remaining states, and counts them. */
 static int64_t close_fronts(struct solver *solver, int32_t layer)
 {
     struct fronts *fronts = &solver->fronts[layer];
@@ -222,7 +222,8 @@ bool told_to_stop(const struct solver *solver)
            (problem->most_states && solver->best->states >= problem->most_states);
 }
 
-/* The fronts of one layer, from those of the layer after it; returns how many states they hold. */
+/* Makes the fronts of one layer from those of the layer after it; returns how many states they
+ * hold. */
 static int64_t grow_layer(struct solver *solver, int32_t layer, struct arena *scratch,
                           struct candidates *candidates)
 {

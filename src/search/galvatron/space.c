@@ -52,7 +52,7 @@ void space_pp_degrees(struct arena *keep, const struct space *space, int64_t dev
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-/* What grows: the space, the levels so far and where finished strategies go. */
+/* A tree that grows: the space, the levels so far, and where finished strategies go. */
 struct tree {
     struct arena *keep;
     const struct space *space;
@@ -65,7 +65,7 @@ static bool has(const struct strategy *strategy, enum way way)
     return strategy_degree(strategy, way) > 1;
 }
 
-/* I5: inside what a way may stand, where CP or EP is there. */
+/* I5: whether a way may be inside the ways above it, if CP or EP is used. */
 static bool in_usual_order(const struct strategy *above, enum way way)
 {
     static const int DEPTH[WAY_COUNT] = {
@@ -122,8 +122,8 @@ static void finish(struct tree *tree)
             }
 }
 
-/* One more level inside those of the tree, over the `rest` devices of each of their groups. The
- * depth is that of I1: every way once. */
+/* Adds one more level inside those of the tree, over the `rest` devices of each of their groups. By
+ * I1 the depth is limited: every way once. */
 static void grow(struct tree *tree, int64_t rest)
 {
     if (rest == 1) {
@@ -199,7 +199,7 @@ struct choice strategy_choice(const struct strategy *strategy, const int dim_of[
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* "4f*"; the empty text where the way is not there. */
+/* "4f*"; the empty text if the way is not used. */
 static const char *way_text(struct arena *keep, const struct strategy *strategy, enum way way)
 {
     static const char STARS[] = "*****";

@@ -1,19 +1,19 @@
 /* space.h - what one layer may do on a group of devices: the leaves of Galvatron-BMW's decision
- * trees (section III-B), and Weft's own beside them.
+ * trees (section III-B), and further ones of Weft's own.
  *
  * A strategy nests *ways* of parallelism, outermost (slowest links) first, each with its degree,
  * and carries flags: recompute (CKPT), sequence parallelism along TP, state sharding.
  *
- *   I1  A way occurs at most once, with a degree of at least 2; the degrees multiply to the group
- *       (takeaway #2: groups of equal size). Groups that are no power of two have all their ordered
- *       factorisations.
+ *   I1  A way occurs at most once, with a degree of at least 2; the product of the degrees is the
+ *       group (takeaway #2: groups of equal size). Groups that are no power of two have all their
+ *       ordered factorisations.
  *   I2  PP is no way inside a group: it divides the devices into groups first, across the slowest
  *       links (takeaway #1).
- *   I3  DP and SDP are never nested in each other (takeaway #3), unless a space says SPACE_MIX.
+ *   I3  DP and SDP are never nested in each other (takeaway #3), unless a space has SPACE_MIX.
  *   I4  shard is 3 exactly when SDP is a level; 1 and 2 only come with DP. sequence only comes with
  *       TP.
  *   I5  CP and EP nest as Megatron numbers devices: TP inside CP inside EP inside DP. Only DP, SDP
- *       and TP take all orders: with five ways these would be thousands.
+ *       and TP take all orders: with five ways there would be thousands.
  *
  * A group of 2^g devices, g > 0, has 3 + 4 (g - 1) = 4g - 1 strategies of DP, SDP and TP without
  * recompute: three alone, and {DP, SDP} with TP in two orders and g - 1 pairs of degrees.
@@ -47,19 +47,21 @@ struct strategy {
 };
 
 int64_t strategy_devices(const struct strategy *strategy);
-int64_t strategy_degree(const struct strategy *strategy, enum way way); /* 1 if not there */
+/* 1 if the way is not used */
+int64_t strategy_degree(const struct strategy *strategy, enum way way);
 bool strategy_equal(const struct strategy *a, const struct strategy *b);
 
 /* "2-2*-2f": PP, TP and DP degrees. A level that is not the outermost has a star for each level
  * from the innermost up to it, so `*` is innermost, on consecutive devices. f is SDP, z1 and z2 the
- * other shardings; after that -cp2, -ep2, -sp (sequence) and -c (recompute). With DP and SDP both
- * the third field is their sum, "1-1-2+4f*". */
+ * other shardings; after that come -cp2, -ep2, -sp (sequence) and -c (recompute). With both DP and
+ * SDP, the third field is their sum, "1-1-2+4f*". */
 const char *strategy_text(struct arena *keep, const struct strategy *strategy, int64_t pp);
 
 /* One operator's choice: every way is a split of the dim it has for this operator (SPLIT_COPY: its
- * devices hold the same). What TP splits is the operator's own affair: out, in, head, vocab. */
+ * devices hold the same). What TP splits depends on the operator: out, in, head, vocab. */
 struct choice strategy_choice(const struct strategy *strategy, const int dim_of[WAY_COUNT]);
-/* What the ways split in any operator; TP, which differs, is SPLIT_COPY. */
+/* The dim that each way splits in any operator; TP, which differs between operators, is
+ * SPLIT_COPY. */
 extern const int WAY_DIMS[WAY_COUNT];
 
 /* ---- spaces ---------------------------------------------------------------------------------- */
@@ -71,7 +73,7 @@ enum space_flag {
     SPACE_ZERO_2 = 8,     /* and with gradients sharded */
     SPACE_SEQUENCE = 16,  /* TP with sequence parallelism, too */
     SPACE_TP_INSIDE = 32, /* TP only on consecutive devices */
-    SPACE_BALANCE = 64    /* stages by Algorithm 2, not of equally many layers */
+    SPACE_BALANCE = 64    /* stages by Algorithm 2, not of equal numbers of layers */
 };
 
 struct space {
@@ -89,7 +91,8 @@ struct strategies {
     struct strategy *data;
     size_t len, cap;
 };
-/* All strategies of a group, without recompute first; none where the space cannot fill it. */
+/* All strategies of a group, those without recompute first; none if the space cannot fill the
+ * group. */
 void space_strategies(struct arena *keep, const struct space *space, int64_t group,
                       struct strategies *out);
 /* The PP degrees of a space that divide the devices, ascending. */

@@ -1,4 +1,4 @@
-/* stage_cost.c - runs of layers on a stage: as a problem, with strategies given, bounded
+/* stage_cost.c - runs of layers on a stage: as a problem, with given strategies, and bounded
  * (layer_table.h). */
 #include "search/galvatron/layer_table.h"
 
@@ -75,14 +75,14 @@ struct stage_cost stage_cost_of(const struct layer_table *t, int32_t class, stru
     return (struct stage_cost){time, steady, most + state + beside_bytes};
 }
 
-/* Doubles round by far less than the half nanosecond that is taken off. */
+/* The rounding of doubles is far less than the half nanosecond that is subtracted. */
 static int64_t bound_from(double ns)
 {
     double least = floor(ns * (1 - 1e-12) - 0.5);
     return least > 0 ? (int64_t)least : 0;
 }
 
-/* The sum of (1) at one price. */
+/* The sum in (1) at one price. */
 static double priced_sum(const struct layer_table *t, const double *at, struct layer_run run)
 {
     size_t kinds = (size_t)t->problem->source->kinds;

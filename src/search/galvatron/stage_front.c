@@ -14,8 +14,8 @@ void stage_run_open(struct stage_fronts *fronts, int32_t class, struct layer_run
 
 /* ---- picking --------------------------------------------------------------------------------- */
 
-/* By the line of its weights, a plan with a steady time below the limit takes at least
- * (least - steady weight * steady) / time weight. */
+/* By the line of its weights, a plan with a steady time below the limit takes at least (least -
+ * steady weight * steady) / time weight. */
 static int64_t least_time_ns(const struct option *option, int64_t below_ns)
 {
     int64_t time_ns = option->cost.time_ns;
@@ -26,7 +26,7 @@ static int64_t least_time_ns(const struct option *option, int64_t below_ns)
     return least > time_ns ? least : time_ns;
 }
 
-/* A bound between two plans is of no use where the later one is allowed: it takes no longer. */
+/* A bound between two plans is of no use if the later plan is allowed, which takes no longer. */
 static bool is_covered(const struct stage_run *run, size_t at, int64_t below_ns)
 {
     return run->data[at].kind != OPTION_PLAN && at + 1 < run->len &&
@@ -64,8 +64,8 @@ static weft_status solve_once(struct stage_fronts *fronts, const struct stage_ru
     return status;
 }
 
-/* The best plan of the run by weights, again as long as it meets reshards that take longer than they
- * seemed (layer_table.h, I4); *least: the weighted times of its layers and all beside. */
+/* Finds the best plan of the run by weights, again as long as it has reshards that take longer than
+ * assumed (layer_table.h, I4); *least: the weighted times of its layers and of the stage itself. */
 static weft_status solve(struct stage_fronts *fronts, const struct stage_run *run,
                          struct weights weights, struct option *out, int64_t *least)
 {
@@ -86,7 +86,7 @@ done:
     return status;
 }
 
-/* Puts options in the place of one. */
+/* Puts options in the place of one option. */
 static void replace(struct stage_fronts *fronts, struct stage_run *run, size_t at,
                     const struct option *with, size_t count)
 {
@@ -106,14 +106,14 @@ static bool better_in_both(const struct stage_cost *a, const struct stage_cost *
     return a->steady_ns <= b->steady_ns && a->time_ns <= b->time_ns;
 }
 
-/* The corner under two plans. */
+/* The corner below two plans. */
 static struct option line_between(const struct option *fast, const struct option *late)
 {
     return (struct option){.kind = OPTION_LINE,
                            .cost = {late->cost.time_ns, fast->cost.steady_ns, 0}};
 }
 
-/* The two ends: as the slowest stage, and as one that another makes wait. */
+/* Finds the two ends: the run as the slowest stage, and as one that waits for another. */
 static weft_status find_ends(struct stage_fronts *fronts, struct stage_run *run)
 {
     struct weights slowest = {fronts->table->micro_batches - 1, 1}, other = {0, 1};
@@ -137,7 +137,7 @@ done:
     return status;
 }
 
-/* Weights by which two plans are about as good, small enough for sums over layers. */
+/* Weights by which two plans are about equally good, small enough for sums over layers. */
 static struct weights between(const struct stage_cost *fast, const struct stage_cost *late)
 {
     enum { MOST = 1 << 12 };
@@ -149,7 +149,7 @@ static struct weights between(const struct stage_cost *fast, const struct stage_
     return (struct weights){steady, time ? time : 1};
 }
 
-/* A plan below the line of its two neighbours, with new lines on both sides; or none. */
+/* Finds a plan below the line through its two neighbours, with new lines on both sides; or none. */
 static weft_status try_line(struct stage_fronts *fronts, struct stage_run *run, size_t at)
 {
     const struct option *fast = &run->data[at - 1], *late = &run->data[at + 1];
@@ -173,7 +173,7 @@ done:
     return status;
 }
 
-/* Whether a plan met reshards that take longer than they seemed. */
+/* Whether a plan has reshards that take longer than assumed. */
 static weft_status ask_all(struct stage_fronts *fronts, const struct stage_run *run,
                            const option_list *plans, bool *more)
 {
@@ -225,7 +225,8 @@ weft_status stage_run_refine(struct stage_fronts *fronts, struct stage_run *run,
     case OPTION_PLAN:
         break;
     }
-    if (status == WEFT_NO_ANSWER && !run->len) { /* nothing fits: known, too */
+    /* Nothing fits: that is known now, too. */
+    if (status == WEFT_NO_ANSWER && !run->len) {
         error_clear();
         status = WEFT_OK;
     }

@@ -1,25 +1,25 @@
 /* stage_labels.c - all plans of a stage between two that are known (stage_front.h).
  *
- * Partial plans grow from the last layer to the first, as in front.h: of one, Eq. 2 needs n, the most
- * that its layers hold above their states, and their states m. With rest(l, s) the least times of the
- * layers before layer l on strategy s, whatever they hold,
+ * Partial plans (*labels*) grow from the last layer to the first, as in front.h: Eq. 2 needs of
+ * each one n, the most that its layers hold above their states, and m, their states. With rest(l,
+ * s) the least times of the layers before layer l on strategy s, whatever they hold,
  *
  *   rest(0, s) = 0,  rest(l, s) = min_s' { rest(l - 1, s') + c(l - 1, s') + R(l, s', s) }        (1)
  *
  *   I1  A label whose times cannot end inside the box, or whose bytes exceed the limit, is dropped.
- *   I2  So is one that another one on the same strategy beats in both times, n and m.
+ *   I2  So is a label that another one on the same strategy beats in both times, n and m.
  */
 #include <string.h>
 
 #include "search/galvatron/stage_front.h"
 
-/* More than this many partial plans of a layer: given up. Stages of equal layers have as many
- * mixtures of strategies as layers, and lines through them are dense. */
+/* With more than this many partial plans of a layer, the search gives up. Stages of equal layers
+ * have as many mixtures of strategies as layers, and lines through them are dense. */
 enum { MOST_LABELS = 512 };
 
 struct label {
     int64_t steady_ns, time_ns, need_bytes, state_bytes;
-    int32_t strategy, next; /* the label of the layer after that it extends */
+    int32_t strategy, next; /* next: the label of the next layer that this one extends */
 };
 typedef ARRAY(struct label) label_list;
 
@@ -29,7 +29,7 @@ struct grower {
     struct arena *scratch;
     struct layer_run run;
     int32_t strategies;
-    int64_t steady_below, time_below; /* of the layers alone: the box */
+    int64_t steady_below, time_below; /* for the layers alone: the box */
     int64_t *rest_steady, *rest_time; /* (1), per layer, then strategy */
     label_list *labels;               /* per layer */
 };
@@ -149,7 +149,7 @@ static int32_t *strategies_of(const struct grower *g, struct arena *keep, const 
     return strategy;
 }
 
-/* In the order of options, without those that another one beats. */
+/* Inserts in the order of options, and drops those that another one beats. */
 static void insert(struct arena *keep, option_list *options, const struct option *option)
 {
     size_t kept = 0, at;

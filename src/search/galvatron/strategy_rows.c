@@ -8,7 +8,7 @@ struct lowered_way {
     enum way way;
     int64_t degree;
     bool sequence;
-    const struct split *split; /* NULL: it cannot */
+    const struct split *split; /* NULL: this operator cannot be split so */
 };
 
 struct strategy_rows {
@@ -33,7 +33,7 @@ struct strategy_rows *strategy_rows_new(struct arena *keep, const struct model *
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 
-/* EP is a part of DP in degrees. */
+/* In degrees, EP is a part of DP. */
 static struct degrees degrees_of(const struct strategy *s)
 {
     int64_t ep = strategy_degree(s, WAY_EP);
@@ -50,10 +50,11 @@ static struct degrees degrees_of(const struct strategy *s)
                             .recompute = s->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE};
 }
 
-/* The degrees on one stage of as many devices; NULL: they cannot be. */
+/* The degrees on one stage of that many devices; NULL: impossible. */
 static struct plan *lower(const struct strategy_rows *rows, const struct degrees *degrees)
 {
-    struct cluster group = *rows->cluster; /* degrees only ask how many devices there are */
+    /* Degrees only ask how many devices there are. */
+    struct cluster group = *rows->cluster;
     struct plan *plan = NULL;
     group.nodes = 1;
     group.node.devices = (int32_t)(degrees->dp * degrees->tp * degrees->cp);
@@ -62,7 +63,7 @@ static struct plan *lower(const struct strategy_rows *rows, const struct degrees
     return plan;
 }
 
-/* Choices by operator, from any copy of each. */
+/* The choice of each operator, from any of its copies. */
 static struct choice *choices_of(struct arena *keep, const struct plan *plan)
 {
     struct choice *choice = ARENA_ARRAY(keep, struct choice, (size_t)plan->model->ops);
@@ -98,7 +99,8 @@ static const struct split *lower_way(struct strategy_rows *rows, const struct le
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The splits of all levels, outermost first. False: more parts than a split has room for. */
+/* Nests the splits of all levels, outermost first. False: there are more parts than a split has
+ * room for. */
 static bool nest(struct strategy_rows *rows, const struct strategy *strategy, struct choice *choice)
 {
     for (int32_t op = 0; op < rows->model->ops; op++)

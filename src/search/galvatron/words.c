@@ -1,4 +1,4 @@
-/* words.c - what a layer plan does, and why; why there is none (words.h). */
+/* words.c - what a layer plan does, and why; or why there is none (words.h). */
 #include "search/galvatron/words.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const char *counts_text(struct arena *keep, const struct layer_source *so
     return text;
 }
 
-/* Layers with the strategy of this one; 0 if an earlier one has it, too. */
+/* The number of layers with the strategy of this one; 0 if an earlier one has it, too. */
 static int32_t count_alike(const struct layer_source *source, const struct layer_plan *plan,
                            int32_t layer)
 {
@@ -74,10 +74,10 @@ const char *layer_plan_text(struct arena *keep, const struct layer_source *sourc
 
 /* ---- what if --------------------------------------------------------------------------------- */
 
-/* The fullest stage, had layers the strategies that `instead` makes of theirs (Eq. 2). */
+/* The fullest stage if layers had the strategies that `instead` makes of theirs (Eq. 2). */
 struct supposed_stage {
     int64_t bytes;
-    int32_t stage, layers; /* layers that differ */
+    int32_t stage, layers; /* layers: how many differ */
 };
 
 static weft_status stage_bytes(const struct layer_problem *problem, const struct layer_plan *plan,
@@ -181,14 +181,14 @@ static const char *why_more(const struct layer_plan *plan, int32_t stage, int32_
 {
     bool more = plan->count[stage] > usual;
     if (stage == 0 || stage == plan->stages - 1)
-        return more ? "what stands around the layers takes little there"
-                    : "it also has what stands around the layers";
+        return more ? "the operators around the layers take little time there"
+                    : "it also has operators that belong to no layer";
     if (plan->cost[stage].memory_bytes < plan->cost[0].memory_bytes || more)
         return "it holds fewer micro-batches than stages before it";
     return "it holds more micro-batches than stages after it";
 }
 
-/* The stage that differs most from what most stages have, among layers. */
+/* Names the stage whose number of layers differs most from that of most stages. */
 static void say_counts(struct arena *keep, const struct layer_source *source,
                        const struct layer_plan *plan, reason_list *out)
 {
@@ -228,7 +228,7 @@ weft_status layer_plan_reasons(struct arena *keep, const struct layer_problem *p
 {
     weft_status status;
     TRY(say_what_if(keep, problem, plan, "recompute", keeping_all, out));
-    if (problem->space->ways & 1U << WAY_DP) /* else there was no choice */
+    if (problem->space->ways & 1U << WAY_DP) /* otherwise there was no choice */
         TRY(say_what_if(keep, problem, plan, "shard their weights", sharing_nothing, out));
     if (plan->stages > 1) {
         say_counts(keep, problem->source, plan, out);
@@ -238,10 +238,11 @@ done:
     return status;
 }
 
-/* ---- where there is none --------------------------------------------------------------------- */
+/* ---- if there is no plan
+ * ----------------------------------------------------------------------- */
 
-/* The space's PP degrees that leave each stage a layer: "1, 2 or 4"; "": none. *asked: one of them is
- * what the problem asks for. */
+/* The space's PP degrees that leave each stage at least one layer: "1, 2 or 4"; "": none. *asked:
+ * one of them is what the problem asks for. */
 static const char *pp_choices(struct arena *keep, const struct layer_problem *problem, bool *asked)
 {
     struct pp_degrees pp = {0};

@@ -2,9 +2,9 @@
  *
  *   T = max(issues * issue_ns, ramp_ns + t(work))
  *
- * t is matmul.c's, attention.c's or scan.c's for matrix products, and memory.c's for the rest. The
- * first term is the host's: kernels shorter than what a framework needs to issue them run at the
- * host's pace.
+ * t is computed by matmul.c, attention.c or scan.c for matrix products, and by memory.c for the
+ * rest. The first term is the host's: kernels that take less time than a framework needs to issue
+ * them run at the host's pace.
  *
  *   I1  No work, no time: without FLOPs and bytes the answer is 0.
  *   I2  Otherwise the answer is positive and finite, and never falls when a shape number grows.
@@ -15,15 +15,15 @@
 
 struct kernel_model {
     double (*time_s)(const struct device *, const struct calibration *, const struct work *);
-    /* Calls that reach the host's queue, in units of issue_ns: a matrix product comes with the
-     * library's own set-up, a softmax with a custom autograd function, an embedding's gradient with
-     * a sort. Read off the floors of Aceso's V100 table. */
+    /* Calls that reach the host's queue, in units of issue_ns: a matrix product includes the
+     * library's own set-up, a softmax a custom autograd function, an embedding's gradient a sort.
+     * Read off the floors of Aceso's V100 table. */
     double issues[DIRECTION_COUNT];
 };
 
 static const struct kernel_model MODELS[] = {
     [KERNEL_MATMUL] = {matmul_s, {2, 1.8}},
-    [KERNEL_GROUPED_MATMUL] = {matmul_s, {1.2, 1.2}}, /* of each group: SimuMax B200 */
+    [KERNEL_GROUPED_MATMUL] = {matmul_s, {1.2, 1.2}}, /* per group: SimuMax B200 */
     [KERNEL_ATTENTION] = {attention_s, {2, 2}},
     [KERNEL_ATTENTION_V1] = {attention_s, {2, 2}},
     [KERNEL_ATTENTION_V2] = {attention_s, {2, 2}},
@@ -37,7 +37,7 @@ static const struct kernel_model MODELS[] = {
     [KERNEL_LOSS] = {loss_s, {10, 3}},
     [KERNEL_LOSS_COMPILED] = {memory_s, {4, 3}},
     [KERNEL_POOL] = {memory_s, {2, 1.7}},
-    [KERNEL_SCAN] = {scan_s, {5, 13}}, /* kernels of scan.c, of which the host issues each */
+    [KERNEL_SCAN] = {scan_s, {5, 13}}, /* the kernels of scan.c, each issued by the host */
     [KERNEL_COPY] = {memory_s, {1, 1}},
     [KERNEL_OPTIMIZER] = {memory_s, {1, 1}},
 };

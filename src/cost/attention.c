@@ -1,26 +1,26 @@
 /* attention.c - time of flash attention.
  *
- * One unit computes a block of b query rows (backward: key rows) against all that the mask leaves.
- * With H heads in all, head depth d (the larger of the two: kernels pad the other), c = 1 forward
- * and 2.5 backward (five products in place of two)
+ * One unit computes a block of b query rows (backward: key rows) against all keys that the mask
+ * leaves. With H heads in all, head depth d (the larger of the two: kernels pad the other), c = 1
+ * forward and 2.5 backward (five products in place of two)
  *
  *   F = c * 4 H q kv (d + x) * live                                                          (1)
  *   live = 1, or under a causal mask 1 - (q - b) / (2 kv): blocks on the diagonal are whole
  *
- *
- * and with a window of w keys that times (k_w + k0) / (k + k0), where k = kv live is the mean over the
- * blocks of the keys that they meet, k_w the same with at most n = b + (w - 1 in whole blocks of keys)
- * of them, and k0 the keys that beginning and ending a block is worth. kv in (2) is then min(kv, n).
+ * and with a window of w keys F is multiplied by (k_w + k0) / (k + k0), where k = kv live is the
+ * mean number of keys that a block meets, k_w the same with at most n = b + (w - 1 in whole blocks
+ * of keys) of them, and k0 the number of keys that starting and ending a block costs as much as. kv
+ * in (2) is then min(kv, n).
  *
  *   L = c * 4 min(q, b) kv (d + x) / (P/U * f)                    the longest block          (2)
  *   T = max(B, F / (P fp))                                                                   (3)
  *   B = L * ceil(blocks / U), or under a causal mask max(L, F / (P f) + r L)
  *
  * f = attention_fraction, fp = attention_power. x = attention_softmax: the exponential of a score
- * takes its time whatever the depth, here as so much more depth. r = attention_tail: causal blocks
- * start longest first and end staggered. SimuMax counts the full square (efficiencies above 1 in its
- * table), so does struct work; only (1) knows the mask. Older versions of FlashAttention take
- * attention_v1 or attention_v2 times as long.
+ * takes the same time whatever the depth, and is expressed as additional depth. r = attention_tail:
+ * causal blocks start longest first and end staggered. SimuMax counts the full square (efficiencies
+ * above 1 in its table), and so does struct work; only (1) knows the mask. Older versions of
+ * FlashAttention take attention_v1 or attention_v2 times as long.
  */
 #include "cost/calibration.h"
 
@@ -31,8 +31,8 @@ static double live_share(double q, double kv, double rows)
     return 1 - fmax(0, fmin(q, kv) - rows) / (2 * kv);
 }
 
-/* Keys that the kernels take at a time: FlashAttention-2 and -3 take 64 to 176 by depth and mask, cuDNN
- * 128. */
+/* Keys that the kernels take at a time: FlashAttention-2 and -3 take 64 to 176 depending on depth
+ * and mask, cuDNN 128. */
 enum { KEY_BLOCK = 128 };
 
 /* The most keys that a block of rows meets. */
@@ -42,8 +42,9 @@ static double most_keys(const int64_t *s, double kv, double rows)
     return s[7] > 1 ? fmin(kv, rows + ceil((window - 1) / KEY_BLOCK) * KEY_BLOCK) : kv;
 }
 
-/* k0, from data/profiles/weft/h200_window.csv: FlashAttention-2 on an H200, backward in all cases, forward
- * with heads of 128 (it masks every block, which shows with narrower ones: up to 1.7 times as long). */
+/* k0, from data/profiles/weft/h200_window.csv: FlashAttention-2 on an H200; backward in all cases,
+ * forward with heads of 128 (it masks every block, which shows with narrower heads: up to 1.7 times
+ * as long). */
 static const double END_KEYS[] = {[FORWARD] = 120, [BACKWARD] = 260};
 
 /* The mean of min(e, most) over blocks whose rows end at e, evenly spread up to kv. */
@@ -52,12 +53,12 @@ static double mean_keys(double q, double kv, double rows, double most)
     double spread = fmax(0, fmin(q, kv) - rows), first = kv - spread;
     if (most <= first)
         return most;
-    double cut =
-        spread > 0 ? (kv - most) / spread : 0; /* of the blocks, those that meet the most */
+    /* The share of the blocks that meet the most keys. */
+    double cut = spread > 0 ? (kv - most) / spread : 0;
     return cut * most + (1 - cut) * (first + most) / 2;
 }
 
-/* What the mask leaves of the square. */
+/* The share of the square that the mask leaves. */
 static double live_part(const int64_t *s, enum direction direction, double rows, double most)
 {
     double q = (double)s[3], kv = (double)s[4], ends = END_KEYS[direction];

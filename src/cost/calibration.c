@@ -2,17 +2,17 @@
  *
  *   I1  A row's `source` says where its numbers come from. Those called "fitted" are what
  *       tools/fit_published prints, to three digits, from the half of the published rows that is
- *       not held out. The others take a neighbour's row where nothing better is known.
- *   I2  The first row that matches a device is its own; the last one matches every device.
+ *       not held out. The others are taken from a neighbour's row where nothing better is known.
+ *   I2  A device takes the first row that matches it; the last row matches every device.
  */
 #include "cost/calibration.h"
 
 #include <string.h>
 
-/* Of streaming bandwidth, by access pattern: fitted on Aceso's V100 table (GPT, T5: fp16;
- * Wide-ResNet: fp32), where the patterns were measured apart. A batch norm reads its input
- * twice; an embedding's gradient is scattered in the order of a sort; a maximum pool's with
- * atomic additions. The optimizer's streams are taken for copies. */
+/* Shares of streaming bandwidth, by access pattern: fitted on Aceso's V100 table (GPT, T5: fp16;
+ * Wide-ResNet: fp32), where the patterns were measured separately. A batch norm reads its input
+ * twice; the gradient of an embedding is scattered in the order of a sort; that of a maximum pool
+ * uses atomic additions. The optimizer's streams are treated as copies. */
 #define SHARES(matmul)                                                                             \
     {                                                                                              \
         [KERNEL_MATMUL] = {(matmul), (matmul)},                                                    \
@@ -35,9 +35,9 @@
         [KERNEL_OPTIMIZER] = {0.9, 0.9},                                                           \
     }
 
-/* The same of PyTorch's kernels on an H200, with volta's batch norm and pool. Its GELU (erf) and
- * dropout (Philox) in 16 bits are bound by arithmetic rather than bytes; that of a softmax's forward
- * rests on one row, in fp32, and is twice what it reaches in 16 bits. */
+/* The same for PyTorch's kernels on an H200, with volta's batch norm and pool. Its GELU (erf) and
+ * dropout (Philox) in 16 bits are bound by arithmetic rather than bytes; the share of a softmax's
+ * forward rests on one row, in fp32, and is twice what it reaches in 16 bits. */
 #define HOPPER_SHARES                                                                              \
     {                                                                                              \
         [KERNEL_MATMUL] = {0.865, 0.865},    [KERNEL_GROUPED_MATMUL] = {1, 1},                     \
@@ -51,7 +51,7 @@
         [KERNEL_OPTIMIZER] = {0.838, 0.838}, [KERNEL_SCAN] = {1, 1},                               \
     }
 
-/* The same to one digit: where fitting starts. */
+/* The same to one digit: the values that fitting starts from. */
 #define ROUND_SHARES                                                                               \
     {                                                                                              \
         [KERNEL_MATMUL] = {0.8, 0.8},    [KERNEL_GROUPED_MATMUL] = {1, 1},                         \
@@ -65,11 +65,12 @@
         [KERNEL_OPTIMIZER] = {0.9, 0.9}, [KERNEL_SCAN] = {1, 1},                                   \
     }
 
-/* What all of Ampere has but its rates: fitted on SimuMax's A100-PCIe table. Of misaligned rows no more is known
- * than that they lose less than Hopper's, whose kernels are then Ampere's; these ratios meet Fold3D's BERT (heads of
- * 153). Winograd's traffic is Volta's, the tiles of attention are FlashAttention-2's. No scan was measured: it is what
- * a unit of the H200 does, at the lower clock. No row is short enough to determine `issue_ns`; `training_issue_ns` is
- * from vTrain's single-node runs, the half to fit. */
+/* What all Ampere devices share except their rates: fitted on SimuMax's A100-PCIe table. About
+ * misaligned rows it is only known that they lose less than Hopper's, whose kernels were Ampere's
+ * then; these ratios agree with Fold3D's BERT (heads of 153). Winograd's traffic is Volta's, the
+ * tiles of attention are FlashAttention-2's. No scan was measured: the values are those of an
+ * H200's unit at the lower clock. No row is short enough to determine `issue_ns`;
+ * `training_issue_ns` is from vTrain's single-node runs, the half to fit. */
 #define AMPERE                                                                                     \
     .prologue_k = 44.2, .tile_edge = 38.9, .unhidden = 0.237, .group_unhidden = 0.487,             \
     .misaligned = {0.55, 0.3}, .winograd_traffic = 1.28, .attention_rows = {128, 128},             \
@@ -80,10 +81,10 @@
     .share = SHARES(0.679), .ramp_ns = 2080, .issue_ns = 10000, .training_issue_ns = 37000,        \
     .overlap_slowdown = 1.14
 
-/* What all of Hopper has but its rates in long runs: fitted on Weft's H200 table. In data/profiles/weft,
- * h200_fp8.csv has what fp8 loses (Llama 3 8B's layers), h200_alignment.csv the misaligned rows, h200_scan.csv the
- * scans. Winograd's traffic is Volta's. `issue_ns` was measured beside that table: an eager operator on a virtual
- * machine. */
+/* What all Hopper devices share except their rates in long runs: fitted on Weft's H200 table. In
+ * data/profiles/weft, h200_fp8.csv shows what fp8 loses (Llama 3 8B's layers), h200_alignment.csv
+ * has the misaligned rows, h200_scan.csv the scans. Winograd's traffic is Volta's. `issue_ns` was
+ * measured along with that table: an eager operator on a virtual machine. */
 #define HOPPER                                                                                     \
     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}}, .power_fraction = 0.754, .fp8_loss = 0.1,      \
     .prologue_k = 126, .tile_edge = 10.1, .unhidden = 0.148, .group_unhidden = 0.707,              \
@@ -94,9 +95,10 @@
     .memory_fraction = 0.93, .share = HOPPER_SHARES, .ramp_ns = 1810, .issue_ns = 11000,           \
     .training_issue_ns = 38000, .overlap_slowdown = 1.14
 
-/* What all of Blackwell has but its power: fitted on SimuMax's B200 table. Ratios of misaligned rows are
- * hopper's, Winograd's traffic volta's. Forward, two tiles of 128 rows of attention take turns on a unit (cuDNN,
- * FlashAttention-4). No scan was measured: what a unit of the H200 does. */
+/* Everything that Blackwell devices share except their power: fitted on SimuMax's B200 table. The
+ * ratios of misaligned rows are hopper's, Winograd's traffic volta's. In the forward pass, two
+ * tiles of 128 rows of attention take turns on a unit (cuDNN, FlashAttention-4). No scan was
+ * measured: the values are those of an H200's unit. */
 #define BLACKWELL                                                                                  \
     .scales_blocks = true, .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9,     \
     .tile_edge = 17.6, .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},     \
@@ -107,7 +109,7 @@
     .share = SHARES(0.846), .ramp_ns = 1920, .issue_ns = 7590, .training_issue_ns = 20000,         \
     .overlap_slowdown = 1.14
 
-/* Where products in a long run are as fast as alone. */
+/* For devices on which products in a long run are as fast as alone. */
 #define POWER(fraction) .power_fraction = (fraction), .sustained_fraction = (fraction)
 
 static const struct calibration CALIBRATIONS[] = {
@@ -122,7 +124,8 @@ static const struct calibration CALIBRATIONS[] = {
      .misaligned = {0.55, 0.3}, /* ampere's */
      .winograd_traffic = 1.28,
      .attention_rows = {128, 128},
-     .attention_fraction = {0.5, 0.4},  /* no flash attention of its own: a guess below ampere's */
+     /* It has no flash attention of its own: a guess below ampere's. */
+     .attention_fraction = {0.5, 0.4},
      .attention_softmax = {14.3, 10.3}, /* ampere's */
      .attention_power = {0.6, 0.5},
      .attention_tail = 0.35,
@@ -158,16 +161,17 @@ static const struct calibration CALIBRATIONS[] = {
      .sustained_fraction = 0.60, /* llm-foundry's H100 runs, the half to fit */
      .attention_sustained = 1,
      HOPPER},
-    /* Transformer Engine's table of a B300 (docs/examples/gemm_profiling): the twelve products of a layer of
-     * 4,096 features and 15,872 tokens, 19.17 TFLOP, take 12.76 ms in bf16 and, operands cast before, 7.16 ms
-     * in MXFP8. That is 1,502 and 2,677 TFLOP/s; of 1,100 W, where a GB300 has 1,400 W. */
+    /* Transformer Engine's table for a B300 (docs/examples/gemm_profiling): the twelve products of
+     * a layer of 4,096 features and 15,872 tokens, 19.17 TFLOP, take 12.76 ms in bf16 and 7.16 ms
+     * in MXFP8 with operands cast beforehand. That is 1,502 and 2,677 TFLOP/s at 1,100 W; a GB300
+     * has 1,400 W. */
     {.device = "GB300",
-     .source = "B200's, products at the rates that Transformer Engine publishes of a B300",
+     .source = "B200's, products at the rates that Transformer Engine publishes for a B300",
      POWER(0.601), /* of long runs nothing is known; B200's are as fast as single products */
      .fp8_loss = 0.109,
      BLACKWELL},
     {.arch = "blackwell", .source = "fitted on SimuMax's B200 table", POWER(0.497), BLACKWELL},
-    /* A kernel is a call: nothing is launched and nobody else issues it, so ramps and times to issue are 0. */
+    /* A kernel is a call: nothing is launched and nothing else issues it, so ramps and times to issue are 0. */
     {.arch = "cpu",
      .source = "a BLAS on all cores and a stream benchmark, usual values; not fitted",
      POWER(1),
@@ -192,7 +196,7 @@ static const struct calibration CALIBRATIONS[] = {
      .share = SHARES(1),
      .overlap_slowdown = 1},
     {.arch = "",
-     .source = "what is usual of GPU kernels; not fitted",
+     .source = "usual values for GPU kernels; not fitted",
      POWER(0.7),
      .unit_fraction = {{0.85, 0.85}, {0.75, 0.75}},
      .prologue_k = 60,

@@ -13,46 +13,52 @@
 enum rate { RATE_VECTOR, RATE_TENSOR, RATE_COUNT };
 
 struct calibration {
-    const char *device; /* the devices whose name starts so; or NULL: all of `arch` */
-    const char *arch;   /* of struct device; "" for those that no other row matches */
+    const char *device; /* the devices whose name starts with this; NULL: all of `arch` */
+    const char *arch;   /* as in struct device; "" for devices that no other row matches */
     const char *source;
 
     /* Matrix products (matmul.c). */
     double unit_fraction[RATE_COUNT][DIRECTION_COUNT]; /* of a unit's peak, inside a large tile */
-    double power_fraction;     /* of the device's peak that its power limit allows a product that is
-                              measured by itself */
+    /* Of the device's peak: the share that its power limit allows a product measured by itself. */
+    double power_fraction;
     double sustained_fraction; /* the same hour after hour, as in training */
-    double fp8_loss;           /* of either, in fp8 */
-    double prologue_k;         /* steps of the reduction that filling and draining a tile costs */
+    double fp8_loss;           /* share of either that is lost in fp8 */
+    double prologue_k;         /* steps of the reduction that filling and draining a tile takes */
     double tile_edge;          /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
-    double unhidden;           /* of the shorter of compute and memory time, not overlapped */
-    double group_unhidden;     /* the same in a grouped product, whose kernels are short */
-    double misaligned[2]; /* of the rate, by rows of 2 or 4 elements' multiples, of odd numbers */
+    /* Share of the shorter of compute and memory time that is not overlapped. */
+    double unhidden;
+    double group_unhidden; /* the same in a grouped product, whose kernels are short */
+    /* Of the rate: with rows of multiples of 2 or 4 elements, and of odd numbers of elements. */
+    double misaligned[2];
     double winograd_traffic; /* passes over a 3 x 3 convolution's transformed tensors */
 
     /* Attention (attention.c). */
     double attention_rows[DIRECTION_COUNT];     /* of one block: the kernel's choice, not fitted */
     double attention_fraction[DIRECTION_COUNT]; /* of a unit's peak, inside a row block */
-    double attention_softmax[DIRECTION_COUNT];  /* depth that a score's exponential is worth */
-    double attention_power[DIRECTION_COUNT];    /* of the device's peak, sustained */
-    double attention_tail;                      /* of the longest row block, idle at the end */
-    double attention_ramp_ns[DIRECTION_COUNT];  /* kernels around the main one */
-    double attention_v1, attention_v2; /* times as long in FlashAttention's older versions */
-    double attention_sustained; /* of its pace alone, in training: products hold the clock down */
+    /* Additional depth that stands for a score's exponential. */
+    double attention_softmax[DIRECTION_COUNT];
+    double attention_power[DIRECTION_COUNT]; /* of the device's peak, sustained */
+    /* Share of the longest row block that is idle at the end. */
+    double attention_tail;
+    double attention_ramp_ns[DIRECTION_COUNT]; /* kernels around the main one */
+    double attention_v1, attention_v2; /* factors of time for FlashAttention's older versions */
+    /* Of its pace alone, in training: the products around it lower the clock. */
+    double attention_sustained;
 
     double scan_fraction[DIRECTION_COUNT]; /* of the device's peak, in the products of a scan */
 
     /* Everything. */
-    double memory_fraction;                      /* of datasheet bandwidth that streaming reaches */
-    double share[KERNEL_COUNT][DIRECTION_COUNT]; /* of that, reached by each kernel's access */
-    enum measured_loss loss;  /* what runs: Megatron's unless an observation says otherwise */
+    double memory_fraction; /* of datasheet bandwidth that streaming reaches */
+    /* Of that, what each kernel's access pattern reaches. */
+    double share[KERNEL_COUNT][DIRECTION_COUNT];
+    enum measured_loss loss;  /* which loss runs: Megatron's unless an observation says otherwise */
     double ramp_ns;           /* from a kernel's start to its full rate and back */
     double issue_ns;          /* host time to issue one kernel from a training framework */
     bool adds_gradients;      /* see device_adds_gradients */
     bool scales_blocks;       /* see device_scales_blocks */
     double training_issue_ns; /* the same within a training framework's layers and autograd */
-    /* Of computation and collectives that run at once: Galvatron-BMW (V) measured 1.3 on RTX TITAN,
-     * its later profiles 1.126 and 1.146 (data/profiles/galvatron). */
+    /* Factor by which computation and collectives slow down when they overlap: Galvatron-BMW (V)
+     * measured 1.3 on RTX TITAN, its later profiles 1.126 and 1.146 (data/profiles/galvatron). */
     double overlap_slowdown;
 };
 
@@ -71,7 +77,7 @@ double loss_s(const struct device *device, const struct calibration *c, const st
 /* Bytes per second that this kernel moves to and from device memory. */
 double kernel_bandwidth(const struct device *device, const struct calibration *c,
                         const struct work *work);
-/* The device's peak for this dtype, or of the nearest type it multiplies natively. */
+/* The device's peak for this dtype, or for the nearest type it multiplies natively. */
 double peak_flops(const struct device *device, enum dtype dtype);
 
 /* ---- fitting (fit.c) ------------------------------------------------------------------------- */
@@ -87,18 +93,18 @@ struct observations {
     size_t len, cap;
 };
 
-/* Where fitting starts, and what a device of an unknown architecture gets. */
+/* The values that fitting starts from, and those for a device of an unknown architecture. */
 const struct calibration *calibration_generic(void);
 double observation_ns(const struct calibration *c, const struct observation *o);
-/* Adjusts the parameters that these observations determine, by deterministic pattern search on the
- * mean |ln(predicted / measured)|, starting from what `c` holds. Held-out rows are not looked
- * at. */
+/* Adjusts the parameters that these observations determine, by a deterministic pattern search on
+ * the mean |ln(predicted / measured)|, starting from the values in `c`. Held-out rows are not
+ * used. */
 void calibration_fit(const struct observations *rows, struct calibration *c);
 
 struct fit_parameter {
     const char *name;
     size_t offset; /* into struct calibration */
-    int values;    /* so many from there on are one parameter */
+    int values;    /* this many values from there on are one parameter */
     double low, high;
 };
 size_t fit_parameters(const struct fit_parameter **out);
@@ -106,8 +112,8 @@ size_t fit_parameters(const struct fit_parameter **out);
 /* ---- what to fit on (observe.c) -------------------------------------------------------------- */
 
 enum observed { OBSERVED_SIMUMAX, OBSERVED_ACESO, OBSERVED_SAILOR, OBSERVED_H200, OBSERVED_COUNT };
-/* `folder` is data/profiles. Times are appended to a list in `keep`; half of them, by a hash of what
- * they measure, are held out. */
+/* `folder` is data/profiles. Times are appended to a list in `keep`; half of them, chosen by a hash
+ * of what they measure, are held out. */
 weft_status observe(const char *folder, enum observed source, struct arena *keep,
                     struct observations *out);
 

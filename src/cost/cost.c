@@ -1,10 +1,11 @@
 /* cost.c - one answer from several sources: the user's database, the shipped ones, the formula.
  *
- *   I1  Sources are asked in that order, and each for the type at hand before a type that runs alike:
- *       fp16 and bf16 where the device has one peak for both.
+ *   I1  Sources are asked in that order, and each for the requested type before a type that runs
+ *       equally fast: fp16 and bf16 if the device has one peak for both.
  *   I2  Shipped databases are one file per device, named after it in lower case. A device whose
- *       compute and memory are those of another one is also answered from that one's file.
- *   I3  No database found is no error, a damaged one is.
+ *       compute and memory bandwidth are those of another one is also answered from that one's
+ *       file.
+ *   I3  It is no error if no database is found; a damaged one is an error.
  */
 #include <ctype.h>
 #include <math.h>
@@ -19,7 +20,7 @@ enum { MAX_SOURCES = 3 };
 struct profile_source {
     struct profile *profile;
     const char *device; /* the name to ask for */
-    bool own;           /* the user's: times as they are in training */
+    bool own;           /* the user's own: times as they are in training */
 };
 
 struct cost {
@@ -130,7 +131,7 @@ void cost_close(struct cost *cost)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* The type that runs like this one on this device, or the type itself (I1). */
+/* The type that runs as fast as this one on this device, or the type itself (I1). */
 static enum dtype like(const struct device *device, enum dtype dtype)
 {
     bool alike = device->flops[DTYPE_FP16] == device->flops[DTYPE_BF16];
@@ -146,7 +147,7 @@ static bool ask(const struct profile_source *source, const struct work *work,
            out->provenance != FROM_NOTHING;
 }
 
-/* What a database says, or FROM_NOTHING. *own: it is the user's. */
+/* What a database says, or FROM_NOTHING. *own: the database is the user's. */
 static struct kernel_cost look_up(struct cost *cost, const struct work *work, bool *own)
 {
     struct kernel_cost found = {0};

@@ -34,9 +34,9 @@ struct calibration;
 const struct calibration *calibration_for(const struct device *device);
 int64_t analytic_ns(const struct device *device, const struct calibration *calibration,
                     const struct work *work);
-/* What the host takes to issue it. */
+/* The time that the host takes to issue it. */
 int64_t analytic_host_ns(const struct calibration *calibration, const struct work *work);
-/* The same without the host's floor: what the kernel takes when the host has run ahead. */
+/* The time of the kernel when the host has run ahead: without the host's floor. */
 int64_t analytic_device_ns(const struct device *device, const struct calibration *calibration,
                            const struct work *work);
 
@@ -46,10 +46,11 @@ struct profile;
 /* Opens an existing database for reading; docs/reference/profile.md documents its schema. Once open, lookups
  * touch memory only and may run in several threads. */
 weft_status profile_open(const char *path, struct profile **out);
-/* The database that ships with Weft for a device: "RTX-TITAN". WEFT_FAILURE where there is none. */
+/* Opens the database that ships with Weft for a device such as "RTX-TITAN". WEFT_FAILURE if there
+ * is none. */
 weft_status profile_open_shipped(const char *device, struct profile **out);
-/* Opens for writing, creating file and schema where missing. Everything up to profile_commit is one
- * transaction: closing without it leaves the file as it was, or absent. */
+/* Opens for writing, and creates the file and the schema if they are missing. Everything up to
+ * profile_commit is one transaction: closing without it leaves the file as it was, or absent. */
 weft_status profile_create(const char *path, struct profile **out);
 weft_status profile_commit(struct profile *profile);
 void profile_close(struct profile *profile);
@@ -63,16 +64,17 @@ struct measurement {
     const char *source;
     double error; /* standard error of ns over ns; 0: not known */
 };
-/* Replaces what the same source said of the same shape. */
+/* Replaces what the same source said about the same shape. */
 weft_status profile_add(struct profile *profile, const struct measurement *measurement);
-/* FROM_MEASUREMENT or FROM_INTERPOLATION in out->provenance, or FROM_NOTHING when it has no answer. */
+/* out->provenance is FROM_MEASUREMENT or FROM_INTERPOLATION, or FROM_NOTHING if there is no
+ * answer. */
 weft_status profile_lookup(struct profile *profile, const char *device, const struct work *work,
                            struct kernel_cost *out);
 
 /* ---- what a profile database holds ----------------------------------------------------------- */
 
-/* Both gradients measured as one: a phase that exists in the database only, under the forward's
- * shape. A lookup gives each backward phase its share of FLOPs. */
+/* Both gradients measured as one: a phase that exists only in the database, under the forward's
+ * shape. A lookup gives each backward phase its share by FLOPs. */
 enum { PHASE_WHOLE_BACKWARD = PHASE_COUNT, PROFILE_PHASES };
 const char *profile_phase_name(int phase);
 bool profile_phase_from_name(const char *name, int *out);
@@ -88,9 +90,9 @@ struct profile_key {
     int64_t shape[WORK_MAX_SHAPE];
 };
 
-/* The key that a measurement of this very work has, and that a lookup looks for first; its phase says
- * whether the measurement is a whole backward (a product of two activations computes both gradients at
- * once). False when the shape is out of range (not positive). */
+/* The key that a measurement of exactly this work has, and that a lookup looks for first; its phase
+ * says whether the measurement is a whole backward (a product of two activations computes both
+ * gradients at once). False if the shape is out of range (not positive). */
 bool profile_key_of(const struct work *work, int32_t device, struct profile_key *out);
 
 struct profile_row {
@@ -126,23 +128,24 @@ struct collective_measurement {
     const char *source;
     double error; /* standard error of ns over ns; 0: not known */
 };
-/* Replaces what the same source said of the same collective. */
+/* Replaces what the same source said about the same collective. */
 weft_status profile_add_collective(struct profile *profile,
                                    const struct collective_measurement *measurement);
-/* Whether this very source has a time of it, with a standard error of at most `precision`. */
+/* Whether this source has a time for it with a standard error of at most `precision`. */
 weft_status profile_has_collective(struct profile *profile,
                                    const struct collective_measurement *wanted, double precision,
                                    bool *out);
-/* All kernel rows; they live until the profile is closed or written to. */
+/* All kernel rows; they are valid until the profile is closed or written to. */
 weft_status profile_rows(struct profile *profile, const struct profile_row **out, size_t *count);
 
-/* Whole layers as Galvatron profiles them. Rows live in `keep`; of several sources the last imported
- * answers. A NULL model means every one. These ask SQLite: one thread at a time. */
+/* Whole layers as Galvatron profiles them. Rows are in `keep`; of several sources, the last
+ * imported one answers. A NULL model means every model. These functions ask SQLite: one thread at a
+ * time. */
 enum { LAYER_MAX_TP = 8 };
 struct layer_profile {
     const char *model, *kind; /* "bert", "enc" */
     enum dtype dtype;
-    int64_t layer; /* the model's kinds of layers are numbered from 0 */
+    int64_t layer; /* the kinds of layers of a model are numbered from 0 */
     int64_t seq, hidden, weight_bytes, tp_all_reduces;
     double forward_ns; /* of one sample */
     int activations;
@@ -152,7 +155,7 @@ struct layer_profile {
 };
 weft_status profile_layers(struct profile *profile, const char *device, const char *model,
                            struct arena *keep, struct layer_profile **out, size_t *count);
-/* What embedding and head take on so many devices; part is "first", "last" (stage) or "both". */
+/* What embedding and head take on this many devices; part is "first", "last" (stage) or "both". */
 struct model_ends {
     const char *model, *part;
     int64_t devices, state_bytes, activation_bytes;
@@ -169,7 +172,7 @@ struct collective_rate {
 };
 weft_status profile_rates(struct profile *profile, const char *device, struct arena *keep,
                           struct collective_rate **out, size_t *count);
-/* "overlap_slowdown", "context"; *found is false where the database has no such number. */
+/* name is "overlap_slowdown" or "context"; *found is false if the database has no such number. */
 weft_status profile_constant(struct profile *profile, const char *device, const char *name,
                              double *out, bool *found);
 /* Times and sizes of a model's operators, as Aceso's and Sailor's tables publish them. */
@@ -177,18 +180,18 @@ struct operator_profile {
     const char *op;
     int64_t microbatch, tp, algo;
     double forward_ns, backward_ns;                       /* 0: out of memory */
-    const char *forward_collective, *backward_collective; /* inside; "": none */
+    const char *forward_collective, *backward_collective; /* inside the time; "": none */
     int64_t input_bytes, weight_bytes, activation_bytes;
-    /* What an allocator took for either pass beyond the forward pass's results. */
+    /* What an allocator took for either pass beyond the results of the forward pass. */
     int64_t forward_reserved_bytes, backward_reserved_bytes;
 };
 weft_status profile_operators(struct profile *profile, const char *device, enum dtype dtype,
                               const char *model, struct arena *keep, struct operator_profile **out,
                               size_t *count);
 
-/* "m=4096 n=1536 ..." (spaces or commas) into the shape of work->kernel, whose phase and dtype are
- * set; the problem in words, in `keep`, or NULL. Where bytes_per_element is not given it is that of
- * an activation, or of plain dropout. */
+/* Reads "m=4096 n=1536 ..." (separated by spaces or commas) into the shape of work->kernel, whose
+ * phase and dtype are set. Returns the problem in words, in `keep`, or NULL. If bytes_per_element
+ * is not given, it is that of an activation, or of plain dropout. */
 const char *shape_parse(struct arena *keep, const char *text, struct work *work);
 
 enum profile_table {
@@ -206,7 +209,7 @@ enum profile_table {
 };
 const char *table_name(enum profile_table table);
 weft_status profile_count(struct profile *profile, enum profile_table table, int64_t *out);
-/* Every source, in the order of their numbers. */
+/* All sources, in the order of their numbers. */
 struct source_row {
     int64_t id, kernel_rows;
     const char *name, *origin, *licence;
@@ -238,14 +241,16 @@ struct import_summary {
     const char *format; /* "aceso operators" */
     int64_t read;       /* rows or entries of the file */
     int64_t stored;     /* rows in the database, all tables */
-    int64_t merged;     /* kernel measurements that joined an equal shape's median */
+    int64_t merged;     /* kernel measurements that were merged into an equal shape's median */
     int64_t replaced;   /* rows that an earlier import had stored */
     ARRAY(struct skipped) skipped;
 };
 
 struct import_options {
     enum import_format format;
-    const char *device; /* of files that name none; of files that do, the one to take; or NULL */
+    /* For files that name no device, their device; for files that do, the one whose rows are taken;
+     * or NULL. */
+    const char *device;
 };
 /* Reads one file into the open transaction; on error the caller closes without committing. */
 weft_status profile_import(struct profile *profile, const char *path,
@@ -255,26 +260,29 @@ weft_status profile_import(struct profile *profile, const char *path,
 /* ---- one interface over all sources ---------------------------------------------------------- */
 
 struct cost;
-/* For this device; `profile_path` may be NULL (shipped databases and formula only). Shipped databases
- * are looked for in the folder that the environment variable WEFT_PROFILES names, then where they
- * were built, then where they are installed; WEFT_PROFILES=none leaves them out. */
+/* Opens the sources for this device; `profile_path` may be NULL (shipped databases and formula
+ * only). Shipped databases are looked for in the folder that the environment variable WEFT_PROFILES
+ * names, then where they were built, then where they are installed; WEFT_PROFILES=none leaves them
+ * out. */
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
-/* The folder of shipped databases where it is missing, so that times are other ones; else NULL. */
+/* The folder of shipped databases if it is missing, which changes all times; otherwise NULL. */
 const char *cost_missing(struct arena *keep);
 void cost_close(struct cost *cost);
 struct kernel_cost cost_of(struct cost *cost, const struct work *work);
-/* The same in training: the host has run ahead, and the device is at its power limit. */
+/* The time in training: the host has run ahead, and the device is at its power limit. */
 struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
-/* What the host takes to issue it; a step of communication is issued like an elementwise kernel. */
+/* The time that the host takes to issue it; a step of communication is issued like an elementwise
+ * kernel. */
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
-/* Whether a weight gradient's kernel adds to what is there, a bias' sum included, so that no pass over
- * them comes after it: Weft's own kernels do. */
+/* Whether the kernel of a weight gradient adds to what is there, and computes the bias's sum, too,
+ * so that no further pass follows it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
-/* Whether its fp8 products take a scale for every 32 elements (MXFP8), so that a cast needs no largest
- * value of all. */
+/* Whether the device's fp8 products take a scale for every 32 elements (MXFP8), so that a cast does
+ * not need the largest of all values. */
 bool device_scales_blocks(const struct device *device);
-/* Both computation and collectives on the device take so many times as long while they overlap. */
+/* The factor by which both computation and collectives on the device slow down while they
+ * overlap. */
 double cost_slowdown(const struct cost *cost);
 
 /* ---- memory of one operator ------------------------------------------------------------------ */
@@ -291,9 +299,10 @@ enum policy {
 };
 const char *policy_name(enum policy policy);
 bool policy_from_name(const char *name, enum policy *out);
-/* The type whose products stand for those of this type on a device: itself where the device has it. */
+/* The type whose products stand for those of this type on a device: the type itself if the device
+ * has it. */
 enum dtype peak_dtype(const struct device *device, enum dtype dtype);
-int policy_weight_bytes(enum policy policy); /* per parameter, of the weights that products read */
+int policy_weight_bytes(enum policy policy); /* per parameter, for the weights that products read */
 
 struct op_memory {
     double weights, gradients, optimizer;
@@ -304,16 +313,16 @@ struct op_memory {
 /* `local` as for op_work; `replicas` is the data-parallel degree a distributed optimizer divides by. */
 struct op_memory op_memory(const struct model *model, const struct op *op, const int64_t *local,
                            enum dtype dtype, enum policy policy, int64_t replicas);
-/* What a framework that shards weights does to those of one operator, beside kernels and collectives, in
- * a micro-batch (handling.c); nothing under most policies. */
+/* What a framework that shards weights does to those of one operator in a micro-batch, besides
+ * kernels and collectives (handling.c); nothing under most policies. */
 struct handling {
     double read, write;                     /* bytes per parameter */
-    double forward_issues, backward_issues; /* of the host, in units of cost_host_step_ns */
+    double forward_issues, backward_issues; /* by the host, in units of cost_host_step_ns */
     bool adds_shares; /* gradients of micro-batches are added up as shares, not whole */
 };
 struct handling policy_handling(enum policy policy, int shard, double shares, double micro_batches);
-/* An optimizer's step over so many parameters, with what comes around it in mixed precision: copies
- * to and from 16 bits, the search for overflows, the norm of the gradients and their scaling. */
+/* An optimizer step over this many parameters, with what mixed precision adds to it: copies to and
+ * from 16 bits, the search for overflows, the norm of the gradients and their scaling. */
 struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy);
 
 #endif

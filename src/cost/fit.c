@@ -3,12 +3,12 @@
  *   loss = mean over rows of min(|ln(predicted / measured)|, cap)
  *        + weight * sum over parameters of ln(value / start)^2
  *
- * A logarithm, so that half and double count alike; a cap, so that a row which measured something
- * else does not steer; a weight on leaving the start, so that what the rows do not determine stays
- * physical. The search is a pattern search: each parameter in turn is scaled up and down by a step,
- * an improvement is kept, and the step shrinks when none is left.
+ * The logarithm makes half and double count alike; the cap keeps a row that measured something else
+ * from steering the fit; the weight on leaving the start keeps parameters physical that the rows do
+ * not determine. The search is a pattern search: each parameter in turn is scaled up and down by a
+ * step, an improvement is kept, and the step shrinks when none is left.
  *
- *   I1  Same rows, same start: same result, bit for bit.
+ *   I1  The same rows and the same start give the same result, bit for bit.
  *   I2  A parameter that no row depends on keeps its value.
  */
 #include "cost/calibration.h"
@@ -21,8 +21,8 @@
 #define SHARE(kernel)                                                                              \
     ROW(share[KERNEL_##kernel][FORWARD], 0.01, 1), ROW(share[KERNEL_##kernel][BACKWARD], 0.01, 1)
 
-/* In the order they are tried: a limit before what it limits, or the search settles for less of the
- * latter everywhere. */
+/* In the order in which they are tried: a limit comes before what it limits, or the search settles
+ * for less of the latter everywhere. */
 static const struct fit_parameter PARAMETERS[] = {
     ROW(power_fraction, 0.1, 1),
     ROW(unit_fraction[RATE_VECTOR][FORWARD], 0.1, 0.98),
@@ -43,7 +43,7 @@ static const struct fit_parameter PARAMETERS[] = {
     ROW(attention_tail, 0.1, 1),
     ROW(attention_ramp_ns[FORWARD], 100, 1e5),
     ROW(attention_ramp_ns[BACKWARD], 100, 1e5),
-    ROW(memory_fraction, 0.88, 0.93), /* what is known of streams on every device */
+    ROW(memory_fraction, 0.88, 0.93), /* the range known for streams on every device */
     ROW(ramp_ns, 500, 1e4),
     ROW(issue_ns, 1000, 1e5),
     BOTH(share[KERNEL_MATMUL], 0.05, 1),
@@ -64,8 +64,8 @@ static const struct fit_parameter PARAMETERS[] = {
 #define ERROR_CAP    0.5 /* |ln|: a factor of 1.65 */
 #define FIRST_STEP   1.0 /* of the parameter's value */
 #define LAST_STEP    0.005
-#define LEAST_GAIN   1e-6  /* of the loss: less is noise of the summation */
-#define START_WEIGHT 0.001 /* a factor of two off the start costs 0.05 % of mean error */
+#define LEAST_GAIN   1e-6  /* of the loss: less is rounding noise of the sum */
+#define START_WEIGHT 0.001 /* a factor of two away from the start costs 0.05 % of mean error */
 
 size_t fit_parameters(const struct fit_parameter **out)
 {
@@ -146,7 +146,8 @@ static bool try_parameter(struct fit_descent *d, const struct fit_parameter *p, 
 void calibration_fit(const struct observations *rows, struct calibration *c)
 {
     struct fit_descent d = {.rows = rows, .now = c};
-    for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++) /* into its bounds, twins made equal */
+    /* Brings each into its bounds, and makes twins equal. */
+    for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++)
         set_parameter(c, &PARAMETERS[i], *parameter(c, &PARAMETERS[i]));
     d.start = *c;
     d.best = loss(&d);

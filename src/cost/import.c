@@ -1,6 +1,6 @@
-/* import.c - files of measurements into the database: which format, which rows, what became of them.
+/* import.c - files of measurements into the database: which format, which rows, and what became of them.
  *
- *   I1  An error ends the import, and the caller's transaction with it: all files or none.
+ *   I1  An error ends the import and the caller's transaction: all files are imported, or none.
  *   I2  Every row of a file is stored, merged, or skipped for a counted reason.
  */
 #include <string.h>
@@ -31,7 +31,8 @@ bool import_format_from_name(const char *name, enum import_format *out)
     return at >= 0;
 }
 
-/* The tables we know. A file is of the kind that most of its column names belong to. */
+/* The tables that can be imported. A file is of the kind that most of its column names belong
+ * to. */
 struct csv_kind {
     const char *name;
     enum import_format format;

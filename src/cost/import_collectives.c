@@ -7,7 +7,7 @@
  *
  *   I1  A message whose size was rounded to zero, or whose time means "out of memory", is left out.
  *   I2  `nodes` is 1 inside a node; tables that do not say otherwise measured one node.
- *   I3  Of equal collectives in one file the last counts.
+ *   I3  Of equal collectives in one file, the last one is used.
  */
 #include <math.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static const char *const VTRAIN_COLUMNS[] = {
     "gpu",           "gpus",  "bytes", "time_out_of_place_ns", "busbw_oop_GBps", "time_in_place_ns",
     "busbw_ip_GBps", "source"};
 
-/* Frameworks reduce gradients in place. */
+/* The times are those of in-place reductions, as frameworks reduce gradients. */
 static weft_status vtrain_row(void *context, const struct csv *csv, const int *at)
 {
     struct import *import = context;

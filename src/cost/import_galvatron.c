@@ -2,12 +2,12 @@
  *
  *   bus rate of r ms/MB = 1 MiB / (r ms),   of r GB/s = r 10^9 bytes per second                     (1)
  *
- *   I1  Layers are no kernels: their times go to tables of their own (layer, layer_activation,
+ *   I1  Layers are not kernels: their times go to tables of their own (layer, layer_activation,
  *       model_ends), which planners that work layer by layer read.
- *   I2  The machine of a bandwidth file is known by its name only: "..._2nodes_8gpus_per_node-ID.json"
- *       has 2 nodes of 8 devices and is called "2x8 ID".
+ *   I2  Only its name says which machine a bandwidth file is about:
+ *       "..._2nodes_8gpus_per_node-ID.json" has 2 nodes of 8 devices and is called "2x8 ID".
  *   I3  A group of g devices with stride s inside a stage of consecutive devices touches
- *       ceil(g / D) nodes of D devices when s = 1, and min(g, nodes of the stage) otherwise.
+ *       ceil(g / D) nodes of D devices if s = 1, and min(g, nodes of the stage) otherwise.
  */
 #include <math.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static int64_t nodes_touched(int64_t group, int64_t stage_devices, int64_t per_n
 
 /* ---- the bandwidth files --------------------------------------------------------------------- */
 
-/* One key of a file; true if it is of this kind. */
+/* One key of a file; each reader returns true if the key is of its kind. */
 struct file_entry {
     struct import *import;
     const struct profiled_machine *machine;
@@ -169,7 +169,7 @@ static weft_status read_entry(struct import *import, const struct profiled_machi
         "unknown key '%s'", node->key);
 }
 
-/* I2 */
+/* Reads the machine from the file's name (I2). */
 static weft_status machine_of(struct import *import, const struct doc *doc,
                               struct profiled_machine *out)
 {
@@ -297,7 +297,7 @@ done:
     return status;
 }
 
-/* One layer: what a mapping of it says. */
+/* One layer, as a mapping in the file describes it. */
 struct profiled_layer {
     const char *kind;
     int64_t seq, hidden, all_reduces;
@@ -370,7 +370,8 @@ done:
     return status;
 }
 
-/* What embedding and head take: on 8 devices as one, on 16 also by pipeline end. */
+/* What embedding and head take: with 8 devices as one number, with 16 also per end of the
+ * pipeline. */
 static weft_status store_end(struct import *import, const char *model, int64_t devices,
                              const char *part, const struct doc *map)
 {

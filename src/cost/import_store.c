@@ -74,7 +74,7 @@ static bool same_shape(const struct keyed *a, const struct keyed *b)
            strcmp(a->measurement->device, b->measurement->device) == 0;
 }
 
-/* Of times in ascending order. */
+/* The times must be in ascending order. */
 static double median(const struct keyed *sorted, size_t count)
 {
     double upper = sorted[count / 2].measurement->ns;

@@ -1,8 +1,8 @@
 /* import_times.c - tables of kernels and operators into the database.
  *
- *   I1  A time that is one kernel's goes to the table `kernel` (table.h).
- *   I2  A row about a model's operator also goes to the table `operator` as it was published: times,
- *       memory, and which of its two times hold a collective.
+ *   I1  A time that belongs to one kernel goes to the table `kernel` (table.h).
+ *   I2  A row about a model's operator also goes to the table `operator` as it was published:
+ *       times, memory, and which of its two times include a collective.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ weft_status import_own_source(struct import *import, const struct csv *csv, cons
     if (strcmp(import->source_name, name) == 0)
         return WEFT_OK;
     return csv_error(csv, csv_column(csv, "source"), "one file, one source: split the file",
-                     "the source that the rows before have");
+                     "the source of the rows before");
 }
 
 static weft_status import_table_row(void *context, const struct csv *csv,

@@ -1,6 +1,6 @@
 /* matmul.c - time of a matrix product, from tiles and waves.
  *
- * An m x n x k product (batch of g) is cut in a x b tiles; each unit of the device computes one
+ * An m x n x k product (batch of g) is cut into a x b tiles; each unit of the device computes one
  * tile at a time, so with U units
  *
  *   W  = ceil(g * s * ceil(m/a) * ceil(n/b) / U)                         waves              (1)
@@ -9,22 +9,22 @@
  *   Tp = 2gmnk / (P * fp)                                              power limit          (4)
  *   T  = max(C, M) + u * min(C, M),  C = max(min over a, b, s of Tc, Tp),  M = bytes / bandwidth
  *                                                                                           (5)
- * with P the datasheet peak, f = unit_fraction, k0 = prologue_k, h = tile_edge, fp =
- * power_fraction (less fp8_loss), u = unhidden. The minimum over tiles and splits s of the reduction stands for the
- * library's own choice. (4) is why a large product runs below a medium one's rate: the device
- * lowers its clock, and then an unfilled last wave costs nothing. On vector units k0 is less, by
- * their rate over that of the matrix units, and tiles may be narrower.
+ * with P the datasheet peak, f = unit_fraction, k0 = prologue_k, h = tile_edge, fp = power_fraction
+ * (less fp8_loss), u = unhidden. The minimum over tiles and over splits s of the reduction stands
+ * for the library's own choice. (4) is why a large product runs at a lower rate than a medium one:
+ * the device lowers its clock, and then an unfilled last wave costs nothing. On vector units k0 is
+ * smaller, in proportion to their rate over that of the matrix units, and tiles may be narrower.
  *
- * In 16 bits, rows that do not begin at multiples of 16 bytes are read by kernels for 2 to 4, or for
- * single elements, at the fraction `misaligned` of the rate.
+ * In 16 bits, rows that do not begin at multiples of 16 bytes are read by kernels for 2 to 4
+ * elements, or for single ones, at the fraction `misaligned` of the rate.
  *
  *   I1  T never falls when m, n, k or g grows and stays as well aligned: every candidate of the
  *       minimum is monotone.
  *   I2  T >= flops / P and T >= bytes / bandwidth: all fractions are at most 1.
  *
- * A convolution is the product that implicit GEMM makes of it. Without matrix units a 3 x 3, stride
- * 1 one may use Winograd's F(4x4, 3x3): 36 multiplications in place of 144, which is below I2's
- * first bound by design, and transformed tensors to move.
+ * A convolution is treated as the product that implicit GEMM makes of it. Without matrix units, a 3
+ * x 3 convolution of stride 1 may use Winograd's F(4x4, 3x3): 36 multiplications in place of 144,
+ * which is below I2's first bound by design, and transformed tensors to move.
  */
 #include "cost/calibration.h"
 
@@ -34,7 +34,7 @@ static const struct {
     int rows, cols;
 } TILES[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
              {64, 128},  {128, 64},  {64, 64},   {32, 128}, {128, 32}};
-enum { VECTOR_TILES = 2 }; /* so many at the end are for vector units only */
+enum { VECTOR_TILES = 2 }; /* this many at the end are for vector units only */
 static const int SPLITS[] = {1, 2, 4, 8};
 
 enum { FP32_BYTES = 4 };
@@ -43,7 +43,8 @@ struct product {
     double batch, m, n, k;
 };
 
-/* bf16 runs in fp16 and tf32 in fp32 where the device lacks them; plans in fp8 and nvfp4 are refused there. */
+/* bf16 runs as fp16 and tf32 as fp32 if the device lacks them; plans in fp8 and nvfp4 are refused
+ * there. */
 enum dtype peak_dtype(const struct device *device, enum dtype dtype)
 {
     static const enum dtype ORDER[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_TF32, DTYPE_FP32};
@@ -83,7 +84,7 @@ static double tile_efficiency(double rows, double cols, double edge)
     return area / (area + edge * border) * (largest + edge * largest_border) / largest;
 }
 
-/* Filling and draining a tile takes a time: fewer steps where a step takes longer. */
+/* Filling and draining a tile takes a fixed time: fewer steps if each step takes longer. */
 static double prologue_k(const struct device *device, const struct calibration *c,
                          const struct work *work)
 {
@@ -107,7 +108,8 @@ static double tiled_s(const struct device *device, const struct calibration *c,
         for (size_t i = 0; i < COUNT_OF(SPLITS); i++) {
             double split = SPLITS[i];
             double time = ceil(tiles * split / units) * step_s * (p->k / split + prologue);
-            if (SPLITS[i] > 1) /* each split writes its partial sum in fp32, and it is read again */
+            /* Each split writes its partial sum in fp32, and it is read again. */
+            if (SPLITS[i] > 1)
                 time += 2 * split * p->batch * p->m * p->n * FP32_BYTES /
                         kernel_bandwidth(device, c, work);
             best = fmin(best, time);
@@ -116,8 +118,8 @@ static double tiled_s(const struct device *device, const struct calibration *c,
     return best;
 }
 
-/* The fraction of the rate that the sizes of contiguous dims leave: of (m, n) in a weight's gradient,
- * else of (n, k). */
+/* The fraction of the rate that the sizes of the contiguous dims allow: of (m, n) in a weight's
+ * gradient, otherwise of (n, k). */
 static double aligned(const struct calibration *c, const struct work *work)
 {
     enum { WHOLE = 8 }; /* elements of 16 bits in 16 bytes */
@@ -163,7 +165,8 @@ struct conv {
     double images, out, height, width, in, taps, stride;
 };
 
-/* Implicit GEMM: y, dx or dw is the output. Of a strided dx's taps only 1 / stride^2 meet a dy. */
+/* Implicit GEMM: y, dx or dw is the output. Only 1 / stride^2 of the taps of a strided dx meet a
+ * dy. */
 static struct product conv_product(const struct conv *v, enum phase phase)
 {
     double pixels = v->images * v->height * v->width, phases = v->stride * v->stride;

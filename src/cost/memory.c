@@ -2,8 +2,8 @@
  *
  *   T = bytes / (B * memory_fraction * share)
  *
- * with B the datasheet's bandwidth and share what this kernel's access pattern reaches of a plain
- * stream. Two kernels move other bytes than their operands:
+ * with B the datasheet's bandwidth and share the fraction of a plain stream's rate that this
+ * kernel's access pattern reaches. Two kernels move other bytes than their operands:
  *
  *   embedding   forward reads the rows it looks up, not the table; backward clears the table's
  *               gradient and adds the rows to it, at the kernel's share

@@ -1,8 +1,8 @@
 /* observe.c - measured times as observations, to fit calibrations on and to judge them by.
  *
- *   I1  Half of the times, by a bit of a hash of their row, are held out: no fit looks at them.
- *   I2  Rows that repeat another's numbers, and times of which it is not known what ran, are no
- *       observations.
+ *   I1  Half of the times, chosen by a bit of a hash of their row, are held out: no fit uses them.
+ *   I2  Rows that repeat another row's numbers, and times for which it is unknown what ran, are not
+ *       used as observations.
  */
 #include "cost/calibration.h"
 

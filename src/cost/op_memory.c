@@ -2,12 +2,12 @@
  *
  *   weights, gradients, optimizer = local parameters * bytes by policy                            (1)
  *   kept        what its backward pass reads again (op_kept_bytes)
- *   recomputed  only its inputs stay, and the rest is made again
- *   workspace   backward: the gradients of its output and of its inputs, beside what is kept       (2)
+ *   recomputed  only its inputs stay, and the rest is computed again
+ *   workspace   backward: the gradients of its output and of its inputs, besides what is kept      (2)
  *   step        Adam reads gradient, weight and two moments and writes the last three in fp32 (16 +
- *               12 bytes); around it the gradients' norm is read (4), and in mixed precision they are
- *               copied to fp32 (2 + 4), unscaled (4 + 4), clipped (4 + 4) and weights copied to 16
- *               bits (4 + 2), as Megatron-LM's Float16Optimizer does; under fsdp Adam alone      (3)
+ *               12 bytes); around it the gradients' norm is read (4), and in mixed precision they
+ *               are copied to fp32 (2 + 4), unscaled (4 + 4), clipped (4 + 4) and weights copied to
+ *               16 bits (4 + 2), as Megatron-LM's Float16Optimizer does; under fsdp Adam alone   (3)
  *
  *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
@@ -57,7 +57,8 @@ static double local_parameters(const struct op *op, const int64_t *local)
     return parameters;
 }
 
-/* Operands that are parts of one tensor (q, k and v of a fused projection) have their own sizes. */
+/* Operands that are parts of one tensor (q, k and v of a fused projection) have sizes of their
+ * own. */
 static double input_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     double bytes = 0;
@@ -77,8 +78,8 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
         .optimizer = parameters * POLICIES[policy].optimizer / divisor,
         .kept = op_kept_bytes(model, op, local, dtype),
         .kept_recomputed = inputs,
-        .workspace =
-            operand_bytes(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0), /* (2) */
+        /* (2) */
+        .workspace = operand_bytes(op, &op->output, local, dtype) + (op->input_grad ? inputs : 0),
     };
 }
 

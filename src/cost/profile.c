@@ -1,7 +1,7 @@
 /* profile.c - measured times in an SQLite database.
  *
- *   I1  A file is ours if its application_id is PROFILE_ID; its user_version is the schema's. Anything
- *       else is refused before a table is read, and never written to.
+ *   I1  A file is a profile if its application_id is PROFILE_ID; its user_version is that of the
+ *       schema. Anything else is refused before a table is read, and never written to.
  *   I2  A handle for writing is one transaction: it holds the write lock from profile_create to
  *       profile_commit, and nobody sees half of an import.
  *   I3  A handle for reading has all kernel rows in memory; lookups do not touch SQLite.
@@ -36,7 +36,7 @@ static weft_status refuse_folder(const char *path)
     return WEFT_OK;
 }
 
-/* Ends what was being written, too: what was not committed is as if it had not been. */
+/* Also rolls back what was written but not committed. */
 static void close_database(void *context)
 {
     struct profile *profile = context;
@@ -66,7 +66,7 @@ static weft_status open_database(const char *path, int flags, struct profile **o
     return WEFT_OK;
 }
 
-/* I1. *empty: a database in which nothing was ever made. */
+/* Checks I1. *empty: a database in which nothing was ever created. */
 static weft_status check_identity(struct profile *profile, bool *empty)
 {
     weft_status status;
@@ -96,7 +96,7 @@ done:
     return status;
 }
 
-/* Of a new file, or of what an older version lacks (I4). */
+/* Creates the schema of a new file, or what an older version lacks (I4). */
 static weft_status make_schema(struct profile *profile, const char *schema)
 {
     weft_status status;
@@ -133,8 +133,8 @@ static const char *intern(struct profile *profile, const char *name)
     return profile->names.data[profile->names.len - 1];
 }
 
-static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, struct index *index,
-                            struct profile_row *row)
+static weft_status read_row(struct profile *profile, sqlite3_stmt *statement,
+                            struct profile_index *index, struct profile_row *row)
 {
     enum kernel kernel;
     enum dtype dtype;
@@ -146,7 +146,7 @@ static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, st
     if (!dtype_from_name(sql_text(statement, 3), &dtype))
         return damaged_row(profile, "dtype", sql_text(statement, 3));
     memset(row, 0, sizeof *row);
-    row->key.device = index_device(index, sql_text(statement, 0));
+    row->key.device = profile_index_device(index, sql_text(statement, 0));
     row->key.kernel = (uint8_t)kernel;
     row->key.phase = (uint8_t)phase;
     row->key.dtype = (uint8_t)dtype;
@@ -164,7 +164,7 @@ static weft_status read_row(struct profile *profile, sqlite3_stmt *statement, st
     return WEFT_OK;
 }
 
-/* Of several sources for one key the last imported comes last, and stays (index_add). */
+/* Of several sources for one key, the last imported comes last, and stays (profile_index_add). */
 static weft_status load_index(struct profile *profile)
 {
     const char *select = arena_printf(
@@ -178,20 +178,20 @@ static weft_status load_index(struct profile *profile)
     int step;
     arena_free(profile->index_arena);
     profile->index_arena = arena_new();
-    profile->index = index_new(profile->index_arena);
+    profile->index = profile_index_new(profile->index_arena);
     struct hold hold;
     hold_push(&hold, sql_finalize, &statement);
     TRY(sql_prepare(profile, select, &statement));
     while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
         struct profile_row row;
         TRY(read_row(profile, statement, profile->index, &row));
-        index_add(profile->index, &row);
+        profile_index_add(profile->index, &row);
     }
     if (step != SQLITE_DONE)
         TRY(sql_error(profile));
     profile->stale = false;
 done:
-    index_build(profile->index);
+    profile_index_build(profile->index);
     hold_pop(&hold);
     sqlite3_finalize(statement);
     return status;
@@ -255,7 +255,7 @@ void profile_close(struct profile *profile)
     if (!profile)
         return;
     arena_free(profile->index_arena);
-    arena_free(profile->arena); /* which owns the database */
+    arena_free(profile->arena); /* the arena owns the database */
 }
 
 static weft_status find_source(struct profile *profile, const char *name, int64_t *out)
@@ -348,7 +348,7 @@ done:
     return status;
 }
 
-static weft_status current_index(struct profile *profile, const struct index **out)
+static weft_status current_index(struct profile *profile, const struct profile_index **out)
 {
     weft_status status = profile->stale ? load_index(profile) : WEFT_OK;
     *out = profile->index;
@@ -357,19 +357,19 @@ static weft_status current_index(struct profile *profile, const struct index **o
 
 weft_status profile_rows(struct profile *profile, const struct profile_row **out, size_t *count)
 {
-    const struct index *index;
+    const struct profile_index *index;
     weft_status status = current_index(profile, &index);
-    *count = status == WEFT_OK ? index_rows(index, out) : 0;
+    *count = status == WEFT_OK ? profile_index_rows(index, out) : 0;
     return status;
 }
 
 weft_status profile_explain(struct profile *profile, const char *device, const struct work *work,
                             struct profile_answer *out)
 {
-    const struct index *index;
+    const struct profile_index *index;
     weft_status status = current_index(profile, &index);
     if (status == WEFT_OK)
-        *out = index_lookup(index, index_find_device(index, device), work);
+        *out = profile_index_lookup(index, profile_index_find_device(index, device), work);
     return status;
 }
 

@@ -1,9 +1,9 @@
 /* profile.h - the profile database from the inside: its tables, its index, its importers.
  *
- *   I1  A key says everything that a time depends on: device, kernel, phase, dtype, shape. Two works
- *       with the same key take the same time (key_of_work).
- *   I2  The phase PHASE_WHOLE_BACKWARD exists in the database only: both gradients measured as one,
- *       under the shape of the forward. A lookup gives each backward phase its share of FLOPs.
+ *   I1  A key contains everything that a time depends on: device, kernel, phase, dtype, shape. Two
+ *       works with the same key take the same time (key_of_work).
+ *   I2  The phase PHASE_WHOLE_BACKWARD exists only in the database: both gradients measured as one,
+ *       under the shape of the forward. A lookup gives each backward phase its share by FLOPs.
  *   I3  Rows are immutable once loaded; a handle opened for reading never changes.
  */
 #ifndef WEFT_COST_PROFILE_H
@@ -13,17 +13,20 @@
 
 /* ---- the index: all kernel rows in memory ---------------------------------------------------- */
 
-struct index;
-struct index *index_new(struct arena *arena);
-int32_t index_device(struct index *index, const char *name);            /* added where missing */
-int32_t index_find_device(const struct index *index, const char *name); /* -1: unknown */
-void index_add(struct index *index,
-               const struct profile_row *row); /* a later row replaces an equal key */
-void index_build(struct index *index);         /* after the last row */
-size_t index_rows(const struct index *index, const struct profile_row **out);
+struct profile_index;
+struct profile_index *profile_index_new(struct arena *arena);
+/* The number of a device, which is added if it is missing. */
+int32_t profile_index_device(struct profile_index *index, const char *name);
+/* -1: unknown. */
+int32_t profile_index_find_device(const struct profile_index *index, const char *name);
+/* A later row replaces one with an equal key. */
+void profile_index_add(struct profile_index *index, const struct profile_row *row);
+/* To be called after the last row. */
+void profile_index_build(struct profile_index *index);
+size_t profile_index_rows(const struct profile_index *index, const struct profile_row **out);
 
-struct profile_answer index_lookup(const struct index *index, int32_t device,
-                                   const struct work *work);
+struct profile_answer profile_index_lookup(const struct profile_index *index, int32_t device,
+                                           const struct work *work);
 
 /* The key of a work; false when the shape is out of range (not positive). */
 bool key_of_work(const struct work *work, bool whole_backward, int32_t device,
@@ -31,10 +34,12 @@ bool key_of_work(const struct work *work, bool whole_backward, int32_t device,
 
 /* ---- shapes (shape.c) ------------------------------------------------------------------------ */
 
-bool shape_has_bytes(enum kernel kernel); /* bytes per element are a number of its own */
-/* Of the forward pass with this shape; 0 for kernels without matrix products, and attention. */
+/* The bytes per element are a shape number of their own. */
+bool shape_has_bytes(enum kernel kernel);
+/* FLOPs of the forward pass with this shape; 0 for kernels without matrix products, and
+ * attention. */
 double shape_flops(enum kernel kernel, const int64_t *shape);
-/* Sets the shape as the database has it, with the FLOPs and bytes that follow from it. */
+/* Sets the shape as the database stores it, and the FLOPs and bytes that follow from it. */
 void work_set_shape(struct work *work, const int64_t *shape);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -51,25 +56,26 @@ struct profile_value {
 #define V_REAL(x) ((struct profile_value){.type = VALUE_REAL, .real = (x)})
 #define V_TEXT(x) ((struct profile_value){.type = VALUE_TEXT, .text = (x)})
 
-/* One row; `values` are the columns of the schema (docs/reference/profile.md) in order, NULL after the last. Replaces a row
- * with the same primary key. */
+/* Inserts one row; `values` are the columns of the schema (docs/reference/profile.md) in order,
+ * NULL after the last. Replaces a row with the same primary key. */
 weft_status profile_insert(struct profile *profile, enum profile_table table,
                            const struct profile_value *values, size_t count);
-/* The row's number; a source that is there already keeps its number and takes the new words. */
+/* The number of a source; one that exists already keeps its number and takes the new texts. */
 weft_status profile_source(struct profile *profile, const char *name, const char *origin,
                            const char *licence, int64_t *out);
-/* As profile_add, for a source that has its number. */
+/* Like profile_add, for a source whose number is known. */
 weft_status profile_add_from(struct profile *profile, const struct measurement *measurement,
                              int64_t source);
 
-/* Calls `row` with the values of each row that the statement finds; they live as long as the call. */
+/* Calls `row` with the values of each row that the statement finds; they are valid during the
+ * call. */
 enum { QUERY_MAX_COLUMNS = 16 };
 typedef void query_row(void *context, const struct profile_value *values);
 weft_status profile_query(struct profile *profile, const char *sql,
                           const struct profile_value *parameters, size_t count, query_row *row,
                           void *context);
 
-/* profile_import for text in memory, whose name decides where "auto" leaves a choice. */
+/* profile_import for text in memory; its name decides where "auto" leaves a choice. */
 weft_status profile_import_text(struct profile *profile, const char *name, char *text, size_t len,
                                 const struct import_options *options, struct arena *keep,
                                 struct import_summary *out);
@@ -80,7 +86,7 @@ struct import {
     struct profile *profile;
     const struct import_options *options;
     const char *file;
-    struct arena *arena; /* dies with the import */
+    struct arena *arena; /* freed at the end of the import */
     struct arena *keep;  /* for the summary */
     struct import_summary *summary;
     int64_t source;
@@ -89,20 +95,20 @@ struct import {
 };
 void import_skip(struct import *import, const char *reason);
 void import_measure(struct import *import, const struct measurement *measurement);
-/* Stores all that were measured, those of one shape as one. */
+/* Stores all measurements, those of one shape merged into one. */
 weft_status import_merge(struct import *import);
 weft_status import_row(struct import *import, enum profile_table table,
                        const struct profile_value *values, size_t count);
-/* Names the source that all rows of this file get; `origin` is empty for a user's own. */
+/* Names the source of all rows of this file; `origin` is empty for a user's own. */
 weft_status import_source(struct import *import, const char *name, const char *origin);
 /* True if rows of this device are wanted. */
 bool import_wants(const struct import *import, const char *device);
 
-/* The source that a row of Weft's own tables names, "" for none; one per file. */
+/* The source that a row of Weft's own tables names, "" for none; each file has one. */
 weft_status import_own_source(struct import *import, const struct csv *csv, const char *source);
 
 enum { MIB = 1 << 20 };
-/* Times from here on mean "out of memory" in the tables of Aceso and Sailor. */
+/* Times of at least this mean "out of memory" in the tables of Aceso and Sailor. */
 #define OUT_OF_MEMORY_US 1e6
 #define OUT_OF_MEMORY_MS 1e8
 

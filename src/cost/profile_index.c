@@ -5,13 +5,13 @@
  *   ns(x) = ns(x0) * (x / x0) ^ p,    p = log(ns(x1) / ns(x0)) / log(x1 / x0)                   (1)
  *
  *   I1  A lookup changes nothing, so threads may share an index.
- *   I2  x is strictly inside the measured range, and x0, x1 are its nearest neighbours there. Where
- *       several shape numbers would do, the one with the smallest gap x1 / x0 is taken, then the
- *       first.
- *   I3  The order of preference: the phase itself, measured; the whole backward, measured; the phase
- *       itself, interpolated; the whole backward, interpolated.
- *   I4  Attention of b samples with h heads on k of keys is that of bk samples with h/k heads on one:
- *       lanes along its batch run over bk.
+ *   I2  x is strictly inside the measured range, and x0, x1 are its nearest neighbours there. If
+ *       several shape numbers are possible, the one with the smallest gap x1 / x0 is taken, then
+ *       the first.
+ *   I3  The order of preference: the phase itself, measured; the whole backward, measured; the
+ *       phase itself, interpolated; the whole backward, interpolated.
+ *   I4  Attention of b samples with h heads, k of them for keys, is the same as that of bk samples
+ *       with h/k heads, one of them for keys: lanes along its batch run over bk.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ enum { AXIS_0 = 1, AXIS_1 = 2, AXIS_2 = 4, AXIS_3 = 8, AXIS_4 = 16 };
 static const struct {
     unsigned axes;       /* shape numbers that time may be interpolated in */
     bool matrix;         /* runs on matrix units: tf32 is a type of its own there */
-    double weight_share; /* of a whole backward without FLOPs, for the weight's phase */
-    int zero_allowed;    /* the shape number that may be 0, or -1 */
+    double weight_share; /* for the weight's phase: its share of a whole backward without FLOPs */
+    int zero_allowed;    /* the shape number that may be 0; -1: none */
 } KERNELS[] = {
     [KERNEL_MATMUL] = {AXIS_0 | AXIS_1 | AXIS_2 | AXIS_3, true, 0, -1},
     [KERNEL_GROUPED_MATMUL] = {AXIS_0 | AXIS_1 | AXIS_2 | AXIS_3, true, 0, -1},
@@ -50,8 +50,8 @@ static const struct {
 };
 _Static_assert(COUNT_OF(KERNELS) == KERNEL_COUNT, "a kernel without a row");
 
-/* A product's gradients are products of the same three sizes in other places: where, in the shape of
- * each phase, the forward's numbers stand. */
+/* A product's gradients are products of the same three sizes in another order: for each phase, the
+ * position in its shape of the forward's numbers. */
 static const int FORWARD_OF[PHASE_COUNT][4] = {
     [PHASE_FORWARD] = {0, 1, 2, 3},
     [PHASE_BACKWARD_INPUT] = {0, 1, 3, 2},  /* m, in, out  -> m, out, in */
@@ -101,24 +101,24 @@ struct lane {               /* rows that differ in one shape number, ascending i
     uint32_t first, count;
 };
 
-struct index {
+struct profile_index {
     struct arena *arena;
     ARRAY(const char *) devices;
     ARRAY(struct profile_row) rows;
-    struct hash_map exact; /* numbers of rows */
+    struct hash_map exact; /* row numbers */
     ARRAY(struct lane) lanes;
     uint32_t *members;       /* row numbers, lane by lane */
-    struct hash_map by_lane; /* numbers of lanes */
+    struct hash_map by_lane; /* lane numbers */
 };
 
-struct index *index_new(struct arena *arena)
+struct profile_index *profile_index_new(struct arena *arena)
 {
-    struct index *index = ARENA_NEW(arena, struct index);
+    struct profile_index *index = ARENA_NEW(arena, struct profile_index);
     index->arena = arena;
     return index;
 }
 
-int32_t index_find_device(const struct index *index, const char *name)
+int32_t profile_index_find_device(const struct profile_index *index, const char *name)
 {
     for (size_t i = 0; i < index->devices.len; i++)
         if (strcmp(index->devices.data[i], name) == 0)
@@ -126,16 +126,16 @@ int32_t index_find_device(const struct index *index, const char *name)
     return -1;
 }
 
-int32_t index_device(struct index *index, const char *name)
+int32_t profile_index_device(struct profile_index *index, const char *name)
 {
-    int32_t device = index_find_device(index, name);
+    int32_t device = profile_index_find_device(index, name);
     if (device >= 0)
         return device;
     array_push(index->arena, &index->devices, arena_copy_text(index->arena, name));
     return (int32_t)index->devices.len - 1;
 }
 
-size_t index_rows(const struct index *index, const struct profile_row **out)
+size_t profile_index_rows(const struct profile_index *index, const struct profile_row **out)
 {
     *out = index->rows.data;
     return index->rows.len;
@@ -161,14 +161,14 @@ static bool same_lane(const void *lanes, int64_t number, const void *key)
     return same_key(&((const struct lane *)lanes)[number].key, key);
 }
 
-void index_add(struct index *index, const struct profile_row *row)
+void profile_index_add(struct profile_index *index, const struct profile_row *row)
 {
     array_push(index->arena, &index->rows, *row);
     index->rows.data[index->rows.len - 1].device = index->devices.data[row->key.device];
 }
 
-/* Of rows with equal keys the last stays, in the place of the first. */
-static void drop_replaced(struct index *index)
+/* Of rows with equal keys the last stays, at the position of the first. */
+static void drop_replaced(struct profile_index *index)
 {
     struct profile_row *rows = index->rows.data;
     size_t kept = 0;
@@ -195,7 +195,7 @@ static int member_order(const void *a, const void *b)
     int order = memcmp(&x->key, &y->key, sizeof x->key);
     if (order == 0)
         order = (x->value > y->value) - (x->value < y->value);
-    if (order == 0) /* I4: of one length, from different shapes */
+    if (order == 0) /* I4: the same position, from different shapes */
         order = (x->row > y->row) - (x->row < y->row);
     return order;
 }
@@ -206,7 +206,7 @@ static bool is_attention(enum kernel kernel)
            kernel == KERNEL_ATTENTION_V2;
 }
 
-/* Where on its lane a key lies, and the lane's own key. */
+/* The position of a key on its lane, and the lane's own key. */
 static int64_t along(const struct profile_key *key, int axis, struct profile_key *lane)
 {
     int64_t value = key->shape[axis];
@@ -224,7 +224,7 @@ static int64_t along(const struct profile_key *key, int axis, struct profile_key
     return value;
 }
 
-static size_t collect_members(const struct index *index, struct lane_member *out)
+static size_t collect_members(const struct profile_index *index, struct lane_member *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < index->rows.len; i++) {
@@ -242,7 +242,7 @@ static size_t collect_members(const struct index *index, struct lane_member *out
     return count;
 }
 
-static void build_lanes(struct index *index)
+static void build_lanes(struct profile_index *index)
 {
     size_t count = collect_members(index, NULL);
     struct arena *scratch = arena_new();
@@ -265,7 +265,7 @@ static void build_lanes(struct index *index)
     arena_free(scratch);
 }
 
-void index_build(struct index *index)
+void profile_index_build(struct profile_index *index)
 {
     drop_replaced(index);
     build_lanes(index);
@@ -273,7 +273,7 @@ void index_build(struct index *index)
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
-static struct profile_answer exact(const struct index *index, const struct profile_key *key)
+static struct profile_answer exact(const struct profile_index *index, const struct profile_key *key)
 {
     struct profile_answer answer = {.share = 1};
     int64_t number = hash_get_same(&index->exact, key_hash(key), same_row, index->rows.data, key);
@@ -285,13 +285,14 @@ static struct profile_answer exact(const struct index *index, const struct profi
     return answer;
 }
 
-/* The members on either side of x, or twice the one at the end when x is its place from another shape
- * (I4), or false when x is not strictly inside (I2). */
-static bool neighbours(const struct index *index, const struct lane *lane, int axis, int64_t x,
-                       const struct profile_row **low, const struct profile_row **high)
+/* The members on either side of x. If x is the position of the one at the end, from another shape
+ * (I4), that one twice; false if x is not strictly inside (I2). */
+static bool neighbours(const struct profile_index *index, const struct lane *lane, int axis,
+                       int64_t x, const struct profile_row **low, const struct profile_row **high)
 {
     const uint32_t *members = index->members + lane->first;
-    uint32_t from = 0, to = lane->count; /* the first member above x lies in [from, to] */
+    /* The first member above x is in [from, to]. */
+    uint32_t from = 0, to = lane->count;
     while (from < to) {
         uint32_t middle = from + (to - from) / 2;
         if (along(&index->rows.data[members[middle]].key, axis, NULL) > x)
@@ -323,7 +324,8 @@ static double power_law(const struct profile_answer *answer, int64_t x)
     return answer->low->ns * pow((double)x / low, p);
 }
 
-static struct profile_answer between(const struct index *index, const struct profile_key *key)
+static struct profile_answer between(const struct profile_index *index,
+                                     const struct profile_key *key)
 {
     struct profile_answer best = {.share = 1};
     for (int axis = 0; axis < WORK_MAX_SHAPE; axis++) {
@@ -357,7 +359,7 @@ bool profile_key_of(const struct work *work, int32_t device, struct profile_key 
     return key_of_work(work, both_gradients(work), device, out);
 }
 
-/* The same question about both gradients at once, and how much of their time is this phase's. */
+/* The same question about both gradients at once, and which share of their time is this phase's. */
 static bool whole_backward_key(const struct work *work, int32_t device, struct profile_key *key,
                                double *share)
 {
@@ -371,10 +373,10 @@ static bool whole_backward_key(const struct work *work, int32_t device, struct p
     return key_of_work(&forward, true, device, key);
 }
 
-struct profile_answer index_lookup(const struct index *index, int32_t device,
-                                   const struct work *work)
+struct profile_answer profile_index_lookup(const struct profile_index *index, int32_t device,
+                                           const struct work *work)
 {
-    struct profile_answer (*const ways[])(const struct index *,
+    struct profile_answer (*const ways[])(const struct profile_index *,
                                           const struct profile_key *) = {exact, between};
     struct profile_answer answer = {.share = 1};
     struct profile_key own, whole;

@@ -1,8 +1,9 @@
-/* profile_sql.c - statements of a profile database: SQLite's errors in our words, rows written and
+/* profile_sql.c - statements of a profile database: SQLite's errors in Weft's words, rows written and
  * read. */
 #include "cost/profile_room.h"
 
-/* ---- SQLite's errors in our words ------------------------------------------------------------ */
+/* ---- SQLite's errors in Weft's words
+ * ----------------------------------------------------------- */
 
 weft_status sql_error(const struct profile *profile)
 {

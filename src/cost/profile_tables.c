@@ -1,13 +1,13 @@
-/* profile_tables.c - what a database holds beside kernels: operators, layers, the ends of models,
- * constants; and collectives into it.
+/* profile_tables.c - what a database holds besides kernels: operators, layers, the ends of models,
+ * constants; and writing collectives.
  *
- *   I1  Of several sources for one key the last imported answers.
+ *   I1  Of several sources for one key, the last imported one answers.
  */
 #include <string.h>
 
 #include "cost/profile.h"
 
-/* I1: SQLite takes the other columns of a group from the row with its maximum. */
+/* I1: SQLite takes the other columns of a group from the row that has the maximum. */
 #define LATEST(columns, table, key)                                                                \
     "SELECT " columns ", max(source) FROM " table                                                  \
     " WHERE device = ?1 AND (?2 IS NULL OR model = ?2) GROUP BY " key " ORDER BY " key

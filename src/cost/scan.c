@@ -1,9 +1,9 @@
 /* scan.c - time of a selective scan in chunks (Mamba-2: Dao and Gu, 2024, section 6).
  *
- * It is a row of kernels, those of mamba_ssm's ssd_combined.py: of a chunk of Q positions the product
- * C B^T, the state that the chunk adds, the passing on of states from chunk to chunk, and the output;
- * backward makes states and C B^T again and then the gradients. Of a position, with G groups, H heads
- * of depth P and states of N
+ * It is a sequence of kernels, those of mamba_ssm's ssd_combined.py: for a chunk of Q positions the
+ * product C B^T, the state that the chunk adds, passing states on from chunk to chunk, and the
+ * output; the backward pass computes states and C B^T again and then the gradients. Per position,
+ * with G groups, H heads of depth P and states of N
  *
  *   products forward   2 (Q N G + Q P H + 2 N P H)                                             (1)
  *   backward           2 (3 Q N G + 3 Q P H + 5 N P H)                                         (2)
@@ -11,11 +11,11 @@
  *                      c of C B^T (G Q), d of dt and its sums (H): the table below             (3)
  *   T = products / (P f) + bytes / (B m)                                                       (4)
  *
- * Kernels come one after the other, some bound by products and some by bytes, so (4) adds. C B^T, dt's
- * sums and a chunk's state are fp32; states that were passed on have the compute dtype. f is
- * scan_fraction, m the share of a stream's bandwidth.
+ * The kernels run one after the other, some bound by products and some by bytes, so (4) is a sum. C
+ * B^T, dt's sums and a chunk's state are fp32; states that were passed on have the compute dtype. f
+ * is scan_fraction, m the share of a stream's bandwidth.
  *
- *   I1  What does not fill a chunk is computed as one.
+ *   I1  Positions that do not fill a chunk are computed as a whole chunk.
  */
 #include "cost/calibration.h"
 

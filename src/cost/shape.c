@@ -1,8 +1,8 @@
-/* shape.c - what follows from a kernel's shape: its numbers' names, FLOPs and bytes.
+/* shape.c - what follows from a kernel's shape: the names of its numbers, FLOPs and bytes.
  *
  *   I1  FLOPs are those of one product (model.h): 2mnk, whichever gradient it is.
- *   I2  Bytes are each operand's once, as op_work counts them. What a kernel moves beyond that is the
- *       analytic model's business (memory.c).
+ *   I2  Each operand's bytes count once, as in op_work. What a kernel moves beyond that belongs to
+ *       the analytic model (memory.c).
  */
 #include <string.h>
 
@@ -83,7 +83,7 @@ enum { NO_FLOPS = 0 };
 
 static const struct {
     int factors;                  /* leading shape numbers whose product, doubled, is the FLOPs */
-    void (*bytes)(struct work *); /* NULL: passes over all elements, as follows */
+    void (*bytes)(struct work *); /* NULL: passes over all elements, by the fields below */
     double read[PHASE_COUNT], write[PHASE_COUNT];
     int element_bytes;      /* 0: those of the dtype */
     bool bytes_per_element; /* the bytes moved are a shape number after the others */
@@ -105,7 +105,7 @@ static const struct {
     [KERNEL_POOL] = {NO_FLOPS,
                      NULL,
                      {1, 1, 0},
-                     {1, 1, 0}}, /* of the output: its stride is not known */
+                     {1, 1, 0}}, /* passes over the output: its stride is not known */
     [KERNEL_SCAN] = {NO_FLOPS, scan_bytes},
     [KERNEL_COPY] = {NO_FLOPS, NULL, {1, 1, 0}, {1, 1, 0}, .element_bytes = 1},
     /* Adam in fp32 reads weight, gradient and two moments, and writes all but the gradient. */
@@ -139,8 +139,8 @@ double shape_flops(enum kernel kernel, const int64_t *shape)
     return flops;
 }
 
-/* Of an activation (forward: in, out; backward: its kept operand too) and of plain dropout (its mask
- * is a byte). */
+/* The bytes of an activation (forward: in, out; backward: its kept operand, too) and of plain
+ * dropout (its mask is a byte). */
 static int64_t usual_bytes(const struct work *work)
 {
     int64_t e = dtype_bytes(work->dtype);
@@ -177,7 +177,8 @@ void work_set_shape(struct work *work, const int64_t *shape)
 
 /* ---- "m=4096 n=1536 ..." --------------------------------------------------------------------- */
 
-/* Finds the place of one "name=number" in the shape of a kernel; the problem with it, or NULL. */
+/* Puts one "name=number" into its place in the shape of a kernel; returns the problem with it, or
+ * NULL. */
 static const char *place_number(struct arena *keep, const char *pair, const char *const *names,
                                 size_t count, int64_t *shape, unsigned *seen)
 {
@@ -197,7 +198,7 @@ static const char *place_number(struct arena *keep, const char *pair, const char
     bool flag = strcmp(name, "causal") == 0;
     if (pair[len] != '=' || !parse_int(pair + len + 1, &shape[i]) || shape[i] < (flag ? 0 : 1) ||
         shape[i] > (int64_t)1 << 50)
-        return arena_printf(keep, "'%s' is no whole number of at least 1", pair);
+        return arena_printf(keep, "'%s' is not a whole number of at least 1", pair);
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* table_operators.c - Aceso's tables of whole operators, and Sailor's, which its tool made too.
+/* table_operators.c - Aceso's tables of whole operators, and Sailor's, which were made with the same tool.
  *
  * A row names a model and an operator, and times its forward and its backward pass; shapes follow
  * from the model's sizes, the local micro-batch and the tensor degree (table_transformer.c,
@@ -12,8 +12,8 @@
 #include "cost/profile.h"
 #include "cost/table.h"
 
-/* Its "RTX-2080" multiplies at 57 TFLOP/s and moves 493 GB/s: a 2080 Ti, of 54 and 616 at its nominal
- * clock, not a 2080, of 40 and 448. */
+/* Sailor's "RTX-2080" multiplies at 57 TFLOP/s and moves 493 GB/s: that is a 2080 Ti, with 54 and
+ * 616 at its nominal clock, not a 2080, with 40 and 448. */
 static const struct sailor_device SAILOR_DEVICES[] = {
     {"A100-40", "A100-SXM4-40GB", DTYPE_TF32}, {"GH-96", "GH200-96GB", DTYPE_TF32},
     {"RTX-2080", "RTX-2080-Ti", DTYPE_FP32},   {"RTX-3090", "RTX-3090", DTYPE_TF32},

@@ -1,10 +1,11 @@
-/* table_resnet.c - the kernels behind one operator of a measured Wide-ResNet.
+/* table_resnet.c - the kernels of one operator of a measured Wide-ResNet.
  *
  * Block i of a stage with p planes and width w: 1x1 to p, 3x3 to w p, 1x1 to 4 p channels, each
- * with a batch norm, and a residual addition, before which the first block of a stage projects its
- * input; its backward otherwise only passes the gradient on. Under tensor parallelism algo 0 splits a
- * convolution's output channels, algo 1 its input channels; what it exchanges then is more than one
- * tensor, so the size inside its times is unknown. Nothing else is split.
+ * with a batch norm, and a residual addition. The first block of a stage projects its input before
+ * that addition; in the others, the addition's backward only passes the gradient on. Under tensor
+ * parallelism algo 0 splits a convolution's output channels, algo 1 its input channels; what it
+ * exchanges then is more than one tensor, so the size inside its times is unknown. Nothing else is
+ * split.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 enum { STEM_SIDE = 112, BODY_SIDE = 56, CLASSES = 1024, INDEX_BYTES = 8 };
 
-/* Depth does not matter: only the first block of a stage differs. */
+/* The depth does not matter: only the first block of a stage differs. */
 static const struct resnet {
     const char *name;
     int64_t channels, width;
@@ -22,7 +23,7 @@ static const struct resnet {
     {"resnet_6_8B", 320, 16}, {"resnet_13B", 320, 16},
 };
 
-/* The row and the sizes of its block; the stem and the head are outside of blocks. */
+/* A row and the sizes of its block; the stem and the head are outside of blocks. */
 struct block_row {
     struct table_row *row;
     int64_t batch, channels;  /* of the stem */
@@ -107,7 +108,7 @@ static struct work pool(const struct block_row *b, enum phase phase, int64_t cha
                 window);
 }
 
-/* 3 x 3, to a quarter of the pixels and the positions of the maxima. */
+/* 3 x 3, to a quarter of the pixels, plus the positions of the maxima. */
 static void max_pool(struct block_row *b)
 {
     double element = dtype_bytes(b->row->operator->dtype);
@@ -123,10 +124,10 @@ static void max_pool(struct block_row *b)
 
 static int64_t features(const struct block_row *b)
 {
-    return b->channels * 32; /* eight times the planes in stage 3, four times as many out */
+    return b->channels * 32; /* eight times the planes in stage 3, and four times as many out */
 }
 
-/* Its backward spreads one number over the pixels. */
+/* The backward pass spreads one number over the pixels. */
 static void mean_pool(struct block_row *b)
 {
     int64_t side = BODY_SIDE / 8, n = elements(b, features(b), side);
@@ -193,7 +194,7 @@ static void downsample(struct block_row *b)
 }
 
 static const struct {
-    const char *name; /* of a block's part, or of what is outside of blocks */
+    const char *name; /* of a block's part, or of a part outside of blocks */
     bool in_block;
     void (*fill)(struct block_row *b);
 } OPERATORS[] = {
@@ -214,7 +215,7 @@ static void set_block(struct block_row *b, int64_t width, int stage, int index)
     b->in = !b->first ? b->planes * 4 : stage ? b->planes * 2 : b->planes;
     b->stride = stage && b->first ? 2 : 1;
     b->side = BODY_SIDE >> stage;
-    b->row->repeated = index > 1; /* the tables list the second block's numbers again */
+    b->row->repeated = index > 1; /* the tables repeat the second block's numbers */
 }
 
 static void fill_part(struct block_row *b, const char *part, bool in_block)

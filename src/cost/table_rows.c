@@ -1,5 +1,5 @@
-/* table_rows.c - what rows of operators are filled in with: the kernels that ran, those whose time it is,
- * and why a time is no kernel's (table.h).
+/* table_rows.c - fills in rows of operators: the kernels that ran, those whose time it is, and why a time
+ * belongs to no kernel (table.h).
  */
 #include "cost/profile.h"
 #include "cost/table.h"
@@ -30,7 +30,7 @@ struct work bytes_work(enum kernel kernel, enum phase phase, int64_t elements, d
 void row_stands_for(struct table_row *row, struct work work)
 {
     struct timing *time = &row->time[phase_direction(work.phase)];
-    bool second = time->kernel.phase != PHASE_FORWARD; /* none yet: all zero */
+    bool second = time->kernel.phase != PHASE_FORWARD; /* not set yet: all zero */
     time->kernel = work;
     if (second) {
         time->kernel = row->time[FORWARD].kernel;

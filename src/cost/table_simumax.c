@@ -2,12 +2,12 @@
  *
  *   time = FLOPs / (efficiency * peak)                                                           (1)
  *
- * with SimuMax's own count of FLOPs: 2mnk for a product, (2 | 5) q^2 heads (depth + value_depth) for
- * attention forward | backward, a causal mask not subtracted although its benchmark sets one.
+ * with SimuMax's own count of FLOPs: 2mnk for a product, (2 | 5) q^2 heads (depth + value_depth)
+ * for attention forward | backward, a causal mask not subtracted although its benchmark sets one.
  *
- *   I1  Efficiencies may exceed 1 (causal attention); times may not be anything but positive.
- *   I2  SimuMax gives a plain product its own m, n, k in each layout, and a grouped product those of
- *       the forward in all three stages; here each phase has its own.
+ *   I1  Efficiencies may exceed 1 (causal attention); times must be positive.
+ *   I2  SimuMax gives a plain product its own m, n, k in each layout, and a grouped product those
+ *       of the forward in all three stages; here each phase has its own.
  */
 #include <string.h>
 
@@ -49,7 +49,7 @@ static bool pair_is(const struct pairs *pairs, const char *name, const char *tex
     return strcmp(pair_text(pairs, name), text) == 0;
 }
 
-/* All of these numbers, or false. */
+/* Reads all of these numbers; false if one is missing. */
 static bool pair_numbers(const struct pairs *pairs, const char *const *names, size_t count,
                          int64_t *out)
 {
@@ -65,14 +65,14 @@ static bool pair_numbers(const struct pairs *pairs, const char *const *names, si
 static const struct {
     const char *layout, *stage;
     enum phase phase;
-    int order[4]; /* where the phase's m, n, k stand among the forward's */
+    int order[4]; /* the positions of the phase's m, n, k among the forward's */
 } STAGES[] = {
     {"TN", "fwd", PHASE_FORWARD, {0, 1, 2, 3}},
     {"NN", "bwd_grad_act", PHASE_BACKWARD_INPUT, {0, 1, 3, 2}},
     {"NT", "bwd_grad_w", PHASE_BACKWARD_WEIGHT, {0, 2, 3, 1}},
 };
 
-/* The output is read too when it is accumulated into, and may be wider than the operands. */
+/* The output is also read if it is accumulated into, and may be wider than the operands. */
 static void set_output(const struct pairs *pairs, const char *dtype, struct work *work)
 {
     if (pair_is(pairs, dtype, "fp32"))

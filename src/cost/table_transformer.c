@@ -1,4 +1,4 @@
-/* table_transformer.c - the kernels behind one operator of a measured GPT, T5 or OPT.
+/* table_transformer.c - the kernels of one operator of a measured GPT, T5 or OPT.
  *
  * With micro-batch b and tensor degree t
  *
@@ -6,8 +6,8 @@
  *   linear, split by row      m = b seq, n = out,     k = in / t;  all-reduces its output
  *   attention                 b heads / t products of (q, kv, depth)
  *
- * An operator is several kernels: what its framework launches, not what a fused implementation would.
- * Read off the tables' own regularities:
+ * An operator is several kernels: what its framework launches, not what a fused implementation
+ * would. Read off the tables' own regularities:
  *
  *   dropout + residual   dropout and two additions, of bias and residual; backward dropout and the
  *                        bias gradient
@@ -47,13 +47,13 @@ static const struct transformer {
 
 enum { MASK_BYTES = 1 };
 
-/* The row and the sizes its operator has. */
+/* A row and the sizes of its operator. */
 struct layer_sizes {
     struct table_row *row;
     const struct transformer *t;
     enum dtype dtype;
     int64_t batch, tp, queries, keys;
-    bool decoder, cross; /* cross: the decoder asks the encoder */
+    bool decoder, cross; /* cross: the decoder attends to the encoder */
     double element;      /* bytes */
 };
 
@@ -104,11 +104,11 @@ static void embedding(struct layer_sizes *l)
 
     row_ran(l->row, moving(l, KERNEL_DROPOUT, PHASE_BACKWARD_INPUT, n, e + MASK_BYTES, e));
     if (l->decoder) {
-        row_several(l->row); /* the encoder's row has the shared table's gradient */
+        row_several(l->row); /* the encoder's row includes the shared table's gradient */
         return;
     }
     words.phase = PHASE_BACKWARD_WEIGHT;
-    words.write_bytes = 0; /* the table's passes are apart */
+    words.write_bytes = 0; /* the table's passes are added separately */
     row_is(l->row, words);
     row_ran(l->row, moving(l, KERNEL_ELEMENTWISE, PHASE_BACKWARD_WEIGHT, table, 2 * e, 2 * e));
 }
@@ -136,7 +136,7 @@ static void final_layer_norm(struct layer_sizes *l)
     l->row->time[BACKWARD].left_out = SOMETHING_ELSE;
 }
 
-/* Sailor's in fp32 is several unfused kernels: which is not known. */
+/* Sailor's softmax in fp32 is several unfused kernels; which ones is not known. */
 static void softmax(struct layer_sizes *l)
 {
     bool fused = l->dtype == DTYPE_FP16, causal = !l->t->decoder_seq || (l->decoder && !l->cross);
@@ -206,7 +206,8 @@ static void context(struct layer_sizes *l)
     batched(l, l->queries, l->t->depth, l->keys);
 }
 
-/* By columns (algo 0), or by rows. In cross attention a product of its own gives keys and values. */
+/* Split by columns (algo 0) or by rows. In cross attention a separate product gives keys and
+ * values. */
 static void qkv(struct layer_sizes *l)
 {
     const struct transformer *t = l->t;
@@ -248,7 +249,7 @@ static void mlp_dense(struct layer_sizes *l)
     row_linear(l, l->t->ffn);
 }
 
-/* Split logits also all-reduce a few numbers per position in the forward. */
+/* With split logits, the forward also all-reduces a few numbers per position. */
 static void post_process(struct layer_sizes *l)
 {
     const struct transformer *t = l->t;
@@ -264,7 +265,8 @@ static void post_process(struct layer_sizes *l)
 
 /* ---- by name --------------------------------------------------------------------------------- */
 
-/* After "enc-" or "dec-", and before the decoder's "-1" or, in cross attention, "-2". */
+/* The names that follow "enc-" or "dec-" and precede the decoder's "-1" or, in cross attention,
+ * "-2". */
 static const struct {
     const char *name, *label;
     void (*fill)(struct layer_sizes *l);

@@ -1,6 +1,7 @@
 /* table_weft.c - Weft's own table: times of single kernels, documented in docs/reference/profile.md.
  *
- *   I1  A time is the kernel's alone, without the host's gaps: what tools/measure_torch.py writes.
+ *   I1  A time is that of the kernel alone, without gaps caused by the host: as
+ *       tools/measure_torch.py writes it.
  */
 
 #include "cost/profile.h"

@@ -547,7 +547,7 @@ static void test_broken_files(void **state)
          "a.csv:2: shape 'rows=1' of a norm: 'cols' is missing",
          "docs/reference/profile.md lists every kernel's shape numbers"},
         {"a.csv", "+X,norm,forward,fp16,rows=1 cols=0,1\n",
-         "a.csv:2: shape 'rows=1 cols=0' of a norm: 'cols=0' is no whole number of at least 1",
+         "a.csv:2: shape 'rows=1 cols=0' of a norm: 'cols=0' is not a whole number of at least 1",
          "docs/reference/profile.md lists every kernel's shape numbers"},
         {"a.csv", "+X,norm,forward,fp16,rows=1 rows=2,1\n",
          "a.csv:2: shape 'rows=1 rows=2' of a norm: 'rows' stands twice",
@@ -571,7 +571,7 @@ static void test_broken_files(void **state)
         {"a.csv",
          "kernel,phase,dtype,shape,ns,device,source\n"
          "norm,forward,fp16,rows=1 cols=1,5,X,me\nnorm,forward,fp16,rows=1 cols=1,5,X,you\n",
-         "a.csv:3: source is 'you', expected the source that the rows before have",
+         "a.csv:3: source is 'you', expected the source of the rows before",
          "one file, one source: split the file"},
         {"c.csv", "collective,devices,size_mb,ms,samples\nall_redduce,2,1,1,1\n",
          "c.csv:2: collective is 'all_redduce', expected a collective",

@@ -142,8 +142,9 @@ static void fill_table(struct layer_cutter *cutter, int32_t stage, struct stage_
     fill_reshards(cutter, stage, weight, t);
 }
 
-static struct stage_cost searched_cost(const struct layerwise *problem, const struct stage_table *t,
-                                       const int32_t *strategy, const struct layer_cost *own)
+static struct stage_cost cost_of_strategies(const struct layerwise *problem,
+                                            const struct stage_table *t, const int32_t *strategy,
+                                            const struct layer_cost *own)
 {
     struct stage_cost cost = {own->steady_ns + own->once_ns, own->steady_ns, 0};
     for (int32_t l = 0; l < problem->layers; l++) {
@@ -187,7 +188,7 @@ static weft_status search_stage(struct layer_cutter *cutter, int32_t stage, stru
     if (problem.limit_bytes < 0)
         return WEFT_NO_ANSWER;
     TRY(layerwise_solve(cutter->scratch, &problem, &answer));
-    *out = searched_cost(&problem, &t, answer.strategy, &own);
+    *out = cost_of_strategies(&problem, &t, answer.strategy, &own);
 done:
     return status;
 }

@@ -25,7 +25,7 @@ static void gain_cell(struct table *table, double value)
     table_cell(table, value > 0 && value < INFINITY ? "%.2f" : "-", value);
 }
 
-static void print_duels(const struct validation *v)
+static void print_contests(const struct validation *v)
 {
     static const char *const HEADERS[] = {"model", "on",    "Megatron-LM", "Weft",
                                           "error", "Aceso", "Weft",        "error",
@@ -156,7 +156,7 @@ static void print_plans(const struct validation *v)
 void contests_print(const struct validation *v, const struct search_table *which)
 {
     printf("%s: %s (%s)\n", which->name, which->summary, which->source);
-    print_duels(v);
+    print_contests(v);
     print_tallies(v);
     printf("TFLOP/s of a device, as the tables count FLOPs; errors in %%. gain: of Aceso over "
            "Megatron-LM, as\nmeasured, as predicted, and over what Weft takes from Megatron-LM's "

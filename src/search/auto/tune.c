@@ -1,23 +1,25 @@
-/* tune.c - what a framework takes beside degrees (room.h): recomputation of a few layers of each part, and
- * parts of unlike numbers of layers.
+/* tune.c - what a framework takes besides degrees (room.h): recomputation of a few layers of each
+ * part, and parts with different numbers of layers.
  *
- * The first n layers of each part are recomputed. Memory falls and time grows with n, so that the least n
- * that fits is the fastest: it is found by halves, from degrees that fit with all layers recomputed. Those
- * take at most RECOMPUTED_AT_MOST times as long as without, so that few of them are worth it.
+ * The first n layers of each part are recomputed. Memory falls and time grows with n, so the least
+ * n that fits is the fastest. It is found by bisection, from degrees that fit with all layers
+ * recomputed. These take at most RECOMPUTED_AT_MOST times as long as without recomputation, so few
+ * of them are worth it.
  *
- * Where the embedding weighs a layers and norm, head and loss weigh b, L + a + b units are dealt out evenly,
+ * If the embedding counts as a layers, and norm, head and loss as b, L + a + b units are shared out
+ * evenly,
  *
- *   layers of part 0 = u - a, of the last part u' - b, of all others u                              (1)
+ *   layers of part 0 = u - a, of the last part u' - b, of all others u                          (1)
  *
- * with (a, b) of a short list: Megatron-LM's own arguments count 0 or 1 of each.
+ * with (a, b) from a short list: Megatron-LM's own arguments count 0 or 1 of each.
  */
 #include <string.h>
 
 #include "search/auto/room.h"
 
-/* A forward pass more, of a third of the work. */
+/* One more forward pass, which is a third of the work. */
 static const double RECOMPUTED_AT_MOST = 4.0 / 3;
-/* Degrees that are tuned, by time. */
+/* How many degrees are tuned, the fastest first. */
 enum { MOST_BLOCKS = 8, MOST_LAYOUTS = 4 };
 static const struct {
     int64_t first, last; /* a and b of (1) */
@@ -53,10 +55,11 @@ static int64_t layers_per_part(const struct plan_request *request, const struct 
     return ceil_div(request->model->layers, d->pp * d->pieces);
 }
 
-/* The least block that fits, by halves. */
+/* Finds the least block that fits by bisection. */
 static weft_status try_blocks(struct join *join, struct degrees d)
 {
-    int64_t low = 0, high = layers_per_part(join->request, &d); /* fits not, fits */
+    /* `low` does not fit, `high` does */
+    int64_t low = 0, high = layers_per_part(join->request, &d);
     weft_status status = WEFT_OK;
     d.recompute = RECOMPUTE_FULL;
     while (high - low > 1 && !join_over(join)) {
@@ -102,7 +105,7 @@ done:
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* (1); false: a part in the middle would hold nothing. */
+/* Computes (1); false: a part in the middle would hold nothing. */
 static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last, int64_t *out)
 {
     int64_t units = layers + first + last, more = units % parts;
@@ -116,7 +119,8 @@ static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last,
         if (out[p] < 0 || (!end && out[p] == 0))
             return false;
     }
-    out[0] += more; /* of two parts, or more units than parts in the middle */
+    /* The rest, if there are two parts, or more units left than parts in the middle. */
+    out[0] += more;
     return true;
 }
 
@@ -141,7 +145,7 @@ done:
     return status;
 }
 
-/* Of the fastest degrees with several stages, those that are worth another layout. */
+/* Finds the fastest degrees with several stages, and tries other layouts of them. */
 static weft_status tune_layouts(struct join *join)
 {
     struct trial chosen[MOST_LAYOUTS];

@@ -1,12 +1,13 @@
-/* for_target.c - an answer of a planner that searches more than its target runs.
+/* for_target.c - the answer of a planner that searches more than its target runs.
  *
- *   I1  What stays is exactly what the target runs (target.h, I1).
- *   I2  A plan that it does not run gives way to the nearest that it does, unless that was tried before. Few
- *       of them are worth a simulation: the best, and only while they are not far behind what runs.
+ *   I1  The trials that stay are exactly those that the target runs (target.h, I1).
+ *   I2  A plan that the target does not run is replaced by the nearest one that it does, unless that
+ *       was tried before. Few of these are worth a simulation: only the best, and only while they
+ *       are not much slower than what runs.
  */
 #include "search/planner/planner.h"
 
-/* I2 */
+/* How many plans are replaced (I2). */
 enum { MOST_NEAREST = 12 };
 
 static weft_status is_tried(const struct plan_request *request, const struct planned *planned,
@@ -27,7 +28,8 @@ done:
     return status;
 }
 
-/* Whether the target runs the trial; else the nearest plan that it runs, NULL: none. */
+/* Whether the target runs the trial; if not, *nearest is the nearest plan that it runs; NULL:
+ * none. */
 static weft_status ask_target(const struct plan_request *request, const struct trial *trial,
                               bool *runs, struct plan **nearest)
 {

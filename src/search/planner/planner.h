@@ -116,7 +116,8 @@ struct plan_request {
      * is needed unless the batch is explored. */
     struct degrees pins;
     struct forbids forbids;
-    const struct target *target; /* the plans must run on it; NULL: any plan that can be simulated */
+    const struct target
+        *target; /* the plans must run on it; NULL: any plan that can be simulated */
     struct plan_options options;
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
     /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,
@@ -200,8 +201,8 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
 
 /* Moves the simplest trial within the tolerance of the fastest to the front (simplest.c). */
 void prefer_simplest(struct planned *planned, double tolerance);
-/* Leaves, of the trials in the order of I2, those that the request's target runs; the best of the others are
- * replaced by the nearest plans that it does run, simulated (for_target.c). */
+/* Keeps, of the trials in the order of I2, those that the request's target runs; the best of the
+ * others are replaced by the nearest plans that it runs, which are simulated (for_target.c). */
 weft_status keep_what_runs(const struct plan_request *request, struct planned *planned);
 
 #include "search/planner/what_if.h"

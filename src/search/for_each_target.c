@@ -10,7 +10,7 @@ static const char *differences_of(struct arena *keep, const struct target *targe
     return differences.len ? differences.data[0] : NULL;
 }
 
-/* The best of the degrees that the target takes; NULL text: nothing fits. */
+/* Searches for the best plan of the degrees that the target takes; NULL text: nothing fits. */
 static weft_status search_one(const struct plan_request *request, struct arena *keep,
                               struct for_target *row)
 {

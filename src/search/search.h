@@ -24,11 +24,11 @@
 
 /* ---- targets (for_each_target.c) --------------------------------------------------------------- */
 
-/* The best plan of one framework for a question that has an answer. */
+/* The best plan of one framework, for a request that has an answer. */
 struct for_target {
     const struct target *target;
-    bool runs_it;         /* the answer itself */
-    const char *text;     /* of its best plan; NULL: there is none, */
+    bool runs_it;         /* the framework runs the answer itself */
+    const char *text;     /* describes its best plan; NULL: there is none, */
     const char *instead;  /* and this is why */
     int64_t iteration_ns; /* of that plan */
 };
@@ -36,8 +36,8 @@ struct for_targets {
     struct for_target *data;
     size_t len, cap;
 };
-/* A row for the usual release of each framework, in `keep`. Where a framework does not run the answer, it is
- * searched for with what takes about a second. */
+/* A row for the usual release of each framework, in `keep`. If a framework does not run the answer,
+ * its best plan is looked for with a search of about a second. */
 weft_status search_each_target(const struct plan_request *request, const struct plan *plan,
                                const struct trial *answer, struct arena *keep,
                                struct for_targets *out);

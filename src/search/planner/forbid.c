@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name;
-    bool from_zero; /* else its values begin at 1 */
+    bool from_zero; /* otherwise its values begin at 1 */
 } WORDS[] = {
     [FORBID_DP] = {"dp"},
     [FORBID_TP] = {"tp"},

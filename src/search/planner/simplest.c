@@ -1,14 +1,14 @@
 /* simplest.c - of plans that are equally good, the one with the fewest different choices.
  *
- * A prediction is not as exact as the differences between the best plans, and every further mechanism is one
- * that may surprise. Within a tolerance of the fastest plan that fits, the answer is therefore the one with
- * the lowest score,
+ * A prediction is less exact than the differences between the best plans, and every further
+ * mechanism is one that may surprise. Within a tolerance of the fastest plan that fits, the answer
+ * is therefore the one with the lowest score,
  *
  *   score = 8 * kinds of choices that differ between layers or operators
- *         + 4 * cuts inside a layer + 2 * (stages of unlike numbers of devices)
+ *         + 4 * cuts inside a layer + 2 * (stages with different numbers of devices)
  *         + rank of the schedule: 0 for 1f1b, 1 for another default, 2 for the others            (1)
  *
- * of equal scores one that leaves ROOM of the memory free, and then the fastest.
+ * of plans with equal scores one that leaves ROOM of the memory free, and then the fastest.
  *
  *   I1  With a tolerance of 0 the order of the trials stays as it is.
  */
@@ -16,7 +16,8 @@
 
 #include "schedule/schedule.h"
 
-/* The share of the limit that a plan with room leaves free: more than most predictions of memory are off. */
+/* The share of the limit that a plan with room leaves free: more than the error of most predictions
+ * of memory. */
 static const double ROOM = 0.05;
 
 struct traits {

@@ -62,8 +62,9 @@ static weft_status positive(const struct doc *node, double *out)
     return status;
 }
 
+/* I3 */
 static int64_t nodes_touched(int64_t group, int64_t stage_devices, int64_t per_node,
-                             bool consecutive) /* I3 */
+                             bool consecutive)
 {
     int64_t stage_nodes = ceil_div(stage_devices, per_node);
     int64_t packed = ceil_div(group, per_node);

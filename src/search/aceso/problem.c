@@ -226,7 +226,7 @@ done:
     return status;
 }
 
-static weft_status read_walk(struct problem *p)
+static weft_status read_instances(struct problem *p)
 {
     struct plan *plan = NULL;
     weft_status status;
@@ -308,7 +308,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     TRY(folding_new(arena, request->model, request->cluster, &p->fold));
     p->settings.model = &p->fold.model;
     TRY(find_levels(p, scope));
-    TRY(read_walk(p));
+    TRY(read_instances(p));
     find_tp(p);
     find_flips(p);
     *out = p;

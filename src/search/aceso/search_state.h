@@ -32,8 +32,8 @@ struct search_state {
     struct verdict start;
     struct hop_note path[MOST_DEPTH];
     enum resource resource; /* which the first hop reduces */
-    struct found next;      /* a better config, if hops > 0 */
-    int32_t hops;
+    struct found next;      /* the better config, if there is one, */
+    int32_t hops;           /* and how many hops led to it */
 };
 
 /* Completes proposals and judges them; drops those that are illegal or not new. */

@@ -203,7 +203,7 @@ static void copy_cuts(const struct cuts *from, int32_t stages, struct cuts *to)
 }
 
 /* The limit for the slowest stage of an iteration below `below_ns`, if the times of its stages add
- * up to at least this. */
+ * up to at least `sum_ns`. */
 static int64_t steady_below(const struct layer_table *table, int64_t below_ns, int64_t sum_ns)
 {
     if (table->micro_batches == 1 || below_ns == INT64_MAX)

@@ -53,8 +53,8 @@ struct layer_source {
     int32_t (*place)(void *context, const struct layer_question *question);
     weft_status (*layer)(void *context, const struct layer_question *question, int32_t kind,
                          const struct strategy *strategy, struct layer_cost *out);
-    /* A quick lower bound of steady_ns, of two degrees of accuracy; LAYERWISE_NEVER if impossible.
-     * NULL: there is none. */
+    /* A quick lower bound of steady_ns, or, if `closer`, a better one that takes longer;
+     * LAYERWISE_NEVER if impossible. NULL: there is no bound. */
     weft_status (*least)(void *context, const struct layer_question *question, int32_t kind,
                          const struct strategy *strategy, bool closer, int64_t *ns);
     /* Strategies of one layout reshard alike, and not between each other; NULL: each has its own

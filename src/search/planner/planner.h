@@ -116,8 +116,8 @@ struct plan_request {
      * is needed unless the batch is explored. */
     struct degrees pins;
     struct forbids forbids;
-    const struct target
-        *target; /* the plans must run on it; NULL: any plan that can be simulated */
+    /* The plans must run on it; NULL: any plan that can be simulated. */
+    const struct target *target;
     struct plan_options options;
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
     /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,

@@ -18,8 +18,9 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TEXT, AT(to)},
     OUTPUT_OPTION(AT(output), "write to this file instead of standard output"),
     {"nearest", NULL,
-     "write the nearest plan that the target can express, and compare the predictions", OPTION_FLAG,
-     AT(nearest)},
+     "write the nearest plan that the target runs and that fits, and compare the predictions; the "
+     "exit code is 1 where there is none",
+     OPTION_FLAG, AT(nearest)},
     JSON_OPTION(AT(json)),
     {0},
 };
@@ -60,7 +61,7 @@ struct predicted {
 static weft_status predict(const struct plan *plan, struct predicted *out)
 {
     struct prediction *prediction;
-    struct simulate_options options = {.fold = FOLD_AUTO};
+    struct simulate_options options = {.fold = FOLD_AUTO, .reserved = true};
     cli_warn_missing();
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
@@ -155,13 +156,30 @@ static int print(const struct export_command *options, const struct export_resul
     return WEFT_OK;
 }
 
+/* The plan itself, or the nearest that runs and fits, with what differs. */
+static weft_status write_text(const struct export_command *options, const struct plan *plan,
+                              struct export_result *result)
+{
+    struct arena *keep = options->plan.arena;
+    struct plan *nearest = NULL;
+    weft_status status;
+    if (options->nearest)
+        TRY(plan_nearest(keep, plan, options->to, &nearest));
+    TRY(plan_export(keep, nearest ? nearest : plan, options->to, options->nearest, result));
+    if (nearest)
+        plan_differences(keep, plan, nearest, &result->differences);
+done:
+    plan_free(nearest);
+    return status;
+}
+
 static int run(const void *context, const struct plan *plan)
 {
     const struct export_command *options = context;
     struct export_result result = {0};
     struct both_predictions comparison;
     weft_status status;
-    TRY(plan_export(options->plan.arena, plan, options->to, options->nearest, &result));
+    TRY(write_text(options, plan, &result));
     TRY(compare(plan, &result, &comparison));
     int code = print(options, &result, &comparison);
     plan_free(result.written);

@@ -37,6 +37,11 @@ struct export_result {
 weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
                         struct export_result *out);
 
+/* Where the framework of a format does not run the plan, the nearest that it runs and that fits, the caller's
+ * to free; NULL: it runs the plan itself. WEFT_NO_ANSWER where nothing fits (nearest.c). */
+weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char *to,
+                         struct plan **out);
+
 /* ---- importing ------------------------------------------------------------------------------- */
 
 /* What is read: a file's text under its name, or the words of a command line. */

@@ -95,6 +95,29 @@ static void other_programs_accept_the_texts(void **state)
              "grep -q '^accumulation_steps: 8$'");
 }
 
+/* What does not fit gives way to what does, or to nothing. */
+static void the_nearest_plan_fits(void **state)
+{
+    (void)state;
+    int code;
+    char *text = output_of("'" WEFT_PROGRAM "' export llama3-8b dgx-h100 --schedule gpipe --pp 2 "
+                           "--global-batch 64 --to megatron --nearest --json 2>&1",
+                           &code);
+    json_t *json = json_loads(text, 0, NULL);
+    assert_int_equal(code, WEFT_OK);
+    assert_non_null(json);
+    assert_true(json_is_false(json_object_get(json, "exact")));
+    assert_true(json_is_true(json_object_get(json_object_get(json, "written"), "fits")));
+    json_decref(json);
+    free(text);
+    text = output_of("'" WEFT_PROGRAM "' export llama3.1-405b dgx-h100 --schedule gpipe --pp 2 "
+                     "--global-batch 64 --to megatron --nearest 2>&1",
+                     &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    assert_non_null(strstr(text, "nothing that Megatron-Core 0.19 runs of llama3.1-405b fits"));
+    free(text);
+}
+
 static void the_program_says_what_it_cannot_write(void **state)
 {
     (void)state;
@@ -224,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_those_on_file),
         cmocka_unit_test(other_programs_accept_the_texts),
+        cmocka_unit_test(the_nearest_plan_fits),
         cmocka_unit_test(the_program_says_what_it_cannot_write),
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(lines_predict_again),

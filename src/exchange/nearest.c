@@ -1,0 +1,116 @@
+/* nearest.c - the plan nearest to a user's that a framework runs and that fits.
+ *
+ * The numbers recognised in the plan come first. Where what they make does not fit, they are given back to the
+ * search, from the one that changes a run the least on:
+ *
+ *   recomputation, the micro-batch, the level of state sharding, pieces and schedule, all degrees      (1)
+ *
+ *   I1  The answer runs on the target exactly, and fits.
+ */
+#include "exchange/room.h"
+
+#include "search/search.h"
+
+/* ---- giving numbers back (1) ----------------------------------------------------------------- */
+
+static void free_recompute(struct degrees *d)
+{
+    d->has_recompute = false;
+    d->recompute = RECOMPUTE_NONE;
+}
+static void free_micro_batch(struct degrees *d)
+{
+    d->micro_batch = 0;
+}
+static void free_shard(struct degrees *d)
+{
+    d->has_shard = false;
+    d->shard = 0;
+}
+static void free_schedule(struct degrees *d)
+{
+    d->pieces = d->segments = 0;
+    d->schedule = NULL;
+}
+static void free_degrees(struct degrees *d)
+{
+    d->dp = d->tp = d->pp = d->cp = d->ep = 0;
+    d->sequence = false;
+}
+static void (*const GIVES_BACK[])(struct degrees *d) = {free_recompute, free_micro_batch,
+                                                        free_shard, free_schedule, free_degrees};
+
+/* ---- searching ------------------------------------------------------------------------------- */
+
+static weft_status fits(const struct plan *plan, bool *out)
+{
+    struct prediction *prediction;
+    struct simulate_options options = {.reserved = true};
+    weft_status status = simulate(plan, &options, &prediction);
+    if (status)
+        return status;
+    *out = prediction->fits;
+    prediction_free(prediction);
+    return WEFT_OK;
+}
+
+static weft_status search_with(const struct plan *plan, const struct target *target,
+                               const struct degrees *pins, struct plan **out)
+{
+    struct planned *planned = NULL;
+    struct plan_request request = {.model = plan->model,
+                                   .cluster = plan->cluster,
+                                   .pins = *pins,
+                                   .target = target,
+                                   .options = {.given = 1U << TAKES_QUICK, .quick = true}};
+    weft_status status = plan_search(planner_default(), &request, &planned);
+    if (status == WEFT_NO_ANSWER || status == WEFT_BAD_INPUT) {
+        error_clear();
+        return WEFT_OK;
+    }
+    if (!status && planned->trials.data[0].fits)
+        status = trial_take(&request, &planned->trials.data[0], out);
+    planned_free(planned);
+    return status;
+}
+
+weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char *to,
+                         struct plan **out)
+{
+    const struct target *target;
+    struct recognised found = {0};
+    bool good = false;
+    weft_status status;
+    *out = NULL;
+    TRY(format_target(keep, to, &target));
+    TRY(target_has_model(target, plan->model));
+    struct texts differences = {0};
+    TRY(target_differences(keep, target, plan, &differences, out));
+    if (!differences.len)
+        goto done;
+    if (*out)
+        TRY(fits(*out, &good));
+    if (good)
+        goto done;
+    plan_free(*out);
+    *out = NULL;
+    TRY(degrees_of_plan(keep, plan, target, true, &found));
+    plan_free(found.plan);
+    struct degrees pins = found.degrees;
+    for (size_t i = 0; i < COUNT_OF(GIVES_BACK) && !*out; i++) {
+        GIVES_BACK[i](&pins);
+        TRY(search_with(plan, target, &pins, out));
+    }
+    if (*out)
+        copy_settings(*out, plan);
+    else
+        status = no_answer("more devices, or another model, would fit",
+                           "nothing that %s runs of %s fits on %s", target->title,
+                           plan->model->name, cluster_title(keep, plan));
+done:
+    if (status) {
+        plan_free(*out);
+        *out = NULL;
+    }
+    return status;
+}

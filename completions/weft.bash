@@ -1,5 +1,5 @@
-# bash completion for weft. Commands and options come from the program's own --help, names from its
-# presets, so that this never lags behind.
+# bash completion for weft. The program itself says what there is: commands and options with --help,
+# models, clusters, datasets, planners and targets with --names.
 
 _weft_commands() {
     weft --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'
@@ -25,11 +25,11 @@ _weft() {
         --overlap:*) choices='tensor pipeline gradients parameters products experts all none' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
-        --planner:*) choices='auto megatron galvatron aceso autoddl' ;;
+        --planner:*) choices=$(weft plan --names 2>/dev/null) ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;
-        --to:*) choices='megatron deepspeed torchtitan fsdp galvatron slurm' ;;
+        --to:*) choices=$(weft export --names 2>/dev/null) ;;
         --allow-change:*) choices='data batch optimizer rate' ;;
-        --from:*) choices='megatron galvatron aceso' ;;
+        --from:*) choices=$(weft import --names 2>/dev/null) ;;
         --search:*) choices='cd mh random exhaustive exact' ;;
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;

@@ -1,5 +1,5 @@
-# fish completion for weft. Commands and options come from the program's own --help, names from its
-# presets, so that this never lags behind.
+# fish completion for weft. The program itself says what there is: commands and options with --help,
+# models, clusters, datasets, planners and targets with --names.
 
 function __weft_commands
     weft --help 2>/dev/null | string replace -rf '^  ([a-z]+) .*  +(\S.*)$' '$1\t$2'
@@ -37,11 +37,11 @@ complete -c weft -n '__weft_after --dtype' -f -a 'fp32 tf32 fp16 bf16 fp8'
 complete -c weft -n __weft_takes_plan -a '(weft models --names; weft clusters --names)'
 complete -c weft -n '__weft_after --overlap' -f -a 'tensor pipeline gradients parameters products experts all none'
 complete -c weft -n '__weft_after --bucket' -f -a '25MiB whole'
-complete -c weft -n '__weft_after --planner' -f -a 'auto megatron galvatron aceso autoddl'
+complete -c weft -n '__weft_after --planner' -f -a '(weft plan --names)'
 complete -c weft -n '__weft_after --space' -f -a 'dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft'
-complete -c weft -n '__weft_after --to' -f -a 'megatron deepspeed torchtitan fsdp galvatron slurm'
+complete -c weft -n '__weft_after --to' -f -a '(weft export --names)'
 complete -c weft -n '__weft_after --allow-change' -f -a 'data batch optimizer rate'
-complete -c weft -n '__weft_after --from' -f -a 'megatron galvatron aceso'
+complete -c weft -n '__weft_after --from' -f -a '(weft import --names)'
 complete -c weft -n '__weft_after --search' -f -a 'cd mh random exhaustive exact'
 complete -c weft -n '__weft_after --half' -f -a 'fit held-out both'
 complete -c weft -n '__weft_after validate' -f -a '(weft validate --names)'

@@ -1,4 +1,4 @@
-/* export.c - `weft export`: a plan in the words of another framework. */
+/* export.c - `weft export`: writes a plan in the format of another framework. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,11 +11,24 @@ struct export_command {
     bool nearest, json;
 };
 
+static const char *target_choice(size_t i, const char **summary)
+{
+    if (i >= format_count())
+        return NULL;
+    *summary = format_summary(i);
+    return format_name(i);
+}
+
+static void print_targets(struct argp_state *state, void *options, char *arg)
+{
+    (void)state, (void)options, (void)arg;
+    choices_list(target_choice);
+}
+
 #define AT(field) offsetof(struct export_command, field)
 static const struct cli_option OPTIONS[] = {
-    {"to", "TARGET",
-     "megatron, deepspeed, torchtitan, fsdp, galvatron or slurm (Megatron-LM in a batch script)",
-     OPTION_TEXT, AT(to)},
+    {"to", "TARGET", NULL, OPTION_TEXT, AT(to), .choices = target_choice},
+    {"names", NULL, "bare names of the targets, one per line", OPTION_TAKE, .take = print_targets},
     OUTPUT_OPTION(AT(output), "write to this file instead of standard output"),
     {"nearest", NULL,
      "write the nearest plan that the target runs and that fits, and compare the predictions; the "
@@ -30,9 +43,8 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
     const struct export_command *options = state->input;
     (void)arg;
     if (key == ARGP_KEY_END && !options->to)
-        argp_error(state,
-                   "--to is missing: megatron, deepspeed, torchtitan, fsdp, galvatron or slurm");
-    return ARGP_ERR_UNKNOWN; /* the rest is the plan's */
+        argp_error(state, "--to is missing; `weft export --names` lists the targets");
+    return ARGP_ERR_UNKNOWN; /* the child takes the other arguments */
 }
 
 static const struct syntax SYNTAX = {
@@ -54,7 +66,7 @@ static const struct syntax SYNTAX = {
 struct predicted {
     bool known;
     double iteration_s;
-    double peak_bytes; /* of the fullest stage */
+    double peak_bytes; /* on the fullest stage */
     bool fits;
 };
 
@@ -77,7 +89,7 @@ struct both_predictions {
     struct predicted plan, written;
 };
 
-/* Only where something differs is there something to compare. */
+/* Predicts both plans, if they differ. */
 static weft_status compare(const struct plan *plan, const struct export_result *result,
                            struct both_predictions *out)
 {

@@ -1,4 +1,4 @@
-/* import.c - `weft import`: what another framework is launched with, as a plan. */
+/* import.c - `weft import`: reads what another framework is launched with as a plan. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct import_command {
     const char *name[2]; /* FILE and CLUSTER, or CLUSTER */
     int names;
     bool json;
-    char **words; /* after `--` */
+    char **words; /* those after `--` */
     int word_count;
 };
 
@@ -23,8 +23,15 @@ static void take_model_set(struct argp_state *state, void *input, char *arg)
     take_set(state, options->arena, &options->set, arg);
 }
 
+static void print_sources(struct argp_state *state, void *options, char *arg)
+{
+    (void)state, (void)options, (void)arg;
+    choices_list(source_at);
+}
+
 static const struct cli_option OPTIONS[] = {
-    {"from", "SOURCE", "megatron (default), galvatron or aceso", OPTION_TEXT, AT(from)},
+    {"from", "SOURCE", NULL, OPTION_TEXT, AT(from), .choices = source_at, .first_is_usual = true},
+    {"names", NULL, "bare names of the sources, one per line", OPTION_TAKE, .take = print_sources},
     {"model", "MODEL",
      "the model, where the file does not describe it (Galvatron's does not; Aceso's names it)",
      OPTION_TEXT, AT(model)},
@@ -77,8 +84,7 @@ static const struct syntax SYNTAX = {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Words of a command line as a shell would have to be given them again: quoted, a quote itself
- * escaped. */
+/* Quotes a word of the command line, so that it can be split again as a shell would. */
 static const char *quoted(struct arena *arena, const char *word)
 {
     const char *text = "'";

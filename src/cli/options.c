@@ -1,6 +1,8 @@
 /* options.c - tables of options, read with argp. */
 #include "cli/options.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -8,7 +10,7 @@ enum {
     FIRST_KEY = 0x400, /* above the characters and the keys of children */
 };
 
-/* Of numbers without another limit: finite as floats, too. */
+/* The limit of numbers that have no other one; it is finite as a float, too. */
 static const double MOST_REAL = 1e30;
 
 struct option_reading {
@@ -76,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     const struct option_reading *reading = state->input;
     const struct syntax *syntax = reading->syntax;
     const struct cli_option *option = find_option(syntax, key);
-    state->input = reading->options; /* for this call: argp sets it anew for the next */
+    state->input = reading->options; /* only for this call; argp sets it again for the next one */
     if (key == ARGP_KEY_INIT && syntax->child.argp)
         state->child_inputs[0] = (char *)reading->options + syntax->child.at;
     if (option)
@@ -91,16 +93,49 @@ void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
     struct argp_option rows[MOST_OPTIONS + 1] = {0};
     const struct argp_child children[] = {{syntax->child.argp, 0, NULL, 0}, {0}};
     struct option_reading reading = {syntax, options};
+    char *lists[MOST_OPTIONS] = {0};
     for (size_t i = 0; i < MOST_OPTIONS && syntax->options[i].name; i++) {
         const struct cli_option *option = &syntax->options[i];
         int flags =
             (option->optional ? OPTION_ARG_OPTIONAL : 0) | (option->writes ? CLI_WRITES : 0);
-        rows[i] = (struct argp_option){option->name, key_of(syntax, i), option->value,
-                                       flags,        option->help,      0};
+        if (option->choices)
+            lists[i] = choices_help(option->choices, option->first_is_usual);
+        rows[i] = (struct argp_option){option->name,
+                                       key_of(syntax, i),
+                                       option->value,
+                                       flags,
+                                       lists[i] ? lists[i] : option->help,
+                                       0};
     }
     const struct argp argp = {
         rows, parse, syntax->arguments, syntax->text, children, syntax->help_filter, NULL};
     cli_parse(&argp, argc, argv, &reading);
+    for (size_t i = 0; i < MOST_OPTIONS; i++)
+        free(lists[i]);
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+char *choices_help(choice_at *choices, bool first_is_usual)
+{
+    char *text = NULL;
+    const char *name, *summary;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    for (size_t i = 0; out && (name = choices(i, &summary)); i++)
+        fprintf(out, "%s%s%s: %s", i ? "; " : "", name,
+                i == 0 && first_is_usual ? " (default)" : "", summary);
+    if (out)
+        fclose(out);
+    return text;
+}
+
+void choices_list(choice_at *choices)
+{
+    const char *name, *summary;
+    for (size_t i = 0; (name = choices(i, &summary)); i++)
+        puts(name);
+    exit(0);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

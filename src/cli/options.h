@@ -18,26 +18,32 @@
 #include "cli/cli.h"
 
 enum option_type {
-    OPTION_FLAG,  /* a bool: true */
-    OPTION_TEXT,  /* a const char *; the argument itself */
+    OPTION_FLAG,  /* a bool, which becomes true */
+    OPTION_TEXT,  /* a const char *, the argument itself */
     OPTION_COUNT, /* an int64_t from `least` to `most` */
     OPTION_REAL,  /* a double of at least 0 and below `below` */
     OPTION_SIZE,  /* an int64_t of bytes, at least 1 */
-    OPTION_TAKE,  /* what `take` makes of it */
+    OPTION_TAKE,  /* handled by `take` */
     OPTION_TYPE_COUNT
 };
+/* The words that an option takes, from the table that has them: the name and the summary of row `i`; NULL after the
+ * last. */
+typedef const char *choice_at(size_t i, const char **summary);
+
 struct cli_option {
     const char *name;
-    const char *value; /* what --help calls it; NULL: takes none */
-    const char *help;
+    const char *value; /* what --help calls its value; NULL if it takes none */
+    const char *help;  /* NULL if --help lists its choices */
     enum option_type type;
-    size_t at;           /* of the field in the command's struct */
-    int64_t least, most; /* of a count; no most: 0 */
-    double below;        /* of a real; none: 0 */
-    char letter;         /* of the short form; 0: none */
-    bool optional;       /* the value may be left out, and is NULL then */
+    size_t at;           /* offset of the field in the command's struct */
+    int64_t least, most; /* for a count; `most` is 0 if there is no limit */
+    double below;        /* for a real; 0 if there is no limit */
+    char letter;         /* of the short form; 0 if there is none */
+    bool optional;       /* the value may be left out and is then NULL */
     bool writes;         /* the value is a file that the command writes */
     void (*take)(struct argp_state *state, void *options, char *arg);
+    choice_at *choices;  /* NULL if it takes any value */
+    bool first_is_usual; /* the first of the choices is the default */
 };
 /* Rows that commands share. */
 #define JSON_OPTION(AT) {"json", NULL, "one JSON object on standard output", OPTION_FLAG, AT}
@@ -48,20 +54,25 @@ struct cli_option {
 
 struct syntax {
     const struct cli_option *options; /* the last one has no name */
-    const char *arguments, *text;     /* as argp has them */
-    /* Names and ends, by argp's keys; optional. */
+    const char *arguments, *text;     /* args_doc and doc of argp */
+    /* Handles names and the end of the arguments, by argp's keys; optional. */
     error_t (*names)(int key, char *arg, struct argp_state *state);
     struct {
-        const struct argp *argp; /* NULL: none */
-        size_t at;               /* of its input in the command's struct */
+        const struct argp *argp; /* NULL if there is none */
+        size_t at;               /* offset of its input in the command's struct */
     } child;
     char *(*help_filter)(int key, const char *text, void *input); /* optional */
 };
 void cli_read(const struct syntax *syntax, int argc, char **argv, void *options);
 
+/* Such as "auto (default): every combination ...; megatron: ..."; the caller frees it. */
+char *choices_help(choice_at *choices, bool first_is_usual);
+/* Prints the bare names, one per line, and ends the program, as --help does. For --names. */
+_Noreturn void choices_list(choice_at *choices);
+
 /* ---- values that several options take -------------------------------------------------------- */
 
-/* A whole number of at least `least` and at most `most`; 0 for no most. */
+/* Reads a whole number from `least` to `most`; a `most` of 0 is no limit. */
 int64_t take_count(struct argp_state *state, const char *option, const char *arg, int64_t least,
                    int64_t most);
 /* Adds KEY=VALUE, or YAML's own "key: value", to options of a model in YAML's flow form. */

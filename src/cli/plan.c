@@ -1,4 +1,4 @@
-/* plan.c - `weft plan`: the fastest plan that fits, what it was chosen over, and why. */
+/* plan.c - `weft plan`: finds the fastest plan that fits, and says what it was chosen over and why. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +18,10 @@ struct plan_command {
     bool json;
 };
 
-/* Keys of options: first those of enum planner_option, + 1. */
+/* Keys of options. Smaller ones are those of enum planner_option, plus 1. */
 enum {
     KEY_PLANNER = TAKES_COUNT + 1,
+    KEY_NAMES,
     KEY_PROFILE,
     KEY_TOP,
     KEY_JSON,
@@ -31,24 +32,19 @@ enum {
 enum { USUAL_TOP = 8 };
 
 static const struct argp_option OPTIONS[] = {
-    {"planner", KEY_PLANNER, "NAME", 0,
-     "auto (default): every combination of degrees by estimate, and the other planners; megatron: "
-     "every combination of Megatron's degrees, each simulated; galvatron: a strategy for every "
-     "layer, uneven stages; aceso: stages of any operators and devices, bottleneck by bottleneck; "
-     "autoddl: a split for every operator",
-     0},
+    {"planner", KEY_PLANNER, "NAME", 0, "the planner that searches", 0}, /* help_filter lists all */
+    {"names", KEY_NAMES, NULL, 0, "bare names of the planners, one per line", 0},
     {"output", 'o', "FILE", CLI_WRITES,
      "write the plan to a file that simulate, show and check take", 0},
     {"to", KEY_TO, "FORMAT", 0,
-     "write what a framework starts with in place of the plan: as `weft export --to`, searched "
-     "--for "
-     "that framework; with -o",
+     "with -o: write what a framework starts with instead of the plan, as `weft export --to`; "
+     "the search is --for that framework",
      0},
-    {"top", KEY_TOP, "N", 0, "show so many of the plans that were tried (default 8)", 0},
+    {"top", KEY_TOP, "N", 0, "how many of the plans that were tried to show (default 8)", 0},
     {"report", KEY_REPORT, "FILE", CLI_WRITES,
      "write a page that shows it all: .html, .md, .txt or .json; or its timeline: .svg", 0},
-    {"format", KEY_FORMAT, "F", 0, "of the report, whatever its name: html, md, text, json or svg",
-     0},
+    {"format", KEY_FORMAT, "F", 0,
+     "the report's format, whatever its name: html, md, text, json or svg", 0},
     {"profile", KEY_PROFILE, "DB", 0, "a database of measured times to ask first", 0},
     {"batch", TAKES_BATCH_AUTO + 1, "auto|N", 0,
      "auto: the batch with the most samples per second; N: as --global-batch", 0},
@@ -56,7 +52,7 @@ static const struct argp_option OPTIONS[] = {
      "what a layer may do: dp, tp, pp, sdp, 3d, dp+tp, dp+pp, galvatron, base, bi-obj, bmw "
      "(default) or weft (galvatron); all (default), paper, artifact or bmw (aceso)",
      0},
-    {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after so long, such as 2s", 0},
+    {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after this time, such as 2s", 0},
     {"quick", TAKES_QUICK + 1, NULL, 0,
      "ask only what answers in a second or a few: the grid, galvatron, aceso for some steps (auto)",
      0},
@@ -69,15 +65,30 @@ static const struct argp_option OPTIONS[] = {
     {"max-hops", TAKES_MAX_HOPS + 1, "N", 0,
      "changes in a row before one must be better (aceso, default 7)", 0},
     {"log", TAKES_LOG + 1, "FILE", CLI_WRITES, "write every step of the search as JSON (aceso)", 0},
-    {"threads", TAKES_THREADS + 1, "N", 0, "of the search (default: all processors)", 0},
-    {"seed", TAKES_SEED + 1, "N", 0, "of what is random in a search", 0},
+    {"threads", TAKES_THREADS + 1, "N", 0, "threads of the search (default: all processors)", 0},
+    {"seed", TAKES_SEED + 1, "N", 0, "seed of the random numbers of the search", 0},
     {"json", KEY_JSON, NULL, 0, "one JSON object on standard output", 0},
     {0},
 };
 static const struct argp_child CHILDREN[] = {
     {&DEGREES_ARGP, 0, NULL, 0}, {&GOALS_ARGP, 0, NULL, 0}, {0}};
 
-/* --batch is two things: a number is the global batch. */
+static const char *planner_choice(size_t i, const char **summary)
+{
+    const struct planner *all;
+    if (i >= planners(&all))
+        return NULL;
+    *summary = all[i].summary;
+    return all[i].name;
+}
+
+static char *help_filter(int key, const char *text, void *input)
+{
+    (void)input;
+    return key == KEY_PLANNER ? choices_help(planner_choice, true) : (char *)(uintptr_t)text;
+}
+
+/* --batch takes "auto", or a number, which is then the global batch. */
 static void parse_batch(const char *arg, struct argp_state *state, struct plan_command *options)
 {
     struct plan_options *search = &options->search;
@@ -138,6 +149,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_PLANNER:
         options->planner = arg;
         return 0;
+    case KEY_NAMES:
+        choices_list(planner_choice);
     case KEY_PROFILE:
         options->profile = arg;
         return 0;
@@ -170,10 +183,8 @@ static const struct argp ARGP = {
     parse_option,
     "MODEL CLUSTER --global-batch N",
     "Finds the fastest plan that fits in memory. Degrees that are given stay as they are, all "
-    "others "
-    "are searched. Ctrl-C answers with the best plan so far. When nothing fits, the nearest miss "
-    "is "
-    "shown and the exit code is 1.\v"
+    "others are searched. Ctrl-C answers with the best plan so far. When nothing fits, the nearest "
+    "miss is shown and the exit code is 1.\v"
     "Example:\n"
     "  weft plan gpt3-13b dgx-a100:4 --global-batch 64 -o plan.json\n"
     "  weft plan bert-huge-32 titan-rtx:1 --planner galvatron --memory 8GiB --batch auto\n"
@@ -182,7 +193,7 @@ static const struct argp ARGP = {
     "  weft plan gpt3-13b dgx-a100 --global-batch 512 --max-devices 256 --deadline 20d --tokens "
     "300e9",
     CHILDREN,
-    NULL,
+    help_filter,
     NULL,
 };
 
@@ -209,7 +220,7 @@ static void show_progress(void *context, const struct progress *progress)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* An objective over batch sizes explores them unless one was given. */
+/* With the objective throughput the batch size is searched, unless one was given. */
 static void settle_batch(struct plan_command *options)
 {
     if (options->goals.objective != OBJECTIVE_THROUGHPUT || options->plan.degrees.global_batch)
@@ -275,7 +286,7 @@ static struct plan_request request_of(const struct plan_command *options,
     return request;
 }
 
-/* On the cluster as it is; or on that of the best size, which then takes its place. */
+/* Searches on the cluster as it is, or over its sizes; then the cluster of the best size replaces it. */
 static weft_status search_sizes(const struct plan_command *options, const struct planner *planner,
                                 struct plan_request *request, struct opened_plan *opened,
                                 struct sized **sized, struct planned **out)
@@ -397,7 +408,7 @@ static weft_status answer(const struct plan_command *options, const struct plan_
         if (sized)
             sizes_print(scratch, sized, stdout);
         say_next(options, &targets);
-        fflush(stdout); /* before what is told on standard error */
+        fflush(stdout); /* before anything goes to standard error */
     }
     if (!status)
         status = must_fit(scratch, prediction);

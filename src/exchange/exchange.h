@@ -1,14 +1,15 @@
-/* exchange.h - plans in the words of other frameworks, and theirs as plans.
+/* exchange.h - writes plans in the formats of other frameworks, and reads those formats as plans.
  *
  * A target takes a handful of numbers (degrees, layers per stage, or one strategy per layer), not a
- * choice per operator. Exporting therefore *recognises* such numbers in a plan, makes the plan that
- * they stand for, and holds the two against each other:
+ * choice per operator. Exporting therefore *recognises* such numbers in a plan, rebuilds a plan from
+ * them, and compares the two:
  *
- *   I1  What is written describes the rebuilt plan exactly; what differs from the user's plan is
- *       listed, choice by choice, and is an error unless the nearest plan was asked for.
- *   I2  What decides only how a framework times its communication (overlap, buckets) is no difference
- *       but a note: no launch argument of a target controls all of it. Formats that Weft reads back
- *       carry it in a comment or a key that the framework ignores, so that they read back as equal.
+ *   I1  What is written describes the rebuilt plan exactly. Every difference from the user's plan is
+ *       listed, and any difference is an error unless the user asked for the nearest plan.
+ *   I2  A setting that only decides when a framework communicates (overlap, buckets) counts as a note,
+ *       not as a difference, because no target has launch arguments for all of it. Formats that Weft
+ *       reads back carry it in a comment or in a key that the framework ignores, so that a plan reads
+ *       back as it was.
  */
 #ifndef WEFT_EXCHANGE_H
 #define WEFT_EXCHANGE_H
@@ -21,19 +22,21 @@
 /* The formats there are: "megatron", "slurm". */
 size_t format_count(void);
 const char *format_name(size_t index);
+const char *format_summary(size_t index);
 
 /* Whose words a format is in, of which release: "slurm@0.16" is Megatron-Core 0.16's. */
 weft_status format_target(struct arena *scratch, const char *to, const struct target **out);
 
 struct export_result {
-    const char *text;         /* of the file, in `keep` */
-    struct texts differences; /* between the plan and what is written; none: exactly the plan */
-    struct texts decided;     /* what the target decides otherwise than was predicted */
+    const char *text;         /* what goes into the file, allocated in `keep` */
+    struct texts differences; /* between the plan and what is written; empty if they are equal */
+    struct texts decided;     /* what the target decides differently from the prediction */
     struct texts notes;       /* what the user has to add */
-    const char *simulate;     /* the command that gives the prediction of what was written */
+    const char *simulate;     /* the command that predicts what was written */
     struct plan *written;     /* the plan that the text stands for; the caller frees it */
 };
-/* `to` is a format, or with a release of its framework: "slurm@0.16". A plan that the target cannot express is bad input, with what and where, unless `nearest`. */
+/* `to` is a format, optionally with a release of its framework: "slurm@0.16". Without `nearest`, a plan that the target
+ * cannot express is bad input; the error says what it cannot express and where. */
 weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
                         struct export_result *out);
 
@@ -44,12 +47,12 @@ weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char
 
 /* ---- importing ------------------------------------------------------------------------------- */
 
-/* What is read: a file's text under its name, or the words of a command line. */
+/* What is to be read: the text of a file, or the words of a command line. */
 struct import_input {
     const char *file; /* for messages */
     const char *text;
     size_t len;
-    const char *model, *options; /* the user's; NULL: from the arguments (needed by Galvatron) */
+    const char *model, *options; /* that the user named; NULL: the input describes the model */
     const char *cluster;
 };
 struct source {
@@ -57,8 +60,10 @@ struct source {
     weft_status (*read)(struct arena *scratch, const struct import_input *input,
                         struct opened_plan *out, struct texts *notes);
 };
-/* NULL: the first of them. */
+/* The source of this name; the first one if the name is NULL. */
 const struct source *source_find(const char *name);
+/* The name of source `i`, and what it is; NULL after the last. */
+const char *source_at(size_t i, const char **summary);
 
 #include "exchange/aceso_plan.h"
 

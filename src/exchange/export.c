@@ -1,5 +1,4 @@
-/* export.c - the formats, and the common way to all of them: recognise, hold against the plan, write.
- */
+/* export.c - the table of formats, and the steps that all of them share: recognise, compare with the plan, write. */
 #include "exchange/room.h"
 
 #include <stdio.h>
@@ -19,7 +18,12 @@ const char *format_name(size_t index)
     return ALL[index].name;
 }
 
-/* The format of a name and the row of its release; false: there is none, and an error says so. */
+const char *format_summary(size_t index)
+{
+    return ALL[index].summary;
+}
+
+/* Finds the format of a name and the row of its release; false, with an error, if there is none. */
 static bool find_format(struct arena *scratch, const char *name, const struct format **format,
                         const struct target **target)
 {
@@ -54,6 +58,14 @@ const struct source *source_find(const char *name)
         return &SOURCES[at];
     unknown_name("source", name, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));
     return NULL;
+}
+
+const char *source_at(size_t i, const char **summary)
+{
+    if (i >= COUNT_OF(SOURCES))
+        return NULL;
+    *summary = SOURCES[i].summary;
+    return SOURCES[i].name;
 }
 
 /* ---- what writers share ---------------------------------------------------------------------- */
@@ -145,7 +157,7 @@ weft_status plan_export(struct arena *keep, const struct plan *plan, const char 
     if (out->differences.len && !nearest)
         TRY(refuse(plan, target, &out->differences));
     TRY(format->write(&job));
-    if (out->differences.len && !nearest) /* those that the writer found */
+    if (out->differences.len && !nearest) /* differences that the writer found */
         TRY(refuse(plan, target, &out->differences));
 done:
     if (status) {

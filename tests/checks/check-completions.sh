@@ -47,7 +47,15 @@ for shell in "${shells[@]}"; do
     expect "$shell" vtrain_multi weft validate vtrain_
     expect "$shell" held-out weft validate --half h
     expect "$shell" gradients weft check gpt3-13b dgx-v100 --overlap g
-    expect "$shell" galvatron weft plan gpt3-13b dgx-v100 --planner g
+    for planner in $(weft plan --names); do
+        expect "$shell" "$planner" weft plan gpt3-13b dgx-v100 --planner "${planner:0:1}"
+    done
+    for target in $(weft export --names); do
+        expect "$shell" "$target" weft export gpt3-13b dgx-v100 --to "${target:0:1}"
+    done
+    for source in $(weft import --names); do
+        expect "$shell" "$source" weft import args.sh dgx-v100 --from "${source:0:1}"
+    done
     expect "$shell" bmw weft plan gpt3-13b dgx-v100 --space b
     expect "$shell" optimizer weft train --allow-change o
     expect "$shell" bf16 weft inspect gpt3-13b --dtype b

@@ -1,8 +1,8 @@
-/* blas.c - a program that computes takes the kernels of OpenBLAS that suit this processor.
+/* blas.c - makes commands that compute use the kernels of OpenBLAS that suit this processor.
  *
- * OpenBLAS chooses once, when it is loaded, and asks OPENBLAS_CORETYPE first. So a program that would
- * have better kernels than those chosen starts itself again, once, with that variable. Ranks of MPI do
- * so each for itself, before they join the others.
+ * OpenBLAS chooses its kernels once, when it is loaded, and reads OPENBLAS_CORETYPE first. If there are
+ * better kernels than those it chose, the program therefore starts itself again, once, with that
+ * variable set. Each rank of MPI does so for itself, before it joins the others.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"
 
-/* Returns only where the program cannot be started again. */
+/* Returns only if the program cannot be started again. */
 static void start_again(struct arena *arena)
 {
     ARRAY(char *) words = {0};
     char *word = NULL;
     size_t cap = 0;
-    FILE *file = fopen("/proc/self/cmdline", "re"); /* as typed: parsing has changed argv */
+    FILE *file = fopen("/proc/self/cmdline", "re"); /* as typed, because parsing has changed argv */
     while (file && getdelim(&word, &cap, '\0', file) > 0)
         array_push(arena, &words, arena_copy_text(arena, word));
     free(word);

@@ -36,7 +36,7 @@ static const struct syntax SYNTAX = {
     .child = PLAN_CHILD(AT(plan)),
 };
 
-/* Of the choices that a plan knows, those that some instance has. */
+/* How many of a plan's choices at least one instance uses. */
 static int used_choices(const struct plan *plan)
 {
     bool seen[UINT16_MAX + 1] = {false};
@@ -50,11 +50,10 @@ static int used_choices(const struct plan *plan)
 
 /* ---- the proof ------------------------------------------------------------------------------- */
 
-enum {
-    LEAST_PAIRS = 50
-}; /* what an operator on one device takes, in pairs of devices of a large group */
+/* The work of an operator on one device, counted in pairs of devices of a large group. */
+enum { LEAST_PAIRS = 50 };
 
-/* A graph that was proved; no tasks: it was not. */
+/* The size of a graph that was proved; 0 tasks if it was not. */
 struct proved {
     int32_t tasks, devices;
 };
@@ -62,7 +61,7 @@ struct proofs {
     struct proved folded, unfolded;
 };
 
-/* A device's values are held against those of each other that has the same. */
+/* The proof compares the values of each device with those of every other device that has the same ones. */
 static double work_unfolded(const struct plan *plan)
 {
     double work = 0;

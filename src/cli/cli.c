@@ -1,14 +1,14 @@
-/* cli.c - what all commands share: argument parsing, errors, JSON. */
+/* cli.c - what all commands share: parsing arguments, printing errors and JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* ---- options that nobody knows --------------------------------------------------------------- */
+/* ---- unknown options ------------------------------------------------------------------------- */
 
 enum { MOST_NAMES = 128 };
-/* The options of a command, those of a plan first: they are the ones that are meant most often. */
+/* The options of a command. Those of a plan come first, because they are most often the ones that are meant. */
 struct known {
     const struct argp_option *option[MOST_NAMES];
     size_t count;
@@ -23,7 +23,7 @@ static void list_options(const struct argp *argp, struct known *out)
             out->option[out->count++] = o;
 }
 
-/* As getopt takes them: a name, or the beginning of one. */
+/* Like getopt, accepts a name or the beginning of one. */
 static const struct argp_option *find_long(const struct known *known, const char *word, size_t len)
 {
     const struct argp_option *found = NULL;
@@ -67,9 +67,9 @@ struct words {
     const struct known *known;
     int argc, at;
     char **argv;
-    bool names_only;                  /* after "--" */
-    const struct argp_option *option; /* of this word; NULL: it is a name */
-    const char *value;                /* the name, or the option's value; NULL: none */
+    bool names_only;                  /* "--" has been read */
+    const struct argp_option *option; /* the option of this word; NULL if it is a name */
+    const char *value;                /* the name, or the option's value; NULL if it has none */
 };
 
 static void take_option(struct words *words, const char *word)
@@ -78,7 +78,7 @@ static void take_option(struct words *words, const char *word)
     size_t len = is_long ? strcspn(word + 2, "=") : 0;
     const struct argp_option *option =
         is_long ? find_long(words->known, word + 2, len) : find_short(words->known, word[1]);
-    if (is_long && !option) /* argp refuses it, too, but does not say which one was meant */
+    if (is_long && !option) /* argp would refuse it without suggesting another */
         refuse_option(words->known, words->argv[0], word + 2, len);
     const char *joined = is_long ? word + 2 + len : word + 2;
     bool needs = option && option->arg && !(option->flags & OPTION_ARG_OPTIONAL);

@@ -35,51 +35,52 @@ int cmd_train(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 
-/* argp_parse with the house's rules: a wrong argument ends the program with exit code 2, --help
- * with 0; otherwise the command goes on. */
+/* Calls argp_parse. A wrong argument ends the program with exit code 2, and --help with 0; otherwise the call
+ * returns. */
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* Of an option in argp's flags, a bit that argp does not use: its value is a file that the command writes.
- * cli_parse refuses one that is also read (outputs.c). */
+/* A bit in the flags of an option that argp does not use. It says that the option's value is a file that the command
+ * writes; cli_parse refuses a file that is also read (outputs.c). */
 enum { CLI_WRITES = 0x1000 };
 weft_status output_add(const char *option, const char *path);
-/* Refuses a file that an option writes; NULL is none. For inputs that the command line does not name. */
+/* For an input that the command line does not name: refuses a file that an option writes. The path may be NULL. */
 weft_status input_check(const char *path);
 
-/* --report FILE and --format F. */
+/* The values of --report FILE and --format F. */
 struct page_options {
-    const char *path; /* NULL: no report */
+    const char *path; /* NULL if no report was asked for */
     enum page_format format;
     bool has_format;
 };
 void take_page_format(struct argp_state *state, struct page_options *options, const char *arg);
-/* In the format that was given, or that the file's name says; HTML where neither does. */
+/* Writes a report in the format that was given, or in that of the file's name; HTML if neither says. */
 weft_status report_write(const struct page_options *options, struct page *page);
 
 /* Prints the last error and its hint to standard error; returns the exit code for it. */
 int cli_fail(weft_status status);
 
-/* A line on standard error where the databases that ship with the program are not there: predictions
- * are other ones without them. Of commands that predict. */
+/* For commands that predict: a warning on standard error if the databases that ship with the program are
+ * missing, because predictions are different without them. */
 void cli_warn_missing(void);
 
-/* Of commands that compute (blas.c): where OpenBLAS took poor kernels, says so and starts the program
+/* For commands that compute (blas.c): if OpenBLAS has chosen poor kernels, says so and starts the program
  * again with better ones. */
 void cli_take_better_blas(struct arena *scratch);
 
-/* The rank that a launcher of MPI gave this process, or NULL; rank 0 alone speaks (launched.c). */
+/* The rank that a launcher of MPI gave this process, or NULL; only rank 0 prints anything (launched.c). */
 const char *launched_rank(void);
 bool rank_speaks(void);
 
-/* From here on, what goes to standard output and standard error passes output.c. */
+/* From this call on, all that is written to standard output and standard error is filtered (output.c). */
 void cli_guard_output(void);
-/* Standard error for lines of progress, which move the cursor: nothing that stands in a file goes there. */
+/* Standard error without the filter, for lines of progress, which move the cursor. Text from a file must not be
+ * written there. */
 FILE *cli_terminal(void);
 
-/* A line on standard error for each doubt about what is predicted of a plan (plan_doubts). */
+/* A warning on standard error for each reason to doubt a prediction of this plan (plan_doubts). */
 void cli_warn_doubts(const struct plan *plan);
 
-/* Writes and frees a JSON answer. */
+/* Prints and frees a JSON answer. */
 int cli_print_json(json_t *answer);
 
 #include "cli/options.h"

@@ -1,5 +1,5 @@
-/* clusters.c - `weft clusters`: the clusters Weft knows, one of them drawn, and what collectives cost
- * on it. */
+/* clusters.c - `weft clusters`: lists the clusters Weft knows, or draws one and shows how long collectives
+ * take on it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,12 +16,12 @@ struct clusters_command {
     int64_t bytes[MAX_SIZES];
     size_t sizes;
     struct group group;
-    const char *group_text; /* NULL: groups that make sense on the cluster */
+    const char *group_text; /* NULL for groups that are usual on the cluster */
 };
 
 #define AT(field) offsetof(struct clusters_command, field)
 
-/* FIRST:COUNT:STRIDE[:COUNT:STRIDE...] */
+/* Reads FIRST:COUNT:STRIDE[:COUNT:STRIDE...]. */
 static bool parse_group(const char *text, struct group *group)
 {
     int64_t number[1 + 2 * MAX_GROUP_LEVELS];
@@ -115,9 +115,8 @@ static const struct syntax SYNTAX = {
     OPTIONS,
     "[CLUSTER]",
     "Lists the clusters Weft knows; or draws one, with what collectives cost on it.\v"
-    "CLUSTER is a preset with a number of nodes, a cluster file (docs/reference/cluster-file.md), "
-    "or a "
-    "topology that NCCL wrote to NCCL_TOPO_DUMP_FILE.\n\n"
+    "CLUSTER is a preset with a number of nodes, a cluster file "
+    "(docs/reference/cluster-file.md), or a topology that NCCL wrote to NCCL_TOPO_DUMP_FILE.\n\n"
     "Example:\n"
     "  weft clusters dgx-v100:4\n"
     "  weft clusters dgx-v100:4 --model gpt3-13b\n"
@@ -133,7 +132,7 @@ struct inside {
     double bytes_per_s; /* out of one device, per direction */
 };
 
-/* The fastest way out of device 0: NVLink if it has any. */
+/* The fastest connection of device 0 to others: NVLink if it has any. */
 static struct inside inside_of(const struct node_type *node)
 {
     double rate[LINK_KIND_COUNT] = {0};
@@ -237,8 +236,8 @@ static void ask(struct arena *arena, struct questions *questions, int64_t nodes,
         (struct question){label, group_range(0, nodes * each, stride)};
 }
 
-/* Groups as tensor, data and pipeline parallelism lay them: some or all devices of one node, of two
- * and of all. */
+/* The groups that tensor, data and pipeline parallelism form: some or all devices of one node, of two nodes
+ * and of all nodes. */
 static struct questions sensible_groups(struct arena *arena, const struct cluster *cluster)
 {
     struct questions questions = {.count = 0};
@@ -266,7 +265,7 @@ static struct questions choose_groups(struct arena *arena, const struct cluster 
     return (struct questions){{{options->group_text, options->group}}, 1};
 }
 
-/* Which collectives a group is asked for: all, or the one; send only between two. */
+/* Whether to show this collective for a group: the one that was asked for, or all; a send only between two devices. */
 static bool wanted(const struct clusters_command *options, enum collective collective,
                    int64_t devices)
 {
@@ -275,7 +274,7 @@ static bool wanted(const struct clusters_command *options, enum collective colle
     return collective == COLLECTIVE_SEND ? devices == 2 : collective != COLLECTIVE_BROADCAST;
 }
 
-/* What both outputs are made of. */
+/* Where the listing goes: into a table or a JSON list. */
 struct cluster_listing {
     struct table *table;
     json_t *list;

@@ -1,12 +1,13 @@
 /* compare.c - `weft compare`: plans, degrees, schedules, planners, models or clusters side by side.
  *
- * What is compared is a product of axes, each an option with several values:
+ * The rows are the product of axes; an axis is an option with several values:
  *
  *   --over schedule=interleaved,aiao --over segments=2,4        2 x 2 rows
  *
- * Every option of a plan on the command line can be one, and so can model, cluster, planner and forbid.
- * What belongs to one value only goes with it: schedule=interleaved+virtual=2,aiao+segments=4. A planner
- * chooses what is not given, or is given as any: schedule=aiao+planner=auto, schedule=any+degrees=any.
+ * Every option of a plan on the command line can be an axis, and so can model, cluster, planner and forbid.
+ * An option that belongs to one value only is added to it: schedule=interleaved+virtual=2,aiao+segments=4.
+ * A planner chooses what is not given, or is given as any: schedule=aiao+planner=auto,
+ * schedule=any+degrees=any.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,10 +80,11 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TAKE, .take = take_target},
     {"quick", NULL, "planners called auto ask only what answers in about a second", OPTION_FLAG,
      AT(quick)},
-    {"measured", "TRACE", "lay what `weft train --trace` recorded over the prediction of one plan",
-     OPTION_TEXT, AT(measured)},
+    {"measured", "TRACE",
+     "compare what `weft train --trace` recorded with the prediction of one plan", OPTION_TEXT,
+     AT(measured)},
     {"fold-back", "DB",
-     "with --measured: store what the run's kernels took, for predictions with --profile DB",
+     "with --measured: store how long the run's kernels took, for predictions with --profile DB",
      OPTION_TEXT, AT(fold_back)},
     PROFILE_OPTION(AT(profile)),
     JSON_OPTION(AT(json)),
@@ -118,15 +120,15 @@ static const struct syntax SYNTAX = {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* What a row is made of: the common arguments with its axes' values. */
+/* What a row is made from: the arguments that all rows share, with the values of its axes. */
 struct recipe {
     struct plan_arguments plan;
-    const struct planner *planner; /* NULL: the degrees are the plan */
-    struct forbids forbids;        /* of the planner */
+    const struct planner *planner; /* NULL if the degrees alone make the plan */
+    struct forbids forbids;        /* for the planner */
     const struct target *target;   /* the same */
 };
 
-/* "degrees=any": whatever is given to all rows, this one's planner chooses. */
+/* For "degrees=any": the planner of this row chooses, even what was given for all rows. */
 static weft_status open_degrees(const char *value, struct recipe *recipe)
 {
     if (strcmp(value, "any") != 0)
@@ -157,7 +159,7 @@ static weft_status apply(const char *key, const char *value, struct recipe *reci
     return WEFT_OK;
 }
 
-/* "aiao+segments=4": the axis' own value, then others that go with it. */
+/* Applies a label such as "aiao+segments=4": the value of the axis, and other options that belong to it. */
 static weft_status apply_label(struct arena *scratch, const char *key, const char *label,
                                struct recipe *recipe)
 {
@@ -218,8 +220,8 @@ static weft_status predict(const struct compare_command *options, const struct r
     return status;
 }
 
-/* That values do not go together is part of the answer; the machine's failure ends it, and so does a
- * plan file that is none. */
+/* If values do not go together, that is part of the answer. A failure of the machine ends the command, and so
+ * does a plan file that cannot be read. */
 static weft_status add_row(const struct compare_command *options, const struct recipe *recipe,
                            struct compared row, struct comparison *out)
 {
@@ -250,7 +252,7 @@ done:
     return status;
 }
 
-/* That there are such a model and such a cluster, whether or not they go with the other values. */
+/* The model and the cluster must exist, whether or not they go with the other values. */
 static weft_status check_names(const struct plan_arguments *plan)
 {
     struct model *model = NULL;
@@ -282,12 +284,12 @@ static weft_status compare_axes(const struct compare_command *options, struct co
             .plan = options->plan, .forbids = options->forbids, .target = options->target};
         struct compared row = {.label = ARENA_ARRAY(out->arena, const char *, out->labels)};
         int64_t rest = r;
-        for (int a = options->axes - 1; a >= 0; a--) { /* the last axis fastest */
+        for (int a = options->axes - 1; a >= 0; a--) { /* the last axis changes fastest */
             const struct axis *axis = &options->axis[a];
             row.label[a] = axis->values.data[rest % (int64_t)axis->values.len];
             rest /= (int64_t)axis->values.len;
         }
-        for (int a = 0; a < options->axes; a++) /* of two that say the same the last one counts */
+        for (int a = 0; a < options->axes; a++) /* the last axis wins */
             TRY(apply_label(out->arena, options->axis[a].key, row.label[a], &recipe));
         TRY(check_names(&recipe.plan));
         TRY(add_row(options, &recipe, row, out));
@@ -296,7 +298,7 @@ done:
     return status;
 }
 
-/* ---- against a measurement ------------------------------------------------------------------- */
+/* ---- comparing with a measurement ------------------------------------------------------------ */
 
 static weft_status check_measured(struct compare_command *options)
 {
@@ -309,7 +311,7 @@ static weft_status check_measured(struct compare_command *options)
     return WEFT_OK;
 }
 
-/* What was stored, and what is predicted with it. */
+/* How many kernels were stored, and what is then predicted. */
 struct fold_back {
     int64_t kernels;
     double predicted_s;
@@ -412,7 +414,7 @@ static weft_status run(struct compare_command *options, struct comparison *compa
         status = (weft_status)cli_print_json(comparison_json(comparison));
     } else {
         comparison_print(comparison, stdout);
-        fflush(stdout); /* before what is told on standard error */
+        fflush(stdout); /* before anything goes to standard error */
     }
     if (!status)
         status = verdict(comparison);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 enum {
-    OPTION_DP = 256, /* above the characters: children share their parent's keys */
+    OPTION_DP = 256, /* above the characters, because children share the keys of their parent */
     OPTION_TP,
     OPTION_PP,
     OPTION_CP,
@@ -58,13 +58,14 @@ static const struct argp_option OPTIONS[] = {
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
-     "what runs beside computation: tensor,pipeline,gradients,parameters, all (of these) or none, "
-     "and products, experts (default all)",
+     "what overlaps with computation: tensor,pipeline,gradients,parameters, all (of these) "
+     "or none, and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},
     {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
-     "between stages every device sends all it has, not a part to be gathered after", 1},
+     "every device sends all it has to the next stage, instead of a part that is gathered there",
+     1},
     {0},
 };
 
@@ -74,7 +75,7 @@ static const struct {
     int key;
     const char *name;
     size_t offset; /* in struct degrees */
-    int64_t most;  /* 0: INT32_MAX, devices */
+    int64_t most;  /* 0 stands for INT32_MAX */
 } COUNTS[] = {
     {OPTION_DP, "dp", offsetof(struct degrees, dp)},
     {OPTION_TP, "tp", offsetof(struct degrees, tp)},
@@ -152,7 +153,7 @@ static void take_recompute(struct argp_state *state, struct plan_arguments *in, 
 
 static void take_schedule(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    (void)state; /* plan_from_degrees knows the names */
+    (void)state; /* plan_from_degrees checks the name */
     in->degrees.schedule = arg;
 }
 
@@ -241,7 +242,7 @@ static const char *option_name(int key)
     return NULL;
 }
 
-/* PLAN, or MODEL and CLUSTER. */
+/* Takes PLAN, or MODEL and CLUSTER. */
 static void take_name(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     if (in->names == (int)COUNT_OF(in->name))
@@ -267,7 +268,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     return taken ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-/* The names in the help come from the table of schedules. Argp frees what this returns. */
+/* Lists the schedules in the help, from their table. Argp frees what this returns. */
 static char *tell_schedules(int key, const char *text, void *input)
 {
     const struct schedule *all;
@@ -302,7 +303,7 @@ static const struct argp_option *find_option(const char *name)
     return NULL;
 }
 
-/* As if it had not been given: a planner chooses. */
+/* Resets an option as if it had not been given, so that a planner chooses. */
 static weft_status leave_open(struct plan_arguments *in, const struct argp_option *option)
 {
     struct degrees *d = &in->degrees;
@@ -340,7 +341,7 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
     const struct argp_option *option = find_option(name);
     bool on = strcmp(value, "on") == 0;
     struct argp_state state = {.root_argp = &DEGREES_ARGP,
-                               .name = "weft compare", /* which alone sets options by name */
+                               .name = "weft compare", /* only it sets options by name */
                                .input = arguments,
                                .err_stream = stderr,
                                .out_stream = stdout};

@@ -1,5 +1,5 @@
-/* degrees.h - a plan on the command line: a plan file, or a model, a cluster and degrees. Private
- * to the room; every command that takes a plan has these options as an argp child. */
+/* degrees.h - a plan on the command line: a plan file, or a model, a cluster and degrees. Every command
+ * that takes a plan has these options as an argp child. Private to the room. */
 #ifndef WEFT_CLI_DEGREES_H
 #define WEFT_CLI_DEGREES_H
 
@@ -9,28 +9,27 @@
 struct plan_arguments {
     struct arena *arena;
     struct degrees degrees;
-    const char *overrides; /* of the model's options: YAML flow, NULL: none */
-    const char *flag;      /* some option that was given, NULL: none */
+    const char *overrides; /* options of the model in YAML's flow form; NULL if none */
+    const char *flag;      /* one of the options that were given; NULL if none was */
     const char *name[2];   /* PLAN, or MODEL and CLUSTER */
     int names;
     bool named_elsewhere; /* the command takes the names itself */
 };
 
-/* The options and the names; its input is a struct plan_arguments. */
+/* Parses the options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
-/* They, as the child of a command whose struct has these arguments there. */
+/* This parser as the child of a command whose struct has its plan_arguments at this offset. */
 #define PLAN_CHILD(AT) {&DEGREES_ARGP, AT}
-/* One of its options by name, "tp"; those without a value take on or off, those that a planner
- * chooses also any: as if they had not been given. A wrong value ends the program, as on the command
- * line. */
+/* Sets one option by its name, such as "tp". An option without a value takes "on" or "off"; an option that a planner
+ * can choose also takes "any", as if it had not been given. A wrong value ends the program, as on the command line. */
 weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value);
-/* All that a planner chooses, as if it had not been given. */
+/* Resets all options that a planner can choose, as if they had not been given. */
 weft_status degrees_open(struct plan_arguments *arguments);
-/* Lets the plan say what its model and cluster were called. */
+/* Stores in the plan the names by which its model and cluster were given. */
 void plan_name(struct plan *plan, const struct plan_arguments *arguments);
-/* Opens and checks what was named. */
+/* Opens and checks the plan that the arguments name. */
 weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);
-/* Opens it, runs a command on it, and frees it with its arguments; returns the exit code. */
+/* Opens the plan, runs a command on it, and frees the plan and its arguments; returns the exit code. */
 int plan_command(struct plan_arguments *arguments,
                  int (*run)(const void *options, const struct plan *plan), const void *options);
 

@@ -1,4 +1,4 @@
-/* fit.c - `weft fit`: latency and bandwidth of collectives from measurements. */
+/* fit.c - `weft fit`: derives latency and bandwidth of collectives from measurements. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,12 +70,10 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
 static const struct syntax SYNTAX = {
     OPTIONS,
     "FILE...",
-    "Fits latency, bandwidth and half size of a collective to measurements, and prints them as a "
-    "part "
-    "of a cluster file.\v"
+    "Fits latency, bandwidth and half size of a collective to measurements, and prints them as "
+    "a part of a cluster file.\v"
     "A FILE is what nccl-tests printed, or CSV with the columns collective, devices, bytes, "
-    "time_us "
-    "(also: nodes, gpus, size_mb, time_ns, time_ms, ms, time_s).\n\n"
+    "time_us (also: nodes, gpus, size_mb, time_ns, time_ms, ms, time_s).\n\n"
     "Example:\n"
     "  all_reduce_perf -b 1K -e 1G -f 2 -g 8 > a100.txt\n"
     "  weft fit a100.txt\n"
@@ -89,9 +87,8 @@ static const struct syntax SYNTAX = {
 struct fit_answer {
     struct samples samples;
     struct fit fits[MAX_DEVICE_COUNTS + 1];
-    size_t count; /* fits by number of devices */
-    struct fit
-        *last; /* what the cluster file gets: the one fit, or the joint one after the others */
+    size_t count;     /* of fits, one per number of devices */
+    struct fit *last; /* for the cluster file: the only fit, or the joint one after the others */
     struct cluster *cluster;
 };
 
@@ -193,7 +190,7 @@ static void print_fits(struct arena *arena, const struct fit_answer *answer)
     table_print(table, stdout);
 }
 
-/* The fit of the sample's own number of devices. */
+/* What the fit for the sample's number of devices predicts. */
 static double predicted(const struct fit_answer *answer, const struct sample *sample)
 {
     double seconds = 0;
@@ -203,7 +200,7 @@ static double predicted(const struct fit_answer *answer, const struct sample *sa
     return seconds;
 }
 
-/* Sizes spread evenly over those of the largest group, each with its first measurement. */
+/* Shows sizes that are evenly spread over those of the largest group, each with its first measurement. */
 static void print_sizes(struct arena *arena, const struct fit_answer *answer)
 {
     static const char *const HEADERS[] = {"size", "measured", "predicted", "error"};

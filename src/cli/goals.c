@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Above those of degrees: children share their parent's keys. */
+/* Above those of degrees, because children share the keys of their parent. */
 enum {
     GOAL_OBJECTIVE = 512,
     GOAL_DEADLINE,
@@ -23,11 +23,11 @@ static const struct argp_option OPTIONS[] = {
      "sizes of the cluster",
      2},
     {"deadline", GOAL_DEADLINE, "TIME", 0,
-     "the smallest cluster that trains --samples or --tokens in so long, such as 30d", 2},
-    {"samples", GOAL_SAMPLES, "N", 0, "of the whole training", 2},
-    {"tokens", GOAL_TOKENS, "N", 0, "of the whole training, such as 300e9", 2},
+     "the smallest cluster that trains --samples or --tokens in this time, such as 30d", 2},
+    {"samples", GOAL_SAMPLES, "N", 0, "samples of the whole training", 2},
+    {"tokens", GOAL_TOKENS, "N", 0, "tokens of the whole training, such as 300e9", 2},
     {"max-devices", GOAL_MAX_DEVICES, "N", 0,
-     "the smallest cluster of up to so many devices that it fits on", 2},
+     "the smallest cluster of at most N devices on which a plan fits", 2},
     {"margin", GOAL_MARGIN, "SHARE", 0, "keep this share of memory free, such as 0.1", 2},
     {"for", GOAL_FOR, "TARGET", 0,
      "only what this framework runs: megatron, torchtitan, deepspeed, fsdp, galvatron, or one of "
@@ -128,7 +128,7 @@ weft_status goals_check(const struct goals *goals, bool *sizes)
 
 /* ---- clusters of other sizes ----------------------------------------------------------------- */
 
-/* "dgx-a100:16" and "dgx-a100:2x4" without and with a number of nodes. */
+/* Replaces the number of nodes in "dgx-a100:16" or "dgx-a100:2x4", or adds one to "dgx-a100". */
 const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t nodes)
 {
     cluster = cluster_meant(keep, cluster);
@@ -233,7 +233,7 @@ weft_status sizes_must_do(const struct sized *sized)
 {
     const struct size *s = &sized->sizes.data[sized->chosen];
     if (s->does || !s->fits)
-        return WEFT_OK; /* that it does not fit is said of the plan */
+        return WEFT_OK; /* must_fit has already said that the plan does not fit */
     return no_answer("raise --max-devices, or give it more time",
                      "no size meets the deadline: %lld devices take %.1f h", (long long)s->devices,
                      s->training_s / 3600);

@@ -1,5 +1,5 @@
-/* goals.h - what `weft plan` looks for: an objective, a deadline, a size, room in memory. Private to
- * the room. */
+/* goals.h - what `weft plan` looks for: an objective, a deadline, the size of the cluster, a margin of free
+ * memory. Private to the room. */
 #ifndef WEFT_CLI_GOALS_H
 #define WEFT_CLI_GOALS_H
 
@@ -15,26 +15,26 @@ struct goals {
     double samples, tokens, margin;
     struct forbids forbids;
     double simplest;             /* share of time; plan_options.simplest */
-    const struct target *target; /* NULL: any that can be simulated */
+    const struct target *target; /* NULL if any plan that can be simulated will do */
 };
 
-/* Where nobody says --simplest: predictions of like plans are off by more. */
+/* Without --simplest. Predictions of similar plans are off by more than this. */
 #define USUAL_SIMPLEST 0.01
 
-/* The options; its input is a struct goals. */
+/* Parses the options; its input is a struct goals. */
 extern const struct argp GOALS_ARGP;
 
-/* Whether the cluster's size is to be found, too; a wrong mix of goals is an error. */
+/* Finds out whether the size of the cluster is to be searched, too; goals that contradict each other are an error. */
 weft_status goals_check(const struct goals *goals, bool *sizes);
-/* Searches clusters of the named kind, "dgx-a100:16", up to its own size or --max-devices. */
+/* Searches over sizes of the named cluster, such as "dgx-a100:16", up to its own size or --max-devices. */
 weft_status goals_search(const struct goals *goals, const struct planner *planner,
                          const struct plan_request *request, const char *cluster,
                          struct sized **out);
-/* The cluster of the answer as cluster_open takes it, in `keep`. */
+/* The name of the cluster with this number of nodes, as cluster_open takes it, allocated in `keep`. */
 const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t nodes);
 void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out);
 json_t *sizes_json(const struct sized *sized);
-/* No answer where no size does what was asked. */
+/* WEFT_NO_ANSWER if no size meets the goals. */
 weft_status sizes_must_do(const struct sized *sized);
 
 #endif

@@ -8,7 +8,7 @@
 struct inspect_command {
     struct arena *arena;
     const char *model;
-    const char *overrides; /* YAML flow, NULL: none */
+    const char *overrides; /* options in YAML's flow form; NULL if none were given */
     const char *cluster, *profile;
     int64_t depth, microbatch;
     enum dtype dtype;
@@ -77,8 +77,7 @@ static const struct syntax SYNTAX = {
     OPTIONS,
     "MODEL",
     "Shows a model as a tree: parameters, forward FLOPs and activations kept for the backward "
-    "pass, "
-    "per sample. What repeats is folded, and its numbers are those of all copies.\v"
+    "pass, per sample. What repeats is folded, and its numbers are those of all copies.\v"
     "MODEL is a name of `weft models`, a YAML file, a Hugging Face config.json or an ONNX file.\n\n"
     "Example:\n"
     "  weft inspect gpt3-13b --depth 2\n"
@@ -89,7 +88,7 @@ static const struct syntax SYNTAX = {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* 12,853,954,560 */
+/* Such as 12,853,954,560. */
 static const char *with_commas(struct arena *keep, double count)
 {
     const char *digits = arena_printf(keep, "%.0f", count);

@@ -7,13 +7,13 @@
 
 #include "cli/inspect.h"
 
-/* What an operator takes on a device, all copies; the forward pass says where times came from. */
+/* The time of an operator on a device, all copies together; the source of the times is that of the forward pass. */
 struct op_time {
     double ns[PHASE_COUNT];
     struct kernel_cost forward;
 };
 
-/* The same of the whole model, and how much of the forward pass came from where. */
+/* The same for the whole model, and how much of the forward pass came from each source. */
 struct model_time {
     double forward_ns, backward_ns;
     double ns_from[FROM_FORMULA + 1];
@@ -70,7 +70,7 @@ static struct model_time all_times(const struct inspection *in)
     return all;
 }
 
-/* "seq 2048 in 5120 out 15360": dims of one are left out. */
+/* Such as "seq 2048 in 5120 out 15360"; dims of size 1 are left out. */
 static const char *dims_text(struct arena *keep, const struct op *op)
 {
     const char *text = "";
@@ -100,7 +100,7 @@ static bool is_within(const struct model *model, int32_t inner, int32_t outer)
     return inner == outer;
 }
 
-/* A line of its own for each module that is entered on the way from one operator to the next. */
+/* A line for each module that begins between one operator and the next. */
 static void enter_modules(const struct inspection *in, struct table *table, int32_t from,
                           int32_t module)
 {
@@ -120,7 +120,7 @@ static void enter_modules(const struct inspection *in, struct table *table, int3
         table_cell(table, "%s", "");
 }
 
-/* The first two cells of an operator's row, below its modules. */
+/* The first two cells of an operator's row, indented below its modules. */
 static void name_cells(const struct inspection *in, struct table *table, int32_t index)
 {
     const struct op *op = &in->model->op[index];

@@ -1,4 +1,4 @@
-/* inspect_tree.c - a model's modules and operators as a tree, to a depth. */
+/* inspect_tree.c - a model's modules and operators as a tree, down to a given depth. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ const char *module_label(struct arena *keep, const struct model *model, int32_t 
     return arena_printf(keep, "%s.%lld-%lld/%lld", m->name, first, last, stride);
 }
 
-/* The named module right below `above` that holds the operator, or -1 where there is none. */
+/* The named module directly below `above` that contains the operator, or -1 if there is none. */
 static int32_t child_towards(const struct model *model, int32_t above, const struct op *op)
 {
     int32_t child = -1;
@@ -55,7 +55,7 @@ static int32_t child_towards(const struct model *model, int32_t above, const str
     return child;
 }
 
-/* The node that begins with operator `first` right below module `above`; moves `first` after it. */
+/* The node directly below module `above` that begins with operator `first`; moves `first` past the node. */
 static struct tree_node next_node(const struct inspection *in, int32_t above, int32_t *first)
 {
     const struct model *model = in->model;

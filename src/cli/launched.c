@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 
-/* What launchers tell the processes that they start: Open MPI, MPICH and Slurm, PMIx. */
+/* Environment variables in which launchers pass the rank: Open MPI, MPICH and Slurm, PMIx. */
 static const char *const RANK_VARIABLES[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
 
 const char *launched_rank(void)

@@ -1,4 +1,4 @@
-/* measure.c - `weft profile measure`: how long this machine takes for what a plan asks, into a
+/* measure.c - `weft profile measure`: measures on this machine what a plan needs, and writes it to a
  * database and a cluster file. */
 #include <math.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ struct measure_command {
 
 #define AT(field) offsetof(struct measure_command, field)
 
-/* "5%" or 0.05. */
+/* Reads "5%" or "0.05". */
 static void take_precision(struct argp_state *state, void *input, char *arg)
 {
     struct measure_command *options = input;
@@ -80,8 +80,7 @@ static const struct syntax SYNTAX = {
     "--collectives the transfers between ranks. Times go into the database as they are measured; "
     "Ctrl-C keeps them, and the next run goes on from there.\v"
     "Without a CLUSTER the plan is for one core of this machine; -o writes a cluster file of "
-    "--ranks "
-    "cores for `weft simulate` and `weft plan`.\n\n"
+    "--ranks cores for `weft simulate` and `weft plan`.\n\n"
     "Example:\n"
     "  weft profile measure --collectives --ranks 2 --db here.sqlite -o here.yaml\n"
     "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite\n"
@@ -113,12 +112,12 @@ static void show_progress(void *context, const struct measure_progress *progress
 struct measure_job {
     const struct measure_command *options;
     struct arena *arena;
-    struct cluster *machine; /* this one, as ranks */
+    struct cluster *machine; /* this machine as a cluster of ranks */
     struct opened_plan opened;
     struct measure_options measure;
     struct measured measured;
     struct measured_transfers transfers;
-    bool answers; /* rank 0 */
+    bool answers; /* this is rank 0 */
 };
 
 static weft_status check_options(const struct measure_command *options)
@@ -134,7 +133,7 @@ static weft_status check_options(const struct measure_command *options)
     return WEFT_OK;
 }
 
-/* A model by itself is for one core. */
+/* A model without a cluster is planned for one core. */
 static weft_status open_alone(struct measure_job *job)
 {
     const struct plan_arguments *in = &job->options->plan;
@@ -163,7 +162,8 @@ static weft_status open_plan(struct measure_job *job)
     return WEFT_OK;
 }
 
-/* Beyond twice the last cache nothing gets any further away. */
+/* How many bytes to touch between two measurements so that data is as far away as in a step. Beyond twice the last
+ * cache it cannot get any further away. */
 static int64_t away_bytes(const struct asks *asks, const struct device *device)
 {
     int64_t most = 2 * device->l2_bytes;
@@ -332,8 +332,7 @@ static void warn_of_others(const struct measure_job *job)
     if (cases > 0)
         fprintf(stderr,
                 "weft: other programs had the cores during %lld of %zu transfers, marked !: these "
-                "times "
-                "are too long and are not stored; measure again on an idle machine\n",
+                "times are too long and are not stored; measure again on an idle machine\n",
                 (long long)cases, job->transfers.len);
 }
 

@@ -1,5 +1,5 @@
-/* model_collectives.c - the messages of tensor, data, sharded, pipeline and expert parallelism, for
- * one model on one cluster at a micro-batch of one.
+/* model_collectives.c - the messages of tensor, data, sharded, pipeline and expert parallelism for
+ * one model on one cluster, with a micro-batch of one sample.
  *
  * With one node as the tensor-parallel group and the nodes as data-parallel replicas:
  *   tensor    all-reduce of a layer's activations inside a node; four a layer and micro-batch
@@ -10,8 +10,8 @@
  *   pipeline  send of a layer's activations to the same device of the next node, all at once
  *   expert    all-to-all of the dispatched tokens inside a node
  *
- * What runs at once shares links: a link that one message keeps busy for t seconds is busy for the
- * sum of all, and everyone waits for the busiest,
+ * Messages that are sent at the same time share links. A link is busy for the sum of the times of its
+ * messages, and all wait for the busiest link:
  *
  *   slowdown = max over links of (sum over siblings of bytes / bandwidth) / the same of one alone (1)
  */
@@ -25,13 +25,13 @@ struct message {
     enum collective collective;
     struct group group;
     int64_t bytes;
-    int64_t at_once; /* the same from each of so many neighbouring devices */
+    int64_t at_once; /* how many neighbouring devices send the same at once */
     bool wanted;
 };
 
 enum { MESSAGES = 5 };
 
-/* The repeat that holds most of the model's parameters: its layers. */
+/* The repeated module that holds most of the model's parameters, which are its layers. */
 static const struct module *largest_repeat(const struct model *model)
 {
     const struct module *best = NULL;
@@ -88,7 +88,7 @@ static void list_messages(const struct cluster *cluster, const struct model *mod
     memcpy(out, all, sizeof all);
 }
 
-/* Seconds that each link of node 0 is busy with what `first` and its siblings send, added up. */
+/* Adds the seconds for which each link of node 0 is busy with what the group at `first` sends. */
 static weft_status add_busy(const struct cluster *cluster, const struct message *m, int64_t first,
                             struct arena *scratch, double *busy)
 {
@@ -96,7 +96,7 @@ static weft_status add_busy(const struct cluster *cluster, const struct message 
     struct group group = m->group;
     weft_status status;
     group.first = first;
-    group.count[0] = group.count[0] < 2 ? group.count[0] : 2; /* of equal nodes, two tell enough */
+    group.count[0] = group.count[0] < 2 ? group.count[0] : 2; /* all nodes are alike */
     TRY(collective_traffic(cluster, m->collective, &group, m->bytes, scratch, &list));
     for (size_t i = 0; i < list.len; i++) {
         struct link_id link = list.data[i].link;

@@ -1,11 +1,11 @@
-/* models.c - `weft models`: what Weft knows by name. */
+/* models.c - `weft models`: lists the models that Weft knows by name. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/options.h"
 
 struct models_command {
-    const char *family; /* NULL: all */
+    const char *family; /* NULL for all */
     bool names, json;
 };
 
@@ -34,7 +34,7 @@ static const struct syntax SYNTAX = {
     .names = take_names,
 };
 
-/* The presets of one family, or of all, opened one after the other. */
+/* The presets of one family, or of all families, which are opened one after the other. */
 struct listing {
     const struct preset *presets;
     size_t count;

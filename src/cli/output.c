@@ -1,9 +1,9 @@
-/* output.c - what the program writes to standard output and standard error.
+/* output.c - filters what the program writes to standard output and standard error.
  *
- *   I1  Both pass base/plain.c: whatever a file calls a model, a device or an operator, a terminal gets no
- *       control character but ends of lines and tabs, and nothing that is no UTF-8.
- *   I2  The program's own line of progress needs control characters and is written beside it
- *       (cli_terminal); it holds nothing that comes from a file.
+ *   I1  Both go through base/plain.c: whatever a file calls a model, a device or an operator, a terminal
+ *       gets no control characters except newlines and tabs, and only valid UTF-8.
+ *   I2  The program's own line of progress needs control characters and is not filtered (cli_terminal);
+ *       it contains nothing that comes from a file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +17,11 @@ enum { LONGEST_CHARACTER = 4 }; /* bytes, in UTF-8 */
 
 struct guard {
     int file;
-    char begun[LONGEST_CHARACTER]; /* of a character whose other bytes come with the next write */
+    char begun[LONGEST_CHARACTER]; /* a character whose other bytes come with the next write */
     size_t begins;
 };
 static struct guard guards[] = {{.file = STDOUT_FILENO}, {.file = STDERR_FILENO}};
-static FILE *terminal; /* standard error as it was */
+static FILE *terminal; /* standard error without the filter */
 
 static bool write_all(int file, const char *text, size_t len)
 {
@@ -37,7 +37,7 @@ static bool write_all(int file, const char *text, size_t len)
     return true;
 }
 
-/* One character of `len` bytes, or the beginning of one: 0 used. */
+/* Filters one character and returns its bytes; 0 if `text` holds only the beginning of one. */
 static size_t pass(const char *text, size_t len, char *out, size_t *written)
 {
     bool shows;

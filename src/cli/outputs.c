@@ -1,18 +1,18 @@
-/* outputs.c - what a command writes is nothing that it reads.
+/* outputs.c - keeps a command from overwriting a file that it reads.
  *
- *   I1  Before a command does anything, no option that writes a file (CLI_WRITES) names one that another
- *       word of the command line names, nor one that another such option does.
- *   I2  Files are the same by device and inode, so also through links. What is no plain file (a
- *       terminal, /dev/null) may be read and written at once.
- *   I3  A file that an input names in turn, such as a plan's model, is held against the same outputs as
- *       soon as its name is known.
+ *   I1  Before a command does anything, it is checked that no option that writes a file (CLI_WRITES)
+ *       names a file that another word of the command line names.
+ *   I2  Two names are the same file if device and inode are equal, so that links are noticed. What is not
+ *       a plain file (a terminal, /dev/null) may be both read and written.
+ *   I3  A file that is named inside an input, such as the model of a plan, is checked against the same
+ *       outputs as soon as its name is known.
  */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/cli.h"
 
-enum { MOST_OUTPUTS = 8 }; /* options that write a file; no command has as many */
+enum { MOST_OUTPUTS = 8 }; /* more options that write a file than any command has */
 static struct {
     struct output {
         const char *option, *path;
@@ -20,7 +20,7 @@ static struct {
     size_t count;
 } written;
 
-/* I2 */
+/* By I2. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;

@@ -1,4 +1,4 @@
-/* profile.c - `weft profile`: measurements into a database, and out of it again. */
+/* profile.c - `weft profile`: stores measurements in a database and shows them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -59,14 +59,11 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
 static const struct syntax SYNTAX = {
     OPTIONS,
     "import FILE... --db DB\nshow DB\nmeasure PLAN --db DB",
-    "Keeps measured times of kernels and collectives in a database, which costs are taken from "
-    "before "
-    "any formula.\v"
+    "Keeps measured times of kernels and collectives in a database. Costs are taken from it "
+    "before any formula.\v"
     "`import` reads Weft's own CSV (columns device, kernel, phase, dtype, shape, ns) and the "
-    "tables "
-    "that Aceso, Sailor, SimuMax, Galvatron, vTrain, SimAI and Proteus publish: all files or, on "
-    "an "
-    "error, none. `measure` times this machine; `weft profile measure --help` says more. "
+    "tables that Aceso, Sailor, SimuMax, Galvatron, vTrain, SimAI and Proteus publish: all files, "
+    "or none on an error. `measure` times this machine; `weft profile measure --help` says more. "
     "docs/reference/profile.md describes tables and database.\n\n"
     "Example:\n"
     "  weft profile import measured.csv --db my.sqlite\n"

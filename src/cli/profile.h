@@ -1,4 +1,4 @@
-/* profile.h - what the files of `weft profile` share; private to the room. */
+/* profile.h - what the files of `weft profile` share. Private to the room. */
 #ifndef WEFT_CLI_PROFILE_H
 #define WEFT_CLI_PROFILE_H
 
@@ -15,12 +15,12 @@ struct profile_options {
     bool json;
 };
 
-/* What a database knows (profile_show.c); returns the exit code. */
+/* Shows what is in a database (profile_show.c); returns the exit code. */
 int profile_show(const struct profile_options *options, struct arena *arena);
 /* argv[0] is "weft profile measure". */
 int cmd_profile_measure(int argc, char **argv);
 
-/* The shape as the database has it, "batch=1 m=4096 ...", or as a JSON object. */
+/* A shape as the database stores it ("batch=1 m=4096 ..."), or as a JSON object. */
 const char *work_shape_text(struct arena *arena, const struct work *work);
 json_t *work_shape_json(const struct work *work);
 

@@ -1,5 +1,5 @@
-/* profile_show.c - `weft profile show`: what a database knows, and how long that says a shape or a
- * collective takes. */
+/* profile_show.c - `weft profile show`: what is in a database, and how long a shape or a collective
+ * takes according to it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 /* ---- what is there ---------------------------------------------------------------------- */
 
 struct filter {
-    const char *device;       /* NULL: all */
-    int kernel, phase, dtype; /* -1: all */
+    const char *device;       /* NULL for all */
+    int kernel, phase, dtype; /* -1 for all */
 };
 
 static bool passes(const struct filter *filter, const struct profile_row *row)
@@ -122,7 +122,7 @@ static int print_rows_json(const char *db, const struct profile_row *rows, size_
 
 /* ---- an overview ------------------------------------------------------------------------ */
 
-/* Rows are sorted by device, kernel, phase, dtype: the end of the run that begins at `first`. */
+/* The end of the run of rows with the same device, kernel, phase and dtype that begins at `first`. */
 static size_t run_end(const struct profile_row *rows, size_t count, size_t first)
 {
     size_t end = first;
@@ -203,7 +203,7 @@ static int print_overview_json(const char *db, const struct overview *all,
 
 /* ---- one shape -------------------------------------------------------------------------- */
 
-/* The device asked for, or the only one there is. */
+/* The device that was asked for, or the only one in the database. */
 static weft_status choose_device(const struct filter *filter, const struct profile_row *rows,
                                  size_t count, const char **out)
 {
@@ -235,7 +235,7 @@ static weft_status question(const struct profile_options *options, const struct 
         return bad_argument("docs/reference/profile.md lists every kernel's shape numbers",
                             "shape '%s' of a %s: %s", options->shape, options->kernel, problem);
     if (whole)
-        out->flops *= 2; /* both gradients at once */
+        out->flops *= 2; /* both gradients */
     return WEFT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* show.c - `weft show`: a plan for people, and a plan written as degrees into a file. */
+/* show.c - `weft show`: prints a plan for people, or writes it to a file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

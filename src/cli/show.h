@@ -1,7 +1,7 @@
 /* show.h - the parts of `weft show`. Private to the room.
  *
- *   I1  Memory is that of one device of a stage, at the most micro-batches in flight that the
- *       schedule brings there: an estimate of the state and the kept activations, not a simulation.
+ *   I1  Memory is that of one device of a stage, with the most micro-batches in flight that the
+ *       schedule has there. It is an estimate of state and kept activations, not a simulation.
  */
 #ifndef WEFT_CLI_SHOW_H
 #define WEFT_CLI_SHOW_H

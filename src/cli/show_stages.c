@@ -1,6 +1,6 @@
-/* show_stages.c - a plan's stages: devices, what they hold, memory by kind with bars.
+/* show_stages.c - the stages of a plan: their devices, their operators, and their memory with bars.
  *
- *   bar of a stage: each kind of memory takes its share of the limit, BAR columns in all
+ *   bar of a stage: BAR columns for the limit, of which each kind of memory takes its share
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { BAR = 20 };
 
-/* The kinds of memory in the order they are stacked; each has its own mark. */
+/* The kinds of memory in the order of a bar; each has its own mark. */
 static const struct {
     const char *name, *json, *mark;
     size_t offset;
@@ -57,7 +57,7 @@ static const char *nodes_of(struct arena *keep, const struct plan *plan, int32_t
     return number_range(keep, first / each, last / each - first / each + 1);
 }
 
-/* "layers.8-15" where only the last number differs, else "embedding to layers.7". */
+/* Such as "layers.8-15" if only the last number differs, and "embedding to layers.7" otherwise. */
 static const char *span(struct arena *keep, const struct part_names *names)
 {
     const char *dot = strrchr(names->first, '.'), *end = strrchr(names->last, '.');
@@ -72,7 +72,7 @@ static const char *span(struct arena *keep, const struct part_names *names)
     return arena_printf(keep, "%s to %s", names->first, names->last);
 }
 
-/* The spans of a stage's pieces. */
+/* The spans of all pieces of a stage. */
 static const char *holds(const struct showing *s, int32_t stage)
 {
     const char *text = "";

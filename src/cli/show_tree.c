@@ -1,9 +1,10 @@
-/* show_tree.c - how every operator is laid over its stage: equal choices of neighbouring layers in
- * one line, and on request the layout of each tensor.
+/* show_tree.c - how every operator is split over its stage, with one line for equal choices of
+ * neighbouring layers, and on request the layout of each tensor.
  *
  *   layout of an operand, one letter for each part of the split (model.h, I2):
- *     S  it has the dim      P  an output that lacks a split reduction dim: a partial sum
- *     B  it lacks the dim, or the part is a copy: the same on all those devices
+ *     S  the operand has the dim, and is split
+ *     P  the operand is an output that lacks a split reduction dim, and is a partial sum
+ *     B  the operand lacks the dim, or the part is a copy; it is the same on all these devices
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "cli/show.h"
 #include "compile/compile.h"
 
-/* "SB"; a dash for an operator on one device. */
+/* Such as "SB"; a dash for an operator on one device. */
 static const char *layout(struct arena *keep, const struct op *op, const struct operand *operand,
                           const struct split *split)
 {
@@ -41,7 +42,7 @@ static const char *weight_layouts(struct arena *keep, const struct op *op,
     return text;
 }
 
-/* "recompute, shard 1" */
+/* Such as "recompute, shard 1". */
 static const char *extras(struct arena *keep, const struct op *op, const struct choice *choice)
 {
     const char *text = choice->saved ? "recompute but saved" : choice->recompute ? "recompute" : "";

@@ -1,5 +1,5 @@
-/* simulate.c - `weft simulate`: how long an iteration of a plan takes and why, and how full memory
- * gets. */
+/* simulate.c - `weft simulate`: how long an iteration of a plan takes and why, and how much memory it
+ * needs. */
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ static void take_format(struct argp_state *state, void *input, char *arg)
 }
 
 static const struct cli_option OPTIONS[] = {
-    {"timeline", NULL, "draw what each stage does when", OPTION_FLAG, AT(timeline)},
+    {"timeline", NULL, "draw what each stage does at what time", OPTION_FLAG, AT(timeline)},
     {"trace", "FILE", "write every task and operator as a trace for Perfetto or chrome://tracing",
      OPTION_TEXT, AT(trace_path), .writes = true},
     {"trace-events", "N",
@@ -34,8 +34,8 @@ static const struct cli_option OPTIONS[] = {
     {"report", "FILE",
      "write a page that shows it all: .html, .md, .txt or .json; or its timeline: .svg",
      OPTION_TEXT, AT(report.path), .writes = true},
-    {"format", "F", "of the report, whatever its name: html, md, text, json or svg", OPTION_TAKE,
-     .take = take_format},
+    {"format", "F", "the report's format, whatever its name: html, md, text, json or svg",
+     OPTION_TAKE, .take = take_format},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
     PROFILE_OPTION(AT(simulate.profile)),
     {"no-reserved", NULL,
@@ -61,7 +61,7 @@ static const struct syntax SYNTAX = {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* A terminal's own width; of what is no terminal, that of all answers. */
+/* The width of the terminal, or the usual width of answers if the output is not a terminal. */
 static int output_columns(void)
 {
     enum { LEAST = 40 };
@@ -71,7 +71,7 @@ static int output_columns(void)
     return size.ws_col;
 }
 
-/* What differs from run to run is for whoever watches, and no part of the answer. */
+/* The time that it took differs from run to run, so it is no part of the answer but goes to standard error. */
 static void tell_wall_clock(struct arena *scratch, const struct prediction *prediction)
 {
     if (isatty(STDERR_FILENO))
@@ -89,7 +89,7 @@ static int print_prediction(const struct simulate_command *options,
         putchar('\n');
         timeline_print(scratch, prediction, output_columns(), stdout);
     }
-    fflush(stdout); /* before what is told on standard error */
+    fflush(stdout); /* before anything goes to standard error */
     tell_wall_clock(scratch, prediction);
     return WEFT_OK;
 }
@@ -116,7 +116,7 @@ static weft_status write_trace(const struct simulate_command *options,
     return trace_write(prediction, &options->trace, options->trace_path);
 }
 
-/* The answer first, also of a plan that does not fit. */
+/* Prints the answer, even for a plan that does not fit, and then the error if it does not. */
 static int tell(const struct simulate_command *options, const struct prediction *prediction)
 {
     struct page page = {.prediction = prediction,

@@ -1,6 +1,6 @@
-/* train.c - `weft train`: a plan that runs.
+/* train.c - `weft train`: runs a plan.
  *
- *   I1  Below a launcher of MPI only rank 0 speaks; all ranks end with the same exit code.
+ *   I1  Under a launcher of MPI only rank 0 prints; all ranks end with the same exit code.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -10,9 +10,9 @@
 
 #include "cli/train.h"
 
-/* ---- below a launcher ------------------------------------------------------------------------ */
+/* ---- under a launcher ------------------------------------------------------------------------ */
 
-/* I1, of errors that end the program within the parser. */
+/* Holds I1 for errors that end the program inside the parser. */
 static void parse(int argc, char **argv, struct train_arguments *arguments)
 {
     int spoken = -1, silence = -1;
@@ -43,7 +43,7 @@ static void interrupt(int number)
     interrupted = 1;
 }
 
-/* The second signal is not waited for. */
+/* The first signal ends the run after a step; the second one ends the program at once. */
 static void take_signals(void)
 {
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};

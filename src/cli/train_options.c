@@ -49,7 +49,7 @@ static void take_resume(struct argp_state *state, void *input, char *arg)
     in->training.resume = arg;
 }
 
-/* Names with commas between them. */
+/* Reads names separated by commas. */
 static void take_changes(struct argp_state *state, void *input, char *arg)
 {
     struct train_arguments *in = input;
@@ -93,7 +93,8 @@ static const struct cli_option OPTIONS[] = {
     {"merges", "FILE", "its merges.txt", OPTION_TEXT, AT(training.data.tokens.merges)},
     {"steps", "N", "steps in all, those before --resume included (default 100)", OPTION_COUNT,
      AT(training.steps), .least = 1},
-    {"seed", "N", "of weights, order and dropout (default 1)", OPTION_COUNT, AT(training.seed)},
+    {"seed", "N", "seed of weights, order and dropout (default 1)", OPTION_COUNT,
+     AT(training.seed)},
     {"rate", "R", "learning rate at its highest (default 0.001)", OPTION_REAL,
      AT(training.rate.peak)},
     {"least-rate", "R", "what it decays to (default 0)", OPTION_REAL, AT(training.rate.least)},
@@ -108,14 +109,14 @@ static const struct cli_option OPTIONS[] = {
     {"dropout", "P", "probability (default 0)", OPTION_REAL, AT(dropout), .below = 1},
     {"validation", "FRACTION", "keep the end of the data to measure the loss on (default 0)",
      OPTION_REAL, AT(training.data.validation), .below = 1},
-    {"validate-every", "N", "steps (default: at the end)", OPTION_COUNT,
+    {"validate-every", "N", "steps between measurements of it (default: at the end)", OPTION_COUNT,
      AT(training.validate_every), .least = 1},
     {"log", "FILE", "a line of tab-separated values for every step", OPTION_TEXT, AT(training.log),
      .writes = true},
     {"checkpoint", "DIR", "save there, at the end at least", OPTION_TEXT,
      AT(training.checkpoint.folder)},
-    {"save-every", "N", "steps (default: at the end)", OPTION_COUNT, AT(training.save_every),
-     .least = 1},
+    {"save-every", "N", "steps between checkpoints (default: at the end)", OPTION_COUNT,
+     AT(training.save_every), .least = 1},
     {"keep", "N", "checkpoints, the newest; 0: all (default 3)", OPTION_COUNT,
      AT(training.checkpoint.keep)},
     {"resume", "DIR",
@@ -129,15 +130,15 @@ static const struct cli_option OPTIONS[] = {
     {"trace", "FILE", "write when every task ran, as `weft simulate --trace` does", OPTION_TEXT,
      AT(training.trace), .writes = true},
     {"no-overlap", NULL, "computation waits for all communication", OPTION_FLAG, AT(no_overlap)},
-    {"memory-report", NULL, "what every rank held at most, beside the prediction", OPTION_FLAG,
+    {"memory-report", NULL, "the peak memory of every rank, next to the prediction", OPTION_FLAG,
      AT(memory_report)},
     {"slow-bandwidth", "RATE",
      "let transfers between threads take as long as through links of such a network (1GB/s)",
      OPTION_TAKE, .take = take_bandwidth},
-    {"slow-delay", "TIME", "and up to so much longer, at random (100us)", OPTION_TAKE,
+    {"slow-delay", "TIME", "and up to this much longer, at random (100us)", OPTION_TAKE,
      .take = take_delay},
     {"ranks", "N",
-     "ranks as threads of this process, also below a launcher (default: the plan's devices)",
+     "ranks as threads of this process, also under a launcher (default: the plan's devices)",
      OPTION_COUNT, AT(ranks), .least = 1},
     JSON_OPTION(AT(json)),
     {0},
@@ -147,22 +148,21 @@ const struct syntax TRAIN_SYNTAX = {
     OPTIONS,
     "PLAN --data FILE\nMODEL CLUSTER --data FILE",
     "Runs a plan: trains its model on a text, one rank per device of the plan's cluster. Started "
-    "by "
-    "mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
+    "by mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
     "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run after a step, "
     "with a checkpoint.\v"
     "PLAN is a plan file (docs/reference/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
     "Example:\n"
     "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --steps 300 --rate 0.003\n"
-    "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run --save-every "
-    "50\n"
-    "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run --resume "
-    "--steps 600\n"
+    "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run "
+    "--save-every 50\n"
+    "  weft train data/plans/tiny.yaml --data data/text/harbour.txt --checkpoint run "
+    "--resume --steps 600\n"
     "  mpirun -n 2 weft train data/plans/tiny.yaml --data data/text/harbour.txt --log run.tsv",
     .child = PLAN_CHILD(AT(plan)),
 };
 
-/* What is written after the last step has its place before the first. */
+/* Checks before the first step that what is written after the last one can be written. */
 static weft_status check_places(const struct training_options *t)
 {
     weft_status status;
@@ -172,7 +172,7 @@ done:
     return status;
 }
 
-/* PyTorch's defaults of SGD, Adam and AdamW, but for SGD's momentum, which is 0 there. */
+/* Uses PyTorch's defaults for SGD, Adam and AdamW, except for SGD's momentum, which is 0 there. */
 weft_status train_complete(struct train_arguments *arguments)
 {
     struct training_options *t = &arguments->training;

@@ -1,10 +1,10 @@
-/* train_tell.c - what `weft train` tells: lines on the way, and what became of it. */
+/* train_tell.c - what `weft train` prints: progress, and the result. */
 #include <math.h>
 #include <string.h>
 
 #include "cli/train.h"
 
-/* ---- on the way ------------------------------------------------------------------------------ */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static const double TELL_EVERY_S = 1; /* on a terminal */
 

@@ -1,6 +1,6 @@
-/* aceso_plan.c - Aceso's walk over a model, and its plans as plans of Weft (aceso_plan.h).
+/* aceso_plan.c - Aceso's order of a model's operators, and its plans turned into plans of Weft (aceso_plan.h).
  *
- *   operator k of theirs    instances from the one of its name up to the next that has a name       (1)
+ *   operator k of Aceso = the instance that has its name, and all after it up to the next one with a name  (1)
  */
 #include "exchange/aceso_plan.h"
 
@@ -49,7 +49,7 @@ const struct aceso_table *aceso_table_named(const char *table)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 struct alias {
-    const char *part, *name; /* the end of a path; in the table */
+    const char *part, *name; /* the end of a path in Weft; the name in Aceso's table */
 };
 static const struct alias ATTENTION[] = {
     {"qkv", "attention-qkv"},         {"q", "attention-qkv"},
@@ -96,7 +96,7 @@ static const char *alias_of(const struct alias *alias, size_t count, const char 
     return NULL;
 }
 
-/* Of a transformer's layer: "attn.qkv", "cross.norm", "mlp.up". */
+/* The name of a part of a transformer's layer, such as "attn.qkv", "cross.norm" or "mlp.up". */
 static const char *layer_name(struct arena *scratch, bool decoder, const char *part)
 {
     const char *stack = decoder ? "dec" : "enc", *dot = strchr(part, '.'), *name;
@@ -130,10 +130,10 @@ const char *aceso_operator_name(struct arena *keep, const char *head, const char
     return strcmp(path, "head") == 0 ? head : alias_of(OUTSIDE, COUNT_OF(OUTSIDE), path);
 }
 
-/* ---- their walk ------------------------------------------------------------------------------ */
+/* ---- Aceso's walk ---------------------------------------------------------------------------- */
 
 struct operator_walk {
-    int32_t *of; /* per instance: the number of its operator (1) */
+    int32_t *of; /* per instance: the number of the operator it belongs to, by (1) */
     int32_t operators;
 };
 
@@ -151,7 +151,7 @@ static struct operator_walk walk_of(struct arena *scratch, const struct plan *pl
         const char *name = aceso_operator_name(scratch, "head", plan_path(scratch, plan, i));
         bool block = name && strncmp(name, "block-", 6) == 0;
         if (block && ends_with(name, "-relu")) {
-            walk.operators += !shortcut; /* one that computes nothing */
+            walk.operators += !shortcut; /* a shortcut that computes nothing */
             shortcut = false;
         }
         shortcut |= block && ends_with(name, "-downsample");
@@ -174,7 +174,7 @@ struct degrees aceso_settings(int64_t global_batch)
                             .whole_images = true};
 }
 
-/* The choices of all operators of a model under one tp on so many devices. */
+/* The choices of all operators of a model for one tp on one number of devices. */
 struct lowered {
     int64_t tp, devices;
     struct choice *choice;

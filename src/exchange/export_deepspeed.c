@@ -2,7 +2,7 @@
  *
  *   train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * dp        (1)
  *
- * Stages are made in the training program (PipelineModule(num_stages=...)); "pipeline" says how many
+ * The training program makes the stages (PipelineModule(num_stages=...)); "pipeline" says how many
  * the plan has, with the keys of get_pipeline_config. Source: deepspeed.ai/docs/config-json and
  * DeepSpeed's runtime/config.py.
  */

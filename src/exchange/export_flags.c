@@ -1,11 +1,12 @@
-/* export_flags.c - the arguments that Megatron-LM takes, by type, and what it takes for one left out.
+/* export_flags.c - the arguments that Megatron-LM takes, by type, and its value for one that is left out.
  *
  * Source: megatron/training/arguments.py of NVIDIA/Megatron-LM at commit 000c4ac2: every
- * add_argument of the groups that training uses. Names are facts of its interface; retrieval,
- * vision, inference and reinforcement learning are left out but for what shares a group. Since then
- * most arguments are made from the fields of configuration classes (commit 43af4b4f): those of before
- * go by the same names there, new ones stand last in each list. What is gone since is read, for older
- * scripts, and not written: no-scatter-gather-tensors-in-pipeline.
+ * add_argument of the groups that training uses. Names are facts of its interface. The groups for
+ * retrieval, vision, inference and reinforcement learning are left out, except where they share one
+ * with training. Since commit 43af4b4f most arguments are made from the fields of configuration
+ * classes; the older ones keep their names there, and the new ones stand last in each list. An
+ * argument that was removed since is still read, for older scripts, but not written:
+ * no-scatter-gather-tensors-in-pipeline.
  */
 #include "exchange/room.h"
 
@@ -206,7 +207,7 @@ static const char *const LISTS[] = {
     "ddp-param-name-patterns-for-fp32-local-accumulation",
 };
 
-/* torchrun (docs of torch.distributed.run) and srun. */
+/* Arguments of torchrun (documentation of torch.distributed.run) and srun. */
 static const char *const LAUNCHER[] = {
     "nnodes", "nproc-per-node", "nproc_per_node", "node-rank", "node_rank", "master-addr",
     "master_addr", "master-port", "master_port", "rdzv-backend", "rdzv_backend", "rdzv-endpoint",

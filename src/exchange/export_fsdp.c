@@ -1,5 +1,5 @@
-/* export_fsdp.c - a training script for PyTorch's FSDP2: the plan's numbers as a Python dict, then a
- * script that is always the same.
+/* export_fsdp.c - a training script for PyTorch's FSDP2: the plan's numbers as a Python dict, followed
+ * by code that is the same for every plan.
  *
  *   global_batch = micro_batch * devices * accumulation steps
  */

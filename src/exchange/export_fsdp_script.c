@@ -1,5 +1,5 @@
 /* export_fsdp_script.c - the part of the FSDP script that is the same for every plan: a decoder, its
- * sharding by layer, a loop over micro-batches. torch is imported when training starts, so that
+ * sharding by layer, and a loop over micro-batches. torch is imported when training starts, so that
  * --help and --dry-run work without it. */
 #include "exchange/export_fsdp.h"
 

@@ -1,7 +1,7 @@
-/* export_galvatron.c - a plan as Galvatron's JSON: for every layer tp, whether its devices are
- * neighbours, ZeRO-3 or not, recomputed or not (target/galvatron.c recognises them).
+/* export_galvatron.c - a plan as Galvatron's JSON: for every layer its tp, and whether its devices are
+ * neighbours, its state is sharded (ZeRO-3) and it is recomputed (target/galvatron.c recognises these).
  *
- *   I1  The plan that comes of these numbers is what is written, and what is compared.
+ *   I1  The plan that these numbers make is the one that is written and compared with the user's.
  */
 #include "exchange/room.h"
 

@@ -1,13 +1,13 @@
 /* export_megatron.c - a plan as launch arguments of Megatron-LM.
  *
- * Degrees are one argument each. Stages that hold different numbers of layers become a layout
- * string: E the embedding, t a layer, L norm, head and loss, | between parts, so that
+ * Each degree is one argument. Stages that hold different numbers of layers become a layout string, in
+ * which E is the embedding, t a layer, L the norm, head and loss, and | separates parts, so that
  *
  *   Et*3|(t*2|)*29,L                                                                            (1)
  *
- * is 3 layers, 29 parts of 2, and a part with the head alone.
+ * is a part of 3 layers, 29 parts of 2, and a part with the head alone.
  *
- *   I1  What was written is read back (megatron_import) before it is returned: it is the plan.
+ *   I1  Before the text is returned it is read back (megatron_import) and must make the same plan.
  */
 #include "exchange/export_megatron.h"
 
@@ -25,7 +25,7 @@ static const char *layout_of_part(struct arena *keep, const struct plan *plan, i
                         part == plan->parts - 1 ? "L" : "");
 }
 
-/* (1) */
+/* The layout string (1). */
 static const char *parts_text(struct arena *keep, const struct plan *plan, const int64_t *layers)
 {
     const char *text = "";
@@ -144,7 +144,7 @@ static void add_precision(struct lines *a, const struct plan *plan)
         add_flag(a, "grad-reduce-in-bf16");
 }
 
-/* Megatron-LM refuses it with layers that are recomputed in full. */
+/* Whether exchanges of tokens overlap with computation; Megatron-LM refuses that with full recomputation. */
 static bool hides_tokens(const struct plan *plan, const struct degrees *d)
 {
     return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
@@ -173,7 +173,7 @@ static void add_plan(struct lines *a, const struct recognised *r)
 
 /* ---- what has no argument -------------------------------------------------------------------- */
 
-/* Bytes per parameter that no combination of arguments has. */
+/* Refuses a policy whose bytes per parameter no combination of arguments gives. */
 static void check_policy(struct export_job *job)
 {
     struct plan *plan = job->found.plan;
@@ -212,7 +212,7 @@ static void note_overlap(struct export_job *job)
                 "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
 }
 
-/* I1. The settings that only Weft reads come back as text. */
+/* Holds I1. `settings` returns, as text, the settings that only Weft reads. */
 static weft_status read_back(struct export_job *job, const char *text, const char **settings)
 {
     struct model *model = NULL;
@@ -245,7 +245,7 @@ static const char *join(struct arena *keep, const struct texts *lines)
     return text;
 }
 
-/* How the model's operators are implemented, where Megatron-LM has no choice. */
+/* Says how the model implements operators for which Megatron-LM has no argument. */
 static const char *implementation_comment(struct export_job *job, const struct model_shape *shape)
 {
     bool version = strncmp(shape->attention, "flash-", 6) == 0;

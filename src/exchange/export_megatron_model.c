@@ -51,7 +51,7 @@ static void add_attention(struct lines *a, const struct model_shape *s)
         add_flag(a, "no-masked-softmax-fusion");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
-    if (s->window) /* keys before a query's own, and after it */
+    if (s->window) /* how many keys before and after a query's own */
         add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
     if (s->full_every)
         add_int(a, "window-attn-skip-freq", s->full_every);

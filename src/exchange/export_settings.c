@@ -1,6 +1,5 @@
-/* export_settings.c - the settings that no target has words for: written into a comment or a key that the
- * framework ignores, and read back from there (exchange.h, I2).
- */
+/* export_settings.c - the settings that no target can express. They are written into a comment or a key that the
+ * framework ignores, and read back from there (exchange.h, I2). */
 #include "exchange/room.h"
 
 #include <stdlib.h>
@@ -30,7 +29,8 @@ static bool only_replicas(const struct split *split)
     return true;
 }
 
-/* What a plan has of what may overlap: reshards of split operators, sends, gathers of state. */
+/* Which kinds of communication that could overlap occur in the plan: reshards of split operators, sends, gathers of
+ * state. */
 static unsigned overlaps_of(const struct plan *plan)
 {
     unsigned bits = OVERLAP_GRADIENTS | (plan->stages > 1 ? OVERLAP_PIPELINE : 0);

@@ -2,18 +2,19 @@
  *
  * Sections and keys are those of torchtitan/config/job_config.py (commit 6404b932, the last form in
  * TOML; later versions take the same keys as --section.key on the command line). A sample is a
- * sequence; local_batch_size is what one replica sees in a pass, in micro-batches with stages:
+ * sequence. local_batch_size is the samples of one replica in one pass, which a pipeline divides into
+ * micro-batches:
  *
  *   global_batch_size = local_batch_size * dp * accumulation steps                              (1)
  *
- *   I1  TP comes with sequence parallelism always (models/llama3/infra/parallelize.py).
+ *   I1  TP always comes with sequence parallelism (models/llama3/infra/parallelize.py).
  *   I2  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
  */
 #include "exchange/room.h"
 
 #include <string.h>
 
-/* Flavors that torchtitan ships, by what tells them apart. */
+/* Flavors of models that torchtitan ships, by the sizes that tell them apart. */
 static const struct {
     const char *name, *flavor;
     int64_t layers, hidden, kv_heads, ffn;
@@ -114,7 +115,7 @@ static void write_pipeline(struct toml *t, const struct recognised *r)
                            fqn_list(t->keep, r->plan));
 }
 
-/* Async TP overlaps exchanges with the products around them in both passes, or nothing does. */
+/* Async TP overlaps exchanges with the products around them, in both passes; without it nothing overlaps. */
 static bool is_async(const struct recognised *r)
 {
     return r->degrees.tp > 1 && (r->plan->overlap & (OVERLAP_TENSOR | OVERLAP_PRODUCTS));

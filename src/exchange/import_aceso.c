@@ -1,11 +1,11 @@
 /* import_aceso.c - Aceso's JSON, a tensor and a data parallel degree for every operator, as a plan.
  *
- *   micro_batch_size = samples of all replicas at once                                           (1)
+ *   micro_batch_size = samples per step, of all replicas together                                (1)
  *
  * Source: what search/aceso_search.py of microsoft/SuperScaler (commit a692fa66) writes and its runtime
- * reads. `resharding_stages` follows from the degrees; operators are those of its own walk (aceso_plan.h).
+ * reads. `resharding_stages` follows from the degrees; operators stand in Aceso's own order (aceso_plan.h).
  *
- *   I1  A stage recomputes where its checkpoint_activations says so; recompute_ops names the operators.
+ *   I1  A stage recomputes if its checkpoint_activations is true; recompute_ops says which operators.
  */
 #include "exchange/aceso_plan.h"
 #include "exchange/room.h"
@@ -41,7 +41,7 @@ struct aceso_reading {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* A list of so many; `what` is what it has one of for each of them. */
+/* Expects a list of `count` entries; `what` says of what, for the message. */
 static weft_status check_list(const struct doc *list, const char *key, int64_t count,
                               const char *what)
 {
@@ -65,7 +65,7 @@ done:
     return status;
 }
 
-/* One number for each of so many. */
+/* Reads a list of `count` numbers. */
 static weft_status read_numbers(struct aceso_reading *r, const struct doc *list, const char *key,
                                 int64_t count, const char *what, int64_t least, int64_t most,
                                 int64_t **out)
@@ -104,7 +104,7 @@ done:
     return status;
 }
 
-/* The degrees of an operator fill its stage (aceso_plan.h, I2). */
+/* The degrees of an operator must use all devices of its stage (aceso_plan.h, I2). */
 static weft_status check_degrees(const struct aceso_reading *r, const struct doc *at, int64_t tp,
                                  int64_t dp, int64_t devices)
 {
@@ -119,7 +119,7 @@ static weft_status check_degrees(const struct aceso_reading *r, const struct doc
 
 /* The lists of one stage. */
 struct lists {
-    const struct doc *tp, *dp, *recompute, *algo; /* the last two: NULL, none */
+    const struct doc *tp, *dp, *recompute, *algo; /* the last two may be NULL: absent */
     bool again;
 };
 
@@ -183,7 +183,7 @@ done:
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* Named, or one of those that Aceso's search knows: "gpt" and "1_3B". */
+/* The model that the user named, or one that Aceso's search knows by name and size: "gpt" and "1_3B". */
 static weft_status model_of(struct aceso_reading *r, const struct import_input *input,
                             const char **out)
 {

@@ -1,6 +1,6 @@
 /* import_galvatron.c - Galvatron's JSON, one strategy per layer, as a plan.
  *
- * What stands around the layers takes vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
+ * Operators outside of layers take vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
  */
 #include "exchange/room.h"
@@ -45,7 +45,7 @@ struct galvatron_reading {
     struct galvatron config;
 };
 
-/* "1,1,2": one number per layer, or `usual` for each where the key is not there. */
+/* Reads "1,1,2", one number per layer; without the key, every layer gets `usual`. */
 static weft_status read_list(struct galvatron_reading *r, const char *key, const char *text,
                              int64_t count, int64_t least, int64_t most, int64_t usual,
                              int64_t **out)
@@ -111,7 +111,7 @@ static weft_status read_pipeline(struct galvatron_reading *r)
                      "'pipeline_type' is '%.20s', expected gpipe or pipedream_flush", type);
 }
 
-/* Ulysses and context parallelism per layer: other splits than tp's, and not read yet as any. */
+/* Refuses Ulysses and context parallelism per layer, which are not read yet. */
 static weft_status refuse_others(struct galvatron_reading *r)
 {
     static const char *const KEYS[] = {"use_sp", "cp_sizes_enc", "vsp"};
@@ -200,7 +200,8 @@ done:
     return status;
 }
 
-/* What Galvatron takes from its launch script: Weft writes it beside its keys (export.h, I2). */
+/* Settings that Galvatron takes from its launch script; Weft writes them into the file, next to Galvatron's keys
+ * (exchange.h, I2). */
 struct beside {
     bool sequence;
     const char *settings, *simulate; /* the second is for people */

@@ -1,7 +1,7 @@
 /* import_layout.c - two small languages inside Megatron's arguments: which part holds which layers,
  * and which layers have experts.
  *
- *   layout     E t L | and repetition: (body)*n, x*n; commas mean nothing
+ *   layout     the letters E t L | with repetition, (body)*n and x*n; commas are ignored
  *   frequency  Python lists of 0 and 1 with + and *: "([0]*3+[1]*58)", or N: every N-th layer
  *
  *   I1  Neither unrolls to more than MOST characters or layers.
@@ -19,7 +19,7 @@ struct unrolled {
     size_t len, cap;
 };
 
-/* Appends `count` copies of what is there from `first` on, less the one that is. */
+/* Repeats what stands from `first` on, so that it stands there `count` times. */
 static bool repeat(struct arena *scratch, struct unrolled *u, size_t first, int64_t count)
 {
     size_t len = u->len - first;
@@ -35,7 +35,7 @@ static bool repeat(struct arena *scratch, struct unrolled *u, size_t first, int6
     return true;
 }
 
-/* The number after a star, if there is one; 1 otherwise. */
+/* The number after a star; 1 if there is no star. */
 static int64_t take_times(const char **at)
 {
     if (**at != '*')
@@ -49,7 +49,7 @@ static int64_t take_times(const char **at)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Groups hold no groups. */
+/* A group cannot contain another group. */
 static bool unroll_layout(struct arena *scratch, const char *text, struct unrolled *out)
 {
     size_t group = 0;
@@ -124,7 +124,7 @@ static weft_status uneven(const struct arguments *a, const char *what)
                           "the layers do not divide into the stages: %s", what);
 }
 
-/* --decoder-first-pipeline-num-layers and -last-. */
+/* By --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers. */
 static weft_status read_ends(struct arena *keep, const struct arguments *a, int64_t layers,
                              int64_t pp, int64_t pieces, int64_t **part_layers)
 {
@@ -147,7 +147,7 @@ static weft_status read_ends(struct arena *keep, const struct arguments *a, int6
     return WEFT_OK;
 }
 
-/* Embedding and loss each stand for a layer. */
+/* The embedding and the loss may each count as one layer. */
 static weft_status read_accounts(struct arena *keep, const struct arguments *a, int64_t layers,
                                  int64_t parts, int64_t **part_layers)
 {
@@ -251,7 +251,7 @@ static bool matches(struct arena *scratch, const struct model_shape *s, const ch
     return true;
 }
 
-/* The first first_dense and moe_every that make the same layers mixtures. */
+/* Finds the first values of first_dense and moe_every for which the same layers have experts. */
 static bool fit_period(struct model_shape *s, const char *bits)
 {
     enum { MOST_PERIOD = 64 };

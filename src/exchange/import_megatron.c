@@ -1,8 +1,8 @@
 /* import_megatron.c - launch arguments of Megatron-LM as a model and a plan.
  *
- * Ranks are numbered tp fastest, then cp, dp, pp in Megatron as here, so that degrees carry over as
- * they are. What its code decides by itself is in read_overlap and read_state; the source of both is
- * megatron/training/arguments.py (export_flags.c).
+ * Megatron numbers ranks as Weft does, with tp fastest, then cp, dp and pp, so that degrees carry over
+ * unchanged. read_overlap and read_state contain what Megatron's code decides by itself; the source of
+ * both is megatron/training/arguments.py (export_flags.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -164,8 +164,8 @@ static void read_state(struct megatron_reading *r)
         remark(r, "--optimizer-cpu-offload: the optimizer stays on the device here");
 }
 
-/* Tensor exchanges always run beside weight gradients, sends between stages only in the interleaved
- * schedule; without overlap all gradients of a part go at once. */
+/* Tensor exchanges always overlap with weight gradients; sends between stages overlap only in the interleaved
+ * schedule. Without overlap, all gradients of a part are synchronised at once. */
 static void read_overlap(struct megatron_reading *r)
 {
     struct degrees *d = &r->d;
@@ -215,7 +215,7 @@ static const char *preset_like(struct megatron_reading *r, const struct model *m
     return NULL;
 }
 
-/* A preset of these sizes, for the sake of its name; what people change of a preset are `options`. */
+/* A preset with these sizes, because people know its name; `options` gets what differs from the preset. */
 static const char *preset_named(struct megatron_reading *r, const struct model *model,
                                 const struct model_shape *shape, const char **options)
 {

@@ -3,8 +3,8 @@
  *   LayerNorm, no gate      gpt, or bert under pretrain_bert.py
  *   RMSNorm with SwiGLU     llama; with --num-experts moe
  *
- * What a family lacks and costs little (biases, dropout of a llama) becomes a note; what changes the
- * model is refused.
+ * A feature that the family lacks becomes a note if it costs little (biases or dropout of a llama); one
+ * that changes the model is refused.
  */
 #include "exchange/import_shape.h"
 
@@ -41,7 +41,7 @@ static bool is_bert(const struct shape_reading *r)
            strncmp(argument_word(r->a, "tokenizer-type", ""), "Bert", 4) == 0;
 }
 
-/* SwiGLU, or gpt-oss' clamped gate. */
+/* Whether the MLP has SwiGLU, or the clamped gate of gpt-oss. */
 static bool is_gated(const struct shape_reading *r)
 {
     return has(r, "swiglu") || has(r, "quick-geglu");
@@ -98,7 +98,7 @@ static weft_status need(const struct shape_reading *r, const char *name, int64_t
                                       has(r, name) ? argument_word(r->a, name, "") : "missing");
 }
 
-/* Megatron's default of a gated MLP is 8/3 of the hidden size, down to a multiple of 64. */
+/* Megatron's default for a gated MLP: 8/3 of the hidden size, rounded down to a multiple of 64. */
 static int64_t usual_ffn(const struct shape_reading *r)
 {
     int64_t hidden = r->s->hidden;
@@ -129,7 +129,7 @@ done:
     return status;
 }
 
-/* Tokenizers whose vocabulary is part of their name. */
+/* The vocabulary of tokenizers whose name says which one they use. */
 static int64_t known_vocabulary(const struct shape_reading *r)
 {
     const char *type = argument_word(r->a, "tokenizer-type", "");
@@ -138,8 +138,8 @@ static int64_t known_vocabulary(const struct shape_reading *r)
     return strcmp(type, "BertWordPieceLowerCase") == 0 ? 30522 : 0;
 }
 
-/* Megatron pads to a multiple of --make-vocab-size-divisible-by times tp. Padding to a multiple of
- * tp alone is what a split does here by itself (plan.h, I4). */
+/* Megatron pads the vocabulary to a multiple of --make-vocab-size-divisible-by times tp. Weft's splits
+ * pad to a multiple of tp by themselves (plan.h, I4), so that nothing is padded here if the first factor is 1. */
 static weft_status read_vocabulary(struct shape_reading *r)
 {
     int64_t tp = argument_int(r->a, "tensor-model-parallel-size", 1);
@@ -151,7 +151,7 @@ static weft_status read_vocabulary(struct shape_reading *r)
                               "the vocabulary is padded to a multiple of %lld * %lld",
                               (long long)multiple, (long long)tp);
     if (vocab > 0)
-        vocab += is(r, "tokenizer-type", "NullTokenizer"); /* it adds an end of text */
+        vocab += is(r, "tokenizer-type", "NullTokenizer"); /* which adds an end-of-text token */
     if (padded > 0) {
         r->s->vocab = vocab > 0 && ceil_div(vocab, tp) * tp == padded ? vocab : padded;
         return WEFT_OK;
@@ -165,8 +165,7 @@ static weft_status read_vocabulary(struct shape_reading *r)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Transformer Engine picks flash attention, or cuDNN's of the same kind, where nothing forbids it. */
-/* Of the words in a comment that `weft export` wrote: "flash-v2 compiled-loss". */
+/* The version of flash attention in a comment that `weft export` wrote: "flash-v2 compiled-loss". */
 static const char *version_of(const struct shape_reading *r)
 {
     const char *word = r->a->model ? strstr(r->a->model, "flash-") : NULL;
@@ -182,6 +181,7 @@ static const char *loss_of(const struct shape_reading *r)
     return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
 }
 
+/* Transformer Engine takes flash attention, or cuDNN's kernel of the same kind, unless an argument forbids it. */
 static const char *attention_of(const struct shape_reading *r)
 {
     const char *backend = argument_word(r->a, "attention-backend", "auto");
@@ -254,7 +254,7 @@ static void read_blocks(struct shape_reading *r)
     }
 }
 
-/* "127,0": keys before a query's own, and after it; with how many layers one comes that sees all. */
+/* Reads "127,0", the number of keys that a query sees before and after its own, and how often a layer sees all. */
 static weft_status read_window(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
@@ -325,7 +325,7 @@ static weft_status read_experts(struct shape_reading *r)
         s->rope_dim = argument_int(r->a, "qk-pos-emb-head-dim", 64);
         s->value_dim = argument_int(r->a, "v-head-dim", 128);
         s->head_dim = 0;
-        s->qk_norm = false; /* part of it */
+        s->qk_norm = false; /* latent attention has its own norms */
     }
     if (!s->experts)
         return WEFT_OK;

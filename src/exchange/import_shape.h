@@ -1,4 +1,4 @@
-/* import_shape.h - the model in Megatron's arguments. Inside this room only. */
+/* import_shape.h - reads the model from Megatron's arguments. Inside this room only. */
 #ifndef WEFT_EXCHANGE_IMPORT_SHAPE_H
 #define WEFT_EXCHANGE_IMPORT_SHAPE_H
 

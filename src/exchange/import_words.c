@@ -1,13 +1,13 @@
-/* import_words.c - a shell script or command line as arguments of Megatron-LM.
+/* import_words.c - finds the arguments of Megatron-LM in a shell script or command line.
  *
- * Nothing is run. Words are split as a shell splits them: blanks, quotes, backslashes, comments;
- * NAME=value sets what $NAME and ${NAME} stand for from there on, and parentheses of array
- * assignments are skipped. What starts with two dashes is an argument.
+ * Nothing is run. Words are split as a shell splits them, at blanks, with quotes, backslashes and
+ * comments. NAME=value sets what $NAME and ${NAME} stand for from there on; the parentheses of array
+ * assignments are skipped. A word that begins with two dashes is an argument.
  *
- *   I1  Every argument is one of Megatron's (export_flags.c) or of its launcher; a value has the
+ *   I1  Every argument is one of Megatron's (export_flags.c) or of its launcher, and its value has the
  *       argument's type.
- *   I2  Variables expand to MOST_EXPANDED bytes at most, however they are nested.
- *   I3  A comment `# weft: settings` holds what Megatron has no arguments for (export.h, I2).
+ *   I2  All variables together expand to at most MOST_EXPANDED bytes, however they are nested.
+ *   I3  A comment `# weft: settings` holds settings for which Megatron has no arguments (exchange.h, I2).
  */
 #include "exchange/room.h"
 
@@ -20,15 +20,15 @@ enum { MOST_EXPANDED = 1 << 22 };
 struct typed_word {
     const char *text;
     int line;
-    bool quoted; /* in part: then it is a word even if it is empty */
+    bool quoted; /* at least in part, and is then a word even if it is empty */
 };
 
 struct reader {
     struct arena *scratch;
     const char *file, *next, *end;
     int line;
-    size_t expanded;   /* bytes of variables so far */
-    struct map *names; /* of variables, to places in values */
+    size_t expanded;   /* bytes that variables have expanded to so far */
+    struct map *names; /* from names of variables to their places in `values` */
     struct texts values;
     ARRAY(struct typed_word) words;
     struct arguments *out;
@@ -52,7 +52,7 @@ static void put_text(struct reader *r, struct buffer *b, const char *text)
         array_push(r->scratch, b, *text);
 }
 
-/* The value of $NAME or ${NAME}, and after it, from the dollar on; NULL: none is set. */
+/* Reads $NAME or ${NAME} at the dollar sign and moves past it; returns its value, or NULL if it is not set. */
 static const char *take_variable(struct reader *r)
 {
     bool braced = r->next + 1 < r->end && r->next[1] == '{';
@@ -69,7 +69,7 @@ static const char *take_variable(struct reader *r)
     return r->expanded <= MOST_EXPANDED ? r->values.data[place] : ""; /* I2 */
 }
 
-/* Within quotes a value is one word, blanks and all; an unknown one stays as it is written. */
+/* Within quotes a value stays one word, with its blanks. An unknown variable stays as it is written. */
 static void put_variable(struct reader *r, struct buffer *b)
 {
     const char *value = take_variable(r);
@@ -137,7 +137,7 @@ static void end_word(struct reader *r, struct buffer *b, struct typed_word *word
     word->quoted = false;
 }
 
-/* Outside of quotes the blanks of a value part words: ARGS="--num-layers 24 --bf16". */
+/* Outside of quotes, blanks in a value separate words: ARGS="--num-layers 24 --bf16". */
 static void split_variable(struct reader *r, struct buffer *b, struct typed_word *word)
 {
     const char *value = take_variable(r);
@@ -226,7 +226,7 @@ static weft_status check_value(const struct reader *r, const char *name, enum fl
                      type == FLAG_INT ? "a whole number" : "a number");
 }
 
-/* The values after word `at`; returns the place after them. */
+/* Takes the values that follow word `at`, and returns the place after them. */
 static size_t take_values(struct reader *r, size_t at, bool many, struct argument *argument)
 {
     const char *joined = NULL;
@@ -314,7 +314,7 @@ done:
 
 /* ---- asking for one -------------------------------------------------------------------------- */
 
-/* The last wins, as argparse has it. */
+/* If an argument is given twice the last one counts, as in argparse. */
 const struct argument *argument_find(const struct arguments *arguments, const char *name)
 {
     for (size_t i = arguments->list.len; i-- > 0;)

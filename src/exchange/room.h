@@ -1,4 +1,4 @@
-/* room.h - what the files of exports and imports share. Inside this room only. */
+/* room.h - declarations that the exporters and importers share. Inside this room only. */
 #ifndef WEFT_EXCHANGE_ROOM_H
 #define WEFT_EXCHANGE_ROOM_H
 
@@ -8,8 +8,8 @@
 
 struct export_job {
     struct arena *keep;
-    const struct plan *plan; /* the user's */
-    struct recognised found; /* degrees, unless the target has its own numbers */
+    const struct plan *plan; /* the user's plan */
+    struct recognised found; /* the degrees; unused by a layerwise target */
     const struct target *target;
     bool nearest;
     struct export_result *out;
@@ -17,10 +17,10 @@ struct export_job {
 typedef weft_status export_writer(struct export_job *job);
 struct format {
     const char *name, *summary;
-    const char *framework; /* whose words it is in: of the table of targets */
+    const char *framework; /* the framework that reads it, by its name in the table of targets */
     export_writer *write;
 };
-/* The formats: name, summary, whose words it is in, its writer. */
+/* The formats: name, summary, the framework that reads it, its writer. */
 #define FORMATS(DO)                                                                                \
     DO("megatron", "launch arguments of Megatron-LM, as a shell array", "megatron",                \
        write_megatron)                                                                             \
@@ -32,14 +32,14 @@ struct format {
 #define DECLARE_WRITER(name, summary, framework, write) export_writer write;
 FORMATS(DECLARE_WRITER)
 #undef DECLARE_WRITER
-/* A difference that the target's numbers make on their own account. */
+/* Adds a difference that the writer of the target found. */
 void job_differs(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* The plan again, after a change of the degrees that were found. */
+/* Rebuilds the plan after the writer has changed the degrees that were found. */
 weft_status job_rebuild(struct export_job *job);
 void note(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* "gpt3-13b (seq: 1024) on dgx-a100:4" */
+/* Such as "gpt3-13b (seq: 1024) on dgx-a100:4". */
 const char *plan_title(struct arena *keep, const struct plan *plan);
-/* What a plan file calls its cluster. */
+/* The name of the cluster as a plan file has it. */
 const char *cluster_title(struct arena *keep, const struct plan *plan);
 /* Without what would end a comment or a string of any target: names may be paths. */
 const char *harmless(struct arena *keep, const char *text);
@@ -51,12 +51,12 @@ const char *job_line(struct export_job *job, const char *source);
 /* What the target decides otherwise than the plan, and no word of the file changes. */
 void decides(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* The arguments as lines of a shell array, without it. */
+/* The arguments as the lines of a shell array, without its parentheses. */
 weft_status megatron_lines(struct export_job *job, const char **out);
 bool uses_fsdp(const struct degrees *degrees);
 /* The arguments that train for a moment on made-up data; NULL: there are none. */
 const char *megatron_trial(struct export_job *job);
-/* pretrain_gpt.py or pretrain_bert.py */
+/* Either pretrain_gpt.py or pretrain_bert.py. */
 const char *megatron_script(const struct plan *plan);
 
 /* ---- Megatron's flags ------------------------------------------------------------------------ */
@@ -66,13 +66,13 @@ enum flag_type {
     FLAG_INT,
     FLAG_REAL,
     FLAG_WORD,
-    FLAG_WORDS, /* one or more */
+    FLAG_WORDS, /* takes one word or more */
     FLAG_UNKNOWN
 };
-/* By the name after the dashes. */
+/* The type of an argument, by its name without the dashes. */
 enum flag_type megatron_flag(const char *name);
 const char *megatron_flag_near(const char *name);
-/* Whether a launcher (torchrun, srun) takes it, not Megatron. */
+/* Whether a launcher (torchrun, srun) takes this argument instead of Megatron. */
 bool launcher_flag(const char *name);
 
 /* Megatron-Core's buckets of gradients, in parameters: max(40000000, 1000000 * replicas). */
@@ -83,38 +83,38 @@ int64_t bytes_per_gradient(enum policy policy);
 
 extern const char *const GALVATRON_DEFAULTS[4]; /* its words for state sharding; NULL: none */
 
-/* Arguments as words; each knows its line. */
+/* An argument, with the line on which it stands. */
 struct argument {
     const char *name;  /* after the dashes */
-    const char *value; /* words of a list are joined by blanks; "" for a switch */
+    const char *value; /* several words are joined by blanks; "" for a switch */
     int line;
 };
 struct arguments {
     const char *file;
     ARRAY(struct argument) list;
-    struct texts settings; /* of comments `# weft:`, and of `# weft-model:` */
+    struct texts settings; /* from comments `# weft:` and `# weft-model:` */
     const char *model;
     const char *script; /* the word that ends in .py, or "" */
 };
-/* Splits a script or a command line, checks every argument's name and type. */
+/* Splits a script or a command line into words, and checks the name and type of every argument. */
 weft_status arguments_read(struct arena *scratch, const struct import_input *input,
                            struct arguments *out);
 const struct argument *argument_find(const struct arguments *arguments, const char *name);
 bool argument_given(const struct arguments *arguments, const char *name);
-/* `usual` where it is not given. */
+/* The value of an argument, or `usual` if it is not given. */
 int64_t argument_int(const struct arguments *arguments, const char *name, int64_t usual);
 const char *argument_word(const struct arguments *arguments, const char *name, const char *usual);
 weft_status argument_error(const struct arguments *arguments, const char *name, const char *hint,
                            const char *fmt, ...) PRINTF_LIKE(4, 5);
 
-/* The layers of each part: NULL where they are dealt out equally (import_layout.c). */
+/* The number of layers of each part; NULL if all have the same number (import_layout.c). */
 weft_status layout_read(struct arena *keep, const struct arguments *arguments, int64_t layers,
                         int64_t pp, int64_t *pieces, int64_t **part_layers);
-/* "([0]*3+[1]*58)" or a number, as first_dense and moe_every. */
+/* Reads "([0]*3+[1]*58)" or a number into first_dense and moe_every. */
 weft_status frequency_read(struct arena *scratch, const struct arguments *arguments,
                            struct model_shape *shape);
 
-/* The model and the plan of arguments, on a cluster that is open. */
+/* Makes the model and the plan from arguments, on a cluster that is already open. */
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
                           const struct cluster *cluster, struct model **model, struct plan **plan,
                           struct texts *notes);
@@ -125,12 +125,12 @@ weft_status galvatron_import(struct arena *scratch, const struct import_input *i
 weft_status aceso_import(struct arena *scratch, const struct import_input *input,
                          struct opened_plan *out, struct texts *notes);
 
-/* ---- settings that targets have no words for (export.h, I2) ---------------------------------- */
+/* ---- settings that targets cannot express (exchange.h, I2) ------------------------------------ */
 
-/* "overlap=tensor,pipeline bucket=26214400": those in which the plan differs from the other; "": none.
- * How something is sent or overlapped that the plan does not have is no difference. */
+/* The settings in which the plan differs from the other, such as "overlap=tensor,pipeline bucket=26214400";
+ * "" if there are none. A setting for communication that the plan does not have is no difference. */
 const char *settings_text(struct arena *keep, const struct plan *plan, const struct plan *other);
-/* Reads them into a plan; `file` and `line` for messages. */
+/* Applies such settings to a plan; `file` and `line` are for messages. */
 weft_status settings_apply(struct arena *scratch, const char *file, int line, const char *text,
                            struct plan *plan);
 

@@ -1,18 +1,17 @@
-/* aceso_contest.c - Aceso's Tables 3 to 5, both plans of every cell found anew and simulated.
+/* aceso_contest.c - Aceso's Tables 3 to 5: both plans of every cell are searched again and simulated.
  *
- * Both systems ran on one runtime (section 5.1), and so do both here: 1f1b, nothing overlaps, gradients
- * are synchronised at the end, tensors are sent whole, split convolutions give back whole images, no
- * sequence parallelism, no sharding. The machine is the one whose collectives the
- * authors measured.
+ * Both systems ran on one runtime (section 5.1), and so do both here: the schedule is 1f1b, nothing overlaps,
+ * gradients are synchronised at the end, tensors are sent whole, split convolutions return whole images, and
+ * there is no sequence parallelism and no sharding. The machine is the one whose collectives the authors
+ * measured.
  *
- *   I1  FLOPs are counted as the tables count them (appendix A). Of GPT-3 and Wide-ResNet that is Alpa's
- *       counter, which is XLA's: of a convolution the products inside the image only. Of the two runs of
- *       Wide-ResNet whose times are public (71.28 and 53.15 s) it gives the printed TFLOP/s to 0.04 %.
+ *   I1  FLOPs are counted as the tables count them (appendix A). For GPT-3 and Wide-ResNet that is Alpa's
+ *       counter, which is XLA's: it counts only the products of a convolution inside the image. For the two
+ *       runs of Wide-ResNet whose times are public (71.28 and 53.15 s) it gives the printed TFLOP/s to 0.04 %.
  *   I2  On one device all systems ran the same plan (section 5.1; single_gpu_configs/ of the artifact).
- *   I3  Both sides have 28,000 MB by the authors' count (contest_memory.c), which is 1.1 to 1.9 times what Weft
- *       counts.
- *   I4  The search may recompute what the authors' plans do, and goes to its end with every number of stages
- *       (section 5.1: one process for each) from each of the paper's beginnings (Exp#7).
+ *   I3  Both sides have 28,000 MB by the authors' count (contest_memory.c), which is 1.1 to 1.9 times Weft's count.
+ *   I4  The search may recompute what the authors' plans recompute. It runs to its end for every number of
+ *       stages (section 5.1: one process for each) from each of the paper's initial plans (Exp#7).
  */
 #include "exchange/exchange.h"
 #include "lab/aceso_contest.h"
@@ -35,7 +34,7 @@ const char *rival_name(enum rival rival)
 
 /* ---- TFLOP/s, as the table counts them (I1) -------------------------------------------------- */
 
-/* Of a window's places along one side, those inside the image. */
+/* How many places of a window along one side lie inside the image, over all its positions. */
 static double inside(int64_t in, int64_t out, int64_t window, int64_t stride)
 {
     int64_t beyond = (out - 1) * stride + window - in, before = beyond > 0 ? (beyond + 1) / 2 : 0;
@@ -100,7 +99,7 @@ done:
 
 /* ---- one model on one number of devices ------------------------------------------------------ */
 
-/* Of a point of the grid, or none; takes it over. */
+/* Predicts the plan of a point of the grid, which may be NULL, and frees it. */
 static weft_status predict_point(struct plan *plan, double *tflops)
 {
     weft_status status = plan ? rate(plan, tflops) : WEFT_OK;
@@ -137,7 +136,7 @@ static bool is_faster(const struct planned *a, const struct planned *b)
     return x->fits != y->fits ? x->fits : x->iteration_ns < y->iteration_ns;
 }
 
-/* I4: the best from all beginnings. */
+/* The best plan from all initial plans (I4). */
 static weft_status search_from_all(struct plan_request request, struct planned **out)
 {
     static const char *const BEGINNINGS[] = {"balanced", "imbalanced-op", "imbalanced-device"};
@@ -174,7 +173,7 @@ done:
     return status;
 }
 
-/* The first that is kept of a model is the one that the authors' program takes. */
+/* The first of a model's plans in the file is the one that the authors' program chooses. */
 static weft_status predict_authors_one(const struct plan_request *request,
                                        const struct author_plan *found, struct contest *contest)
 {
@@ -245,7 +244,7 @@ done:
     return status;
 }
 
-/* I3 */
+/* By I3. */
 static weft_status count_as_authors(struct arena *keep, struct contest_setup *setup)
 {
     const struct contest_family *family = setup->family;
@@ -354,7 +353,7 @@ static const char *model_of(const struct contest_facts *facts, const char *famil
     return model ? model->name : NULL;
 }
 
-/* The contest of this model, which its first row makes. */
+/* The contest of this model; its first row creates it. */
 static struct contest *contest_of(struct contest_reading *reading, const char *family,
                                   const char *model)
 {
@@ -366,7 +365,7 @@ static struct contest *contest_of(struct contest_reading *reading, const char *f
     return &reading->out->data[reading->out->len - 1];
 }
 
-/* Rows of other systems (Alpa) are passed over. */
+/* Rows of other systems (Alpa) are ignored. */
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
     struct contest_reading *reading = context;

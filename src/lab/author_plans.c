@@ -1,10 +1,10 @@
 /* author_plans.c - the plans that the public search program of Aceso's authors finds for the models of Table 3,
  * run with the authors' profiles (data/validation/aceso_plans.csv), as plans of Weft.
  *
- * Operators are counted by their walk over a model (aceso_plan.h).
+ * Operators are numbered in Aceso's order (aceso_plan.h).
  *
- *   I1  Rows of a plan are its stages, in order, and they fill its devices.
- *   I2  All operators of a stage have its tensor parallelism; the rest of its devices is data parallelism.
+ *   I1  The rows of a plan are its stages, in order, and together they use all its devices.
+ *   I2  All operators of a stage have the same tensor parallelism; the remaining factor is data parallelism.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ struct author_reading {
     struct author_plans *out;
 };
 
-/* Of "5-6 18-19", the next; false: there is none, and *text is at its end unless it is damaged. */
+/* Takes the next range of "5-6 18-19". False if there is none; *text is then at its end, unless it is damaged. */
 static bool next_range(const char **text, int64_t *first, int64_t *last)
 {
     char *end;

@@ -1,4 +1,4 @@
-/* columns.c - the columns of files of published runs, and a row of them (sources.h). */
+/* columns.c - the columns of the files with published runs, and reading a row of them (sources.h). */
 #include <jansson.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static const struct run_column RUNS[] = {
     TEXT("notes", notes),
 };
 
-/* Fold3D, Tables 2 and 3: systems side by side, with where their time goes. */
+/* Fold3D, Tables 2 and 3: several systems, with the parts of their iterations. */
 static const struct run_column FOLD3D[] = {
     TEXT("gpu", gpu),
     NEEDED("n_gpus", devices),
@@ -88,7 +88,7 @@ static const struct run_column FOLD3D[] = {
     OTHER("flag"),
 };
 
-/* Proteus, Table V: the order of strategies. */
+/* Proteus, Table V: strategies in the order of their speed. */
 static const struct run_column PROTEUS[] = {
     TEXT("hc", gpu),
     NEEDED("gpus", devices),
@@ -165,7 +165,7 @@ static weft_status read_switch(const struct run_column *column, const struct csv
     return WEFT_OK;
 }
 
-/* The launch arguments that the columns lack stand as a JSON object at the end of the notes. */
+/* Launch arguments without a column of their own are a JSON object at the end of the notes. */
 static json_t *launch_arguments(const char *notes)
 {
     const char *object = notes ? strchr(notes, '{') : NULL;

@@ -1,8 +1,8 @@
-/* contest_claims.c - how far both plans are from the tables, and whether the found ones have what section
- * 5.4 of the paper tells of them.
+/* contest_claims.c - how far the predictions of both plans are from the tables, and whether the plans that were
+ * found have the properties that section 5.4 of the paper describes.
  *
- *   uneven operators   the smallest stage has less than nine tenths of the largest one's
- *   few recompute      less than half of the first stage's operators, and none after it
+ *   uneven operators   the smallest stage has less than nine tenths of the operators of the largest one
+ *   few recompute      less than half of the operators of the first stage recompute, and none after it
  *   mixed degrees      operators of one stage differ in their data parallelism
  */
 #include "lab/contest_claims.h"
@@ -12,7 +12,7 @@
 
 #include "lab/published_read.h"
 
-/* ---- what a plan has ------------------------------------------------------------------------- */
+/* ---- properties of a plan -------------------------------------------------------------------- */
 
 static struct stage_traits traits_of(const struct plan *plan, int32_t s)
 {
@@ -35,7 +35,7 @@ void contest_describe(struct arena *keep, const struct plan *plan, struct contes
         contest->stage[s] = traits_of(plan, s);
 }
 
-/* ---- how far off ----------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static bool all_found(const struct contest *contest)
 {
@@ -126,7 +126,7 @@ static bool four_stages(const struct contest *contest)
     return contest->stages == 4;
 }
 
-/* The first and the last stage hold fewer operators than any between them. */
+/* The first and the last stage have fewer operators than every stage between them. */
 static bool thin_ends(const struct contest *contest)
 {
     if (contest->stages < 3)
@@ -148,7 +148,7 @@ static bool uneven_operators(const struct contest *contest)
     return (double)least < 0.9 * (double)most;
 }
 
-/* Some in the first stage, none after it. */
+/* Some operators of the first stage are recomputed, and none after it. */
 static bool recomputed_first(const struct contest *contest)
 {
     bool after = false;

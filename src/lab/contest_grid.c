@@ -1,16 +1,16 @@
-/* contest_grid.c - Megatron-LM's grid as Aceso's authors drew it (the artifact, microsoft/SuperScaler:
+/* contest_grid.c - Megatron-LM's grid as Aceso's authors defined it (the artifact, microsoft/SuperScaler:
  * search/gen_megatron_plan.py and scripts/):
  *
- *   tp 1, 2, 4, 8;  pp up to 16;  tp pp divides the devices;  everything recomputed, or nothing
- *   step = dp micro-batch, where both the step and the micro-batch are in the list of the model     (1)
+ *   tp 1, 2, 4, 8;  pp up to 16;  tp * pp divides the devices;  everything is recomputed, or nothing
+ *   step = dp * micro-batch, where both the step and the micro-batch are in the list of the model   (1)
  *
- * Stages are cut by counting layers: equally many of GPT-3; of T5, encoder layers on the first s stages
- * and decoder layers on the others, equally many on each, for every s; of Wide-ResNet the whole part
- * of blocks / pp, and what is left over on the last stage.
+ * Stages are cut by counting layers. For GPT-3 all stages have the same number. For T5 the first s stages
+ * have encoder layers and the others decoder layers, the same number each, for every s. For Wide-ResNet
+ * every stage has floor(blocks / pp) blocks, and the last one also the remainder.
  *
- * The point that the authors chose is told in data/validation/aceso.yaml. Weft's own choice is the fastest by its
- * estimate of those that have room by the authors' count (contest_memory.c): all twelve are the same. By Weft's
- * count, points with less recomputation would have room, too.
+ * data/validation/aceso.yaml says which point the authors chose. Weft's own choice is the fastest by its estimate
+ * among those that fit by the authors' count of memory (contest_memory.c); all twelve choices are the same. By
+ * Weft's count, points with less recomputation would fit, too.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ enum { MOST_PP = 16 };
 /* ---- where the grid cuts --------------------------------------------------------------------- */
 
 struct layer_ends {
-    int64_t layers, *end; /* the instance after each */
+    int64_t layers, *end; /* `end`: the instance after each layer */
     int64_t second;       /* the first instance of the second stack */
 };
 
@@ -37,7 +37,7 @@ static struct layer_ends walk_of(const struct plan *plan, struct arena *scratch)
     return walk;
 }
 
-/* Cuts `layers` from number `first` on into `stages`, all but the last of equally many. */
+/* Cuts `layers` layers from number `first` on into stages, which have equally many except for the last. */
 static void cut_run(const struct layer_ends *walk, int64_t first, int64_t layers, int64_t stages,
                     int64_t *cut)
 {
@@ -61,7 +61,7 @@ static bool cut_blocks(const struct layer_ends *walk, int64_t pp, int64_t split,
     return true;
 }
 
-/* Encoder layers on the first `split` stages; as many in the decoder. */
+/* Encoder layers on the first `split` stages; the decoder has as many layers. */
 static bool cut_stacks(const struct layer_ends *walk, int64_t pp, int64_t split, int64_t *cut)
 {
     int64_t layers = walk->layers / 2;
@@ -91,8 +91,8 @@ struct megatron {
     const struct plan_request *request;
     struct arena *keep;
     struct estimator *estimator;
-    struct plan *best; /* NULL: nothing fits */
-    const char *text;  /* of it */
+    struct plan *best; /* NULL if nothing fits */
+    const char *text;  /* describes it */
     int64_t best_ns;
 };
 
@@ -140,7 +140,7 @@ done:
     return status;
 }
 
-/* *out is NULL where the grid has no such point. */
+/* *out is NULL if the grid has no such point. */
 static weft_status point_plan(const struct megatron *grid, const struct degrees *d, int64_t split,
                               struct plan **out)
 {
@@ -179,7 +179,7 @@ done:
     return status;
 }
 
-/* (1) */
+/* For (1). */
 static bool in_list(const struct contest_family *family, int64_t samples)
 {
     for (int32_t i = 0; i < family->steps; i++)

@@ -1,21 +1,21 @@
-/* contest_memory.c - what a stage needs by the count of Aceso's authors, who searched within 28,000 MB of it
+/* contest_memory.c - the memory of a stage as Aceso's authors count it, who limited it to 28,000 MB
  * (section 3.3; the artifact, microsoft/SuperScaler: search/aceso_cost_model.py).
  *
- * With the rows of the authors' table for the operators of a stage, of which s come after it,
+ * With the rows of the authors' table for the operators of a stage, after which s more stages come,
  *
  *   state + (s + 1) (input + A) + again + max( max R_forward + max R_backward, weights )           (1)
  *
- * state is 16 bytes a parameter, A what all operators allocate less what recomputation saves, and `again`
- * the largest that is made again at once. R is what PyTorch's allocator took from the device when an
- * operator was measured alone: gradients, and cuDNN's workspaces of up to 7 GB. "We opt to overestimate
- * the amount of reserved memory."
+ * where state is 16 bytes per parameter, A is what all operators allocate less what recomputation saves, and
+ * `again` is the largest amount that is recomputed at once. R is what PyTorch's allocator took from the device
+ * when an operator was measured alone: gradients, and cuDNN's workspaces of up to 7 GB. "We opt to
+ * overestimate the amount of reserved memory."
  *
- *   I1  Operators that share storage count once: a softmax and the dropout after it are 1.5 dropouts.
- *   I2  Of neighbours that are made again the first saves what it allocates, but not before a layer.
- *   I3  What was not measured cannot be searched: every operator's micro-batch, tensor parallelism and
- *       split are those of a row.
- *   I4  Operators that the authors' models do not have, or have as parts of others, need nothing: they have
- *       no name (aceso_plan.h).
+ *   I1  Operators that share storage count once: a softmax and the dropout after it count as 1.5 dropouts.
+ *   I2  If neighbours are recomputed, the first one saves what it allocates, unless a layer begins after it.
+ *   I3  What was not measured cannot be searched: there must be a row for every operator's micro-batch,
+ *       tensor parallelism and split.
+ *   I4  Operators that the authors' models lack, or have as parts of others, need nothing; they have no
+ *       name (aceso_plan.h).
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,12 +26,12 @@
 
 static const char DEVICE[] = "V100-SXM2-32GB";
 
-/* One row, as (1) wants it: bytes. */
+/* What (1) needs of one row, in bytes. */
 struct needs {
-    double weights, allocates, input, forward, backward; /* the last two: R */
+    double weights, allocates, input, forward, backward; /* the last two are R */
     bool begins_layer;                                   /* I2 */
 };
-/* Rows of one name. */
+/* The rows of operators with one name. */
 struct name_rows {
     const char *name;
     ARRAY(int64_t) rows;
@@ -47,14 +47,14 @@ struct footprints {
     size_t rows;
     ARRAY(struct name_rows) names;
     ARRAY(struct listed) list;
-    int64_t *before;  /* per instance and after the last: of the list, how many come before it */
-    const char *head; /* the operator that has the head and the loss, NULL: none */
-    double state_per_weight; /* bytes of state for each of a weight's */
+    int64_t *before;  /* how many of the list come before each instance, and before the end */
+    const char *head; /* the operator with the head and the loss; NULL if there is none */
+    double state_per_weight; /* bytes of state per byte of weights */
 };
 
-/* ---- what is read once ----------------------------------------------------------------------- */
+/* ---- reading the table ----------------------------------------------------------------------- */
 
-/* I1 */
+/* By I1. */
 static double allocates(const struct operator_profile *row)
 {
     const char *op = row->op;
@@ -65,7 +65,7 @@ static double allocates(const struct operator_profile *row)
     return (double)row->activation_bytes * (strcmp(op, "enc-attention-dropout") == 0 ? 1.5 : 1);
 }
 
-/* I2 */
+/* For I2. */
 static bool begins_layer(const struct operator_profile *row)
 {
     return strcmp(row->op, "enc-1st-layernorm") == 0 || strstr(row->op, "-conv1");
@@ -81,7 +81,7 @@ static struct needs needs_of(const struct operator_profile *row)
                           .begins_layer = begins_layer(row)};
 }
 
-/* The number of a name; a name that is new has no rows. */
+/* The number of a name; a new name has no rows yet. */
 static int32_t name_number(struct arena *keep, struct footprints *prints, const char *name)
 {
     for (size_t i = 0; i < prints->names.len; i++)
@@ -148,11 +148,11 @@ done:
     return status;
 }
 
-/* ---- operators as they lie ------------------------------------------------------------------- */
+/* ---- operators with their splits ------------------------------------------------------------- */
 
-/* One of the list. */
+/* An operator of the list with its split. */
 struct laid_op {
-    const struct needs *needs; /* NULL: it was not measured so (I3) */
+    const struct needs *needs; /* NULL if it was not measured with this split (I3) */
     bool again;                /* recomputed */
 };
 
@@ -186,14 +186,14 @@ static const void *lay(const void *context, struct arena *keep, const struct cho
 
 /* ---- (1) ------------------------------------------------------------------------------------- */
 
-/* Sums over operators that come one after the other. */
+/* Sums over consecutive operators. */
 struct part_bytes {
     double weights, forward, backward, input;
-    double kept, again, segment; /* A, `again`, and what of it is made again with the last one */
+    double kept, again, segment; /* A, `again`, and what is recomputed together with the last one */
     const struct laid_op *last;
 };
 
-/* The last one's activations, now that it is known what comes after it; NULL: nothing. */
+/* Adds the activations of the last operator, once it is known what comes after it; NULL if nothing does. */
 static void settle(struct part_bytes *sums, const struct laid_op *next)
 {
     const struct laid_op *one = sums->last;

@@ -1,21 +1,21 @@
 /* galvatron_cells.c - the cells of Galvatron-BMW's Tables II and III, searched with the layers that
  * its authors measured on RTX TITAN.
  *
- * For every batch, a multiple of 8 as in the tables, and every PP degree: the number of micro-batches
- * is what the authors took (they tuned it by hand, section VII-A), the rest is searched.
+ * Every batch that is a multiple of 8, as in the tables, and every PP degree is tried. The number of
+ * micro-batches is the authors' (they tuned it by hand, section VII-A), the rest is searched.
  *
  *   iteration = (n / s - 1) * max_i steady_i + sum_i time_i                                     (1)
  *
- * of a batch of n samples in chunks of s: all of s but the last, which has what is left. So does
- * torch.chunk, which cuts a batch of 8 into 3, 3 and 2.
+ * for a batch of n samples in chunks of s samples; the last chunk has the remainder. torch.chunk does
+ * the same: it cuts a batch of 8 into 3, 3 and 2.
  *
- *   I1  Rows that are not 1F1B hold a whole batch at once (GPipe), which is cut only into several
- *       stages; 1F1B rows also accumulate gradients on a single one.
- *   I2  1F1B rows may also take the chunks of GPipe rows, and every row with recomputing or 1F1B the
- *       batch of the row that it extends. What fits there fits here and takes no longer.
- *   I3  A batch that nothing fits ends the search, as in Algorithm 1.
+ *   I1  Rows that are not 1F1B hold a whole batch at once (GPipe), and cut it into chunks only if there
+ *       are several stages; 1F1B rows also accumulate gradients on a single stage.
+ *   I2  1F1B rows may also take the chunks of GPipe rows, and every row with recomputation or 1F1B may
+ *       take the batch of the row that it extends. What fits there also fits here and takes no longer.
+ *   I3  A batch for which nothing fits ends the search, as in Algorithm 1.
  *   I4  1F1B can accumulate any batch. Algorithm 2 stays within B0 - r .. B0 + r of the batch B0 of
- *       Algorithm 1; r is not published, and B0 is taken for it.
+ *       Algorithm 1; r is not published, and is taken to be B0.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ struct hunt {
     struct search_cell *cell;
 };
 
-/* Chunks that so many samples of a device become when about so many are asked for. */
+/* How many chunks torch.chunk makes of a device's samples if it is asked for `asked` chunks. */
 static int64_t torch_chunks(int64_t samples, double asked)
 {
     int64_t count = asked < 1 ? 1 : (int64_t)asked;
@@ -76,7 +76,7 @@ static const char *laid_out(struct arena *keep, const struct layer_plan *plan)
     return text;
 }
 
-/* (1) */
+/* Equation (1). */
 static double iteration_s(const struct layer_plan *plan, int64_t batch)
 {
     double missing = (double)(plan->global_batch - batch) /
@@ -129,7 +129,7 @@ static weft_status search_chunks(struct hunt *hunt, int64_t batch, int64_t pp, i
 
 /* ---- all batches ----------------------------------------------------------------------------- */
 
-/* *fits: with some degree, or none of them has whole samples. */
+/* *fits is set if it fits with some degree, or if no degree has whole samples. */
 static weft_status search_batch(struct hunt *hunt, int64_t batch, bool *fits)
 {
     weft_status status = WEFT_OK;
@@ -149,7 +149,7 @@ done:
     return status;
 }
 
-/* Rows that extend another one have large batches, which they try far from each other. */
+/* Rows that extend another one have large batches, so that they try them in larger steps. */
 static int64_t next_batch(const struct hunt *hunt, int64_t batch)
 {
     int64_t more = hunt->row->extends ? batch / 4 : 0, step = hunt->batch_step;
@@ -171,7 +171,7 @@ done:
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* What the cell is about; false: Weft does not know one of it, which is its reason. */
+/* Finds what the cell is about. False, with a reason in the cell, if Weft does not know some of it. */
 static bool identify(struct hunt *hunt)
 {
     const struct galvatron_facts *facts = hunt->facts;
@@ -205,7 +205,7 @@ static weft_status open_hunt(struct hunt *hunt)
     TRY(profile_open_shipped(measured.device, &profile));
     TRY(layer_profile_source(hunt->keep, profile, &measured, &hunt->source));
     hunt->space = *space_find(hunt->row->space);
-    if (hunt->source.kinds > 1) /* the authors cut such models by memory, not by layers */
+    if (hunt->source.kinds > 1) /* the authors cut such models by memory instead of layers */
         hunt->space.flags |= SPACE_BALANCE;
     hunt->batch_step = machine->devices == 8 ? BATCH_STEP : hunt->model->batch_step;
     space_pp_degrees(hunt->keep, &hunt->space, machine->devices, &hunt->pp);
@@ -214,7 +214,7 @@ done:
     return status;
 }
 
-/* B0: the batch of the row that this one extends; the smallest where that fits nothing. */
+/* B0, the batch of the row that this one extends; the smallest batch if nothing fits there. */
 static weft_status base_batch(const struct hunt *hunt, const struct search_cells *known,
                               int64_t *out)
 {

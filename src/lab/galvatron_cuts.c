@@ -3,11 +3,11 @@
  *   alpha = 1 - max_i cost_i / sum_i cost_i                                                 (Eq. 6)
  *   alpha_t(p_m) <= alpha_t(p) <= alpha_t(p_t),  alpha_m(p_t) <= alpha_m(p) <= alpha_m(p_m)  (Eq. 7)
  *
- *   I1  p_m and p_t balance layers as they cost on the first strategy, DP; then the strategies of each
- *       stage are searched by themselves, for its share of Eq. 9 in a balanced pipeline:
+ *   I1  p_m and p_t balance layers by their cost under the first strategy, DP. The strategies of each
+ *       stage are then searched separately, for the stage's share of Eq. 9 in a balanced pipeline:
  *         (m - 1 + P) steady + P once
- *   I2  The paper measured on A100, whose layers are not published; T5-512/4 neither. RTX TITAN and
- *       T5-Large stand for them: what is compared is the three ways, not a time.
+ *   I2  The paper measured on A100 and with T5-512/4; neither's layers are published. RTX TITAN and
+ *       T5-Large replace them, because the three ways are compared with each other, not with a time.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct layer_cutter {
     const struct layer_problem *problem;
     struct strategies strategies;
     weft_status status; /* of the first question that failed */
-    bool by_memory;     /* what usual_cost adds up */
+    bool by_memory;     /* usual_cost adds up bytes instead of times */
 };
 
 static struct layer_question question_of(const struct layer_cutter *cutter, int32_t stage)
@@ -68,7 +68,7 @@ static struct layer_cost beside(struct layer_cutter *cutter, int32_t stage)
     return cost;
 }
 
-/* Of a run on DP (I1): steady time, or bytes. */
+/* The cost of a run of layers under DP (I1): its steady time, or its bytes. */
 static int64_t usual_cost(void *context, int32_t stage, struct layer_run run)
 {
     struct layer_cutter *cutter = context;
@@ -95,9 +95,9 @@ static double alpha(struct layer_cutter *cutter, bool by_memory, const int32_t *
     return balance_degree(cost, stages);
 }
 
-/* ---- one stage, whose strategies are searched ------------------------------------------------ */
+/* ---- the strategies of one stage ------------------------------------------------------------- */
 
-/* Per kind, then strategy, as layerwise.h has it. */
+/* Indexed by kind, then by strategy, as in layerwise.h. */
 struct stage_table {
     int64_t *weighted, *steady, *once, *kept, *peak, *state;
     int64_t *reshard, *weighted_reshard;
@@ -160,7 +160,7 @@ static struct stage_cost cost_of_strategies(const struct layerwise *problem,
     return cost;
 }
 
-/* WEFT_NO_ANSWER: does not fit. */
+/* WEFT_NO_ANSWER if it does not fit. */
 static weft_status search_stage(struct layer_cutter *cutter, int32_t stage, struct layer_run run,
                                 struct stage_cost *out)
 {
@@ -233,10 +233,10 @@ done:
 
 static bool at_most(double a, double b)
 {
-    return a <= b + 1e-9; /* roundings */
+    return a <= b + 1e-9; /* allows for rounding */
 }
 
-/* Eq. 7 */
+/* Whether Eq. 7 holds. */
 static bool lies_between(const struct cut cut[CUT_WAYS])
 {
     const struct cut *memory = &cut[CUT_BY_MEMORY], *time = &cut[CUT_BY_TIME];

@@ -1,4 +1,4 @@
-/* galvatron_facts.h - what the authors of Galvatron-BMW did, which their tables do not say
+/* galvatron_facts.h - what the authors of Galvatron-BMW did that their tables do not say
  * (data/validation/galvatron.yaml). Inside this room only. */
 #ifndef WEFT_LAB_GALVATRON_FACTS_H
 #define WEFT_LAB_GALVATRON_FACTS_H
@@ -12,19 +12,19 @@ struct galvatron_machine {
 /* A row of the tables. */
 struct galvatron_row {
     const char *strategy, *space;
-    const char *extends; /* the row whose batch is B0; NULL: none */
+    const char *extends; /* the row whose batch is B0, or NULL */
     bool flush;          /* 1F1B */
 };
-/* How many chunks for so many samples of a device: constant + per_sample samples, where it applies. */
+/* The number of chunks for a device's samples, if the rule applies: constant + per_sample * samples. */
 struct chunk_rule {
-    int64_t at, below, pp; /* samples, fewer samples, stages; 0: any */
+    int64_t at, below, pp; /* applies to so many samples, to fewer, to so many stages; 0: any */
     double constant, per_sample;
 };
 struct galvatron_model {
     const char *name;
-    struct measured_model measured;  /* but for the machine's members */
-    ARRAY(struct chunk_rule) chunks; /* on 8 devices: the first that applies */
-    int64_t chunk_samples[2];        /* else: on up to 8 stages, on more */
+    struct measured_model measured;  /* without what depends on the machine */
+    ARRAY(struct chunk_rule) chunks; /* on 8 devices; the first that applies counts */
+    int64_t chunk_samples[2];        /* on more: with up to 8 stages, with more stages */
     int64_t end_peak_mib[2];
     int64_t batch_step; /* on 16 devices */
     bool cut_three_ways;
@@ -35,11 +35,11 @@ struct galvatron_facts {
     ARRAY(struct galvatron_row) rows;
     ARRAY(struct galvatron_model) models;
 };
-/* Everything is in `keep`. */
+/* Everything is allocated in `keep`. */
 weft_status galvatron_facts_open(struct arena *keep, const struct galvatron_facts **out);
 weft_status galvatron_facts_parse(struct arena *keep, const char *file, const char *text,
                                   size_t len, const struct galvatron_facts **out);
-/* NULL: there is none. */
+/* NULL if there is none. */
 const struct galvatron_machine *galvatron_machine_find(const struct galvatron_facts *facts,
                                                        int64_t devices);
 double galvatron_chunks(const struct galvatron_model *model, int64_t samples, int64_t pp);

@@ -1,11 +1,11 @@
-/* lab.h - the laboratory: what others measured and found, held against Weft's own answers. The product
+/* lab.h - the laboratory: compares what others measured and found with Weft's own answers. The product
  * never includes it.
  *
- *   sources             what is known of a source beyond its file: rules, read from data/validation
+ *   sources             what is known about a source beyond its file: rules, read from data/validation
  *   published           published measurements of training runs, and predictions of them
- *   planned_anew        published runs planned anew
+ *   planned_anew        published runs, planned again by Weft
  *   published_searches  published answers of planners, and Weft's own searches
- *   aceso_contest       two planners held against each other on the same models and machines
+ *   aceso_contest       compares two planners on the same models and machines
  *   layer_profile       costs of layers as Galvatron measured them (section V)
  *   validate            `weft validate`, which shows all of these
  */

@@ -7,9 +7,9 @@
 
 struct measured_layers {
     struct measured_model model;
-    int64_t held_samples;                      /* layer_profile_hold */
-    struct layer_profile layer[MEASURED_RUNS]; /* a kind per run */
-    double overhead_ns[MEASURED_RUNS]; /* of a layer whose gradients are synchronised, once */
+    int64_t held_samples;                      /* set by layer_profile_hold */
+    struct layer_profile layer[MEASURED_RUNS]; /* one kind per run */
+    double overhead_ns[MEASURED_RUNS]; /* once, for a layer whose gradients are synchronised */
     struct model_ends *ends;
     size_t end_count;
     struct collective_rate *rate;
@@ -19,7 +19,7 @@ struct measured_layers {
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-/* Machines are called "NODESxDEVICES ...". */
+/* The names of machines begin with "NODESxDEVICES". */
 static int64_t machine_devices(const struct collective_rate *rate)
 {
     char *after;
@@ -27,7 +27,7 @@ static int64_t machine_devices(const struct collective_rate *rate)
     return *after == 'x' ? nodes * strtoll(after + 1, NULL, 10) : 0;
 }
 
-/* Bytes a ns on the bus; 0: not measured. */
+/* Bytes per ns on the bus; 0 if it was not measured. */
 static double rate_of(const struct measured_layers *m, const struct layer_question *question,
                       enum collective collective, int64_t group, bool consecutive)
 {
@@ -41,7 +41,7 @@ static double rate_of(const struct measured_layers *m, const struct layer_questi
     return 0;
 }
 
-/* What one way of a strategy reaches on its links. */
+/* The rate that one kind of parallelism of a strategy reaches on its links. */
 static double way_rate(const struct measured_layers *m, const struct layer_question *question,
                        const struct strategy *strategy, enum way way)
 {
@@ -52,7 +52,7 @@ static double way_rate(const struct measured_layers *m, const struct layer_quest
     return 0;
 }
 
-/* What a ring all-reduce puts on the bus. */
+/* The bytes that a ring all-reduce sends over the bus. */
 static double ring_bytes(double devices, double bytes)
 {
     return 2 * (devices - 1) / devices * bytes;
@@ -69,7 +69,7 @@ struct laid_layer {
     double activation_bytes, input_bytes, weight_bytes;
 };
 
-/* Of a sample; negative: not measured. */
+/* Bytes of activations per sample; negative if they were not measured. */
 static double activation_of(const struct layer_profile *layer, int64_t tp)
 {
     for (int i = 0; i < layer->activations; i++)
@@ -83,7 +83,7 @@ static double input_bytes(const struct layer_profile *layer)
     return (double)(layer->seq * layer->hidden * dtype_bytes(layer->dtype));
 }
 
-/* Of DP, SDP and TP, as the profile knows them. */
+/* Whether the strategy consists of DP, SDP and TP, which are all that the profile has. */
 static bool is_measured(const struct strategy *strategy)
 {
     int64_t dp = strategy_degree(strategy, WAY_DP), sdp = strategy_degree(strategy, WAY_SDP);
@@ -104,7 +104,7 @@ static void set_times(struct laid_layer *laid, bool recompute, double tensor_rat
     laid->gather_ns = laid->sharded ? laid->sync_ns / 2 : 0;
 }
 
-/* False: not measured, or no whole samples (I3). */
+/* False if it was not measured, or if a device would not have whole samples (I3). */
 static bool lay(const struct measured_layers *m, const struct layer_question *question,
                 int32_t kind, const struct strategy *strategy, struct laid_layer *laid)
 {
@@ -128,7 +128,7 @@ static bool lay(const struct measured_layers *m, const struct layer_question *qu
     return true;
 }
 
-/* (4) */
+/* Equation (4). */
 static double slow(const struct measured_layers *m, const struct laid_layer *laid, double send_ns)
 {
     return (m->slowdown - 1) * fmin(laid->backward_ns, send_ns);
@@ -139,7 +139,7 @@ static double rest(const struct laid_layer *laid, double send_ns)
     return fmax(send_ns - laid->backward_ns, 0);
 }
 
-/* How many times what the search counts is held. */
+/* By what factor more is held than the search counts. */
 static double in_flight(const struct measured_layers *m, const struct layer_question *question)
 {
     int64_t counted = question->stages - question->stage;
@@ -183,8 +183,8 @@ static bool tensor_inside(const struct strategy *strategy)
     return strategy->levels && strategy->level[strategy->levels - 1].way == WAY_TP;
 }
 
-/* Slice-Gather (section VI): to a larger TP degree devices gather samples forward and drop them
- * backward, to a smaller one the other way round; groups that are laid across each other do both. */
+/* Slice-Gather (section VI): if the TP degree grows, devices gather samples in the forward pass and drop them in the
+ * backward pass; if it shrinks, the other way round. Groups that lie across each other do both. */
 static weft_status reshard(void *context, const struct layer_question *question, int32_t boundary,
                            const struct strategy *before, const struct strategy *after, int64_t *ns)
 {
@@ -205,7 +205,7 @@ static weft_status reshard(void *context, const struct layer_question *question,
     return WEFT_OK;
 }
 
-/* ---- beside the layers ----------------------------------------------------------------------- */
+/* ---- embedding and head ---------------------------------------------------------------------- */
 
 static const struct model_ends *find_ends(const struct measured_layers *m, const char *part,
                                           int64_t devices)
@@ -216,7 +216,7 @@ static const struct model_ends *find_ends(const struct measured_layers *m, const
     return NULL;
 }
 
-/* Of one stage; where the two ends were only measured together the first stage has all of it. */
+/* What one stage has of embedding and head. If these were only measured together, the first stage has both. */
 static const struct model_ends *ends_of(const struct measured_layers *m,
                                         const struct layer_question *question)
 {
@@ -241,7 +241,7 @@ static void add_ends(const struct measured_layers *m, const struct layer_questio
     out->state_bytes += ends->state_bytes;
     out->kept_bytes += llround(kept * samples * in_flight(m, question));
     out->peak_bytes += llround(peak * samples);
-    if (first && rate > 0) /* I2; a quarter of the states is gradients */
+    if (first && rate > 0) /* I2; a quarter of the state is gradients */
         out->once_ns +=
             llround(ring_bytes((double)group, (double)ends->state_bytes / 4) / rate * m->factor);
 }
@@ -255,7 +255,7 @@ static weft_status stage_beside(void *context, const struct layer_question *ques
     double rate = rate_of(m, question, COLLECTIVE_SEND, 2, false);
     *out = (struct layer_cost){.state_bytes = llround(m->context_bytes)};
     add_ends(m, question, samples, out);
-    if (question->stage && rate > 0) /* its input and the gradient of it */
+    if (question->stage && rate > 0) /* its input and the gradient of its input */
         out->steady_ns = llround(2 * samples * input_bytes(&m->layer[0]) / rate * m->factor);
     return WEFT_OK;
 }
@@ -300,7 +300,7 @@ static weft_status find_layers(struct measured_layers *m, const struct layer_pro
     return WEFT_OK;
 }
 
-enum { OVERHEAD_LAYERS = 24 }; /* that the profile's overhead is of */
+enum { OVERHEAD_LAYERS = 24 }; /* the profile's overhead is that of so many */
 
 static weft_status read_constants(struct arena *keep, struct profile *profile,
                                   struct measured_layers *m)

@@ -1,9 +1,9 @@
-/* planned_anew.c - published runs planned anew (planned_anew.h). */
+/* planned_anew.c - plans published runs again (planned_anew.h). */
 #include "lab/planned_anew.h"
 
 #include <string.h>
 
-/* A thousandth: what folded and unfolded simulations of one plan may differ by. */
+/* The share by which folded and unfolded simulations of one plan may differ. */
 static const double ROUNDING = 1e-3;
 
 /* ---- the question ---------------------------------------------------------------------------- */
@@ -23,12 +23,12 @@ static struct degrees pins_of(const struct published *row)
 
 /* ---- what changed ---------------------------------------------------------------------------- */
 
-/* What two plans are told apart by. */
+/* The properties by which plans are distinguished. */
 struct traits {
     const char *value[DIMENSION_COUNT];
     int64_t cp, ep;
     const char *schedule;
-    bool alike, sequence, offload; /* whether the last two and cp, ep are known */
+    bool alike, sequence, offload; /* alike: the last two, cp and ep are known */
 };
 
 static int64_t at_least_1(int64_t value)

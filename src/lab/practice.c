@@ -1,4 +1,4 @@
-/* practice.c - rules about what a dataset's framework does: reading and applying them (sources.h). */
+/* practice.c - reads and applies the rules about what a dataset's framework does (sources.h). */
 #include <string.h>
 
 #include "lab/published_read.h"
@@ -17,21 +17,21 @@ enum rule_text {
 };
 
 struct rule {
-    const struct doc *when; /* NULL: always */
+    const struct doc *when; /* NULL if it always applies */
     struct rules first, then;
-    const char *text[RULE_TEXTS]; /* to be filled with a row's values; NULL: not given */
+    const char *text[RULE_TEXTS]; /* to be filled with a row's values; NULL if not given */
     bool sizes, sp, offload, whole_sends, open_micro_batch, open_pieces;
     bool memory_reserved, memory_of_last_stage;
-    int64_t vocab;            /* of rows that have none */
-    int64_t zero;             /* -1: not given */
-    int recompute;            /* of enum recompute; -1: not given */
-    struct degrees exchanges; /* dtype, policy, overlap and bucket, where has_ says so */
+    int64_t vocab;            /* for rows that have none */
+    int64_t zero;             /* -1 if not given */
+    int recompute;            /* of enum recompute; -1 if not given */
+    struct degrees exchanges; /* dtype, policy, overlap and bucket, if has_... is set */
     unsigned also_overlap;
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What a mapping has beside a rule's own members. */
+/* The keys of a mapping that are not members of a rule. */
 struct rule_words {
     struct rule rule;
     const struct doc *first, *then, *dtype, *policy, *overlap, *also_overlap, *bucket;
@@ -130,7 +130,7 @@ done:
     return status;
 }
 
-/* Depth is bounded by the document's. */
+/* The depth of recursion is bounded by that of the document. */
 static weft_status read_rule(struct arena *keep, const struct form *form, const struct doc *node,
                              struct rule *out)
 {
@@ -179,7 +179,7 @@ static void add_size(struct arena *keep, struct published *row, const char *key,
         add_option(keep, row, arena_printf(keep, "%s: %lld", key, (long long)value));
 }
 
-/* A larger vocabulary is no model's, and is left for the model to refuse as it stands. */
+/* No model has a larger vocabulary; such a number is left unchanged, and the model refuses it. */
 enum { MOST_VOCAB = 1 << 30 };
 
 static int64_t padded_vocab(int64_t vocab, int64_t multiple)
@@ -202,7 +202,7 @@ static void take_sizes(struct arena *keep, const struct run_row *run, int64_t vo
         refuse(keep, row, "layers or sizes not published: %s", run->model ? run->model : row->name);
 }
 
-/* "|" parts the pieces of stages. */
+/* "|" separates the pieces of stages. */
 static void take_pattern(struct arena *keep, const struct run_row *run, const char *pattern,
                          struct published *row)
 {

@@ -2,7 +2,7 @@
  *
  *   error = predicted / measured - 1                                                          (1)
  *
- *   I1  Means, medians and worst cases are of absolute errors.
+ *   I1  Means, medians and worst cases are those of absolute errors.
  */
 #include "lab/published_read.h"
 

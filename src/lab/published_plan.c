@@ -1,4 +1,4 @@
-/* published_plan.c - from how a run was done to a plan that passes the checks. */
+/* published_plan.c - makes a checked plan from the description of a run. */
 #include "lab/published_read.h"
 
 #include <string.h>

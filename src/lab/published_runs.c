@@ -1,8 +1,8 @@
-/* published_runs.c - rows of a file: what ran, on what, how it was split.
+/* published_runs.c - rows of a file: what ran, on which machine, and how it was split.
  *
- *   I1  An empty field is something the source does not say. What a plan cannot do without makes the
- *       row one that cannot be expressed, unless the dataset's practice fills it in and says so.
- *   I2  Of two reasons the first in this order is given: device, model, sizes.
+ *   I1  An empty field is something that the source does not state. If a plan needs it, the row cannot be
+ *       expressed, unless the dataset's practice fills it in and says so.
+ *   I2  If there are several reasons, the first one in this order is given: device, model, sizes.
  */
 #include "lab/published_read.h"
 
@@ -57,7 +57,7 @@ static void set_precision(struct arena *keep, const struct run_row *run, struct 
         set_dtype(&row->degrees, sources->precisions.data[at].dtype);
 }
 
-/* "fsdp(zero3)" and the like; FSDP by itself shards everything. */
+/* Reads texts such as "fsdp(zero3)"; FSDP without a level shards everything. */
 static int shard_of(const char *zero)
 {
     const char *digit = strpbrk(zero, "0123");
@@ -102,7 +102,7 @@ static void set_degrees(struct arena *keep, const struct run_row *run, struct pu
         set_recompute(keep, run, row);
 }
 
-/* A word that begins with the name of a schedule that has several: "interleaved-1F1B". */
+/* Whether the word begins with the name of a schedule that has several pieces, such as "interleaved-1F1B". */
 static bool needs_pieces(const char *word)
 {
     const struct schedule *all;
@@ -113,7 +113,7 @@ static bool needs_pieces(const char *word)
     return false;
 }
 
-/* I1, after the dataset's practice. */
+/* Holds I1, after the dataset's practice has been applied. */
 static void check_sizes(struct arena *keep, const struct run_row *run, struct published *row)
 {
     if (!row->degrees.global_batch)
@@ -146,7 +146,7 @@ static struct published row_of(struct arena *keep, const struct dataset *dataset
     return row;
 }
 
-/* What tells a time that was copied: the test ("gpt/case" of "gpt/case@platform"), the device, the time. */
+/* A time was copied if the test ("gpt/case" of "gpt/case@platform") and the time are equal but the device is not. */
 struct timed_case {
     const char *name, *gpu;
     double time_s;

@@ -1,4 +1,4 @@
-/* published_searches.c - tables of published searches: reading them, and how far Weft's own answers agree. */
+/* published_searches.c - reads tables of published searches, and counts how far Weft's own answers agree. */
 #include "lab/published_searches.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
-/* published_settle.c - degrees that a source leaves open (published.h).
+/* published_settle.c - settles degrees that a source does not state (published.h).
  *
- * A team that publishes how fast it trains has tried what it does not print. So every micro-batch b that
- * divides a replica's samples, b = 1, 2, 4 ... up to MOST_AT_ONCE, and every number of pieces that
- * divides a stage's layers is simulated, and the fastest that fits is taken; if none fits, the one that
- * needs least memory. Of equals the first: fewer pieces, fewer samples.
+ * A team that publishes how fast it trains has tuned the values that it does not print. So every micro-batch
+ * b = 1, 2, 4 ... up to MOST_AT_ONCE that divides a replica's samples is simulated with every number of pieces
+ * that divides a stage's layers. The fastest combination that fits is taken, or the one that needs least
+ * memory if none fits. Among equals the one with fewer pieces, then the one with fewer samples, is taken.
  */
 #include "lab/published_read.h"
 
@@ -11,7 +11,7 @@ enum { MOST_AT_ONCE = 8 };
 
 struct settling {
     struct published *row;
-    struct opened_plan opened; /* its model and cluster */
+    struct opened_plan opened; /* the model and the cluster of the row */
     struct degrees best;
     bool any, fits;
     double time_s, memory_bytes;
@@ -34,7 +34,7 @@ static bool better(const struct settling *s, const struct prediction *prediction
                    : fullest_bytes(prediction) < s->memory_bytes;
 }
 
-/* What cannot be planned is passed over. */
+/* Degrees that make no plan are skipped. */
 static weft_status try_degrees(struct settling *s, const struct degrees *degrees)
 {
     struct plan *plan = NULL;

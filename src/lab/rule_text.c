@@ -1,7 +1,7 @@
-/* rule_text.c - texts and conditions of rules with a row's values (sources.h).
+/* rule_text.c - evaluates texts and conditions of rules with the values of a row (sources.h).
  *
  *   text       = characters, {value}
- *   value      = product | product ...      the first that is there and not 0; else the last
+ *   value      = product | product ...      the first that is given and not 0; else the last
  *   product    = factor * factor / factor   from left to right, in whole numbers
  *   factor     = COLUMN, --ARGUMENT or a whole number
  *   condition  = product: >N, <N or a shell pattern
@@ -81,7 +81,7 @@ static int64_t factor_number(struct arena *keep, const struct run_row *run, stru
     return parse_int(factor_text(keep, run, p), &value) ? value : 0;
 }
 
-/* What is too large for a number, or divided by 0, is 0. */
+/* A result that is too large, or a division by 0, is 0. */
 static int64_t combine(int64_t left, char sign, int64_t right)
 {
     int64_t product;
@@ -127,7 +127,7 @@ const char *run_row_fill(struct arena *keep, const struct run_row *run, const ch
         rest.at++;
         rest.len--;
         out = arena_printf(keep, "%s%s", out, value_text(keep, run, take_until(&rest, "}")));
-        rest.at++; /* I2: it is there */
+        rest.at++; /* which is there, by I2 */
         rest.len--;
     }
 }

@@ -1,4 +1,4 @@
-/* validate.c - `weft validate`: published measurements of real runs, and what Weft predicts for them. */
+/* validate.c - `weft validate`: compares published measurements of real runs with what Weft predicts. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ static void list_sources(FILE *stream, const struct sources *sources)
         fprintf(stream, "  %-23s %s\n", tables[i].name, tables[i].summary);
 }
 
-/* The datasets below what the table of options says. */
+/* Lists the datasets after the options. */
 static char *help_filter(int key, const char *text, void *input)
 {
     (void)input;
@@ -147,7 +147,7 @@ void validation_excuses(const struct validation *v,
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* True if it is one, which is then on the list. */
+/* Adds the search of this name to the list; false if there is none. */
 static bool choose_search(struct validation *v, const char *name)
 {
     const struct search_table *found = search_table_find(v->sources, name);
@@ -274,7 +274,7 @@ static int print_answer(const struct validation *v, bool json)
     int code = json ? validation_print_json(v) : validation_print(v);
     if (code || !v->plan || !replanned_verdict(v))
         return code;
-    fflush(stdout); /* before what is told on standard error */
+    fflush(stdout); /* before anything goes to standard error */
     return cli_fail(WEFT_NO_ANSWER);
 }
 

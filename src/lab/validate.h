@@ -1,4 +1,4 @@
-/* validate.h - what `weft validate` found, for its two ways of telling it. Private to the room. */
+/* validate.h - what `weft validate` found, for printing it as text and as JSON. Private to the room. */
 #ifndef WEFT_LAB_VALIDATE_H
 #define WEFT_LAB_VALIDATE_H
 
@@ -12,10 +12,10 @@ struct validation {
     const struct sources *sources;
     const struct dataset *dataset[MAX_DATASETS];
     size_t datasets;
-    bool half[HALF_COUNT]; /* which ones were run */
+    bool half[HALF_COUNT]; /* which halves were run */
     bool list_rows, plan;
     struct published_rows rows;      /* of these datasets and halves */
-    struct replanned_list replanned; /* with `plan`, of those that are predicted */
+    struct replanned_list replanned; /* with `plan`: for rows that are predicted */
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
     struct search_cells cells; /* of these tables */
@@ -23,14 +23,14 @@ struct validation {
     struct contests contests;
 };
 
-/* Rows of a dataset in a half; those that are predicted. */
+/* How many rows of a dataset are in a half, and how many of them are predicted. */
 struct counts {
     int64_t rows, predicted;
 };
 struct counts validation_counts(const struct validation *v, const struct dataset *dataset,
                                 enum half half);
 
-/* Rows that have the same reason (or assume the same), in the order of their first. */
+/* Rows with the same reason, or the same assumption, in the order of their first. */
 struct excuse {
     const struct dataset *dataset;
     const char *text;
@@ -48,14 +48,14 @@ void validation_excuses(const struct validation *v,
 /* validate_text.c, validate_json.c */
 int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
-/* validate_planned_anew.c: published runs planned anew; the status is no answer where a plan lost */
+/* validate_planned_anew.c: published runs, planned again; the status is WEFT_NO_ANSWER if a plan was slower */
 void replanned_print(const struct validation *v);
 json_t *replanned_json(const struct validation *v, const struct dataset *dataset);
 weft_status replanned_verdict(const struct validation *v);
 /* validate_searches.c: published searches */
 void searches_print(const struct validation *v);
 json_t *searches_json(const struct validation *v);
-/* validate_contest.c: two planners against each other */
+/* validate_contest.c: the comparison of two planners */
 void contests_print(const struct validation *v, const struct search_table *which);
 json_t *contests_json(const struct validation *v, const struct search_table *which);
 

@@ -160,8 +160,7 @@ void contests_print(const struct validation *v, const struct search_table *which
     print_tallies(v);
     printf("TFLOP/s of a device, as the tables count FLOPs; errors in %%. gain: of Aceso over "
            "Megatron-LM, as\nmeasured, as predicted, and over what Weft takes from Megatron-LM's "
-           "grid; "
-           "below of several devices.\n");
+           "grid; below of several devices.\n");
     print_claims(v);
     print_author_plans(v);
     if (v->list_rows)
@@ -193,7 +192,7 @@ static json_t *stages_json(const struct contest *contest)
     return list;
 }
 
-/* Null where none is known. */
+/* Null if none is known. */
 static json_t *authors_json(const struct validation *v, const struct contest *contest)
 {
     if (!contest->author_plan)

@@ -1,4 +1,5 @@
-/* validate_planned_anew.c - published runs planned anew (`weft validate --plan`), as a table and JSON. */
+/* validate_planned_anew.c - shows published runs that were planned again (`weft validate --plan`), as a table and as
+ * JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* As many changes as fit in so many columns. */
+/* The first changes, as many as fit in this many columns. */
 static const char *first_changes(struct arena *keep, const char *changes, size_t columns)
 {
     char *text = arena_copy_text(keep, changes), *comma;
@@ -20,7 +21,7 @@ static const char *first_changes(struct arena *keep, const char *changes, size_t
     return arena_printf(keep, "%s, …", text);
 }
 
-/* What the columns before the last one leave of a line. */
+/* The width that the columns before the last one leave in a line. */
 static size_t room_for_changes(const struct validation *v, const struct dataset *dataset)
 {
     enum { TIMES = 34, LEAST = 24 }; /* two times, a gain and gaps */

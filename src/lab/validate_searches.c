@@ -4,7 +4,7 @@
 
 #include "lab/validate.h"
 
-/* The strategy whose space holds all others. */
+/* The strategy whose search space contains all others. */
 static const char LARGEST[] = "Galvatron-BMW";
 
 static int64_t refused_cells(const struct validation *v, const struct search_table *table)
@@ -90,7 +90,7 @@ static void print_search(const struct validation *v, const struct search_table *
         print_cells(v, which);
 }
 
-/* "2 7 9 14", "12.3"; what does not fit has no speed. */
+/* Cells such as "2 7 9 14" and "12.3"; a cut that does not fit has no speed. */
 static void cut_cells(struct arena *arena, struct table *table, const struct cut *cut,
                       int64_t stages)
 {

@@ -5,7 +5,7 @@
 
 /* ---- per dataset ----------------------------------------------------------------------------- */
 
-/* A number, or an empty cell where there is none. */
+/* A number, or an empty cell if it is not known. */
 static void number_cell(struct table *table, bool known, const char *sign, int digits, double value)
 {
     if (!known)
@@ -144,7 +144,7 @@ static bool has_portions(const struct published *row)
     return row->measured.portion_s[PORTION_FORWARD] > 0;
 }
 
-/* Where the time goes, measured over predicted, in ms. */
+/* The parts of an iteration, measured and predicted, in ms. */
 static void print_portions(const struct validation *v, const struct dataset *dataset)
 {
     const char *headers[1 + PORTION_COUNT] = {"where time goes, ms: measured, predicted"};
@@ -173,7 +173,7 @@ static void print_portions(const struct validation *v, const struct dataset *dat
     table_print(table, stdout);
 }
 
-/* ---- what cannot be said --------------------------------------------------------------------- */
+/* ---- rows that cannot be expressed ----------------------------------------------------------- */
 
 static void print_excuses(const struct validation *v, const char *title,
                           const char *(*text)(const struct published *row))

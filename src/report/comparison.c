@@ -1,4 +1,4 @@
-/* comparison.c - a comparison as tables and as JSON. */
+/* comparison.c - writes a comparison of plans as tables and as JSON. */
 #include "report/report.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ void compared_from(const struct prediction *prediction, struct compared *out)
 
 /* ---- what is best ---------------------------------------------------------------------------- */
 
-/* I2 */
+/* Whether two rows may be compared (I2). */
 static bool same_model(const struct comparison *comparison, const struct compared *a,
                        const struct compared *b)
 {
@@ -36,8 +36,8 @@ static bool same_model(const struct comparison *comparison, const struct compare
     return true;
 }
 
-/* The most samples per second of what fits; of everything where nothing does; of the rows that `of` is
- * compared with. NULL: none was predicted. */
+/* Among the rows that `of` is compared with, the one with the most samples per second that fits, or of all if none
+ * fits. NULL if none was predicted. */
 static const struct compared *best_of(const struct comparison *comparison,
                                       const struct compared *of)
 {
@@ -83,8 +83,8 @@ static void add_labels(const struct comparison *comparison, struct columns *colu
         add_column(columns, comparison->header[i], ALIGN_LEFT);
 }
 
-/* Labels of one axis as the tables show them: "aiao" of "aiao+segments=4" where some are long and they
- * can be told apart by that. */
+/* If an axis has labels longer than this, the tables cut them at the first "+" ("aiao+segments=4" becomes "aiao"),
+ * provided that they still differ. */
 enum { LONG_LABEL = 24 };
 
 static bool is_cut(const struct comparison *comparison, size_t axis)
@@ -101,7 +101,7 @@ static bool is_cut(const struct comparison *comparison, size_t axis)
                 return false;
         }
     }
-    return any_long && strcmp(comparison->header[axis], "plan") != 0; /* no file's name */
+    return any_long && strcmp(comparison->header[axis], "plan") != 0; /* file names are kept */
 }
 
 static void label_cells(const struct comparison *comparison, const struct compared *row,
@@ -163,7 +163,7 @@ static bool any_time(const struct comparison *comparison, int time)
     return false;
 }
 
-/* Where time goes, as shares of each row's own iteration. */
+/* How each row's iteration divides into purposes, as shares of its own time. */
 static void print_times(const struct comparison *comparison, FILE *out)
 {
     struct columns columns = {.len = 0};

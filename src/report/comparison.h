@@ -1,7 +1,7 @@
-/* comparison.h - plans side by side.
+/* comparison.h - several plans next to each other.
  *
- *   I1  A row that makes no plan, or finds none, keeps its reason; the others are compared all the same.
- *   I2  Rows are compared with those of the same model: where models are an axis, each has its best.
+ *   I1  A row for which no plan could be made or found keeps the reason; the other rows are still compared.
+ *   I2  Rows are compared only with rows of the same model, so that each model has its own best.
  */
 #ifndef WEFT_REPORT_COMPARISON_H
 #define WEFT_REPORT_COMPARISON_H
@@ -12,28 +12,27 @@
 
 #include "sim/sim.h"
 
-/* One plan: what sets it apart, and what became of it. */
+/* One plan: the labels that distinguish it, and its result. */
 struct compared {
     const char **label; /* per column of labels */
-    const char *error;  /* I1; NULL: predicted */
-    const char *found;  /* what a planner chose, in words; NULL: none was asked */
-    json_t *prediction; /* its fields of `weft simulate --json` */
+    const char *error;  /* why there is no plan (I1); NULL if it was predicted */
+    const char *found;  /* what a planner chose, in words; NULL if none was asked */
+    json_t *prediction; /* the fields that `weft simulate --json` would print */
     double iteration_s, samples_per_s, tflops_per_device;
-    double
-        cost; /* of a million tokens (samples where a sample is one token); 0: no price is known */
+    double cost; /* per million tokens (samples if these are one token); 0 without a price */
     int64_t peak_bytes, limit_bytes;
     bool fits;
-    int64_t time_ns[TIME_COUNT]; /* of the busiest stage */
+    int64_t time_ns[TIME_COUNT]; /* on the busiest stage */
 };
 struct comparison {
     struct arena *arena;
-    const char **header; /* of the labels */
+    const char **header; /* the columns of labels */
     size_t labels;
     ARRAY(struct compared) rows;
     const char *unit; /* what `cost` is per: "M tokens" */
 };
 
-/* Fills in all but the labels. */
+/* Fills in everything except the labels. */
 void compared_from(const struct prediction *prediction, struct compared *out);
 
 void comparison_print(const struct comparison *comparison, FILE *out);

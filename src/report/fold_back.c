@@ -1,15 +1,16 @@
-/* fold_back.c - what a run measured, as times of the kernels that it ran.
+/* fold_back.c - turns what a run measured into times of the kernels that it ran.
  *
- * A run records tasks, each some operators one after the other. With p(k, t) what is predicted for kernel
- * k in task t, and T(t) what t took in the median of the steps, a kernel's new time is its old one times
+ * A run records tasks; a task is several operators one after the other. With p(k, t) the predicted time of
+ * kernel k in task t, and T(t) the median of the measured times of task t over the steps, the new time of
+ * kernel k is its old time multiplied by
  *
- *   sum over t of T(t) p(k, t) / sum_j p(j, t)   over   sum over t of p(k, t)                     (1)
+ *   sum over t of T(t) p(k, t) / sum_j p(j, t)   divided by   sum over t of p(k, t)               (1)
  *
- * Where a task took longer than predicted, all of its kernels did, each by as much. A prediction with the
- * new times is then right about the sum of all tasks, whatever each kernel's own error was.
+ * This assumes that in a task that took longer than predicted, all kernels took longer by the same factor. A
+ * prediction with the new times is right about the sum of all tasks, whatever the error of each kernel was.
  *
- *   I1  Only computation: how long transfers take is in the cluster file (`weft profile measure
- *       --collectives -o`).
+ *   I1  Only computation is folded back. How long transfers take stands in the cluster file (`weft profile
+ *       measure --collectives -o`).
  */
 #include "report/report.h"
 
@@ -18,8 +19,8 @@
 struct folded {
     struct profile_key key;
     struct work work;
-    double ns;                        /* as it is predicted, once */
-    double measured_ns, predicted_ns; /* of all tasks: the two sums of (1) */
+    double ns;                        /* predicted time of one execution */
+    double measured_ns, predicted_ns; /* over all tasks: the two sums of (1) */
 };
 struct kernel_folding {
     struct arena *scratch;
@@ -42,7 +43,7 @@ static struct folded *kernel_of(struct kernel_folding *f, const struct work *wor
     return &f->kernels.data[f->kernels.len - 1];
 }
 
-/* The kernels of one item, or of the optimizer's step. How many. */
+/* The kernels of one item, or of the optimizer's step; returns how many there are. */
 static int works_of(const struct kernel_folding *f, const struct task *task, int32_t i,
                     struct work out[MAX_ITEM_WORKS])
 {

@@ -1,4 +1,4 @@
-/* json.c - values that JSON cannot hold as they are. */
+/* json.c - makes JSON from values that JSON cannot hold unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

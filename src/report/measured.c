@@ -1,4 +1,4 @@
-/* measured.c - a measured trace read, and laid over a prediction task by task (measured.h). */
+/* measured.c - reads a measured trace and compares it with a prediction, task by task (measured.h). */
 #include "report/report.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ done:
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Figures of a step: T, then per purpose, then the compute stream of each stage; in seconds. */
+/* The figures of a step, in seconds: T, then one per purpose, then the compute stream of each stage. */
 enum { FIGURE_ITERATION, FIGURE_PURPOSE, FIGURE_STAGE = FIGURE_PURPOSE + PURPOSE_COUNT };
 
 static void add_task(const struct prediction *prediction, int32_t number, double seconds,
@@ -90,7 +90,7 @@ static void add_task(const struct prediction *prediction, int32_t number, double
         figure[FIGURE_STAGE + stage] += seconds / (double)prediction->plan->stage[stage].devices;
 }
 
-/* The events of one step, sorted by task; `took` is per task of the graph. */
+/* Adds the events of one step, which are sorted by task; `took` has an entry for each task of the graph. */
 static void add_step(const struct prediction *prediction, const struct event *event, size_t count,
                      double *figure, double *took)
 {
@@ -118,7 +118,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of column `figure` of rows `from` .. `rows`. */
+/* The median of column `figure` over the rows from `from` to before `rows`. */
 static double median_of(struct arena *scratch, const double *table, size_t columns, size_t figure,
                         size_t from, size_t rows)
 {

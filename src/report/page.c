@@ -1,9 +1,9 @@
-/* page.c - a prediction and its search as one file.
+/* page.c - writes a prediction and its search as one file.
  *
- * The HTML page is page.html with one JSON object in the place of PLACE: the page draws itself from it,
- * with no network and no script from elsewhere.
+ * The HTML page is page.html with one JSON object in the place of PLACE. The page draws itself from this
+ * object; it needs no network and no other script.
  *
- *   I1  Same prediction and search, same bytes: nothing of the wall clock is in a page.
+ *   I1  The same prediction and search give the same bytes: a page contains no measured wall-clock time.
  */
 #include "report/page.h"
 
@@ -41,7 +41,7 @@ bool page_format_find(const char *name, enum page_format *out)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* I1 */
+/* Removes the fields that I1 forbids. */
 static void forget_wall_clock(json_t *json)
 {
     static const char *const FIELDS[] = {"compile_s", "simulate_s", "wall_s", "search_s"};
@@ -55,8 +55,8 @@ static int by_number(const void *a, const void *b)
     return ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
 }
 
-/* When each new best was found: plans simulated so far, and its time per sample. Numbers have gaps where a
- * plan was found twice. */
+/* For each plan that was the best when it was found: how many plans had been simulated, and its time per sample.
+ * A plan that was found twice leaves a gap in the numbers. */
 static json_t *convergence_json(struct arena *scratch, const struct planned *planned)
 {
     size_t count = planned->trials.len;
@@ -103,7 +103,7 @@ static json_t *page_json(struct arena *scratch, const struct page *page)
 
 /* ---- HTML ------------------------------------------------------------------------------------ */
 
-/* Inside a script element nothing may look like its end. */
+/* Escapes what an HTML parser would take for the end of the script element. */
 static void put_script_text(const char *text, FILE *file)
 {
     for (const char *at = text; *at; at++)

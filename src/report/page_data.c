@@ -1,8 +1,8 @@
-/* page_data.c - what the HTML page draws beside its timeline, as JSON.
+/* page_data.c - the JSON for what the HTML page draws besides its timeline.
  *
- *   I1  One device stands for its stage; of many stages the first and the last are drawn.
- *   I2  Memory has at most MOST_POINTS moments per stage, each the fullest of its neighbours, so a
- *       peak is never lost.
+ *   I1  One device represents its stage; if there are many stages, only the first and the last ones are drawn.
+ *   I2  Memory has at most MOST_POINTS moments per stage. Each is the fullest of a group of neighbours,
+ *       so that a peak is never lost.
  */
 #include "report/page_room.h"
 #include "report/report.h"
@@ -28,7 +28,7 @@ static json_t *point_json(const struct memory_point *point)
     return json;
 }
 
-/* I2: of every group of neighbours the fullest. */
+/* The fullest moment of every group of neighbours (I2). */
 static json_t *points_json(const struct prediction *p, int32_t stage)
 {
     int64_t first = p->point_first[stage], count = p->point_first[stage + 1] - first;
@@ -72,14 +72,14 @@ static enum vertex_kind end_kind(const struct node_type *node, int32_t vertex)
     return node->vertex[vertex].kind;
 }
 
-/* Folded, one link stands for all of its kind: same wires between the same kinds of vertices. */
+/* In a folded simulation one link represents all of its kind: the same wires between the same kinds of vertices. */
 static bool same_kind(const struct node_type *node, const struct link *x, const struct link *y)
 {
     return x->kind == y->kind && end_kind(node, x->a) == end_kind(node, y->a) &&
            end_kind(node, x->b) == end_kind(node, y->b);
 }
 
-/* Every link of a node with how busy the busiest of its kind is. */
+/* Every link of a node, with the load of the busiest link of its kind. */
 static json_t *wires_json(const struct node_type *node, const struct link_load *load, int32_t loads)
 {
     json_t *wires = json_array();

@@ -8,7 +8,8 @@
 
 #include "report/page.h"
 
-/* page_timeline.c: what every stage does when, as bars. Of more than PAGE_STAGES stages the first and the last. */
+/* page_timeline.c: what every stage does at what time, as bars. Of more than PAGE_STAGES stages, only the first and
+ * the last ones. */
 enum { PAGE_STAGES = 64 };
 bool stage_shown(const struct prediction *prediction, int32_t stage, int32_t most);
 
@@ -18,14 +19,14 @@ struct timeline_bar {
     uint8_t stream, purpose;
 };
 struct timeline {
-    ARRAY(struct timeline_bar) bars; /* of a stage and stream in the order of time */
+    ARRAY(struct timeline_bar) bars; /* those of one stage and stream are in the order of time */
     ARRAY(const char *) labels;
-    bool communication;  /* false: left out, there would be too many bars */
-    int64_t shortest_ns; /* what is shorter is left out, too */
+    bool communication;  /* false if it is left out because there would be too many bars */
+    int64_t shortest_ns; /* shorter bars are left out, too */
 };
-/* Purposes of one task are drawn one after the other. */
+/* The order in which the purposes of one task are drawn, one after the other. */
 extern const enum purpose BAR_ORDER[PURPOSE_COUNT];
-/* "between stages" */
+/* In words, such as "between stages". */
 const char *purpose_words(enum purpose purpose);
 struct timeline *timeline_of(struct arena *keep, const struct prediction *prediction);
 json_t *timeline_json(struct arena *scratch, const struct prediction *prediction);

@@ -1,19 +1,19 @@
-/* page_svg.c - a timeline as a picture that stands by itself: stages as rows, time to the right.
+/* page_svg.c - a timeline as a self-contained picture, with stages as rows and time to the right.
  *
- * With the iteration's T ns on TIME_WIDTH, the moment t is drawn at
+ * With an iteration of T ns drawn over TIME_WIDTH, the moment t is at
  *
  *   x = LEFT + TIME_WIDTH t / T                                                                (1)
  *
- * Lengths are tenths of a pixel, as whole numbers: every processor writes the same bytes.
+ * Lengths are whole numbers of tenths of a pixel, so that every processor writes the same bytes.
  *
- *   I1  Colours are those of the HTML page, read from it: light ones, and dark ones for readers who
+ *   I1  The colours are read from the HTML page: the light ones, and the dark ones for readers who
  *       prefer them.
- *   I2  Bars of one slot that are less than NEAR apart are one, in which each purpose has its share
- *       of the time; so are bars of communication of one purpose. A picture has no more bars than
- *       its width can show.
- *   I3  What is narrower than LEAST_WIDTH is drawn that wide: nothing that takes time disappears.
- *   I4  Texts from outside are shown, not obeyed: markup is escaped, control characters and broken
- *       UTF-8 become question marks.
+ *   I2  Bars of one slot that are less than NEAR apart are joined into one, in which each purpose has
+ *       its share of the time; the same holds for bars of communication of one purpose. A picture has
+ *       no more bars than its width can show.
+ *   I3  A bar narrower than LEAST_WIDTH is drawn that wide, so that nothing that takes time disappears.
+ *   I4  Texts from outside have no effect beyond being shown: markup is escaped, and control
+ *       characters and broken UTF-8 become question marks.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -36,9 +36,9 @@ enum {
     LEAST_WIDTH = 4,
     SLIVER_FROM = 30,
     LABEL_HEIGHT = 180,
-    SLOT_LETTER = 66, /* of bold 10 px type, about */
-    LETTER = 70,      /* of 12 px type, in a wide font */
-    LEGEND = 430,     /* under the axis */
+    SLOT_LETTER = 66, /* width of a letter in bold 10 px type, about */
+    LETTER = 70,      /* width of a letter in 12 px type of a wide font */
+    LEGEND = 430,     /* height of the legend below the axis */
     HEADS = 1240      /* where the legend's words begin */
 };
 enum { MOST_TICKS = 10, BARS_PER_LINE = 8 };
@@ -54,13 +54,13 @@ struct svg {
     const struct prediction *prediction;
     const struct timeline *timeline;
     FILE *out;
-    int lane[PURPOSE_COUNT]; /* of communication, under its stage's row; -1: has none */
+    int lane[PURPOSE_COUNT]; /* of communication, below its stage; -1 if there is none */
     int lanes;
     bool used[PURPOSE_COUNT];
-    int height;      /* of a bar of computation */
-    int32_t *row;    /* per stage, -1: left out */
-    int32_t rows;    /* one of them stands for those that are left out */
-    int32_t ellipse; /* its number, -1: none */
+    int height;      /* height of a bar of computation */
+    int32_t *row;    /* per stage; -1 if it is left out */
+    int32_t rows;    /* including one for the stages that are left out */
+    int32_t ellipse; /* the number of that row; -1 if no stage is left out */
     ARRAY(struct bar_run) runs;
 };
 
@@ -72,13 +72,13 @@ static const char *px(const struct svg *svg, int tenths)
                        : arena_printf(svg->scratch, "%d", tenths / 10);
 }
 
-/* (1) */
+/* Equation (1). */
 static int x_of(const struct svg *svg, int64_t ns)
 {
     return LEFT + (int)lround((double)ns / (double)svg->prediction->result.end * TIME_WIDTH);
 }
 
-/* I4 */
+/* By I4. */
 static void put_escaped(const struct svg *svg, const char *text)
 {
     static const struct {
@@ -107,7 +107,7 @@ static void put_text_at(const struct svg *svg, const char *class, int x, int y, 
 
 /* ---- colours --------------------------------------------------------------------------------- */
 
-/* I1: "#3b7dd8" of the page's variable --forward, from `from` on. */
+/* Writes the value, such as "#3b7dd8", of a variable of the page, such as --forward, that is set after `from` (I1). */
 static void put_colour(const struct svg *svg, const char *from, const char *name)
 {
     const char *variable = arena_printf(svg->scratch, "--%s: ", name);
@@ -205,7 +205,7 @@ static int y_of_axis(const struct svg *svg)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
-/* By stage, computation before communication and that by lane, by time. */
+/* Sorts by stage, then computation before communication, then by lane, then by time. */
 static int by_place(const void *a, const void *b)
 {
     const struct timeline_bar *x = a, *y = b;
@@ -220,7 +220,7 @@ static int by_place(const void *a, const void *b)
     return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* I2 */
+/* By I2. */
 static bool is_near(const struct svg *svg, const struct bar_run *run,
                     const struct timeline_bar *bar)
 {
@@ -247,7 +247,7 @@ static void find_runs(struct svg *svg)
     }
 }
 
-/* Where a run has done so much of its work. */
+/* The position at which a run has done `done_ns` of its work. */
 static int x_after(const struct svg *svg, const struct bar_run *run, int64_t done_ns)
 {
     double took = (double)(run->end_ns - run->first->start_ns);
@@ -263,7 +263,7 @@ static int64_t done_before(const struct bar_run *run, enum purpose purpose)
     return done;
 }
 
-/* I3; a sliver is left between neighbours that are wide enough. */
+/* Draws a bar (I3), with a thin gap between neighbours that are wide enough. */
 static void put_bar(const struct svg *svg, const struct bar_run *run, enum purpose purpose)
 {
     bool computes = run->first->stream == STREAM_COMPUTE;
@@ -280,7 +280,7 @@ static void put_bar(const struct svg *svg, const struct bar_run *run, enum purpo
             px(svg, computes ? svg->height : THIN - 5), px(svg, width));
 }
 
-/* All bars of a purpose are one path. */
+/* Draws all bars of a purpose as one path. */
 static void put_bars(const struct svg *svg, enum purpose purpose)
 {
     size_t count = 0;
@@ -324,7 +324,7 @@ static void put_stages(const struct svg *svg)
 
 /* ---- the axis, the title and the legend ------------------------------------------------------ */
 
-/* The smallest of 1, 2 and 5 times a power of ten that makes at most MOST_TICKS of the iteration. */
+/* The smallest step of 1, 2 or 5 times a power of ten with at most MOST_TICKS ticks in the iteration. */
 static int64_t tick_ns(int64_t iteration_ns)
 {
     static const int64_t STEPS[] = {1, 2, 5};
@@ -340,7 +340,7 @@ static void put_grid_line(const struct svg *svg, int x)
             px(svg, y_of_axis(svg)));
 }
 
-/* Ticks, and the end, which takes the place of a tick that is too close to it. */
+/* Draws the ticks and the end of the iteration, which replaces a tick that is too close to it. */
 static void put_axis(const struct svg *svg)
 {
     int64_t end = svg->prediction->result.end, step = tick_ns(end);
@@ -384,7 +384,7 @@ static void put_word(const struct svg *svg, struct pen *pen, const char *class, 
     pen->x += 160 + LETTER * (int)strlen(word) + 80;
 }
 
-/* A line of the legend: those of the purposes from `first` to before `end` that are drawn. */
+/* Writes a line of the legend, for those purposes from `first` to before `end` that the picture has. */
 static struct pen put_words(const struct svg *svg, int y, const char *head, int first, int end)
 {
     struct pen pen = {HEADS, y};

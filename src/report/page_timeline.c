@@ -1,11 +1,11 @@
-/* page_timeline.c - what every stage does when, as bars: what the HTML page and the picture draw.
+/* page_timeline.c - what every stage does at what time, as the bars that the HTML page and the picture draw.
  *
- *   I1  One device stands for its stage; of many stages the first and the last are drawn.
- *   I2  There are at most MOST_BARS: communication is left out first, then stages in the middle,
- *       then what is shorter than the least that fits; the timeline says so.
+ *   I1  One device represents its stage; if there are many stages, only the first and the last ones are drawn.
+ *   I2  There are at most MOST_BARS bars. To stay below, communication is left out first, then stages in
+ *       the middle, then the shortest bars; the timeline says what was left out.
  *   I3  Tasks of one slot and purpose that follow each other without a gap are one bar.
- *   I4  A task of several purposes is a bar of each, one after the other, in the order of
- *       BAR_ORDER; in truth they take turns, layer by layer.
+ *   I4  A task with several purposes is drawn as one bar per purpose, one after the other in the order of
+ *       BAR_ORDER. In reality the purposes alternate, layer by layer.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ const char *purpose_words(enum purpose purpose)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
-/* What of a timeline is drawn. */
+/* Which part of a timeline is drawn. */
 struct drawn_extent {
     int32_t stages;
     bool communication;
@@ -48,9 +48,9 @@ struct bar_finder {
     struct arena *arena;
     const struct prediction *prediction;
     struct drawn_extent extent;
-    int32_t *device;     /* of the graph, per stage: the one that stands for it */
-    size_t *last;        /* per stage and stream: the number of its last bar, 0: none */
-    struct map *numbers; /* of labels */
+    int32_t *device;     /* per stage: the device of the graph that represents it */
+    size_t *last;        /* per stage and stream: the number of its last bar; 0 if it has none */
+    struct map *numbers; /* from labels to their numbers */
     struct timeline *out;
 };
 
@@ -65,7 +65,7 @@ static int32_t label_number(struct bar_finder *finder, const char *text)
     return (int32_t)number;
 }
 
-/* I3 */
+/* By I3. */
 static bool joins(const struct timeline_bar *last, const struct timeline_bar *next)
 {
     return last->label == next->label && last->purpose == next->purpose &&
@@ -94,7 +94,7 @@ static void add_bar(struct bar_finder *finder, struct timeline_bar bar)
     *last = out->bars.len;
 }
 
-/* I4 */
+/* By I4. */
 static void add_task(struct bar_finder *finder, int32_t number)
 {
     const struct prediction *p = finder->prediction;
@@ -129,7 +129,7 @@ static void find_bars(struct bar_finder *finder)
 
 /* ---- the timeline ---------------------------------------------------------------------------- */
 
-/* I2: the least length of which at most so many are there. */
+/* The smallest length such that at most MOST_BARS bars are at least as long (I2). */
 static int64_t least_length(const struct timeline *timeline)
 {
     int64_t least = 0;

@@ -1,9 +1,9 @@
-/* plan_words.c - what several commands say of a plan in the same words. */
+/* plan_words.c - descriptions of a plan that several commands print. */
 #include <stdio.h>
 
 #include "report/report.h"
 
-/* What runs beside computation, and how much is sent at once. */
+/* What overlaps with computation, and how much is sent at once. */
 static void print_practice(struct arena *scratch, const struct plan *plan, FILE *out)
 {
     fprintf(out, "overlap: %s", overlap_text(scratch, plan->overlap, ", "));

@@ -1,4 +1,4 @@
-/* planned.c - what a search found, as text and as JSON. */
+/* planned.c - writes what a search found as text and as JSON. */
 #include "report/report.h"
 
 static double ns_per_sample(const struct trial *trial)
@@ -39,7 +39,7 @@ static struct text32 difference(double bytes)
     return out;
 }
 
-/* What the next best value of each dimension would have cost. */
+/* For each dimension, how much slower the best plan with another value is. */
 static void print_why(struct arena *scratch, const struct planned *planned, FILE *out)
 {
     static const char *const HEADERS[] = {"instead of", "next best", "iteration", "memory", ""};
@@ -66,7 +66,7 @@ static void print_why(struct arena *scratch, const struct planned *planned, FILE
 
 /* ---- what limits it -------------------------------------------------------------------------- */
 
-/* Of the stage that waits least: computing, sending, waiting. */
+/* How the stage that waits least divides its time into computing, communicating and waiting. */
 static const char *limits_text(struct arena *scratch, const struct prediction *p)
 {
     const struct stage_prediction *stage = &p->stage[p->busiest];
@@ -169,7 +169,7 @@ void planned_print(struct arena *scratch, const struct planned *planned,
 
 /* ---- other hardware -------------------------------------------------------------------------- */
 
-/* Below this a change is not worth a row. */
+/* The share of the iteration below which a change does not get a row. */
 static const double LEAST_GAIN = 0.005;
 
 static double gain(const struct what_if *row, int64_t iteration_ns)

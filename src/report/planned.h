@@ -1,4 +1,4 @@
-/* planned.h - what a search found, for people and for programs. */
+/* planned.h - prints what a search found, for people and for programs. */
 #ifndef WEFT_REPORT_PLANNED_H
 #define WEFT_REPORT_PLANNED_H
 
@@ -8,15 +8,15 @@
 
 #include "search/search.h"
 
-/* The answer, the best `top` plans tried, what each dimension's next best value would have cost, and
- * the planner's reasons. */
+/* Prints the answer, the best `top` plans that were tried, how much slower the best plan with another value of each
+ * dimension is, and the planner's reasons. */
 void planned_print(struct arena *scratch, const struct planned *planned,
                    const struct prediction *prediction, int64_t top, FILE *out);
-/* What other hardware would bring; changes that bring nothing are one line. */
+/* Prints what other hardware would gain; changes that gain nothing share one line. */
 void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int64_t iteration_ns,
                     FILE *out);
 json_t *what_ifs_json(const struct what_ifs *what_ifs);
-/* The prediction's fields, and the search's beside them; `text` is the plan as its file. */
+/* The fields of the prediction and those of the search; `text` is the text of the plan's file. */
 json_t *planned_json(struct arena *scratch, const struct planned *planned,
                      const struct prediction *prediction, const char *text, int64_t top);
 

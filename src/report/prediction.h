@@ -1,10 +1,10 @@
-/* prediction.h - the views of a prediction. Whoever shows a prediction (a plan
- * simulated, plans compared, the best of a search) shows it through these.
+/* prediction.h - the views of a prediction, through which every command shows one: a simulated plan, compared
+ * plans, or the best plan of a search.
  *
- *   I1  The same prediction gives the same bytes: what the wall clock says is in none of the texts,
+ *   I1  The same prediction gives the same bytes: measured wall-clock times are in none of the texts,
  *       only in the JSON's wall_s, compile_s and simulate_s.
  *   I2  Numbers that are shown with their sum are rounded so that they add up to it.
- *   I3  A stage needs its peak. What its allocator reserves beyond the limit is a warning.
+ *   I3  A stage fits if its peak does. If its allocator would reserve more than the limit, that is a warning.
  */
 #ifndef WEFT_REPORT_PREDICTION_H
 #define WEFT_REPORT_PREDICTION_H
@@ -15,33 +15,33 @@
 
 #include "sim/sim.h"
 
-/* prediction_text.c: all that people are told. */
-struct text32 show_seconds(double ns); /* show_duration, but a minute is "60.0 s" */
+/* prediction_text.c: the whole prediction for people. */
+struct text32 show_seconds(double ns); /* as show_duration, except that a minute is "60.0 s" */
 void prediction_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
-/* The purposes of a stage's time in the order of a breakdown. */
+/* The purposes of a stage's time, in the order in which a breakdown lists them. */
 extern const int BREAKDOWN[TIME_COUNT];
-/* What the wall clock says, in one line. */
+/* How long it took to compile and to simulate, in one line. */
 const char *wall_clock_text(struct arena *keep, const struct prediction *prediction);
 
-/* prediction_stages.c: the stages' time and memory with bars. */
+/* prediction_stages.c: time and memory of the stages, with bars. */
 void stage_times_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 void stage_memory_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 
-/* prediction_text.c: at most REPORT_COLUMNS wide; broken at blanks, further lines begin under the
- * first, after the label. */
+/* prediction_text.c: prints a text at most REPORT_COLUMNS wide, broken at blanks; all lines after the first are
+ * indented by the width of the label. */
 void print_wrapped(struct arena *scratch, const char *label, const char *text, FILE *out);
 
-/* prediction_timeline.c: who does what when, one line of at most `columns` per stage. */
+/* prediction_timeline.c: what each stage does at what time, in one line of at most `columns` per stage. */
 void timeline_print(struct arena *scratch, const struct prediction *prediction, int columns,
                     FILE *out);
 
-/* prediction_fit.c: I3 */
+/* prediction_fit.c (I3). */
 int32_t fullest_stage(const struct prediction *prediction);
-/* "fits: ..." or "does not fit: ...", in one line. */
+/* One line that begins with "fits:" or "does not fit:". */
 const char *memory_verdict(struct arena *keep, const struct prediction *prediction);
-/* NULL: no stage that fits reserves more than it may. */
+/* NULL unless a stage that fits would reserve more than its limit. */
 const char *reserved_warning(struct arena *keep, const struct prediction *prediction);
-/* WEFT_NO_ANSWER with the stage, what is missing and what would help, if it does not fit. */
+/* If the plan does not fit: WEFT_NO_ANSWER, with the stage, the memory that is missing, and what would help. */
 weft_status must_fit(struct arena *scratch, const struct prediction *prediction);
 
 /* prediction_json.c */

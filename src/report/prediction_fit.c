@@ -1,7 +1,7 @@
-/* prediction_fit.c - whether a plan fits in memory, and what would help if not.
+/* prediction_fit.c - whether a plan fits in memory, and what would help if it does not.
  *
- *   I1  What is proposed is not what the plan does already, and is about memory that the stage
- *       holds: the class of which it holds most comes first.
+ *   I1  A proposal is never something that the plan already does. Proposals are about the classes of
+ *       memory that the stage holds; those for the largest class come first.
  */
 #include <stdio.h>
 
@@ -29,7 +29,7 @@ static int32_t stages_over(const struct prediction *prediction)
     return count;
 }
 
-/* "stage 3 needs 41.2 GiB, 1.20 GiB more than its 40.0 GiB" */
+/* Such as "stage 3 needs 41.2 GiB, 1.20 GiB more than its 40.0 GiB". */
 static const char *shortage(struct arena *keep, const struct prediction *prediction)
 {
     int32_t stage = fullest_stage(prediction), others = stages_over(prediction) - 1;
@@ -54,7 +54,7 @@ const char *memory_verdict(struct arena *keep, const struct prediction *predicti
                         100 * fullness(memory));
 }
 
-/* The stage that reserves most beyond what it may, though it fits; -1: none. */
+/* Among the stages that fit, the one whose allocator reserves most beyond its limit; -1 if none does. */
 static int32_t stage_that_spills(const struct prediction *prediction)
 {
     int32_t most = -1;
@@ -82,13 +82,13 @@ const char *reserved_warning(struct arena *keep, const struct prediction *predic
 
 /* ---- what would help ------------------------------------------------------------------------- */
 
-/* What a stage's operators do already. */
+/* What the operators of a stage already do to save memory. */
 struct stage_practice {
     bool all_recompute;
-    bool all_offload;           /* of those that are recomputed */
-    int shard;                  /* the least of any operator with replicas, 3 if there are none */
-    int64_t per_device;         /* samples of a micro-batch on one device, at most */
-    double weights, replicated; /* elements on a device, those of operators with replicas */
+    bool all_offload;           /* all that are recomputed */
+    int shard;                  /* the lowest of any operator with replicas; 3 if there are none */
+    int64_t per_device;         /* the most samples of a micro-batch that one device takes */
+    double weights, replicated; /* elements on a device: all, and those with replicas */
 };
 
 static double local_weights(const struct plan *plan, const struct op *op,
@@ -141,7 +141,7 @@ static bool can_take_fewer(const struct stage_practice *practice)
 {
     return practice->per_device > 1;
 }
-/* Norms alone, which tensor parallelism copies, are not worth it. */
+/* Only if replicas are a considerable share: the norms, which tensor parallelism replicates, are not worth sharding. */
 static bool has_replicas(const struct stage_practice *practice)
 {
     return practice->replicated > 0.1 * practice->weights;
@@ -159,7 +159,7 @@ static bool can_shard_weights(const struct stage_practice *practice)
     return has_replicas(practice) && practice->shard < 3;
 }
 
-/* For each class of memory, the mildest means first. */
+/* For each class of memory, the means that costs least comes first. */
 static const struct {
     enum memory_class memory;
     bool (*applies)(const struct stage_practice *practice);
@@ -174,7 +174,7 @@ static const struct {
 };
 static const char ALWAYS[] = "more stages or tensor parallelism (--pp, --tp)";
 
-/* The classes in falling order of what a device holds of them. */
+/* The classes of memory, the one of which a device holds most first. */
 static void rank_classes(const struct stage_peak *memory, enum memory_class *out)
 {
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {

@@ -1,6 +1,6 @@
-/* prediction_json.c - a prediction as JSON; docs/reference/json.md has the fields.
+/* prediction_json.c - a prediction as JSON; docs/reference/json.md describes the fields.
  *
- *   I1  Times are whole nanoseconds divided by 1e9: a stage's times add up to iteration_s.
+ *   I1  Times are whole nanoseconds divided by 1e9, so that a stage's times add up to iteration_s.
  */
 #include "report/report.h"
 
@@ -14,7 +14,7 @@ static json_t *integer(int64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* By purpose, in the order of a breakdown. */
+/* The times of a stage by purpose, in the order of a breakdown. */
 static json_t *times_json(const struct stage_prediction *stage)
 {
     json_t *times = json_object();
@@ -85,7 +85,7 @@ static json_t *reliance_json(const struct prediction *prediction)
     return list;
 }
 
-/* What was simulated. */
+/* The plan that was simulated. */
 static json_t *plan_json(const struct plan *plan)
 {
     return json_pack("{s:o, s:o, s:I, s:s, s:I, s:I, s:o}", "model", json_text(plan->model->name),
@@ -123,7 +123,7 @@ static void set_simulation(json_t *json, const struct prediction *prediction)
     json_object_set_new(json, "wall_s", json_real(prediction->compile_s + prediction->simulate_s));
 }
 
-/* What does not keep the plan from running. */
+/* Problems that do not keep the plan from running. */
 static json_t *warnings_json(const struct prediction *prediction)
 {
     struct arena *scratch = arena_new();

@@ -1,23 +1,24 @@
-/* prediction_stages.c - the stages of a prediction: where their time goes, how full they get.
+/* prediction_stages.c - the stages of a prediction: how they spend their time, and how full their memory gets.
  *
- *   bar of a stage: each part takes its share of the whole, BAR columns in all
+ *   bar of a stage: BAR columns, of which each part takes its share
  *
- *   I1  Of more than FEW_STAGES, neighbours whose numbers differ by at most ALIKE of the whole, and
- *       that fit alike, are one row with the numbers of the first of them.
- *   I2  Of more than MOST_ROWS rows the first, the last and the one worth knowing stay.
+ *   I1  With more than FEW_STAGES stages, neighbours whose numbers differ by at most ALIKE of the whole,
+ *       and which all fit or all do not, share one row with the numbers of the first of them.
+ *   I2  Of more than MOST_ROWS rows, only the first and last ones and that of the most important stage
+ *       are shown.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "report/report.h"
 
-static const double ALIKE = 0.005; /* print_folded says it */
+static const double ALIKE = 0.005; /* print_folded tells the user this number */
 enum { FEW_STAGES = 8, MOST_ROWS = 16, END_ROWS = 4, TIME_BAR = 30, MEMORY_BAR = 12 };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 enum { MOST_PARTS = MEMORY_CLASS_COUNT + 1 };
-/* What a table shows of each stage: amounts of the whole. */
+/* What a table shows of each stage: a whole, and the amounts of its parts. */
 struct amounts {
     int parts;
     double part[MOST_PARTS];
@@ -32,7 +33,7 @@ struct alike_stages {
 struct stage_runs {
     struct alike_stages *data;
     size_t len, cap;
-    bool folded; /* some run has several stages */
+    bool folded; /* at least one run has several stages */
 };
 
 static bool alike(const struct amounts *a, const struct amounts *b)
@@ -45,7 +46,7 @@ static bool alike(const struct amounts *a, const struct amounts *b)
     return a->too_much == b->too_much;
 }
 
-/* I1 */
+/* By I1. */
 static struct stage_runs fold_stages(struct arena *keep, const struct prediction *prediction,
                                      amounts_of *of)
 {
@@ -62,7 +63,7 @@ static struct stage_runs fold_stages(struct arena *keep, const struct prediction
     return runs;
 }
 
-/* I2 */
+/* By I2; `kept` is the most important stage. */
 static bool is_shown(const struct stage_runs *runs, size_t run, int32_t kept)
 {
     return runs->len <= MOST_ROWS || run < END_ROWS || run + END_ROWS >= runs->len ||
@@ -72,7 +73,7 @@ static bool is_shown(const struct stage_runs *runs, size_t run, int32_t kept)
 typedef void fill_row(struct arena *keep, struct table *table, const struct prediction *prediction,
                       struct alike_stages run);
 
-/* All rows; what is left out in between is a row of dots. */
+/* Fills the table; a row of dots stands for rows that are left out. */
 static void fill_rows(struct arena *keep, struct table *table, int columns,
                       const struct prediction *prediction, const struct stage_runs *runs,
                       int32_t kept, fill_row *fill)
@@ -167,11 +168,11 @@ static int longer_wait(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* "stage 3 waits 41 % of the time for gradients from stage 4", those that wait longest. */
+/* Such as "stage 3 waits 41 % of the time for gradients from stage 4", for the stages that wait longest. */
 static void print_waits(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     enum { MOST = 3 };
-    static const double LEAST = 0.01; /* of the iteration: below it is not worth a sentence */
+    static const double LEAST = 0.01; /* shorter waits are not mentioned: share of T */
     size_t stages = (size_t)prediction->plan->stages;
     const struct stage_prediction **sorted =
         ARENA_ARRAY(scratch, const struct stage_prediction *, stages);
@@ -216,7 +217,7 @@ static const char *const MEMORY_MARKS[] = {
 };
 _Static_assert(COUNT_OF(MEMORY_MARKS) == MOST_PARTS, "a class of memory without a mark");
 
-/* The classes, and what the allocator reserves beyond them. */
+/* The classes of memory, and what the allocator reserves beyond them. */
 static struct amounts memory_amounts(const struct stage_prediction *stage, int64_t iteration_ns)
 {
     (void)iteration_ns;

@@ -4,8 +4,8 @@
  *
  *   shown_i = round(x_0 + ... + x_i) - round(x_0 + ... + x_i-1)                                (1)
  *
- * so that what is shown adds up to what is shown as the sum, and is off by less than one of its
- * last digit (simulate.h, I2).
+ * so that the numbers shown add up to the sum shown, and each is off by less than one unit of its
+ * last digit (prediction.h, I2).
  */
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
 
 /* ---- the breakdown --------------------------------------------------------------------------- */
 
-/* (1): the running sum, and how much of it has been shown. */
+/* For (1): the running sum, and how much of it has been shown. */
 struct rounding {
     double sum, shown;
 };
@@ -90,7 +90,7 @@ static double round_next(struct rounding *rounding, double value)
     return rounding->shown - before;
 }
 
-/* Decimals of seconds that leave five digits of the iteration, and at most nanoseconds. */
+/* How many decimals of seconds show five digits of the iteration; at most nine. */
 static int decimals_for(int64_t iteration_ns)
 {
     int decimals = 4;
@@ -117,7 +117,7 @@ static void breakdown_row(struct table *table, const char *name, double seconds,
     table_cell(table, "%s", blocks_text);
 }
 
-/* Of the stage that waits least; what takes no time has no row. */
+/* For the stage that waits least; a purpose that takes no time gets no row. */
 static void print_breakdown(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     const char *headers[] = {"where time goes", "", "", ""};
@@ -146,7 +146,7 @@ static void print_breakdown(struct arena *scratch, const struct prediction *pred
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
-/* "in B3", the slot of the stage's schedule in which it is fullest. */
+/* Such as "in B3": the slot of the schedule in which the stage's memory is fullest. */
 static const char *slot_text(struct arena *keep, const struct plan *plan, int32_t stage,
                              int32_t slot)
 {

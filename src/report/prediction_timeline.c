@@ -1,18 +1,18 @@
-/* prediction_timeline.c - a prediction as a picture of text, in the manner of a drawn schedule
+/* prediction_timeline.c - draws a prediction with characters, in the style of a drawn schedule
  * (schedule/draw.c).
  *
- * With N columns for an iteration of T, column c after the moment f shows what goes on in its
- * middle,
+ * With N columns for an iteration of T, column c of a window that begins at the moment f shows what
+ * happens in the middle of the column,
  *
  *   t_c = f + (2 c + 1) T / (2 N)                                                              (1)
  *
- * so a task [a, b) has those from ceil(N (a - f) / T - 1/2) to before ceil(N (b - f) / T - 1/2).
- * N is the width W where that leaves SLOT_COLUMNS for a slot. Else it is as many as give a slot
- * that or, of a deep pipeline, show how it fills in half of W; only the beginning and the end are
- * drawn, with an ellipsis for the steady state between them.
+ * so that a task [a, b) takes the columns from ceil(N (a - f) / T - 1/2) to before
+ * ceil(N (b - f) / T - 1/2). N is the width W if a slot then has SLOT_COLUMNS columns. Otherwise N is
+ * so large that a slot has this many, or, for a deep pipeline, that W / 2 columns show how it fills;
+ * then only the beginning and the end are drawn, with an ellipsis for the steady state between them.
  *
- *   I1  A slot begins with its label as far as it has columns: a whole label, or its letter.
- *   I2  Communication shows where nothing computes.
+ *   I1  A slot begins with its label, or with only the letter if it has too few columns.
+ *   I2  Communication is visible only where nothing computes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,27 +24,27 @@ enum { MOST_LINES = 64, SLOT_COLUMNS = 4 };
 enum { IDLE = '.', COMMUNICATION = '~', GOES_ON = '-' };
 
 struct drawn_window {
-    int64_t from_ns; /* f */
+    int64_t from_ns; /* f of (1) */
     size_t columns;
-    char *lines; /* that many per stage */
+    char *lines; /* `columns` characters per stage */
     struct drawn {
         int32_t block, micro_batch;
         size_t from;
-    } *drawn; /* per stage: the slot drawn last, and where it begins */
+    } *drawn; /* per stage: the slot that was drawn last, and the column in which it begins */
 };
 
 struct picture {
     const struct prediction *prediction;
     struct pipeline pipeline;
-    int64_t columns; /* N */
-    int32_t *device; /* of the graph, per stage: the first */
+    int64_t columns; /* N of (1) */
+    int32_t *device; /* per stage: its first device in the graph */
     struct drawn_window window[2];
     int windows;
 };
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* (1), within the window. */
+/* The column of a moment by (1), limited to the window. */
 static size_t column_of(const struct picture *picture, const struct drawn_window *window,
                         int64_t at_ns)
 {
@@ -68,7 +68,7 @@ static struct drawn_window window_new(struct arena *keep, const struct picture *
     return window;
 }
 
-/* All of the iteration, or its beginning and its end. */
+/* One window for the whole iteration, or two for its beginning and its end. */
 static void open_windows(struct arena *keep, struct picture *picture, size_t width)
 {
     const struct pipeline *pipeline = &picture->pipeline;
@@ -100,7 +100,7 @@ static struct text32 label_of(const struct picture *picture, const struct task *
     return slot_label(slot, &picture->pipeline);
 }
 
-/* Columns from `from` on, up to `to`, without a gap. */
+/* How many columns from `from` on, before `to`, are without a gap. */
 static size_t unbroken(const char *line, size_t from, size_t to)
 {
     size_t at = from;
@@ -109,7 +109,7 @@ static size_t unbroken(const char *line, size_t from, size_t to)
     return at - from;
 }
 
-/* I1; a slot of several tasks is labelled once, and again when it has columns for more of it. */
+/* By I1. A slot of several tasks has one label, which is written again when more of it fits. */
 static void draw_computation(const struct picture *picture, struct drawn_window *window,
                              const struct task *task, int32_t stage, size_t from, size_t to)
 {
@@ -123,7 +123,7 @@ static void draw_computation(const struct picture *picture, struct drawn_window 
     memcpy(line + drawn->from, label.s, len <= unbroken(line, drawn->from, to) ? len : 1);
 }
 
-/* I2 */
+/* By I2. */
 static void draw_communication(struct drawn_window *window, int32_t stage, size_t from, size_t to)
 {
     char *line = window->lines + (size_t)stage * window->columns;

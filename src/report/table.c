@@ -2,9 +2,9 @@
  *
  *   width = sum_c w_c + GAP (columns - 1),    w_c = the widest cell of column c             (1)
  *
- *   I1  What is measured and printed is valid UTF-8 without control characters (base/plain.c).
- *   I2  No printed line is wider than REPORT_COLUMNS, as long as (1) fits with every w_c at
- *       LEAST_WIDTH. No w_c is cut below MIN_WIDTH as long as it fits with that.
+ *   I1  All text that is measured and printed is valid UTF-8 without control characters (base/plain.c).
+ *   I2  No printed line is wider than REPORT_COLUMNS, unless (1) is too wide even with every w_c at
+ *       LEAST_WIDTH. No w_c is cut below MIN_WIDTH unless (1) would be too wide otherwise.
  *   I3  No printed line ends in blanks.
  */
 #include <locale.h>
@@ -26,8 +26,8 @@ struct table {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The C library knows which characters are wide, combining or invisible, but only in a UTF-8
- * locale; a library must not change its program's, so the calling thread borrows one. */
+/* The C library knows which characters are wide, combining or invisible, but only in a UTF-8 locale.
+ * A library must not change the locale of its program, so the calling thread switches for a while. */
 struct utf8_scope {
     locale_t utf8, before;
 };
@@ -62,8 +62,7 @@ static size_t next_char(const char *text, int *columns)
     return len;
 }
 
-/* Columns of the text; with `limit`, of its longest beginning that is no wider, whose bytes go to
- * *bytes. */
+/* The columns of the longest beginning of the text that is no wider than `limit`; *bytes is set to its length. */
 static size_t measure(const char *text, size_t limit, size_t *bytes)
 {
     size_t columns = 0, at = 0;
@@ -143,7 +142,7 @@ static size_t total_width(const size_t *widths, size_t columns)
     return total;
 }
 
-/* The column that gives way next: the widest of text down to MIN_WIDTH, then the widest of all. */
+/* The column to narrow next: the widest one of text that is above MIN_WIDTH, or else the widest of all. */
 static size_t giving_column(const struct table *table, const size_t *widths)
 {
     size_t text = table->columns, widest = 0;
@@ -177,7 +176,7 @@ static void print_blanks(size_t count, FILE *out)
     fprintf(out, "%*s", (int)count, "");
 }
 
-/* `blanks` is what earlier cells still owe (I3); returns what this one owes in turn. */
+/* `blanks` are those of earlier cells that are not yet printed (I3); returns those that now remain. */
 static size_t print_cell(const char *text, size_t width, enum align align, size_t blanks, FILE *out)
 {
     size_t bytes, columns = measure(text, SIZE_MAX, &bytes);

@@ -1,4 +1,4 @@
-/* differences.c - where two plans of one walk part ways, in words: the first of each kind. */
+/* differences.c - says in words where two plans of one model differ: the first difference of each kind. */
 #include <string.h>
 
 #include "target/target.h"

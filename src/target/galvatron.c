@@ -1,9 +1,9 @@
 /* galvatron.c - one strategy per layer, as Galvatron has them: the plan that strategies make, and the
  * strategies that a plan has.
  *
- * A layer of tp t on the D devices of its stage is split as uniform degrees (tp t, dp D / t) would
- * split it. Where its tp devices are not consecutive, the replicas are: the batch moves to the inner
- * end of every split,
+ * A layer with tp t on the D devices of its stage is split as the uniform degrees (tp t, dp D / t)
+ * would split it. If its tp devices are not consecutive, then its replicas are, and the batch moves to
+ * the inner end of every split:
  *
  *   batch:D/t out:t   ->   out:t batch:D/t                                                      (1)
  *
@@ -22,7 +22,7 @@ const struct galvatron_pipeline GALVATRON_PIPELINES[] = {{"pipedream_flush", "1f
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* Splits by operator, for each tp that occurs. */
+/* The split of each operator for one tp; made once for each tp that occurs. */
 struct uniform {
     int64_t tp;
     struct split *split;
@@ -58,7 +58,7 @@ done:
     return status;
 }
 
-/* (1) */
+/* Equation (1). */
 static struct split batch_inside(const struct split *split)
 {
     struct split out = split_none();
@@ -126,8 +126,8 @@ struct strategy_search {
     struct arena *keep;
     const struct plan *plan;
     struct galvatron config;
-    const int64_t *layer; /* per instance */
-    int64_t *best;        /* per layer, and at the end for what is in none: equal splits */
+    const int64_t *layer; /* per instance: the number of its layer */
+    int64_t *best;        /* splits that agree, per layer; last, those outside of layers */
 };
 
 int galvatron_pipeline_of(const char *schedule)
@@ -157,7 +157,7 @@ struct pick {
     bool consecutive;
 };
 
-/* Layers that agree better with this uniform plan than with those before take it. */
+/* Layers that agree better with this uniform plan than with all before take its pair. */
 static void try_uniform(struct strategy_search *s, struct pick pick, struct pick *picked)
 {
     struct plan *other = NULL;
@@ -178,7 +178,7 @@ static void try_uniform(struct strategy_search *s, struct pick pick, struct pick
     plan_free(other);
 }
 
-/* All layers' splits with or without sequence parallelism; returns how many agree. */
+/* Picks for all layers, with or without sequence parallelism; returns how many splits agree. */
 static int64_t try_splits(struct strategy_search *s, bool sequence, struct pick *picked)
 {
     int64_t group = cluster_devices(s->plan->cluster) / s->config.pp, sum = 0;
@@ -232,7 +232,7 @@ static void find_flags(struct strategy_search *s)
     c->default_shard = lower[1] + lower[2] > lower[0] ? 2 : 0;
 }
 
-/* Cuts at layers; what is cut within one goes to the part in which the layer ends. */
+/* Galvatron cuts between layers: a layer that the plan cuts belongs to the part in which it ends. */
 static void find_stages(struct strategy_search *s)
 {
     struct galvatron *c = &s->config;
@@ -250,7 +250,7 @@ static void find_stages(struct strategy_search *s)
     c->schedule = GALVATRON_PIPELINES[galvatron_pipeline_of(plan->schedule)].ours;
 }
 
-/* Where layers split more samples than pass at a time, all of them pass at once. */
+/* If a layer splits more samples than one step has, all samples of the batch go in one step. */
 static weft_status make_plan(const struct plan *plan, bool nearest, struct galvatron *config,
                              struct plan **out)
 {

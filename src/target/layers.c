@@ -1,7 +1,7 @@
-/* layers.c - a plan by layers: which layer an instance belongs to, how many a part holds.
+/* layers.c - the layers of a plan: which layer an instance belongs to, and how many a part holds.
  *
- * Frameworks cut between layers. With a_0 instances before the first layer and e_k the end of layer
- * k, the cut after n layers is e_(n-1), and after none a_0.
+ * Frameworks cut between layers. With a_0 instances before the first layer and layer k ending at e_k,
+ * the cut after n layers is at e_(n-1), and the cut before the first layer is at a_0.
  */
 #include "target/target.h"
 

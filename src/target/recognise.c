@@ -1,14 +1,15 @@
-/* recognise.c - the degrees in a plan: those whose lowering chooses most like it.
+/* recognise.c - recognises degrees in a plan: those whose lowering makes the most choices like the plan's.
  *
  * For D devices per stage, every (dp, cp, tp) with
  *
  *   dp * cp * tp = D,  dp divides step_samples                                               (1)
  *
- * is lowered with and without sequence parallelism, and the splits are counted that agree. Of equal
- * counts the first in this order wins: small cp, small tp, no sequence parallelism.
+ * is lowered with and without sequence parallelism, and the splits that agree with the plan's are
+ * counted. Among equal counts the smallest cp wins, then the smallest tp, then the one without
+ * sequence parallelism.
  *
- *   I1  If degrees make the plan, they are found: all instances agree.
- *   I2  Recomputation, sharding and offload are what most instances of layers have.
+ *   I1  If some degrees make exactly this plan, they are found, because all instances agree.
+ *   I2  Recomputation, sharding and offload are those that most instances in layers have.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ static weft_status recut(struct plan *plan, const struct degrees *d, const int64
     return status;
 }
 
-/* Of every part the first `block` layers are recomputed as a whole. */
+/* Recomputes the first `block` layers of every part in full. */
 static weft_status recompute_block(struct plan *plan, int64_t block)
 {
     weft_status status = WEFT_OK;
@@ -50,8 +51,8 @@ done:
     return status;
 }
 
-/* models/llama3/parallelize.py: outputs of attention and of the first of every two products are saved,
- * counted anew in every layer. */
+/* As in models/llama3/parallelize.py: the outputs of attention and of every other product, beginning with the first
+ * of each layer, are saved. */
 weft_status keep_products(struct plan *plan)
 {
     int64_t products = 0;
@@ -111,7 +112,7 @@ static int64_t equal_splits(const struct plan *plan, const struct plan *other)
 struct degrees_trial {
     const struct plan *plan;
     struct degrees best;
-    int64_t equal; /* of the best; -1: none yet */
+    int64_t equal; /* how many splits of the best agree; -1 before the first */
 };
 
 static void count_degrees(struct degrees_trial *trial, const struct degrees *d)
@@ -142,7 +143,7 @@ static void try_replica(struct degrees_trial *trial, struct degrees d)
     }
 }
 
-/* All (dp, cp, tp) of so many stages; `exact`: that pass as many samples at a time as the plan. */
+/* Tries all (dp, cp, tp) with `pp` stages; with `exact`, only those that take as many samples per step as the plan. */
 static void try_stages(struct degrees_trial *trial, int64_t pp, bool exact)
 {
     const struct plan *plan = trial->plan;
@@ -161,7 +162,8 @@ static void try_stages(struct degrees_trial *trial, int64_t pp, bool exact)
         }
 }
 
-/* The plan's stages, else the nearest count that divides the devices and has degrees at all. */
+/* With the plan's number of stages, or else with the nearest one that divides the devices and for which there are
+ * degrees. */
 static weft_status find_splits(const struct plan *plan, struct degrees *out)
 {
     struct degrees_trial trial = {.plan = plan, .equal = -1};
@@ -221,7 +223,7 @@ static int64_t equal_recompute(const struct plan *plan, const struct plan *other
     return equal;
 }
 
-/* Layers at the head of part 0 that are recomputed as a whole. */
+/* How many layers at the beginning of part 0 are recomputed in full. */
 static int64_t leading_block(const struct plan *plan)
 {
     int64_t block = 0;
@@ -233,7 +235,7 @@ static int64_t leading_block(const struct plan *plan)
     return block;
 }
 
-/* One more way to recompute, if it agrees in more instances than those before. */
+/* Tries one way to recompute, and takes it if it agrees in more instances than those tried before. */
 static weft_status try_recompute(const struct plan *plan, struct recognised *r,
                                  enum recompute recompute, int64_t block, int64_t *best,
                                  struct recognised *chosen)
@@ -312,7 +314,7 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
     return status;
 }
 
-/* A schedule that cannot order these micro-batches gives way to the usual one. */
+/* A schedule that cannot order these micro-batches is replaced by the target's usual one. */
 static weft_status rebuild_nearest(const struct plan *plan, const struct target *target,
                                    struct recognised *r)
 {

@@ -1,10 +1,10 @@
-/* shape.c - the sizes of a transformer, read off its operators.
+/* shape.c - the sizes of a transformer, read from its operators.
  *
- * A model does not remember the options it was built from, and may have come from a file. Its
- * operators tell: the embedding's table is vocab * hidden, attention has its heads, and so on. What
- * was read is built again and held against the model.
+ * A model does not remember the options it was built from, and may have come from a file. Its sizes
+ * are read from its operators: the embedding's table is vocab * hidden, attention has its heads, and
+ * so on. A model is then built from these sizes and compared with the original.
  *
- *   I1  A shape that is returned makes a model whose operators do and keep the same.
+ *   I1  A shape that is returned makes a model whose operators compute and keep the same.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static bool sees_all(const struct op *op)
     return (op->kind == OP_ATTENTION || op->kind == OP_SCORE) && !op->window;
 }
 
-/* The layers with an operator of this sort, by the numbers in its copies' paths. */
+/* Which layers have an operator of this kind, by the numbers in the paths of its copies. */
 static bool *layers_with(struct arena *scratch, const struct model *model,
                          bool (*is)(const struct op *))
 {
@@ -168,7 +168,7 @@ static void read_period(struct arena *scratch, const struct model *model, struct
     while (next < s->layers && !routed[next])
         next++;
     s->moe_every = next < s->layers ? next - s->first_dense : 1;
-    if (s->moe_every > 1) /* a period ends with its mixture */
+    if (s->moe_every > 1) /* the last layer of each period is the one with experts */
         s->first_dense = s->first_dense >= s->moe_every - 1 ? s->first_dense - s->moe_every + 1 : 0;
 }
 
@@ -213,7 +213,7 @@ static void read_ends(const struct model *model, struct model_shape *s)
         s->positions = embedding->weights > 1 ? embedding->weight[1].operand.size[0] : 0;
     }
     if (s->family == SHAPE_BERT)
-        s->positions -= 2; /* the segments of a pair */
+        s->positions -= 2; /* the two rows for the segments of a pair */
     s->tied = head && head->weights && head->weight[0].tied_op >= 0;
     s->loss = !loss                          ? "plain"
               : loss->keep & KEEP_STEPS      ? "eager"

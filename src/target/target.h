@@ -21,15 +21,15 @@ struct texts {
 };
 void add_text(struct arena *keep, struct texts *texts, const char *text);
 
-/* ---- shapes: what a family's options come to, read off the operators ------------------------- */
+/* ---- shapes: the sizes of a family's model, read from its operators -------------------------- */
 
 enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_COUNT };
 
-/* 0 is "none" or the family's default everywhere. */
+/* In every field 0 means "none", or the default of the family. */
 struct model_shape {
     enum shape_family family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
-    int64_t positions; /* rows of a table of learned ones */
+    int64_t positions; /* rows of the table of learned positions */
     bool tied, bias, qkv_bias, qk_norm, apart, dropout, rotary, parallel, relu, pooler;
     const char *attention; /* flash, fused, eager, flash-v1, flash-v2 */
     const char *loss;      /* plain, fused, compiled, eager */
@@ -44,25 +44,25 @@ struct model_shape {
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);
-/* The preset and its options, as model_open takes them; dtype left to the preset. */
+/* The name of the preset and its options, as model_open takes them; the dtype is left to the preset. */
 const char *shape_preset(const struct model_shape *shape);
 const char *shape_options(struct arena *keep, const struct model_shape *shape);
 /* What of those options costs nothing: the base of rotary positions, how experts are chosen and balanced. */
 const char *shape_free_options(struct arena *keep, const struct model_shape *shape);
-/* What of a decoder only Megatron-LM has arguments for, in words; NULL: nothing. */
+/* In words, a feature of the decoder for which only Megatron-LM has arguments; NULL if there is none. */
 const char *shape_rarity(const struct model_shape *shape);
-/* Where two models first differ in what they compute or keep, in words; NULL: nowhere. */
+/* In words, the first difference in what two models compute or keep; NULL if there is none. */
 const char *model_difference(struct arena *keep, const struct model *a, const struct model *b);
-/* Of `layers` layers, those with experts. */
+/* For each layer, whether it has experts. */
 bool *shape_mixtures(struct arena *keep, const struct model_shape *shape);
 
 /* ---- layers of a plan ------------------------------------------------------------------------ */
 
-/* Per instance: the number of its layer, counted in execution order; -1: in none. */
+/* Per instance: the number of its layer in execution order, or -1 if it is in none. */
 int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers);
 /* Per part: how many layers end in it. */
 int64_t *layers_of_parts(struct arena *keep, const struct plan *plan);
-/* Cuts after so many layers of each part. False: a part would be empty. */
+/* Where to cut so that each part has the given number of layers. False if a part would be empty. */
 bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
                        const int64_t *part_layers, int64_t **cut);
 
@@ -71,7 +71,7 @@ bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t part
 /* Bits of abilities.shards. */
 enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 
-/* What a framework's numbers can say. */
+/* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
     bool tp_in_pipeline; /* tp and pp together */
@@ -122,9 +122,9 @@ weft_status target_has_model(const struct target *target, const struct model *mo
 
 struct recognised {
     struct degrees degrees;     /* complete: none is 0 */
-    const int64_t *part_layers; /* per part; NULL: as degrees alone cut */
-    int64_t block;     /* of every part the first so many layers are recomputed; 0: by degrees */
-    struct plan *plan; /* what these make; the caller frees it */
+    const int64_t *part_layers; /* per part; NULL if the degrees alone decide */
+    int64_t block;              /* first layers of each part that are recomputed; 0: by degrees */
+    struct plan *plan;          /* the plan that these make; the caller frees it */
     struct texts differences;
 };
 /* The degrees whose plan is most like this one, and what of them the target does not run. Where something
@@ -132,20 +132,20 @@ struct recognised {
  * the recognised degrees make, whatever the target runs. */
 weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
                             const struct target *target, bool nearest, struct recognised *out);
-/* In place of a number of layers: of what is recomputed, attention and every second product are kept. */
+/* A value for `block`: attention and every second product are kept, the rest is recomputed. */
 enum { BLOCK_PRODUCTS = -1 };
-/* torchtitan's "selective" recomputation: of what a plan recomputes, attention and every second
- * matrix product are kept. */
+/* torchtitan's "selective" recomputation: attention and every second matrix product of what the plan
+ * recomputes are kept instead. */
 weft_status keep_products(struct plan *plan);
-/* The plan that degrees, layers per part and recomputed layers make. */
+/* Makes the plan from degrees, layers per part and recomputed layers. */
 weft_status plan_of_degrees(const struct model *model, const struct cluster *cluster,
                             const struct degrees *degrees, const int64_t *part_layers,
                             int64_t block, struct plan **out);
-/* Whether two plans of one walk choose the same, cut the same and order the same; else what differs
- * first of each kind, in words. */
+/* Compares the choices, the cuts and the order of two plans of one model, and adds the first difference
+ * of each kind, in words. */
 void plan_differences(struct arena *keep, const struct plan *plan, const struct plan *other,
                       struct texts *out);
-/* Names of model and cluster, and what no degree says: type, policy, overlap, limits. */
+/* Copies the names of model and cluster, and the settings that are no degrees: dtype, policy, overlap, limits. */
 void copy_settings(struct plan *to, const struct plan *from);
 
 /* ---- asking the table ------------------------------------------------------------------------ */
@@ -167,14 +167,14 @@ weft_status target_differences(struct arena *keep, const struct target *target,
 struct galvatron {
     int64_t pp, global_batch, chunks, layers;
     int64_t *tp;        /* per layer */
-    bool *consecutive;  /* its tp devices are neighbours */
+    bool *consecutive;  /* per layer: its tp devices are neighbours */
     bool *sharded;      /* SDP: ZeRO-3 */
     bool *checkpointed; /* recomputed */
     int64_t *division;  /* layers per stage */
-    int default_shard;  /* of layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
+    int default_shard;  /* for layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
     int64_t vocab_tp;
     bool vocab_sharded;
-    const char *schedule; /* of GALVATRON_PIPELINES; NULL: 1f1b */
+    const char *schedule; /* one of GALVATRON_PIPELINES; NULL means 1f1b */
     bool sequence;        /* Megatron's sequence parallelism, a flag of the launch script */
 };
 /* The plan that these strategies make. */
@@ -184,7 +184,7 @@ weft_status galvatron_plan(const struct model *model, const struct cluster *clus
  * that make a plan. */
 weft_status galvatron_of_plan(struct arena *keep, const struct plan *plan, bool nearest,
                               struct galvatron *out, struct plan **written);
-/* Its words for schedules; the first one for those that it has none for. */
+/* Galvatron's names for schedules; the first one also stands for schedules that it does not have. */
 enum { GALVATRON_PIPELINE_COUNT = 2 };
 extern const struct galvatron_pipeline {
     const char *theirs, *ours;

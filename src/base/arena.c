@@ -1,11 +1,13 @@
-/* arena.c - memory that lives and dies together.
+/* arena.c - memory that is freed all at once.
  *
  *   I1  Chunks double, so an arena of n bytes has O(log n) chunks.
- *   I2  Everything handed out is zeroed and aligned for any type; what is large, to a cache line.
- *   I3  Large chunks ask for huge pages: what is read in no order then misses fewer translations,
- *       and the system clears it in fewer steps. Where there are none, nothing is lost.
- *   I4  An allocation returns memory or does not return: where there is none left, or the request may
- *       have no more, the request ends (request.c).
+ *   I2  Everything handed out is zeroed and aligned for any type; a large request is aligned to a
+ *       cache line.
+ *   I3  Large chunks ask for huge pages: reads in random order then miss fewer address
+ *       translations, and the system clears the memory in fewer steps. Where there are no huge
+ *       pages, nothing is lost.
+ *   I4  An allocation returns memory or does not return: where no memory is left, or the request
+ *       has reached its limit, the request ends (request.c).
  */
 #include <stdalign.h>
 #include <stdlib.h>
@@ -16,13 +18,13 @@
 
 enum {
     FIRST_CHUNK = 4096,
-    LARGEST_CHUNK = 4 << 20, /* two huge pages: one of them lies inside, whole (I3) */
+    LARGEST_CHUNK = 4 << 20, /* two huge pages, so that at least one lies wholly inside (I3) */
     ALIGNMENT = alignof(max_align_t),
-    LARGE = 4096, /* bytes at once (I2) */
+    LARGE = 4096, /* bytes from which a request counts as large (I2) */
     CACHE_LINE = 64
 };
-static const size_t HUGE_PAGE =
-    2 << 20; /* bytes, on x86-64 and on arm64 with small pages of 4 KiB */
+/* bytes, on x86-64 and on arm64 with small pages of 4 KiB */
+static const size_t HUGE_PAGE = 2 << 20;
 
 struct chunk {
     struct chunk *older;
@@ -85,7 +87,7 @@ size_t arena_bytes(const struct arena *arena)
     return arena->handed_out;
 }
 
-/* Before anything is written to it (I3). */
+/* Must be called before anything is written to the memory (I3). */
 static void ask_for_huge_pages(char *memory, size_t size)
 {
     size_t skip = -(uintptr_t)memory & (HUGE_PAGE - 1);

@@ -1,5 +1,5 @@
-/* arena_room.h - what an arena is, for those who fill it (arena.c) and who let all of a request go
- * (request.c). Private to the room. */
+/* arena_room.h - the struct behind an arena, for arena.c, which fills it, and for request.c, which
+ * frees all arenas of a request. Private to the room. */
 #ifndef WEFT_BASE_ARENA_ROOM_H
 #define WEFT_BASE_ARENA_ROOM_H
 
@@ -10,20 +10,22 @@ struct owned;
 struct request;
 struct arena {
     struct chunk *newest;
-    struct owned *owned; /* what is not memory of its own, the newest first */
+    /* resources other than memory that are released with the arena, newest first */
+    struct owned *owned;
     size_t handed_out, next_size;
-    size_t held;               /* bytes of chunks */
-    struct request *request;   /* whose it is; NULL: nobody's */
-    struct arena *next, *last; /* of the same request */
+    size_t held;               /* bytes of all chunks */
+    struct request *request;   /* the request that the arena belongs to; NULL: none */
+    struct arena *next, *last; /* neighbours in the list of the request's arenas */
 };
 
-/* Adds a new arena to the request of this thread, and takes one out of its own. */
+/* Adds a new arena to the current thread's request; removes an arena from its request. */
 void request_add(struct arena *arena);
 void request_remove(struct arena *arena);
-/* Before an arena gets a chunk of so many bytes; does not return where the request may not have them. */
+/* Called before an arena gets a chunk of `bytes`. Does not return if that exceeds the request's
+ * limit. */
 void request_charge(struct arena *arena, size_t bytes);
 
 void arena_drop_owned(struct arena *arena);
-void arena_release(struct arena *arena); /* its chunks and itself */
+void arena_release(struct arena *arena); /* frees its chunks and the arena itself */
 
 #endif

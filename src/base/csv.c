@@ -1,17 +1,17 @@
 /* csv.c - a CSV file with a header line, read row by row, with errors that name line and column.
  *
- *   I1  Every row has as many fields as the header; a row that has not is an error, so a file cut
- *       short in the middle of a row is noticed.
- *   I2  Numbers are finite, and neither negative nor beyond anything that can be measured.
+ *   I1  Every row has as many fields as the header; any other row is an error, so a file that was
+ *       cut off in the middle of a row is noticed.
+ *   I2  Numbers are finite, not negative, and not beyond anything that can be measured.
  */
 #include <jansson.h>
 #include <string.h>
 
 #include "base/base.h"
 
-static const double LARGEST = 1e12; /* no time, size or rate in any table's unit comes near */
+static const double LARGEST = 1e12; /* no time, size or rate comes near it, in any table's unit */
 
-/* The next line that is not blank, without its end; NULL at the end of the text. */
+/* The next line that is not blank, without its line end; NULL at the end of the text. */
 static char *next_line(struct csv *csv)
 {
     while (*csv->next) {
@@ -29,7 +29,7 @@ static char *next_line(struct csv *csv)
 
 static bool is_utf8(const char *text, size_t len)
 {
-    json_t *copy = json_stringn(text, len); /* refuses anything else */
+    json_t *copy = json_stringn(text, len); /* refuses text that is not UTF-8 */
     json_decref(copy);
     return copy != NULL;
 }
@@ -51,7 +51,7 @@ weft_status csv_open(struct csv *csv, const char *file, char *text, size_t len)
     for (size_t i = 0; i < csv->columns; i++)
         for (size_t j = 0; j < i; j++)
             if (strcmp(csv->header[i], csv->header[j]) == 0)
-                return bad_input(file, csv->line, NULL, "column '%s' stands twice", csv->header[i]);
+                return bad_input(file, csv->line, NULL, "column '%s' appears twice", csv->header[i]);
     return WEFT_OK;
 }
 

@@ -9,7 +9,7 @@ struct csv {
     const char *file;
     char *next;
     int line;
-    int64_t rows; /* read so far */
+    int64_t rows; /* rows read so far */
     size_t columns;
     char *header[CSV_MAX_FIELDS];
     char *field[CSV_MAX_FIELDS];
@@ -17,8 +17,8 @@ struct csv {
 weft_status csv_open(struct csv *csv, const char *file, char *text, size_t len);
 int csv_column(const struct csv *csv, const char *name); /* -1: none */
 
-/* Calls `row` for every row. Every column must be one of `columns` and every one of these without a
- * leading '?' must be there; at[i] is the position of columns[i], or -1. */
+/* Calls `row` for every row. Every column must be one of `columns`, and each of these without a
+ * leading '?' must be present; at[i] is the position of columns[i], or -1. */
 typedef weft_status csv_row_reader(void *context, const struct csv *csv, const int *at);
 weft_status csv_read(struct csv *csv, const char *const *columns, size_t count, csv_row_reader *row,
                      void *context);

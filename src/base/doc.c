@@ -54,7 +54,7 @@ struct yaml_source {
     size_t nodes;
 };
 
-/* The line of a byte offset: libyaml gives no mark for what is not even text. */
+/* The line of a byte offset: libyaml gives no mark for bytes that are not valid text. */
 static int line_of(const char *text, size_t offset)
 {
     int line = 1;
@@ -77,7 +77,7 @@ static weft_status next_event(struct yaml_source *source, yaml_event_t *event)
                      problem);
 }
 
-/* The kinds a plain scalar can have; everything quoted is text. */
+/* The kind of a scalar: plain ones may be numbers or booleans, quoted ones are always text. */
 static enum doc_kind scalar_kind(const char *text, bool plain)
 {
     double number;
@@ -93,7 +93,7 @@ static enum doc_kind scalar_kind(const char *text, bool plain)
 static weft_status yaml_node(struct yaml_source *source, yaml_event_t *event, int depth,
                              struct doc **out);
 
-/* `seen` holds the lines of the mapping's keys so far. */
+/* `seen` maps the keys read so far to their lines. */
 static weft_status yaml_key(struct yaml_source *source, const yaml_event_t *event,
                             struct map **seen, const char **out)
 {
@@ -107,7 +107,7 @@ static weft_status yaml_key(struct yaml_source *source, const yaml_event_t *even
         *seen = map_new(source->keep);
     if (map_get(*seen, key, &older))
         return bad_input(source->file, line, "keep one of the two",
-                         "'%s' stands twice, first in line %d", key, (int)older);
+                         "'%s' appears twice, first in line %d", key, (int)older);
     map_put(*seen, key, line);
     *out = key;
     return WEFT_OK;
@@ -202,7 +202,7 @@ static weft_status yaml_parse(struct arena *keep, const char *file, const char *
     hold_push(&hold, delete_parser, &source.parser);
     hold_push(&hold_event, delete_event, &event);
     yaml_parser_set_input_string(&source.parser, (const unsigned char *)text, len);
-    do { /* the stream's and the document's start come before its root */
+    do { /* the starts of the stream and of the document come before the root */
         yaml_event_delete(&event);
         TRY(next_event(&source, &event));
     } while (event.type == YAML_STREAM_START_EVENT || event.type == YAML_DOCUMENT_START_EVENT);
@@ -229,12 +229,13 @@ done:
 struct json_source {
     struct arena *keep;
     const char *file;
-    const char *at; /* the scanner: what the walk has not met yet */
+    const char *at; /* the scanner's position: the text before it has been walked */
     int line;
     size_t nodes;
 };
 
-/* Steps over white space and separators to the next key, value or closing bracket; its line. */
+/* Skips white space and separators up to the next key, value or closing bracket; returns its
+ * line. */
 static int json_next(struct json_source *source)
 {
     for (; *source->at && strchr(" \t\r\n,:", *source->at); source->at++)
@@ -242,7 +243,7 @@ static int json_next(struct json_source *source)
     return source->line;
 }
 
-/* Steps over one string, number or word. */
+/* Skips one string, number or word. */
 static void json_skip_scalar(struct json_source *source)
 {
     const char *at = source->at;
@@ -256,7 +257,7 @@ static void json_skip_scalar(struct json_source *source)
     source->at = *at ? at + 1 : at;
 }
 
-/* The length of the word that stands here for a number that is not finite (I4); 0: none does. */
+/* The length of a word here that stands for a number that is not finite (I4); 0: there is none. */
 static size_t not_finite(const char *at)
 {
     static const char *const WORDS[] = {"NaN", "Infinity", "-Infinity"};
@@ -266,8 +267,9 @@ static size_t not_finite(const char *at)
     return 0;
 }
 
-/* The same text, character by character in its place, with a 0 for each such word: jansson refuses them. A word
- * stands where a value may begin; anywhere else it is left for jansson to refuse. */
+/* A copy of the text of equal length in which each such word is replaced by 0 and blanks, since
+ * jansson refuses them. A word is replaced only where a value may begin; anywhere else jansson
+ * refuses it. */
 static char *with_finite_numbers(struct arena *keep, const char *text, size_t len)
 {
     char *copy = arena_copy_bytes(keep, text, len), before = '[';

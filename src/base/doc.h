@@ -8,8 +8,9 @@
  *   I2  Depth and size are bounded (DOC_MAX_DEPTH, DOC_MAX_NODES), so no reader can exhaust the
  *       stack or the memory.
  *   I3  Keys within a mapping are unique; YAML aliases are refused, so a tree has no cycles.
- *   I4  The words with which Python writes numbers that are not finite (NaN, Infinity, -Infinity) are read
- *       in JSON, too, as numbers that no field takes: who does not ask for them is not disturbed.
+ *   I4  The words with which Python writes numbers that are not finite (NaN, Infinity, -Infinity)
+ *       are accepted in JSON, as numbers that no field takes: a file that holds them in keys that
+ *       nobody reads is still readable.
  *   I5  A number has a range: its field's, or else that of its type (RANGES in doc_read.c).
  */
 #ifndef WEFT_BASE_DOC_H

@@ -1,4 +1,5 @@
-/* doc_read.c - a mapping into a struct by a table of fields: one way to be strict. */
+/* doc_read.c - reads a mapping into a struct by a table of fields: the one strict reader for all
+ * files. */
 #include "base/base.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ static bool read_doc(const struct doc *node, void *out)
     return true;
 }
 
-/* FIELD_CHOICE needs the field's words and is read apart. */
+/* FIELD_CHOICE is read separately, because it needs the field's words. */
 static const struct {
     const char *expected;
     bool (*read)(const struct doc *node, void *out);
@@ -154,20 +155,21 @@ static double number_at(const struct field *field, const char *at)
     return (double)whole;
 }
 
-/* What a number of each type may be where its field says nothing narrower (I5), and how it is shown: in the unit
- * of what it limits. */
+/* The range of a number of each type when its field gives no narrower one (I5), and how its limits
+ * are shown. */
 static const struct {
     const char *what;
     struct text32 (*show)(double value);
     double min, max;
 } RANGES[FIELD_TYPE_COUNT] = {
-    [FIELD_COUNT] = {"a number", NULL, 1, 0x1p53}, /* counted as doubles, too */
+    [FIELD_COUNT] = {"a number", NULL, 1, 0x1p53}, /* counts also become doubles */
     [FIELD_INT] = {"a number", NULL, -0x1p63, 0x1p63},
     [FIELD_REAL] = {"a number", NULL, -1e18, 1e18},    /* far below what overflows in a product */
     [FIELD_BYTES] = {"a size", show_bytes, 0, 0x1p50}, /* 1 PiB: no device, no host has more */
-    [FIELD_RATE] = {"a rate", show_rate, 1, 1e15}, /* above it is a slip of the pen, not a wire */
-    [FIELD_DURATION] = {"a duration", show_duration, 0,
-                        1e9}, /* 1 s: of a message, of a kernel's start */
+    /* a larger value is a typing error, not a wire */
+    [FIELD_RATE] = {"a rate", show_rate, 1, 1e15},
+    /* 1 s, as the latency of a message or of a kernel's start */
+    [FIELD_DURATION] = {"a duration", show_duration, 0, 1e9},
 };
 
 static struct text32 show_limit(enum field_type type, double value)
@@ -247,7 +249,7 @@ weft_status doc_read(const struct doc *map, const struct field *fields, size_t c
         const struct field *field = find_field(fields, count, child->key);
         weft_status status = WEFT_OK;
         if (field && child->kind == DOC_NULL && !field->required)
-            continue; /* an explicit null is the default */
+            continue; /* an explicit null keeps the default */
         if (field)
             status = read_field(child, field, out);
         else if (unknown == DOC_REFUSE_UNKNOWN)

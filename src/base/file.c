@@ -16,7 +16,8 @@ weft_status file_read(struct arena *keep, const char *path, size_t limit, char *
 {
     weft_status status = WEFT_OK;
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* before a pipe could block fopen */
+    /* checked before fopen, which would block on a pipe */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return bad_input(path, 0, NULL, "is %s, expected a file",
                          S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     FILE *file = fopen(path, "rb");
@@ -66,7 +67,7 @@ size_t csv_split(char *line, char **fields, size_t max)
             *write++ = *read;
         }
         bool more = *read == ',';
-        *write++ = '\0'; /* never after `read`: every field gave up at least its separator */
+        *write++ = '\0'; /* never overtakes `read`: every field lost at least its separator */
         if (!more)
             break;
         read++;

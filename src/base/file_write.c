@@ -1,7 +1,8 @@
-/* file_write.c - a file that is there whole or not at all.
+/* file_write.c - writes a file so that it exists whole or not at all.
  *
- *   I1  What is a file is written next to its place and then renamed: whoever reads it meanwhile, or
- *       after a full disk, finds the old one. A pipe or device is written as it is.
+ *   I1  A regular file is written under another name next to its place and then renamed: whoever
+ *       reads it meanwhile, or after the disk was full, finds the old one. A pipe or device is
+ *       written directly.
  */
 #include "base/base.h"
 
@@ -22,7 +23,7 @@ static bool is_special(const char *path)
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-/* As if it had been created by its own name: mkstemp lets nobody else read. */
+/* Gives the file the usual permissions: mkstemp lets nobody else read it. */
 static void usual_mode(int file)
 {
     mode_t mask = umask(0);
@@ -40,7 +41,7 @@ static weft_status write_all(const char *path, file_writer put, void *context, F
     return failed ? failure("%s: cannot be written: %s", path, strerror(errno)) : WEFT_OK;
 }
 
-/* A file that is being written next to its place. */
+/* A file that is being written next to its final place. */
 struct half_file {
     FILE *file;
     const char *path;
@@ -56,7 +57,7 @@ static void drop_half(void *context)
 static weft_status write_beside(struct arena *scratch, const char *path, file_writer put,
                                 void *context)
 {
-    char *own = realpath(path, NULL); /* a link keeps pointing to what it did */
+    char *own = realpath(path, NULL); /* a symbolic link keeps pointing to the same file */
     const char *target = arena_copy_text(scratch, own ? own : path);
     char *beside = arena_printf(scratch, "%s.XXXXXX", target);
     free(own);
@@ -91,7 +92,7 @@ weft_status file_writable(const char *path)
         errno = EISDIR;
         if (S_ISDIR(info.st_mode) || (!S_ISREG(info.st_mode) && access(path, W_OK) != 0))
             return cannot_write(path);
-        return WEFT_OK; /* a link may lead to another folder: file_write will see */
+        return WEFT_OK; /* a symbolic link may lead to another folder: file_write will notice */
     }
     struct arena *scratch = arena_new();
     const char *name = strrchr(path, '/');
@@ -121,7 +122,7 @@ static void put_text(void *context, FILE *file)
 
 weft_status file_write_text(const char *path, const char *text)
 {
-    char *copy = strdup(text); /* contexts are not const */
+    char *copy = strdup(text); /* the context is not const */
     weft_status status = copy ? file_write(path, put_text, copy) : failure("out of memory");
     free(copy);
     return status;

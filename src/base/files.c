@@ -181,7 +181,7 @@ weft_status sink_finish(struct sink *sink, struct written *out)
     weft_status status = WEFT_OK;
     *out = (struct written){sink->bytes, XXH3_64bits_digest(sink->hash)};
     if (disk->sync(disk->context, sink->file) != 0)
-        status = file_failure(sink->path, "brought to the disk");
+        status = file_failure(sink->path, "flushed to the disk");
     int file = sink->file;
     sink->file = -1;
     if (disk->close(disk->context, file) != 0 && status == WEFT_OK)

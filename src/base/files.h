@@ -1,9 +1,10 @@
-/* files.h - what the runtime asks of a file system: files seen as memory, and files that are there
- * whole or not at all.
+/* files.h - what the runtime asks of a file system: mapping files into memory, and writing files so
+ * that they exist whole or not at all.
  *
- *   I1  What is written goes through a `struct disk`, so that tests can fill it up or pull its plug
+ *   I1  All writes go through a `struct disk`, so that tests can fill the disk or cut the power
  *       between any two operations.
- *   I2  A sink that was finished is on the disk, with as many bytes and the checksum it tells.
+ *   I2  After sink_finish the file is on the disk, with the number of bytes and the checksum it
+ *       reports.
  */
 #ifndef WEFT_BASE_FILES_H
 #define WEFT_BASE_FILES_H
@@ -24,7 +25,7 @@ void file_unmap(struct mapped *mapped);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* As the system calls of these names: -1 and errno where they fail. */
+/* Like the system calls of these names: they return -1 and set errno on failure. */
 struct disk {
     void *context;
     int (*create)(void *context, const char *path); /* a new or emptied file, open for writing */
@@ -34,13 +35,13 @@ struct disk {
     int (*make_folder)(void *context, const char *path);
     int (*sync_folder)(void *context, const char *path);
     int (*rename)(void *context, const char *from, const char *to);
-    int (*exchange)(void *context, const char *a, const char *b); /* both names exist, both stay */
+    int (*exchange)(void *context, const char *a, const char *b); /* exchanges two existing names */
     int (*remove)(void *context, const char *path);               /* a file or an empty folder */
-    int64_t (*space)(void *context, const char *folder);          /* bytes that may be written */
+    int64_t (*space)(void *context, const char *folder);          /* free bytes */
 };
 extern const struct disk REAL_DISK;
 
-/* What was written: also what a rank tells rank 0, as it lies in memory. */
+/* What was written. Ranks also send this struct to rank 0 as it is in memory. */
 struct written {
     int64_t bytes;
     uint64_t hash; /* XXH3, 64 bits, as `xxhsum -H3` prints it */
@@ -57,9 +58,9 @@ struct sink {
 weft_status sink_open(const struct disk *disk, const char *path, struct sink *out);
 weft_status sink_write(struct sink *sink, const void *data, size_t bytes);
 weft_status sink_finish(struct sink *sink, struct written *out); /* closes it in any case */
-void sink_drop(struct sink *sink);                               /* leaves half a file */
+void sink_drop(struct sink *sink);                               /* leaves an incomplete file */
 
-/* The error of a system call that just failed: "PATH: cannot be WHAT: reason", and a hint where the
+/* The error of a system call that just failed: "PATH: cannot be WHAT: reason", with a hint if the
  * disk is full. */
 weft_status file_failure(const char *path, const char *what);
 

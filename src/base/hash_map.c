@@ -9,7 +9,7 @@ static bool never(const void *things, int64_t value, const void *wanted)
     return false;
 }
 
-/* Things of equal keys are different things: each goes to a slot that is free. */
+/* Entries with equal keys are different entries, so each goes to the next free slot. */
 void hash_map_grow(struct hash_map *map, struct arena *arena)
 {
     struct hash_map grown = {.slots = map->slots ? 2 * map->slots : 1 << FIRST_BITS,

@@ -1,13 +1,13 @@
-/* hash_map.h - numbers by 64-bit hashes: open addressing with linear probing.
+/* hash_map.h - a map from 64-bit hashes to numbers: open addressing with linear probing.
  *
- *   a key is looked for from slot floor(key * G / 2^64 * slots) on, G = 2^64 / golden ratio,
- *   until it or a free slot is found                                                              (1)
+ *   the search for a key begins at slot floor(key * G / 2^64 * slots), G = 2^64 / golden ratio,
+ *   and goes on until the key or a free slot is found                                         (1)
  *
- *   I1  The slots are a power of two and at most half of them are used, so (1) ends.
- *   I2  A key is a hash with its lowest bit set: 0 is a free slot. To the functions without `same` a key
- *       is all there is to a thing; the others ask `same` wherever keys are equal.
- *   I3  Nothing walks over the slots: their order reaches no answer.
- *   I4  A map that is all zero is empty. Its memory is its arena's.
+ *   I1  The number of slots is a power of two and at most half of them are used, so (1) ends.
+ *   I2  A key is a hash with its lowest bit set: 0 marks a free slot. The functions without `same`
+ *       take equal keys for equal entries; the others ask `same` whenever keys are equal.
+ *   I3  Nothing iterates over the slots, so their order affects no answer.
+ *   I4  A map that is all zero is empty. Its memory belongs to its arena.
  */
 #ifndef WEFT_BASE_HASH_MAP_H
 #define WEFT_BASE_HASH_MAP_H
@@ -28,12 +28,13 @@ struct hash_map {
     int shift; /* 64 - log2 slots */
 };
 
-/* Whether thing number `value` of `things` is what is looked for. */
+/* Whether entry number `value` of `things` is the one that is looked for. */
 typedef bool (*hash_same)(const void *things, int64_t value, const void *wanted);
 
 void hash_map_grow(struct hash_map *map, struct arena *arena);
 
-/* (1): the slot of a thing, or the free one where it belongs; `same` NULL: its key is all. */
+/* (1): the slot of an entry, or the free slot where it belongs. With `same` NULL the key alone
+ * decides. */
 static inline struct hash_slot *hash_slot_of(const struct hash_map *map, uint64_t key,
                                              hash_same same, const void *things, const void *wanted)
 {
@@ -45,7 +46,7 @@ static inline struct hash_slot *hash_slot_of(const struct hash_map *map, uint64_
     }
 }
 
-/* The value of a thing, -1: it is not there. */
+/* The value of an entry; -1: it is not in the map. */
 static inline int64_t hash_get_same(const struct hash_map *map, uint64_t hash, hash_same same,
                                     const void *things, const void *wanted)
 {
@@ -60,8 +61,9 @@ static inline int64_t hash_get(const struct hash_map *map, uint64_t hash)
     return hash_get_same(map, hash, NULL, NULL, NULL);
 }
 
-/* Where the value of a thing stands until the next call. A thing that was not there is from now on, with
- * -1; where `same` reads numbers, the caller gives it one before the next call. */
+/* A pointer to the value of an entry, valid until the next call. A missing entry is added with the
+ * value -1; if `same` reads entries by their values, the caller must set the value before the next
+ * call. */
 static inline int64_t *hash_at_same(struct hash_map *map, struct arena *arena, uint64_t hash,
                                     hash_same same, const void *things, const void *wanted)
 {

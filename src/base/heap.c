@@ -19,7 +19,8 @@ struct heap heap_beside(const struct heap *other)
 
 static bool before(struct heap_entry a, struct heap_entry b)
 {
-    return (a.key < b.key) | ((a.key == b.key) & (a.id < b.id)); /* I1; no branch to guess */
+    /* I1; without a branch to predict */
+    return (a.key < b.key) | ((a.key == b.key) & (a.id < b.id));
 }
 
 static int32_t lesser(const struct heap *heap, int32_t a, int32_t b)

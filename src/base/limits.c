@@ -1,4 +1,4 @@
-/* limits.c - how much work one question may be (limits.h). */
+/* limits.c - how much work one question may cause (limits.h). */
 #include "base/base.h"
 
 static const struct limit_row LIMITS[] = {

@@ -1,4 +1,4 @@
-/* map.c - text to integer, over a hash map of the entries' numbers. */
+/* map.c - a map from text to integers, built on a hash map of the entries' numbers. */
 #include "base/base.h"
 
 #include <string.h>

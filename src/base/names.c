@@ -1,4 +1,4 @@
-/* names.c - the names of a table: which row has one, which one a misspelt word meant. */
+/* names.c - tables of names: finds the row with a name, and the name that a misspelt word meant. */
 #include <string.h>
 
 #include "base/base.h"

@@ -19,7 +19,8 @@ int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-/* Above the root they are looked for by what goes with them: all of them take two roots' steps. */
+/* Divisors above the square root are found through their smaller cofactors, so that finding all
+ * divisors takes about twice the square root of `whole` in steps. */
 int64_t divisor_above(int64_t whole, int64_t divisor)
 {
     for (int64_t d = divisor + 1; d <= whole / d; d++)
@@ -74,7 +75,7 @@ bool dtype_from_name(const char *name, enum dtype *out)
     return at >= 0;
 }
 
-/* splitmix64 spreads the seed; xoshiro256** (Blackman, Vigna 2018) walks on from there. */
+/* splitmix64 spreads the seed; xoshiro256** (Blackman, Vigna 2018) continues from there. */
 void rng_seed(struct rng *rng, uint64_t seed)
 {
     for (int i = 0; i < 4; i++) {
@@ -105,8 +106,8 @@ uint64_t rng_next(struct rng *rng)
 
 int64_t rng_below(struct rng *rng, int64_t bound)
 {
-    __extension__ typedef unsigned __int128
-        wide; /* the high word of the product is unbiased enough */
+    __extension__ typedef unsigned __int128 wide;
+    /* the high word of the product has a negligible bias */
     return (int64_t)(((wide)rng_next(rng) * (uint64_t)bound) >> 64);
 }
 

@@ -1,23 +1,23 @@
-/* plain.c - text that a terminal shows as it stands.
+/* plain.c - text that is safe to print on a terminal.
  *
- *   I1  What is left is valid UTF-8 without control characters, and nothing in it moves the cursor, changes
- *       colours, ends a line or turns the direction of writing.
- *   I2  Each byte that is no UTF-8, and each character that is taken out, becomes one question mark: a text
- *       never grows, and two names that differ still look different from a clean one.
+ *   I1  The result is valid UTF-8 without control characters: nothing in it moves the cursor,
+ *       changes colours, ends a line or changes the direction of writing.
+ *   I2  Each byte that is not UTF-8, and each character that is removed, becomes one question mark:
+ *       the text never grows, and a name that was changed still looks different from a clean one.
  */
 #include "base/base.h"
 
 #include <string.h>
 
-/* Characters that are text and that no name needs: first and last of each range. */
+/* Valid characters that no name needs: the first and last of each range. */
 static const struct {
     uint32_t first, last;
 } HIDDEN[] = {
     {0x00, 0x1f},     /* C0: escape sequences begin here */
     {0x7f, 0x9f},     /* delete, and C1 */
     {0x61c, 0x61c},   /* Arabic letter mark */
-    {0x200e, 0x200f}, /* marks of direction */
-    {0x2028, 0x202e}, /* separators of lines; embeddings and overrides of direction */
+    {0x200e, 0x200f}, /* direction marks */
+    {0x2028, 0x202e}, /* line separators; direction embeddings and overrides */
     {0x2066, 0x2069}, /* isolates */
 };
 
@@ -29,7 +29,7 @@ static bool is_hidden(uint32_t character)
     return false;
 }
 
-/* Bytes of a character by its first byte; 0: no character begins with it. */
+/* Bytes of a character by its first byte; 0: no character begins with this byte. */
 static size_t length_by(unsigned char first)
 {
     return first < 0x80   ? 1
@@ -42,8 +42,8 @@ static size_t length_by(unsigned char first)
 
 static bool is_character(uint32_t character, size_t length)
 {
-    static const uint32_t LEAST[] = {0, 0, 0x80, 0x800,
-                                     0x10000}; /* by length: none is written longer */
+    /* the smallest code point of each length: longer encodings are refused */
+    static const uint32_t LEAST[] = {0, 0, 0x80, 0x800, 0x10000};
     bool surrogate = character >= 0xd800 && character <= 0xdfff;
     return character >= LEAST[length] && character <= 0x10ffff && !surrogate;
 }
@@ -88,7 +88,7 @@ void plain_text(char *text)
     for (size_t len = strlen(text), used; len > 0; from += used, len -= used) {
         bool shows;
         used = plain_next(from, len, &shows);
-        used = used ? used : 1; /* cut off within a character */
+        used = used ? used : 1; /* the text ends within a character */
         if (shows)
             memmove(to, from, used);
         else

@@ -1,21 +1,22 @@
-/* request.c - the memory of one request: how much it may be, and what becomes of it when it is not enough.
+/* request.c - the memory of one request: its limit, and what happens when it runs out.
  *
- *   held(request) = sum of chunks of its arenas <= limit                                            (1)
- *   limit = WEFT_MAX_MEMORY, else 3/4 of the machine's memory or of its control group's             (2)
+ *   held(request) = sum of chunks of its arenas <= limit                                      (1)
+ *   limit = WEFT_MAX_MEMORY, else 3/4 of the machine's memory or of its control group's       (2)
  *
- * Sixteen hundred places take memory from arenas, and none of them checks whether there was any. So
- * running out ends the request as a whole: the thread goes back to request_run (longjmp), all arenas
- * that were made since are freed, and request_run returns WEFT_FAILURE.
+ * Sixteen hundred places take memory from arenas without checking the result. So running out ends
+ * the request as a whole: the thread jumps back to request_run (longjmp), all arenas that were made
+ * since are freed, and request_run returns WEFT_FAILURE.
  *
- *   I1  An arena that is made while a request runs, on any of its threads, is the request's until it is
- *       freed. What is left when the request ends well is its caller's.
- *   I2  What is not an arena's memory and lives across an allocation is either owned by an arena
- *       (arena_own: a database) or held (hold_push: a file, a lock, a parser), and let go of before the
- *       thread goes back. The one exception: nodes of a JSON answer that is being put together.
- *   I3  A thread goes back to the frame that it began with. One that starts others works in a frame of
- *       its own (request_part) until it has joined them, and then calls request_go_on (thread_pool.c does
- *       both): so nothing is freed that a thread still uses. When one thread ran out, each other does at
- *       its next chunk.
+ *   I1  An arena that is made while a request runs, on any of its threads, belongs to the request
+ *       until it is freed. Arenas that are left when the request ends well belong to its caller.
+ *   I2  Whatever lives across an allocation and is not in an arena is either owned by an arena
+ *       (arena_own: a database) or held (hold_push: a file, a lock, a parser), and is released
+ *       before the thread jumps back. The one exception: nodes of a JSON answer that is being
+ *       built.
+ *   I3  A thread jumps back to the frame it began with. A thread that starts others works in a
+ *       frame of its own (request_part) until it has joined them, and then calls request_go_on
+ *       (thread_pool.c does both), so that nothing is freed while a thread still uses it. When one
+ *       thread has run out, every other thread ends at its next chunk.
  *   I4  Without a request, running out of memory ends the process, as it does in tests.
  */
 #include <errno.h>
@@ -29,19 +30,19 @@
 #include "base/arena_room.h"
 
 struct request {
-    pthread_mutex_t lock; /* of the list */
+    pthread_mutex_t lock; /* protects `arenas` */
     struct arena *arenas;
     atomic_size_t held;
     size_t limit;
-    atomic_bool out; /* of memory */
+    atomic_bool out; /* out of memory */
 };
 
-/* Where a thread goes back to. */
+/* A place that a thread can jump back to. */
 struct frame {
     struct request *request;
     struct frame *outer;
-    struct hold *holds; /* those of before */
-    bool left;          /* by a jump */
+    struct hold *holds; /* the holds that existed before the frame */
+    bool left;          /* whether the frame was left by a jump */
     jmp_buf back;
 };
 static _Thread_local struct frame *frame;
@@ -50,19 +51,19 @@ static _Thread_local struct hold *holds;
 /* ---- the limit (2) --------------------------------------------------------------------------- */
 
 static const double MOST_SHARE = 0.75; /* the rest is for the system and for other programs */
-static _Atomic int64_t own_limit;      /* 0: the usual one */
+static _Atomic int64_t own_limit;      /* 0: the usual limit */
 
 void request_limit(int64_t bytes)
 {
     atomic_store(&own_limit, bytes);
 }
 
-/* Bytes that this control group may have; none: what is more than any machine has. */
+/* Bytes that this control group may use; without a limit, more than any machine has. */
 static double group_bytes(void)
 {
     double bytes = 0;
     FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
-    int found = file ? fscanf(file, "%lf", &bytes) : 0; /* "max": no number */
+    int found = file ? fscanf(file, "%lf", &bytes) : 0; /* "max" is not a number: no limit */
     if (file)
         fclose(file);
     return found == 1 && bytes > 0 ? bytes : (double)INT64_MAX;
@@ -169,7 +170,7 @@ weft_status request_reserve(int64_t bytes)
     return WEFT_FAILURE;
 }
 
-/* ---- whose arenas they are (I1) -------------------------------------------------------------- */
+/* ---- which request an arena belongs to (I1) -------------------------------------------------- */
 
 void request_add(struct arena *arena)
 {
@@ -198,7 +199,7 @@ void request_remove(struct arena *arena)
     atomic_fetch_sub(&request->held, arena->held);
 }
 
-/* Frees them all; what one owns may look at another. */
+/* Frees all arenas; owned things are dropped first, because they may refer to another arena. */
 static void free_arenas(struct request *request)
 {
     for (struct arena *arena = request->arenas; arena; arena = arena->next)
@@ -209,7 +210,7 @@ static void free_arenas(struct request *request)
     }
 }
 
-/* Those that are left go to the request around this one, or to nobody. */
+/* Moves the arenas that are left to the enclosing request, or to none. */
 static void hand_over(struct request *request)
 {
     for (struct arena *arena = request->arenas, *next; arena; arena = next) {
@@ -229,7 +230,7 @@ struct request *request_current(void)
     return frame ? frame->request : NULL;
 }
 
-/* Apart from its caller, whose variables a jump does not touch. */
+/* A function of its own, so that the jump does not touch the caller's variables. */
 static weft_status run_in(struct frame *own, request_work *work, void *context)
 {
     if (setjmp(own->back) == 0)

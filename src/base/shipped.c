@@ -1,4 +1,4 @@
-/* shipped.c - where Weft's own data is. */
+/* shipped.c - finds Weft's own data files. */
 #include "base/base.h"
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Without a name, the folder itself. */
+/* Without a name, the path of the folder itself. */
 static char *file_in(struct arena *keep, const char *folder, const char *name)
 {
     if (!name)
@@ -27,7 +27,8 @@ static char *file_in(struct arena *keep, const char *folder, const char *name)
     return is_file(path) ? path : NULL;
 }
 
-/* Beside this file, beside its folder (tests), or where `make install` puts it relative to it. */
+/* Next to this file, next to its folder (for tests), or where `make install` puts it relative to
+ * this file. */
 static char *beside(struct arena *keep, const char *file, const char *folder, const char *name)
 {
     static const char *const PLACES[] = {"", "../", "../share/weft/"};
@@ -43,7 +44,7 @@ static char *beside(struct arena *keep, const char *file, const char *folder, co
     return found;
 }
 
-/* The shared library that this code is part of, when a program of another language loads it. */
+/* The shared library that contains this code, when a program in another language loads it. */
 static const char *own_library(void)
 {
     static const char ANCHOR = 0;

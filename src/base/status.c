@@ -25,7 +25,8 @@ PRINTF_LIKE(4, 0)
 static weft_status set_error(weft_status status, const char *prefix, const char *hint,
                              const char *fmt, va_list args)
 {
-    char message[ERROR_MESSAGE_BYTES]; /* apart: an argument may be the message at hand */
+    /* a separate buffer, because an argument may be the current message */
+    char message[ERROR_MESSAGE_BYTES];
     size_t used = (size_t)snprintf(message, sizeof message, "%s", prefix);
     if (used < sizeof message)
         vsnprintf(message + used, sizeof message - used, fmt, args);

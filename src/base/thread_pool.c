@@ -1,4 +1,4 @@
-/* thread_pool.c - threads that begin together, and what they answer (thread_pool.h). */
+/* thread_pool.c - threads that begin together, and the status they return (thread_pool.h). */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -7,10 +7,10 @@
 struct thread_pool {
     pthread_mutex_t lock;
     pthread_cond_t ready;
-    int32_t workers; /* 0: not all are started */
+    int32_t workers; /* 0 until all are started */
     pool_work work;
     void *context;
-    struct request *request; /* NULL: workers wait for each other (I4) */
+    struct request *request; /* NULL: workers wait for each other, so none may leave early (I4) */
 };
 struct pool_worker {
     struct thread_pool *pool;

@@ -1,4 +1,4 @@
-/* units.c - numbers with their units, in and out. */
+/* units.c - reads and writes numbers with their units. */
 #include "base/base.h"
 
 #include <ctype.h>
@@ -152,7 +152,7 @@ struct text32 show_flops(double flops)
     return show(flops, UNITS, COUNT_OF(UNITS));
 }
 
-/* Nouns as messages have them: what ends in ch, sh, s or x takes "es". */
+/* The plural is regular, with "es" after ch, sh, s or x. */
 struct text32 counted(int64_t count, const char *noun)
 {
     size_t len = strlen(noun);
@@ -166,7 +166,7 @@ struct text32 counted(int64_t count, const char *noun)
     return text;
 }
 
-/* Edit distance with transpositions (optimal string alignment), bounded by short words. */
+/* Edit distance with transpositions (optimal string alignment); both words must be short. */
 static int distance(const char *a, const char *b)
 {
     enum { LONGEST = 48 };

@@ -42,7 +42,7 @@ static weft_status define(struct yaml_reader *r, const struct doc *at, const cha
     struct yaml_entry entry = {tensor, build_last_index(r->b), at->line};
     if (map_get(r->block->names, name, &older))
         return doc_error(at, "give one of the two another name",
-                         "the name '%.60s' stands twice, first in line %d", name,
+                         "the name '%.60s' appears twice, first in line %d", name,
                          r->entries.data[older].line);
     map_put(r->block->names, name, (int64_t)r->entries.len);
     array_push(r->scratch, &r->entries, entry);

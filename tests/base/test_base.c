@@ -657,8 +657,8 @@ static void tables_are_read_row_by_row(void **state)
         {"a,b\n1,-1\n", 0, "t.csv:2: b is '-1', expected a number from 0 to 1e12"},
         {"a,b\n1e12,1\n", 1e12 + 1, NULL},
         {"a,b\n1.1e12,1\n", 0, "t.csv:2: a is '1.1e12', expected a number above 0 and up to 1e12"},
-        {"a,b,a\n", 0, "t.csv:1: column 'a' stands twice"},
-        {"a,a\n", 0, "t.csv:1: column 'a' stands twice"},
+        {"a,b,a\n", 0, "t.csv:1: column 'a' appears twice"},
+        {"a,a\n", 0, "t.csv:1: column 'a' appears twice"},
         {"a\n", 0, "t.csv:1: column 'b' is missing"},
         {"a,b,c\n", 0, "t.csv:1: unknown column 'c'"},
     };

@@ -1,4 +1,5 @@
-/* blocks.c - attention, MLP and their ends, for every transformer family (see blocks.h). */
+/* blocks.c - attention, MLP, loss and the two ends of a block, for every transformer family (see
+ * blocks.h). */
 #include "model/blocks.h"
 
 #include <string.h>
@@ -59,7 +60,8 @@ int block_close(struct builder *b, int y, int x, const struct block_style *style
 static int softmax(struct builder *b, int scores, const struct attention_block *a)
 {
     bool eager = a->kernel == ATTENTION_EAGER;
-    bool masked = a->shape.causal && !a->score_bias; /* by where(): its mask, not its input */
+    /* where() applies the mask: its backward pass keeps the mask, not its input */
+    bool masked = a->shape.causal && !a->score_bias;
     int x = build_softmax(b, "softmax", scores, eager && !masked);
     if (eager && masked && x >= 0)
         build_last(b)->keep |= KEEP_MASK;
@@ -99,7 +101,7 @@ int block_core(struct builder *b, int q, int k, int v, const struct block_style 
     return build_context(b, "context", p, v, &a->shape);
 }
 
-/* Windows are as many independent attentions: they stand beside the heads. */
+/* Windows are independent attentions: their number multiplies that of the heads. */
 static int windowed_core(struct builder *b, int qkv, const struct block_style *style,
                          const struct attention_block *a)
 {
@@ -122,7 +124,8 @@ static int head_norm(struct builder *b, const char *name, int x, int64_t depth)
     return build_view(b, y, 3, t.size);
 }
 
-/* Of every `share` heads (a key/value head's queries, key and value) the first `turned` ones turn. */
+/* Of every `share` heads (a key/value head with its queries, key and value) the first `turned` are
+ * rotated. */
 static int rotated(struct builder *b, const char *name, int x, const struct attention_block *a,
                    int64_t share, int64_t turned)
 {
@@ -165,7 +168,7 @@ static int fused_core(struct builder *b, int x, const struct block_style *style,
     return a->window ? windowed_core(b, qkv, style, a) : block_core(b, qkv, qkv, qkv, style, a);
 }
 
-/* Into windows and back: the same tokens in another order (shifted, in every other Swin layer). */
+/* Reorders the tokens into windows, or back (shifted in every other Swin layer). */
 static int reordered(struct builder *b, const char *name, int x, const struct attention_block *a)
 {
     struct tensor t = *build_tensor(b, x);
@@ -198,7 +201,7 @@ int block_cross_attention(struct builder *b, int x, int memory, const struct blo
 static const struct {
     const char *up, *name;
     int (*build)(struct builder *b, const char *name, int x);
-    int width; /* of `up`, in ffn */
+    int width; /* features of `up`'s output, in multiples of ffn */
     enum gating gate;
 } ACTIVATIONS[] = {
     [ACTIVATION_GELU] = {"up", "gelu", build_gelu, 1},
@@ -250,7 +253,8 @@ int block_mlp(struct builder *b, int x, const struct block_style *style, const s
     return block_close(b, y, x, style);
 }
 
-/* Tokens into the latent width and back: each device those it has (Megatron's "duplicated"). */
+/* A product into the latent width or back, of the tokens that each device has (Megatron's
+ * "duplicated"). */
 static int latent(struct builder *b, const char *name, int x, int64_t width)
 {
     int y = build_linear(b, name, x, width, false);
@@ -259,8 +263,8 @@ static int latent(struct builder *b, const char *name, int x, int64_t width)
     return y;
 }
 
-/* Of the dispatch or combine that was built last. */
-static int sent(struct builder *b, int y, const struct expert_block *e)
+/* Sets how often the dispatch or combine appended last sends a token. */
+static int set_once(struct builder *b, int y, const struct expert_block *e)
 {
     if (y >= 0)
         build_last(b)->once = e->once;
@@ -277,11 +281,11 @@ int block_experts(struct builder *b, int x, const struct expert_block *e)
     if (e->router_bias)
         build_weight(b, "bias", 1, &e->experts);
     int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;
-    y = sent(b, build_dispatch(b, "dispatch", y, scores), e);
+    y = set_once(b, build_dispatch(b, "dispatch", y, scores), e);
     y = build_expert_linear(b, ACTIVATIONS[e->activation].up, y, up, e->bias);
     y = activation(b, y, e->activation);
     y = build_expert_linear(b, "down", y, e->latent ? e->latent : hidden, e->bias);
-    y = sent(b, build_combine(b, "combine", y, scores), e);
+    y = set_once(b, build_combine(b, "combine", y, scores), e);
     if (e->latent)
         y = latent(b, "latent_up", y, hidden);
     build_module_end(b);

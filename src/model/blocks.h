@@ -33,10 +33,10 @@ enum activation {
     ACTIVATION_COUNT
 };
 
-/* Of FlashAttention; 0: the device's best, -1: another kernel. */
+/* The version of FlashAttention; 0: the device's best, -1: another kernel. */
 int flash_version(enum attention_kernel kernel);
 /* The words of these options, in the order of the enums. */
-extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, -v2 */
+extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, flash-v2 */
 extern const char *const LOSS_WORDS[];      /* of enum loss */
 extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
 enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED, LOSS_EAGER };
@@ -44,8 +44,8 @@ int block_loss(struct builder *b, int logits, int loss);
 
 struct block_style {
     enum norm norm;
-    bool bias;      /* linear layers have one */
-    bool dropout;   /* before each residual, and on probabilities */
+    bool bias;      /* linear layers have a bias */
+    bool dropout;   /* before each residual, and on the probabilities */
     bool post_norm; /* the norm comes after the residual */
     bool end_norm;  /* another norm after the work, before the residual */
     bool branch;    /* the caller adds the residual */
@@ -54,14 +54,15 @@ struct block_style {
 struct attention_block {
     struct attention shape;
     enum attention_kernel kernel;
-    bool qkv_bias; /* even where style.bias is not set */
+    bool qkv_bias; /* a bias for q, k and v even where style.bias is not set */
     bool proj_bias;
     bool sinks;
     bool rotary;
-    double rope_base;   /* of rotary positions; 0: ROPE_BASE */
-    bool qk_norm;       /* RMS norm of each head's query and key: q, k and v apart */
-    bool apart;         /* products for q, k and v, also without norms */
-    int64_t score_bias; /* learned values added to the scores, or 0 */
+    double rope_base; /* of rotary positions; 0: ROPE_BASE */
+    /* RMS norm of each head's query and key; q, k and v are then separate tensors */
+    bool qk_norm;
+    bool apart;         /* separate products for q, k and v, even without norms */
+    int64_t score_bias; /* learned values that are added to the scores, or 0 */
     int64_t window;     /* positions in one window of local attention, or 0 */
 };
 
@@ -69,16 +70,17 @@ struct mlp_block {
     int64_t ffn;
     enum activation activation;
     bool dropout; /* inside, after the activation (T5) */
-    bool apart;   /* gated: products for gate and up */
+    bool apart;   /* gated: separate products for gate and up */
 };
 
 int block_norm(struct builder *b, const char *name, int x, enum norm norm);
 int block_residual(struct builder *b, int y, int x, const struct block_style *style);
-/* Opens the module and applies a norm in front; adds the residual and closes. */
+/* block_open opens the module and applies the norm before the work; block_close adds the residual
+ * and closes it. */
 int block_open(struct builder *b, const char *module, int x, const struct block_style *style);
 int block_close(struct builder *b, int y, int x, const struct block_style *style);
 
-/* Scores, softmax, context, by the block's kernel. */
+/* Scores, softmax and context, computed by the block's kernel. */
 int block_core(struct builder *b, int q, int k, int v, const struct block_style *style,
                const struct attention_block *a);
 int block_attention(struct builder *b, int x, const struct block_style *style,
@@ -86,23 +88,25 @@ int block_attention(struct builder *b, int x, const struct block_style *style,
 /* Queries from x, keys and values from `memory`. */
 int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
                           const struct attention_block *a);
-/* Experts between norm and residual, each of them up, activation, down. */
+/* Experts between norm and residual; each expert is up, activation, down. */
 struct expert_block {
     int64_t experts, top_k, ffn;
     enum activation activation;
     bool bias, router_bias;
-    bool once;      /* a token is sent to a device once for all its experts there */
-    int64_t latent; /* the width that they work in; 0: the tokens' own */
+    bool once;      /* a token is sent only once to each device that holds some of its experts */
+    int64_t latent; /* the width that the experts work in; 0: the tokens' own */
     struct routing routing;
 };
 int block_experts(struct builder *b, int x, const struct expert_block *e);
-/* up, activation, down: what an MLP block and a shared expert have between norm and residual. */
+/* up, activation, down: the work of an MLP block and of a shared expert, between norm and
+ * residual. */
 int block_feed_forward(struct builder *b, int x, bool bias, const struct mlp_block *m);
 int block_mlp(struct builder *b, int x, const struct block_style *style, const struct mlp_block *m);
 
-/* A learned vector of the operator appended last, never split: biases of scores, positions. */
+/* Adds a learned vector, which is never split, to the operator appended last: biases of scores,
+ * positions. */
 void block_add_weight(struct builder *b, const char *name, int64_t elements);
-/* The image as patches: (batch, patches, hidden). */
+/* The image cut into patches: (batch, patches, hidden). */
 int block_patches(struct builder *b, int64_t image, int64_t patch, int64_t hidden);
 
 #endif

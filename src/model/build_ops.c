@@ -1,7 +1,7 @@
 /* build_ops.c - the operators that a builder can append, each with its operands and what it keeps.
  *
- * Every function drafts one operator (draft.h): its inputs give the sizes of most dims, the rest is
- * set by name; weights follow the kind's row; the output closes it.
+ * Every function drafts one operator (draft.h): its inputs give the sizes of most dims, the others
+ * are set by name; the weights follow the kind's row; the call that sets the output appends it.
  */
 #include "model/draft.h"
 
@@ -175,7 +175,7 @@ static int elementwise(struct builder *b, enum op_kind kind, const char *name, i
     if (kind == OP_GATED && y >= 0)
         op.keep |= KEEP_INPUT_1;
     else if (kind == OP_GATED)
-        draft_dim(&op, DIM_HIDDEN, features); /* the input's axis is twice as long */
+        draft_dim(&op, DIM_HIDDEN, features); /* the input's last axis is twice as long */
     return draft_append_like(b, &op, x, features);
 }
 
@@ -194,7 +194,7 @@ int build_squared_relu(struct builder *b, const char *name, int x)
     int y = build_relu(b, name, x);
     if (y >= 0) {
         build_last(b)->squared = true;
-        build_last(b)->keep = KEEP_INPUT_0; /* its slope is 2x: the output's root would not do */
+        build_last(b)->keep = KEEP_INPUT_0; /* the slope is 2x: the backward pass reads x */
     }
     return y;
 }
@@ -270,7 +270,7 @@ int build_router(struct builder *b, const char *name, int x, int64_t experts, in
     return draft_append(b, &op, scores.axes, scores.size, ELEMENT_FP32);
 }
 
-/* The router after scores, for its number of experts and choices. */
+/* The router that made these scores, for its number of experts and of choices. */
 static const struct op *router_of(const struct builder *b, int scores)
 {
     static const struct op NONE = {.size = {1, 1, 1, 1}, .top_k = 1};
@@ -295,7 +295,7 @@ int build_dispatch(struct builder *b, const char *name, int x, int scores)
                         ELEMENT_COMPUTE);
 }
 
-/* The number of experts that the tokens of a tensor are spread over. */
+/* The number of experts that the tokens of a tensor are distributed over. */
 static int64_t experts_of(const struct builder *b, int dispatched)
 {
     int32_t producer = build_tensor(b, dispatched)->producer;
@@ -348,7 +348,7 @@ static int64_t swept(int64_t size, int64_t pad, int64_t kernel, int64_t stride)
     return room < 0 || stride < 1 ? 0 : room / stride + 1;
 }
 
-/* The output of a window over an image, with this many channels. */
+/* Appends a window operator over an image, with so many output channels. */
 static int append_window(struct builder *b, struct op *op, int x, int64_t channels,
                          const struct window *w)
 {
@@ -357,7 +357,7 @@ static int append_window(struct builder *b, struct op *op, int x, int64_t channe
                       swept(t->size[3], w->pad_w, w->kernel_w, w->stride)};
     set_window(op, w);
     int h = op_find_dim(op->kind, DIM_HEIGHT), v = op_find_dim(op->kind, DIM_WIDTH);
-    op->size[h] = size[2]; /* the dims are those of the output; the input's are larger */
+    op->size[h] = size[2]; /* the dims are those of the output; those of the input are larger */
     op->size[v] = size[3];
     return draft_append(b, op, 4, size, ELEMENT_COMPUTE);
 }

@@ -1,11 +1,11 @@
 /* build_scan.c - the operators of a state-space layer: convolution, selective scan, gated norm.
  *
- * The three are split by groups, the dim `head`: a group's heads share B and C. Their operands may be
- * parts of one fused tensor, group by group (builder.h, struct fused_part).
+ * All three are split by groups, the dim `head`: the heads of a group share B and C. Their operands
+ * may be parts of one fused tensor, group by group (builder.h, struct fused_part).
  */
 #include "model/draft.h"
 
-/* Narrows an operand to its part of every group. */
+/* Narrows an operand to the given part of every group. */
 static void take_part(struct operand *operand, struct fused_part part, int64_t groups)
 {
     if (part.features == 0)

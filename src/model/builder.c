@@ -1,7 +1,7 @@
 /* builder.c - appends operators and modules to a growing model, then closes and checks it.
  *
- * Once something is wrong the builder remembers the first error and every later call does nothing;
- * tensors are then -1, which stands for a small dummy, so families need no checks of their own.
+ * After an error the builder remembers the first one and every later call does nothing; tensors are
+ * then -1, which stands for a small dummy, so that families need no checks of their own.
  */
 #include "model/draft.h"
 
@@ -200,8 +200,8 @@ int build_flatten(struct builder *b, int x)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* "batch,seq,head group depth" into positions of the kind's dims. Where the tensor has fewer axes
- * than the text (a linear on (batch, features)), the axes after the batch are left out. */
+/* Turns "batch,seq,head group depth" into positions of the kind's dims. If the tensor has fewer
+ * axes than the text (a linear on (batch, features)), the axes after the batch are left out. */
 static void read_axes(enum op_kind kind, const char *text, int skip, struct operand *operand)
 {
     memset(operand->dims, -1, sizeof operand->dims);
@@ -231,7 +231,7 @@ static int axes_in(const char *text)
     return axes;
 }
 
-/* Elementwise kinds: what the axes mean follows from how many there are. */
+/* Elementwise kinds: the number of axes says what they mean. */
 static const char *axes_by_rank(int axes)
 {
     static const char *const BY_RANK[MAX_AXES + 1] = {"",
@@ -254,7 +254,7 @@ static struct operand see(enum op_kind kind, int tensor, const struct tensor *t,
     return operand;
 }
 
-/* A dim's size is that of the first axis made of it alone, unless the builder has set it. */
+/* A dim has the size of the first axis that is made of it alone, unless the builder has set it. */
 static void sizes_from(struct op *op, const struct operand *operand)
 {
     for (int a = 0; a < operand->axes; a++) {
@@ -282,7 +282,7 @@ struct op draft_op(struct builder *b, enum op_kind kind, const char *name)
                        .groups = 1};
 }
 
-/* Whether gradients flow back through a tensor: not into ids, nor into the model's own inputs. */
+/* Whether a gradient flows back through a tensor: not into ids, nor into the model's own inputs. */
 static bool wants_gradient(const struct builder *b, int tensor)
 {
     const struct tensor *t = build_tensor(b, tensor);
@@ -304,7 +304,7 @@ void draft_inputs(struct builder *b, struct op *op, const int *tensors, int coun
     }
 }
 
-/* Only the part of the last axis that the operator reads: q within a fused qkv. */
+/* Keeps only the part of the last axis that the operator reads: q within a fused qkv. */
 void draft_narrow(struct operand *operand, int64_t features)
 {
     operand->size[operand->axes - 1] = features;
@@ -322,8 +322,8 @@ void draft_weight(struct builder *b, struct op *op, const char *name, int axes, 
     *weight = (struct weight){.name = name, .tied_op = -1};
     const char *text =
         op->weights <= MAX_KIND_WEIGHTS ? OP_KINDS[op->kind].weight[op->weights - 1] : NULL;
-    weight->operand =
-        see(op->kind, -1, &shape, text ? text : ",,,,"); /* unnamed axes: never split */
+    /* axes without a name are never split */
+    weight->operand = see(op->kind, -1, &shape, text ? text : ",,,,");
     op->weight = all;
 }
 
@@ -344,7 +344,7 @@ int draft_append(struct builder *b, struct op *op, int axes, const int64_t *size
     return tensor;
 }
 
-/* An output with the shape of `like`, but for the size of its last axis. */
+/* An output with the shape of `like`, except for the size of its last axis. */
 int draft_append_like(struct builder *b, struct op *op, int like, int64_t features)
 {
     struct tensor shape = *build_tensor(b, like);
@@ -380,7 +380,7 @@ static struct tensor *storage_of(struct model *model, int tensor)
     return &model->tensor[tensor];
 }
 
-/* Someone in module `reader` reads `tensor` again in the backward pass. */
+/* Notes that an operator in module `reader` reads `tensor` again in the backward pass. */
 static void mark_kept(struct model *model, int tensor, int32_t reader)
 {
     struct tensor *t = storage_of(model, tensor);
@@ -399,7 +399,8 @@ static void mark_kept(struct model *model, int tensor, int32_t reader)
     }
     int32_t home = scope_of(model, model->op[t->producer].module);
     int32_t scope = scope_of(model, reader);
-    while (scope >= 0 && scope != home) /* a reader in an inner repeat is still within */
+    /* a reader in an inner repeat is still within the same copy */
+    while (scope >= 0 && scope != home)
         scope = scope_of(model, model->module[scope].parent);
     t->kept |= scope == home ? KEPT_WITHIN : KEPT_AFTER;
 }

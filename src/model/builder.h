@@ -1,7 +1,7 @@
-/* builder.h - how families and importers write a model down, operator by operator.
+/* builder.h - how families and importers write down a model, operator by operator.
  *
- * A builder call appends one operator and returns its output tensor, so a layer reads as the math
- * it is:
+ * A builder call appends one operator and returns its output tensor, so a layer reads like its
+ * equations:
  *
  *     int x = build_repeat(b, "layers", layers, x0);
  *     int y = build_linear(b, "qkv", build_layer_norm(b, "norm", x), 3 * hidden, true);
@@ -9,8 +9,8 @@
  *     x = build_repeat_end(b, y);
  *
  * Tensors of sequences are (batch, seq, features); images are (batch, channels, height, width).
- * Sizes must be positive and products fit in int64_t: families check their options first, and the
- * builder refuses (build_finish returns the first error).
+ * Sizes must be positive and their products must fit in int64_t: families check their options
+ * first, and the builder refuses the rest (build_finish returns the first error).
  */
 #ifndef WEFT_MODEL_BUILDER_H
 #define WEFT_MODEL_BUILDER_H
@@ -20,7 +20,7 @@
 struct builder {
     struct arena *arena;
     struct model *model;
-    const struct doc *where; /* for errors; may be NULL */
+    const struct doc *where; /* the place that errors name; may be NULL */
     ARRAY(struct module) modules;
     ARRAY(struct op) ops;
     ARRAY(struct tensor) tensors;
@@ -31,20 +31,22 @@ struct builder {
 struct builder *build_start(const char *name, const char *family, const char *source);
 /* Closes the root, marks kept tensors, checks I1-I5. Frees the model on error. */
 weft_status build_finish(struct builder *b, struct model **out);
-/* Frees everything of a builder that will not be finished. */
+/* Frees a builder that will not be finished. */
 void build_abandon(struct builder *b);
 
-/* Modules. build_module_indexed names it name.index ("blocks.3"). */
+/* Modules. build_module_indexed names one name.index ("blocks.3"). */
 void build_module(struct builder *b, const char *name);
 void build_module_indexed(struct builder *b, const char *name, int64_t index);
 void build_module_end(struct builder *b);
-/* A repeating module around a carried tensor: returns the tensor its body starts from. Copies are
- * called name.first, name.(first + stride), ...; a body of several layers has no name of its own
- * (""), a stride > 1, and names its layers by build_module_indexed: they count on by the stride. */
+/* A repeating module with a carried tensor; returns the tensor that its body starts from. Copies
+ * are called name.first, name.(first + stride), ... A body of several layers has no name of its own
+ * (""), a stride > 1, and names its layers by build_module_indexed: their numbers grow by the
+ * stride from copy to copy. */
 int build_repeat(struct builder *b, const char *name, int64_t repeat, int carried);
 int build_repeat_from(struct builder *b, const char *name, int64_t repeat, int64_t first,
                       int64_t stride, int carried);
-int build_repeat_end(struct builder *b, int carried); /* the last copy's output, outside */
+/* the last copy's output, seen from outside */
+int build_repeat_end(struct builder *b, int carried);
 
 /* Inputs of the model. */
 int build_input(struct builder *b, int axes, const int64_t *size, enum element element);
@@ -56,21 +58,21 @@ int64_t build_features(const struct builder *b, int tensor); /* size of the last
 
 /* Operators. Each returns its output tensor. */
 int build_embedding(struct builder *b, const char *name, int ids, int64_t vocab, int64_t width,
-                    int64_t positions); /* positions: learned table of that many rows, or 0 */
+                    int64_t positions); /* positions: the rows of a learned table, or 0 */
 int build_embedding_bag(struct builder *b, const char *name, int64_t tables, int64_t rows,
                         int64_t width, int64_t lookups);
 int build_linear(struct builder *b, const char *name, int x, int64_t out, bool bias);
-/* The output head that uses an embedding's table: no parameters of its own. */
+/* An output head that uses an embedding's table: it has no parameters of its own. */
 int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedding_op);
 
 struct attention {
     int64_t heads, kv_heads, depth, value_depth;
     bool causal;
-    int64_t window; /* of struct op */
+    int64_t window; /* as in struct op */
 };
-enum { LEAST_WINDOW = 2 }; /* keys: one alone is no attention */
-/* q (batch, q, heads*depth), k and v (batch, kv, kv_heads*...). The three may be one fused tensor:
- * pass it three times; the operators then read it once. */
+enum { LEAST_WINDOW = 2 }; /* keys: with a single key there is nothing to attend to */
+/* q is (batch, q, heads*depth), k and v are (batch, kv, kv_heads*...). The three may be one fused
+ * tensor: pass it three times; the operators then read it once. */
 int build_score(struct builder *b, const char *name, int q, int k, const struct attention *a);
 int build_context(struct builder *b, const char *name, int probabilities, int v,
                   const struct attention *a);
@@ -92,7 +94,8 @@ int build_add(struct builder *b, const char *name, int x, int y);
 int build_rotary(struct builder *b, const char *name, int x);
 
 /* Mixture of experts: router -> dispatch -> expert linears -> combine. Every expert has room for
- * ceil(seq * top_k / experts) tokens of a sample, the room of one after that of the other: places. */
+ * ceil(seq * top_k / experts) tokens of a sample; the rooms of all experts, one after the other,
+ * are the places. */
 int64_t build_expert_places(const struct builder *b, int scores);
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
 int build_dispatch(struct builder *b, const char *name, int x, int scores);
@@ -100,21 +103,23 @@ int build_expert_linear(struct builder *b, const char *name, int dispatched, int
                         bool bias);
 int build_combine(struct builder *b, const char *name, int expert_out, int scores);
 
-/* A state-space layer (Mamba-2): convolution -> scan -> gated norm, all of them in groups of heads. */
+/* A state-space layer (Mamba-2): convolution -> scan -> gated norm, all by groups of heads. */
 struct scan {
-    int64_t heads, groups, depth; /* of heads, which are `depth` wide */
+    int64_t heads, groups, depth; /* of heads, each `depth` wide */
     int64_t state, chunk;
 };
-/* A part of a tensor whose last axis is, for every group, [gate, x, B, C, dt]: as one product makes
- * it. Operators that read all of a tensor's features take a whole one instead (part 0). */
+/* A part of a tensor whose last axis is, for every group, [gate, x, B, C, dt], as one product makes
+ * it. Operators that read all features of a tensor take the whole tensor instead (features 0). */
 struct fused_part {
-    int64_t first, features; /* of one group; no features: the whole tensor */
+    int64_t first, features; /* within one group; 0 features: the whole tensor */
 };
-/* Along the sequence, each feature by itself, with the kernel - 1 positions before. */
+/* A convolution along the sequence, each feature by itself, over a position and the kernel - 1
+ * before it. */
 int build_conv1d(struct builder *b, const char *name, int x, struct fused_part part, int64_t groups,
                  int64_t kernel, bool bias);
-/* `xbc` holds x, B and C of every group in turn, dt a number for each head. After a conv1d its own
- * input stays for the backward pass, and xbc is made again from it. */
+/* `xbc` holds x, B and C of every group in turn; dt is one number for each head. If xbc comes
+ * from a conv1d, that operator's input is kept for the backward pass and xbc is computed again
+ * from it. */
 int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fused_part dt_part,
                const struct scan *s);
 int build_gated_norm(struct builder *b, const char *name, int x, int gate,
@@ -132,23 +137,23 @@ int build_flatten(struct builder *b, int x);                       /* a view: (b
 int build_concat(struct builder *b, const char *name, const int *parts, int count, int axis);
 int build_interaction(struct builder *b, const char *name, int dense, int sparse);
 int build_loss(struct builder *b, const char *name, int logits);
-/* The same by one kernel that keeps the logits and has no probabilities in memory. Their gradient
- * takes their place (Transformer Engine's parallel_cross_entropy, Liger) or, with `apart`, is written
- * beside them (what torch.compile makes of PyTorch's). */
+/* The same in one kernel that keeps the logits and never has probabilities in memory. The gradient
+ * of the logits overwrites them (Transformer Engine's parallel_cross_entropy, Liger) or, with
+ * `apart`, is a tensor of its own (what torch.compile makes of PyTorch's loss). */
 int build_fused_loss(struct builder *b, const char *name, int logits, bool apart);
 
-/* Data movement into a new shape (patch merging), and views that move nothing. */
+/* Data movement into a new shape (patch merging), and views, which move nothing. */
 int build_reshape(struct builder *b, const char *name, int x, int axes, const int64_t *size);
 int build_view(struct builder *b, int x, int axes, const int64_t *size);
 int build_opaque(struct builder *b, const char *name, const char *type, const int *inputs,
                  int count, int axes, const int64_t *size, const struct weight *weights,
                  int weight_count);
 
-/* The next weight of its kind's row for the operator appended last: sinks, a router's bias. */
+/* Adds the next weight of its kind's row to the operator appended last: sinks, a router's bias. */
 void build_weight(struct builder *b, const char *name, int axes, const int64_t *size);
-/* Sinks for an attention or a softmax appended last. */
+/* Adds sinks to the attention or softmax appended last. */
 void build_sinks(struct builder *b, int64_t heads);
-/* Adjusts the operator appended last. */
+/* The operator appended last, to adjust it. */
 struct op *build_last(struct builder *b);
 int32_t build_last_index(const struct builder *b);
 

@@ -1,4 +1,4 @@
-/* cnn.c - windows, pools, lists of counts: what the convolutional families share. */
+/* cnn.c - windows, pools and lists of counts, which the convolutional families share. */
 #include "model/cnn.h"
 
 struct window square(int64_t kernel, int64_t stride, int64_t pad)
@@ -10,7 +10,7 @@ int build_max_pool(struct builder *b, const char *name, int x, const struct wind
 {
     int y = build_pool(b, name, x, w);
     const struct tensor *map = build_tensor(b, y);
-    if (y >= 0) /* PyTorch stores a place as an 8-byte integer: two fp32 words */
+    if (y >= 0) /* PyTorch stores a position as an 8-byte integer: two fp32 words */
         build_last(b)->kept_fp32 = 2 * map->size[1] * map->size[2] * map->size[3];
     return y;
 }

@@ -4,7 +4,7 @@
 
 #include "model/builder.h"
 
-/* Bounds of options, so that no product of sizes comes near the end of int64_t. */
+/* Bounds of options, so that no product of sizes comes near the limit of int64_t. */
 enum {
     CNN_MAX_IMAGE = 1 << 13,
     CNN_MAX_CLASSES = 1 << 24,
@@ -13,9 +13,9 @@ enum {
 
 struct window square(int64_t kernel, int64_t stride, int64_t pad);
 
-/* A pool that keeps the place of each maximum for the backward pass. */
+/* A pool that keeps the position of each maximum for the backward pass. */
 int build_max_pool(struct builder *b, const char *name, int x, const struct window *w);
-/* Average pooling onto a grid of `target` x `target`, whatever the map's size (at least that). */
+/* Average pooling onto a grid of `target` x `target` from an image that is at least as large. */
 int build_pool_onto(struct builder *b, const char *name, int x, int64_t target);
 
 /* A list of whole numbers from 1 to `max`, `least` to `most` of them. */

@@ -74,7 +74,7 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
     };
 }
 
-/* LLaMA's width where none is given: 8/3 of the hidden size, rounded up to a multiple of 256. */
+/* Without a given width, LLaMA's: 8/3 of the hidden size, rounded up to a multiple of 256. */
 struct mlp_block decoder_mlp(const struct decoder *d)
 {
     int64_t ffn = d->ffn ? d->ffn : ceil_div(8 * d->hidden, 3 * 256) * 256;

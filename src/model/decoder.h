@@ -1,5 +1,5 @@
 /* decoder.h - what today's causal decoders share: RMSNorm, rotary positions, grouped queries, gated
- * MLPs. The families llama and moe differ in their layers' MLP. Private to the room. */
+ * MLPs. The families llama and moe differ in the MLP of their layers. Private to the room. */
 #ifndef WEFT_MODEL_DECODER_H
 #define WEFT_MODEL_DECODER_H
 
@@ -8,9 +8,10 @@
 
 struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
-    int64_t window, full_every; /* of attention; every so many layers one sees all keys, 0: none */
-    double rope_base;           /* of rotary positions */
-    double local_rope_base;     /* of layers with the window; 0: the same */
+    /* keys that attention sees; every full_every-th layer sees all keys, 0: none does */
+    int64_t window, full_every;
+    double rope_base;       /* of rotary positions */
+    double local_rope_base; /* of layers with the window; 0: the same */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
     int activation, attention, loss, dtype;
 };
@@ -19,7 +20,8 @@ struct decoder {
 
 extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
 
-/* Its options, as the first rows of a family's table over a struct that begins with the decoder. */
+/* The decoder's options, as the first rows of a family's table over a struct that begins with the
+ * decoder. */
 #define DECODER_FIELDS                                                                             \
     OPTION_NEEDED(struct decoder, layers, MOST_LAYERS),                                            \
         OPTION_NEEDED(struct decoder, hidden, MOST_HIDDEN),                                        \
@@ -46,13 +48,13 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
 weft_status decoder_check_window(const struct decoder *d, const struct doc *where);
 struct block_style decoder_style(const struct decoder *d);
-/* Of one layer, whose number says whether it has the window. */
+/* The attention of one layer; the layer's number says whether it has the window. */
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer);
 double decoder_rope_base(const struct decoder *d, int64_t layer);
 struct mlp_block decoder_mlp(const struct decoder *d);
 enum activation decoder_activation(const struct decoder *d);
 
-/* Layers that differ by their number: as many in a row make a period, after which they repeat. */
+/* Layers that differ by their number repeat after a period of so many layers. */
 enum { MOST_PERIOD = 64 }; /* the layers of one period are stored one by one */
 struct layer_row {
     const void *options;
@@ -61,11 +63,11 @@ struct layer_row {
 };
 int64_t decoder_period(const struct decoder *d); /* of the windows: 1, or full_every */
 bool decoder_sees_all(const struct decoder *d, int64_t layer);
-/* Layers first .. first + count - 1: a repeat of whole periods, and what is left over in runs of
- * layers that are alike. */
+/* Builds layers first .. first + count - 1: a repeat of whole periods, then the remaining layers in
+ * runs of equal ones. */
 int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, int64_t count,
                  int64_t period, int x);
-/* In runs only. */
+/* The same in runs only. */
 int decoder_runs(struct builder *b, const struct layer_row *row, int64_t first, int64_t count,
                  int x);
 

@@ -26,14 +26,14 @@ FOR_EACH_FAMILY(DECLARE_FAMILY)
 extern const struct preset TRANSFORMER_PRESETS[], CNN_PRESETS[];
 extern const size_t TRANSFORMER_PRESET_COUNT, CNN_PRESET_COUNT;
 
-/* The place of an option for an error: its own line, or that of the whole mapping. */
+/* The place of an option in an error: its own line, or that of the whole mapping. */
 const struct doc *option_at(const struct doc *where, const char *key);
-/* Refuses a whole that its part does not divide: "'heads' is 7, which does not divide ...". */
+/* Refuses a whole that the part does not divide: "'heads' is 7, which does not divide ...". */
 weft_status option_divides(const struct doc *where, const char *key, int64_t part,
                            const char *whole_key, int64_t whole);
 
-/* Bounds of options: no product of two or three of them comes near the end of int64_t, and the
- * builder checks those that make up a tensor. */
+/* Bounds of options: no product of two or three of them comes near the limit of int64_t, and the
+ * builder checks the products that make up a tensor. */
 enum {
     MOST_LAYERS = 1000000,
     MOST_HIDDEN = 10000000,
@@ -45,7 +45,7 @@ enum {
     MOST_PIXELS = 1 << 14
 };
 
-/* Rows of an option table over the struct `type`, whose member has the option's name. */
+/* A row of an option table over the struct `type`, whose member has the option's name. */
 #define OPTION_COUNT(type, name, most)                                                             \
     {#name, FIELD_COUNT, offsetof(type, name), .min = 1, .max = (most)}
 #define OPTION_NEEDED(type, name, most)                                                            \

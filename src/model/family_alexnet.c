@@ -4,7 +4,7 @@
 #include "model/families.h"
 
 enum { GRID = 6, HIDDEN = 4096 };
-/* The grid needs a map of 13 before the last pool, 27 before the second, 55 before the first:
+/* The grid needs an image of 13 before the last pool, 27 before the second and 55 before the first:
  * (223 + 2 * 2 - 11) / 4 + 1 = 55. */
 enum { SMALLEST_IMAGE = 223 };
 
@@ -20,7 +20,7 @@ static const struct field FIELDS[] = {
      .max = CNN_MAX_IMAGE},
 };
 
-/* A convolution with its activation; the maxima after some of them are 3x3 with stride 2. */
+/* A convolution with its activation; some are followed by a maximum pool, 3x3 with stride 2. */
 static const struct layer {
     const char *conv, *relu, *pool;
     int64_t channels, kernel, stride, pad;

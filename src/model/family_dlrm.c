@@ -36,7 +36,7 @@ static const struct field FIELDS[] = {
     {"top", FIELD_DOC, offsetof(struct dlrm_options, top)},
 };
 
-/* The widths of an MLP after its input. */
+/* The widths of an MLP, without that of its input. */
 struct mlp {
     int64_t width[MAX_LAYERS];
     size_t layers;

@@ -5,9 +5,10 @@
  *   x = x + dropout(down(gelu(up(norm(x)))))
  *   loss(head(norm(x)))
  *
- * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`) and OPT (relu), and with
- * `experts` Megatron's: every layer's MLP a mixture of them, without gates. With
- * dropout and an attention that is not flash, a layer is 13 operators (Aceso, Table 2's models).
+ * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`), OPT (relu), and with
+ * `experts` Megatron's mixture, in which the MLP of every layer is replaced by experts without
+ * gates. With dropout and an attention that is not flash, a layer is 13 operators (Aceso, Table 2's
+ * models).
  */
 #include "model/blocks.h"
 #include "model/families.h"

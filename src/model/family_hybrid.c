@@ -1,21 +1,21 @@
-/* family_hybrid.c - decoders whose layers are one block each, in the order that a pattern names:
+/* family_hybrid.c - decoders whose layers are one block each, in the order given by a pattern:
  *
  *   M  state space (Mamba-2)    x = x + out(gated_norm(scan(conv(in(norm(x))))))
  *   *  attention                x = x + proj(attention(qkv(norm(x))))
  *   -  MLP                      x = x + down(act(up(norm(x))))
  *   E  experts                  x = x + up'(combine(experts(dispatch(down'(norm(x)))))) + shared(norm(x))
  *
- * as Nemotron-H's hybrid_override_pattern has them. Experts may work in a latent width (down', up':
- * `latent`), while router and shared expert read the hidden one. Each of `mtp` depths predicts one more
- * token from the embedding and what the depth before it made, by layers of its own pattern and the
- * model's head; the depths share their weights:
+ * as in Nemotron-H's hybrid_override_pattern. Experts may work in a latent width (down', up':
+ * `latent`), while the router and the shared expert read the hidden width. Each of `mtp` depths
+ * predicts one more token from the embedding and the output of the depth before it, through layers
+ * of its own pattern and the model's head; the depths share their weights:
  *
  *   h' = layers(join(norm(embedding), norm(h))),  loss(head(norm(h')))
  *
- *   I1  Where the pattern goes on as it was, a repeat stands for it: of all that start at a layer the
- *       one that saves most layers.
- *   I2  The product into a state-space layer makes [gate, x, B, C, dt] of a group, and group after
- *       group, so that a split by groups takes contiguous features.
+ *   I1  Where the pattern repeats itself, it is stored as a repeat: of all repeats that start at a
+ *       layer, the one that saves most layers.
+ *   I2  The product into a state-space layer makes [gate, x, B, C, dt] of one group after the
+ *       other, so that a split by groups takes contiguous features.
  */
 #include "model/blocks.h"
 #include "model/families.h"
@@ -34,7 +34,7 @@ struct hybrid_options {
     int norm, positions, activation, attention, loss, dtype;
 };
 
-/* Nemotron-H's where it has them. */
+/* Nemotron-H's values where it defines them. */
 static const struct hybrid_options DEFAULTS = {.mtp_pattern = "*E",
                                                .seq = 8192,
                                                .vocab = 131072,
@@ -198,7 +198,7 @@ struct repeat {
     int64_t period, times;
 };
 
-/* How often the first `period` letters stand in a row. */
+/* How often the first `period` letters are repeated, the first time included. */
 static int64_t times_in_row(const char *at, int64_t rest, int64_t period)
 {
     int64_t same = period;
@@ -251,7 +251,7 @@ static int layers(struct builder *b, const struct hybrid_options *o, const char 
 
 /* ---- the ends -------------------------------------------------------------------------------- */
 
-/* Its own head, or that of the operator which owns the table. */
+/* The model's own head, or that of the operator that owns the table. */
 static void finish(struct builder *b, const struct hybrid_options *o, int x, int32_t table)
 {
     struct block_style style = style_of(o);
@@ -261,7 +261,7 @@ static void finish(struct builder *b, const struct hybrid_options *o, int x, int
     block_loss(b, x, o->loss);
 }
 
-/* Every weight of a depth is that of the first one, `ops` operators before. */
+/* Ties every weight of a depth to that of the first depth, `ops` operators before. */
 static void share_weights(struct builder *b, int32_t first, int32_t ops)
 {
     for (int32_t i = first; b->status == WEFT_OK && i < (int32_t)b->ops.len; i++)
@@ -347,7 +347,7 @@ done:
     return status;
 }
 
-/* The pattern from its beginning again, where `layers` is longer than it. */
+/* The pattern repeated from its beginning until it has `layers` letters. */
 static const char *whole_pattern(struct builder *b, const struct hybrid_options *o, int64_t count)
 {
     size_t len = strlen(o->pattern);

@@ -1,11 +1,11 @@
 /* family_inception.c - Inception v3 as torchvision has it.
  *
- * A mixed block sends its input through branches of convolutions and puts their outputs side by
- * side. A block is written as a table of units: each reads the block's input or an earlier unit,
- * and those marked JOINS are what the block returns. (Two of torchvision's blocks join a branch by
- * itself first; here one concatenation takes all parts.)
+ * A mixed block sends its input through branches of convolutions and concatenates their outputs. A
+ * block is written as a table of units: each reads the block's input or an earlier unit, and those
+ * marked JOINS make up the block's output. (Two of torchvision's blocks first join a branch by
+ * itself; here one concatenation takes all parts.)
  *
- * Every convolution is without bias and followed by a norm and an activation.
+ * Every convolution has no bias and is followed by a norm and an activation.
  */
 #include "model/cnn.h"
 #include "model/families.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { MAX_UNITS = 16 };
-/* The stem and three halvings leave one pixel of 75: (75-3)/2+1 = 37, 35, 17, 15, 7; 3; 1. */
+/* The stem and three halvings reduce 75 pixels to one: (75-3)/2+1 = 37, 35, 17, 15, 7; 3; 1. */
 enum { SMALLEST_IMAGE = 75 };
 
 struct inception_options {
@@ -31,8 +31,9 @@ static const struct field FIELDS[] = {
 };
 
 enum unit_kind { UNIT_CONV, UNIT_AVERAGE, UNIT_MAXIMUM };
-enum { INPUT = -1, LAST = -2 }; /* what a unit reads: the block's input, the unit before, or [i] */
-enum { BLOCK_CHANNELS = 0 };    /* a number of channels that the block's row gives */
+/* what a unit reads: the block's input, the unit before, or unit i */
+enum { INPUT = -1, LAST = -2 };
+enum { BLOCK_CHANNELS = 0 }; /* the block's row gives the number of channels */
 enum { INSIDE = false, JOINS = true };
 
 struct unit {
@@ -121,7 +122,7 @@ static const struct unit AUX[] = {
     {"conv1", LAST, 768, {5, 5, 1, 0, 0}, JOINS},
     {NULL},
 };
-/* Its 5x5 windows need a map of 17 after Mixed_6e: of 17 pixels 5 are left, then 1. */
+/* Its 5x5 windows need an image of 17 after Mixed_6e: 17 pixels become 5, then 1. */
 enum { SMALLEST_AUX_IMAGE = 299 };
 
 static const struct {
@@ -148,7 +149,7 @@ static int build_unit(struct builder *b, const struct unit *unit, int x, int64_t
     return x;
 }
 
-/* The units in order; returns what joins, side by side. */
+/* Builds the units in order; returns the concatenation of those that join. */
 static int build_units(struct builder *b, const struct unit *units, int input, int64_t channels)
 {
     int output[MAX_UNITS], joined[MAX_UNITS], joins = 0;

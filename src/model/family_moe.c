@@ -9,19 +9,20 @@
  *   q = q_b(norm(q_a(x)))             or q(x) without `q_lora`
  *   k = (k_b(norm(kv_a(x))), k_rope(x) for every head),  v = v_b(norm(kv_a(x)))
  *
- * I1  A repeated body is one period: the least number of layers after which mixtures (moe_every) and
- *     windows (full_every) come again. A model is stored as at most the dense layers, one period, and
- *     the layers that do not fill a period.
+ *   I1  A repeated body is one period: the least number of layers after which mixtures (moe_every)
+ *       and windows (full_every) recur. A model is stored as at most the dense layers, one period,
+ *       and the layers that do not fill a period.
  */
 #include "model/decoder.h"
 
 struct moe_options {
-    struct decoder decoder; /* first: its fields are offsets into this struct as well */
+    struct decoder decoder; /* first, so that its fields' offsets also hold in this struct */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
     struct routing routing;
     bool expert_bias;
-    bool tokens_once; /* DeepEP, HybridEP; else once for each expert, as Megatron-LM's alltoall */
+    /* as in DeepEP and HybridEP; false: once for each expert, as in Megatron-LM's alltoall */
+    bool tokens_once;
 };
 _Static_assert(offsetof(struct moe_options, decoder) == 0, "the decoder's fields would miss it");
 
@@ -66,7 +67,7 @@ static const struct field FIELDS[] = {
 
 /* ---- latent attention ------------------------------------------------------------------------ */
 
-/* Of every so many features, the first `rope_dim` turn. */
+/* Rotates the first `rope_dim` of every so many features. */
 static int latent_rotary(struct builder *b, const struct moe_options *o, const char *name, int x,
                          int64_t each)
 {
@@ -88,7 +89,7 @@ static int latent_queries(struct builder *b, const struct moe_options *o, int x)
     return latent_rotary(b, o, "q_rotary", x, o->nope_dim + o->rope_dim);
 }
 
-/* Each head's key: its own part from the latent, and the rotated part that all heads share. */
+/* Each head's key: its own part from the latent, and the rotated part, which all heads share. */
 static int latent_keys(struct builder *b, const struct moe_options *o, int latent, int x)
 {
     int64_t heads = o->decoder.heads;

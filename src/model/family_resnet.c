@@ -41,7 +41,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct resnet_options, image, CNN_MAX_IMAGE),
 };
 
-/* The channels of one block's convolutions, in order, and the stride of its 3x3. */
+/* The channels of one block's convolutions, in order, and the stride of its 3x3 convolution. */
 struct block_shape {
     int64_t first, middle, out, stride;
 };

@@ -1,10 +1,10 @@
-/* family_swin.c - Swin: a vision transformer of stages, whose attention stays inside windows.
+/* family_swin.c - Swin: a vision transformer of stages, whose attention stays within windows.
  *
  *   stage s: (image / patch / 2^s)^2 positions of width hidden * 2^s, heads = heads_0 * 2^s
  *   between stages, four neighbours become one: 4c -> norm -> linear 2c
  *
- * Every other layer shifts its windows by half; what it costs is the copy into windows, which all
- * layers have. A layer keeps a s w^2 scores instead of a s^2.
+ * Every other layer shifts its windows by half a window; that costs only the copy into windows,
+ * which all layers have. A layer keeps a s w^2 scores instead of a s^2.
  */
 #include "model/blocks.h"
 #include "model/cnn.h"
@@ -106,7 +106,7 @@ static int layer(struct builder *b, const struct swin_options *o, const struct s
     return block_mlp(b, block_attention(b, x, &style, &a), &style, &m);
 }
 
-/* Four neighbours side by side, then half as wide. */
+/* Concatenates four neighbours, then halves the width. */
 static int merge(struct builder *b, const struct swin_stage *stage, int x)
 {
     build_module(b, "merge");

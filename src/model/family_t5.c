@@ -1,11 +1,11 @@
-/* family_t5.c - T5: an encoder over one text, a decoder over another that reads it.
+/* family_t5.c - T5: an encoder over one text, and a decoder over another that reads the first.
  *
  *   encoder layer   x = x + dropout(proj(attention(norm(x)))), x = x + dropout(mlp(norm(x)))
  *   decoder layer   the same, causal, with cross attention to the encoder's output between the two
  *
- * No biases; scores get a learned bias by distance (of `buckets` values per head). T5 learns it
- * once per stack, here each layer has its own: a ten-thousandth of the parameters. `norm: eager`
- * is the public implementation, which keeps a second copy of each norm's input.
+ * There are no biases; scores get a learned bias by distance (of `buckets` values per head). T5
+ * learns it once per stack, here each layer has its own: a ten-thousandth of the parameters. `norm:
+ * eager` is the public implementation, which keeps a second copy of each norm's input.
  */
 #include "model/blocks.h"
 #include "model/families.h"
@@ -26,7 +26,7 @@ static const struct t5_options DEFAULTS = {.seq = 512,
                                            .ffn_dropout = true,
                                            .dtype = DTYPE_BF16};
 
-/* Flash attention has no place for the bias of the scores. */
+/* Flash attention cannot add a bias to the scores. */
 static const char *const ATTENTIONS[] = {"fused", "eager", NULL};
 static const char *const ACTIVATIONS[] = {"relu", "gelu", "gated-gelu", NULL};
 static const char *const NORMS[] = {"fused", "eager", NULL};
@@ -97,7 +97,7 @@ static int dropped(struct builder *b, const struct t5_options *o, const char *na
     return o->dropout > 0 ? build_dropout(b, name, x) : x;
 }
 
-/* The norm after a stack's layers, and what is dropped of it. */
+/* The norm after a stack's layers, and the dropout after it. */
 static int stack_end(struct builder *b, const struct t5_options *o, int x)
 {
     return dropped(b, o, "dropout", block_norm(b, "norm", x, style_of(o).norm));

@@ -6,7 +6,7 @@
     {                                                                                              \
         "dtype", "dtype", RULE_DTYPE, NULL                                                         \
     }
-/* What all of today's decoders call alike; their defaults differ. */
+/* Keys that all of today's decoders have in common; their defaults differ. */
 #define DECODER(layers, hidden, heads, ffn, vocab, positions)                                      \
     {"num_hidden_layers", "layers", RULE_COUNT, layers},                                           \
         {"hidden_size", "hidden", RULE_COUNT, hidden},                                             \
@@ -19,7 +19,7 @@
 #define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
 #define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
 #define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
-/* In today's decoders one key for the products in front of attention and after it. */
+/* Today's decoders have one key for the biases of the products before and after attention. */
 #define ATTENTION_BIAS(otherwise)                                                                  \
     {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \
     {                                                                                              \
@@ -28,7 +28,7 @@
 /* Shares of the chosen experts' sum, or of all scores. */
 #define NORMED(otherwise)  {"norm_topk_prob", "router", RULE_NORMED, otherwise}
 #define BALANCE(otherwise) {"router_aux_loss_coef", "balance_weight", RULE_SHARE, otherwise}
-/* Windows that only layers from some number on have are not built. */
+/* Windows that only begin with a certain layer are not supported. */
 #define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}
 
 static const struct hf_row GPT2[] = {
@@ -216,7 +216,7 @@ static const struct hf_row DEEPSEEK_V3[] = {
     {"routed_scaling_factor", "router_scale", RULE_SHARE, "2.5"},
 };
 
-/* The letters say which layers there are; num_hidden_layers is their number. */
+/* The pattern's letters say which layers there are; num_hidden_layers is only their number. */
 static const struct hf_row NEMOTRON_H[] = {
     {"hybrid_override_pattern", "pattern", RULE_PATTERN, NULL},
     {"layers_block_type", "pattern", RULE_PATTERN, NULL},
@@ -362,7 +362,7 @@ static const struct hf_row VIT[] = {
     DTYPE,
 };
 
-/* Its learned bias of the scores rules flash attention out. */
+/* Its learned bias of the scores rules out flash attention. */
 static const struct hf_row SWIN[] = {
     {"depths", "depths", RULE_LIST, "[2, 2, 6, 2]"},
     {"embed_dim", "hidden", RULE_COUNT, "96"},

@@ -1,7 +1,8 @@
-/* hf.h - what a Hugging Face config.json says, by architecture; private to the room.
+/* hf.h - the meaning of a Hugging Face config.json, by architecture; private to the room.
  *
- * One table per model_type maps its keys to options of a family; what a config leaves out has the
- * default of transformers' config class. Keys without a row say nothing about work or memory.
+ * One table per model_type maps its keys to options of a family; a key that the config leaves out
+ * has the default of transformers' config class. Keys without a row say nothing about work or
+ * memory.
  */
 #ifndef WEFT_MODEL_HF_H
 #define WEFT_MODEL_HF_H
@@ -14,28 +15,29 @@ enum hf_rule {
     RULE_SHARE,    /* a number: a probability, a weight */
     RULE_BOOL,     /* true or false */
     RULE_LIST,     /* a list, as it stands */
-    RULE_FIRST,    /* the first number of a list; each is twice the one before */
-    RULE_WORD,     /* a word, as the family has it */
-    RULE_FIXED,    /* always the default: what the architecture is */
-    RULE_SEQ,      /* at most so many as a training sample holds (import_hf.c, I2) */
+    RULE_FIRST,    /* the first number of a list in which each is twice the one before */
+    RULE_WORD,     /* a word that the family knows under the same name */
+    RULE_FIXED,    /* always the default: a property of the architecture */
+    RULE_SEQ,      /* a sequence length, limited to that of a training sample (import_hf.c, I2) */
     RULE_PLUS_TWO, /* OPT's table of positions has two more rows than positions */
     RULE_CLASSES,  /* the number of labels */
     RULE_DTYPE,    /* torch's word for an element type */
     RULE_ACT,      /* an activation function */
-    RULE_POOLER,   /* the architectures that have BERT's pooler */
-    RULE_OLDER,    /* a whole number under an older name, unless the option is there already */
+    RULE_POOLER,   /* whether the architecture has BERT's pooler */
+    RULE_OLDER,    /* a whole number under an older name, unless the option is already set */
     RULE_PATTERN,  /* Nemotron-H's letters, or the names of layers that they stand for */
     RULE_WINDOW,   /* the keys of a sliding window, unless it is null or no layer has one */
-    RULE_FULL,     /* of layers with a window, every which sees all: a list of types, or a number */
-    RULE_ROPE,     /* the base of rotary positions, here or under rope_parameters */
-    RULE_NORMED,   /* whether the weights of the chosen experts add up to one */
-    RULE_EXPECTED  /* not an option: a warning if it is not the default */
+    /* every how many layers with a window one sees all keys: a list of types, or a number */
+    RULE_FULL,
+    RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
+    RULE_NORMED,  /* whether the weights of the chosen experts add up to one */
+    RULE_EXPECTED /* not an option: a warning if it is not the default */
 };
 
 struct hf_row {
     const char *key, *option;
     enum hf_rule rule;
-    const char *otherwise; /* the default; NULL leaves it to the family */
+    const char *otherwise; /* the default; NULL: the family's */
 };
 
 struct hf_architecture {

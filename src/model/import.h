@@ -1,4 +1,5 @@
-/* import.h - models from files: each format's reader, from memory, so that a fuzzer can reach it.
+/* import.h - models from files: one reader per format, each from memory, so that a fuzzer can call
+ * it.
  *
  *   open.c         decides what a name means and reads the file
  *   import_yaml.c  Weft's own model files (docs/reference/model-file.md)
@@ -17,23 +18,23 @@ weft_status import_yaml(struct arena *scratch, const char *file, const struct do
                         const struct doc *overrides, struct model **out);
 weft_status import_hf(struct arena *scratch, const char *file, const struct doc *root,
                       const struct doc *overrides, struct model **out);
-/* Operators written out (import_yaml_ops.c): the part of a model file without a family. */
+/* Operators that are written out in full (import_yaml_ops.c): a model file without a family. */
 weft_status import_operators(struct arena *scratch, const char *name, const char *source,
                              const struct doc *root, struct model **out);
 /* Overrides give sizes to the graph's symbolic dims: "sequence: 512". */
 weft_status import_onnx(const char *file, const void *bytes, size_t len,
                         const struct doc *overrides, struct model **out);
 
-/* Options laid over one another: those of `over` win. Either may be NULL. */
+/* Merges options: those of `over` win. Either may be NULL. */
 struct doc *options_merge(struct arena *scratch, const struct doc *under, const struct doc *over);
-/* "seq: 4096, attention: plain" as a mapping; NULL or blank text is NULL. */
+/* Parses "seq: 4096, attention: plain" into a mapping; NULL or blank text gives NULL. */
 weft_status options_parse(struct arena *scratch, const char *text, struct doc **out);
 /* The family of that name, or an error at `where` with a suggestion. */
 weft_status family_find(const char *name, const struct doc *where, const struct family **out);
 /* The preset of that name, or NULL. */
 const struct preset *preset_find(const char *name);
 const char *preset_nearest(const char *name); /* for a hint; may be NULL */
-/* A preset with options laid over its own. */
+/* Builds a preset, with `options` over its own. */
 weft_status preset_build(struct arena *scratch, const struct preset *preset, const char *name,
                          const char *source, const struct doc *options, struct model **out);
 

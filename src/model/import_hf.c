@@ -1,10 +1,11 @@
 /* import_hf.c - Hugging Face's config.json as options of a family.
  *
- * The tables are those of hf.h; here each row is read by its rule.
+ * The tables are in hf.h; here each row is read by its rule.
  *
- * I1  The place of an option is that of the key it came from, so an error points into config.json.
- * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is what
- *     the model may be used with, not what a training sample holds. It can be overridden.
+ * I1  An option has the place of the key it came from, so that an error points into config.json.
+ * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is the
+ *     longest text that the model may be used with, not the length of a training sample. It can be
+ *     overridden.
  */
 #include "model/import.h"
 
@@ -38,7 +39,7 @@ static void add_option(struct hf_reading *r, const char *option, struct doc valu
     r->options->count++;
 }
 
-/* An option whose value is not in the file as such; its place is that of `at` (I1). */
+/* Adds an option whose value is not literally in the file; errors point at `at` (I1). */
 static void add_text(struct hf_reading *r, const char *option, const struct doc *at,
                      enum doc_kind kind, const char *text)
 {
@@ -147,14 +148,14 @@ static weft_status rule_plus_two(struct hf_reading *r, const struct hf_row *row,
     return status;
 }
 
-/* id2label names them all, num_labels counts them. */
+/* id2label lists all labels, num_labels counts them. */
 static weft_status rule_classes(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
     const struct doc *count = doc_get(r->root, "num_labels");
     if (count)
         return checked(r, row, count, FIELD_COUNT);
-    if (!doc_get(r->root, row->key)) /* the default */
+    if (!doc_get(r->root, row->key)) /* without the key, the default */
         return rule_count(r, row, value);
     if (value->kind != DOC_MAP || value->count == 0)
         return doc_error(value, NULL, "'%s' is %s, expected a mapping of numbers to labels",
@@ -167,7 +168,7 @@ struct words {
     const char *theirs, *ours;
 };
 
-/* The translation of a word; words without one are passed over with a warning. */
+/* The translation of a word; a word without one is ignored with a warning. */
 static weft_status translate(struct hf_reading *r, const struct hf_row *row,
                              const struct doc *value, const struct words *words, size_t count)
 {
@@ -189,7 +190,7 @@ static weft_status rule_dtype(struct hf_reading *r, const struct hf_row *row,
     static const struct words WORDS[] = {
         {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
     if (doc_get(r->options, "dtype"))
-        return WEFT_OK; /* under its older name */
+        return WEFT_OK; /* given under its older name */
     return translate(r, row, value, WORDS, COUNT_OF(WORDS));
 }
 
@@ -203,7 +204,7 @@ static weft_status rule_act(struct hf_reading *r, const struct hf_row *row, cons
     return translate(r, row, value, WORDS, COUNT_OF(WORDS));
 }
 
-/* Masked words alone need no pooled output. */
+/* A model of masked words only needs no pooled output. */
 static weft_status rule_pooler(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
 {
@@ -215,14 +216,14 @@ static weft_status rule_pooler(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
-/* "M-M*", or [mamba, mlp, mamba, attention]; whichever comes first. */
+/* "M-M*", or [mamba, mlp, mamba, attention], whichever is found first. */
 static weft_status rule_pattern(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
     static const struct words WORDS[] = {
         {"mamba", "M"}, {"attention", "*"}, {"mlp", "-"}, {"moe", "E"}};
     if (doc_get(r->options, row->option))
-        return WEFT_OK; /* under its other name */
+        return WEFT_OK; /* given under its other name */
     if (value->kind != DOC_LIST)
         return rule_as_is(r, row, value);
     char *letters = arena_alloc(r->scratch, 1, value->count + 1);
@@ -266,7 +267,7 @@ static weft_status rule_window(struct hf_reading *r, const struct hf_row *row,
     return checked(r, row, value, FIELD_COUNT);
 }
 
-/* The number of the first layer that sees all, from 1; 0: none does. */
+/* The number of the first layer that sees all keys, counted from 1; 0: none does. */
 static int64_t first_full(const struct doc *types)
 {
     int64_t number = 1;
@@ -343,7 +344,7 @@ _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function"
 
 /* ---- reading a config ------------------------------------------------------------------------ */
 
-/* The default of a row as a node at the place of the whole config. */
+/* The default of a row as a node that has the place of the whole config. */
 static weft_status default_of(struct hf_reading *r, const struct hf_row *row,
                               const struct doc **out)
 {
@@ -398,7 +399,7 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
     return status;
 }
 
-/* "gpt2" of some/gpt2/config.json, "big" of some/big.json. */
+/* "gpt2" from some/gpt2/config.json, "big" from some/big.json. */
 static const char *name_of(struct arena *scratch, const char *file)
 {
     const char *end = strrchr(file, '/'), *base = end ? end + 1 : file;

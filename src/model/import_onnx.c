@@ -23,7 +23,7 @@ static const char *unique(struct onnx_graph *graph, const char *path, const char
     return arena_printf(graph->scratch, "%.100s_%lld", name, (long long)taken + 1);
 }
 
-/* "layer1.0" below "layer1" is "0". */
+/* "layer1.0" within "layer1" becomes "0". */
 static const char *short_name(const char *component, const char *parent)
 {
     size_t len = strlen(parent);
@@ -47,7 +47,7 @@ static const char *joined_path(struct onnx_graph *graph)
     return path;
 }
 
-/* The components of a PyTorch path, without the last; 0 for any other name. */
+/* The components of a PyTorch path without the last; 0 for any other name. */
 static size_t split_path(struct onnx_graph *graph, const char *name, const char **parts,
                          size_t most, const char **last)
 {
@@ -96,7 +96,7 @@ void onnx_warn(struct onnx_graph *graph, const char *text)
         array_push(graph->b->arena, &graph->b->model->warnings, "and more warnings like these");
 }
 
-/* The leading dim of the first input: 1 where it is symbolic. */
+/* The leading dim of the first input, or 1 if it is symbolic. */
 static void set_batch(struct onnx_graph *graph)
 {
     graph->batch = 1;
@@ -115,7 +115,7 @@ static void set_batch(struct onnx_graph *graph)
     }
 }
 
-/* Tokens per sample: of an input of ids (batch, seq). */
+/* Tokens per sample, from an input of ids (batch, seq). */
 static int64_t sequence_length(const struct onnx_graph *graph)
 {
     for (size_t i = 0; i < graph->values.len; i++) {
@@ -142,7 +142,7 @@ static enum dtype usual_dtype(const struct onnx_graph *graph)
     return DTYPE_FP32;
 }
 
-/* Operators with matrices of weights: what names such as ResNet-50 count. */
+/* Counts the operators with matrices of weights, as names such as ResNet-50 do. */
 static int64_t count_layers(const struct builder *b)
 {
     int64_t layers = 0;
@@ -192,7 +192,7 @@ done:
     return status;
 }
 
-/* The file's own name, without folders and ending. */
+/* The file's name without folders and extension. */
 static const char *model_name(struct arena *scratch, const char *file)
 {
     const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;

@@ -15,7 +15,7 @@ struct model_root {
     const struct doc *options, *operators;
 };
 
-/* The keys of operators written out are read again by their own reader. */
+/* Operators that are written out have keys of their own, which another reader reads. */
 static const struct field FIELDS[] = {
     {"name", FIELD_TEXT, offsetof(struct model_root, name)},
     {"family", FIELD_TEXT, offsetof(struct model_root, family)},
@@ -67,7 +67,7 @@ weft_status import_yaml(struct arena *scratch, const char *file, const struct do
         return doc_error(root.options, NULL, "'options' is %s, expected a mapping",
                          doc_kind_name(root.options->kind));
     struct doc *options = options_merge(scratch, root.options, overrides);
-    if (!options->file) /* so that an error about what is missing has a place */
+    if (!options->file) /* so that an error about a missing option has a place */
         options->file = doc->file, options->line = doc->line;
     if (root.base)
         return from_preset(scratch, &root, doc, file, options, out);

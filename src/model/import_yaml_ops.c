@@ -55,7 +55,7 @@ static const char *item_name(const struct doc *item)
     return name ? name->text : "";
 }
 
-/* A name that is not known yet: from further down, or from nowhere. */
+/* A name that is not known yet: it is defined further down, or nowhere. */
 weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at, const char *name)
 {
     const char *names[YAML_MOST_INPUTS * 4];
@@ -109,7 +109,7 @@ static weft_status read_inputs(struct yaml_reader *r, struct yaml_spec *spec)
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
-/* Operators without a name are called after their kind, and numbered from the second on. */
+/* An operator without a name is named after its kind, with a number from the second one on. */
 static const char *name_of(const struct yaml_reader *r, const struct yaml_spec *spec)
 {
     int64_t number = 0, taken;
@@ -180,7 +180,7 @@ static const struct field REPEAT_FIELDS[] = {
     {"operators", FIELD_DOC, offsetof(struct yaml_module, operators), .required = true},
 };
 
-/* The items of a module or repeat in a block of their own; `out` is what it makes (I1). */
+/* The items of a module or repeat, in a block of their own; `out` is its output (I1). */
 static weft_status read_inside(struct yaml_reader *r, const struct yaml_module *part,
                                const struct doc *item, int carry, int *out)
 {

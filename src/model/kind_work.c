@@ -4,20 +4,20 @@
  *   input gradient   dX[m,k] = dY[m,n] W[n,k]           m k n
  *   weight gradient  dW[n,k] = dY[m,n]^T X[m,k]         n k m
  *   attention        S = Q K^T, O = softmax(S) V        4 q kv depth per head; backward twice that
- *   with a window    kv above is min(kv, window): a query sees no more keys. Plain attention computes
- *                    and keeps the whole matrix all the same, and masks it.
+ *   with a window    kv above is min(kv, window): a query sees no more keys. Plain attention still
+ *                    computes and keeps the whole matrix, and masks it.
  *   scan             in chunks of Q positions: C B^T, the chunk's products with x, its state, and
- *                    what the state before it adds; of L positions, G groups, H heads of depth P and
- *                    states of N      2 L (Q N G + Q P H + 2 N P H); backward twice that
+ *                    what the state before it adds; with L positions, G groups, H heads of depth P
+ *                    and states of N      2 L (Q N G + Q P H + 2 N P H); backward twice that
  */
 #include "model/kind_work.h"
 
-/* Positions of dims within the rows below: (I1). */
+/* Positions of dims within the rows of kinds.c (model.h, I1). */
 enum { LINEAR_BATCH, LINEAR_SEQ, LINEAR_IN, LINEAR_OUT };
 enum { ATT_BATCH, ATT_HEAD, ATT_GROUP, ATT_SEQ, ATT_KV, ATT_DEPTH };
 enum { EXPERT_BATCH, EXPERT_EXPERT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
 enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
-enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* of a gated norm as well */
+enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* also of a gated norm */
 
 static double product(const int64_t *size, int count)
 {
@@ -34,7 +34,7 @@ static void set_shape(struct work *out, enum kernel kernel, const int64_t *shape
         out->shape[i] = shape[i];
 }
 
-/* One of the three products of a linear layer, as the phase has it. */
+/* The product of a linear layer that the phase computes. */
 static void matmul(enum kernel kernel, int64_t batch, int64_t rows, int64_t out_features,
                    int64_t in_features, enum phase phase, struct work *out)
 {
@@ -54,7 +54,7 @@ void linear_work(const struct op *op, const int64_t *size, enum phase phase, str
            size[LINEAR_IN], phase, out);
 }
 
-/* Rows of one expert's group: tokens are spread evenly over the experts. */
+/* The rows of one expert's group: tokens are distributed evenly over the experts. */
 void expert_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
     int64_t experts = op->size[EXPERT_EXPERT];
@@ -92,7 +92,7 @@ void context_work(const struct op *op, const int64_t *size, enum phase phase, st
     batched_work(size[ATT_SEQ], size[ATT_DEPTH], size[ATT_KV], size, phase, out);
 }
 
-/* The gradient of sinks comes with the others': a sum over numbers that each row has already. */
+/* The gradient of sinks comes with the others: a sum over numbers that each row has already. */
 static void sinks_work(const int64_t *size, struct work *out)
 {
     set_shape(out, KERNEL_ELEMENTWISE, (int64_t[]){heads(size) * size[ATT_SEQ]}, 1);
@@ -120,7 +120,7 @@ void attention_work(const struct op *op, const int64_t *size, enum phase phase, 
 
 void conv_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
-    (void)phase; /* all three phases are the same implicit product, over other operands */
+    (void)phase; /* all three phases are the same implicit product, over different operands */
     const int64_t shape[] = {
         size[CONV_BATCH],           size[CONV_OUT], size[CONV_HEIGHT], size[CONV_WIDTH],
         size[CONV_IN] / op->groups, op->kernel[0],  op->kernel[1],     op->stride[0]};
@@ -128,8 +128,8 @@ void conv_work(const struct op *op, const int64_t *size, enum phase phase, struc
     out->flops = 2 * product(shape, 7);
 }
 
-/* As Dao and Gu (2024), section 6, compute it; the chunk's products count in full, below the
- * diagonal and above it. */
+/* As Dao and Gu (2024), section 6, compute it; the chunk's products count in full, including the
+ * part above the diagonal. */
 void scan_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
     int64_t heads = size[SCAN_HEAD] * op->scan_heads, depth = size[SCAN_DEPTH] / op->scan_heads;

@@ -1,4 +1,4 @@
-/* kinds.c - one row per operator kind: its dims, operands, what it keeps, and its work.
+/* kinds.c - one row per operator kind: its dims, its operands, what it keeps, and its work.
  *
  * The dims of a row say how the operator may be split (model.h, I2). The operands are written as
  * axes of dims: "batch,seq,head group depth" is a tensor of three axes whose last one is made of
@@ -12,7 +12,7 @@
 #define WHOLE(d)                   {DIM_##d, ROLE_WHOLE}
 #define HALO(d)                    {DIM_##d, ROLE_HALO}
 #define KIND(word, what, function) .name = (word), .summary = (what), .work = (function)
-/* Kinds that treat every element alike: sequences (batch, seq, hidden), images and score matrices
+/* Kinds that treat all elements alike: sequences (batch, seq, hidden), images and score matrices
  * (batch, hidden, height, width). */
 #define ANY_ELEMENT(word, what, kept, function)                                                    \
     {KIND(word, what, function),                                                                   \

@@ -1,4 +1,4 @@
-/* model.c - asking a finished model: work of an operator, totals of a module, paths.
+/* model.c - questions to a finished model: work of an operator, totals of a module, paths.
  *
  *   elements of an operand under local dims = prod over axes of size * prod over its dims of
  *   local / full                                                                            (1)
@@ -99,9 +99,9 @@ static double kept_operand_bytes(const struct op *op, const int64_t *local, enum
     return bytes + op_extra_bytes(op, local, dtype);
 }
 
-/* Weights with two or more axes are matrices, and the input's gradient needs them; the vectors of
- * a norm, or the few taps of a depthwise convolution, are not worth counting there, but what it keeps
- * of its inputs is. */
+/* Weights with two or more axes are matrices, which the input's gradient reads. The vectors of a
+ * norm and the few taps of a depthwise convolution are too small to count there, but what such an
+ * operator keeps of its inputs is counted. */
 static bool has_matrix(const struct op *op)
 {
     return op->weights && op->weight[0].operand.axes >= 2 && op->kind != OP_CONV1D;
@@ -118,7 +118,7 @@ static void forward_bytes(const struct op *op, const int64_t *local, struct work
     double out = operand_bytes(op, &op->output, local, work->dtype);
     double weights = weight_bytes(op, local, work->dtype);
     if (work->kernel == KERNEL_EMBEDDING && weights > out)
-        weights = out; /* a lookup reads the rows it returns, not the table */
+        weights = out; /* a lookup reads the rows that it returns, not the whole table */
     work->read_bytes = (input_bytes(op, local, work->dtype) + weights) * read_share(op);
     work->write_bytes = out + op_extra_bytes(op, local, work->dtype);
 }
@@ -134,7 +134,7 @@ static void backward_input_bytes(const struct op *op, const int64_t *local, stru
 
 static void backward_weight_bytes(const struct op *op, const int64_t *local, struct work *work)
 {
-    if (op->kind == OP_ATTENTION) { /* sinks: see sinks_work */
+    if (op->kind == OP_ATTENTION) { /* for sinks, see sinks_work */
         work->read_bytes = op_extra_bytes(op, local, work->dtype);
         work->write_bytes = weight_bytes(op, local, work->dtype);
         return;
@@ -144,7 +144,7 @@ static void backward_weight_bytes(const struct op *op, const int64_t *local, str
     work->write_bytes = weight_bytes(op, local, work->dtype);
 }
 
-/* The gradients of a scan's weights come with those of its inputs. */
+/* The gradients of a scan's weights are computed together with those of its inputs. */
 struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase)
 {
     static void (*const BYTES[])(const struct op *, const int64_t *, struct work *) = {
@@ -218,7 +218,7 @@ bool op_in_layer(const struct model *model, const struct op *op)
     return module >= 0;
 }
 
-/* The model's own inputs are kept by whoever reads them. */
+/* The model's own inputs are kept by the operators that read them. */
 static double kept_inputs(const struct model *model, const struct op *op, const int64_t *local,
                           enum dtype dtype)
 {
@@ -319,7 +319,8 @@ const char *module_path(struct arena *keep, const struct model *model, int32_t m
     const char *above = module_path(keep, model, m->parent, copy / m->repeat);
     const char *dot = *above ? "." : "";
     if (!*m->name)
-        return above; /* a nameless repeat: its indexed parts count on from copy to copy */
+        /* a repeat without a name: the numbers of its indexed parts go on from copy to copy */
+        return above;
     if (!m->indexed)
         return arena_printf(keep, "%s%s%s", above, dot, m->name);
     const struct module *outer = &model->module[m->parent];

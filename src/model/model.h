@@ -1,13 +1,13 @@
 /* model.h - what a neural network computes: operators with named dims, tensors, a module tree.
  *
- * A model is a straight program of operators in execution order, grouped in modules. A module may
+ * A model is a linear program of operators in execution order, grouped in modules. A module may
  * repeat: its body is stored once and stands for `repeat` copies in a row, so a 1,000-layer model
- * costs what one layer costs. All sizes are per sample: the dim `batch` has size 1 here and is
+ * costs as much as one layer. All sizes are per sample: the dim `batch` has size 1 here and is
  * multiplied by the micro-batch where work is measured (op_work, tensor_bytes).
  *
  *   I1  An operator's dims are those of its kind's row in OP_KINDS, in that order. Every axis of
  *       every operand is the product of zero or more of the operator's dims, outermost first.
- *   I2  From I1 a split's layouts follow: an operand that has the split dim is Split, one that
+ *   I2  The layouts of a split follow from I1: an operand that has the split dim is Split, one that
  *       lacks it is Broadcast, and an output that lacks a split *reduction* dim is a Partial sum.
  *   I3  The operators of a module, its submodules included, are contiguous.
  *   I4  Every tensor has one producer: an operator, the model's input, or a repeat's carry.
@@ -27,7 +27,7 @@ enum dim {
     DIM_BATCH,  /* samples; 1 in the model, the micro-batch in work */
     DIM_SEQ,    /* positions of a sequence (queries, in attention) */
     DIM_KV,     /* positions attended to */
-    DIM_HEAD,   /* key/value heads; groups of heads that share a scan's B and C */
+    DIM_HEAD,   /* key/value heads; in a scan, groups of heads that share B and C */
     DIM_GROUP,  /* query heads per key/value head */
     DIM_DEPTH,  /* width of one head */
     DIM_IN,     /* input features or channels */
@@ -73,18 +73,18 @@ enum element {
 struct tensor {
     int32_t producer;     /* operator, or -1: the model's input or a repeat's carry */
     int32_t carry_module; /* the repeating module whose carry this is, or -1 */
-    int32_t view_of;      /* the tensor whose storage this is under another shape, or -1 */
+    int32_t view_of;      /* the tensor whose storage this one shows under another shape, or -1 */
     uint8_t axes;
     int64_t size[MAX_AXES]; /* per sample; axis 0 is the batch */
     enum element element;
-    uint8_t kept; /* of enum kept: who reads it again in the backward pass; 0: nobody */
+    uint8_t kept; /* flags of enum kept: who reads it again in the backward pass; 0: nobody */
 };
 
-/* A tensor inside a repeat exists once per copy; which copies stay depends on who reads them. */
+/* A tensor within a repeat exists once per copy; the reader decides which copies are kept. */
 enum kept {
-    KEPT_WITHIN = 1, /* an operator of the same copy: every copy stays */
-    KEPT_NEXT = 2,   /* the next copy, through the carry: all but the last stay */
-    KEPT_AFTER = 4   /* an operator after the repeat: the last one stays */
+    KEPT_WITHIN = 1, /* read in the same copy: every copy is kept */
+    KEPT_NEXT = 2,   /* read in the next copy, through the carry: all but the last are kept */
+    KEPT_AFTER = 4   /* read after the repeat: the last one is kept */
 };
 
 /* How an operator sees one tensor or weight: the size of each axis per sample, and which of its dims
@@ -95,8 +95,8 @@ struct operand {
     uint8_t axes;
     int64_t size[MAX_AXES];
     int8_t dims[MAX_AXES][MAX_AXIS_DIMS]; /* -1 ends */
-    /* Of a part of a fused tensor that is neither queries nor keys nor values: where in each share of
-     * the last axis it begins. A share is what one index of the axis' first dim has of the tensor. */
+    /* For a part of a fused tensor that is not queries, keys or values: where the part begins in
+     * each share of the last axis. A share is what belongs to one index of the axis's first dim. */
     int64_t part_first;
 };
 
@@ -140,7 +140,7 @@ enum op_kind {
     OP_INTERACTION, /* pairwise dot products of feature vectors (DLRM) */
     OP_LOSS,        /* softmax cross entropy over vocab or classes */
     OP_RESHAPE,     /* pure data movement: patch merging, space to depth, transpose copies */
-    OP_OPAQUE,      /* unknown to Weft: carried with its sizes, never split but by batch */
+    OP_OPAQUE,      /* unknown to Weft: carried with its sizes, split by batch only */
     OP_KIND_COUNT
 };
 
@@ -151,18 +151,19 @@ enum keep {
     KEEP_INPUT_2 = 4,
     KEEP_OUTPUT = 8,
     KEEP_MASK = 16,  /* one byte per output element */
-    KEEP_APART = 32, /* of a loss: the gradient is written beside the logits, not over them */
-    KEEP_STEPS = 64  /* of a loss: each step of it, either way, writes a whole tensor in fp32 */
+    KEEP_APART = 32, /* loss: the gradient is written beside the logits, not over them */
+    /* loss: each of its steps, forward and backward, writes a whole tensor in fp32 */
+    KEEP_STEPS = 64
 };
 
-/* Of a gate a beside b. */
+/* How a gate `a` is applied to `b`. */
 enum gating {
     GATE_SILU,
     GATE_GELU,
-    GATE_CLAMPED, /* gpt-oss: both are cut off at 7; a s(1.702 a) (b + 1), s the sigmoid */
+    GATE_CLAMPED, /* gpt-oss: both are clamped at 7; a s(1.702 a) (b + 1), s the sigmoid */
     GATE_COUNT
 };
-extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL after them */
+extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL-terminated */
 
 enum { ROPE_BASE = 10000 }; /* of rotary positions: Su et al., 2021, section 3.3 */
 
@@ -203,13 +204,13 @@ struct op_kind_row {
     struct {
         enum dim dim;
         enum dim_role role;
-    } dims[OP_MAX_DIMS]; /* ends at the first ROLE_NONE */
-    unsigned keep;       /* of enum keep */
+    } dims[OP_MAX_DIMS]; /* the first ROLE_NONE ends the list */
+    unsigned keep;       /* flags of enum keep */
     /* Operands as axes of dims, "batch,seq,head group depth"; NULL where the axes follow from the
      * tensor's rank (elementwise kinds) or the builder writes them. */
     const char *input[MAX_KIND_INPUTS], *output, *weight[MAX_KIND_WEIGHTS];
-    /* Fills kernel, shape and FLOPs of one phase; `size` are the local dims (I1), batch included.
-     * Bytes are filled in generically from the operands (op_work). */
+    /* Sets kernel, shape and FLOPs of one phase; `size` holds the local dims (I1), batch included.
+     * Bytes follow from the operands for all kinds alike (op_work). */
     void (*work)(const struct op *op, const int64_t *size, enum phase phase, struct work *out);
 };
 extern const struct op_kind_row OP_KINDS[OP_KIND_COUNT];
@@ -223,45 +224,54 @@ struct op {
     struct operand *input;
     struct operand output;
     struct weight *weight;
-    unsigned keep;         /* the kind's, changed where an implementation keeps more or less */
-    int64_t kept_elements; /* kept beside operands, per sample, in the compute dtype: an unfused
-                              norm's copies */
-    int64_t kept_fp32;     /* likewise in fp32: a loss's probabilities, statistics of rows */
-    bool input_grad;       /* some input wants a gradient: false on the model's own input */
-    bool causal; /* attention: half of the score matrix is masked out; softmax: and not read */
-    int64_t
-        window;    /* causal attention: the last keys that a query sees, its own included; 0: all */
-    bool sinks;    /* attention, softmax: the weight is a learned number per query head that stands
-                       among the scores, with a value of zero */
-    int32_t flash; /* attention: the version of FlashAttention, 0: the device's best */
-    int64_t value_depth; /* attention: width of one value head, where not DIM_DEPTH */
-    /* rotary: features of one head (0: not known); of every key/value head's share of the features
-     * (its queries, its key, its value) the first so many turn */
+    /* flags of enum keep: the kind's, changed where an implementation keeps more or less */
+    unsigned keep;
+    /* elements kept in addition to operands, per sample, in the compute dtype: an unfused norm's
+     * copies */
+    int64_t kept_elements;
+    int64_t kept_fp32; /* likewise in fp32: a loss's probabilities, statistics of rows */
+    /* some input needs a gradient; false if all are the model's own inputs */
+    bool input_grad;
+    /* attention: half of the score matrix is masked out; softmax: that half is not read either */
+    bool causal;
+    /* causal attention: how many keys a query sees, its own included; 0: all */
+    int64_t window;
+    /* attention, softmax: the weight is a learned number per query head that takes part in the
+     * softmax like a score, with a value of zero */
+    bool sinks;
+    int32_t flash;       /* attention: the version of FlashAttention, 0: the device's best */
+    int64_t value_depth; /* attention: width of one value head, if it is not DIM_DEPTH */
+    /* rotary: features of one head (0: not known); features of one key/value head's share (its
+     * queries, its key, its value), and how many of them, from the first, are rotated */
     int64_t head_depth, head_share, head_turned;
     double
         rope_base; /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth) */
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    bool once; /* dispatch, combine: a token is sent to a device once for all its experts there */
+    /* dispatch, combine: a token is sent only once to each device that holds some of its experts */
+    bool once;
     enum gating gate; /* gated: the activation of its gate */
-    bool squared;     /* relu: max(x, 0)^2 */
-    bool by_stream;   /* linear: tp splits it as the residual stream lies */
-    /* scan: heads of one group, width of a head's state, positions that are computed as one product */
+    bool squared;     /* relu: the output is max(x, 0)^2 */
+    /* linear: tensor parallelism splits it in the way the residual stream is split */
+    bool by_stream;
+    /* scan: heads of one group, width of a head's state, positions that are computed as one
+     * product */
     int64_t scan_heads, scan_state, scan_chunk;
     const char *onnx_type; /* of an opaque operator */
 };
 
 /* ---- work: what a kernel is asked to do ------------------------------------------------------ */
 
-/* The kernels that costs are known for. An operator's phase runs as one kernel of one shape. */
+/* The kernels whose costs are known. An operator's phase runs as one kernel of one shape. */
 enum kernel {
     KERNEL_MATMUL,         /* batch m n k */
     KERNEL_GROUPED_MATMUL, /* groups m n k: m rows in each group */
-    KERNEL_ATTENTION, /* batch heads kv_heads q kv depth value_depth causal; causal is 1, or with a
-                              window its keys, 2 or more */
-    KERNEL_ATTENTION_V1, /* the same: FlashAttention's first version and its Triton port */
-    KERNEL_ATTENTION_V2, /* the same: FlashAttention-2 */
+    /* batch heads kv_heads q kv depth value_depth causal; causal is 1, or with a window its number
+     * of keys, 2 or more */
+    KERNEL_ATTENTION,
+    KERNEL_ATTENTION_V1, /* the same shape: FlashAttention's first version and its Triton port */
+    KERNEL_ATTENTION_V2, /* the same shape: FlashAttention-2 */
     KERNEL_CONV,         /* images out_channels height width in_channels kernel_h kernel_w stride */
     KERNEL_NORM,         /* rows cols */
     KERNEL_BATCH_NORM,   /* images channels pixels */
@@ -270,18 +280,19 @@ enum kernel {
     KERNEL_DROPOUT,      /* elements */
     KERNEL_EMBEDDING,    /* rows width vocab */
     KERNEL_LOSS,         /* rows classes */
-    KERNEL_LOSS_COMPILED, /* the same: by one kernel each way, as a compiler writes them */
-    KERNEL_POOL,          /* images channels height width window */
-    KERNEL_SCAN,          /* batch groups heads seq depth state chunk */
-    KERNEL_COPY,          /* bytes */
-    KERNEL_OPTIMIZER,     /* parameters */
+    /* the same shape: one kernel forward and one backward, as a compiler writes them */
+    KERNEL_LOSS_COMPILED,
+    KERNEL_POOL,      /* images channels height width window */
+    KERNEL_SCAN,      /* batch groups heads seq depth state chunk */
+    KERNEL_COPY,      /* bytes */
+    KERNEL_OPTIMIZER, /* parameters */
     KERNEL_COUNT
 };
 enum { WORK_MAX_SHAPE = 8 };
 const char *kernel_name(enum kernel kernel);
 bool kernel_from_name(const char *name, enum kernel *out);
-const char *kernel_near(const char *name); /* that a misspelt one meant; NULL: none */
-/* The names of a kernel's shape numbers, NULL after the last. */
+const char *kernel_near(const char *name); /* the name that a misspelt one meant; NULL: none */
+/* The names of a kernel's shape numbers, NULL-terminated. */
 const char *const *kernel_shape_names(enum kernel kernel);
 
 struct work {
@@ -289,17 +300,18 @@ struct work {
     enum phase phase;
     enum dtype dtype;
     int64_t shape[WORK_MAX_SHAPE];
-    double flops;       /* of matrix products; for causal attention the full square counts, with a
-                           window as many keys for every query */
+    /* of matrix products; causal attention counts the full square, or with a window so many keys
+     * for every query */
+    double flops;
     double read_bytes;  /* from device memory, each operand once */
     double write_bytes; /* to device memory */
 };
 
 /* The work of one phase with these local dims (size[i] for the i-th dim of the kind's row; batch is
- * the local micro-batch). An operator without weights has no work in PHASE_BACKWARD_WEIGHT, nor one
- * without differentiable inputs in PHASE_BACKWARD_INPUT: the result then has no FLOPs and no bytes. */
+ * the local micro-batch). Without weights there is no work in PHASE_BACKWARD_WEIGHT, and without
+ * differentiable inputs none in PHASE_BACKWARD_INPUT: the result then has no FLOPs and no bytes. */
 struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase);
-/* The sizes of the whole, unsplit operator at this micro-batch; array of OP_MAX_DIMS. */
+/* The sizes of the unsplit operator at this micro-batch; an array of OP_MAX_DIMS. */
 void op_full_size(const struct op *op, int64_t batch, int64_t *size);
 int op_dims(enum op_kind kind);                   /* how many dims the kind has */
 int op_find_dim(enum op_kind kind, enum dim dim); /* position in the row, or -1 */
@@ -317,12 +329,14 @@ struct module {
     const char *name; /* "layers", "attn" */
     int32_t parent;   /* -1 for the root */
     int32_t first_op, ops;
-    int64_t repeat;      /* 1: plain */
-    int64_t first_index; /* a repeating module is called name.first_index, + stride, ... */
+    int64_t repeat; /* 1: plain */
+    /* copies of a repeating module are called name.first_index, name.(first_index + stride), ... */
+    int64_t first_index;
     int64_t stride;
-    int32_t carry_in, carry_init, carry_out; /* tensors of a repeat: within copy i > 0, carry_in is
-                                                carry_out of copy i - 1; in copy 0 carry_init */
-    bool indexed;                            /* name.index even when it does not repeat */
+    /* tensors of a repeat: in copy i > 0, carry_in is the carry_out of copy i - 1; in copy 0 it is
+     * carry_init */
+    int32_t carry_in, carry_init, carry_out;
+    bool indexed; /* called name.index even if it does not repeat */
 };
 
 struct model {
@@ -334,20 +348,21 @@ struct model {
     struct op *op;
     struct tensor *tensor;
     int32_t modules, ops, tensors;
-    int64_t layers;               /* of the paper's count: transformer layers, CNN blocks */
+    int64_t layers;               /* counted as the paper does: transformer layers, CNN blocks */
     int64_t seq;                  /* tokens per sample that count for tokens/s; 1 for images */
-    enum dtype dtype;             /* usual training dtype */
+    enum dtype dtype;             /* the usual training dtype */
     ARRAY(const char *) warnings; /* opaque operators, ignored fields */
 };
 
 void model_free(struct model *model);
 
-/* What an operator computes in when its model trains in `dtype`: in fp8 or nvfp4 run the products of weights,
- * except for what a loss reads, and all others in bf16. */
+/* The type that an operator computes in when its model trains in `dtype`. With fp8 or nvfp4, only
+ * products of weights run in that type, except for those whose output a loss reads; all others run
+ * in bf16. */
 enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 /* Copies of an operator in the whole model: the product of the repeats around it. */
 int64_t op_copies(const struct model *model, const struct op *op);
-/* Whether it is part of a layer: of an indexed module. */
+/* Whether the operator is part of a layer, that is, of an indexed module. */
 bool op_in_layer(const struct model *model, const struct op *op);
 /* The first operator of a kind; NULL: the model has none. */
 const struct op *model_op_of_kind(const struct model *model, enum op_kind kind);
@@ -356,8 +371,8 @@ const char *op_path(struct arena *keep, const struct model *model, const struct 
                     int64_t copy);
 const char *module_path(struct arena *keep, const struct model *model, int32_t module,
                         int64_t copy);
-/* The numbers that a module's copies go by: those of its own repeat, or of the unnamed repeat around
- * it (a body of several layers, see build_repeat_from). Unnamed modules stand in no path. */
+/* The numbers of a module's copies: those of its own repeat, or of the unnamed repeat around it (a
+ * body of several layers, see build_repeat_from). Unnamed modules do not appear in paths. */
 struct series {
     int64_t first, count, stride;
 };
@@ -365,28 +380,29 @@ struct series module_series(const struct model *model, int32_t module);
 bool module_is_named(const struct module *module);
 
 struct totals {
-    double parameters; /* tied weights once */
+    double parameters; /* tied weights count once */
     double flops[PHASE_COUNT];
-    double kept_bytes; /* read again by the backward pass; a shared tensor once */
-    int64_t ops;       /* operators, copies counted */
+    double kept_bytes; /* read again by the backward pass; a shared tensor counts once */
+    int64_t ops;       /* operators, with all copies */
 };
-/* Of one sample in this dtype. A module's totals include its submodules and all its copies. */
+/* Totals of one sample in this dtype. A module's totals include its submodules and all its
+ * copies. */
 struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype);
 struct totals module_totals(const struct model *model, int32_t module, enum dtype dtype);
 struct totals model_totals(const struct model *model, enum dtype dtype);
-/* What a step holds beside weights, gradients and optimizer state when it holds most, for one sample:
- * all that is kept at the end of the forward pass, or what is still kept when the gradients of a tied
+/* The most that a step holds for one sample besides weights, gradients and optimizer state: all
+ * that is kept at the end of the forward pass, or what is still kept when the gradients of a tied
  * table are added up (peak.c). */
 double model_peak_bytes(const struct model *model, enum dtype dtype);
-double op_parameters(const struct op *op); /* owned, of one copy */
+double op_parameters(const struct op *op); /* parameters that it owns, of one copy */
 /* What one copy keeps for its backward pass with these local dims (as for op_work): its output if
  * anyone reads it again, its mask and statistics, and what it reads of the model's own inputs. */
 double op_kept_bytes(const struct model *model, const struct op *op, const int64_t *local,
                      enum dtype dtype);
-/* Of those: masks, statistics and probabilities, which are no operands. */
+/* The part of op_kept_bytes that is not an operand: masks, statistics and probabilities. */
 double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype);
-/* The tensor behind a chain of views. */
+/* The tensor at the end of a chain of views. */
 int32_t tensor_storage(const struct model *model, int32_t tensor);
 
 /* ---- opening: presets and importers ---------------------------------------------------------- */
@@ -399,9 +415,9 @@ struct preset {
 };
 size_t model_presets(const struct preset **out);
 
-/* A preset name, a YAML model file, a Hugging Face config.json (or a folder that holds one), an ONNX
- * file. `overrides` (may be NULL) is YAML flow text of family options laid over those of a preset or
- * family file: "seq: 4096, attention: plain". */
+/* Opens a preset name, a YAML model file, a Hugging Face config.json (or a folder with one) or an
+ * ONNX file. `overrides` (may be NULL) is YAML flow text of family options that replace those of a
+ * preset or family file: "seq: 4096, attention: plain". */
 weft_status model_open(const char *name, const char *overrides, struct model **out);
 
 /* ---- families -------------------------------------------------------------------------------- */
@@ -410,7 +426,7 @@ struct builder;
 struct family {
     const char *name;
     const char *summary;
-    const struct field *fields; /* its options, over the struct of `defaults` */
+    const struct field *fields; /* its options, as fields of the struct of `defaults` */
     size_t field_count, options_size;
     const void *defaults;
     /* Checks the options (errors at `where`, which may be NULL) and builds the operators. */

@@ -1,4 +1,4 @@
-/* names.c - the words for dims, phases and kernels, as they stand in plans, databases and JSON. */
+/* names.c - the words for dims, phases and kernels in plans, databases and JSON. */
 #include "model/model.h"
 
 static const char *const DIMS[] = {

@@ -30,8 +30,9 @@ enum {
 
 enum onnx_origin {
     ORIGIN_NODE,
-    ORIGIN_INPUT,  /* of the graph: data, or a weight that was exported without its values */
-    ORIGIN_WEIGHT, /* an initializer, or a mere rearrangement of one */
+    /* an input of the graph: data, or a weight that was exported without its values */
+    ORIGIN_INPUT,
+    ORIGIN_WEIGHT, /* an initializer, or a rearrangement of one */
     ORIGIN_FOLDED  /* a constant, or computed from constants and shapes */
 };
 
@@ -39,44 +40,44 @@ struct onnx_value {
     const char *name;
     enum onnx_origin origin;
     int type;   /* ONNX's data type; 0 unknown */
-    bool known; /* its shape is */
+    bool known; /* whether its shape is known */
     int rank;
     int64_t dim[ONNX_MAX_RANK];
-    double *constant; /* its elements, where few and known; NULL otherwise */
-    int32_t source;   /* ORIGIN_WEIGHT: the initializer's value; others: itself */
+    double *constant; /* its elements, if they are few and known; NULL otherwise */
+    int32_t source;   /* ORIGIN_WEIGHT: the initializer's value; otherwise the value itself */
     int32_t uses;
     int32_t consumer; /* the last node that reads it, or -1 */
     int32_t owner;    /* the operator that owns this weight, or -1 */
-    int tensor;       /* of the builder, or -1 */
+    int tensor;       /* the builder's tensor, or -1 */
     bool declared;    /* the file states its shape */
     bool result;      /* an output of the graph */
 };
 
 struct onnx_module {
     const char *component; /* of the node's name */
-    const char *opened;    /* the module's name, made unique */
+    const char *opened;    /* the module's unique name */
 };
 
 struct onnx_graph {
     const char *file;
     struct arena *scratch;
     const Onnx__GraphProto *proto;
-    struct map *names; /* -> index of a value */
+    struct map *names; /* name -> index of a value */
     ARRAY(struct onnx_value) values;
     int64_t opset;
-    int64_t batch; /* I4 */
+    int64_t batch; /* the graph's own leading dim (I4) */
     struct builder *b;
-    int32_t *node_inputs, *first_input; /* values read by each node; -1 for an absent one */
+    int32_t *node_inputs, *first_input; /* values that each node reads; -1 for an absent one */
     int32_t *node_outputs, *first_output;
-    bool *fused;                       /* nodes that another one has taken in */
-    struct map *opaque;                /* type -> how many */
+    bool *fused;                       /* nodes that were merged into another one */
+    struct map *opaque;                /* type -> number of opaque nodes */
     struct map *paths;                 /* module and operator paths in use */
-    ARRAY(struct onnx_module) modules; /* open ones */
+    ARRAY(struct onnx_module) modules; /* the modules that are open */
     ARRAY(const char *) opaque_types;
     int64_t unknown_sizes;
 };
 
-/* One node, with what it reads and writes at hand. */
+/* One node, with its inputs and outputs. */
 struct onnx_node {
     struct onnx_graph *graph;
     const Onnx__NodeProto *proto;
@@ -98,33 +99,35 @@ weft_status onnx_graph_open(struct onnx_graph *graph, const Onnx__ModelProto *mo
 struct onnx_node onnx_node_at(struct onnx_graph *graph, int32_t index);
 struct onnx_value *onnx_in(const struct onnx_node *node, int i);  /* NULL if absent */
 struct onnx_value *onnx_out(const struct onnx_node *node, int i); /* NULL if absent */
-/* Whether the node is of one of these types of ONNX's own operator set, separated by blanks. */
+/* Whether the node is one of these types, separated by blanks, of ONNX's own operator set. */
 bool onnx_is(const struct onnx_node *node, const char *types);
 const char *onnx_node_name(const struct onnx_node *node);
 weft_status onnx_error(const struct onnx_node *node, const char *hint, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 int64_t onnx_elements(const struct onnx_value *value);
-/* Whether sizes of a shape stay below 2^50 elements, axes of 0 taken as 1: no product of axes that
- * the emission makes can then leave int64_t. */
+/* Whether a shape stays below 2^50 elements, with axes of 0 counted as 1: then no product of axes
+ * in the emission overflows int64_t. */
 bool onnx_fits(int rank, const int64_t *dim);
 bool onnx_is_float(int type);
 
 /* Attributes. */
 const Onnx__AttributeProto *onnx_attribute(const struct onnx_node *node, const char *name);
 int64_t onnx_int(const struct onnx_node *node, const char *name, int64_t otherwise);
-/* The list of an attribute into `out`, at most `most`; how many, or -1 without the attribute. */
+/* Copies the list of an attribute to `out`, at most `most` numbers; returns how many, or -1 without
+ * the attribute. */
 int onnx_ints(const struct onnx_node *node, const char *name, int64_t *out, int most);
 
 /* ---- onnx_elements.c ------------------------------------------------------------------------- */
 
-/* The elements of a tensor as numbers, or NULL where they are many or absent. */
+/* The elements of a tensor as numbers; NULL if they are many or absent. */
 double *onnx_tensor_values(struct arena *scratch, const Onnx__TensorProto *tensor);
 
 /* ---- onnx_shape.c, onnx_fold.c --------------------------------------------------------------- */
 
-/* Shapes of a node's outputs. What it does not know stays as the file declared it, or unknown. */
+/* Infers the shapes of a node's outputs. A shape that cannot be inferred stays as the file declared
+ * it, or unknown. */
 weft_status onnx_infer(const struct onnx_node *node);
-/* Elements of a node's outputs, where all that it reads is constant. */
+/* Computes the elements of a node's outputs if all of its inputs are constant. */
 void onnx_fold(const struct onnx_node *node);
 
 /* ---- onnx_emit.c ----------------------------------------------------------------------------- */
@@ -133,9 +136,9 @@ weft_status onnx_emit(const struct onnx_node *node);
 
 /* ---- import_onnx.c --------------------------------------------------------------------------- */
 
-/* Opens the modules that the node's name tells of; returns its own name in there. */
+/* Opens the modules that the node's name implies; returns the node's own name within them. */
 const char *onnx_enter(const struct onnx_node *node);
-/* Adds to the model's warnings, up to ONNX_MAX_WARNINGS. */
+/* Adds a warning to the model, up to ONNX_MAX_WARNINGS. */
 void onnx_warn(struct onnx_graph *graph, const char *text);
 
 #endif

@@ -1,4 +1,5 @@
-/* onnx_elements.c - the elements of an ONNX tensor as numbers, of whatever type and wherever they are. */
+/* onnx_elements.c - the elements of an ONNX tensor as numbers, whatever their type and place in the
+ * file. */
 #include "model/onnx.h"
 
 #include <math.h>

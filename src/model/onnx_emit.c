@@ -1,6 +1,6 @@
-/* onnx_emit.c - one ONNX node as operators of the model.
+/* onnx_emit.c - turns one ONNX node into operators of the model.
  *
- *   convolution   (N, C, d1 ... dk) is the image (C, d1 ... d(k-1), dk); leftovers of N join d1
+ *   convolution   (N, C, d1 ... dk) is the image (C, d1 ... d(k-1), dk); what is left of N joins d1
  *   product       of two activations, (..., m, k) by (..., k, n), is OP_SCORE with one head per
  *                 matrix: 2 m n k FLOPs each
  */
@@ -58,8 +58,8 @@ weft_status onnx_emit_opaque(const struct onnx_node *node, const char *name)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* The Add of a vector that follows a MatMul: its bias. */
-static struct onnx_value *bias_behind(const struct onnx_node *node, int64_t features)
+/* The vector that an Add after a MatMul adds: its bias. */
+static struct onnx_value *bias_after(const struct onnx_node *node, int64_t features)
 {
     const struct onnx_value *out = onnx_out(node, 0);
     if (!out || out->uses != 1 || out->result)
@@ -98,7 +98,7 @@ static weft_status emit_gemm(const struct onnx_node *node, const char *name)
                        bias ? c : NULL);
 }
 
-/* Two activations: as many heads as there are matrices per sample. */
+/* A product of two activations: it has as many heads as there are matrices per sample. */
 static weft_status emit_batched(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *a = onnx_in(node, 0), *b = onnx_in(node, 1), *out = onnx_out(node, 0);
@@ -122,7 +122,7 @@ static weft_status emit_matmul(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *a = onnx_in(node, 0), *b = onnx_in(node, 1);
     if (onnx_is_activation(a) && onnx_is_weight(b) && b->rank == 2) {
-        struct onnx_value *bias = bias_behind(node, b->dim[1]);
+        struct onnx_value *bias = bias_after(node, b->dim[1]);
         weft_status status = emit_linear(node, name, b->dim[0], b->dim[1], bias);
         if (bias) {
             struct onnx_node add = onnx_node_at(node->graph, onnx_out(node, 0)->consumer);
@@ -137,8 +137,8 @@ static weft_status emit_matmul(const struct onnx_node *node, const char *name)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* ONNX pads each side apart, dilates and rounds up; the builder has one pad. So the window is swept
- * with room to spare, and its output then gets the inferred size. */
+/* ONNX pads each side separately, dilates and rounds up; the builder has a single pad. So the
+ * window is built with enough padding, and its output then gets the inferred size. */
 static void fit_output(struct builder *b, int tensor, const struct onnx_axes *want)
 {
     struct op *op = build_last(b);
@@ -278,7 +278,7 @@ bool onnx_has_free_weight(const struct onnx_node *node)
 }
 
 /* Weights without a place in the operator's kind (learned positions that are added, a class token
- * that is joined on) are learned vectors of the operator appended last. */
+ * that is prepended) become learned vectors of the operator appended last. */
 void onnx_add_free_weights(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++) {
@@ -342,7 +342,8 @@ static weft_status emit_dropout(const struct onnx_node *node, const char *name)
     return emit_activation(node, name, build_dropout, KEEP_MASK);
 }
 
-/* Pairs from left to right; the running result has the output's shape. */
+/* Combines the inputs pair by pair from left to right; the intermediate results have the output's
+ * shape. */
 static weft_status emit_combination(const struct onnx_node *node, const char *name, unsigned keep)
 {
     struct onnx_value *out = onnx_out(node, 0), *first = NULL;
@@ -417,7 +418,7 @@ static const struct {
     {"Concat", onnx_emit_concat},
 };
 
-/* What merely rearranges a weight is still that weight. */
+/* A node that only rearranges a weight still yields that weight. */
 static const char REARRANGES[] = "Identity Cast Reshape Flatten Squeeze Unsqueeze Transpose Expand "
                                  "Slice Split Tile DequantizeLinear";
 
@@ -455,7 +456,8 @@ static bool needs_no_operator(const struct onnx_node *node)
     return folded && !returned;
 }
 
-/* Outputs after the first that someone reads and the rule has not made: parts of the first. */
+/* Outputs after the first that someone reads and the rule has not made become parts of the
+ * first. */
 static void emit_others(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *first = onnx_out(node, 0);

@@ -1,4 +1,5 @@
-/* onnx_emit.h - private to onnx_emit.c and onnx_emit_move.c: rules that make operators of a node. */
+/* onnx_emit.h - rules that turn a node into operators; private to onnx_emit.c and
+ * onnx_emit_move.c. */
 #ifndef WEFT_MODEL_ONNX_EMIT_H
 #define WEFT_MODEL_ONNX_EMIT_H
 
@@ -6,7 +7,7 @@
 
 typedef weft_status emit_rule(const struct onnx_node *node, const char *name);
 
-/* ---- onnx_emit.c: of any node, with the weights that are its own ---- */
+/* ---- onnx_emit.c: rules for any node, with its own weights ---- */
 emit_rule onnx_emit_opaque;
 bool onnx_has_free_weight(const struct onnx_node *node);
 void onnx_add_free_weights(const struct onnx_node *node);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The same elements in the same order: the output is the input under another shape. A result of the
- * graph that no operator has made still needs one. */
+/* The same elements in the same order: the output is the input under another shape. An output of
+ * the graph that no operator has made still needs an operator. */
 weft_status onnx_emit_view(const struct onnx_node *node, const char *name)
 {
     struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);
@@ -35,7 +35,7 @@ weft_status onnx_emit_move(const struct onnx_node *node, const char *name)
     return WEFT_OK;
 }
 
-/* Axes of size 1 may go anywhere for free. */
+/* Moving axes of size 1 costs nothing. */
 weft_status onnx_emit_transpose(const struct onnx_node *node, const char *name)
 {
     const struct onnx_value *x = onnx_in(node, 0), *out = onnx_out(node, 0);

@@ -1,8 +1,8 @@
 /* onnx_fold.c - the arithmetic that exporters leave in a graph to compute shapes.
  *
- * Such tensors are small (ONNX_MAX_CONSTANT elements) and made of other constants and of shapes. A
- * rule fills `out->constant`; a node whose inputs are not all constant has none. Numbers are
- * doubles: sizes are exact up to 2^53, far above ONNX_MAX_DIM.
+ * Such tensors are small (ONNX_MAX_CONSTANT elements) and made from other constants and from
+ * shapes. A rule fills `out->constant`; a node whose inputs are not all constant has none. Numbers
+ * are doubles: sizes are exact up to 2^53, far above ONNX_MAX_DIM.
  */
 #include "model/onnx.h"
 
@@ -65,7 +65,7 @@ static bool fold_range(const struct onnx_node *node, double *out, int64_t count)
     return true;
 }
 
-/* Same elements in the same order under another shape. */
+/* The same elements in the same order under another shape. */
 static bool fold_copy(const struct onnx_node *node, double *out, int64_t count)
 {
     if (onnx_elements(onnx_in(node, 0)) < count)
@@ -89,7 +89,7 @@ static bool fold_cast(const struct onnx_node *node, double *out, int64_t count)
     return true;
 }
 
-/* Vectors, the only thing that shape computations join. */
+/* Only vectors: shape computations join nothing else. */
 static bool fold_concat(const struct onnx_node *node, double *out, int64_t count)
 {
     int64_t used = 0;
@@ -117,7 +117,8 @@ static bool fold_gather(const struct onnx_node *node, double *out, int64_t count
     return true;
 }
 
-/* The first of several attributes or inputs that say the same in older and newer operator sets. */
+/* The first one found of several attributes or inputs that mean the same in older and newer
+ * operator sets. */
 static bool first_number(const struct onnx_node *node, const char *name, int input,
                          double otherwise, double *out)
 {
@@ -254,8 +255,8 @@ static bool all_constant(const struct onnx_node *node)
     return node->inputs > 0 && onnx_in(node, 0);
 }
 
-/* A weight's constants may shape things, but what is computed from a weight is no constant: the
- * weight changes in training. */
+/* A constant weight may define a shape, but what is computed from a weight is not constant, because
+ * the weight changes in training. */
 static bool reads_weight(const struct onnx_node *node)
 {
     for (int i = 0; i < node->inputs; i++)

@@ -1,7 +1,7 @@
-/* onnx_graph.c - the values of an ONNX graph, who reads them, and the order of its nodes.
+/* onnx_graph.c - the values of an ONNX graph, the nodes that read them, and the order of its nodes.
  *
- * Names become indices once, here. A file should list its nodes in order; one that does not is
- * sorted, and one that cannot be sorted has a cycle.
+ * Names become indices once, here. A file should list its nodes in order; if it does not, they are
+ * sorted, and if they cannot be sorted, the graph has a cycle.
  */
 #include "model/onnx.h"
 
@@ -92,15 +92,15 @@ static weft_status add_initializer(struct onnx_graph *graph, const Onnx__TensorP
     value->type = tensor->data_type;
     value->constant = onnx_tensor_values(graph->scratch, tensor);
     if (!onnx_is_float(value->type) || onnx_elements(value) <= 1)
-        value->origin = ORIGIN_FOLDED; /* an index or a factor is no parameter */
+        value->origin = ORIGIN_FOLDED; /* an index or a factor is not a parameter */
     return WEFT_OK;
 }
 
 /* ---- declared shapes ------------------------------------------------------------------------- */
 
 struct symbols {
-    const struct doc *given; /* sizes by the user */
-    struct map *met;         /* those of the graph */
+    const struct doc *given; /* sizes that the user gives */
+    struct map *met;         /* symbolic dims that occur in the graph */
     ARRAY(const char *) names;
 };
 
@@ -113,7 +113,8 @@ static weft_status symbol_size(struct symbols *symbols, struct arena *scratch, c
     return given ? doc_scalar(given, FIELD_COUNT, size) : WEFT_OK;
 }
 
-/* A symbolic leading dim is the batch and 1 per sample, as is any other that has no size. */
+/* A symbolic leading dim is the batch and counts as 1 per sample, as does any other dim without a
+ * size. */
 static weft_status declared_dim(struct onnx_graph *graph, struct symbols *symbols,
                                 const Onnx__TensorShapeProto__Dimension *dim, int64_t *size,
                                 bool *symbolic)
@@ -181,7 +182,7 @@ static weft_status add_inputs(struct onnx_graph *graph, struct symbols *symbols)
         if (older >= 0 && graph->values.data[older].origin == ORIGIN_INPUT)
             return bad_input(graph->file, 0, NULL, "has the input '%.80s' twice", name);
         if (older >= 0)
-            continue; /* an initializer: old files list those as inputs, too */
+            continue; /* an initializer, which old files also list as an input */
         weft_status status = read_info(graph, symbols, info, add_value(graph, name, ORIGIN_INPUT));
         if (status)
             return status;
@@ -189,7 +190,7 @@ static weft_status add_inputs(struct onnx_graph *graph, struct symbols *symbols)
     return WEFT_OK;
 }
 
-/* What the file says about values that nodes make: of use where inference has no answer. */
+/* Shapes that the file declares for the outputs of nodes, for use where inference has no answer. */
 static weft_status read_infos(struct onnx_graph *graph, struct symbols *symbols,
                               Onnx__ValueInfoProto *const *infos, size_t count)
 {
@@ -238,8 +239,7 @@ static weft_status add_node_outputs(struct onnx_graph *graph)
         }
         graph->first_output[i + 1] = (int32_t)all.len;
     }
-    array_push(graph->scratch, &all,
-               -1); /* a list without a node's outputs is a list all the same */
+    array_push(graph->scratch, &all, -1); /* so that the list exists even without any output */
     graph->node_outputs = all.data;
     return WEFT_OK;
 }
@@ -299,7 +299,7 @@ struct onnx_node onnx_node_at(struct onnx_graph *graph, int32_t index)
                               .out = graph->node_outputs + out};
 }
 
-/* Whether all that a node reads has been made. */
+/* Whether all inputs of a node have been made. */
 static bool is_ready(struct onnx_graph *graph, int32_t index, const bool *made)
 {
     struct onnx_node node = onnx_node_at(graph, index);
@@ -317,7 +317,7 @@ static void mark_made(struct onnx_graph *graph, int32_t index, bool *made)
             made[node.out[i]] = true;
 }
 
-/* For each value the nodes that read it, as one list with a start per value. */
+/* The nodes that read each value, as one list with a start per value. */
 struct readers {
     int32_t *start, *node;
 };
@@ -339,7 +339,7 @@ static struct readers list_readers(struct onnx_graph *graph, int32_t nodes)
     return readers;
 }
 
-/* Kahn's order. `waits` counts, per node, the inputs that are still to be made. */
+/* Kahn's algorithm. `waits` counts, per node, the inputs that have not been made yet. */
 static int32_t sort_nodes(struct onnx_graph *graph, int32_t nodes, int32_t *order)
 {
     struct readers readers = list_readers(graph, nodes);

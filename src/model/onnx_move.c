@@ -1,4 +1,4 @@
-/* onnx_move.c - shapes of what moves, selects, reduces or makes elements (see onnx_shape.c). */
+/* onnx_move.c - shapes of nodes that move, select, reduce or create elements (see onnx_shape.c). */
 #include "model/onnx_shape.h"
 
 #include <string.h>
@@ -85,7 +85,7 @@ weft_status infer_transpose(const struct onnx_node *node)
     return shape_set(node, 0, &out);
 }
 
-/* Which axes a list names, as flags; false for one outside. */
+/* Sets a flag for each axis that a list names; false if one is out of range. */
 static bool flag_axes(const int64_t *axes, int count, int rank, bool *flags)
 {
     memset(flags, 0, sizeof *flags * ONNX_MAX_RANK);
@@ -276,7 +276,7 @@ weft_status infer_depth_to_space(const struct onnx_node *node)
     return shape_set(node, 0, &out);
 }
 
-/* Sizes win over scales; Upsample has its scales in place of Resize's region. */
+/* Sizes take precedence over scales; Upsample has its scales where Resize has its region. */
 weft_status infer_resize(const struct onnx_node *node)
 {
     struct shape out = shape_of(onnx_in(node, 0));

@@ -23,7 +23,7 @@ struct strip {
 struct wire_field {
     const ProtobufCFieldDescriptor *descriptor; /* NULL: unknown to this onnx.proto */
     int wire;
-    const uint8_t *tag, *payload, *end; /* the payload of WIRE_BYTES; all of it ends at `end` */
+    const uint8_t *tag, *payload, *end; /* the payload of WIRE_BYTES; the field ends at `end` */
 };
 
 static weft_status torn(const struct strip *strip, const uint8_t *at)
@@ -33,7 +33,7 @@ static weft_status torn(const struct strip *strip, const uint8_t *at)
                      (size_t)(at - strip->start));
 }
 
-/* Returns what lies after the varint, or NULL. */
+/* Returns the position after the varint, or NULL. */
 static const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     *value = 0;
@@ -69,7 +69,7 @@ static bool read_field(const uint8_t *at, const uint8_t *end,
     return after != NULL;
 }
 
-/* A first run without `out` only counts. */
+/* The first run, without `out`, only counts bytes. */
 static void put(struct strip *strip, const void *bytes, size_t len)
 {
     if (strip->out)
@@ -83,7 +83,7 @@ static void put_length(uint8_t *at, size_t len)
         at[i] = (uint8_t)((len & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
 }
 
-/* The payload of a tensor, under whichever of its fields. */
+/* Whether the field is the payload of a large tensor, under any of its field names. */
 static bool is_large_payload(const ProtobufCMessageDescriptor *message,
                              const struct wire_field *field)
 {
@@ -100,10 +100,10 @@ static weft_status strip_field(struct strip *strip, const struct wire_field *fie
         put(strip, field->tag, (size_t)(field->end - field->tag));
         return WEFT_OK;
     }
-    const uint8_t *behind_tag = field->tag;
-    while (*behind_tag++ & 0x80)
+    const uint8_t *after_tag = field->tag;
+    while (*after_tag++ & 0x80)
         ;
-    put(strip, field->tag, (size_t)(behind_tag - field->tag));
+    put(strip, field->tag, (size_t)(after_tag - field->tag));
     size_t length_at = strip->out_len;
     strip->out_len += LENGTH_BYTES;
     const ProtobufCMessageDescriptor *inner = field->descriptor->descriptor;
@@ -154,7 +154,7 @@ static void *take(void *arena, size_t bytes)
 
 static void give_back(void *arena, void *memory)
 {
-    (void)arena, (void)memory; /* all of it goes with the arena */
+    (void)arena, (void)memory; /* everything is freed with the arena */
 }
 
 weft_status onnx_read(struct arena *scratch, const char *file, const void *bytes, size_t len,
@@ -170,7 +170,8 @@ weft_status onnx_read(struct arena *scratch, const char *file, const void *bytes
         return status;
     struct strip strip = {.file = file, .start = start};
     strip.out = arena_alloc(scratch, counted.out_len + 1, 1);
-    strip_message(&strip, message, start, start + len, 0); /* succeeds as it did just now */
+    /* cannot fail: the same input just passed */
+    strip_message(&strip, message, start, start + len, 0);
     ProtobufCAllocator allocator = {take, give_back, scratch};
     *out = onnx__model_proto__unpack(&allocator, strip.out_len, strip.out);
     if (!*out)

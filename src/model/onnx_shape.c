@@ -4,8 +4,8 @@
  *   broadcast   axes from the right; sizes agree, or one of them is 1                              (2)
  *
  * A rule runs only when the shapes of all the node's inputs are known. It leaves its outputs alone
- * when it has no answer (the shape depends on data): the file's own word or "unknown" then stands.
- * It is an error only when the shapes contradict each other.
+ * when it has no answer (the shape depends on data): then the shape that the file declares is used,
+ * or it stays unknown. It is an error only when the shapes contradict each other.
  */
 #include "model/onnx_shape.h"
 
@@ -74,12 +74,12 @@ void shape_push(struct shape *shape, int64_t dim)
 
 int64_t shape_to_int(double value)
 {
-    if (!(value > -0x1p62)) /* not a number counts as the least */
+    if (!(value > -0x1p62)) /* NaN counts as the smallest number */
         return -(INT64_C(1) << 62);
     return value < 0x1p62 ? (int64_t)value : INT64_C(1) << 62;
 }
 
-/* The elements of a constant input; how many, or -1 where they are not known. */
+/* The elements of a constant input; returns how many, or -1 if they are not known. */
 int shape_constants(const struct onnx_node *node, int i, int64_t *out, int most)
 {
     const struct onnx_value *value = onnx_in(node, i);
@@ -91,14 +91,14 @@ int shape_constants(const struct onnx_node *node, int i, int64_t *out, int most)
     return count;
 }
 
-/* A list that older operator sets have as an attribute and newer ones as an input; -1 without. */
+/* A list that is an attribute in older operator sets and an input in newer ones; -1: absent. */
 int shape_list(const struct onnx_node *node, const char *attribute, int input, int64_t *out)
 {
     int count = onnx_ints(node, attribute, out, ONNX_MAX_RANK);
     return count >= 0 ? count : shape_constants(node, input, out, ONNX_MAX_RANK);
 }
 
-/* An axis counted from either end, or -1 outside. */
+/* An axis that may be counted from either end; -1: out of range. */
 int shape_axis(int64_t axis, int rank)
 {
     axis += axis < 0 ? rank : 0;
@@ -116,7 +116,7 @@ weft_status shape_bad_axis(const struct onnx_node *node, int64_t axis, int rank)
 static weft_status like_first(const struct onnx_node *node)
 {
     weft_status status = WEFT_OK;
-    for (int i = 0; i < node->outputs && i < 2 && !status; i++) /* a second one is a mask */
+    for (int i = 0; i < node->outputs && i < 2 && !status; i++) /* a second output is a mask */
         status = shape_set_like(node, i, onnx_in(node, 0));
     return status;
 }
@@ -145,7 +145,7 @@ static weft_status broadcast_all(const struct onnx_node *node)
     struct shape all = {0};
     int64_t axis;
     if (onnx_ints(node, "axis", &axis, 1) >= 0 && node->graph->opset < 7)
-        return only_first(node); /* the old, one-sided broadcast */
+        return only_first(node); /* the one-sided broadcast of old operator sets */
     for (int i = 0; i < node->inputs; i++) {
         const struct onnx_value *value = onnx_in(node, i);
         if (value && !shape_broadcast(&all, value))
@@ -284,7 +284,7 @@ static weft_status infer_matmul(const struct onnx_node *node)
     int64_t inner = b->dim[b->rank > 1 ? b->rank - 2 : 0];
     if (a->dim[a->rank - 1] != inner)
         return no_product(node);
-    struct onnx_value stack_b = *b; /* the axes in front of the matrices broadcast */
+    struct onnx_value stack_b = *b; /* the axes before the matrices are broadcast */
     struct shape out = shape_of(a);
     out.rank = a->rank > 2 ? a->rank - 2 : 0;
     stack_b.rank = b->rank > 2 ? b->rank - 2 : 0;
@@ -392,7 +392,7 @@ weft_status onnx_infer(const struct onnx_node *node)
                           node->inputs, node->outputs);
     for (int i = 0; i < node->inputs; i++)
         if (onnx_in(node, i) && !onnx_in(node, i)->known)
-            rule = NULL; /* unknown from unknown */
+            rule = NULL; /* without the inputs' shapes there is no rule */
     weft_status status = rule ? rule(node) : WEFT_OK;
     for (int i = 0; i < node->outputs && !status; i++)
         if (onnx_out(node, i) && !onnx_out(node, i)->known)

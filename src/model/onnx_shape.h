@@ -1,4 +1,5 @@
-/* onnx_shape.h - what the rules of shape inference share. Private to onnx_shape.c and onnx_move.c. */
+/* onnx_shape.h - helpers of the rules for shape inference. Private to onnx_shape.c and
+ * onnx_move.c. */
 #ifndef WEFT_MODEL_ONNX_SHAPE_H
 #define WEFT_MODEL_ONNX_SHAPE_H
 
@@ -12,20 +13,20 @@ struct shape {
 struct shape shape_of(const struct onnx_value *value);
 struct text32 shape_show(const struct onnx_value *value); /* "(2,3)" */
 void shape_push(struct shape *shape, int64_t dim);
-/* Axes from the right; sizes agree, or one of them is 1. */
+/* Aligns axes from the right; sizes agree, or one of them is 1. */
 bool shape_broadcast(struct shape *all, const struct onnx_value *more);
 
-/* Writes the shape of output i, after a look at its sizes. */
+/* Sets the shape of output i, after checking its sizes. */
 weft_status shape_set(const struct onnx_node *node, int i, const struct shape *shape);
 weft_status shape_set_like(const struct onnx_node *node, int i, const struct onnx_value *like);
-/* That of the first output, whose type is not that of the first input. */
+/* The same for the first output, if its type is not that of the first input. */
 weft_status shape_set_typed(const struct onnx_node *node, const struct shape *shape, int type);
 
-/* The elements of a constant input; how many, or -1 where they are not known. */
+/* The elements of a constant input; returns how many, or -1 if they are not known. */
 int shape_constants(const struct onnx_node *node, int i, int64_t *out, int most);
-/* A list that older operator sets have as an attribute and newer ones as an input; -1 without. */
+/* A list that is an attribute in older operator sets and an input in newer ones; -1: absent. */
 int shape_list(const struct onnx_node *node, const char *attribute, int input, int64_t *out);
-/* An axis counted from either end, or -1 outside. */
+/* An axis that may be counted from either end; -1: out of range. */
 int shape_axis(int64_t axis, int rank);
 weft_status shape_bad_axis(const struct onnx_node *node, int64_t axis, int rank);
 int64_t shape_to_int(double value);

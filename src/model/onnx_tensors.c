@@ -14,7 +14,8 @@ static int64_t lead_of(const struct onnx_graph *graph, const struct onnx_value *
 
 static void push_axis(struct onnx_axes *axes, int64_t size)
 {
-    if (axes->count == MAX_AXES) /* the middle axes merge: the last ones are features */
+    /* the middle axes are merged, because the last ones are features */
+    if (axes->count == MAX_AXES)
         axes->size[1] *= axes->size[2], axes->count--,
             memmove(axes->size + 2, axes->size + 3, sizeof axes->size[0] * (MAX_AXES - 3));
     axes->size[axes->count++] = at_least_one(size);

@@ -17,18 +17,19 @@ struct onnx_axes {
 };
 struct onnx_axes onnx_axes_of(const struct onnx_graph *graph, const struct onnx_value *value);
 double onnx_axes_count(const struct onnx_axes *axes); /* elements */
-/* (batch, channels, rows, columns). */
+/* The tensor as (batch, channels, rows, columns). */
 struct onnx_axes onnx_image_axes(const struct onnx_graph *graph, const struct onnx_value *value);
-/* (batch, rows, cols), where the last `cols` elements belong together. */
+/* The tensor as (batch, rows, cols), where each row holds `cols` consecutive elements. */
 struct onnx_axes onnx_row_axes(const struct onnx_graph *graph, const struct onnx_value *value,
                                int64_t cols);
 
 int onnx_tensor(const struct onnx_node *node, struct onnx_value *value);
-/* The value under another shape: as a view where the elements are the same, else as a copy. */
+/* The value under another shape: a view if the number of elements is the same, else a copy. */
 int onnx_tensor_as(const struct onnx_node *node, struct onnx_value *value,
                    const struct onnx_axes *want, const char *name);
 
-/* The operator appended last uses this as its first weight: it owns it, or is tied to the owner. */
+/* Makes this the first weight of the operator appended last, which then owns it or is tied to the
+ * owner. */
 void onnx_claim(const struct onnx_node *node, const struct onnx_value *value);
 
 static inline int64_t at_least_one(int64_t size)
@@ -42,7 +43,7 @@ static inline struct onnx_value *onnx_source(const struct onnx_node *node,
     return &node->graph->values.data[value->source];
 }
 
-/* What stands in a weight's place and is not computed. */
+/* Whether a value is used as a weight and is not computed. */
 static inline bool onnx_is_weight(const struct onnx_value *value)
 {
     return value && value->known && value->origin != ORIGIN_NODE;

@@ -1,4 +1,5 @@
-/* open.c - what a model's name means: a preset, a file by its ending, or a folder with a config. */
+/* open.c - what a model's name means: a preset, a file by its extension, or a folder with a
+ * config. */
 #include "model/import.h"
 
 #include <errno.h>
@@ -130,7 +131,7 @@ static weft_status open_document(struct arena *scratch, const char *path,
                         : import_yaml(scratch, path, root, overrides, out);
 }
 
-/* The file is mapped, not read: its weights are never looked at. */
+/* The file is mapped, not read, because its weights are never looked at. */
 static weft_status open_onnx(struct arena *scratch, const char *path, const struct doc *overrides,
                              struct model **out)
 {

@@ -1,16 +1,17 @@
 /* peak.c - the most that one sample's training step holds at once.
  *
- * The backward pass frees what is kept in reverse order, so the peak is usually its start. A table
- * that several operators use (tied) makes another: each use gives a dense gradient, and when the
- * next use's is added, the sum so far, the new one and their sum exist together,
+ * The backward pass frees what is kept in reverse order, so the peak is usually at its start. A
+ * table that several operators use (tied) can make another peak: each use gives a dense gradient,
+ * and while the next use's gradient is added, the sum so far, the new gradient and their sum exist
+ * together,
  *
  *   peak = max(kept by all,
  *              max over uses u but the last: kept by the operators before u + 3 tables)
  *
- * T5's table is used by encoder, decoder and head: with a short decoder text, the decoder's
- * embedding is that moment, with all of the encoder still kept. The paper does not say so, but this
- * is how its two T5-512/4 rows can be read (Galvatron-BMW Table I: 385 MiB beside the layers, three
- * tables are 376.5 MiB).
+ * T5's table is used by encoder, decoder and head: with a short decoder text, the peak is at the
+ * decoder's embedding, while all of the encoder is still kept. The paper does not say so, but this
+ * explains its two T5-512/4 rows (Galvatron-BMW Table I: 385 MiB besides the layers; three tables
+ * are 376.5 MiB).
  */
 #include "model/model.h"
 
@@ -21,7 +22,7 @@ static int32_t table_of(const struct model *model, int32_t op)
     return tied ? o->weight[0].tied_op : op;
 }
 
-/* For each operator that owns a table, the last one that uses it. */
+/* For each operator that owns a table, the last operator that uses it. */
 static int32_t *last_uses(struct arena *scratch, const struct model *model)
 {
     int32_t *last = ARENA_ARRAY(scratch, int32_t, (size_t)model->ops);

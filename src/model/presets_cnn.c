@@ -37,7 +37,8 @@ const struct preset CNN_PRESETS[] = {
     {"inception-v3", "inception", "", TORCHVISION ", Proteus Table III"},
     {"alexnet", "alexnet", "", TORCHVISION ", AutoDDL Sec. 4.4"},
     {"dlrm", "dlrm", "", "MLPerf's MLPs, 26 tables of 1 M rows"},
-    /* 26 tables of Criteo's terabyte, 187,767,399 rows with ids below 40 M: their mean. */
+    /* Criteo's terabyte data has 26 tables with 187,767,399 rows in all, with ids below 40 M: their
+     * mean. */
     {"dlrm-mlperf", "dlrm", "rows: 7221823", "MLPerf training v1, mean of its tables"},
 };
 const size_t CNN_PRESET_COUNT = COUNT_OF(CNN_PRESETS);

@@ -1,8 +1,9 @@
 /* presets_transformer.c - the transformers that Weft knows by name.
  *
- * Papers' models have their papers' shapes, sequence lengths and implementations (what they keep
- * for the backward pass); today's have the values of their public configurations, with the sequence
- * length they were first trained at. Where two papers share a shape they share a preset.
+ * Models from papers have their papers' shapes, sequence lengths and implementations (what they
+ * keep for the backward pass); current models have the values of their public configurations, with
+ * the sequence length they were first trained at. Where two papers share a shape they share a
+ * preset.
  */
 #include "model/families.h"
 
@@ -15,7 +16,7 @@
 #define SEQSEL    "Korthikanti et al., Table 3"
 #define PUBLIC    "public configuration"
 
-/* How the papers' systems trained them. */
+/* The settings with which the papers' systems trained them. */
 #define MEGATRON   ", seq: 2048, vocab: 51200, attention: fused, dtype: fp16"
 #define TITAN_BERT ", seq: 512, attention: eager, dtype: fp32"
 #define TITAN_VIT  ", attention: eager, dtype: fp32"
@@ -26,8 +27,8 @@
     ", hidden: 1024, seq: 2048, decoder_seq: 512, vocab: 30592, activation: gelu, "                \
     "ffn_dropout: false, tied: false, dtype: fp16"
 #define FOLD_GPT ", seq: 1024, vocab: 51200, attention: fused, dtype: fp16"
-/* GPT-2's 50257 words padded to a multiple of 128, as Megatron-LM does: AutoDDL, section 5.1, has its
- * models from there. */
+/* GPT-2's 50257 words padded to a multiple of 128, as Megatron-LM does: AutoDDL, section 5.1, takes
+ * its models from there. */
 #define DAINT  ", seq: 1024, vocab: 50304, attention: fused, dropout: 0"
 #define OPT    ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
 #define NEOX   ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"

@@ -1,4 +1,5 @@
-/* yaml_experts.c - experts and scans in a model file: what they need of their inputs (yaml_kinds.c). */
+/* yaml_experts.c - experts and scans in a model file: what they require of their inputs
+ * (yaml_kinds.c). */
 #include "model/yaml_ops.h"
 
 weft_status yaml_router(struct yaml_reader *r, struct yaml_spec *spec, int *out)
@@ -68,7 +69,7 @@ weft_status yaml_combine(struct yaml_reader *r, struct yaml_spec *spec, int *out
     return WEFT_OK;
 }
 
-/* Refuses groups that do not share out the features, or the heads. */
+/* Refuses groups that do not divide the features, or the heads. */
 static weft_status check_groups(const struct yaml_spec *spec, int64_t all, const char *what)
 {
     if (all % spec->groups == 0)

@@ -1,6 +1,7 @@
-/* yaml_kinds.c - the kinds of operators in a model file: keys, needs, and the builder's call.
+/* yaml_kinds.c - the kinds of operators in a model file: their keys, their requirements, and the
+ * builder's call.
  *
- * What an operator needs of its inputs is checked here, before the builder is called. Sizes are
+ * What an operator requires of its inputs is checked here, before the builder is called. Sizes are
  * those of one sample, with the batch as axis 0.
  */
 #include "model/yaml_ops.h"
@@ -99,7 +100,7 @@ static weft_status do_context(struct yaml_reader *r, struct yaml_spec *spec, int
     return WEFT_OK;
 }
 
-/* One fused tensor of queries, keys and values, or the three apart. */
+/* Either one fused tensor of queries, keys and values, or three tensors. */
 static weft_status do_attention(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     struct attention a;
@@ -323,8 +324,8 @@ enum key {
     KEY_OPAQUE = 1 << 15,
     KEY_VALUE_DEPTH = 1 << 16,
     KEY_TAPS = 1 << 17,
-    KEY_SCAN = 1 << 18, /* state, chunk, and the heads alone */
-    KEY_SPAN = 1 << 19, /* window, of attention */
+    KEY_SCAN = 1 << 18, /* state, chunk, and heads without the keys of attention */
+    KEY_SPAN = 1 << 19, /* the window of attention */
     KEY_SINKS = 1 << 20,
     KEY_GATE = 1 << 21
 };
@@ -332,8 +333,8 @@ enum key {
 #define SIZE(name, most)                                                                           \
     #name, FIELD_COUNT, offsetof(struct yaml_spec, name), .min = 1, .max = (most)
 static const struct {
-    unsigned key; /* 0: of every kind */
-    bool needed;  /* where the kind has it */
+    unsigned key; /* 0: every kind has it */
+    bool needed;  /* required by every kind that has it */
     struct field field;
 } KEYS[] = {
     {0, false, {"kind", FIELD_TEXT, offsetof(struct yaml_spec, kind)}},

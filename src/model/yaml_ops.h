@@ -1,12 +1,12 @@
-/* yaml_ops.h - operators of a model file: what the reader of blocks and the kinds share. Private to
- * the room. */
+/* yaml_ops.h - operators of a model file: what the reader of blocks and the table of kinds share.
+ * Private to the room. */
 #ifndef WEFT_MODEL_YAML_OPS_H
 #define WEFT_MODEL_YAML_OPS_H
 
 #include "model/builder.h"
 #include "model/import.h"
 
-/* No product of three of these leaves int64_t; the builder bounds whole tensors. */
+/* No product of three of these overflows int64_t; the builder limits whole tensors. */
 #define YAML_MOST_SIZE (INT64_C(1) << 32)
 enum { YAML_MOST_SMALL = 1 << 20, YAML_MOST_INPUTS = 64, YAML_MOST_KEYS = 40 };
 
@@ -18,10 +18,10 @@ struct yaml_entry {
 
 struct yaml_block {
     struct yaml_block *outer;
-    struct map *names;  /* -> index into the reader's entries */
-    struct map *counts; /* of operators without a name, by kind */
+    struct map *names;  /* name -> index into the reader's entries */
+    struct map *counts; /* kind -> number of operators without a name */
     const struct doc *items;
-    int64_t copies; /* of whatever stands in here */
+    int64_t copies; /* how often the block's content is repeated in the model */
 };
 
 struct yaml_reader {
@@ -32,15 +32,15 @@ struct yaml_reader {
     int above; /* the tensor of the item above, or -1 */
 };
 
-/* One operator as its item has it. */
+/* One operator as written in its item. */
 struct yaml_spec {
     const char *kind, *name, *tied, *type;
     const struct doc *input, *inputs, *shape, *kernel, *pad;
     int64_t out, vocab, width, positions, heads, kv_heads, depth, value_depth, experts, top_k;
     int64_t stride, groups, axis, tables, rows, lookups, parameters, taps, state, chunk, window;
     bool bias, causal, global, sinks;
-    int gate;             /* of enum gating */
-    const struct doc *at; /* the item */
+    int gate;             /* enum gating */
+    const struct doc *at; /* the operator's item */
     int x[YAML_MOST_INPUTS];
     int count;
 };
@@ -50,8 +50,9 @@ typedef weft_status yaml_rule(struct yaml_reader *r, struct yaml_spec *spec, int
 struct yaml_kind {
     const char *name;
     yaml_rule *build;
-    int least, most;  /* inputs */
-    int axes[2];      /* of the first input, the batch included: from, to; 0: any */
+    int least, most; /* number of inputs */
+    /* least and most axes of the first input, the batch included; 0: any number */
+    int axes[2];
     const char *form; /* what those axes are, in words */
     unsigned keys;
 };
@@ -59,15 +60,17 @@ struct yaml_kind {
 /* ---- import_yaml_ops.c ----------------------------------------------------------------------- */
 
 const struct yaml_entry *yaml_find_name(const struct yaml_reader *r, const char *name);
-/* The error about a name that is not known at this point. */
+/* The error for a name that is not known at this point. */
 weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at, const char *name);
 
 /* ---- yaml_kinds.c ---------------------------------------------------------------------------- */
 
 weft_status yaml_find_kind(const struct doc *item, const struct yaml_kind **out);
-/* The keys of a kind, at most YAML_MOST_KEYS, over struct yaml_spec; how many. */
+/* Writes the keys of a kind, at most YAML_MOST_KEYS, as fields of struct yaml_spec; returns how
+ * many. */
 size_t yaml_kind_keys(const struct yaml_kind *kind, struct field *fields);
-/* Number and shape of the inputs, as far as they are the same for all operators of the kind. */
+/* Checks the number and shape of the inputs as far as they are the same for all operators of the
+ * kind. */
 weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spec *spec,
                               const struct yaml_kind *kind);
 
@@ -88,14 +91,15 @@ static inline int yaml_axes(const struct yaml_reader *r, int tensor)
     return build_tensor(r->b, tensor)->axes;
 }
 
-/* A shape as the file has it; the result has the batch in front. */
+/* Reads a shape from the file; the result begins with the batch. */
 weft_status yaml_read_shape(const struct doc *at, int *axes, int64_t *size);
-/* Input i has another shape than expected; inputs i and k do not match. */
+/* The errors for an input i of an unexpected shape, and for inputs i and k that do not match. */
 weft_status yaml_wrong_shape(const struct yaml_reader *r, const struct yaml_spec *spec, int i,
                              const char *expected);
 weft_status yaml_differing(const struct yaml_reader *r, const struct yaml_spec *spec, int i, int k);
 bool yaml_same_shape(const struct yaml_reader *r, int x, int y);
-/* The window of `kernel`, `stride` and `pad`; whether the first input, an image, is large enough. */
+/* Reads `kernel`, `stride` and `pad`, and checks that the first input, an image, is large
+ * enough. */
 weft_status yaml_read_window(const struct yaml_spec *spec, struct window *w);
 weft_status yaml_check_window(const struct yaml_reader *r, const struct yaml_spec *spec,
                               const struct window *w);

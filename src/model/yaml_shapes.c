@@ -32,7 +32,7 @@ weft_status yaml_differing(const struct yaml_reader *r, const struct yaml_spec *
                      spec->name, show_shape(r->b, spec->x[i]).s, show_shape(r->b, spec->x[k]).s);
 }
 
-/* A number, or a list of numbers, at most `most`. */
+/* Reads a number or a list of at most `most` numbers. */
 static weft_status read_sizes(const struct doc *at, int64_t least, int64_t most, int64_t *out,
                               int room, int *count)
 {

@@ -528,7 +528,7 @@ static void test_broken_files(void **state)
         {"a.csv", "kernel,phase,dtype,shap,ns\n", "a.csv:1: unknown column 'shap'",
          "did you mean 'shape'?"},
         {"a.csv", "kernel,phase,shape,ns\n", "a.csv:1: column 'dtype' is missing", NULL},
-        {"a.csv", "kernel,phase,dtype,shape,ns,ns\n", "a.csv:1: column 'ns' stands twice", NULL},
+        {"a.csv", "kernel,phase,dtype,shape,ns,ns\n", "a.csv:1: column 'ns' appears twice", NULL},
         {"a.csv", "kernel,phase,dtype,shape,ns\nnorm,forward,fp16,rows=1 cols=1,1\n",
          "a.csv:2: does not say which device was measured",
          "add a column 'device', or give --device NAME"},

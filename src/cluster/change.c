@@ -1,6 +1,6 @@
-/* change.c - the same cluster with one of its parts faster: what a purchase would bring.
+/* change.c - the same cluster with one of its parts made faster: what a purchase would bring.
  *
- *   I1  What was measured of collectives scales with the links that they ran over; latencies stay.
+ *   I1  Measured bandwidths of collectives scale with the links that they ran over; latencies stay.
  */
 #include <string.h>
 
@@ -20,10 +20,10 @@ const char *cluster_part_name(enum cluster_part part)
 static void scale_fits(struct collective_fit *fit, double factor)
 {
     for (int c = 0; c < COLLECTIVE_COUNT; c++)
-        fit[c].bus_bytes_per_s *= factor; /* I1; 0: not measured */
+        fit[c].bus_bytes_per_s *= factor; /* I1; 0 means not measured */
 }
 
-/* NICs, the slots they sit in, and the switches behind them. */
+/* NICs, the slots they sit in, and the switches they lead to. */
 static void speed_up_network(struct cluster *c, double factor)
 {
     c->node.nic_bytes_per_s *= factor;
@@ -38,7 +38,7 @@ static void speed_up_network(struct cluster *c, double factor)
     scale_fits(c->fit_between, factor);
 }
 
-/* NVLink where there is any, else all wires between devices and sockets. */
+/* NVLink if there is any, else all wires between devices and sockets. */
 static void speed_up_node(struct cluster *c, double factor)
 {
     bool nvlink = false;
@@ -65,7 +65,7 @@ struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part 
     _Static_assert(COUNT_OF(SPEED_UP) == CLUSTER_PART_COUNT, "a part that nobody speeds up");
     struct arena *arena = arena_new();
     struct cluster *faster = ARENA_NEW(arena, struct cluster);
-    *faster = *cluster; /* names and vertices are still the other's */
+    *faster = *cluster; /* names and vertices still belong to the original */
     faster->arena = arena;
     faster->channels = channel_cache_new();
     faster->node.link = ARENA_ARRAY(arena, struct link, (size_t)cluster->node.links);

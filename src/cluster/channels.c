@@ -1,10 +1,10 @@
-/* channels.c - what one set of devices of a node has for its collectives: rings, all-pairs
- * paths, NICs, and what these put on links; found once per set and cached.
+/* channels.c - what one set of devices of a node has for its collectives: rings, all-pairs paths,
+ * NICs, and the loads that these put on links; found once per set and cached.
  *
  *   seconds per byte = max over links of (transfers of one byte that cross it) / bandwidth      (1)
  *
  *   I1  A device uses the NICs nearest to it in links: its share of the node's NICs, at least one.
- *       Of several as near, the least used. The choice does not depend on the group.
+ *       Among equally near NICs it takes the least used. The choice does not depend on the group.
  *   I2  The cache is filled under a lock and read without one; an entry never changes.
  */
 #include <pthread.h>
@@ -41,7 +41,8 @@ void channel_cache_free(struct channel_cache *cache)
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-/* Adds one byte from one device to another to the loads of links (2 * link + reverse). */
+/* Adds one byte from one device to another to the loads of the links on its path (2 * link +
+ * reverse). */
 static weft_status add_load(const struct node_type *node, const struct device_set *set,
                             int32_t from, int32_t to, struct arena *scratch, double *load)
 {
@@ -83,7 +84,7 @@ done:
     return status;
 }
 
-/* Rings of wires use those alone; one over PCIe meets several kinds of links. */
+/* Rings of direct wires use only those; a ring over PCIe crosses several kinds of links. */
 static weft_status ring_loads(const struct node_type *node, struct arena *scratch,
                               struct channels *out)
 {
@@ -120,8 +121,8 @@ static bool rings_relayed(const struct node_type *node, const struct device_set 
 
 /* ---- NICs (I1) ------------------------------------------------------------------------------- */
 
-/* Links from a device to every NIC: hops[nic * devices + device]. One search per NIC, for a node
- * of 72 devices and NICs has 5,184 pairs of them. */
+/* Links from every device to every NIC: hops[nic * devices + device]. One search per NIC, because a
+ * node with 72 devices and 72 NICs has 5,184 pairs. */
 static const int32_t *nic_distances(const struct node_type *node, struct arena *scratch)
 {
     int32_t *hops = ARENA_ARRAY(scratch, int32_t, (size_t)node->nics *(size_t)node->devices);
@@ -153,8 +154,8 @@ static int32_t nic_vertex(const struct node_type *node, int32_t nic)
             return v;
 }
 
-/* The NICs of every device, nic[device * per_device + k]: assigned as if all took part, so that
- * groups that run side by side do not meet on one NIC while its neighbour idles. */
+/* The NICs of every device, nic[device * per_device + k], assigned as if all devices took part, so
+ * that groups that run side by side do not share one NIC while the next one idles. */
 static const int32_t *assign_nics(const struct node_type *node, int32_t per_device,
                                   struct arena *scratch)
 {

@@ -1,11 +1,11 @@
-/* cluster.h - the machines: devices, the links inside a node, the fabric between nodes, and how long
- * a collective takes on a group of devices.
+/* cluster.h - the machines: devices, the links inside a node, the fabric between nodes, and how
+ * long a collective takes on a group of devices.
  *
- * A cluster is one node type (or a few), repeated: a node's link graph is stored once and the fabric
- * is a list of tiers, so 100,000 devices cost what one node costs.
+ * A cluster is one node type (or a few), repeated: a node's link graph is stored once and the
+ * fabric is a list of tiers, so 100,000 devices take as much memory as one node.
  *
- *   I1  Devices are numbered node by node: device d is device d % D of node d / D, for D devices per
- *       node.
+ *   I1  Devices are numbered node by node: device d is device d % D of node d / D, for D devices
+ *       per node.
  *   I2  A link's bandwidth is per direction; both directions are independent.
  *   I3  Vertices 0 .. D-1 of a node's graph are its devices.
  *   I4  Every number carries its source.
@@ -19,19 +19,20 @@
 
 struct device {
     const char *name; /* "A100-SXM4-80GB" */
-    const char *arch; /* "ampere": what analytic defaults go by */
+    const char *arch; /* "ampere": the key of the analytic defaults */
     int64_t memory_bytes;
     int64_t context_bytes;     /* taken by driver and libraries before the first tensor */
     double flops[DTYPE_COUNT]; /* dense matrix peak per second; 0: not supported */
     double vector_flops;       /* fp32 outside matrix units, per second */
     double memory_bytes_per_s;
     double host_bytes_per_s; /* to and from host memory, per direction */
-    int64_t launch_ns;       /* one kernel from enqueue to start, with nothing to hide behind */
+    /* one kernel from enqueue to start, when no other kernel hides the delay */
+    int64_t launch_ns;
     int64_t l2_bytes;
     int32_t units;         /* multiprocessors, or cores of a CPU rank */
     double price_per_hour; /* 0: unknown; set in a cluster file */
-    /* Times as long that computation and transfers take while both are at work; 0: what is usual. 2
-     * where the core that computes also moves what is sent, as between ranks of one machine. */
+    /* The factor by which computation and transfers take longer while both run; 0: the usual one. 2
+     * if the core that computes also moves the data, as between ranks of one machine. */
     double overlap_slowdown;
     const char *source; /* datasheet, paper, file */
 };
@@ -60,7 +61,7 @@ struct vertex {
     const char *name; /* "dev0", "pci1", "mlx5_0" */
 };
 
-/* One bundle of equal wires between two vertices. */
+/* A bundle of equal wires between two vertices. */
 struct link {
     enum link_kind kind;
     int32_t a, b;       /* vertices */
@@ -76,9 +77,9 @@ struct node_type {
     int32_t boards; /* of a rack: each has an operating system and equal devices; 0: one */
     struct vertex *vertex;
     struct link *link;
-    int32_t nics;           /* NIC vertices; each hangs on the graph by a PCI link */
-    double nic_bytes_per_s; /* of all NICs' wires to the fabric together, per direction: equal
-                                  shares */
+    int32_t nics; /* NIC vertices; each is connected to the graph by a PCI link */
+    /* of all NICs' wires to the fabric together, per direction; each NIC has an equal share */
+    double nic_bytes_per_s;
 };
 
 /* ---- the fabric between nodes ---------------------------------------------------------------- */
@@ -93,14 +94,15 @@ enum fabric_kind {
 };
 const char *fabric_kind_name(enum fabric_kind kind);
 
-/* Tier 0 joins nodes into pods, tier 1 pods into larger pods, ... `nodes` is how many nodes one unit
- * of the tier holds; a unit's uplink to the next tier carries uplink_bytes_per_s per direction. */
+/* Tier 0 joins nodes into pods, tier 1 pods into larger pods, and so on. `nodes` is how many nodes
+ * one unit of the tier holds; a unit's uplink to the next tier carries uplink_bytes_per_s per
+ * direction. */
 struct tier {
     const char *name; /* "leaf", "spine", "group" */
     int64_t nodes;
-    double uplink_bytes_per_s; /* of one unit, after oversubscription; 0 in the last tier, whose one
-                                  unit holds all nodes */
-    int64_t latency_ns;        /* added by crossing this tier, one way */
+    /* of one unit, after oversubscription; 0 in the last tier, whose single unit holds all nodes */
+    double uplink_bytes_per_s;
+    int64_t latency_ns; /* added by crossing this tier, one way */
 };
 
 enum { MAX_TIERS = 4 };
@@ -108,12 +110,12 @@ struct fabric {
     enum fabric_kind kind;
     int32_t tiers;
     struct tier tier[MAX_TIERS];
-    bool rails; /* NIC i of every node meets NIC i of the others one hop away */
+    bool rails; /* NIC i of every node reaches NIC i of the others through one switch */
     const char *source;
 };
 
 /* What measurements say beyond the link graph (`weft fit`, or a preset's published fit). Zero means
- * "not measured": the model's own default holds. A cluster file writes it as
+ * "not measured": the model's own default is used. A cluster file writes it as
  *
  *   collectives:
  *     inside:                  # groups within one node
@@ -121,13 +123,15 @@ struct fabric {
  *     between:                 # groups over several nodes
  *       all_gather: {efficiency: 0.92}
  *
- * with the names of collective_name() and any of the five keys. */
+ * with the names of collective_name() and any of the five keys.
+ */
 struct collective_fit {
     double alpha_ns;        /* latency: fixed time of one call */
     double hop_ns;          /* step: added per step of the algorithm */
     double efficiency;      /* share of the links' bandwidth that large messages reach */
     double bus_bytes_per_s; /* bandwidth: measured, in place of links times efficiency */
-    double half_bytes;      /* half_size: volume through the slowest link at half of that speed */
+    /* half_size: volume through the slowest link at which half of that speed is reached */
+    double half_bytes;
 };
 
 enum collective {
@@ -136,12 +140,12 @@ enum collective {
     COLLECTIVE_REDUCE_SCATTER,
     COLLECTIVE_ALL_TO_ALL,
     COLLECTIVE_BROADCAST,
-    COLLECTIVE_SEND, /* one device to another */
+    COLLECTIVE_SEND, /* from one device to another */
     COLLECTIVE_COUNT
 };
 const char *collective_name(enum collective collective);
 bool collective_from_name(const char *name, enum collective *out);
-const char *collective_near(const char *name); /* that a misspelt one meant; NULL: none */
+const char *collective_near(const char *name); /* the name that a misspelt one meant; NULL: none */
 
 struct cluster {
     struct arena *arena; /* owns everything below */
@@ -156,7 +160,7 @@ struct cluster {
 };
 
 void cluster_free(struct cluster *cluster);
-/* Whoever builds a cluster gives it a cache (NULL works, and searches anew each time); several
+/* Every new cluster should get a cache (without one, with NULL, each call searches again); several
  * threads may use it at once. */
 struct channel_cache *channel_cache_new(void);
 void channel_cache_free(struct channel_cache *cache);
@@ -165,8 +169,8 @@ int64_t cluster_devices(const struct cluster *cluster);
 int64_t cluster_hosts(const struct cluster *cluster);
 int64_t cluster_host_devices(const struct cluster *cluster);
 
-/* The same cluster with one part so many times as fast; it uses names of the other, and is freed
- * before it. */
+/* The same cluster with one part made faster by a factor. It uses the original's names, so it must
+ * be freed before the original. */
 enum cluster_part { PART_NETWORK, PART_NODE_LINKS, PART_HOST_LINKS, CLUSTER_PART_COUNT };
 const char *cluster_part_name(enum cluster_part part); /* "network" */
 struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part,
@@ -174,45 +178,47 @@ struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part 
 
 /* ---- device groups --------------------------------------------------------------------------- */
 
-/* first + sum of i_k * stride_k for all 0 <= i_k < count_k: every group of a mesh is of this form,
- * and a tensor-parallel group next to a data-parallel one on 100,000 devices takes a few words. A
- * send goes from member 0 to member 1; to a lower device the stride is negative. */
+/* All devices first + sum of i_k * stride_k with 0 <= i_k < count_k. Every group of a mesh has this
+ * form, so a group on 100,000 devices takes only a few words. A send goes from member 0 to member
+ * 1; to a device with a lower number the stride is negative. */
 enum { MAX_GROUP_LEVELS = 6 };
 struct group {
     int64_t first;
     int32_t levels;
-    int64_t count[MAX_GROUP_LEVELS],
-        stride[MAX_GROUP_LEVELS]; /* innermost (smallest stride) first */
+    /* innermost (smallest stride) first */
+    int64_t count[MAX_GROUP_LEVELS], stride[MAX_GROUP_LEVELS];
 };
 struct group group_range(int64_t first, int64_t count, int64_t stride);
 int64_t group_size(const struct group *group);
 int64_t group_device(const struct group *group, int64_t i);
-/* Where a group lies, as far as its collectives' times depend on it: groups of equal places take
- * equal times, whatever the collective and its size. */
+/* A hash of where a group lies, as far as the times of its collectives depend on it: groups with
+ * equal places take equal times, whatever the collective and its size. */
 weft_status group_place(const struct cluster *cluster, const struct group *group, uint64_t *out);
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 struct collective_cost {
     int64_t ns;
-    double bus_bytes_per_s; /* volume through the slowest link over the time, NCCL's "busbw" */
+    /* volume through the slowest link divided by the time, NCCL's "busbw" */
+    double bus_bytes_per_s;
     const char *algorithm;  /* "ring", "tree", "direct", "hierarchical" */
     const char *source;     /* "link graph", "fit", "profile" */
     const char *bottleneck; /* the link kind that limits it: "nvlink", "nic" */
 };
-/* Time of one collective on `group` when nothing else uses its links. `bytes` is, as in nccl-tests,
- * the size of the larger of each rank's send and receive buffer (all-reduce: the buffer). */
+/* The time of one collective on `group` when nothing else uses its links. `bytes` is, as in
+ * nccl-tests, the size of the larger of each rank's send and receive buffer (all-reduce: the
+ * buffer). */
 weft_status collective_time(const struct cluster *cluster, enum collective collective,
                             const struct group *group, int64_t bytes, struct collective_cost *out);
 
 /* The bandwidth of the group's links for this collective, before any efficiency: the volume of
- * collective_time() over this is the least time that the wires allow. */
+ * collective_time() divided by this is the least time that the wires allow. */
 weft_status collective_bandwidth(const struct cluster *cluster, enum collective collective,
                                  const struct group *group, double *bytes_per_s);
 
 /* One direction of one link anywhere in the cluster. */
 struct link_id {
-    int64_t unit; /* a node (tier -1 and 0), or a unit of fabric tier - 1 */
+    int64_t unit; /* a node (tier -1 and 0), or a unit of the fabric's tier `tier - 1` */
     int16_t tier; /* -1: inside a node; 0: a NIC's wire to the fabric; t > 0: uplink of tier t-1 */
     int16_t link; /* inside a node: index into node.link; tier 0: number of the NIC, from 0 */
     bool reverse; /* from b to a; or downwards, towards the devices */
@@ -221,8 +227,8 @@ struct traffic {
     struct link_id link;
     double bytes;
 };
-/* Every link direction that the collective occupies and how many bytes pass there, appended to a list
- * in `keep`: what the simulator shares among concurrent flows. */
+/* Every link direction that the collective uses and how many bytes cross it, appended to a list in
+ * `keep`: what the simulator shares among concurrent flows. */
 struct traffic_list {
     struct traffic *data;
     size_t len, cap;
@@ -231,14 +237,14 @@ weft_status collective_traffic(const struct cluster *cluster, enum collective co
                                const struct group *group, int64_t bytes, struct arena *keep,
                                struct traffic_list *out);
 double link_bytes_per_s(const struct cluster *cluster, struct link_id link);
-/* "nvlink dev0-nvs0", "NIC 3", "uplink of leaf"; which node or unit it is in is not said. */
+/* "nvlink dev0-nvs0", "NIC 3", "uplink of leaf", without the node or unit. */
 const char *link_text(struct arena *keep, const struct cluster *cluster, struct link_id link);
-/* What all transfers on it together reach: the same times the efficiency that an all-reduce has on
- * such links. */
+/* The bandwidth that all transfers on a link reach together: its bandwidth times the efficiency of
+ * an all-reduce on such links. */
 double link_reached_per_s(const struct cluster *cluster, struct link_id link);
 
 /* The same for one group after another, and for copies between a device and the memory of the
- * socket next to it (nothing where none is in reach). A link is listed once per call. */
+ * nearest socket (no traffic if none can be reached). A link is listed once per call. */
 struct ledger;
 struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep);
 weft_status ledger_collective(struct ledger *ledger, enum collective collective,
@@ -251,7 +257,7 @@ weft_status ledger_copy(struct ledger *ledger, int64_t device, bool to_host, int
 struct ring {
     int32_t length;
     int32_t *device;    /* in ring order */
-    double bytes_per_s; /* of this ring alone when all rings run */
+    double bytes_per_s; /* of this ring when all rings run */
     enum link_kind slowest;
 };
 struct rings {
@@ -259,17 +265,18 @@ struct rings {
     struct ring *ring;
     double bytes_per_s; /* of all together */
 };
-/* Devices may be given in any order; each ring starts at the smallest. Rings of direct wires come in
- * both directions, one after the other. */
+/* Devices may be given in any order; each ring starts at the smallest. A ring of direct wires is
+ * listed in both directions, one after the other. */
 weft_status find_rings(const struct node_type *node, const int32_t *devices, int32_t count,
                        struct arena *keep, struct rings *out);
 
 /* ---- opening, describing --------------------------------------------------------------------- */
 
 struct cluster_preset {
-    const char *name;              /* "dgx-a100" */
-    const char *summary;           /* one line for `weft clusters` */
-    const char *source;            /* a few words; an open cluster's `source` says it all */
+    const char *name;    /* "dgx-a100" */
+    const char *summary; /* one line for `weft clusters` */
+    /* a few words; the `source` of an opened cluster is the full text */
+    const char *source;
     const struct machine *machine; /* presets.c */
 };
 size_t cluster_presets(const struct cluster_preset **out);
@@ -281,10 +288,11 @@ weft_status cluster_open(const char *name, struct cluster **out);
 const char *cluster_meant(struct arena *keep, const char *name);
 /* The machine this runs on, through hwloc. */
 weft_status cluster_this_machine(struct cluster **out);
-/* The same machine as so many CPU ranks, one core each; the device's l2_bytes are its last cache's. */
+/* The same machine as so many CPU ranks with one core each; a device's l2_bytes are those of the
+ * last-level cache. */
 weft_status cluster_ranks(int32_t ranks, struct cluster **out);
 
-/* A drawing of a node and its fabric in text, at most `columns` wide. */
+/* A drawing of a node and its fabric as text, at most `columns` wide. */
 const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int columns);
 
 #include "cluster/fit.h"

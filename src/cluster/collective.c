@@ -1,6 +1,6 @@
 /* collective.c - how long a collective takes on a group of devices.
  *
- * Following NCCL's own tuning model, the fastest of a few algorithms and protocols:
+ * As in NCCL's own tuning model, the fastest of a few algorithms and protocols is taken:
  *
  *   T = alpha + s_in * hop_in + s_out * hop_out + (V + sqrt(V * H)) / B                         (1)
  *
@@ -20,17 +20,17 @@
  *
  *   I1  T does not decrease with the buffer: it is a minimum of functions that do not.
  *   I2  A measured fit replaces (1)'s constants; then no other protocol is tried, because the
- *       measurement has already seen NCCL's choice.
- *   I3  Same group up to the numbering of equal nodes: same time.
+ *       measurement already includes NCCL's choice.
+ *   I3  Groups that differ only in the numbering of equal nodes take the same time.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cluster/placement.h"
 
-/* One step over one kind of link: NCCL 2.12..2.22, graph/tuning.cc, ring; bulk is its protocol
- * Simple, eager its LL. Between nodes the fabric's latency comes on top, which is the whole of
- * LL's 2.7 us and part of Simple's 14. */
+/* The time of one step over one kind of link: NCCL 2.12..2.22, graph/tuning.cc, ring; bulk is its
+ * protocol Simple, eager its LL. Between nodes the fabric's latency is added, which accounts for
+ * all of LL's 2.7 us and for part of Simple's 14. */
 struct hop {
     double bulk_s, eager_s;
 };
@@ -47,13 +47,13 @@ _Static_assert(COUNT_OF(HOPS) == LINK_KIND_COUNT, "a link kind without a hop");
  *           of 150 on GH200); PCIe 12 of 15.75 GB/s, NCCL's PCI_BW; tau from the joint fit of
  *           vTrain's A100 table, 2.4 MiB at 231 GB/s
  *   volta   22.5 of 25 GB/s per wire for 2, 3, 6 and 8 devices in vTrain's V100 table; tau halves
- *           its errors at 4 MiB (too fast) and 16 MiB (too slow)
- *   turing  has no peer access over PCIe: through host memory, 4.1 to 5.3 GB/s of bus bandwidth in
- *           Sailor's TITAN RTX table and 4.9 in Galvatron's, 9.9 one way, of 15.75 */
+ *           the errors at 4 MiB (too fast) and 16 MiB (too slow)
+ *   turing  has no peer access over PCIe, so traffic goes through host memory: 4.1 to 5.3 GB/s of
+ *           bus bandwidth in Sailor's TITAN RTX table and 4.9 in Galvatron's, 9.9 one way, of 15.75 */
 struct arch_model {
     const char *arch;
     double nvlink, pci, pci_send, chunk_s;
-    bool staged; /* PCIe goes through host memory, on the way to a NIC too */
+    bool staged; /* PCIe traffic goes through host memory, also on the way to a NIC */
 };
 static const struct arch_model ARCHS[] = {
     {"volta", 0.90, 0.76, 0.76, 5e-6, false},
@@ -64,8 +64,8 @@ static const struct arch_model ARCHS[] = {
 static const double NIC_EFFICIENCY = 0.96;
 /* Rings with a hop through another device: 37.2 of 45 GB/s for 5 V100 in vTrain's table. */
 static const double RELAY_EFFICIENCY = 0.83;
-/* Base latencies and the share of bandwidth that LL has: NCCL, graph/tuning.cc. Its cap: vTrain's
- * tables show no faster protocol than Simple from 1 MiB on. */
+/* Base latencies and the share of bandwidth that LL reaches: NCCL, graph/tuning.cc. LL's upper
+ * size: from 1 MiB on, vTrain's tables show no protocol faster than Simple. */
 static const double BULK_ALPHA_S = 8.4e-6, EAGER_ALPHA_S = 6.6e-6;
 static const double EAGER_SHARE = 0.25, EAGER_MAX_BYTES_PER_S = 20e9;
 /* Trees reach nine tenths of a ring's bandwidth; hops inside a node: NCCL, graph/tuning.cc. */
@@ -89,7 +89,8 @@ static double line_seconds(const struct line *line)
            (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
 }
 
-/* Volume 2 (n-1)/n etc. as a factor of passes, over n or not; steps as a factor of n-1. */
+/* The volume as a number of passes over the buffer, each of all of it or of (n-1)/n; steps in
+ * multiples of n-1. */
 static const struct {
     double passes;
     bool pieces; /* each pass moves (n-1)/n of the buffer instead of all of it */
@@ -136,7 +137,7 @@ struct site {
     const struct collective_fit *fit;
     double volume; /* V of the ring (or of all sends of one device) */
     double piece;  /* all-to-all: bytes from each device to each other */
-    bool bare;     /* ask for the wires alone: every efficiency is 1 */
+    bool bare;     /* only the wires count: every efficiency is 1 */
 };
 
 static const struct arch_model *arch_of(const struct device *device)
@@ -147,7 +148,7 @@ static const struct arch_model *arch_of(const struct device *device)
     return row;
 }
 
-/* A socket's bandwidth is already stated as reached. */
+/* A socket's bandwidth is already given as what is reached. */
 static double wire_efficiency(const struct site *site, enum link_kind kind)
 {
     if (kind == LINK_NVLINK)
@@ -185,7 +186,7 @@ double link_reached_per_s(const struct cluster *cluster, struct link_id link)
     return link_bytes_per_s(cluster, link) * efficiency;
 }
 
-/* Does the group reach beyond one unit of this tier? The last tier is the whole fabric. */
+/* Whether the group extends beyond one unit of this tier. The last tier is the whole fabric. */
 static bool crosses_tier(const struct site *site, int32_t tier)
 {
     int64_t unit = site->cluster->fabric.tier[tier].nodes;
@@ -193,14 +194,14 @@ static bool crosses_tier(const struct site *site, int32_t tier)
            site->at.first_node / unit != site->at.last_node / unit;
 }
 
-/* Units of a tier that the group touches, as if it lay evenly over them. */
+/* Units of a tier that the group uses, as if it were spread evenly over them. */
 static double units_of_tier(const struct site *site, int32_t tier)
 {
     int64_t unit = site->cluster->fabric.tier[tier].nodes;
     return (double)(site->at.last_node / unit - site->at.first_node / unit + 1);
 }
 
-/* Each kind of link inside the node, at its own efficiency; nothing where the node has one
+/* Limits by each kind of link inside the node, at its own efficiency; none if the node has one
  * device. */
 static void tighten_inside(const struct site *site, const double *s_per_byte, double share,
                            struct limit *limit)
@@ -210,7 +211,8 @@ static void tighten_inside(const struct site *site, const double *s_per_byte, do
                 (enum link_kind)kind);
 }
 
-/* Bytes that leave the node: over its NICs, and where that counts over PCIe on the way to them. */
+/* Limits by the bytes that leave the node: over its NICs, and over PCIe on the way to them where
+ * that counts. */
 static void tighten_nics(const struct site *site, double bytes, struct limit *limit)
 {
     const struct channels *channels = site->channels;
@@ -240,8 +242,8 @@ static struct limit ring_limit(const struct site *site)
     return limit;
 }
 
-/* All-to-all: pairs inside the node, and what leaves node and fabric unit; by volume of one
- * device. */
+/* All-to-all: limits by pairs inside the node, and by what leaves the node and the fabric's unit;
+ * relative to the volume of one device. */
 static struct limit exchange_limit(const struct site *site)
 {
     struct limit limit = {0, LINK_NVLINK};
@@ -341,8 +343,8 @@ static struct line nvls_line(const struct site *site, double bytes)
                          .half_bytes = site->arch->chunk_s * bytes_per_s};
 }
 
-/* I2. A measured latency holds every step that the fit did not tell apart; those it did are the
- * steps between nodes, or inside the only one. */
+/* I2. A measured latency includes every step that the fit did not separate; those it did separate
+ * are the steps between nodes, or inside the only node. */
 static struct line measured_line(const struct site *site, double bytes_per_s)
 {
     const struct collective_fit *fit = site->fit;

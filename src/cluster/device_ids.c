@@ -15,8 +15,9 @@ static const struct {
     {0x2901, "B200-SXM-180GB"}, {0x2941, "GB200"},
 };
 
-/* Compute capability, the device assumed where nothing else tells (of several memory sizes the
- * smallest), and what one of its NVLinks carries per direction (NVIDIA's NVLink pages). */
+/* Compute capability, the device that is assumed when nothing else identifies it (of several
+ * memory sizes the smallest), and what one of its NVLinks carries per direction (NVIDIA's
+ * NVLink pages). */
 static const struct capability {
     int32_t sm;
     const char *device;

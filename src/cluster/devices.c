@@ -1,9 +1,9 @@
-/* devices.c - the devices Weft knows by name.
+/* devices.c - the devices that Weft knows by name.
  *
  *   I1  Rates are dense peaks at boost clock: a datasheet's "with sparsity" is halved here.
- *   I2  Memory is what the driver reports as total, which is a little less than what is on the box.
- *   I3  A matrix rate of 0 means that the device has no such type; where old devices store fp16 but
- *       compute in fp32, the fp32 rate stands.
+ *   I2  Memory is what the driver reports as total, a little less than the advertised size.
+ *   I3  A matrix rate of 0 means that the device has no such type; old devices that store fp16 but
+ *       compute in fp32 have the fp32 rate.
  */
 #include "cluster/cluster.h"
 
@@ -13,12 +13,12 @@
 #define GB_PER_S 1e9  /* bytes per second */
 #define MIB(n)   (INT64_C(1048576) * (n))
 
-/* Driver, framework and its libraries, before the first tensor. Galvatron's authors found about
- * 1 GiB per device. */
+/* Memory of the driver, the framework and its libraries before the first tensor. Galvatron's
+ * authors found about 1 GiB per device. */
 #define CONTEXT_BYTES MIB(1024)
 
 /* One kernel from enqueue to start under an eager framework. Published launch latencies lie between
- * 4 and 10 us; Aceso's and Sailor's smallest operators, a few kernels each, never take less than
+ * 4 and 10 us; the smallest operators of Aceso and Sailor, a few kernels each, never take less than
  * 32 us on any device, whatever its speed. */
 #define LAUNCH_NS 7000
 
@@ -28,13 +28,13 @@
 #define HOST_PCIE4 (25.0 * GB_PER_S)
 #define HOST_PCIE5 (55.0 * GB_PER_S)
 
-/* A generic CPU socket: 32 cores, two 256-bit FMA units each (32 FLOP per cycle) at 2.5 GHz, eight
- * channels of DDR4-3200. */
+/* A generic CPU socket: 32 cores with two 256-bit FMA units each (32 FLOP per cycle) at 2.5 GHz,
+ * eight channels of DDR4-3200. */
 #define CPU_CORES     32
 #define CPU_FLOPS     (CPU_CORES * 32 * 2.5e9)
 #define CPU_LAUNCH_NS 1000 /* a function call and waking the threads; estimate */
 
-/* Dense peaks of matrix products in TFLOP/s by type, 0 where the device has no such type. Vectors run at the rate of
+/* Dense peaks of matrix products in TFLOP/s by type, 0 if the device has no such type. Vectors run at the rate of
  * fp32. */
 #define RATES(fp32, tf32, fp16, bf16, fp8, nvfp4)                                                  \
     .flops = {[DTYPE_FP32] = (fp32) * TERA, [DTYPE_TF32] = (tf32) * TERA,                          \

@@ -1,6 +1,6 @@
 /* draw.c - a cluster as text: the matrix of links between devices, the PCI tree, the fabric.
  *
- * The matrix speaks like `nvidia-smi topo -m`:
+ * The matrix uses the abbreviations of `nvidia-smi topo -m`:
  *   NVn  n NVLinks between the two       NVS  through NVSwitch
  *   PIX  one PCI switch between them     PXB  several PCI switches
  *   PHB  through a socket                SYS  from one socket to another
@@ -46,8 +46,8 @@ static const struct link *nvswitch_link(const struct node_type *node, int32_t de
     return NULL;
 }
 
-/* For each vertex, the one before it on the shortest way from `from` without NVLink; -1: no way.
- * Devices and NICs pass nothing on. */
+/* For each vertex, the previous one on the shortest path from `from` without NVLink; -1: no path.
+ * Devices and NICs forward nothing. */
 static void spread(const struct node_type *node, int32_t from, int32_t *before)
 {
     int32_t queue[MAX_NODE_VERTICES], head = 0, tail = 0;
@@ -99,7 +99,7 @@ static void relation(const struct node_type *node, const int32_t *before, int32_
 
 /* ---- the matrix ------------------------------------------------------------------------------ */
 
-/* The vertices that get a column: devices, then NICs, as far as the width goes. */
+/* The vertices that get a column: devices, then NICs, as many as fit into the width. */
 static int32_t choose_columns(const struct drawing *d, int32_t *vertex)
 {
     int32_t most = (d->columns - LABEL) / CELL, count = 0;
@@ -157,7 +157,7 @@ static void draw_matrix(const struct drawing *d)
     draw_legend(d);
 }
 
-/* A node too wide for a matrix, all of it on one switch plane, needs a single line. */
+/* A node that is too wide for a matrix and lies on one switch plane is drawn as a single line. */
 static bool draw_plane(const struct drawing *d)
 {
     const struct link *first = nvswitch_link(d->node, 0);
@@ -175,7 +175,7 @@ static bool draw_plane(const struct drawing *d)
 
 /* ---- the PCI tree ---------------------------------------------------------------------------- */
 
-/* Below `vertex`: what hangs on it without being its parent or another socket. */
+/* Whether a vertex hangs below `vertex` without being its parent or another socket. */
 static bool is_child(const struct node_type *node, const struct link *link, int32_t vertex,
                      int32_t parent, int32_t *child)
 {
@@ -222,7 +222,7 @@ static const struct link *socket_link(const struct node_type *node)
 
 static void draw_tree(const struct drawing *d)
 {
-    enum { MOST = 4 }; /* sockets; a rack of many repeats itself */
+    enum { MOST = 4 }; /* sockets; those of a large rack are all alike */
     int32_t sockets = 0;
     const struct link *link = socket_link(d->node);
     for (int32_t v = 0; v < d->node->vertices; v++) {
@@ -272,7 +272,7 @@ static void draw_fabric(const struct drawing *d)
             show_rate(cluster->node.nic_bytes_per_s / cluster->node.nics).s);
 }
 
-/* Words in lines of at most `columns`. */
+/* Writes words in lines of at most `columns`. */
 static void draw_words(const struct drawing *d, const char *label, const char *text)
 {
     int at = fprintf(d->out, "  %s", label);
@@ -318,7 +318,8 @@ const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int 
     fclose(d.out);
     char *copy = arena_copy_bytes(keep, text, len);
     free(text);
-    for (char *c = copy; *c; c++) /* names may come from files: nothing a terminal would obey */
+    /* names may come from files: replace whatever a terminal would interpret */
+    for (char *c = copy; *c; c++)
         if ((unsigned char)*c < ' ' && *c != '\n')
             *c = '?';
     return copy;

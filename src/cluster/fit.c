@@ -5,18 +5,19 @@
  *   T_i = x_0 + x_1 steps_i + x_2 V_i / b_i + x_3 sqrt(V_i) / b_i,   all x >= 0                 (1)
  *
  * where b_i is 1, or with a cluster the bandwidth of its links for sample i, and then 1 / x_2 is
- * the efficiency. Minimised is
+ * the efficiency. The fit minimises
  *
  *   sum_i w_i |predicted_i / T_i - 1|,   w_i = 1 / samples in i's octave of sizes               (2)
  *
- * by least squares on weights that are set anew until they settle: relative, so that small sizes
- * count as much as large ones; by octave, so that a table in steps of 1 MiB does not forget
- * them; absolute, so that a tenth of the rows that went wrong does not bend the other nine.
+ * by least squares whose weights are adjusted until they settle: relative errors, so that small
+ * sizes count as much as large ones; weights by octave, so that the few small sizes of a table in
+ * steps of 1 MiB still count; absolute values, so that one bad row in ten does not distort the fit
+ * of the others.
  *
- *   I1  At most 4 unknowns: every subset that may be positive is solved, and the best kept. That is
- *       non-negative least squares without iterations, and exact on exact data.
- *   I2  Constants are only fitted where the samples determine them: 3 sizes over a factor of 4, and
- *       for `step` two numbers of devices.
+ *   I1  There are at most 4 unknowns: every subset that may be positive is solved, and the best
+ *       kept. That is non-negative least squares without iterations, and exact on exact data.
+ *   I2  A constant is fitted only if the samples determine it: 3 sizes over a factor of 4, and for
+ *       `step` two numbers of devices.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@
 enum { LATENCY, STEP, VOLUME, ROOT, UNKNOWNS };
 enum { ROUNDS = 16, LEAST_SIZES = 3 };
 static const double LEAST_RANGE = 4;    /* largest size over smallest */
-static const double SMALL_ERROR = 0.02; /* below it, errors count squared */
-static const double NEGLIGIBLE = 1e-9;  /* pivot at which a column adds nothing */
+static const double SMALL_ERROR = 0.02; /* smaller errors count squared */
+static const double NEGLIGIBLE = 1e-9;  /* pivot below which a column adds nothing */
 
 struct row {
     double column[UNKNOWNS];
@@ -83,7 +84,7 @@ static double predict(const double *x, const struct row *row)
 /* ---- least squares --------------------------------------------------------------------------- */
 
 /* Solves the normal equations for the unknowns in `mask` by Cholesky; false: not determined, or one
- * of them negative. Columns are scaled to length 1 (in `scale`) before. */
+ * of them is negative. Columns are scaled to length 1 first (`scale`). */
 static bool solve_subset(double normal[UNKNOWNS][UNKNOWNS], const double *right,
                          const double *scale, unsigned mask, double *x)
 {
@@ -128,8 +129,9 @@ static double weighted_residual(const struct row *rows, size_t count, const doub
     return sum;
 }
 
-/* I1. `allowed` are the unknowns that the samples determine. A root without a volume would be no
- * bandwidth; a latency alone may win, and then there is none to be had. */
+/* I1. `allowed` are the unknowns that the samples determine. The square-root term without the
+ * volume term would give no bandwidth; a latency alone may fit best, and then there is no bandwidth
+ * to be found. */
 static bool least_squares(const struct row *rows, size_t count, unsigned allowed, double *best)
 {
     double normal[UNKNOWNS][UNKNOWNS] = {{0}}, right[UNKNOWNS] = {0}, scale[UNKNOWNS] = {0};
@@ -162,7 +164,7 @@ static bool least_squares(const struct row *rows, size_t count, unsigned allowed
     return isfinite(least) && best[VOLUME] > 0;
 }
 
-/* Equation 2's weights by octave. */
+/* The weights of equation 2, by octave. */
 static void balance(const struct sample *samples, size_t count, struct row *rows)
 {
     int in_octave[64] = {0};
@@ -225,7 +227,8 @@ static weft_status check_sizes(const struct sample *samples, size_t count, struc
     return WEFT_OK;
 }
 
-/* Notes devices, nodes; which unknowns are determined; refuses what is no single experiment. */
+/* Sets devices, nodes and which unknowns are determined; refuses samples that are not one
+ * experiment. */
 static weft_status check_runs(const struct sample *samples, size_t count, struct fit *out,
                               unsigned *allowed)
 {
@@ -261,7 +264,7 @@ static void take_solution(const double *x, const struct cluster *cluster, struct
     out->half_bytes = (x[ROOT] / x[VOLUME]) * (x[ROOT] / x[VOLUME]);
 }
 
-/* 1 - residual over total variation, of log time: sizes span decades. */
+/* 1 - residual over total variation, of the logarithm of the time, because sizes span decades. */
 static double log_r2(const struct fit *fit, const struct cluster *cluster,
                      const struct sample *samples, size_t count)
 {
@@ -346,8 +349,8 @@ done:
     return status;
 }
 
-/* Zero means "not measured" in a cluster file, so a constant that came out as zero is written as
- * the smallest thing its unit has. */
+/* Zero means "not measured" in a cluster file, so a constant that was fitted as zero is written as
+ * the smallest positive value of its unit. */
 const char *fit_yaml(struct arena *keep, const struct fit *fit)
 {
     const char *step =

@@ -24,7 +24,7 @@ struct samples {
 
 /* Which rows to take; zeros take all. */
 struct sample_filter {
-    const enum collective *collective; /* also what a file measures that does not say so itself */
+    const enum collective *collective; /* also the collective of a file that does not name one */
     int64_t devices;
     const char *column, *value; /* CSV: only rows with this value in this column */
 };
@@ -38,10 +38,10 @@ weft_status samples_parse(struct arena *keep, const char *name, const char *text
 
 struct fit {
     enum collective collective;
-    int64_t devices; /* of all samples; 0: several */
-    int64_t nodes;   /* the most of any sample */
+    int64_t devices; /* of all samples; 0: they differ */
+    int64_t nodes;   /* the largest number of any sample */
     double latency_s;
-    double step_s;          /* 0 unless several numbers of devices tell it from the latency */
+    double step_s;          /* 0 unless several numbers of devices separate it from the latency */
     double bus_bytes_per_s; /* 0 when `efficiency` is given */
     double efficiency;      /* of the cluster's links; 0 without a cluster */
     double half_bytes;
@@ -50,14 +50,15 @@ struct fit {
     double r2;                 /* of log time: 1 - residual / total variation */
 };
 
-/* Fits all samples, which are of one collective. With a cluster, bandwidth is a share of what
- * its link graph has for as many devices. Refuses samples that do not determine the constants. */
+/* Fits all samples, which must be of one collective. With a cluster, the bandwidth becomes a share
+ * of what its link graph offers to as many devices. Refuses samples that do not determine the
+ * constants. */
 weft_status fit_samples(const struct sample *samples, size_t count, const struct cluster *cluster,
                         struct fit *out);
 weft_status fit_seconds(const struct fit *fit, const struct cluster *cluster,
                         const struct sample *sample, double *out);
 
-/* The relative errors of a fit on samples it has not seen. */
+/* The relative errors of a fit on samples that it was not fitted to. */
 struct fit_errors {
     double median, p90, worst;
 };

@@ -4,7 +4,7 @@
  *
  *   I1  A level whose stride is a multiple of D (devices per node) repeats the same device set on
  *       other nodes; one that stays within D widens the set; one that leaves the node must leave it
- *       at a multiple of D. Every other group is looked at member by member.
+ *       at a multiple of D. Every other group is examined member by member.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static void set_repeat(struct device_set *set, int64_t count, int64_t stride)
             set_add(set, members[m] + i * stride);
 }
 
-/* The same devices counted upwards. */
+/* The same devices in ascending order. */
 static struct group upwards(struct group group)
 {
     for (int32_t k = 0; k < group.levels; k++) {
@@ -84,7 +84,7 @@ static struct group upwards(struct group group)
     return group;
 }
 
-/* The closed form of I1; false where it does not apply. */
+/* The closed form of I1; false if it does not apply. */
 static bool regular_footprint(int64_t per_node, const struct group *group, struct footprint *out)
 {
     int64_t extent = group->first % per_node;
@@ -121,10 +121,10 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The shares of members that come one by one, in rising order. */
+/* The devices per node of members that are visited in ascending order. */
 struct sharing {
-    int64_t per_node, node_first; /* devices per node; first device of the node at hand */
-    int32_t local;                /* members on it so far */
+    int64_t per_node, node_first; /* devices per node; first device of the current node */
+    int32_t local;                /* members on the current node so far */
     struct arena *keep;
     struct share_list *shares;
     struct footprint *out;
@@ -146,7 +146,8 @@ static void share_member(struct sharing *s, int64_t member)
     }
 }
 
-/* By (1) without its divisions; false as soon as a member is not above the one before. */
+/* Visits the members by (1) without its divisions; false as soon as a member is not above the one
+ * before. */
 static bool share_rising(struct sharing *s, const struct group *group)
 {
     int64_t digit[MAX_GROUP_LEVELS] = {0}, member = group->first, before = -1;

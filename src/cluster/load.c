@@ -1,10 +1,11 @@
-/* load.c - cluster files (docs/reference/cluster-file.md): a preset or captured topology with changes, or a
- * machine written out in full.
+/* load.c - cluster files (docs/reference/cluster-file.md): a preset or captured topology with
+ * changes, or a machine written out in full.
  *
  *   I1  Everything is read through doc.h's tables: an unknown key, a wrong type or a number out of
  *       range is an error with its line.
- *   I2  What is given is laid over what the base says, in this order: device, node, nic, fabric,
- *       collectives. A changed NIC takes its fabric's uplinks along, so oversubscription stays.
+ *   I2  The file's values replace those of the base in this order: device, node, nic, fabric,
+ *       collectives. When the NIC changes, the fabric's uplinks scale with it, so that the
+ *       oversubscription stays the same.
  */
 #include "cluster/load.h"
 
@@ -32,7 +33,7 @@ static const struct field CLUSTER_FIELDS[] = {
 
 /* ---- the base -------------------------------------------------------------------------------- */
 
-/* The last error again, with the line of the file that asked for what failed. */
+/* Repeats the last error with the line of the file that asked for what failed. */
 static weft_status error_at(const struct doc *node)
 {
     char hint[512] = "";
@@ -122,7 +123,7 @@ static const struct field TIER_FIELDS[] = {
     {"latency", FIELD_DURATION, offsetof(struct tier_form, latency)},
 };
 
-/* A tier after the ones before it: sizes must nest (topology.h, I3). */
+/* Checks a tier against the ones before it: sizes must nest (topology.h, I3). */
 static weft_status check_tier(const struct doc *doc, const struct tier_form *form,
                               const struct tier_plan *plans, int32_t k)
 {

@@ -4,13 +4,13 @@
 
 #include "cluster/topology.h"
 
-/* A device by name, or spelled out; keys that are absent keep what `start` says. `out` may be
+/* A device by name, or as a mapping; keys that are absent keep the values of `start`. `out` may be
  * `start`. */
 weft_status device_read(const struct doc *doc, const struct device *start, struct device *out);
-/* Needs no other device to start from. */
+/* Whether the device is complete without another one to start from. */
 bool device_is_whole(const struct doc *doc);
 
-/* A node written out: its vertices and links. */
+/* A node written out in full: its vertices and links. */
 weft_status node_read(const struct doc *doc, struct arena *keep, struct node_type *node);
 
 #endif

@@ -1,4 +1,5 @@
-/* load_device.c - the `device` of a cluster file: a name, or numbers over those of a known device. */
+/* load_device.c - the `device` of a cluster file: a name, or numbers that replace those of a known
+ * device. */
 #include "cluster/load.h"
 
 #include <stddef.h>
@@ -34,7 +35,7 @@ static const struct field DEVICE_FIELDS[] = {
     {"source", FIELD_LINES, IN_DEVICE(source)},
 };
 
-/* What a device that starts from nothing must say. */
+/* The keys that a device without a base must have. */
 static const char *const NEEDED[] = {"name", "memory", "tflops", "memory_bandwidth"};
 
 static weft_status known_device(const struct doc *doc, const char *name, struct device *out)
@@ -82,7 +83,7 @@ static weft_status check_needed(const struct doc *doc)
     return WEFT_OK;
 }
 
-/* The rates that follow from others where a file gives none. */
+/* Derives the rates that a file leaves out from those it gives. */
 static void fill_in(struct device_form *form)
 {
     struct device *device = &form->device;
@@ -94,7 +95,7 @@ static void fill_in(struct device_form *form)
         device->units = (int32_t)form->units;
 }
 
-/* What one number alone does not show. */
+/* Checks that concern several numbers at once. */
 static weft_status check_device(const struct doc *doc, const struct device *device)
 {
     bool multiplies = false;

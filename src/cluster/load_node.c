@@ -1,6 +1,7 @@
-/* load_node.c - the `node` of a cluster file: vertices and links written out.
+/* load_node.c - the `node` of a cluster file: vertices and links written out in full.
  *
- *   I1  A link ends at kinds of vertices that such a wire can end at, and PCI links form a tree.
+ *   I1  A link ends only at kinds of vertices that such a wire can end at, and PCI links form a
+ *       tree.
  *   I2  Every vertex can be reached from device 0.
  */
 #include "cluster/load.h"
@@ -25,12 +26,12 @@ struct node_reader {
     struct topology graph;
     struct map *index;  /* vertex by name */
     struct map *bundle; /* links so far, by kind and ends */
-    int32_t *root;      /* of the PCI tree that a vertex belongs to, as a chain */
+    int32_t *root;      /* per vertex: the next one on the way to the root of its PCI tree */
 };
 
 /* ---- vertices -------------------------------------------------------------------------------- */
 
-/* What a drawing and a range can show. */
+/* Whether a drawing and a range can show the name. */
 static bool valid_name(const char *name)
 {
     size_t len = strlen(name);
@@ -136,7 +137,7 @@ static weft_status find_vertex(const struct node_reader *reader, const struct do
     return unknown_vertex(reader, doc, name);
 }
 
-/* The number at the end of a name; `stem` is what stands before it. */
+/* The number at the end of a name; `stem` is the length of what comes before it. */
 static bool split_number(const char *name, size_t len, size_t *stem, int64_t *number)
 {
     char digits[16];

@@ -1,11 +1,11 @@
-/* loads.c - what a device set's collectives put on the links of its node, per byte.
+/* loads.c - the load that the collectives of a device set put on the links of its node, per byte.
  *
  *   ring r's hops carry           bandwidth(r) / bandwidth of all rings                        (1)
- *   the way to NIC i carries      bandwidth(i) / bandwidth of all NICs of the set              (2)
+ *   the path to NIC i carries     bandwidth(i) / bandwidth of all NICs of the set              (2)
  *   pairs                         each pair's byte on its own path; through NVSwitches every device
  *                                 sends count-1 bytes up and receives as many                  (3)
  *
- *   I1  A list has each place of the node at most once, in rising order.
+ *   I1  A list has each place of the node at most once, in ascending order.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 struct load_tally {
     const struct node_type *node;
     struct arena *scratch, *keep;
-    double *share; /* by place */
+    double *share; /* by place (struct load) */
 };
 
 static void add_path(struct load_tally *tally, const struct path *path, double share,
@@ -33,7 +33,7 @@ static void add_hop(struct load_tally *tally, const struct device_set *set, int3
     add_path(tally, &path, share, false);
 }
 
-/* Writes the tally out as a list and clears it (I1). */
+/* Turns the tally into a list and clears it (I1). */
 static struct load_list close_tally(struct load_tally *tally)
 {
     struct load_list list = {0};

@@ -1,13 +1,15 @@
-/* machine.c - a cluster of a preset's machines: the link graph of one, and the fabric between them.
+/* machine.c - builds a cluster of a preset's machines: the link graph of one, and the fabric
+ * between them.
  *
- *   I1  Devices stand on PCI switches in order, PCI switches on sockets in order, NICs likewise.
+ *   I1  Devices are attached to PCI switches in order, PCI switches to sockets in order, NICs
+ *       likewise.
  */
 #include "cluster/machine.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* `count` vertices called stem0, stem1, ...; returns the first. */
+/* Adds `count` vertices called stem0, stem1, ...; returns the first. */
 static int32_t add_vertices(struct topology *graph, enum vertex_kind kind, const char *stem,
                             int32_t count)
 {
@@ -20,7 +22,7 @@ static int32_t add_vertices(struct topology *graph, enum vertex_kind kind, const
     return first;
 }
 
-/* `children` vertices in order under `parents`, x16 each (I1). */
+/* Attaches `children` vertices in order to `parents`, x16 each (I1). */
 static void add_pci(struct topology *graph, int32_t child, int32_t children, int32_t parent,
                     int32_t parents, double gt_per_s)
 {

@@ -1,4 +1,4 @@
-/* names.c - the words for the room's enums, as they stand in files, tables and JSON. */
+/* names.c - the words for the room's enums in files, tables and JSON. */
 #include "cluster/cluster.h"
 
 static const char *const VERTEX_KINDS[] = {

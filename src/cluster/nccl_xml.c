@@ -2,8 +2,8 @@
  *
  *   <system> <cpu> <pci> ... <gpu> <nvlink/> </gpu>   <nic> <net/> </nic> ... </system>
  *
- * The nesting of <pci> is the PCI tree. Elements and attributes that are not needed are passed over,
- * as NCCL does. Where a dump leaves something open, NCCL's own reading holds:
+ * The nesting of <pci> is the PCI tree. Elements and attributes that are not needed are ignored, as
+ * NCCL does. Where a dump leaves something open, it is read as NCCL reads it:
  *
  *   I1  An empty or unknown link_speed is 8 GT/s and a link_width of 0 or none is 16 lanes
  *       (graph/topo.cc); a net without a positive speed has 10 Gb/s.
@@ -57,7 +57,7 @@ static weft_status need_int(const struct xml_element *at, const char *name, int6
                      at->name, name, text, (long long)min, (long long)max);
 }
 
-/* A hexadecimal identifier such as "0x1db5"; 0 where there is none. */
+/* A hexadecimal identifier such as "0x1db5"; 0 if there is none. */
 static int32_t hex_id(const struct xml_element *at, const char *name)
 {
     const char *text = element_attribute(at, name);
@@ -132,7 +132,7 @@ done:
     return status;
 }
 
-/* First walk: devices, and how fast the fastest NIC is. */
+/* First pass: finds the devices, and the speed of the fastest NIC. */
 static weft_status survey(struct machine_reader *reader, const struct xml_element *at)
 {
     weft_status status = WEFT_OK;
@@ -207,8 +207,8 @@ static weft_status add_nets(struct machine_reader *reader, const struct xml_elem
 static weft_status add_tree(struct machine_reader *reader, const struct xml_element *at,
                             int32_t vertex);
 
-/* A switch is a <pci> that holds others; what holds neither those nor a device nor a NIC has no
- * part in traffic. */
+/* A switch is a <pci> that contains others; one that contains neither others nor a device nor a NIC
+ * carries no traffic. */
 static weft_status add_pci(struct machine_reader *reader, const struct xml_element *pci,
                            int32_t parent)
 {
@@ -235,7 +235,7 @@ done:
     return status;
 }
 
-/* What hangs on a socket or a PCI switch. */
+/* Adds everything below a socket or a PCI switch. */
 static weft_status add_tree(struct machine_reader *reader, const struct xml_element *at,
                             int32_t vertex)
 {
@@ -252,7 +252,7 @@ static weft_status add_tree(struct machine_reader *reader, const struct xml_elem
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-/* By architecture, vendor and Intel's model number, as NCCL tells them apart. */
+/* By architecture, vendor and Intel's model number, as NCCL does. */
 static enum cpu_kind cpu_kind(const struct xml_element *cpu)
 {
     const char *arch = element_attribute(cpu, "arch"), *vendor = element_attribute(cpu, "vendor");
@@ -348,7 +348,8 @@ static void add_switch_link(struct machine_reader *reader, int32_t from, int64_t
         reader->nvswitch = add_vertex(&reader->graph, VERTEX_NVSWITCH, "nvswitch");
     for (size_t i = 0; i < reader->graph.links.len; i++) {
         struct link *link = &reader->graph.links.data[i];
-        if (link->a == from && link->b == reader->nvswitch) { /* another switch of the plane (I2) */
+        /* another switch of the same plane (I2) */
+        if (link->a == from && link->b == reader->nvswitch) {
             link->count += (int32_t)count;
             link->bytes_per_s += (double)count * nvlink_bytes_per_s(sm);
             return;

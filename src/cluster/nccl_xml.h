@@ -19,8 +19,8 @@ struct xml_element {
 weft_status xml_parse(struct arena *keep, const char *file, const char *text, size_t len,
                       struct xml_element **out);
 bool element_is(const struct xml_element *element, const char *name);
-const char *element_attribute(const struct xml_element *element,
-                              const char *name); /* NULL: absent */
+/* NULL if the element has no such attribute. */
+const char *element_attribute(const struct xml_element *element, const char *name);
 const struct xml_element *element_child(const struct xml_element *element, const char *name);
 
 #endif

@@ -1,10 +1,10 @@
 /* open.c - from a name to a cluster: presets, files, text in memory.
  *
- *   I1  A preset's name wins over a file of the same name.
- *   I2  NAME:NODES is taken apart only where NAME is a preset or an existing file, so that a path
- *       may hold colons.
- *   I3  NAME:NODESxDEVICES is a job on the first DEVICES devices of each node: the rest of a node is
- *       still there, and idle.
+ *   I1  A preset's name takes precedence over a file of the same name.
+ *   I2  NAME:NODES is taken apart only if NAME is a preset or an existing file, so that a path may
+ *       contain colons.
+ *   I3  NAME:NODESxDEVICES is a job on the first DEVICES devices of each node: the rest of the node
+ *       remains, idle.
  */
 #include "cluster/topology.h"
 
@@ -73,7 +73,7 @@ static const struct {
     {".xml", CLUSTER_XML},
 };
 
-/* What helps where an error has no hint of its own. */
+/* The hint of an error that has none of its own. */
 static const char *const FORMATS[] = {
     [CLUSTER_YAML] = "docs/reference/cluster-file.md describes the format",
     [CLUSTER_JSON] = "docs/reference/cluster-file.md describes the format",
@@ -144,7 +144,7 @@ static bool is_file(const char *path)
 }
 
 struct asked_size {
-    int64_t nodes, devices; /* of each node; 0: as the name by itself says */
+    int64_t nodes, devices; /* of each node; 0: as many as the name alone implies */
 };
 
 static weft_status parse_size(const char *name, char *text, struct asked_size *out)
@@ -161,7 +161,7 @@ static weft_status parse_size(const char *name, char *text, struct asked_size *o
     return check_nodes(name, out->nodes);
 }
 
-/* Takes :NODES or :NODESxDEVICES off a name (I2). */
+/* Removes :NODES or :NODESxDEVICES from a name (I2). */
 static weft_status split_size(char *name, struct asked_size *out)
 {
     char *colon = strrchr(name, ':');
@@ -170,7 +170,7 @@ static weft_status split_size(char *name, struct asked_size *out)
         return WEFT_OK;
     *colon = '\0';
     if (!cluster_preset_find(name) && !is_file(name))
-        return WEFT_OK; /* the caller says that there is no such name */
+        return WEFT_OK; /* the caller reports that there is no such name */
     return parse_size(name, colon + 1, out);
 }
 

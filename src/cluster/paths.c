@@ -1,14 +1,14 @@
-/* paths.c - how bytes get from one vertex of a node to another.
+/* paths.c - the paths of bytes from one vertex of a node to another.
  *
- * NVSwitches count as one: what a device sends through them spreads over all its wires to them, and
- * arrives over all wires of the receiver,
+ * NVSwitches count as one: what a device sends through them is spread over all its wires to them,
+ * and arrives over all wires of the receiver,
  *
  *   share(link) = bandwidth(link) / bandwidth of all links between device and switches          (1)
  *
- *   I1  Between devices NVLink wins over everything else, if only by way of a third device, because
- *       that is what NCCL does (its path types NVL and NVB).
- *   I2  Other paths are the shortest in links, and among those the one over lower vertex numbers:
- *       same node, same paths.
+ *   I1  Between devices, NVLink is preferred to everything else, even by way of a third device,
+ *       because that is what NCCL does (its path types NVL and NVB).
+ *   I2  Other paths are the shortest in links, and among those the one with the lowest vertex
+ *       numbers: equal nodes have equal paths.
  */
 #include "cluster/placement.h"
 
@@ -72,7 +72,8 @@ static void add_direct_links(struct path *path, const struct node_type *node, in
             path_add(path, node, i, from, node->link[i].bytes_per_s / total);
 }
 
-/* The third device of the set with the widest NVLink way from one to the other; -1: none. */
+/* The third device of the set that offers the widest NVLink path from one to the other; -1:
+ * none. */
 static int32_t best_relay(const struct node_type *node, const struct device_set *set, int32_t from,
                           int32_t to)
 {
@@ -91,8 +92,8 @@ static int32_t best_relay(const struct node_type *node, const struct device_set 
     return best;
 }
 
-/* Breadth first from `to` over everything but NVLink and through everything but devices: `via` gets
- * the link + 1 that leads from a vertex towards `to`, `hops` how many there are on the way. */
+/* Breadth-first search from `to` over all links but NVLink, never through a device: `via` gets the
+ * link + 1 that leads from a vertex towards `to`, `hops` the number of links on the way. */
 static void search_back(const struct node_type *node, int32_t to, struct arena *scratch,
                         int32_t *via, int32_t *hops)
 {

@@ -1,5 +1,5 @@
-/* placement.h - where a group lies on the machines, and what its devices find there. Inside this
- * room only.
+/* placement.h - where a group lies on the machines, and what its devices find there. Private to
+ * this room.
  *
  *   I1  A device set is a set of positions within one node, 0 .. D-1 (cluster.h, I1).
  *   I2  A path's shares add up to 1 at each step: a switched link bundle is used evenly.
@@ -36,16 +36,15 @@ struct share_list {
 
 struct footprint {
     int64_t devices; /* of the group */
-    int64_t nodes;   /* it touches */
+    int64_t nodes;   /* that the group uses */
     int64_t first_node, last_node;
     int32_t local;         /* devices in the fullest node */
     struct device_set set; /* of that node */
 };
 weft_status group_footprint(const struct cluster *cluster, const struct group *group,
                             struct footprint *out);
-/* The same by looking at every member: what the closed form is tested against, and the way for
- * groups that do not line up with nodes. Also lists the shares in node order, in place of what the
- * list held. */
+/* The same by visiting every member: the reference for the closed form, and the way for groups that
+ * do not line up with nodes. Also replaces the list by the shares in node order. */
 weft_status group_shares(const struct cluster *cluster, const struct group *group,
                          struct arena *keep, struct share_list *shares, struct footprint *out);
 
@@ -63,36 +62,36 @@ struct path {
     double bytes_per_s; /* of the path alone */
     enum link_kind slowest;
 };
-/* Between two devices that communicate within `set`: NVLink if there is any, then NVLink by way
- * of a third device of the set, then PCIe and sockets. */
+/* The path between two devices that communicate within `set`: NVLink if there is any, then NVLink
+ * by way of a third device of the set, then PCIe and sockets. */
 struct path path_between(const struct node_type *node, const struct device_set *set, int32_t from,
                          int32_t to, struct arena *keep);
-/* Of all NVLinks from a device to NVSwitches; 0: it has none. */
+/* The bandwidth of all NVLinks from a device to NVSwitches; 0: it has none. */
 double switch_bandwidth(const struct node_type *node, int32_t device);
-/* Links on the shortest way from each device of the node to a vertex; INT32_MAX: none. */
+/* Links on the shortest path from each device of the node to a vertex; INT32_MAX: no path. */
 void distances_to(const struct node_type *node, int32_t to, struct arena *scratch, int32_t *hops);
-/* From a device to a NIC vertex and the other way round: never over NVLink. */
+/* The path from a device to a NIC vertex, or back: never over NVLink. */
 struct path path_to_vertex(const struct node_type *node, int32_t from, int32_t to,
                            struct arena *keep);
-/* From the memory of the socket nearest to a device to the device: likewise. */
+/* The path from the memory of the nearest socket to a device, likewise. */
 struct path path_from_host(const struct node_type *node, int32_t device, struct arena *keep);
 
 /* ---- channels: all a collective needs to know about one device set --------------------------- */
 
 struct nic_use {
     int32_t nic;        /* number among the node's NICs */
-    int32_t device;     /* that reaches the fabric through it */
+    int32_t device;     /* the device that reaches the fabric through it */
     struct path path;   /* from the device to the NIC */
-    double bytes_per_s; /* of NIC and path */
+    double bytes_per_s; /* of NIC and path together */
 };
-/* What one byte puts on the links of the node. */
+/* The load that one byte puts on the links of the node. */
 enum load_kind {
-    LOAD_RING,      /* of V, around all rings */
-    LOAD_OPEN_RING, /* without the hops that close them */
+    LOAD_RING,      /* one byte of V, around all rings */
+    LOAD_OPEN_RING, /* the same without the hops that close the rings */
     LOAD_PAIRS,     /* from each device to each other */
     LOAD_LEAVING,   /* from the set to the fabric, spread over its NICs */
     LOAD_ENTERING,
-    LOAD_TO_HOST, /* of sets of one device */
+    LOAD_TO_HOST, /* for sets of one device */
     LOAD_FROM_HOST,
     LOAD_KIND_COUNT
 };
@@ -114,27 +113,27 @@ struct channels {
     struct rings rings;
     bool relayed;  /* some ring hop passes through another device */
     bool switched; /* NVSwitch: one ring stands for all of them */
-    /* Time on the fullest link of each kind, 0 where the kind is not used: */
+    /* Seconds on the fullest link of each kind, 0 if the kind is not used: */
     double ring_s_per_byte[LINK_KIND_COUNT];     /* per byte around all rings */
-    double exchange_s_per_byte[LINK_KIND_COUNT]; /* each device sends one byte to each other */
+    double exchange_s_per_byte[LINK_KIND_COUNT]; /* per byte that each device sends to each other */
     struct nic_use *nic;
     int32_t nics;
     double nic_bytes_per_s;                       /* of the NICs used together */
-    double nic_path_bytes_per_s[LINK_KIND_COUNT]; /* of the ways to them, by their slowest link */
+    double nic_path_bytes_per_s[LINK_KIND_COUNT]; /* of the paths to them, by their slowest link */
     struct load_list load[LOAD_KIND_COUNT];
 };
-/* Fills in `load`, the rest being there (loads.c). */
+/* Fills in `load` after everything else has been filled in (loads.c). */
 void find_loads(const struct node_type *node, struct arena *scratch, struct arena *keep,
                 struct channels *channels);
 weft_status channels_find(const struct cluster *cluster, const struct device_set *set,
                           struct arena *keep, const struct channels **out);
-/* From the cluster's cache, or found anew into `scratch` when the cluster has none. */
+/* From the cluster's cache, or computed into `scratch` when the cluster has none. */
 weft_status channels_get(const struct cluster *cluster, const struct device_set *set,
                          struct arena *scratch, const struct channels **out);
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
-/* Bytes through each link of a ring per byte of buffer, and steps of the ring, on n devices. */
+/* Bytes through each link of a ring per byte of buffer, and steps of the ring, for n devices. */
 double ring_volume(enum collective collective, int64_t devices);
 int64_t ring_steps(enum collective collective, int64_t devices);
 

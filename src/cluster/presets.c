@@ -1,7 +1,7 @@
-/* presets.c - the clusters Weft knows by name: one row per machine, which machine.c builds.
+/* presets.c - the clusters that Weft knows by name: one row per machine, which machine.c builds.
  *
- *   I1  A row says what its source says; what the source leaves open follows the machine of the same
- *       class whose documentation is public, and `notes` says so.
+ *   I1  A row says what its source says; what the source leaves open is taken from the machine of
+ *       the same class whose documentation is public, and `notes` says so.
  */
 #include "cluster/machine.h"
 
@@ -15,9 +15,10 @@ static const struct nvlink_pair CUBE_MESH[] = {
     {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
 };
 
-/* The same graph in an order in which neighbours have two links: what Aceso's tables were measured on.
- * Two of its devices exchange 41.6 GB/s in an all-reduce and send 42.5, on one link of 25; and with
- * this order 2, 4 and 8 devices reach the same share of their links (58, 58 and 60 % gathering). */
+/* The same graph in an order in which neighbours have two links: the machine of Aceso's tables. Two
+ * of its devices exchange 41.6 GB/s in an all-reduce and send 42.5, more than one link of 25
+ * allows; and with this order 2, 4 and 8 devices reach the same share of their links (58, 58 and 60
+ * % in all-gathers). */
 static const struct nvlink_pair CUBE_MESH_PAIRED[] = {
     {0, 1, 2}, {0, 2, 1}, {0, 3, 1}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 1}, {2, 3, 2},
     {2, 6, 1}, {3, 7, 2}, {4, 5, 2}, {4, 6, 1}, {4, 7, 1}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
@@ -30,7 +31,8 @@ static const struct nvlink_pair CUBE_MESH_PAIRED[] = {
 #define NVLINK2 (25 * GB_PER_S) /* NVLink 2 to 4: V100, A100, H100 */
 #define NVLINK5 (50 * GB_PER_S) /* B200 */
 
-/* Non-blocking trees of the switches of their time: 36 ports at EDR, 40 at HDR, half of them down. */
+/* Non-blocking trees of the switches of their time: 36 ports at EDR, 40 at HDR, half of them
+ * towards the nodes. */
 static const struct tier_plan EDR_TREE[] = {
     {"leaf", 18, 1, 0, FABRIC_NS},
     {"spine", 18 * 18, 1, 0, FABRIC_TIER_NS},
@@ -68,8 +70,8 @@ static const struct tier_plan ARIES[] = {
     {0},
 };
 
-/* One-way time over EFA is about 15 us and over a cloud's TCP about 25 us: estimates from published
- * ping-pongs. */
+/* The one-way time over EFA is about 15 us and over a cloud's TCP about 25 us: estimates from
+ * published ping-pong measurements. */
 static const struct tier_plan PLACEMENT_GROUP[] = {{"placement group", 0, 0, 0, 15000}, {0}};
 static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 
@@ -82,7 +84,7 @@ static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 #define RAILS(count, gbit, pod, unit)                                                              \
     NICS(count, gbit), .fabric = FABRIC_RAIL, .fabric_source = (pod), .tiers = SUPERPOD_##unit
 
-/* What a family of machines has in common. */
+/* What the machines of one family have in common. */
 #define V100_NODE(mesh)                                                                            \
     .device = "V100-SXM2-32GB", .devices = 8, .sockets = 2, .cpu = CPU_SKYLAKE,                    \
     .pci_gt_per_s = PCIE3, .pci_switches = 4, .nvlink_bytes_per_s = NVLINK2, .pairs = (mesh),      \
@@ -117,11 +119,11 @@ static const struct machine TITAN_RTX = {
     .nics_on_sockets = true,
     INFINIBAND(1, 100, EDR),
 };
-/* A node injects 10.2 GB/s into Aries. NCCL has no transport of its own for it and takes the IP interface
- * (recipes of CSCS set NCCL_IB_HCA=ipogif0). There, between two nodes of Piz Daint, TCP carries 7.03 GB/s
- * in messages of 1 MiB, both ways together (osu_bibw in openucx/ucx, issue 4676): 3.5 each way when both
- * are in use, as they are in a ring. NCCL's messages are slices of 1 MiB (two of the eight steps of its
- * 4 MiB buffer). AutoDDL's Table 3 implies 3.4 to 3.9 GB/s. */
+/* A node injects 10.2 GB/s into Aries. NCCL has no transport of its own for it and uses the IP
+ * interface (recipes of CSCS set NCCL_IB_HCA=ipogif0). There, between two nodes of Piz Daint, TCP
+ * carries 7.03 GB/s in messages of 1 MiB, both ways together (osu_bibw in openucx/ucx, issue 4676):
+ * 3.5 each way when both are in use, as they are in a ring. NCCL's messages are slices of 1 MiB
+ * (two of the eight steps of its 4 MiB buffer). AutoDDL's Table 3 implies 3.4 to 3.9 GB/s. */
 static const struct machine PIZ_DAINT = {
     .notes =
         "AutoDDL, section 5: Cray XC50, one P100 per node, Aries dragonfly; rates from Cray XC "
@@ -145,8 +147,8 @@ static const struct machine DGX_V100 = {
     .nics_from = 1,
     INFINIBAND(1, 100, EDR),
 };
-/* `weft fit data/profiles/aceso/v100_collectives.csv --cluster aceso-v100`, all sizes and groups, and
- * the least squares of relative errors over v100_p2p.csv. */
+/* From `weft fit data/profiles/aceso/v100_collectives.csv --cluster aceso-v100`, all sizes and
+ * groups, and a least-squares fit of relative errors to v100_p2p.csv. */
 static const struct collective_fit ACESO_INSIDE[COLLECTIVE_COUNT] = {
     [COLLECTIVE_ALL_REDUCE] = {21589, 4213, .efficiency = 0.8345, .half_bytes = 200611},
     [COLLECTIVE_ALL_GATHER] = {98703, .efficiency = 0.5843},
@@ -169,8 +171,8 @@ static const struct machine P3DN = {
     .notes = "AWS EC2 p3dn.24xlarge: 8 V100, NVLink as in DGX-1, 100 Gb/s EFA",
     EC2_P3DN,
 };
-/* NCCL on TCP over 100 Gb/s reaches 4 to 6 GB/s at best (NVIDIA/nccl, issue 450: 4 nodes of 8 V100): the
- * middle. What AutoDDL's section 5.3 implies of VGG-13 is 4.5 to 5.7. */
+/* NCCL on TCP over 100 Gb/s reaches 4 to 6 GB/s at best (NVIDIA/nccl, issue 450: 4 nodes of 8
+ * V100): the middle of that range. AutoDDL's section 5.3 implies 4.5 to 5.7 for VGG-13. */
 static const struct machine GCP_A2_16 = {
     .notes =
         "AutoDDL, section 5: a2-megagpu-16g, 600 GB/s NVLink a device, 100 Gb/s between hosts; "
@@ -197,7 +199,7 @@ static const struct machine FOLD3D_A100 = {
         "Fold3D, section 6: 8 A100-40GB, NVLink, 200 Gb/s InfiniBand per host, Intel 6248R; its "
         "DP.sync (15.7 GB/s and more) is beyond a PCIe 3 port",
     NVSWITCH_NODE("A100-SXM4-40GB", CPU_SKYLAKE, PCIE4, 12, NVLINK2),
-    .nics_on_sockets = true, /* where it hangs is not published */
+    .nics_on_sockets = true, /* where it is attached is not published */
     INFINIBAND(1, 200, HDR),
     .efficiency_between = 0.63,
 };
@@ -258,7 +260,7 @@ static const struct machine HGX_B200 = {
     RAILS(8, 400, "NVIDIA DGX SuperPOD B200", 32),
 };
 /* Two devices per Grace, two Grace per tray, 18 trays; C2C carries 450 GB/s per direction for both
- * devices of a Grace. */
+ * devices of a Grace together. */
 #define NVL72(name)                                                                                \
     .device = (name), .devices = 72, .sockets = 36, .sockets_per_board = 2, .cpu = CPU_ARM,        \
     .pci_gt_per_s = PCIE5, .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,        \

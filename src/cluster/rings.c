@@ -19,16 +19,17 @@
 #include "cluster/placement.h"
 
 enum {
-    MAX_WIRED_DEVICES = 32, /* direct wires: no machine joins more without a switch */
+    MAX_WIRED_DEVICES = 32, /* with direct wires; no machine joins more devices without a switch */
     MAX_CYCLES = 64,
     SEARCH_STEPS = 200000 /* per number of cycles tried; a DGX-1 needs under 100 */
 };
 
 struct wiring {
     int32_t count;                                       /* devices */
-    int32_t wires[MAX_WIRED_DEVICES][MAX_WIRED_DEVICES]; /* still free */
+    int32_t wires[MAX_WIRED_DEVICES][MAX_WIRED_DEVICES]; /* wires that are still free */
     double wire_bytes_per_s;
-    bool relays; /* may hops pass through a third device (I2)? Then rings have one direction. */
+    /* whether hops may pass through a third device (I2); rings then have one direction */
+    bool relays;
     int32_t wanted;
     int32_t cycle[MAX_CYCLES][MAX_WIRED_DEVICES];
     int64_t steps;
@@ -36,7 +37,8 @@ struct wiring {
 
 static bool extend(struct wiring *w, int32_t cycle, int32_t position);
 
-/* Takes `n` wires from u to v (negative: gives them back), and back unless directions differ. */
+/* Takes `n` wires from u to v (negative: returns them), and those from v to u unless directions
+ * differ. */
 static void take(struct wiring *w, int32_t u, int32_t v, int32_t n)
 {
     w->wires[u][v] -= n;
@@ -44,7 +46,8 @@ static void take(struct wiring *w, int32_t u, int32_t v, int32_t n)
         w->wires[v][u] -= n;
 }
 
-/* Goes on from u to v as the next of the cycle, or closes it when v is its first. */
+/* Continues from u to v as the next device of the cycle, or closes the cycle when v is its
+ * first. */
 static bool hop(struct wiring *w, int32_t cycle, int32_t position, int32_t v)
 {
     if (position < w->count) {
@@ -88,7 +91,7 @@ static bool try_relayed(struct wiring *w, int32_t cycle, int32_t position, int32
     return false;
 }
 
-/* Depth first; the first device of each cycle is device 0 of the set. */
+/* Depth-first search; each cycle begins with device 0 of the set. */
 static bool extend(struct wiring *w, int32_t cycle, int32_t position)
 {
     if (++w->steps > SEARCH_STEPS)
@@ -107,7 +110,7 @@ static bool extend(struct wiring *w, int32_t cycle, int32_t position)
     return false;
 }
 
-/* Equation 2; twice as many where each direction counts by itself. */
+/* Equation 2; twice as many if each direction is counted by itself. */
 static int32_t most_cycles(const struct wiring *w)
 {
     int32_t most = MAX_CYCLES, wires_each = w->relays ? 1 : 2;
@@ -232,8 +235,8 @@ static bool switched_ring(const struct node_type *node, const int32_t *devices, 
     return true;
 }
 
-/* The nearest device not yet in the ring, so that the ring walks the PCIe tree branch by branch and
- * crosses each link once in each direction. */
+/* The nearest device that is not yet in the ring, so that the ring walks the PCIe tree branch by
+ * branch and crosses each link once in each direction. */
 static int32_t nearest_left(const struct node_type *node, const struct device_set *set,
                             int32_t from, const int32_t *left, int32_t count, struct arena *scratch)
 {

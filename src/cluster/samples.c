@@ -1,12 +1,12 @@
-/* samples.c - reads measured collectives: what nccl-tests prints, and CSV.
+/* samples.c - reads measured collectives: the output of nccl-tests, and CSV.
  *
- *   I1  A row is a sample or an error with its line; only rows that say themselves that they
- *       hold no measurement are skipped (size 0, or a time of 1e6 ms and more, "out of memory"
- *       in Aceso's and Sailor's tables), and they are counted.
+ *   I1  A row is a sample or an error with its line; only rows that say themselves that they hold
+ *       no measurement are skipped (size 0, or a time of 1e6 ms and more, "out of memory" in
+ *       Aceso's and Sailor's tables), and they are counted.
  *   I2  nccl-tests' columns are found by its header line, so the old format (error) and the new one
  *       (root, #wrong) are the same to the reader. The time is the out-of-place one.
- *   I3  The tables with size_mb give for all_gather the piece of one device (Aceso's and Sailor's
- *       profilers); it becomes the whole buffer here (fit.h, I1).
+ *   I3  For all_gather, the tables with size_mb give the piece of one device (Aceso's and Sailor's
+ *       profilers); it is converted to the whole buffer here (fit.h, I1).
  */
 #include <ctype.h>
 #include <string.h>
@@ -16,18 +16,18 @@
 enum { MAX_FIELDS = 64, MAX_FILE_BYTES = 64 << 20 };
 static const double OUT_OF_MEMORY_S = 1e3; /* 1e6 ms */
 static const double LEAST_S = 1e-9;        /* no collective ends within 1 ns */
-static const double MAX_BYTES = 0x1p50;    /* beyond any buffer */
+static const double MAX_BYTES = 0x1p50;    /* larger than any buffer */
 
 struct reader {
     struct arena *keep;
     const char *name;
     const struct sample_filter *filter;
     struct samples *out;
-    char *next; /* text not read yet */
+    char *next; /* the text that has not been read yet */
     int line;
 };
 
-/* The next line without its end, or NULL. */
+/* The next line without its line end, or NULL. */
 static char *next_line(struct reader *reader)
 {
     char *line = reader->next;
@@ -98,7 +98,7 @@ enum role {
     ROLE_COUNT
 };
 
-/* Column names; scale turns sizes into bytes and times into seconds. */
+/* Column names; `scale` converts sizes to bytes and times to seconds. */
 static const struct {
     const char *name;
     enum role role;
@@ -125,11 +125,11 @@ struct sample_table {
     int field[ROLE_COUNT]; /* -1: no such column */
     double size_scale, time_scale;
     const char *machine_column;
-    const char *machine; /* of the rows taken so far */
+    const char *machine; /* of the rows read so far */
     int wanted;          /* the filter's column; -1: no filter */
 };
 
-/* A line is a CSV header when it has both a size and a time column. */
+/* A line is a CSV header if it has both a size and a time column. */
 static bool csv_header(const struct reader *reader, char *line, struct sample_table *csv)
 {
     char *field[MAX_FIELDS];
@@ -167,7 +167,7 @@ static weft_status read_collective(const struct reader *reader, const char *text
     return status;
 }
 
-/* Rows of two machines in one fit would be neither's. */
+/* A fit to rows of two machines would describe neither. */
 static weft_status check_machine(const struct reader *reader, struct sample_table *csv,
                                  const char *machine)
 {
@@ -261,12 +261,12 @@ static const struct {
 enum { MAX_HOSTS = 4096 };
 
 struct nccl_tests {
-    bool named; /* is the collective known? */
+    bool named; /* whether the collective is known */
     enum collective collective;
-    int64_t ranks, local; /* of the "Rank" lines; nThread * nGpus */
+    int64_t ranks, local; /* from the "Rank" lines; nThread * nGpus */
     struct map *hosts;
     int64_t nodes;
-    size_t columns; /* of the table at hand; 0: no header yet */
+    size_t columns; /* of the current table; 0: no header yet */
     size_t time_column;
 };
 
@@ -290,7 +290,7 @@ static size_t split_words(char *line, char **word, size_t max)
     return count;
 }
 
-/* "# size count type redop root time algbw busbw #wrong time ...": where the first time stands. */
+/* "# size count type redop root time algbw busbw #wrong time ...": finds the first time column. */
 static bool table_header(struct nccl_tests *test, char **word, size_t words)
 {
     size_t first = words > 0 && strcmp(word[0], "#") == 0;
@@ -414,7 +414,7 @@ static weft_status nccl_tests_line(struct reader *reader, struct nccl_tests *tes
         comment_line(reader, test, line);
     else if (isdigit((unsigned char)*line))
         return table_row(reader, test, line);
-    return WEFT_OK; /* NCCL's log and the shell's echo */
+    return WEFT_OK; /* NCCL's log and the shell's echo are ignored */
 }
 
 /* ---- a file ---------------------------------------------------------------------------------- */

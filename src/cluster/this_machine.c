@@ -1,7 +1,8 @@
-/* this_machine.c - the machine this runs on, as hwloc sees it.
+/* this_machine.c - the machine this program runs on, as hwloc sees it.
  *
- *   I1  With accelerators that Weft knows, they are the devices; otherwise each CPU package is one.
- *       As ranks (cluster_ranks), each core of its processors is one, whatever else it has.
+ *   I1  If the machine has accelerators that Weft knows, they are the devices; otherwise each CPU
+ *       package is one. As ranks (cluster_ranks), each processor core is a device, whatever else
+ *       there is.
  *   I2  hwloc sees the PCI tree but not NVLink: a machine with NVLink is better described by the
  *       topology that NCCL dumps (nccl_xml.c), and the cluster's source says so.
  */
@@ -12,7 +13,7 @@
 #include <string.h>
 
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03, CLASS_NETWORK = 0x02 };
-#define DEFAULT_NET_MBIT 10000 /* Mb/s, as NCCL assumes where a NIC does not tell */
+#define DEFAULT_NET_MBIT 10000 /* Mb/s, as NCCL assumes if a NIC does not report its speed */
 #define MBIT             (1e6 / 8)
 
 struct hwloc_reader {
@@ -20,7 +21,7 @@ struct hwloc_reader {
     struct topology graph;
     struct device device;
     double net_rate;  /* of the fastest NIC */
-    struct hold hold; /* of the topology */
+    struct hold hold; /* releases the topology */
 };
 
 static const struct device *known_accelerator(hwloc_obj_t pci)
@@ -33,7 +34,7 @@ static const struct device *known_accelerator(hwloc_obj_t pci)
 
 /* ---- CPU packages as devices ----------------------------------------------------------------- */
 
-/* One package: the generic CPU scaled to the cores it has. */
+/* One package: the generic CPU scaled to its number of cores. */
 static struct device package_device(hwloc_obj_t package, int cores, int64_t memory_bytes)
 {
     struct device device = *device_find("cpu");
@@ -101,7 +102,7 @@ static void add_ranks(struct hwloc_reader *reader, struct arena *keep, int32_t r
     bool unnamed = strcmp(device->name, device_find("cpu")->name) == 0;
     device->name =
         arena_printf(keep, "%s, one core", unnamed && arch && *arch ? arch : device->name);
-    device->launch_ns = 0; /* a kernel is a call */
+    device->launch_ns = 0; /* starting a kernel is a function call */
     device->l2_bytes = cache > 0 ? cache : device->l2_bytes;
     for (int32_t i = 0; i < ranks; i++)
         add_vertex(&reader->graph, VERTEX_DEVICE, arena_printf(keep, "dev%d", i));
@@ -171,7 +172,7 @@ static void add_pci(struct hwloc_reader *reader, hwloc_obj_t pci, int32_t parent
     }
 }
 
-/* Bridges between the root ports and the devices are PCI switches where they fork. */
+/* Bridges between the root ports and the devices count as PCI switches where they fork. */
 static void add_io(struct hwloc_reader *reader, hwloc_obj_t object, int32_t parent, int32_t *device)
 {
     for (hwloc_obj_t io = object->io_first_child; io; io = io->next_sibling) {
@@ -192,8 +193,8 @@ static void add_io(struct hwloc_reader *reader, hwloc_obj_t object, int32_t pare
     }
 }
 
-/* I/O hangs below machines, packages, groups and NUMA nodes alike: each goes to the socket of its
- * nearest package, the first where there is none above it. */
+/* I/O devices can be below machines, packages, groups and NUMA nodes: each goes to the socket of
+ * the package above it, or to the first socket if there is none. */
 static void add_io_of(struct hwloc_reader *reader, hwloc_obj_t object, int32_t socket,
                       int32_t first_socket, int32_t *device)
 {
@@ -220,8 +221,9 @@ static void add_sockets_and_io(struct hwloc_reader *reader)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* hwloc's accelerator backends start drivers and add nothing that is used here; PCI it also reads
- * from Linux, without the library behind its pci backend (which never gives its memory back). */
+/* hwloc's accelerator backends start drivers and add nothing that is used here. PCI devices are
+ * also read from Linux directly, without the library of the pci backend, which never frees its
+ * memory. */
 static const char *const UNUSED_BACKENDS[] = {"opencl", "gl",  "cuda",     "nvml",
                                               "rsmi",   "pci", "levelzero"};
 

@@ -1,4 +1,4 @@
-/* topology.c - vertices, links and tiers: the parts every source of topology is built from.
+/* topology.c - vertices, links and tiers: the parts from which every source of topology builds.
  *
  *   PCIe, per direction:  rate = GT/s * lanes / 8 * coding,  coding = 8/10 up to 5 GT/s,
  *                         128/130 up to 32 GT/s, 242/256 at 64 GT/s                              (1)
@@ -92,7 +92,8 @@ void topology_keep(struct arena *keep, struct node_type *node, int32_t devices)
     topology_finish(&graph, nic_bytes_per_s, node);
 }
 
-/* Spreads the mark of device 0 over the links until nothing changes; graphs are a few hops deep. */
+/* Spreads a mark from device 0 over the links until nothing changes; graphs are only a few hops
+ * deep. */
 int32_t unreachable_vertex(const struct node_type *node)
 {
     bool reached[MAX_NODE_VERTICES] = {true};

@@ -1,12 +1,12 @@
-/* topology.h - how this room puts a cluster together: the link graph of a node, the tiers of a fabric,
- * the readers of the formats. Inside this room only.
+/* topology.h - how this room builds a cluster: the link graph of a node, the tiers of a fabric, the
+ * readers of the formats. Private to this room.
  *
  *   I1  Devices are added before all other vertices (cluster.h, I3).
- *   I2  A NIC hangs on the graph by PCIe. Its wire to the fabric is no link of the graph: it is one of
- *       node.nics equal shares of node.nic_bytes_per_s.
- *   I3  The unit of tier k that holds node n is n / tier[k].nodes: sizes are multiples of each other,
- *       and the last tier holds every node.
- *   I4  Sizes that come from input are bounded by the limits below before anything is built.
+ *   I2  A NIC is connected to the graph by PCIe. Its wire to the fabric is not a link of the graph:
+ *       it is one of node.nics equal shares of node.nic_bytes_per_s.
+ *   I3  The unit of tier k that holds node n is n / tier[k].nodes: sizes are multiples of each
+ *       other, and the last tier holds every node.
+ *   I4  Sizes that come from input are checked against the limits below before anything is built.
  */
 #ifndef WEFT_CLUSTER_TOPOLOGY_H
 #define WEFT_CLUSTER_TOPOLOGY_H
@@ -15,14 +15,14 @@
 
 enum {
     MAX_NODE_VERTICES = 2048,
-    MAX_NODE_LINKS = 16384, /* struct link_id counts links in 16 bits */
+    MAX_NODE_LINKS = 16384, /* struct link_id numbers links in 16 bits */
     MAX_CLUSTER_NODES = 1000000
 };
 
 /* ---- constants of wires ---------------------------------------------------------------------- */
 
-/* Time for a small message to cross, one way: ring steps of NCCL's low-latency protocol (tuning.cc)
- * take 0.6 us over NVLink, 1.0 us over two PCIe links, 2.7 us over a network. */
+/* The time of a small message to cross, one way: ring steps of NCCL's low-latency protocol
+ * (tuning.cc) take 0.6 us over NVLink, 1.0 us over two PCIe links, 2.7 us over a network. */
 #define NVLINK_NS        600
 #define NVLINK_SWITCH_NS 300 /* to or from the switch: half of the above */
 #define PCI_NS           500
@@ -33,8 +33,8 @@ enum {
 /* Lanes times signalling rate, after line coding, per direction. */
 double pci_bytes_per_s(double gt_per_s, int32_t lanes);
 
-/* What traffic between devices gets from one socket to another. No datasheet says; these are the
- * values NCCL plans with (graph/topo.h). */
+/* The bandwidth between devices from one socket to another. No datasheet states it; these are the
+ * values that NCCL plans with (graph/topo.h). */
 enum cpu_kind {
     CPU_BROADWELL,
     CPU_SKYLAKE,
@@ -59,48 +59,49 @@ int32_t add_vertex(struct topology *graph, enum vertex_kind kind, const char *na
 /* A bundle of `count` wires, each of wire_bytes_per_s. */
 void add_link(struct topology *graph, enum link_kind kind, int32_t a, int32_t b, int32_t count,
               double wire_bytes_per_s, int64_t latency_ns);
-/* Sockets first .. first+count-1, each linked to each other. */
+/* Links each of the sockets first .. first+count-1 to each other. */
 void link_sockets(struct topology *graph, int32_t first, int32_t count, enum cpu_kind kind);
-/* Hands the graph over and counts devices and NICs; every NIC's wire carries nic_bytes_per_s. */
+/* Writes the graph into the node and counts devices and NICs; every NIC's wire carries
+ * nic_bytes_per_s. */
 void topology_finish(const struct topology *graph, double nic_bytes_per_s, struct node_type *node);
-/* Leaves the first `devices` devices of a node, with everything else that is in it. */
+/* Keeps the first `devices` devices of a node and everything else in it. */
 void topology_keep(struct arena *keep, struct node_type *node, int32_t devices);
-/* The first vertex that no chain of links joins to device 0, or -1. */
+/* The first vertex that no path joins to device 0, or -1. */
 int32_t unreachable_vertex(const struct node_type *node);
 
 struct tier_plan {
     const char *name;
-    int64_t nodes;           /* 0: all there are */
-    double oversubscription; /* 0: given by uplink_bytes_per_s */
+    int64_t nodes;           /* 0: all nodes */
+    double oversubscription; /* 0: uplink_bytes_per_s is given instead */
     double uplink_bytes_per_s;
     int64_t latency_ns;
 };
-/* As many of the tiers as this cluster's nodes need; I3. */
+/* Builds as many of the tiers as this cluster's nodes need (I3). */
 void fabric_build(struct cluster *cluster, const struct tier_plan *plans, int32_t count);
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
 struct cluster *cluster_new(const char *name);
-/* 0 nodes: as many as the description says by itself. */
+/* 0 nodes: as many as the description itself says. */
 weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_preset *preset,
                                  int64_t nodes);
 const struct cluster_preset *cluster_preset_find(const char *name);
-weft_status unknown_preset(const char *name); /* says so, with the nearest name */
+weft_status unknown_preset(const char *name); /* reports an error that names the nearest preset */
 weft_status check_nodes(const char *name, int64_t nodes);
 
 enum cluster_format { CLUSTER_YAML, CLUSTER_JSON, CLUSTER_XML };
 enum cluster_format format_of(const char *path);
-/* A description that is already in memory; `name` stands for its file in messages. */
+/* A description in memory; `name` stands for its file in messages. */
 weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
                               size_t len, int64_t nodes, struct cluster **out);
 weft_status yaml_read(struct cluster *cluster, const struct doc *root, int64_t nodes);
-/* `device` describes the devices where NULL would mean "by their identifiers in the file". */
+/* `device` describes the devices; NULL: they are found by their identifiers in the file. */
 weft_status nccl_xml_read(struct cluster *cluster, const char *file, const char *text, size_t len,
                           const struct device *device, int64_t nodes);
-/* One switch over all nodes, where a file names no fabric. */
+/* A single switch over all nodes, for a file that names no fabric. */
 weft_status plain_fabric(struct cluster *cluster, const char *file, int line);
 
-/* Devices by PCI identifier (0: unknown) or compute capability; NULL if unknown. */
+/* A device by PCI identifier (0: unknown) or compute capability; NULL if unknown. */
 const struct device *device_by_ids(int32_t pci_id, int32_t sm);
 double nvlink_bytes_per_s(int32_t sm); /* of one NVLink */
 

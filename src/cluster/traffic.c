@@ -1,4 +1,4 @@
-/* traffic.c - which links a collective occupies, and with how many bytes each.
+/* traffic.c - which links a collective uses, and how many bytes cross each.
  *
  *   ring, one node      every hop carries V * (ring's share of the bandwidth)                   (1)
  *   ring, many nodes    the same without the hop that would close the ring; V leaves each node over
@@ -8,9 +8,9 @@
  *
  *   I1  Within one node, the bytes on all hops of all rings add up to n * V (broadcast: (n-1) * V).
  *   I2  A tree moves what a ring moves to within 1/n, and is charged the same.
- *   I3  What a call finds is linear in its bytes.
- *   I4  A call costs what its group's members and its list's links cost: the paths inside a node
- *       are found once per device set (loads.c).
+ *   I3  The result of a call is linear in its bytes.
+ *   I4  The cost of a call is proportional to the group's members and the list's links: the paths
+ *       inside a node are found once per device set (loads.c).
  */
 #include <string.h>
 
@@ -18,13 +18,13 @@
 
 struct ledger {
     const struct cluster *cluster;
-    struct arena *arena; /* of all below; what it holds lasts */
+    struct arena *arena; /* owns everything below, for as long as the ledger exists */
     struct share_list shares;
-    const struct channels *channels; /* of the set looked up last */
-    double *bytes;                   /* of the node at hand, by place (struct load) */
-    int32_t *touched;                /* places where that is not 0 */
+    const struct channels *channels; /* of the set that was looked up last */
+    double *bytes;                   /* on the current node, by place (struct load) */
+    int32_t *touched;                /* places with bytes */
     int32_t touches;
-    struct arena *keep; /* of the call at hand */
+    struct arena *keep; /* of the current call */
     struct traffic_list *out;
 };
 
@@ -45,7 +45,7 @@ static void charge(struct ledger *ledger, enum load_kind kind, double bytes)
     }
 }
 
-/* Writes out what the node's links and NICs carry, and clears the books for the next node. */
+/* Writes out what the node's links and NICs carry, and clears the sums for the next node. */
 static void close_node(struct ledger *ledger, int64_t node)
 {
     int32_t links = ledger->cluster->node.links;
@@ -69,8 +69,8 @@ static weft_status open_node(struct ledger *ledger, const struct device_set *set
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
-/* A unit's uplink for a ring that comes by once: up unless it ends here, down unless it starts
- * here. */
+/* The bytes on a unit's uplink for a ring that passes once: up unless it ends here, down unless it
+ * starts here. */
 static void post_ring_uplinks(struct ledger *ledger, const struct node_share *shares,
                               const struct footprint *at, double volume, bool open)
 {
@@ -154,7 +154,7 @@ static weft_status exchange_traffic(struct ledger *ledger, const struct node_sha
     return WEFT_OK;
 }
 
-/* A send to a lower device: the same links the other way. */
+/* A send to a device with a lower number uses the same links in the other direction. */
 static void turn_round(struct traffic *traffic, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,4 +1,4 @@
-/* xml.c - from text to a tree of elements, through expat. */
+/* xml.c - parses XML into a tree of elements, with expat. */
 #include "cluster/nccl_xml.h"
 
 #include <expat.h>
@@ -10,7 +10,7 @@ struct xml_source {
     XML_Parser parser;
     struct arena *keep;
     const char *file;
-    struct xml_element *root, *open; /* the element that is being read */
+    struct xml_element *root, *open; /* open: the element that is being read */
     int depth, elements;
     weft_status status;
 };

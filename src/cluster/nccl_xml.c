@@ -11,7 +11,7 @@
  *   I3  Of NICs with different speeds the fastest are used, the others are left out.
  *   I4  Devices are numbered in the order of their `dev`.
  */
-#include "cluster/nccl_xml.h"
+#include "cluster/xml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

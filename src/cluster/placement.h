@@ -122,7 +122,7 @@ struct channels {
     double nic_path_bytes_per_s[LINK_KIND_COUNT]; /* of the paths to them, by their slowest link */
     struct load_list load[LOAD_KIND_COUNT];
 };
-/* Fills in `load` after everything else has been filled in (loads.c). */
+/* Fills in `load` after everything else has been filled in (node_loads.c). */
 void find_loads(const struct node_type *node, struct arena *scratch, struct arena *keep,
                 struct channels *channels);
 weft_status channels_find(const struct cluster *cluster, const struct device_set *set,

@@ -10,7 +10,7 @@
  *   I2  A tree moves what a ring moves to within 1/n, and is charged the same.
  *   I3  The result of a call is linear in its bytes.
  *   I4  The cost of a call is proportional to the group's members and the list's links: the paths
- *       inside a node are found once per device set (loads.c).
+ *       inside a node are found once per device set (node_loads.c).
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* xml.c - parses XML into a tree of elements, with expat. */
-#include "cluster/nccl_xml.h"
+#include "cluster/xml.h"
 
 #include <expat.h>
 #include <string.h>

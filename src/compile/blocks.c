@@ -275,7 +275,7 @@ static void recompute(struct block_writer *w, int64_t last)
     w->floor = (int32_t)w->items.len;
     w->again = true;
     for (int64_t i = run_start(w, last); i <= last; i++) {
-        if (w->b->again[i] == AGAIN_MADE)
+        if (w->b->again[i] == RERUN_FORWARD)
             forward_op(w, i, last, PURPOSE_RECOMPUTE);
         else
             bring_kept(w, i);
@@ -448,7 +448,7 @@ void build_blocks(struct build *b)
                                 (int32_t)plan_micro_batches(b->plan)};
     const struct schedule *schedule = graph_schedule(b->graph);
     bool used[SLOT_KIND_COUNT] = {false};
-    b->again = plan_again(b->scratch, b->plan);
+    b->again = plan_reruns(b->scratch, b->plan);
     schedule->order(&pipeline, 0, b->scratch, &slots);
     for (size_t i = 0; i < slots.len; i++)
         used[slots.data[i].kind] = true;

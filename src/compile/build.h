@@ -34,7 +34,7 @@ struct build {
     struct use *use;
     int32_t uses;
     int32_t *part_of;     /* per instance */
-    const uint8_t *again; /* per instance: of enum again */
+    const uint8_t *again; /* per instance: of enum rerun */
     ARRAY(struct crossing) crossings;
     int32_t *crossing_of; /* per instance: the latest of its crossings + 1, 0: none */
     ARRAY(struct block) blocks;

@@ -39,7 +39,7 @@ void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
     for (int64_t i = instance; chunks && i <= last; i++) {
         const struct op *op = laid_of(b, i)->op;
         if (op->kind != OP_LINEAR || b->use[b->use_first[i]].same_forward != leader ||
-            (w->again && b->again[i] != AGAIN_MADE))
+            (w->again && b->again[i] != RERUN_FORWARD))
             break;
         write_rest(w, i, PHASE_FORWARD, purpose, needs, chunks);
         w->chunks[i - b->plan->part[w->part].first] = chunks;

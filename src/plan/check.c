@@ -1,8 +1,8 @@
-/* check.c - everything that can be wrong with a plan, each with its own words.
+/* check.c - everything that can be wrong with a plan, each fault with its own message.
  *
  *   I1  Faults are looked for from the whole to the parts: type, batch, devices, parts, schedule,
- *       operators (check_op.c). What comes later may rely on what came before.
- *   I2  What is legal and only strange is a warning (warnings.c): a plan that passes can be executed.
+ *       operators (check_op.c). Later checks may rely on earlier ones.
+ *   I2  What is legal but strange is a warning (warnings.c): a plan that passes can be executed.
  */
 #include "plan/check.h"
 
@@ -13,7 +13,7 @@
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- type, batch, devices, parts ------------------------------------------------------------- */
 
 static bool count_fault(struct finding *f)
 {
@@ -27,7 +27,7 @@ static bool count_fault(struct finding *f)
     return with_hint(f, limit_row(LIMIT_SLOTS)->instead);
 }
 
-/* Elements are counted in 64 bits, and as doubles: no tensor of a step may have more. */
+/* Elements are counted in 64 bits and as doubles: no tensor of a step may have more. */
 static const double MOST_ELEMENTS = 0x1p53;
 
 static bool size_fault(struct finding *f)
@@ -182,7 +182,8 @@ static bool unknown_schedule(struct finding *f)
     return near ? with_hint(f, arena_printf(f->keep, "did you mean '%s'?", near)) : true;
 }
 
-/* How many the schedule could order, the larger of two equally near; 0: that is not its trouble. */
+/* The nearest number of micro-batches that the schedule can order, the larger of two that are
+ * equally near; 0: the number is not what is wrong. */
 static int64_t nearest_micro_batches(const struct schedule *schedule,
                                      const struct pipeline *pipeline)
 {

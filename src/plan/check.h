@@ -7,10 +7,10 @@
 enum fault_place { FAULT_NOWHERE, FAULT_BATCH, FAULT_SCHEDULE, FAULT_STAGE, FAULT_INSTANCE };
 struct fault {
     enum fault_place place;
-    int64_t at; /* the stage or instance */
+    int64_t at; /* the number of the stage or instance */
     const char *message, *hint;
 };
-/* ---- for those who look ---------------------------------------------------------------------- */
+/* ---- for the checks -------------------------------------------------------------------------- */
 
 struct finding {
     struct arena *keep;
@@ -30,12 +30,12 @@ static inline bool with_hint(struct finding *f, const char *hint)
     return true;
 }
 
-/* Of the operators and their choices (check_op.c). */
+/* Faults of the operators and their choices (check_op.c). */
 bool instances_fault(struct finding *f);
 
-/* ---- for those who ask ----------------------------------------------------------------------- */
+/* ---- for the callers ------------------------------------------------------------------------- */
 
-/* False: the plan is fine. */
+/* False: the plan has no fault. */
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out);
 
 #endif

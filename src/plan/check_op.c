@@ -23,7 +23,7 @@ static bool pads(int64_t degree, int64_t size)
     return degree <= size && (size % degree == 0 || is_power_of_two(degree));
 }
 
-/* A classifier's outputs are a vocabulary too. */
+/* The outputs of a classifier count as a vocabulary, too. */
 static bool is_vocabulary(const struct model *model, const struct op *op, int dim)
 {
     for (int32_t i = 0; dim == DIM_OUT && i < model->ops; i++) {
@@ -54,7 +54,8 @@ static const char *node(struct finding *f, int64_t instance)
     return plan_path(f->keep, f->plan, instance);
 }
 
-/* The split with one part changed so that it fills the stage; NULL where no change of one does. */
+/* The split with the degree of one part changed so that it fills the stage; NULL if no such change
+ * exists. */
 static const char *filling_split(struct finding *f, const struct split *split, int64_t devices)
 {
     for (int32_t i = 0; i < split->parts; i++) {
@@ -83,7 +84,7 @@ static bool product_fault(struct finding *f, int64_t instance, const struct spli
     return with_hint(f, filling_split(f, split, devices));
 }
 
-/* The dims of an operator that can be split: "batch, seq, out". */
+/* The dims that an operator can be split by: "batch, seq, out". */
 static const char *splittable(struct finding *f, const struct op *op)
 {
     const char *text = "";
@@ -134,8 +135,8 @@ static degree_rule *rule_of(const struct model *model, const struct op *op, int 
     return is_vocabulary(model, op, OP_KINDS[op->kind].dims[place].dim) ? pads : divides;
 }
 
-/* How much of a dim an operand has: its own number of an image's rows, of an expert's tokens. 0: what
- * does not depend on it, or what lies inside it too. */
+/* How much of a dim an operand has, which may differ from the dim's size: rows of an image, tokens
+ * of an expert. 0: the operand does not have the dim, or it is not the innermost of its axis. */
 static int64_t span_in(const struct op *op, const struct operand *operand, int place)
 {
     for (int axis = 0; axis < operand->axes; axis++) {
@@ -154,9 +155,9 @@ static int64_t divisible(const struct op *op, int place)
 {
     int64_t all = common_divisor(op->size[place], span_in(op, &op->output, place));
     if (op->kind == OP_CONV && op->groups > 1 && OP_KINDS[op->kind].dims[place].dim == DIM_IN)
-        return 1; /* each output reads the channels of its group alone */
+        return 1; /* each output reads only the channels of its group */
     if (op->kind == OP_ROTARY && OP_KINDS[op->kind].dims[place].dim == DIM_HIDDEN && all % 2 == 0)
-        all /= 2; /* features turn in pairs */
+        all /= 2; /* features are rotated in pairs */
     for (int32_t i = 0; i < op->inputs; i++)
         all = common_divisor(all, span_in(op, &op->input[i], place));
     return all;
@@ -218,7 +219,7 @@ static bool instance_fault(struct finding *f, int64_t instance)
                               choice->shard));
 }
 
-/* Copies of an operator with the choice of the copy before, in the same part, are as good. */
+/* A copy with the same choice as the copy before it in the same part needs no check of its own. */
 bool instances_fault(struct finding *f)
 {
     const struct plan *plan = f->plan;

@@ -1,11 +1,12 @@
-/* degrees.c - a plan from a handful of degrees: what is left open, what fits, then the lowering.
+/* degrees.c - a plan from a handful of degrees: completes them, checks that they fit, then lowers
+ * them.
  *
  *   dp * cp * tp * pp = devices                                                                (1)
  *   global batch = micro batch * dp * micro-batches                                            (2)
  *
  *   I1  After complete(), no degree is 0 and (1) and (2) hold.
  *   I2  ep spreads experts over devices that otherwise hold copies of the whole model, so it
- *       divides dp and is no factor of (1).
+ *       divides dp and is not a factor of (1).
  */
 #include "plan/plan.h"
 
@@ -25,7 +26,7 @@ const char *recompute_name(enum recompute recompute)
     return NAMES[recompute];
 }
 
-/* ---- numbers next to a wrong one ------------------------------------------------------------- */
+/* ---- legal numbers near an illegal one ------------------------------------------------------- */
 
 bool divides(int64_t number, int64_t whole)
 {
@@ -100,8 +101,8 @@ static int64_t largest_divisor(int64_t whole, int64_t most)
     return divisor;
 }
 
-/* One replica's devices do not divide the cluster's: names a degree to change, tp first; where no
- * change of one is enough, all three. */
+/* The devices of one replica do not divide those of the cluster: names a degree to change, tp
+ * first; if changing a single one is not enough, all three. */
 static weft_status replica_misfit(const struct degrees *d, const struct cluster *cluster)
 {
     int64_t all = cluster_devices(cluster), replica = replica_devices(d);
@@ -205,7 +206,7 @@ static weft_status unknown_schedule(const char *name)
     return unknown_name("schedule", name, all, sizeof *all, count);
 }
 
-/* Segments are the pieces of a folded schedule. */
+/* In a folded schedule, segments are the pieces. */
 static weft_status complete_schedule(struct degrees *d)
 {
     if (d->pieces > 1 && d->segments > 1 && d->pieces != d->segments)
@@ -260,8 +261,8 @@ static void set_fields(struct plan *plan, const struct degrees *d)
     plan->schedule = arena_copy_text(plan->arena, d->schedule);
 }
 
-/* Degrees count layers, as the frameworks that take degrees do: what stands around the layers
- * weighs nothing, so equal layers are dealt out equally. NULL for a model without layers: FLOPs. */
+/* Degrees count layers, as in the frameworks that take degrees: operators outside the layers weigh
+ * nothing, so equal layers are distributed equally. NULL for a model without layers: FLOPs. */
 static double *layer_weights(const struct plan *plan, struct arena *scratch)
 {
     const struct model *model = plan->model;

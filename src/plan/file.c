@@ -1,4 +1,4 @@
-/* file.c - reading a plan file: model, cluster, batch, shorthand degrees; then stages and tree.
+/* file.c - reads a plan file: model, cluster, batch, shorthand degrees; then stages and tree.
  *
  *     model: gpt3-13b                       # any name Weft takes; `options` changes it
  *     cluster: dgx-v100:4
@@ -11,7 +11,7 @@
  *
  *   I1  Later keys of this list refine earlier ones: degrees make a whole plan, stages move its
  *       cuts and devices, the tree changes choices.
- *   I2  A plan that loads has passed plan_check; what it complained about stands at its line.
+ *   I2  A plan that loads has passed plan_check; a fault is reported at the line that caused it.
  *   I3  Nothing in the plan points into the file: texts are copied to the plan's arena.
  */
 #include "plan/file.h"
@@ -35,7 +35,7 @@ weft_status file_error_at(const struct doc *where, weft_status status)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* What the top of the file says on top of `degrees`. */
+/* Adds the settings at the top of the file to those of `degrees`. */
 static void complete_degrees(struct plan_file *file)
 {
     const struct file_root *root = &file->root;
@@ -78,7 +78,7 @@ static const char *schedule_of(const struct degrees *d)
     return schedule_default(d->pieces, d->segments)->name;
 }
 
-/* Paths are made only where something in the file names a node. */
+/* Paths are made only if something in the file names a node. */
 static void find_paths(struct plan_file *file)
 {
     if (file->root.tree || file->root.choices || file_has_cuts(file))
@@ -100,7 +100,7 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
     return WEFT_OK;
 }
 
-/* Without degrees: copies everywhere, until the tree says otherwise. */
+/* Without degrees: everything is copied until the tree says otherwise. */
 static weft_status plain_plan(struct plan_file *file, const struct opened_plan *opened)
 {
     weft_status status;
@@ -110,7 +110,7 @@ done:
     return status;
 }
 
-/* The line that an error of plan_from_degrees is about. */
+/* The line that an error of plan_from_degrees refers to. */
 static const struct doc *degrees_line(const struct plan_file *file)
 {
     const char *schedule = file->root.schedule;
@@ -211,7 +211,7 @@ static void set_names_and_batch(struct plan_file *file)
 {
     struct plan *plan = file->plan;
     const char *options = NULL;
-    file_options_text(file, &options); /* read before, so it is fine */
+    file_options_text(file, &options); /* was read before, so it cannot fail */
     plan_set_names(plan, file->root.model, options, file->root.cluster);
     if (!file->batch.step)
         return;
@@ -299,7 +299,7 @@ weft_status plan_parse(struct arena *scratch, const char *name, const char *text
     return close_failed(status, out);
 }
 
-/* ---- questions: a plan file whose degrees are only what stays -------------------------------- */
+/* ---- questions: plan files whose degrees are those that a planner must keep ------------------ */
 
 static weft_status read_question(struct plan_file *file, struct plan_question *out)
 {

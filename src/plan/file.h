@@ -1,14 +1,14 @@
 /* file.h - a plan file while it is read. Private to the room.
  *
- *   I1  Errors stand at the line of the user's file that caused them; each piece of the plan knows
- *       its line until the plan is checked.
+ *   I1  Errors are reported at the line of the user's file that caused them; each piece of the plan
+ *       knows its line until the plan is checked.
  */
 #ifndef WEFT_PLAN_FILE_H
 #define WEFT_PLAN_FILE_H
 
 #include "plan/pattern.h"
 
-/* The top of the file. */
+/* The keys at the top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
     const struct doc *options, *batch, *overlap, *bucket, *degrees, *stages, *tree, *choices;
@@ -23,7 +23,7 @@ struct file_batch {
 
 struct file_stage {
     const struct doc *line, *until, *devices;
-    int64_t first_device; /* -1: after the stage before */
+    int64_t first_device; /* -1: directly after the stage before */
     int64_t count;        /* devices; 0: an equal share */
 };
 
@@ -34,14 +34,14 @@ struct plan_file {
     struct file_root root;
     struct file_batch batch;
     struct degrees degrees;
-    const struct file_stage *stage; /* NULL: not written out */
+    const struct file_stage *stage; /* NULL: stages are not written out */
     int32_t stages;                 /* 0: not given */
     struct plan *plan;
     struct name_paths paths;
     const struct doc **split_at; /* per instance: the line that set its split, or NULL */
 };
 
-/* file_top.c: each reads a piece of the top; then the model and the cluster that it names. */
+/* file_top.c: the first three read parts of the top; then the model and the cluster are opened. */
 weft_status file_read_root(struct plan_file *file);
 weft_status file_read_batch(struct plan_file *file);
 weft_status file_read_degrees(struct plan_file *file);
@@ -49,16 +49,16 @@ weft_status file_read_exchanges(struct plan_file *file);
 weft_status file_open_both(struct plan_file *file, struct opened_plan *out);
 weft_status file_options_text(struct plan_file *file, const char **out); /* YAML flow; NULL: none */
 
-/* file_stages.c: reads `stages`; then, with a plan at hand, cuts it. */
+/* file_stages.c: reads `stages`; later, when the plan exists, cuts it. */
 weft_status file_read_stages(struct plan_file *file, int64_t devices);
-bool file_stages_differ(const struct plan_file *file); /* in their number of devices */
-bool file_has_cuts(const struct plan_file *file);      /* some stage says `until` */
+bool file_stages_differ(const struct plan_file *file); /* whether their numbers of devices differ */
+bool file_has_cuts(const struct plan_file *file);      /* whether some stage says `until` */
 weft_status file_map_stages(struct plan_file *file, int64_t pieces);
 
-/* file_tree.c: lays `tree` and `choices` over the plan. */
+/* file_tree.c: applies `tree` and `choices` to the plan. */
 weft_status file_apply_tree(struct plan_file *file);
 
-/* The last error again, at a line of the file. */
+/* Repeats the last error with a line of the file. */
 weft_status file_error_at(const struct doc *where, weft_status status);
 
 #endif

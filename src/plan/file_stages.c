@@ -4,8 +4,8 @@
  *       - {until: layers.17, devices: 16}      # or devices: 0-15
  *       - {devices: 16}
  *
- *   I1  `until` names the last module or operator of a stage, itself included; with pieces it is a
- *       list of one for each piece. The last one may be left out, or all of them.
+ *   I1  `until` names the last module or operator of a stage; with pieces it is a list with one
+ *       entry per piece. The last one may be left out, or all of them.
  *   I2  Devices are given for all stages or for none; stages take them in order, without gaps.
  */
 #include "plan/file.h"
@@ -140,7 +140,7 @@ bool file_stages_differ(const struct plan_file *file)
 
 /* ---- cutting --------------------------------------------------------------------------------- */
 
-/* What part k of the walk ends with, or NULL. */
+/* The name that part k of the walk ends with, or NULL. */
 static const struct doc *until_of(const struct plan_file *file, int64_t pieces, int64_t part)
 {
     const struct doc *until = file->stage[part % file->stages].until;
@@ -169,7 +169,7 @@ static weft_status check_until(const struct plan_file *file, int64_t pieces)
     return WEFT_OK;
 }
 
-/* The instance after the last that `until` names. */
+/* The instance after the last one that `until` names. */
 static weft_status find_end(const struct plan_file *file, const struct doc *until, int64_t *out)
 {
     struct name_pattern pattern;

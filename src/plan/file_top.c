@@ -1,4 +1,5 @@
-/* file_top.c - the top of a plan file: what it is about and what holds for all of it. */
+/* file_top.c - the top of a plan file: its model and cluster, and the settings of the whole
+ * plan. */
 #include "plan/file.h"
 
 #include <ctype.h>
@@ -12,7 +13,7 @@ static const char FORMAT[] = "docs/reference/plan-file.md describes the format";
 
 /* ---- the top of the file --------------------------------------------------------------------- */
 
-/* Names for a FIELD_CHOICE, from the functions that know them. */
+/* The names of a FIELD_CHOICE, from the functions that define them. */
 static const char *const *dtype_names(void)
 {
     static const char *names[DTYPE_COUNT + 1];
@@ -189,8 +190,7 @@ static const char *quoted(struct arena *scratch, const char *text)
     return out;
 }
 
-/* A document as YAML flow text, which model_open takes; the children of a collection without its
- * brackets. */
+/* A document as YAML flow text, as model_open takes it; a collection without its brackets. */
 static const char *flow_text(struct arena *scratch, const struct doc *doc)
 {
     const char *text = "";
@@ -222,7 +222,7 @@ weft_status file_options_text(struct plan_file *file, const char **out)
     return WEFT_OK;
 }
 
-/* A file that a plan file names is looked for next to it first. */
+/* A file that a plan file names is looked for next to the plan file first. */
 static const char *beside(const struct plan_file *file, const char *name)
 {
     static const char *const ENDINGS[] = {".yaml", ".yml", ".json", ".onnx", ".xml"};

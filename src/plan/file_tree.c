@@ -1,15 +1,15 @@
-/* file_tree.c - the strategy tree of a plan file (Proteus, section IV), laid over a plan.
+/* file_tree.c - the strategy tree of a plan file (Proteus, section IV), applied to a plan.
  *
  *     tree:                                  choices:
  *       layers: {recompute: full}              - {split: batch:2 out:8, at: [layers.0-39.attn.qkv]}
  *       layers.*.mlp.up: {split: out:8}
  *
- *   I1  A line speaks to every instance below what it names. Of several lines that set the same
- *       thing for an instance, the deepest wins, and of equally deep ones the last.
- *   I2  A split on a module holds for each operator below as far as it goes: by a dim that the
- *       operator lacks or cannot be split by, it is copied. On an operator itself it is taken at
- *       its word, and plan_check refuses what does not work.
- *   I3  What a split leaves over of the stage's devices is copied, outermost.
+ *   I1  A line applies to every instance below the node that it names. If several lines set the
+ *       same thing for an instance, the deepest wins, and among equally deep ones the last.
+ *   I2  A split on a module applies to each operator below as far as possible: an operator that
+ *       lacks a dim or cannot be split by it is copied instead. A split on an operator itself is
+ *       taken literally, and plan_check refuses what is not possible.
+ *   I3  The stage's devices that a split leaves over hold copies, outermost.
  *   I4  A line of `choices` sets everything: what it does not mention is off.
  */
 #include "plan/file.h"
@@ -27,17 +27,17 @@ struct line {
     bool has[SETTINGS];
     struct split split;
     enum recompute recompute;
-    bool saved; /* of what is recomputed */
+    bool saved; /* with recompute: the output is kept */
     int64_t shard;
     bool offload;
-    bool matched, won; /* names some instance; sets the split of one */
-    unsigned used;     /* parts of the split that some operator below could use: bits */
+    bool matched, won; /* whether it names some instance; whether it sets the split of one */
+    unsigned used;     /* parts of the split that some operator below could use, as bits */
 };
 
 struct tree {
     struct plan_file *file;
     ARRAY(struct line) lines;
-    const struct choice *selective; /* per operator: what selective recomputation takes */
+    const struct choice *selective; /* per operator: what selective recomputation chooses */
 };
 
 /* ---- reading lines --------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static bool can_split(const struct op *op, int dim)
     return role != ROLE_WHOLE && (op->size[place] > 1 || role == ROLE_BATCH);
 }
 
-/* I2 for a line on a module: the same degrees, by the dims that the operator has. */
+/* I2 for a line on a module: the same degrees, along the dims that the operator has. */
 static struct split inherit(struct line *line, const struct op *op)
 {
     struct split split = split_none();
@@ -234,7 +234,7 @@ static weft_status fill_stage(const struct plan_file *file, const struct line *l
 
 /* ---- applying -------------------------------------------------------------------------------- */
 
-/* The lines that win for one instance, by setting (I1); NULL: none. */
+/* The lines that win for one instance, one per setting (I1); NULL: none. */
 struct winners {
     struct line *line[SETTINGS];
     int depth[SETTINGS];
@@ -296,7 +296,7 @@ static weft_status apply(struct tree *tree, int64_t instance)
     return plan_choose(plan, instance, &choice);
 }
 
-/* Nothing that the user wrote is without effect by mistake. */
+/* Refuses lines that have no effect: they are probably mistakes. */
 static weft_status check_lines(const struct tree *tree)
 {
     const struct plan_file *file = tree->file;

@@ -1,9 +1,9 @@
-/* file_write.c - a plan as a plan file in JSON: what planners write and `weft show -o` saves.
+/* file_write.c - writes a plan as a JSON plan file, for planners and `weft show -o`.
  *
- *   I1  It loads back to an equal plan: the same batch, stages, parts, and for every instance the
- *       same choice (numbers of choices may differ).
- *   I2  Each distinct choice stands once, with the runs of instances that have it (fold.c), so the
- *       file of a 1,000-layer model is as short as that of a two-layer one.
+ *   I1  The file loads back to an equal plan: the same batch, stages, parts, and for every instance
+ *       the same choice (the numbers of choices may differ).
+ *   I2  Each distinct choice is written once, with the runs of instances that have it (fold.c), so
+ *       the file of a 1,000-layer model is as short as that of a two-layer one.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "plan/plan.h"
 
-/* Text from outside may not be UTF-8; JSON has to be. */
+/* Text from outside may not be UTF-8, but JSON must be. */
 static json_t *text_json(const char *text)
 {
     json_t *json = json_string(text);
@@ -81,7 +81,7 @@ static json_t *choices_json(struct arena *scratch, const struct plan *plan)
     return choices;
 }
 
-/* A word where one says it all, else the list of them. */
+/* A single word if there is one for all of it, else a list of words. */
 static json_t *overlap_json(unsigned overlap)
 {
     const char *word = overlap_name(overlap);

@@ -1,9 +1,9 @@
 /* fold.c - runs of instances with equal choices, under names that people and plan files can read.
  *
- *   I1  A run is copies of one operator, in order, whose paths differ in one number that grows by
- *       equal steps: "layers.0-39.attn.qkv". Every instance is in exactly one run.
- *   I2  A run's path, as a pattern, names its instances and, of what it matches beyond them, only
- *       instances that a deeper run names.
+ *   I1  A run consists of copies of one operator, in order, whose paths differ in one number that
+ *       grows by equal steps: "layers.0-39.attn.qkv". Every instance is in exactly one run.
+ *   I2  A run's path, used as a pattern, names the run's instances; anything else that it matches
+ *       is named by a deeper run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 /* A run that may still grow. */
 struct growing {
-    int64_t first, last, count; /* instances; 0 copies so far: none */
-    int place;                  /* of the number that changes; -1 while there is one copy */
+    int64_t first, last, count; /* instances; count 0: no run */
+    int place;                  /* the name whose number changes; -1 while there is one copy */
     int64_t stride;
 };
 
@@ -26,7 +26,7 @@ struct run_folding {
     struct plan_runs *out;
 };
 
-/* An instance whose path is not plain goes by number. */
+/* An instance without a plain path is named by its number. */
 static struct name_path name_of(struct run_folding *fold, struct arena *scratch, int64_t instance)
 {
     if (fold->paths.plain[instance])
@@ -39,7 +39,7 @@ static bool number_of(const char *name, int64_t *out)
     return name[0] >= '0' && name[0] <= '9' && parse_int(name, out);
 }
 
-/* The one place where two paths differ, by a number that grows; -1 where that is not so. */
+/* The one place where two paths differ, by a number that grows; -1 if there is no such place. */
 static int growing_place(const struct name_path *a, const struct name_path *b, int64_t *stride)
 {
     int place = -1;
@@ -146,7 +146,8 @@ static bool begins_alike(const struct name_path *a, const struct name_path *b, i
     return true;
 }
 
-/* No instance on the far side, in steps of `step`, shares the first `names` names of this one. */
+/* Whether no instance beyond this one, in the direction of `step`, shares its first `names`
+ * names. */
 static bool is_edge(const struct plan *plan, const struct name_paths *paths, int64_t at, int names,
                     int step)
 {

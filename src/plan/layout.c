@@ -10,10 +10,11 @@
  *             output    split         copy
  *             weight    split         partial, if the output has the dim; else copy
  *
- * and a part that is no dim of the operator is a copy throughout. Gradients are the transposes:
- * what all values of a digit read collects a gradient from each of them, and what sums over them
- * hands its gradient to all. A weight that lacks a dim which the operator sums over is added
- * outside the sum: a bias, where the inputs are split; all devices compute the same gradient of it.
+ * A part that is not a dim of the operator is a copy throughout. Gradients are the transposes: a
+ * tensor that all values of a digit read collects a gradient from each of them, and a sum over them
+ * passes its gradient on to all. A weight that lacks a dim which the operator sums over is added
+ * outside the sum: it is a bias, and where the inputs are split all devices compute the same
+ * gradient of it.
  *
  *   stride of a part    = span of its dim / degrees of the dim's parts up to it                 (1)
  *   span of a dim       = its size * span of the dim inside it in the axis                      (2)
@@ -89,14 +90,14 @@ int64_t layout_local(const struct layout *layout)
     return local;
 }
 
-/* ---- of an operand --------------------------------------------------------------------------- */
+/* ---- the layout of an operand ---------------------------------------------------------------- */
 
-/* The operator's dims as an operand stores them; span 0: the operand lacks the dim. */
+/* How an operand stores the operator's dims; span 0: the operand lacks the dim. */
 struct storage {
     int64_t elements;
     int64_t span[OP_MAX_DIMS];
-    int64_t
-        inside[OP_MAX_DIMS]; /* span of what the dim is made of: the next dim, or axis, inside */
+    /* span of what the dim is made of: the next inner dim or axis */
+    int64_t inside[OP_MAX_DIMS];
 };
 
 static int64_t round_up(int64_t size, int64_t multiple)
@@ -104,7 +105,7 @@ static int64_t round_up(int64_t size, int64_t multiple)
     return ceil_div(size, multiple) * multiple;
 }
 
-/* Goes one axis outwards: `elements` are those of the axes inside it. */
+/* Goes one axis outwards; `elements` are those of the axes inside it. */
 static void store_axis(const struct op *op, const struct operand *operand, int axis,
                        const int64_t *full, const int64_t *degree, struct storage *store)
 {
@@ -137,7 +138,7 @@ static void store(const struct op *op, const struct operand *operand, const int6
         store_axis(op, operand, axis, full, degree, out);
 }
 
-/* The table above. */
+/* The table at the top of this file. */
 enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
                          enum flow flow)
 {
@@ -179,12 +180,12 @@ struct layout layout_of(const struct op *op, const struct operand *operand,
     return layout;
 }
 
-/* ---- of a part of a fused tensor ------------------------------------------------------------- */
+/* ---- the layout of a part of a fused tensor -------------------------------------------------- */
 
 /* Appends a split of the fused axis, as far as it keeps shares whole. */
 static void add_shares(struct layout *layout, const struct layout_digit *digit, int64_t share)
 {
-    int64_t devices = digit->hold < share ? share / digit->hold : 1; /* on one share */
+    int64_t devices = digit->hold < share ? share / digit->hold : 1; /* that share one share */
     if (digit->hold * devices % share || digit->degree % devices) {
         layout_add(layout, digit->degree, HOLD_COPY);
     } else {
@@ -193,7 +194,7 @@ static void add_shares(struct layout *layout, const struct layout_digit *digit, 
     }
 }
 
-/* The same with splits of the last axis by whole shares only. */
+/* The same layout, in which splits of the last axis take whole shares only. */
 static struct layout by_shares(const struct layout *layout, int64_t width, int64_t share)
 {
     struct layout out = layout_none(layout->elements);
@@ -222,7 +223,7 @@ struct layout layout_part(const struct model *model, const struct op *op,
     return out;
 }
 
-/* ---- padded ---------------------------------------------------------------------------------- */
+/* ---- padded layouts -------------------------------------------------------------------------- */
 
 static bool has_vocab(const struct op *op, const struct operand *operand)
 {
@@ -250,7 +251,8 @@ void layout_pad(const struct op *from, const struct op *to, const struct operand
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The dims that a digit splits, outermost first: several where their splits are one digit. */
+/* The dims that a digit splits, outermost first; there are several if their splits form one
+ * digit. */
 static const char *dims_text(struct arena *keep, const struct op *op, const struct operand *operand,
                              int64_t batch, const struct layout_digit *digit)
 {

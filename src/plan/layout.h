@@ -13,11 +13,11 @@
  *
  *   I1  The splits of one layout are independent: of any two, one's stride is a multiple of the
  *       other's stride * degree; so every device holds equally many elements.
- *   I2  Layouts are canonical: no degree below 2, neighbours that make one digit are one digit. Two
- *       layouts put the same on every device exactly when they are equal, byte for byte.
+ *   I2  Layouts are canonical: no degree is below 2, and neighbours that form one digit are merged.
+ *       Two layouts put the same on every device exactly when they are equal, byte for byte.
  *   I3  A dim that its degree does not divide (a vocabulary) is padded; N counts the padding.
- *   I4  What an operator takes is never a partial sum: neither an input or weight in the forward
- *       pass nor the gradient of an output. Partial are outputs and gradients of inputs.
+ *   I4  An operator never reads a partial sum: neither as an input or weight in the forward pass
+ *       nor as the gradient of an output. Only outputs and gradients of inputs can be partial.
  */
 #ifndef WEFT_PLAN_LAYOUT_H
 #define WEFT_PLAN_LAYOUT_H
@@ -27,7 +27,7 @@
 /* What a digit does: one of these, or the stride of a split (> 0). */
 enum { HOLD_COPY = 0, HOLD_PARTIAL = -1 };
 
-/* A split's digits, and those that a pipeline boundary adds. */
+/* The digits of a split, and those that a pipeline boundary adds. */
 enum { MAX_LAYOUT_DIGITS = MAX_SPLIT_PARTS + 2 };
 struct layout_digit {
     int64_t degree, hold;
@@ -48,24 +48,24 @@ int64_t layout_local(const struct layout *layout); /* elements on each device */
 
 enum flow { FLOW_FORWARD, FLOW_GRADIENT };
 
-/* What one part of a split makes of an operand (model.h, I2): S, B and P of design and reports. */
+/* What one part of a split makes of an operand (model.h, I2): S, B and P in reports. */
 enum place { PLACE_SPLIT, PLACE_COPY, PLACE_PARTIAL };
 enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
                          enum flow flow);
 
 /* The layout of one of op's operands (or of its gradient) under a split, with `batch` samples on
- * the stage together (layout.c has the rules). */
+ * the whole stage (the rules are in layout.c). */
 struct layout layout_of(const struct op *op, const struct operand *operand,
                         const struct split *split, int64_t batch, enum flow flow);
-/* An operand may be part of a fused tensor (queries within qkv), of which every index of the axis'
- * outermost dim has an equal share of the axis. Given how the whole tensor lies, how the part lies;
- * where a split goes through shares, `whole` becomes what it must be brought to first. The same
- * holds for their gradients. */
+/* An operand may be part of a fused tensor (queries within qkv), in which every index of the axis'
+ * outermost dim has an equal share of the axis. Given the layout of the whole tensor, returns that
+ * of the part; if a split cuts through shares, `whole` becomes the layout that the tensor must be
+ * brought to first. The same holds for gradients. */
 struct layout layout_part(const struct model *model, const struct op *op,
                           const struct operand *operand, struct layout *whole);
-/* Experts take equal numbers of tokens, rounded up: between two operators that count a tensor
- * differently for that reason, both count the larger number. Makes `layout` that of so many elements
- * where every split stays whole; what has a vocabulary is padded at its end and left alone (I3). */
+/* Experts take equal numbers of tokens, rounded up: if two operators count the elements of a tensor
+ * differently for that reason, both use the larger number. Changes `layout` to so many elements if
+ * every split stays whole; a vocabulary is padded at its end and left alone (I3). */
 void layout_pad(const struct op *from, const struct op *to, const struct operand *operand,
                 int64_t elements, struct layout *layout);
 /* "S(seq):4 B:2 P:2" in the operand's dims, "whole" on one device. */

@@ -13,19 +13,20 @@
  *   seq        parts of its sequence: sequence parallelism (Korthikanti et al., section 4.2.2)
  *   rows       features again, under a view that counts the heads among the rows
  *
- * LOWERING has one row per operator kind: for each way the input may lie, the dim that tp splits
- * and how the output lies. A linear with a whole input is split by its outputs, one whose input
- * features are split by its inputs (Megatron's column and row parallel pair, one reduction).
+ * LOWERING has one row per operator kind: for each way in which the input may lie, the dim that tp
+ * splits and how the output lies. A linear with a whole input is split by its outputs, one whose
+ * input features are split is split by its inputs (Megatron's column and row parallel pair, one
+ * reduction).
  *
- *   I1  A carry lies the same way in every copy after the first: the walk starts with what comes
- *       into the repeat, and again with what came out until both agree (at most PASSES times; what
- *       then differs is a reshard between copies, not an error).
- *   I2  Inputs that lie differently: seq if one lies so, else whole.
+ *   I1  A carry lies the same way in every copy after the first: the walk starts with what enters
+ *       the repeat, and is repeated with what came out until both agree (at most PASSES times; a
+ *       difference that remains is a reshard between copies, not an error).
+ *   I2  If an operator's inputs lie differently: seq if one of them lies so, else whole.
  *   I3  A degree divides its dim; only vocabularies are padded (plan.h, I4).
- *   I4  A dim of outputs smaller than tp has nothing to share out: copied. So is whatever a kind
- *       cannot split.
- *   I5  With whole images every convolution is split by its outputs, and they count as whole: an
- *       all-gather after it, and the sum of its input's gradients before it.
+ *   I4  A dim of outputs that is smaller than tp cannot be divided: the operator is copied. So is
+ *       whatever a kind cannot split.
+ *   I5  With whole images every convolution is split by its outputs, which count as whole: there is
+ *       an all-gather after it, and its input's gradients are summed before it.
  */
 #include "plan/plan.h"
 
@@ -35,29 +36,30 @@
 
 enum tensor_spread { WHOLE, FEATURES, SEQ, ROWS, SPREAD_COUNT };
 
-/* What LOWERING says beside the dims of the model. */
+/* Values in LOWERING besides the dims of the model. */
 enum {
     BY_COPY = SPLIT_COPY,
-    BY_HEADS,  /* head, and group where there are fewer key/value heads than tp */
-    BY_STREAM, /* as the residual stream lies: seq with sequence parallelism, else copies */
+    BY_HEADS,  /* by head, and by group if there are fewer key/value heads than tp */
+    BY_STREAM, /* like the residual stream: seq with sequence parallelism, else copies */
 };
-enum { SUMMED = SPREAD_COUNT /* a partial sum, added up to how the residual stream lies */ };
+/* a partial sum, which is reduced to the layout of the residual stream */
+enum { SUMMED = SPREAD_COUNT };
 
-/* What a tensor's axes stand for. */
+/* What a tensor's axes mean. */
 enum region {
     PLAIN,
     SCORES,  /* (batch, heads, seq, kv) */
     EXPERTS, /* tokens in the order of their experts, along the sequence */
-    FOLLOW,  /* in the table: as the input */
+    FOLLOW,  /* in the table: the same as the input */
 };
 
 struct lay {
     int8_t dim, out;
 };
 struct lowering {
-    struct lay lay[SPREAD_COUNT]; /* by how the input lies */
+    struct lay lay[SPREAD_COUNT]; /* by the layout of the input */
     enum region region;           /* of the output */
-    int8_t otherwise;             /* the dim to split where the first does not divide; 0: none */
+    int8_t otherwise;             /* the dim to split if tp does not divide the first; 0: none */
 };
 
 /* clang-format off */
@@ -65,11 +67,11 @@ struct lowering {
 /* input:       whole                features                seq                  rows */
 /* Column parallel unless the input's features are split. */
 #define MATRIX {{DIM_OUT, FEATURES}, {DIM_IN, SUMMED},       {DIM_OUT, FEATURES}, {DIM_IN, SUMMED}}
-/* Every element alike: split as the input is. */
+/* Every element is treated alike: split as the input is. */
 #define ALIKE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
 /* Needs all features of a position. */
 #define NORM   {{BY_STREAM, SUMMED}, {BY_STREAM, SUMMED},    {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
-/* Channels or heads, each by itself. */
+/* Channels or heads are independent of each other. */
 #define IMAGE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
 #define SCORED {{BY_COPY, WHOLE},    {DIM_HEAD, FEATURES},   {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
 #define LOGITS {{BY_COPY, WHOLE},    {DIM_VOCAB, WHOLE},     {DIM_SEQ, SEQ},      {BY_COPY, WHOLE}}
@@ -135,7 +137,7 @@ struct lower {
 
 /* ---- how tensors lie ------------------------------------------------------------------------- */
 
-/* Under a view of the same rank with narrower rows, split features are split rows, and back. */
+/* Under a view of the same rank with narrower rows, split features become split rows, and back. */
 static struct tensor_state state_of(const struct lower *l, int32_t tensor)
 {
     const struct tensor *t = &l->model->tensor[tensor];
@@ -165,8 +167,8 @@ static struct tensor_state input_state(const struct lower *l, const struct op *o
     return joined;
 }
 
-/* Carries that start with operator `op`: modules are in the order of their first operators, outer
- * ones first. */
+/* Sets the carries of modules that start with operator `op`: modules are in the order of their
+ * first operators, outer ones first. */
 static void set_carries(struct lower *l, int32_t op, int32_t *next_module)
 {
     for (; *next_module < l->model->modules; ++*next_module) {
@@ -208,7 +210,7 @@ static bool power_of_two(int64_t number)
     return (number & (number - 1)) == 0;
 }
 
-/* I3. A classifier's outputs are a vocabulary too. */
+/* I3. The outputs of a classifier count as a vocabulary, too. */
 static bool may_pad(const struct lower *l, const struct op *op, int dim)
 {
     return dim == DIM_VOCAB || (dim == DIM_OUT && l->read_by_loss[op->output.tensor]);
@@ -223,13 +225,14 @@ static bool fits(const struct lower *l, const struct op *op, int dim, int64_t de
            split_legal(l->model, op, op_find_dim(op->kind, (enum dim)dim), degree);
 }
 
-/* A mixture's tokens are split where every expert's places can be (plan.h, I4); else they are copied. */
+/* A mixture's tokens can be split if every expert's places can be (plan.h, I4); otherwise they are
+ * copied. */
 static bool may_part(const struct lower *l, const struct op *op, int dim, int64_t degree)
 {
     return dim != DIM_SEQ || op_find_dim(op->kind, DIM_EXPERT) < 0 || fits(l, op, dim, degree);
 }
 
-/* Which degree of the user's is at work. */
+/* The user's degree that is being applied. */
 struct named {
     const char *name;
     int64_t degree;
@@ -264,9 +267,9 @@ static weft_status add(const struct lower *l, const struct op *op, int dim, stru
 
 /* ---- the three parts of (1) ------------------------------------------------------------------ */
 
-/* The dim along which the operator sees a sequence, or copies. One that needs all of it (a scan) takes
- * some of its groups instead: parts of the sequence become parts of the features in an all-to-all, as in
- * Megatron-LM's context parallelism of Mamba layers. */
+/* The dim along which the operator sees a sequence, or copies. An operator that needs the whole
+ * sequence (a scan) takes some of its groups instead: an all-to-all turns parts of the sequence
+ * into parts of the features, as in Megatron-LM's context parallelism of Mamba layers. */
 static int sequence_dim(const struct lower *l, const struct op *op, struct tensor_state in)
 {
     int seq = op_find_dim(op->kind, DIM_SEQ);
@@ -276,9 +279,9 @@ static int sequence_dim(const struct lower *l, const struct op *op, struct tenso
     return dim_size(op, dim) > 1 && may_part(l, op, dim, l->degrees->cp) ? dim : SPLIT_COPY;
 }
 
-/* Along which dim an operator meets the experts: the kind's own, or the sequence of an elementwise
- * one. Only between dispatch and combine: those two work where the tokens are, so that what moves
- * between the devices is an all-to-all of routed tokens. */
+/* The dim along which an operator is split over experts: the kind's own, or the sequence of an
+ * elementwise one. This holds only between dispatch and combine: these two run where the tokens
+ * are, so that the data moved between devices is an all-to-all of routed tokens. */
 static int expert_dim(const struct op *op, struct tensor_state in)
 {
     if (in.region != EXPERTS || LOWERING[op->kind].region == PLAIN)
@@ -309,13 +312,13 @@ done:
     return status;
 }
 
-/* How the residual stream lies around this operator. */
+/* The layout of the residual stream around this operator. */
 static enum tensor_spread stream(const struct lower *l, const struct op *op)
 {
     return l->degrees->sequence && dim_size(op, DIM_SEQ) > 1 ? SEQ : WHOLE;
 }
 
-/* What the table says, once "stream" and what cannot be split (I4) are resolved. */
+/* What the table says, after "stream" and dims that cannot be split (I4) have been resolved. */
 static struct lay lay_of(const struct lower *l, const struct op *op, struct tensor_state in)
 {
     const struct lowering *row = &LOWERING[op->kind];
@@ -324,7 +327,7 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct tens
         lay = (struct lay){BY_STREAM, SUMMED};
     if (op->kind == OP_CONV && l->degrees->whole_images)
         lay = (struct lay){DIM_OUT, WHOLE};  /* I5 */
-    if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row parallel form */
+    if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row-parallel form */
         lay = row->lay[WHOLE];
     if (row->otherwise && !fits(l, op, lay.dim, l->degrees->tp))
         lay.dim = row->otherwise;
@@ -371,8 +374,8 @@ static bool recompute_nothing(const struct lower *l, const struct op *op)
     return false;
 }
 
-/* The scores and what is made of them (Korthikanti et al., section 5); flash attention never keeps
- * them. */
+/* The scores and what is computed from them (Korthikanti et al., section 5); flash attention never
+ * keeps them. */
 static bool recompute_scores(const struct lower *l, const struct op *op)
 {
     return op->kind == OP_SCORE || input_state(l, op).region == SCORES;

@@ -1,15 +1,15 @@
-/* map.c - cutting the walk into parts, and giving stages their devices.
+/* map.c - cuts the walk into parts, and gives stages their devices.
  *
- * The walk is a row of blocks 0 .. B-1 that no cut divides: each ends with a layer, the first holds
- * what stands before the layers too (embeddings), the last what stands after them (norm, head,
+ * The walk is a row of blocks 0 .. B-1 that no cut divides: each ends with a layer, the first also
+ * holds what comes before the layers (embeddings), the last what comes after them (norm, head,
  * loss). A model without layers has one block per operator. With prefix sums S of their weights and
  * parts that end before blocks e_0 < e_1 < ... < e_(P-1) = B,
  *
  *   T = min over e of max over p of S[e_p] - S[e_(p-1)]                                        (1)
  *
- * is found by bisection: whether a bound T can be kept is seen by filling parts from the front. Of
- * the cuts that keep T, each part in turn takes the end nearest to an equal share of what is left,
- * so that a heavy last part does not leave the others uneven.
+ * is found by bisection: whether a bound T can be kept is tested by filling parts from the front.
+ * Of the cuts that keep T, each part in turn takes the end nearest to an equal share of what is
+ * left, so that a heavy last part does not leave the others uneven.
  *
  *   I1  No part is empty. Part p ends after block p at the earliest, and at the latest P - 1 - p
  *       blocks before the end.
@@ -106,7 +106,7 @@ struct blocks {
     int64_t count;
     int64_t *end; /* the instance after block b */
     double *sum;  /* S: sum[b] is the weight of blocks 0 .. b - 1 */
-    bool layers;  /* they are layers, not single operators */
+    bool layers;  /* whether blocks are layers, not single operators */
 };
 
 double *forward_flops(const struct model *model, struct arena *keep)
@@ -194,8 +194,8 @@ static int64_t *earliest_ends(const struct blocks *b, int64_t parts, double boun
     return earliest;
 }
 
-/* The end in `from` .. `to` whose sum is nearest to `wanted`; the later of two, since more stands
- * after the last layer than before the first. */
+/* The end in `from` .. `to` whose sum is nearest to `wanted`; the later one of two, because more
+ * comes after the last layer than before the first. */
 static int64_t nearest_end(const struct blocks *b, int64_t from, int64_t to, double wanted)
 {
     int64_t best = from;

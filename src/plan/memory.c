@@ -1,17 +1,18 @@
-/* memory.c - what a stage's operators take on each of its devices.
+/* memory.c - the memory that a stage's operators take on each of its devices.
  *
  *   state   = sum over instances of op_memory's weights, gradients, optimizer, divided by the
  *             replicas where sharded (shard 1: optimizer, 2: and gradients, 3: and weights)   (1)
  *   kept    = sum of what instances keep, times the micro-batches in flight / pieces         (2)
  *
- *   I1  A recomputed instance keeps none of its own. What its neighbours need stays: an input that
- *       is a layer's carry or comes from an instance that is not recomputed and does not keep it,
- *       and an output that an instance without recomputation reads again. Each tensor counts once.
- *       One whose output is saved (recompute.c) keeps that, its mask and its statistics.
+ *   I1  A recomputed instance keeps nothing of its own. Its surroundings keep what they need: an
+ *       input that is a layer's carry or comes from an instance that is not recomputed and does not
+ *       keep it, and an output that an instance without recomputation reads again. Each tensor
+ *       counts once. An instance whose output is saved (recompute.c) keeps that, its mask and its
+ *       statistics.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
- *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and optimizer
- *       state.
+ *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and
+ *       optimizer state.
  */
 #include "plan/room.h"
 
@@ -54,7 +55,7 @@ static void add_state(const struct op *op, const struct choice *choice, const in
         sum->workspace = memory->workspace;
 }
 
-/* As if the operator owned its weight. */
+/* Counts a tied weight as if the operator owned it. */
 static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *sum)
 {
     const struct choice *choice = plan_choice(plan, i);
@@ -108,18 +109,18 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
 
 /* ---- checkpoints (I1) ------------------------------------------------------------------------ */
 
-/* Elsewhere: in another part. */
+/* ELSEWHERE: in another part. */
 enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED };
 
 struct memory_walk {
     const struct plan *plan;
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
-    uint8_t *fate;        /* of enum fate, per operator: of its latest copy in this part */
-    const uint8_t *again; /* of enum again, per instance */
+    uint8_t *fate;        /* enum fate, per operator: that of its latest copy in this part */
+    const uint8_t *rerun; /* enum rerun, per instance */
     double kept, host;
 };
 
-/* Whether a tensor stays for this reader and nobody has counted it. */
+/* Whether a tensor is kept for this reader and has not been counted yet. */
 static bool stays_for(struct memory_walk *w, const struct instance *reader, int32_t input,
                       bool recompute)
 {
@@ -137,7 +138,7 @@ static bool stays_for(struct memory_walk *w, const struct instance *reader, int3
     else if (w->fate[t->producer] == FATE_MADE_AGAIN)
         stays = recompute ? carried : reads_again;
     else if (w->fate[t->producer] == FATE_SAVED)
-        stays = false; /* counted there */
+        stays = false; /* was counted there */
     if (!stays || w->counted[tensor] == reader->copy + 1)
         return false;
     w->counted[tensor] = reader->copy + 1;
@@ -169,7 +170,7 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     add_state(op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
     kept += choice->recompute ? 0 : memory.kept;
-    bool saved = w->again[i] == AGAIN_SAVED;
+    bool saved = w->rerun[i] == RERUN_SAVED;
     if (saved)
         kept += operand_bytes(op, &op->output, local, plan->dtype) +
                 op_extra_bytes(op, local, plan->dtype);
@@ -180,7 +181,7 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
         w->kept += kept;
 }
 
-/* One micro-batch of one part. */
+/* Adds what one micro-batch of one part keeps. */
 static void add_part(struct memory_walk *w, int32_t part, struct stage_memory *sum)
 {
     int64_t first = w->plan->part[part].first;
@@ -195,7 +196,7 @@ static struct memory_walk start_walk(struct arena *scratch, const struct plan *p
                                 .counted =
                                     ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
                                 .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
-                                .again = plan_again(scratch, plan)};
+                                .rerun = plan_reruns(scratch, plan)};
 }
 
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)

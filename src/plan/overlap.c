@@ -1,4 +1,4 @@
-/* overlap.c - the words for what runs beside computation, and for sizes of buckets. */
+/* overlap.c - the words for communication that overlaps with computation, and for bucket sizes. */
 #include <string.h>
 
 #include "plan/plan.h"

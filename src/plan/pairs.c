@@ -1,4 +1,5 @@
-/* pairs.c - whether forward and backward passes go on at once (OVERLAP_EXPERTS). */
+/* pairs.c - whether forward and backward passes of two micro-batches run at once
+ * (OVERLAP_EXPERTS). */
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
@@ -24,7 +25,7 @@ const struct schedule *plan_schedule(const struct plan *plan)
     return schedule_paired(schedule, plan->stages);
 }
 
-/* The reasons, in the order in which one may do something about them. */
+/* The reasons, in the order in which a user can do something about them. */
 const char *useless_pairs(const struct plan *plan)
 {
     if (!(plan->overlap & OVERLAP_EXPERTS) || plan_schedule(plan)->ahead)

@@ -1,4 +1,4 @@
-/* pattern.c - patterns on the module tree: reading, matching, and what was probably meant.
+/* pattern.c - patterns on the module tree: reading, matching, and suggestions for misspelt ones.
  *
  * Matching keeps the set of positions in the path that the words so far can have reached, as bits:
  *
@@ -16,7 +16,7 @@
 
 _Static_assert(MAX_NAMES < 64, "positions are bits of a word (I1)");
 
-enum { MAX_STARS = 8 }; /* of one word: shell patterns with more can take exponential time */
+enum { MAX_STARS = 8 }; /* in one word: shell patterns with more can take exponential time */
 
 struct name_path path_split(struct arena *keep, const char *text)
 {
@@ -144,7 +144,7 @@ int pattern_match(const struct name_pattern *pattern, const struct name_path *pa
 
 /* ---- the paths of a plan --------------------------------------------------------------------- */
 
-/* A name that a pattern would read as something else. */
+/* Whether a pattern reads the name literally. */
 static bool is_plain_name(const char *name)
 {
     struct pattern_word unused;
@@ -193,9 +193,9 @@ int paths_match(const struct name_paths *paths, int64_t instance,
     return pattern_match(pattern, &(struct name_path){2, number});
 }
 
-/* ---- what was meant -------------------------------------------------------------------------- */
+/* ---- suggestions ----------------------------------------------------------------------------- */
 
-/* How many words of the pattern some path matches. */
+/* The largest number of words of the pattern that match the beginning of some path. */
 static int words_matched(const struct plan *plan, const struct name_paths *paths,
                          const struct name_pattern *pattern)
 {
@@ -207,12 +207,12 @@ static int words_matched(const struct plan *plan, const struct name_paths *paths
     return 0;
 }
 
-/* The names that may stand after the words of `head`. */
+/* The names that may follow the words of `head`. */
 struct followers {
     struct arena *arena;
     struct map *seen;
     ARRAY(const char *) names;
-    int64_t low, high; /* of the names that are numbers; high < low: none */
+    int64_t low, high; /* range of the names that are numbers; high < low: none */
 };
 
 static void add_follower(struct followers *all, const char *name)
@@ -227,7 +227,7 @@ static void add_follower(struct followers *all, const char *name)
     }
 }
 
-/* After a * any name further down may stand. */
+/* After a * any name further down may follow. */
 static void find_followers(const struct plan *plan, const struct name_paths *paths,
                            const struct name_pattern *head, struct followers *out)
 {

@@ -6,17 +6,17 @@
  *   head.*norm             * and ? within a name, as in a shell
  *   #.12-15                instances by number in the walk, for names that are not plain
  *
- *   I1  A pattern matches an instance when it matches the beginning of its path; of several such
- *       beginnings the shortest counts. How many names it has is the depth of the match.
+ *   I1  A pattern matches an instance if it matches the beginning of its path; if it matches
+ *       several beginnings, the shortest counts. Its number of names is the depth of the match.
  */
 #ifndef WEFT_PLAN_PATTERN_H
 #define WEFT_PLAN_PATTERN_H
 
 #include "plan/plan.h"
 
-enum { MAX_NAMES = 63 }; /* of one path; after that the rest counts as one name */
+enum { MAX_NAMES = 63 }; /* of one path; everything after that counts as one name */
 
-/* "layers.7.attn.qkv" taken apart. */
+/* A path such as "layers.7.attn.qkv" in its parts. */
 struct name_path {
     int names;
     const char **name;
@@ -34,14 +34,14 @@ struct name_pattern {
     int words;
     struct pattern_word word[MAX_NAMES];
 };
-/* Errors at `where`. */
+/* Errors are reported at `where`. */
 weft_status pattern_parse(struct arena *keep, const struct doc *where, const char *text,
                           struct name_pattern *out);
 /* The depth of the match (I1), 0 if there is none. */
 int pattern_match(const struct name_pattern *pattern, const struct name_path *path);
 
-/* The paths of all instances of a plan, taken apart; an instance whose path is not plain, or not
- * its own, goes by its number ("#.12"). */
+/* The paths of all instances of a plan in their parts; an instance whose path is not plain, or not
+ * unique, is named by its number ("#.12"). */
 struct name_paths {
     struct name_path *path; /* per instance */
     bool *plain;
@@ -50,10 +50,10 @@ struct name_paths paths_of(struct arena *keep, const struct plan *plan);
 int paths_match(const struct name_paths *paths, int64_t instance,
                 const struct name_pattern *pattern);
 
-/* The error for a pattern that matches nothing: the nearest name as a hint. */
+/* The error for a pattern that matches nothing, with the nearest name as a hint. */
 weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
                             const struct name_paths *paths, const struct name_pattern *pattern);
-/* That the upper end of every range in a pattern exists. */
+/* Checks that the upper end of every range in a pattern exists. */
 weft_status pattern_check_ranges(const struct doc *where, const struct plan *plan,
                                  const struct name_paths *paths,
                                  const struct name_pattern *pattern);

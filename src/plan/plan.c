@@ -6,8 +6,8 @@
  *   copy(module, i) = copy(parent) * repeat + i,  0 <= i < repeat                              (1)
  *
  *   I1  instance[] is that walk; it never changes once the plan exists.
- *   I2  choice[0 .. choices) are all different; table finds each by its hash. Choices are added and
- *       never removed, so a number once given stays valid.
+ *   I2  choice[0 .. choices) are all different; `table` finds each by its hash. Choices are added
+ *       and never removed, so the number of a choice stays valid.
  *   I3  Every instance's split covers the devices of its stage (plan.h, I3), before and after every
  *       primitive.
  */
@@ -22,12 +22,12 @@ enum { MOST_CHOICES = UINT16_MAX + 1 };
 
 struct choice_table {
     struct hash_map numbers;
-    size_t room; /* for so many choices */
+    size_t room; /* allocated choices */
 };
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The submodule of `module` that operator `op` lies in, or -1: it stands in the module itself. */
+/* The submodule of `module` that operator `op` lies in; -1: it lies in the module itself. */
 static int32_t submodule_of(const struct model *model, int32_t module, int32_t op)
 {
     int32_t below = -1;
@@ -203,7 +203,7 @@ weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice
     return status;
 }
 
-/* The choice as it is if it covers the devices, else copied over them. */
+/* The choice unchanged if it covers the devices, else a choice that is copied over them. */
 static weft_status copy_choice(struct plan *plan, int64_t devices, uint16_t *number)
 {
     static const struct choice PLAIN = {0};

@@ -4,9 +4,11 @@
  *
  *   dp * cp * tp = s,   micro-batch * dp = step_samples                                        (1)
  *
- *   I1  dp is the largest degree by which a plan splits its batch, ep the one by which it splits experts: lowering
- *       does no more. What is left open by (1) is tried: cp, sequence parallelism, the way to recompute.
- *   I2  Degrees that are found give the same plan; that is compared, not concluded.
+ *   I1  dp is the largest degree by which a plan splits its batch, ep the largest by which it
+ *       splits experts: lowering does no more. What (1) leaves open is tried: cp, sequence
+ *       parallelism, the way to recompute.
+ *   I2  Degrees that are found give the same plan: the plans are compared, the equality is not
+ *       inferred.
  */
 #include <string.h>
 
@@ -57,7 +59,7 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->whole_sends = plan->whole_sends;
 }
 
-/* What (1) leaves closed. */
+/* The degrees that (1) determines. */
 static struct degrees begin(const struct plan *plan, bool *recomputes)
 {
     struct degrees d = {.dp = widest(plan, DIM_BATCH),
@@ -86,7 +88,7 @@ static bool is_one_shard(const struct plan *plan)
     return true;
 }
 
-/* I2; the choices first, which are quickly seen to differ. */
+/* I2; choices are compared first, because a difference there is found quickly. */
 static bool gives(const struct plan *plan, const struct degrees *d, struct arena *scratch)
 {
     struct choice *choice;
@@ -101,7 +103,7 @@ static bool gives(const struct plan *plan, const struct degrees *d, struct arena
     return same;
 }
 
-/* With the ways to recompute that are possible. */
+/* Tries the possible ways to recompute. */
 static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool recomputes,
                              struct arena *scratch)
 {

@@ -1,15 +1,15 @@
-/* recompute.c - what runs forward again in the backward pass.
+/* recompute.c - which instances run forward again in the backward pass.
  *
- * Recomputed instances of a layer that follow each other are one *run*, which is made again before the
- * first of them is needed. One without saved instances is made again as a whole (Megatron-LM's
- * checkpoints). Of one with saved instances (PyTorch's selective checkpointing) only what is needed is:
+ * Consecutive recomputed instances of a layer are one *run*, which runs again before the first of
+ * them is needed. A run without saved instances runs again as a whole (Megatron-LM's checkpoints).
+ * In a run with saved instances (PyTorch's selective checkpointing) only the needed ones run again:
  *
- *   needed = its own backward pass reads its output, mask or statistics, or that of a reader in the
- *            run reads its output, or a reader in the run that is made again reads it            (1)
+ *   needed = its own backward pass reads its output, mask or statistics, or the backward pass of a
+ *            reader in the run reads its output, or a reader in the run that runs again reads it  (1)
  */
 #include "plan/room.h"
 
-/* Which copy of module `above` the operator's copy lies in. */
+/* The copy of module `above` that the operator's copy lies in. */
 static int64_t copy_within(const struct model *model, const struct instance *instance,
                            int32_t above)
 {
@@ -33,10 +33,10 @@ int32_t plan_origin(const struct model *model, const struct instance *reader, in
     return tensor_storage(model, first ? m->carry_init : m->carry_out);
 }
 
-struct again_run {
+struct recomputed_run {
     const struct plan *plan;
     int64_t first, end; /* instances */
-    uint8_t *again;     /* of enum again, per instance */
+    uint8_t *rerun;     /* enum rerun, per instance */
 };
 
 static const struct op *op_of(const struct plan *plan, int64_t instance)
@@ -44,8 +44,8 @@ static const struct op *op_of(const struct plan *plan, int64_t instance)
     return &plan->model->op[plan->instance[instance].op];
 }
 
-/* Whether instance `reader` of the run wants the tensor in the backward pass. */
-static bool wants(const struct again_run *r, int64_t reader, int32_t tensor)
+/* Whether instance `reader` of the run reads the tensor in the backward pass. */
+static bool wants(const struct recomputed_run *r, int64_t reader, int32_t tensor)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct op *op = op_of(r->plan, reader);
@@ -54,12 +54,12 @@ static bool wants(const struct again_run *r, int64_t reader, int32_t tensor)
         bool keeps = k < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[k]);
         if (plan_origin(r->plan->model, &r->plan->instance[reader], op->input[k].tensor,
                         &carried) == tensor)
-            any |= keeps || r->again[reader] == AGAIN_MADE;
+            any |= keeps || r->rerun[reader] == RERUN_FORWARD;
     }
     return any;
 }
 
-static bool needed(const struct again_run *r, int64_t instance)
+static bool needed(const struct recomputed_run *r, int64_t instance)
 {
     const struct op *op = op_of(r->plan, instance);
     int32_t tensor = tensor_storage(r->plan->model, op->output.tensor);
@@ -69,21 +69,21 @@ static bool needed(const struct again_run *r, int64_t instance)
     return any; /* (1) */
 }
 
-static void close_run(const struct again_run *r)
+static void close_run(const struct recomputed_run *r)
 {
     bool saves = false;
     for (int64_t i = r->first; i < r->end; i++)
         saves |= plan_choice(r->plan, i)->saved;
     for (int64_t i = r->end - 1; i >= r->first; i--)
-        r->again[i] = !saves || (needed(r, i) && !plan_choice(r->plan, i)->saved) ? AGAIN_MADE
-                      : needed(r, i)                                              ? AGAIN_SAVED
-                                                                                  : AGAIN_LEFT_OUT;
+        r->rerun[i] = !saves || (needed(r, i) && !plan_choice(r->plan, i)->saved) ? RERUN_FORWARD
+                      : needed(r, i)                                              ? RERUN_SAVED
+                                                                                  : RERUN_LEFT_OUT;
 }
 
-const uint8_t *plan_again(struct arena *keep, const struct plan *plan)
+const uint8_t *plan_reruns(struct arena *keep, const struct plan *plan)
 {
-    struct again_run run = {.plan = plan};
-    run.again = ARENA_ARRAY(keep, uint8_t, (size_t)plan->instances);
+    struct recomputed_run run = {.plan = plan};
+    run.rerun = ARENA_ARRAY(keep, uint8_t, (size_t)plan->instances);
     for (int32_t part = 0; part < plan->parts; part++) {
         int64_t end = plan->part[part].first + plan->part[part].count;
         for (run.first = plan->part[part].first; run.first < end; run.first = run.end) {
@@ -96,5 +96,5 @@ const uint8_t *plan_again(struct arena *keep, const struct plan *plan)
             close_run(&run);
         }
     }
-    return run.again;
+    return run.rerun;
 }

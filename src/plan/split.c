@@ -3,8 +3,8 @@
  *   devices = product of all degrees                                                           (1)
  *   local size of a dim = ceil(size / product of its degrees)                                  (2)
  *
- *   I1  A split made here is canonical: no degree below 2, no two neighbours of one dim. Two splits
- *       lay the same parts on the same devices exactly when their lists are equal.
+ *   I1  A split made here is canonical: no degree is below 2, and no two neighbours have one dim.
+ *       Two splits lay the same parts on the same devices exactly when their lists are equal.
  *   I2  The devices of a split fit in int32_t.
  */
 #include "plan/plan.h"
@@ -65,8 +65,8 @@ void split_local(const struct op *op, const struct split *split, int64_t batch, 
 {
     op_full_size(op, batch, local);
     for (int i = 0; i < op_dims(op->kind); i++)
-        local[i] =
-            ceil_div(local[i], split_degree(split, OP_KINDS[op->kind].dims[i].dim)); /* (2) */
+        /* (2) */
+        local[i] = ceil_div(local[i], split_degree(split, OP_KINDS[op->kind].dims[i].dim));
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -1,8 +1,9 @@
-/* tied.c - who holds a weight that several operators use.
+/* tied.c - which instances hold a weight that several operators use.
  *
- *   I1  A tied weight is its owner's where both lie alike in the same part. Everywhere else its user has
- *       a copy of it, with gradients and optimizer state: Megatron-LM's head on the last stage, or a
- *       head beside the embedding that is split another way.
+ *   I1  A tied weight is held by its owner only, if both have the same layout in the same part. In
+ *       all other cases its user has a copy of it, with gradients and optimizer state:
+ *       Megatron-LM's head on the last stage, or a head next to the embedding that is split another
+ *       way.
  */
 #include "plan/plan.h"
 

@@ -1,4 +1,4 @@
-/* warnings.c - what is legal in a plan, and strange: something that changes nothing, or pads. */
+/* warnings.c - what is legal in a plan but strange: a setting that changes nothing, or padding. */
 #include "plan/room.h"
 
 static const char *padding(struct arena *keep, const struct op *op, const struct choice *choice)
@@ -33,7 +33,7 @@ static const char *useless_offload(struct arena *keep, const struct op *op,
                         "offload changes nothing, it is not recomputed and has no checkpoint");
 }
 
-/* Warnings in the same words become one line. */
+/* Warnings with the same words become one line. */
 struct repeated {
     const char *words, *first;
     size_t more;
@@ -69,8 +69,8 @@ static void warn_of_run(struct warning_groups *groups, const struct plan *plan,
     }
 }
 
-/* Whether some operator holds less of a sequence than a product of its stage: what is gathered between them
- * may go on beside the product. */
+/* Whether some operator holds less of a sequence than a product of its stage: the gather between
+ * them can overlap with the product. */
 static bool gathers_sequences(const struct plan *plan)
 {
     for (int32_t p = 0; p < plan->parts; p++) {

@@ -2,13 +2,13 @@
  *
  *   "dp 16 tp 2 sp micro-batch 2 zero 1"     is     --dp 16 --tp 2 --sp --micro-batch 2 --zero 1
  *
- *   I1  Every word is an option of `weft simulate`, and what follows it its value. Typed back, with the model, the
- *       cluster and what was asked, they give the same plan.
- *   I2  What differs from the options' defaults is named; the micro-batch and zero always are, because
- *       `weft plan` would choose them.
- *   I3  What all plans of one question share (the global batch, types, the memory limit, what overlaps) is
- *       named only where it differs from what was asked.
- *   I4  A plan that no options give is "mixed: " with what its planner says of it.
+ *   I1  Every word is an option of `weft simulate`, followed by its value. Typed back, together
+ *       with the model, the cluster and what was asked, they give the same plan.
+ *   I2  What differs from the options' defaults is named; the micro-batch and zero always are,
+ *       because `weft plan` would otherwise choose them.
+ *   I3  What all plans of one question share (the global batch, types, the memory limit, what
+ *       overlaps) is named only if it differs from what was asked.
+ *   I4  A plan that no options give is "mixed: " and what its planner says about it.
  */
 #include <string.h>
 
@@ -81,7 +81,7 @@ static void say_choice(struct words *w, const struct degrees *d)
 
 /* ---- what all plans of a question share (I3) ------------------------------------------------- */
 
-/* Exactly, as --memory and --bucket take it. */
+/* The exact number, as --memory and --bucket take it. */
 static const char *bytes_text(struct arena *keep, int64_t bytes)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* loads.c - the load that the collectives of a device set put on the links of its node, per byte.
+/* node_loads.c - the load that the collectives of a device set put on the links of its node, per byte.
  *
  *   ring r's hops carry           bandwidth(r) / bandwidth of all rings                        (1)
  *   the path to NIC i carries     bandwidth(i) / bandwidth of all NICs of the set              (2)

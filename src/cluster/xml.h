@@ -1,10 +1,10 @@
-/* nccl_xml.h - an XML document as a tree whose every element knows its line. Inside this room only.
+/* xml.h - an XML document as a tree whose every element knows its line. Inside this room only.
  *
  *   I1  Depth, elements and attributes are bounded, document types (and with them entities) are
  *       refused: no input can exhaust stack or memory.
  */
-#ifndef WEFT_CLUSTER_NCCL_XML_H
-#define WEFT_CLUSTER_NCCL_XML_H
+#ifndef WEFT_CLUSTER_XML_H
+#define WEFT_CLUSTER_XML_H
 
 #include "cluster/topology.h"
 

@@ -1,8 +1,9 @@
-/* assembly.h - all stages' slots as tasks, and what they wait for; private to the room.
+/* assembly.h - the slots of all stages as tasks, and what these wait for; private to the room.
  *
- * Per stage, in the order of its schedule: a slot's block is cut into runs (runs.c) and every run
- * becomes a task of each of the stage's devices, a step's run one task of each group. Beside them
- * go gradients and gathered weights, what crosses stages, and checkpoints to and from the host.
+ * Per stage, in the order of its schedule, a slot's block is cut into runs (runs.c), and every run
+ * becomes one task on each of the stage's devices, a step's run one task for each group. Further
+ * tasks are for gradients and gathered weights, for what crosses stages, and for checkpoints to and
+ * from the host.
  *
  *   walk.c       the slots of one stage, in order, and the end of its iteration
  *   emit.c       a slot's block
@@ -13,11 +14,11 @@
  *   shared_links.c   which steps may meet other traffic
  *   graph.c      the whole
  *
- *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it. So are pairs of
- *       blocks (pairs.c), whose runs take turns.
- *   I2  A block is one task per device where nobody waits for its inside, its steps meet no other
- *       traffic (graph.h, I2), and no gradients are synchronised beside it, which would slow its
- *       computation down but not its steps.
+ *   I1  Blocks are barriers: a block's first tasks wait for all of the block before it. So are
+ *       pairs of blocks (pairs.c), whose runs alternate.
+ *   I2  A block is one task per device if nothing waits for part of it, its steps meet no other
+ *       traffic (graph.h, I2), and no gradients are synchronised meanwhile, which would slow down
+ *       its computation but not its steps.
  *   I3  A group's exchange waits for all its members, and for the exchange before it on the same
  *       stream of each of them.
  */
@@ -34,39 +35,40 @@ struct wait {
     int32_t task, on;
 };
 
-/* The latest task of each stream, and other marks of one device of the stage at hand. */
+/* The latest task of each stream, and other positions, of one device of the current stage. */
 struct mark {
     int32_t last[STREAM_COUNT];
-    int32_t before_unit[2]; /* the tasks of either lane before the unit that was gathered last */
-    int32_t features, computed; /* the latest step and computation before the block at hand */
+    /* the last tasks of both lanes before the unit that was gathered last */
+    int32_t before_unit[2];
+    int32_t features, computed; /* the latest step and computation before the current block */
 };
 
-/* A block's task that waits for what a stage sends that has not been walked yet. */
+/* A block's task that waits for what another stage sends that has not been walked yet. */
 struct gate {
     int32_t task, device; /* of the receiving stage, from 0 */
     const int32_t *sent;  /* the first task that sends, once it has a number */
 };
 
-/* The end of a device's iteration. */
+/* The end of the iteration on one device. */
 struct ending {
-    int32_t computed, optimizer; /* the last task before the optimizer's step, and that */
+    int32_t computed, optimizer; /* the last task before the optimizer's step, and that step */
 };
 
-/* Crossings by part: of a direction, those that cross in it. */
+/* The crossings of one direction, sorted by part. */
 struct by_part {
     int32_t *first; /* per part, and one past the last */
     int32_t *crossing;
 };
 
-/* What crosses stages forward, or backward. */
+/* What crosses stages in one direction. */
 struct crossing_tasks {
     struct by_part sends, waits; /* by the part that sends; by the part that waits */
     int32_t *sent;               /* per crossing and micro-batch: the first task */
-    int32_t *exchange; /* per crossing: the first of its receivers', NONE: not known yet */
+    int32_t *exchange; /* per crossing: the exchange of its first receiver; NONE: not known yet */
 };
 
-/* Whether a block has steps, and whether their links are also those of sends or of copies to and from
- * the host (shared_links.c). */
+/* Whether a block has steps, and whether their links also carry sends or copies to and from the
+ * host (shared_links.c). */
 enum meeting { WITHOUT_STEPS, MEETS_NOBODY, MEETS_OTHERS };
 
 struct assembly {
@@ -77,15 +79,16 @@ struct assembly {
     ARRAY(struct task) tasks;
     ARRAY(struct wait) waits;
     ARRAY(struct gate) gates;
-    int32_t *first_device;         /* per stage: its first device of the graph, and one after */
+    /* per stage, and one past the last: its first device of the graph */
+    int32_t *first_device;
     struct mark *mark;             /* per device of the graph */
     struct crossing_tasks way[2];  /* forward, backward */
-    struct block_runs *runs[CUTS]; /* per block, cut so far */
+    struct block_runs *runs[CUTS]; /* per block, those that have been cut so far */
     struct ending *ending;         /* per device of the graph */
-    int32_t *stored;   /* per piece and micro-batch: the first task that took it to the host */
+    int32_t *stored;   /* per piece and micro-batch: the first task that copied it to the host */
     enum meeting *met; /* per block */
     int32_t stage;
-    bool synchronising; /* gradients of this stage have begun to go */
+    bool synchronising; /* whether gradients of this stage are being synchronised already */
     const struct stop *stop;
 };
 
@@ -109,7 +112,7 @@ static inline int32_t devices_of(const struct assembly *a, int32_t stage)
     return a->first_device[stage + 1] - a->first_device[stage];
 }
 
-/* The place in the graph of one of the cluster's devices, which is of this stage. */
+/* The place in the graph of one of the cluster's devices, which must belong to this stage. */
 static inline int32_t graph_device(const struct assembly *a, int32_t stage, int64_t device)
 {
     int64_t place = a->graph->folded ? 0 : device - a->b->plan->stage[stage].first_device;
@@ -123,71 +126,76 @@ static inline const struct bucket *bucket_at(const struct assembly *a, int32_t b
 
 /* ---- slots (walk.c) -------------------------------------------------------------------------- */
 
-/* One slot, and what it is the first or the last of. */
+/* One slot, and whether it is the first or the last of its kind. */
 struct visit {
     struct slot slot;
     int32_t part, block;
     bool first_forward, last_backward; /* of its piece */
-    bool completes;                    /* gradients of weights */
-    bool fetches;                      /* checkpoints from the host */
+    bool completes;                    /* whether it completes gradients of weights */
+    bool fetches;                      /* whether it needs checkpoints from the host */
 };
 
-/* The slots of the stage at hand, and the end of its iteration. */
+/* The slots of the current stage, and the end of its iteration. */
 void walk_stage(struct assembly *a, const struct slots *slots);
 void emit_block(struct assembly *a, const struct visit *place);
-/* A forward and a backward slot executed as one; what either sends goes when it is through. */
+/* A forward and a backward slot that are executed as one; what either sends is sent when it is
+ * over. */
 void emit_pair(struct assembly *a, const struct visit place[2]);
 
 /* ---- exchanges within a stage (exchanges.c) -------------------------------------------------- */
 
-/* What an exchange waits for of each of its members. */
+/* What an exchange waits for on each of its members. */
 enum after {
     AFTER_NOTHING,
-    AFTER_RUN,   /* its latest computation */
+    AFTER_RUN,   /* the member's latest computation */
     AFTER_BLOCK, /* that, and its latest step */
     AFTER_UNIT   /* what came before the unit that was gathered last */
 };
 
-/* For gradients and weights, of no block and no exchange, on no device yet: what all begin as. */
+/* A task for gradients and weights without block, exchange or device: the starting point of all of
+ * these. */
 struct task plain_task(enum stream_kind stream, int32_t micro_batch);
-/* One task for each group of a pattern (I3). The tasks are numbered in a row; the first. */
+/* Adds one task for each group of a pattern (I3). The tasks have consecutive numbers; returns the
+ * first. */
 int32_t add_exchange(struct assembly *a, struct task task, int32_t pattern,
                      enum collective collective, int64_t bytes, enum after after);
 
-/* Of the part's buckets. */
+/* The highest state sharding of the part's buckets. */
 int most_sharded(const struct assembly *a, int32_t part);
 bool has_exchange(const struct assembly *a, int32_t part);
 /* Whether the weights of this bucket are gathered for this slot. */
 bool gathered_for(const struct assembly *a, const struct visit *place, const struct bucket *bucket);
-/* A gather one unit ahead: it waits for what came before the unit in use. */
+/* Gathers a bucket one unit ahead: the gather waits for what came before the unit that is in
+ * use. */
 void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch);
-/* The gradients that this slot has completed, if they go now. */
+/* Synchronises the gradients that this slot has completed, if this is their time. */
 void synchronise_completed(struct assembly *a, const struct visit *place,
                            const struct bucket *bucket);
 /* Whether a part of this piece's gradients is left to the next iteration. */
 bool defers(const struct assembly *a, int32_t piece);
-/* What the iteration before has left of this part's gradients. */
+/* Synchronises what the previous iteration left of this part's gradients. */
 void synchronise_deferred(struct assembly *a, int32_t part);
-/* Without overlap: after a slot, and after all of a stage's. */
+/* Without overlap: called after a slot, and after all slots of a stage. */
 void synchronise_slot(struct assembly *a, const struct visit *place);
 void synchronise_rest(struct assembly *a);
-/* After the optimizer's step, where weights are not gathered ahead. */
+/* After the optimizer's step, for weights that are not gathered ahead. */
 void gather_updated(struct assembly *a);
 
-/* ---- between stages, to the host, ties, meetings --------------------------------------------- */
+/* ---- between stages, to the host, ties, shared links ----------------------------------------- */
 
 void prepare_crossings(struct assembly *a);
-/* One of the first tasks of a block waits for what comes from other stages. */
+/* Makes one of the first tasks of a block wait for what comes from other stages. */
 void gate_block(struct assembly *a, const struct visit *place, int32_t task, int32_t device);
 void send_crossings(struct assembly *a, const struct visit *place);
-/* The tasks that wait for sends, now that all have numbers. */
+/* Adds the waits for sends, now that all sends have numbers. */
 void resolve_gates(struct assembly *a);
 
-/* One copy for each device, after its task `after`, and where it comes back, after its going. */
+/* One copy for each device, after its task `after`; a copy back also waits for the copy to the
+ * host. */
 void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct visit *place,
                       int64_t bytes, const int32_t *after);
 
-/* Once all stages have their tasks. */
+/* Called when all stages have their tasks. */
 void tie_gradients(struct assembly *a);
 weft_status find_meetings(struct assembly *a);
 

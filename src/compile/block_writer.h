@@ -1,4 +1,5 @@
-/* block_writer.h - private to blocks.c and product_chunks.c: the items of one block, while they are written. */
+/* block_writer.h - the items of one block while they are written; private to blocks.c and
+ * product_chunks.c. */
 #ifndef WEFT_COMPILE_BLOCK_WRITER_H
 #define WEFT_COMPILE_BLOCK_WRITER_H
 
@@ -13,13 +14,15 @@ struct block_writer {
     int32_t *step_of;     /* per use of the part: the last item of its forward reshard, or -1 */
     int32_t *gradient_of; /* per instance: the step that brought its output's gradient, or -1 */
     int64_t first_use;
-    int32_t floor;   /* items before this one are of another run: what they resharded is gone */
-    int32_t layer;   /* the first item of the layer's backward pass */
-    int32_t *chunks; /* per instance: of products whose rests have been written, else 0 (I6) */
-    int32_t waited;  /* the last step that an operator waits for, -1: none */
-    int32_t
-        brought; /* the last step for what does not run again (I5): the next operator waits, or -1 */
-    bool again;  /* recomputing */
+    int32_t floor; /* items before this one belong to another run: what they resharded is gone */
+    int32_t layer; /* the first item of the layer's backward pass */
+    /* per instance: the chunks of a product whose rest has been written, else 0 (I6) */
+    int32_t *chunks;
+    int32_t waited; /* the last step that an operator waits for, -1: none */
+    /* the last step that brings something to an instance that does not run again (I5), for which
+     * the next operator waits; -1: none */
+    int32_t brought;
+    bool recomputing; /* whether items are written that recompute */
 };
 
 /* ---- blocks.c ---- */
@@ -27,16 +30,18 @@ void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum
                 int32_t needs, int32_t chunks);
 
 /* ---- product_chunks.c (blocks.c, I6) ---- */
-/* In how many chunks a step may go on beside this product, which reads or makes what it brings; 0: it
- * may not. */
+/* The number of chunks in which this step may overlap with this product, which reads or makes the
+ * step's tensor; 0: it may not. */
 int32_t chunks_beside(const struct block_writer *w, int32_t step, enum collective collective,
                       int64_t product);
-/* What begins with a step waits for the step before it, too, unless an operator has. */
+/* An item that begins with a step also waits for the step before it, unless an operator already
+ * does. */
 int32_t begins_with_step(const struct block_writer *w, int32_t step);
-/* The rests of this product and of those right after it that read the same, up to `last`. */
+/* Writes the rests of this product and of the following ones, up to `last`, that read the same
+ * tensor. */
 void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
                         enum purpose purpose, int32_t gather);
-/* The rest of the product that made what a step scatters, where nothing else has run since. */
-void write_rest_behind(struct block_writer *w, int32_t step);
+/* Writes the rest of the product whose output a step scatters, if nothing else has run since. */
+void write_rest_after(struct block_writer *w, int32_t step);
 
 #endif

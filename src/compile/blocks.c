@@ -1,35 +1,37 @@
 /* blocks.c - the items of every part's passes.
  *
- * Forward, every operator in order: the reshards of its inputs, then itself. What other stages read
- * is prepared for its send at the end. Backward, in reverse order:
+ * Forward, every operator in order: the reshards of its inputs, then the operator. At the end, what
+ * other stages read is prepared for sending. Backward, in reverse order:
  *
  *   recomputed operators run forward again, a layer's run of them at a time, before the first of
  *   them is needed; then, per operator,
  *     the gradients of its inputs, their reshards on the way to the producers of those inputs, and
  *     the gradients of its weights                                                            (1)
  *
- * in this order, so that a reshard of (1) may go on beside the product of the weight gradients.
+ * in this order, so that a reshard of (1) may overlap with the product of the weight gradients.
  *
  *   I1  Gradients that reach an operator by the same reshards from several readers are added up
- *       first: the reshard comes once, after the last of them to run.
- *   I2  An input that a reshard gathered is kept as its producer holds it (plan/memory.c counts so),
- *       and gathered again where the backward pass reads it: by weight gradients alone in matrix
- *       products, where it goes on beside the input gradients. What several operators of a layer
- *       read comes once.
- *   I4  A recomputed operator finds what came from outside its run as its reader had it, unless that
- *       was gathered (I2): a checkpoint is no partial sum.
+ *       first: the reshard is done once, after the last of these readers has run.
+ *   I2  An input that a reshard gathered is kept as its producer holds it (plan/memory.c counts it
+ *       so), and gathered again where the backward pass reads it: in matrix products only the
+ *       weight gradients read it, so that the gather overlaps with the input gradients. What
+ *       several operators of a layer read is gathered once.
  *   I3  Without OVERLAP_TENSOR every item waits for the one before it.
- *   I5  Of a run, what is saved or left out (plan/again.c) does not run, but what its backward pass reads
- *       of the run is brought to it again.
- *   I6  With OVERLAP_PRODUCTS a sequence that n devices hold in parts is gathered beside the products of a
- *       layer that read it (forward; its gradient for those of input gradients), and scattered beside the
- *       product that makes it (forward), in n chunks: a ring has the device's own at the start and brings,
- *       or takes, another with each of n - 1 rounds. A product p and its collective c then take
+ *   I4  A recomputed operator finds what comes from outside its run in the layout that its reader
+ *       had, unless that was gathered (I2): a checkpoint is never a partial sum.
+ *   I5  The saved or left-out instances of a run (plan/recompute.c) do not run again, but what
+ *       their backward passes read of the run is brought to them again.
+ *   I6  With OVERLAP_PRODUCTS a sequence that n devices hold in parts is gathered while the
+ *       products of a layer that read it run (forward; its gradient for the products of input
+ *       gradients), and scattered while the product that makes it runs (forward), in n chunks: a
+ *       device has its own chunk from the start, and each of the n - 1 rounds of the ring brings,
+ *       or takes, another one. A product p and its collective c then take
  *
  *         max over k of (k c / (n - 1) + (n - k) p / n)  =  max(p, c + p / n)                  (2)
  *
- *       since k is 0 or n - 1 there: n - 1 chunks beside the collective (`rest`), and one after it, before
- *       it where it scatters. That also holds for a collective that begins before its product.
+ *       since the maximum is at k = 0 or k = n - 1: n - 1 chunks run together with the collective
+ *       (`rest`), and one runs after it, or before it if it scatters. This also holds for a collective
+ *       that begins before its product.
  */
 #include "compile/block_writer.h"
 
@@ -65,7 +67,7 @@ static int32_t push_op(struct block_writer *w, int64_t instance, enum phase phas
     return at;
 }
 
-/* All chunks but one of a product (I6). */
+/* Writes all chunks but one of a product (I6). */
 void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
                 int32_t needs, int32_t chunks)
 {
@@ -73,7 +75,7 @@ void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum
                           -1, -1, chunks, false, true});
 }
 
-/* Whether one of producer and reader has its experts on several devices, and the other has not. */
+/* Whether experts are on several devices for one of producer and reader, but not for the other. */
 static bool moves_tokens(const struct block_writer *w, const struct use *use)
 {
     const struct plan *plan = w->b->plan;
@@ -81,12 +83,14 @@ static bool moves_tokens(const struct block_writer *w, const struct use *use)
                                    choice_sends_tokens(plan_choice(plan, use->reader));
 }
 
-/* What is sent of tokens with k of n experts on d devices where each device gets a token once, as a share of
- * what it takes to send it to each expert: of the d - 1 other devices those that have one of the k,
+/* The bytes sent for tokens with k of n experts on d devices if each device gets a token once, as a
+ * share of the bytes sent if each expert gets its own: of the d - 1 other devices, those that have
+ * one of the k,
  *
  *   (d - 1) (1 - C(n - n / d, k) / C(n, k))  of  k (d - 1) / d                                 (3)
  *
- * where every choice of experts is as likely as any other. */
+ * if every choice of experts is equally likely.
+ */
 static double tokens_share(const struct op *op, int64_t devices)
 {
     int64_t experts = op->size[op_find_dim(op->kind, DIM_EXPERT)], k = op->top_k;
@@ -97,7 +101,7 @@ static double tokens_share(const struct op *op, int64_t devices)
     return (double)devices / (double)k * (1 - none);
 }
 
-/* Bytes that a step sends: of tokens that go once, fewer than elements. */
+/* The bytes that a step sends: fewer than its elements if tokens are sent once per device. */
 static int64_t step_bytes(const struct block_writer *w, const struct use *use, int64_t bytes)
 {
     const struct plan *plan = w->b->plan;
@@ -137,7 +141,7 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
     return push(w, item);
 }
 
-/* Steps [first, last) of a reshard; the last item of them, or `needs` if there are none. */
+/* Writes steps [first, last) of a reshard; returns the last item, or `needs` if there are none. */
 static int32_t push_steps(struct block_writer *w, const struct use *use,
                           const struct reshard *reshard, int32_t first, int32_t last,
                           enum flow flow, int32_t needs)
@@ -160,7 +164,7 @@ static bool in_part(const struct block_writer *w, int64_t instance)
     return instance >= 0 && w->b->part_of[instance] == w->part;
 }
 
-/* The item that makes the tensor, or -1: it is there before the block. */
+/* The item that makes the tensor; -1: it exists before the block. */
 static int32_t made_by(const struct block_writer *w, int64_t source)
 {
     return in_part(w, source) ? w->item_of[source - w->b->plan->part[w->part].first] : -1;
@@ -175,7 +179,7 @@ static bool gathers(const struct joint *joint)
     return false;
 }
 
-/* Brings one input; the item after which it is there. */
+/* Brings one input; returns the item after which it is there. */
 static int32_t bring(struct block_writer *w, int64_t u)
 {
     const struct use *use = &w->b->use[u];
@@ -187,7 +191,7 @@ static int32_t bring(struct block_writer *w, int64_t u)
         return *done;
     const struct joint *j = use->joint;
     int32_t first = (int32_t)w->items.len;
-    if (w->again && needs < w->floor && !gathers(j))
+    if (w->recomputing && needs < w->floor && !gathers(j))
         return -1; /* I4 */
     if (j->across)
         needs = push_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
@@ -198,11 +202,11 @@ static int32_t bring(struct block_writer *w, int64_t u)
     if (needs >= 0 && w->items.data[needs].kind == ITEM_STEP)
         *done = needs;
     if (first < (int32_t)w->items.len)
-        write_rest_behind(w, first);
+        write_rest_after(w, first);
     return needs;
 }
 
-/* `last`: of the operators that run forward with it. */
+/* `last` is the last of the operators that run forward together. */
 static void forward_op(struct block_writer *w, int64_t instance, int64_t last, enum purpose purpose)
 {
     const struct build *b = w->b;
@@ -217,7 +221,7 @@ static void forward_op(struct block_writer *w, int64_t instance, int64_t last, e
     push_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
-/* What comes before the sends of this part's tensors. */
+/* Writes the steps before the sends of this part's tensors. */
 static void prepare_sends(struct block_writer *w)
 {
     const struct build *b = w->b;
@@ -243,7 +247,7 @@ static void write_forward(struct block_writer *w)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The first instance of the run of recomputed ones that ends with this one: within its layer. */
+/* The first instance of the run of recomputed ones, within its layer, that ends with this one. */
 static int64_t run_start(const struct block_writer *w, int64_t last)
 {
     const struct plan *plan = w->b->plan;
@@ -273,14 +277,14 @@ static void bring_kept(struct block_writer *w, int64_t instance)
 static void recompute(struct block_writer *w, int64_t last)
 {
     w->floor = (int32_t)w->items.len;
-    w->again = true;
+    w->recomputing = true;
     for (int64_t i = run_start(w, last); i <= last; i++) {
-        if (w->b->again[i] == RERUN_FORWARD)
+        if (w->b->rerun[i] == RERUN_FORWARD)
             forward_op(w, i, last, PURPOSE_RECOMPUTE);
         else
             bring_kept(w, i);
     }
-    w->again = false;
+    w->recomputing = false;
     w->floor = (int32_t)w->items.len;
 }
 
@@ -289,7 +293,7 @@ static bool wants_gradient(const struct op *op)
     return op->input_grad || op->weights;
 }
 
-/* Gradients that go to another stage leave the block; the rest goes to its producer. */
+/* Gradients for another stage leave the block; the others go to their producer. */
 static void send_back(struct block_writer *w, int64_t u, int32_t needs)
 {
     const struct use *use = &w->b->use[u];
@@ -305,8 +309,8 @@ static void send_back(struct block_writer *w, int64_t u, int32_t needs)
         w->gradient_of[use->source - w->b->plan->part[w->part].first] = needs;
 }
 
-/* What other stages sent back for this operator's output, brought to its layout; the step after
- * which the output's gradient is there. */
+/* Brings what other stages sent back for this operator's output to its layout; returns the step
+ * after which the output's gradient is there. */
 static int32_t receive_back(struct block_writer *w, int64_t instance)
 {
     const struct build *b = w->b;
@@ -324,7 +328,7 @@ static int32_t receive_back(struct block_writer *w, int64_t instance)
     return needs;
 }
 
-/* I2: what the backward pass reads again and a reshard had gathered. */
+/* I2: gathers again what the backward pass reads and a reshard had gathered. */
 static int32_t gather_again(struct block_writer *w, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
@@ -350,14 +354,14 @@ bool is_product(enum op_kind kind)
     return kind == OP_LINEAR || kind == OP_EXPERT_LINEAR || kind == OP_CONV;
 }
 
-/* I6: where a step within the stage brings the output's gradient. */
+/* I6: if a step within the stage brings the output's gradient. */
 static void gradient_beside(struct block_writer *w, int64_t instance, int32_t step)
 {
     int64_t place = instance - w->b->plan->part[w->part].first;
     if (step < 0 || step != w->gradient_of[place])
         return;
     int32_t chunks = chunks_beside(w, step, COLLECTIVE_ALL_GATHER, instance);
-    if (!chunks || w->waited >= step) /* with I3, for another */
+    if (!chunks || w->waited >= step) /* by I3 another operator already waits for the step */
         return;
     write_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, begins_with_step(w, step),
                chunks);
@@ -394,7 +398,7 @@ static void write_backward(struct block_writer *w, bool inputs, bool weights)
 {
     const struct plan *plan = w->b->plan;
     const struct part *part = &plan->part[w->part];
-    int64_t done = part->first + part->count; /* instances from here on are there again */
+    int64_t done = part->first + part->count; /* instances from here on have been recomputed */
     for (int64_t i = part->first + part->count - 1; i >= part->first; i--) {
         if (plan->ends_layer[i])
             w->layer = (int32_t)w->items.len;
@@ -448,7 +452,7 @@ void build_blocks(struct build *b)
                                 (int32_t)plan_micro_batches(b->plan)};
     const struct schedule *schedule = graph_schedule(b->graph);
     bool used[SLOT_KIND_COUNT] = {false};
-    b->again = plan_reruns(b->scratch, b->plan);
+    b->rerun = plan_reruns(b->scratch, b->plan);
     schedule->order(&pipeline, 0, b->scratch, &slots);
     for (size_t i = 0; i < slots.len; i++)
         used[slots.data[i].kind] = true;

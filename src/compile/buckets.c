@@ -1,19 +1,19 @@
 /* buckets.c - weights whose gradients are synchronised together, and that are gathered together.
  *
  * A weight's gradient on one device is a partial sum over the devices that differ in a split dim
- * which the weight lacks (batch, sequence). Gradients with equal groups share buckets, filled in the
- * order of the backward pass:
+ * which the weight lacks (batch, sequence). Gradients with equal groups share buckets, filled in
+ * the order of the backward pass:
  *
  *   shard 0      all-reduce over the digits that leave partial sums                            (1)
  *   shard 1 - 3  reduce-scatter over all digits that do not split the weight, copies included  (2)
  *
  *   I1  A bucket is full at plan->bucket_bytes (0: never), and ends with its part.
- *   I2  With shard 3 a bucket is a layer's: what is gathered, used and given back together. What
- *       stands before, between or after layers is a bucket of its own.
+ *   I2  With shard 3 a bucket is a layer, which is gathered, used and released together. What comes
+ *       before, between or after layers is a bucket of its own.
  *   I3  A weight whose gradient is whole on its device has pattern -1: nothing to synchronise.
- *   I4  A tied weight is its owner's where both lie alike in the same part: they share a bucket. Else
- *       its user has a copy of it, with a bucket, an optimizer's step and gathers of its own, and
- *       the gradients of both are added up (ties.c).
+ *   I4  A tied weight is in its owner's bucket if both have the same layout in the same part.
+ *       Otherwise its user has a copy of it, with a bucket, an optimizer's step and gathers of its
+ *       own, and the gradients of both are added up (ties.c).
  */
 #include "compile/build.h"
 
@@ -85,7 +85,7 @@ int64_t gradient_bytes(const struct build *b, int64_t instance)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* What of an instance goes into a bucket, alone. */
+/* A bucket of one instance alone. */
 static struct bucket bucket_of_one(struct build *b, int64_t instance)
 {
     const struct plan *plan = b->plan;
@@ -113,7 +113,8 @@ static bool in_layer(const struct plan *plan, int64_t instance)
     return op_in_layer(plan->model, &plan->model->op[plan->instance[instance].op]);
 }
 
-/* I2: whether no layer ends between two instances, and none begins after what is in none. */
+/* I2: whether two instances belong to the same unit: no layer ends between them, and none begins
+ * after instances outside of layers. */
 static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
 {
     for (int64_t i = low; i < high; i++)
@@ -131,7 +132,7 @@ static bool has_room(const struct plan *plan, const struct bucket *bucket, const
     return plan->bucket_bytes == 0 || bucket->bytes < plan->bucket_bytes;
 }
 
-/* The bucket of this part that takes it, or -1. */
+/* The bucket of this part that can take it, or -1. */
 static int32_t find_room(const struct build *b, const struct bucket *one)
 {
     for (int32_t i = (int32_t)b->buckets.len - 1; i >= b->first_bucket[one->part]; i--) {
@@ -158,7 +159,7 @@ static void put(struct build *b, const struct bucket *one)
     b->bucket_of[one->first] = i;
 }
 
-/* ---- where blocks read and complete them ----------------------------------------------------- */
+/* ---- the items that read and complete buckets ------------------------------------------------ */
 
 static void note_items(struct build *b, struct block *block)
 {

@@ -1,12 +1,12 @@
 /* build.h - a graph while it is compiled; private to the room.
  *
- *   uses.c     who reads what, in which layout: every operand's producer and the reshards between
+ *   uses.c     which instance reads which output, in which layout, and the reshards between
  *   blocks.c   the items of every part's passes
  *   buckets.c  weights whose gradients (and gathers) go together
- *   lifetimes.c, gathered_spans.c  when the tensors of every part are taken and given back
- *   intern.c   patterns and exchanges, each there once
+ *   lifetimes.c, gathered_spans.c  when the tensors of every part are allocated and freed
+ *   intern.c   patterns and exchanges, each stored once
  *   runs.c     a block cut into tasks
- *   assembly.h, and the files it lists: all stages' slots as tasks, and what they wait for
+ *   assembly.h, and the files it lists: the slots of all stages as tasks, and what these wait for
  *   outline.c  the same parts without tasks, for estimates
  */
 #ifndef WEFT_COMPILE_BUILD_H
@@ -15,11 +15,11 @@
 #include "compile/compile.h"
 #include "compile/uses.h"
 
-/* A tensor that goes from a part to a part on another stage: what a use needs of it. */
+/* A tensor that goes from a part to a part on another stage, in the form that a use needs. */
 struct crossing {
     int32_t use;
     int32_t from_part, to_part;
-    int32_t next; /* another one of the same source, -1: none */
+    int32_t next; /* another crossing of the same source, -1: none */
 };
 
 struct build {
@@ -28,13 +28,13 @@ struct build {
     struct arena *keep, *scratch;
     struct laid **laid; /* per operator and choice */
     int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
-    int64_t *at_first;  /* per operator: its copies' instances in `at` */
+    int64_t *at_first;  /* per operator: where the instances of its copies begin in `at` */
     int64_t *at;
     int64_t *use_first; /* per instance */
     struct use *use;
     int32_t uses;
     int32_t *part_of;     /* per instance */
-    const uint8_t *again; /* per instance: of enum rerun */
+    const uint8_t *rerun; /* enum rerun, per instance */
     ARRAY(struct crossing) crossings;
     int32_t *crossing_of; /* per instance: the latest of its crossings + 1, 0: none */
     ARRAY(struct block) blocks;
@@ -68,34 +68,35 @@ struct life_list {
 
 /* The instance whose weights this one uses: itself, or one it is tied to. */
 int64_t owner_of(const struct build *b, int64_t instance);
-/* Whether it has weights of its own, or a copy of its owner's. */
+/* Whether an instance has weights of its own, or a copy of its owner's. */
 bool holds_weights(const struct build *b, int64_t instance);
 struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow);
-/* Bytes of the gradients of what it holds, on one device and before any sharding. */
+/* Bytes of the gradients of the weights it holds, on one device and before any sharding. */
 int64_t gradient_bytes(const struct build *b, int64_t instance);
 
 void find_uses(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);
 void find_lifetimes(struct build *b);
-/* What happens in one block, sorted: by item, what is taken before what is given back (moments.c). */
-struct moments block_moments(struct build *b, const struct part_lifetimes *part,
-                             const struct block *block);
-/* Those of whole weights and gradients under shard 2 and 3, in one block (gathered_spans.c). */
+/* The memory events of one block, sorted by item, allocations before releases (memory_events.c). */
+struct memory_events block_memory_events(struct build *b, const struct part_lifetimes *part,
+                                         const struct block *block);
+/* The lifetimes of gathered weights and whole gradients under shard 2 and 3, in one block
+ * (gathered_spans.c). */
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
-bool is_product(enum op_kind kind); /* with weights: a matrix product or convolution */
-/* ---- what is there once (intern.c) ----------------------------------------------------------- */
+bool is_product(enum op_kind kind); /* an operator with weights: a matrix product or convolution */
+/* ---- what is stored once (intern.c) ---------------------------------------------------------- */
 
-/* The exchanges of all of a pattern's groups with these bytes: their first number; group i's is i
- * further. In a folded graph only one, that stands for all. */
+/* The exchanges of all of a pattern's groups with these bytes: returns the first number; group i's
+ * is i higher. In a folded graph there is only one, which stands for all. */
 int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collective, int64_t bytes,
                         enum purpose purpose);
 int32_t intern_copy(struct build *b, enum exchange_kind kind, int32_t stage, int64_t bytes);
-/* The number of a pattern, old or new. */
+/* The number of a pattern, which is added if it is new. */
 int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step);
 int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
                       const int64_t *degree);
-/* Device i of one stage with device i of another. */
+/* Pairs device i of one stage with device i of another. */
 int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage);
 int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
                     const struct reshard *reshard);

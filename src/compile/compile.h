@@ -1,6 +1,5 @@
-/* compile.h - from a plan to the work of each device: what brings a tensor from its producer's layout
- * (plan/layout.h) to its consumer's, a reshard; and the graph of all that is done.
- */
+/* compile.h - from a plan to the work of each device: reshards, which bring a tensor from its
+ * producer's layout (plan/layout.h) to its consumer's, and the graph of everything that is done. */
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
@@ -8,62 +7,67 @@
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 
-/* Next to the collectives: each device drops what it need not hold. Costs nothing. */
+/* A kind of step besides the collectives: each device drops what it does not need. Costs
+ * nothing. */
 enum { STEP_SLICE = COLLECTIVE_COUNT, STEP_KIND_COUNT };
 
 enum { MAX_STEP_DIGITS = 6 };
 struct step_digit {
     int64_t mesh_stride; /* devices from one value of the digit to the next */
     int64_t degree;
-    int64_t before, after; /* holds */
+    int64_t before, after; /* what the digit holds (layout.h) */
 };
 /* One step, done by every device of the stage within its own group: the devices that differ from it
- * in the step's digits only. An all-to-all over several digits gives each device what `after` says,
- * from itself where it has it and else from any member that does. */
+ * only in the step's digits. An all-to-all over several digits gives each device what `after` says,
+ * from itself if it has it and otherwise from any member that does. */
 struct reshard_step {
     int32_t kind; /* enum collective, or STEP_SLICE */
     int32_t digits;
-    struct step_digit digit[MAX_STEP_DIGITS]; /* outermost first; none of a send */
-    int64_t elements; /* per device, the larger of what goes in and comes out, as in nccl-tests */
+    struct step_digit digit[MAX_STEP_DIGITS]; /* outermost first; none for a send */
+    /* per device, the larger of what goes in and what comes out, as in nccl-tests */
+    int64_t elements;
 };
 struct reshard {
     int32_t steps;
-    int32_t send; /* the step that changes from the producer's devices to the consumer's; or -1 */
+    int32_t send; /* the step that goes from the producer's devices to the consumer's; or -1 */
     struct reshard_step *step;
     double volume; /* elements through each device's link, of all steps */
     int64_t from_devices, to_devices;
 };
 
-/* Digits of a stage's device numbers in which a group's members differ, outermost first. */
+/* The digits of a stage's device numbers in which a group's members differ, outermost first. */
 struct step_groups {
     int64_t digits;
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
-/* Those that sum a gradient up: who holds a part of the sum and, where state is sharded, who holds a
- * copy. Neighbours are one digit, so that equal groups are equal patterns. */
+/* The groups that sum up a gradient: the devices that hold a part of the sum and, with sharded
+ * state, those that hold a copy. Neighbouring digits are merged, so that equal groups are equal
+ * patterns. */
 struct step_groups sync_groups(const struct layout *gradient, bool copies);
 
-/* The group of one device of the stage (numbered from 0) in a step that is no send. */
+/* The group of one device of the stage (numbered from 0) in a step that is not a send. */
 struct group step_group(const struct reshard_step *step, int64_t device);
 int64_t step_members(const struct reshard_step *step);
 /* AutoDDL, Table 2: elements through a device's link. */
 double step_volume(const struct reshard_step *step);
 const char *step_name(int kind);
-/* Which device of the producer's stage sends to this one of the consumer's, each from 0. */
+/* The device of the producer's stage that sends to this one of the consumer's, each numbered from
+ * 0. */
 int64_t reshard_sender(const struct reshard *reshard, int64_t receiver);
 /* "reduce_scatter:4 all_gather:2"; "none". */
 const char *reshard_text(struct arena *keep, const struct reshard *reshard);
 
-/* Reshards found so far; not for several threads at once. */
+/* A cache of reshards; not for several threads at once. */
 struct reshards;
 struct reshards *reshards_new(void);
-/* Shares what it has in common with reshards of other sizes, which are freed later; NULL: none. */
+/* Shares what it has in common with reshards of other sizes, which must be freed later; NULL: with
+ * none. */
 struct reshards *reshards_beside(struct reshards *other);
 void reshards_free(struct reshards *reshards);
-/* The steps of least volume (path.c says among which) that bring a tensor from one layout to
- * another on the same devices; `to` is as I4 says, or equal to `from`. The gradient's reshard is
- * that of the gradients' layouts, from the consumer's to the producer's. The answer lives as long
- * as `reshards`. */
+/* The steps of least volume (among those that path.c considers) that bring a tensor from one layout
+ * to another on the same devices; `to` satisfies layout.h's I4, or equals `from`. For a gradient,
+ * pass the gradients' layouts, from the consumer's to the producer's. The answer lives as long as
+ * `reshards`. */
 const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
                                      const struct layout *to);
 /* The same from one stage's devices to another's, of any numbers. `sliced`: devices that hold the

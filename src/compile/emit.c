@@ -1,9 +1,9 @@
-/* emit.c - a slot's block as tasks.
+/* emit.c - turns a slot's block into tasks.
  *
- * A run of operators is a task of each device of the stage, a step one of each group. A run waits
- * for the run of the other lane that it needs; the first of either lane for everything before the
- * block (assembly.h, I1), for what comes from other stages, and for whatever the plan does not
- * overlap.
+ * A run of operators is one task on each device of the stage, a step one task for each group. A run
+ * waits for the run of the other lane that it needs; the first run of either lane waits for
+ * everything before the block (assembly.h, I1), for what comes from other stages, and for whatever
+ * the plan does not overlap.
  */
 #include "compile/assembly.h"
 
@@ -23,7 +23,7 @@ static unsigned cuts_of(const struct assembly *a, const struct visit *place)
     return cuts;
 }
 
-/* assembly.h, I2: whether nothing goes on beside the block's steps. */
+/* assembly.h, I2: whether nothing runs at the same time as the block's steps. */
 static bool is_whole(const struct assembly *a, int32_t block, unsigned cuts)
 {
     return !cuts && !a->synchronising && a->met[block] == MEETS_NOBODY;
@@ -41,13 +41,13 @@ static const struct block_runs *runs_of(struct assembly *a, int32_t block, unsig
 
 /* ---- its tasks ------------------------------------------------------------------------------- */
 
-/* Where the runs of the block at hand ended up, device by device. */
+/* The tasks of the current block's runs, device by device. */
 struct emission {
     const struct visit *place;
     const struct block *block;
     const struct block_runs *runs;
     int32_t *task;          /* per run: the task of its first device or group */
-    bool computed, stepped; /* a run of either lane has been emitted */
+    bool computed, stepped; /* whether a run of this lane has been emitted */
 };
 
 static int32_t task_of_run(const struct assembly *a, const struct emission *e, int32_t run,
@@ -64,8 +64,8 @@ static int32_t task_of_run(const struct assembly *a, const struct emission *e, i
     return e->task[run] + (int32_t)pattern_group_of(pattern, own);
 }
 
-/* A run is for what most of a slot is for: its own pass, before what is recomputed for it and what is
- * sent within it. */
+/* The purpose of a run is that of most of its slot: its own pass, rather than what is recomputed
+ * for it or sent within it. */
 static enum purpose purpose_of(const struct emission *e, const struct block_run *run)
 {
     static const enum purpose FIRST[] = {PURPOSE_BACKWARD, PURPOSE_FORWARD, PURPOSE_RECOMPUTE};
@@ -88,7 +88,7 @@ static struct task run_task(const struct emission *e, const struct block_run *ru
     return task;
 }
 
-/* The first task of either lane. */
+/* Adds the waits of the first task of either lane. */
 static void begin_block(struct assembly *a, const struct emission *e, int32_t task, int32_t device)
 {
     const struct mark *mark = &a->mark[device];
@@ -97,7 +97,8 @@ static void begin_block(struct assembly *a, const struct emission *e, int32_t ta
     if (e->place->fetches)
         wait_for(a, task, mark->last[STREAM_FROM_HOST]);
     wait_for(a, task, mark->features);
-    if (a->tasks.data[task].stream != STREAM_COMPUTE) /* whose own order says so */
+    /* on the compute stream, its own order already ensures this */
+    if (a->tasks.data[task].stream != STREAM_COMPUTE)
         wait_for(a, task, mark->computed);
     if (!(overlap & OVERLAP_GRADIENTS))
         wait_for(a, task, mark->last[STREAM_GRADIENT]);
@@ -131,7 +132,7 @@ static void emit_slice(struct assembly *a, const struct task *like)
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct task task = *like;
         task.device = d;
-        int32_t before = a->mark[d].last[STREAM_FEATURE]; /* of a group that another one leads */
+        int32_t before = a->mark[d].last[STREAM_FEATURE]; /* of a group that another device leads */
         wait_for(a, add_task(a, task), before);
     }
 }
@@ -179,7 +180,7 @@ static void emit_run(struct assembly *a, struct emission *e, int32_t i)
         synchronise_completed(a, e->place, bucket_at(a, r->completes));
 }
 
-/* All that the first tasks of a block, or of a pair, wait for is there. */
+/* Everything that the first tasks of a block or of a pair wait for exists now. */
 static void set_marks(struct assembly *a)
 {
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
@@ -200,7 +201,8 @@ void emit_block(struct assembly *a, const struct visit *place)
     for (int32_t i = 0; i < e.runs->count; i++)
         emit_run(a, &e, i);
     for (int32_t d = a->first_device[a->stage]; whole && d < a->first_device[a->stage + 1]; d++) {
-        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE]; /* no gather beside it */
+        /* no gather overlaps with it */
+        a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE];
         a->mark[d].before_unit[1] = a->mark[d].last[STREAM_FEATURE];
     }
 }

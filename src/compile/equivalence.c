@@ -1,19 +1,21 @@
-/* equivalence.c - a graph's tasks executed on symbolic devices, in orders that are hard on it.
+/* equivalence.c - a graph's tasks executed on symbolic devices, in orders chosen to expose
+ * mistakes.
  *
  * Whatever a graph's streams and dependencies allow may happen. A task is ready when the one before
- * it on its stream and all that it depends on are over; of those ready, the one whose stream comes
- * first in a random order of the streams is next, so that some streams run as far ahead as they can
- * and others wait as long as they can. What reads before it is written is found in the one or the
- * other; within a run of items the same goes for the two lanes (graph.h, I1).
+ * it on its stream and all that it depends on are over; of the ready tasks, the one whose stream
+ * comes first in a random order of the streams is next, so that some streams run as far ahead as
+ * they can and others wait as long as they can. A read before the write is found in one of these
+ * orders; within a run of items the same is done with the two lanes (graph.h, I1).
  *
  *   E1  Every operator finds its inputs, its weights and its output's gradient (symbolic.c).
- *   E2  A step's exchange is one of the groups that its digits say.
+ *   E2  A step's exchange is one of the groups that its digits define.
  *   E3  A bucket's gradients are summed when all members have the same micro-batches of all its
- *       weights: all of them, or with shard 2 and 3 any. Before the optimizer's step every micro-batch
- *       is in the sum once; a tied weight's gradients are added to its owner's.
+ *       weights: all of them, or with shard 2 and 3 any. Before the optimizer's step every
+ *       micro-batch is in the sum once; a tied weight's gradients are added to its owner's.
  *   E4  A bucket's exchanges have its bytes together, the slices of a folded schedule included.
  *   E5  Sharded weights are gathered after the step: at the end, or before their first use.
- *   E6  Checkpoints go to the host after their forward block, come back after that, and before they are used.
+ *   E6  Checkpoints go to the host after their forward block, come back after that, and before they
+ *       are used.
  *   E7  In the end every phase of every instance has run once on every device and micro-batch.
  */
 #include "compile/equivalence.h"
@@ -26,7 +28,7 @@
 
 struct members {
     int32_t count;
-    int32_t *device; /* of the graph */
+    int32_t *device; /* numbers in the graph */
 };
 
 static int32_t graph_device_of(const struct graph *graph, int64_t device)
@@ -42,7 +44,7 @@ static int32_t graph_device_of(const struct graph *graph, int64_t device)
     return found;
 }
 
-/* The devices of the graph that an exchange's group is on; each once. */
+/* The devices of the graph that belong to an exchange's group, each once. */
 static struct members members_of(const struct symbolic_machine *m, const struct task *task)
 {
     const struct graph *graph = m->p->graph;
@@ -83,7 +85,7 @@ static bool in_bucket(const struct symbolic_machine *m, int64_t instance, int32_
     return m->p->fact[instance].op->weights && m->p->fact[instance].bucket == bucket;
 }
 
-/* A slice of what the iteration before left: nothing of this one is there. */
+/* A slice that the previous iteration left: nothing of this iteration is there. */
 static bool nothing_yet(const struct symbolic_machine *m, const struct members *members,
                         int32_t bucket)
 {
@@ -95,7 +97,7 @@ static bool nothing_yet(const struct symbolic_machine *m, const struct members *
     return true;
 }
 
-/* Of one micro-batch, or of all. */
+/* Sums one micro-batch, or all. */
 static weft_status sum_gradient(struct symbolic_machine *m, const struct members *members,
                                 int64_t instance, int32_t only)
 {
@@ -138,8 +140,10 @@ static bool is_complete(const struct symbolic_machine *m, int32_t device, int64_
     return all_have(m, device, instance, sums ? SUMMED : BACK_WEIGHT);
 }
 
-/* What a device can say of a tied weight: what it heard, and its own complete gradients. */
-static weft_status speak(struct symbolic_machine *m, int32_t device, int64_t user, uint8_t *said)
+/* Adds to `said` whose gradients of a tied weight a device has: those that it heard, and its own
+ * complete ones. */
+static weft_status note_gradients(struct symbolic_machine *m, int32_t device, int64_t user,
+                                  uint8_t *said)
 {
     const struct proof *p = m->p;
     int32_t stage = p->graph->device[device].stage;
@@ -153,7 +157,7 @@ static weft_status speak(struct symbolic_machine *m, int32_t device, int64_t use
     return WEFT_OK;
 }
 
-/* All members hear what any says; of a send, the receiver hears the sender. */
+/* All members hear what any of them has; in a send, the receiver hears the sender. */
 static weft_status tie(struct symbolic_machine *m, const struct task *task)
 {
     struct members members = members_of(m, task);
@@ -161,7 +165,7 @@ static weft_status tie(struct symbolic_machine *m, const struct task *task)
     uint8_t said = 0;
     weft_status status = WEFT_OK;
     for (int32_t k = 0; k < (sends ? 1 : members.count); k++)
-        TRY(speak(m, members.device[k], task->reader, &said));
+        TRY(note_gradients(m, members.device[k], task->reader, &said));
     for (int32_t k = sends; k < members.count; k++)
         m->heard[place_in(members.device[k], task->reader, m->p->plan->instances)] |= said;
 done:
@@ -178,7 +182,7 @@ static weft_status step_weight(struct symbolic_machine *m, int32_t device, int64
         TRY(wrong(m, instance, "its gradients are not summed before the optimizer's step"));
     if (fact->owner == instance || (stage != fact->stage && stage != owner->stage))
         return WEFT_OK;
-    TRY(speak(m, device, instance, &said));
+    TRY(note_gradients(m, device, instance, &said));
     if (said != (HEARD_USER | HEARD_OWNER))
         TRY(wrong(m, instance, "its gradients have not been added to its owner's"));
 done:
@@ -222,7 +226,7 @@ static weft_status gather(struct symbolic_machine *m, const struct task *task)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* The next item of a lane, from `from` on; the run's end: none. */
+/* The next item of a lane, starting at `from`; the run's end if there is none. */
 static int32_t next_in_lane(const struct block *block, const struct task *task, int32_t from,
                             enum item_kind lane)
 {
@@ -231,7 +235,8 @@ static int32_t next_in_lane(const struct block *block, const struct task *task, 
     return from;
 }
 
-/* An item of one lane, when the other one's next is `other`: all that it needs is over. */
+/* Whether an item of one lane may start when the other lane's next item is `other`: all that it
+ * needs is over. */
 static bool may_start(const struct block *block, const struct task *task, int32_t item,
                       int32_t other)
 {
@@ -242,7 +247,7 @@ static bool may_start(const struct block *block, const struct task *task, int32_
            needs < other;
 }
 
-/* A run of items: the preferred lane runs as far ahead as it can. */
+/* A run of items, in which the preferred lane runs as far ahead as it can. */
 static weft_status do_run(struct symbolic_machine *m, const struct task *task,
                           enum item_kind preferred)
 {
@@ -397,7 +402,7 @@ weft_status proof_all_have_gone(const struct symbolic_machine *m)
     return WEFT_OK;
 }
 
-/* ---- what does not depend on an order (E2) --------------------------------------------------- */
+/* ---- checks that do not depend on an order (E2) ---------------------------------------------- */
 
 static bool same_group(const struct group *a, const struct group *b, int64_t first)
 {

@@ -1,4 +1,5 @@
-/* equivalence.h - the proof that a graph computes what its model says, one operator after another. */
+/* equivalence.h - the proof that a graph computes what its model defines, one operator after
+ * another. */
 #ifndef WEFT_COMPILE_EQUIVALENCE_H
 #define WEFT_COMPILE_EQUIVALENCE_H
 

@@ -1,14 +1,14 @@
 /* exchanges.c - the collectives of a stage's groups: steps of reshards, gradients, weights.
  *
  *   gradients  a bucket's synchronisation starts when the last micro-batch has completed it; with
- *              shard 2 and 3 when any has
+ *              shard 2 and 3 when any micro-batch has
  *   weights    with shard 3 gathered before each pass of a bucket, while the one before it is
  *              used; with shard 1 and 2 once, after the optimizer's step (graph.h, I5)
  *
- * A folded schedule (aiao) synchronises gradients of each piece but the first in two slices: one
- * after its last backward slot, beside the backward slots of the next piece, and one in the next
- * iteration, beside the forward slots of the piece before; sizes go by the FLOPs of the passes
- * (Fold3D 4, Algorithm 2).
+ * A folded schedule (aiao) synchronises the gradients of each piece but the first in two slices:
+ * one after its last backward slot, during the backward slots of the next piece, and one in the
+ * next iteration, during the forward slots of the previous piece; their sizes are in proportion to
+ * the FLOPs of the passes (Fold3D 4, Algorithm 2).
  */
 #include "compile/assembly.h"
 
@@ -57,8 +57,9 @@ int32_t add_exchange(struct assembly *a, struct task task, int32_t pattern,
             struct mark *mark = &a->mark[graph_device(a, a->stage, group_device(&group, i))];
             int32_t before = mark->last[task.stream];
             wait_for_member(a, number, mark, after);
+            /* on the stream of the group's first device, its own order already ensures this */
             if (before != NONE && before != waited && a->tasks.data[before].device != lead)
-                wait_for(a, number, waited = before); /* the lead's stream keeps its own order */
+                wait_for(a, number, waited = before);
             mark->last[task.stream] = number;
         }
         add_task(a, task);
@@ -93,7 +94,8 @@ bool has_exchange(const struct assembly *a, int32_t part)
     return false;
 }
 
-/* Whether a part of this piece's gradients is left to the next iteration (top of file). */
+/* Whether a part of this piece's gradients is left to the next iteration (see the top of the
+ * file). */
 bool defers(const struct assembly *a, int32_t piece)
 {
     const struct schedule *schedule = schedule_find(a->b->plan->schedule);
@@ -116,8 +118,9 @@ static bool is_tied(const struct build *b, const struct bucket *bucket)
     return tied;
 }
 
-/* What of a bucket is left. What goes each time goes whole; so do gradients of tied weights, which
- * are added up at the end of the iteration, and of weights that are gathered there. */
+/* The bytes of a bucket that are deferred. Gradients that are synchronised with every micro-batch
+ * are not; nor are those of tied weights, which are added up at the end of the iteration, and of
+ * weights that are gathered there. */
 static int64_t deferred_bytes(const struct assembly *a, const struct bucket *bucket)
 {
     const struct plan *plan = a->b->plan;
@@ -132,7 +135,7 @@ static int64_t deferred_bytes(const struct assembly *a, const struct bucket *buc
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* So much of the bucket's gradients, after what every device computed last. */
+/* Synchronises so many bytes of the bucket's gradients, after each device's latest computation. */
 static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t bytes,
                         int32_t micro_batch, enum after after)
 {
@@ -142,7 +145,8 @@ static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t
                      collective, bytes, after);
 }
 
-/* Whether this slot's gradients of the bucket are the sum of all micro-batches, or go each time. */
+/* Whether this slot's gradients of the bucket are the sum of all micro-batches, or are synchronised
+ * each time. */
 static bool goes_now(const struct visit *place, const struct bucket *bucket)
 {
     return place->completes && (place->last_backward || bucket->shard >= 2);
@@ -158,8 +162,8 @@ void synchronise_completed(struct assembly *a, const struct visit *place,
     a->synchronising = true;
 }
 
-/* What the iteration before has left of the gradients of this piece: it goes while the piece before
- * computes, and this one waits for it. */
+/* What the previous iteration left of this piece's gradients is synchronised while the previous
+ * piece computes, and this one waits for it. */
 void synchronise_deferred(struct assembly *a, int32_t part)
 {
     int32_t first = (int32_t)a->tasks.len;
@@ -169,8 +173,8 @@ void synchronise_deferred(struct assembly *a, int32_t part)
         a->synchronising = true;
 }
 
-/* Without overlap, gradients go when all is computed; each time, with shard 2 and 3, and then the
- * next slot waits for them. */
+/* Without overlap, gradients are synchronised when all is computed; with shard 2 and 3 after each
+ * slot, and the next slot waits for them. */
 void synchronise_slot(struct assembly *a, const struct visit *place)
 {
     for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
@@ -209,7 +213,8 @@ bool gathered_for(const struct assembly *a, const struct visit *place, const str
     return bucket->shard && ahead && place->first_forward;
 }
 
-/* A gather one unit ahead: it waits for what came before the unit in use. */
+/* Gathers a bucket one unit ahead: the gather waits for what came before the unit that is in
+ * use. */
 void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch)
 {
     bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;

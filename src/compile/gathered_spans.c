@@ -1,4 +1,5 @@
-/* gathered_spans.c - how long sharded weights and gradients are whole within a block (lifetimes.h, I7, I8).
+/* gathered_spans.c - how long sharded weights and gradients are whole within a block (lifetimes.h,
+ * I7, I8).
  *
  * Buckets are gathered in the order in which the block first reads them and synchronised in the
  * order in which it completes them.
@@ -9,7 +10,7 @@
 
 enum { NONE = -1 };
 
-/* Items of a bucket in the block at hand. */
+/* The items of the current block that concern a bucket. */
 struct bucket_span {
     int32_t first, last;     /* operators that use its weights */
     int32_t before;          /* the first use of the bucket that is gathered before it */

@@ -1,4 +1,4 @@
-/* graph.c - the graph as a whole: names, devices, and the order in which it is put together. */
+/* graph.c - the graph as a whole: names, devices, and the order in which its parts are built. */
 #include "compile/assembly.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ static void place_devices(struct assembly *a)
                 (struct graph_device){s, plan->stage[s].first_device + (d - a->first_device[s])};
 }
 
-/* Tasks and waits of blocks and of sends, of which most plans have one per slot. */
+/* Reserves the tasks and waits of blocks and sends: most plans have as many per slot. */
 static void reserve(struct assembly *a)
 {
     enum { SLOTS = 2, TASKS = 2, WAITS = 4 }; /* per micro-batch and piece, and per slot */
@@ -76,7 +76,7 @@ static void prepare(struct assembly *a)
     reserve(a);
 }
 
-/* Waits, sorted by the task that waits. */
+/* Sorts the waits by the task that waits. */
 static void write_dependencies(struct assembly *a)
 {
     struct graph *graph = a->graph;

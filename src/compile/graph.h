@@ -2,23 +2,25 @@
  *
  * A *block* is what a device does in one slot of its schedule: the forward or backward pass of one
  * part for one micro-batch, as a list of *items* (an operator's phase, a step of a reshard). All
- * micro-batches share their blocks, and so do all devices of a stage: a 1,000-layer model on 100,000
- * devices is two blocks per part. The graph's *tasks* refer to runs of a block's items and to
- * *exchanges*: collectives, sends, and copies to and from host memory.
+ * micro-batches share their blocks, and so do all devices of a stage: a 1,000-layer model on
+ * 100,000 devices is two blocks per part. The graph's *tasks* refer to runs of a block's items and
+ * to *exchanges*: collectives, sends, and copies to and from host memory.
  *
- *   I1  Items run in two lanes, operators and steps, each in list order; an item starts when the one
- *       before it in its lane and the item it `needs` are over.
- *   I2  A task's run of items is as long as nothing outside it waits for its inside, or the other way
- *       round. What a run sends within itself meets no other traffic: its steps' links are those of
- *       no other exchange that may run at the same time. Steps that may meet others are tasks.
- *   I3  The devices of a stage do the same at the same time. Where their exchanges are alike too
+ *   I1  Items run in two lanes, operators and steps, each in list order; an item starts when the
+ *       one before it in its lane and the item it `needs` are over.
+ *   I2  A task's run of items is as long as possible: nothing outside waits for part of it, and no
+ *       part of it waits for something outside. What a run sends within itself meets no other
+ *       traffic: no other exchange that may run at the same time uses the links of its steps. Steps
+ *       that may meet other traffic are tasks of their own.
+ *   I3  The devices of a stage do the same at the same time. If their exchanges are alike too
  *       (patterns_alike), one device stands for its stage: the graph is *folded*. Unfolded graphs
  *       have every device.
  *   I4  Tasks are numbered stage by stage in the order of their schedules; a stream runs its tasks
  *       in the order of their numbers.
- *   I5  A stage's compute stream starts with the first forward and ends with the optimizer. What the
- *       iteration before leaves to this one (gathers of updated weights, deferred slices of gradient
- *       synchronisation) stands at its beginning: the graph is one iteration of a steady state.
+ *   I5  A stage's compute stream starts with the first forward and ends with the optimizer. What
+ *       the previous iteration leaves to this one (gathers of updated weights, deferred slices of
+ *       gradient synchronisation) is at its beginning: the graph is one iteration of a steady
+ *       state.
  */
 #ifndef WEFT_COMPILE_GRAPH_H
 #define WEFT_COMPILE_GRAPH_H
@@ -37,10 +39,11 @@ enum purpose {
     PURPOSE_OFFLOAD,  /* between a device and its host */
     PURPOSE_COUNT
 };
-const char *
-purpose_name(enum purpose purpose); /* "forward", "tp_comm": the fields of a breakdown */
+/* "forward", "tp_comm": the fields of a breakdown */
+const char *purpose_name(enum purpose purpose);
 
-/* Queues of one device. Those after the first never hold up computation by themselves. */
+/* Queues of one device. Only the first holds computation; the others never delay it by
+ * themselves. */
 enum stream_kind {
     STREAM_COMPUTE,
     STREAM_FEATURE,   /* steps of reshards that may meet other traffic */
@@ -61,21 +64,23 @@ struct item {
     uint8_t kind;    /* enum item_kind */
     uint8_t purpose; /* enum purpose */
     uint8_t phase;   /* enum phase of an operator; enum flow of a step */
-    int8_t operand;  /* of a step: the input of `instance` that it brings, or whose gradient */
-    int32_t needs;   /* an earlier item, -1: none (I1) */
+    /* of a step: the input of `instance` that it brings, or whose gradient it brings */
+    int8_t operand;
+    int32_t needs; /* an earlier item, -1: none (I1) */
     int64_t instance;
     const struct reshard_step *step;
     int64_t bytes;    /* of a step, per device, as collective_time takes them */
     int32_t pattern;  /* of a step (its groups), -1: a slice */
-    int32_t exchange; /* of a step: the first of its groups', -1: a slice */
-    int32_t chunks;   /* of a product beside which its own collective goes on (blocks.c, I6): in how
-                         many chunks; else 0 */
-    bool tokens;      /* of a step: it brings tokens to experts on other devices, or back */
-    bool
-        rest; /* those of its chunks that the collective is beside. They take time, but whoever executes
-                  the graph does all of the product in the other item. */
+    int32_t exchange; /* of a step: that of its first group, -1: a slice */
+    /* of a product that overlaps with its own collective (blocks.c, I6): in how many chunks;
+     * else 0 */
+    int32_t chunks;
+    bool tokens; /* of a step: it brings tokens to experts on other devices, or back */
+    /* Whether the item stands for the chunks that overlap with the collective. They take time in a
+     * simulation, but an executor computes the whole product in the other item. */
+    bool rest;
 };
-/* Whether it is an operator's phase to execute. */
+/* Whether the item is an operator's phase that an executor runs. */
 static inline bool item_runs(const struct item *item)
 {
     return item->kind == ITEM_OP && !item->rest;
@@ -84,10 +89,10 @@ static inline bool item_runs(const struct item *item)
 /* Weights whose gradients are synchronised together, or that are gathered together. */
 struct bucket {
     int32_t part;
-    int64_t bytes;        /* of gradients, local to a device before any sharding */
+    int64_t bytes;        /* of gradients, on one device before any sharding */
     int64_t parameters;   /* likewise */
     int64_t first, last;  /* instances, in the order of the walk */
-    int32_t pattern;      /* over which the gradients are partial sums or copies */
+    int32_t pattern;      /* the devices over which the gradients are partial sums or copies */
     uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
 };
@@ -97,15 +102,16 @@ struct block {
     enum slot_kind kind;
     struct item *item;
     int32_t items;
-    /* Per bucket of the part (numbers from first_bucket): the first item that reads its weights, and
-     * the item with which its gradients are complete, -1: not in this block. */
+    /* Per bucket of the part (numbered from first_bucket): the first item that reads its weights,
+     * and the item that completes its gradients; -1: not in this block. */
     int32_t first_bucket, buckets;
     int32_t *reads, *completes;
 };
 
-/* A block is cut into runs of items, each of which becomes a task (runs.c). What cuts it: */
+/* A block is cut into runs of items, each of which becomes a task (runs.c). These flags say
+ * where: */
 enum block_cut {
-    CUT_STEPS = 1,     /* every step is a task of its own */
+    CUT_STEPS = 1,     /* around every step, which becomes a task of its own */
     CUT_READS = 2,     /* before the first item that reads a bucket */
     CUT_COMPLETES = 4, /* after the item that completes one */
     CUTS = 8
@@ -113,8 +119,8 @@ enum block_cut {
 
 struct block_run {
     int32_t first, items;
-    bool step;         /* a single step, as an exchange */
-    int32_t after;     /* of the other lane: the run that this one needs, -1: none */
+    bool step;         /* the run is a single step, which is an exchange */
+    int32_t after;     /* the run of the other lane that this one needs, -1: none */
     int32_t reads;     /* the bucket that it is the first to read, -1: none */
     int32_t completes; /* the bucket that it completes, -1: none */
 };
@@ -124,7 +130,8 @@ struct block_runs {
 };
 struct block_runs cut_block(struct arena *keep, const struct block *block, unsigned cuts);
 
-/* A forward and a backward block, executed as one: items first .. last - 1 of either, in turn (pairs.c). */
+/* A forward and a backward block that are executed as one take turns (pairs.c): one turn is items
+ * first .. last - 1 of one of them. */
 struct pair_turn {
     bool backward;
     int32_t first, last;
@@ -138,21 +145,21 @@ struct pair_turns turns_of_pair(struct arena *keep, const struct block *forward,
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* The groups that exchange at the same time: of a collective, all groups of a stage's devices that
- * differ in some digits of their numbers only (without digits, each device by itself: copies); of a
- * send, all pairs of sender and receiver. */
+/* Groups that exchange at the same time. For a collective: all groups of a stage's devices that
+ * differ only in some digits of their numbers (without digits, each device by itself: copies). For
+ * a send: all pairs of sender and receiver. */
 struct pattern {
     int32_t collective;               /* enum collective */
-    int64_t first, devices;           /* of the stage; of a send, the receivers' */
-    int64_t from_first, from_devices; /* of a send: the senders' */
-    const struct reshard *reshard;    /* of a send: who sends to whom */
-    int32_t digits;                   /* of a collective, outermost first */
+    int64_t first, devices;           /* of the stage; for a send, of the receivers */
+    int64_t from_first, from_devices; /* for a send: of the senders */
+    const struct reshard *reshard;    /* for a send: who sends to whom */
+    int32_t digits;                   /* for a collective, outermost first */
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
 int64_t pattern_groups(const struct pattern *pattern);
-/* Group `i`, in the cluster's device numbers; of a send (sender, receiver). */
+/* Group `i`, in the cluster's device numbers; for a send, (sender, receiver). */
 struct group pattern_group(const struct pattern *pattern, int64_t i);
-/* The number of the group that a device (of the receivers) is in. */
+/* The number of the group that a device (a receiver, for a send) is in. */
 int64_t pattern_group_of(const struct pattern *pattern, int64_t device);
 
 enum exchange_kind { EXCHANGE_COLLECTIVE, EXCHANGE_TO_HOST, EXCHANGE_FROM_HOST };
@@ -160,9 +167,9 @@ struct exchange {
     uint8_t kind;    /* enum exchange_kind */
     uint8_t purpose; /* enum purpose */
     int32_t pattern;
-    int64_t group;      /* of the pattern; folded: stands for all */
+    int64_t group;      /* of the pattern; folded: stands for all groups */
     int64_t bytes;      /* as collective_time takes them */
-    int32_t collective; /* enum collective: a pattern of digits serves several */
+    int32_t collective; /* enum collective: one pattern of digits serves several */
 };
 
 /* ---- the graph ------------------------------------------------------------------------------- */
@@ -174,15 +181,17 @@ struct graph_device {
 
 struct task {
     int64_t parameters; /* of an optimizer step */
-    int64_t reader;     /* instance: whose input a send brings (or whose gradient), whose weight is
-                           tied; else -1 */
-    int32_t device;     /* of the graph */
-    int32_t block, first_item, items; /* -1, 0, 0: none; of a step's exchange, its item */
+    /* the instance whose input or input's gradient a send brings, or whose weight is tied; else
+     * -1 */
+    int64_t reader;
+    int32_t device;                   /* number in the graph */
+    int32_t block, first_item, items; /* -1, 0, 0: none; for a step's exchange, its item */
     int32_t exchange;                 /* -1: none */
-    int32_t micro_batch;              /* -1: of the whole iteration */
-    int32_t about;                    /* the bucket of PURPOSE_DATA (-1: a tied weight), the part of
-                                         PURPOSE_OFFLOAD, the operand of a send; else -1 */
-    uint8_t stream;                   /* enum stream_kind */
+    int32_t micro_batch;              /* -1: for the whole iteration */
+    /* the bucket of PURPOSE_DATA (-1: a tied weight), the part of PURPOSE_OFFLOAD, the operand of a
+     * send; else -1 */
+    int32_t about;
+    uint8_t stream; /* enum stream_kind */
     uint8_t purpose;
 };
 
@@ -203,20 +212,21 @@ struct graph {
     int32_t *depends;
     struct reshards *reshards;
     struct lifetimes *lifetimes; /* of every part's tensors (lifetimes.h) */
-    struct graph_uses *uses;     /* who reads what (uses.h) */
+    struct graph_uses *uses;     /* which instance reads which output (uses.h) */
 };
 
 enum fold { FOLD_AUTO, FOLD_NEVER, FOLD_ALWAYS };
 struct compile_options {
     enum fold fold;
-    bool
-        executed; /* for who executes it: no product in chunks and no passes in pairs, whatever overlap
-                      the plan has */
-    const struct stop *stop; /* then there is no graph: WEFT_NO_ANSWER; NULL: never */
+    /* for an executor: no products in chunks and no passes in pairs, whatever overlap the plan
+     * has */
+    bool executed;
+    /* when it asks to stop there is no graph: WEFT_NO_ANSWER; NULL: never */
+    const struct stop *stop;
 };
-/* The plan's, without pairs where it is executed. */
+/* The plan's schedule; without pairs if the graph is compiled for an executor. */
 const struct schedule *graph_schedule(const struct graph *graph);
-/* The plan has passed plan_check. */
+/* The plan must have passed plan_check. */
 weft_status graph_compile(const struct plan *plan, const struct compile_options *options,
                           struct graph **out);
 void graph_free(struct graph *graph);

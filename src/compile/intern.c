@@ -1,4 +1,4 @@
-/* intern.c - patterns and exchanges, each there once.
+/* intern.c - patterns and exchanges, each stored once.
  *
  *   I1  Equal patterns have equal numbers, and so have equal exchanges: costs are found once per
  *       number, not once per task.
@@ -100,7 +100,7 @@ static bool same_exchange(const void *exchanges, int64_t number, const void *wan
            a->group == b->group && a->bytes == b->bytes && a->collective == b->collective;
 }
 
-/* Interns `exchange` and, after it, the same of the next groups. */
+/* Interns `exchange` and, after it, the same exchange of the following groups. */
 static int32_t intern_groups(struct build *b, struct exchange exchange, int64_t groups)
 {
     int64_t key[] = {exchange.kind,  exchange.purpose, exchange.pattern,

@@ -1,8 +1,8 @@
-/* lifetimes.c - the passes of a part, followed item by item: what each takes, reads and leaves.
+/* lifetimes.c - follows the passes of a part item by item: what each takes, reads and leaves.
  *
- * For every operator, input and gradient the trace knows the tensor that stands for it at the moment
- * (a *life*); an item that makes a new one replaces it, an item that reads it makes it live on. What
- * is kept for the backward pass is then what that still reads, and needs no rule of its own:
+ * For every operator, input and gradient the trace knows the tensor that currently stands for it (a
+ * *life*); an item that makes a new one replaces it, an item that reads it extends its life. What
+ * the backward pass still reads is thereby kept, without a rule of its own:
  *
  *   dies(tensor) = the last item that reads it, in the order forward, backward                 (1)
  */
@@ -18,14 +18,15 @@ enum { NOTHING = -1 };
 struct trace {
     struct build *b;
     int32_t part;
-    int64_t first, first_use; /* instance, use */
+    int64_t first, first_use; /* of the part */
     struct life_list lives;
     int32_t *output, *extra, *gradient; /* per instance of the part: lives, or NOTHING */
-    int32_t *received, *copy;           /* per use: of its leader */
-    int32_t *raw;                       /* per use: of its leader, before the gradient's reshard */
-    int32_t sending;                    /* of the send that is being prepared */
+    int32_t *received, *copy;           /* per use: those of its leader */
+    /* per use: those of its leader, before the gradient's reshard */
+    int32_t *raw;
+    int32_t sending; /* the tensor of the send that is being prepared */
     int64_t sending_use;
-    /* Where the trace is. */
+    /* The current position of the trace. */
     enum slot_kind kind;
     int32_t at;
     const struct item *item; /* NULL: at the start or end of a block */
@@ -46,7 +47,7 @@ static int32_t take(struct trace *t, enum held held, int64_t instance, double by
     return (int32_t)t->lives.len - 1;
 }
 
-/* lifetimes.h, I4: by the first item of the backward pass that reads it. */
+/* lifetimes.h, I4: decided by the first item of the backward pass that reads the tensor. */
 static bool waits_in_host(const struct trace *t)
 {
     if (!t->item)
@@ -102,10 +103,10 @@ static double step_bytes(const struct trace *t, const struct use *use,
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 
-/* The steps that one block does of the reshards of a joint, either way. */
+/* The steps of a joint's reshards that one block does, forward or backward. */
 struct joint_steps {
     const struct reshard *reshard[2];
-    int32_t from; /* of the second, or of the only one: where it begins */
+    int32_t from; /* where the second reshard, or the only one, begins */
 };
 
 static struct joint_steps forward_steps(const struct joint *j)
@@ -134,7 +135,7 @@ static bool in_place(const struct joint_steps *s)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* What a use's reshard starts from. */
+/* The tensor that a use's reshard starts from. */
 static int32_t origin(const struct trace *t, const struct use *use)
 {
     if (in_part(t, use->source))
@@ -143,7 +144,7 @@ static int32_t origin(const struct trace *t, const struct use *use)
     return t->received[leader - t->first_use];
 }
 
-/* What an operator reads as its input. */
+/* The tensor that an operator reads as its input. */
 static int32_t input_of(const struct trace *t, const struct use *use)
 {
     struct joint_steps steps = use->joint ? forward_steps(use->joint) : (struct joint_steps){0};
@@ -194,7 +195,7 @@ static void forward_op(struct trace *t, int64_t instance)
         take(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
 }
 
-/* A step of an input's reshard; lifetimes.h, I3. */
+/* A step of an input's reshard (lifetimes.h, I3). */
 static void forward_step(struct trace *t, const struct use *use)
 {
     struct joint_steps steps = forward_steps(use->joint);
@@ -221,7 +222,7 @@ static void send_step(struct trace *t, const struct use *use)
         t->sending = take(t, HELD_COPY, use->source, step_bytes(t, use, t->item->step));
 }
 
-/* At the end of a forward block: what other stages read. */
+/* At the end of a forward block: the tensors that other stages read. */
 static void send_outputs(struct trace *t)
 {
     const struct build *b = t->b;
@@ -234,7 +235,7 @@ static void send_outputs(struct trace *t)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Operands whose gradient is the output's own: bits, from the first. */
+/* Operands whose gradient is the output's own, as bits from the first. */
 static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
 
 static bool wants_gradient(const struct op *op)
@@ -242,7 +243,7 @@ static bool wants_gradient(const struct op *op)
     return op->input_grad || op->weights;
 }
 
-/* Adds a gradient to what is there (I5). */
+/* Adds a gradient to the sum so far (I5). */
 static void add_gradient(struct trace *t, int32_t *sum, int32_t more)
 {
     read_life(t, *sum);
@@ -272,7 +273,7 @@ static void make_gradient(struct trace *t, const struct use *use)
         return;
     }
     if (op->kind == OP_LOSS &&
-        (op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0) { /* in the place of the logits */
+        (op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0) { /* overwrites the logits */
         add_gradient(t, sum, input_of(t, use));
         return;
     }
@@ -321,7 +322,7 @@ static bool in_fp32(enum policy policy)
            policy == POLICY_FSDP;
 }
 
-/* I7: gradients of weights that are made apart before they are added. */
+/* I7: gradients of weights that are made as separate tensors before they are added. */
 static void weight_gradients(struct trace *t, const struct laid *laid)
 {
     const struct plan *plan = t->b->plan;
@@ -354,7 +355,7 @@ static void backward_op(struct trace *t, int64_t instance, enum phase phase)
     const struct build *b = t->b;
     const struct laid *laid = laid_of(b, instance);
     int32_t *gradient = &t->gradient[place(t, instance)];
-    if (*gradient == NOTHING) { /* of a loss, or from another part of this stage: I6 */
+    if (*gradient == NOTHING) { /* of a loss, or from another part of this stage (I6) */
         int32_t now = t->at;
         t->at = -1;
         *gradient = take(t, HELD_GRADIENT, instance, output_bytes(t, instance));
@@ -479,7 +480,8 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
     }
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
         if (b->block_of[kind][number] >= 0)
-            out->moments[kind] = block_moments(b, out, &b->blocks.data[b->block_of[kind][number]]);
+            out->events[kind] =
+                block_memory_events(b, out, &b->blocks.data[b->block_of[kind][number]]);
 }
 
 void find_lifetimes(struct build *b)

@@ -1,7 +1,8 @@
-/* offload.c - checkpoints that leave behind their forward block and come back one slot ahead.
+/* offload.c - checkpoints that go to the host after their forward block and come back one slot
+ * early.
  *
- *   I1  Steps after the block's last computation, for what is sent, may read a checkpoint: it leaves when they
- *       are over, too.
+ *   I1  Steps after the block's last computation, which prepare sends, may read a checkpoint: it
+ *       goes to the host only when they are over, too.
  */
 #include "compile/assembly.h"
 

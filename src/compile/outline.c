@@ -1,7 +1,8 @@
 /* outline.c - a plan's work without its order in time (outline.h).
  *
- *   I1  Exchanges beside the blocks are those that graph.c makes tasks of: buckets whole, sends by
- *       crossing, ties by pairs of devices where both lie alike, else there and back.
+ *   I1  The exchanges listed next to the blocks are those that graph.c turns into tasks: whole
+ *       buckets, sends by crossing, ties by pairs of devices if both have the same layout, else
+ *       there and back.
  */
 #include "compile/build.h"
 #include "compile/outline.h"
@@ -103,7 +104,7 @@ static void list_steps(struct build *b, int32_t stage, const struct reshard *res
     }
 }
 
-/* From one's layout to the other's, with `each` bytes of an element. */
+/* From one layout to the other, with `each` bytes per element. */
 static void list_way(struct build *b, int64_t from, int64_t to, int64_t each, exchange_list *out)
 {
     struct layout have = weight_layout(b, from, FLOW_FORWARD);

@@ -1,24 +1,24 @@
-/* outline.h - a plan's work without its order in time: what every part does for one micro-batch, and
- * what goes on beside it, as exchanges. The graph of a plan less its tasks; what the estimate reads.
+/* outline.h - a plan's work without its order in time: what every part does for one micro-batch,
+ * and its other exchanges. It is the graph of a plan without its tasks; the estimate reads it.
  *
  *   I1  The graph is folded and has blocks, buckets, patterns, exchanges and lifetimes, as
  *       graph_compile makes them; it has no tasks and no devices.
- *   I2  Whoever reads an outline looks at parts, never at micro-batches: its size does not depend on
- *       their number.
+ *   I2  An outline is read part by part, never micro-batch by micro-batch: its size does not depend
+ *       on their number.
  */
 #ifndef WEFT_COMPILE_OUTLINE_H
 #define WEFT_COMPILE_OUTLINE_H
 
 #include "compile/graph.h"
 
-/* A tensor that goes from a part to one on another stage, and its gradient that comes back; -1 where
- * none does. */
+/* A tensor that goes from a part to one on another stage, and its gradient that comes back; -1:
+ * there is none. */
 struct outline_send {
     int32_t from_part, to_part;
     int32_t forward, backward; /* exchanges */
 };
-/* A tied weight with a copy on another stage, or laid otherwise: what its gradients go through, one
- * after the other, before either's optimizer step. */
+/* A tied weight with a copy on another stage, or in another layout: the exchanges of its gradients,
+ * one after the other, before either's optimizer step. */
 struct outline_tie {
     int32_t owner_stage, user_stage;
     int32_t *exchange;
@@ -29,12 +29,13 @@ struct outline {
     int32_t sends, ties;
     struct outline_send *send;
     struct outline_tie *tie;
-    int64_t *use_first;   /* per instance, and one past the last: its inputs in `source` */
-    int64_t *source;      /* per input: the instance that made it, -1: the model's input */
-    int32_t *bucket_of;   /* per instance, -1: none; of a tied weight without a copy, its owner's */
+    int64_t *use_first; /* per instance, and one past the last: its inputs in `source` */
+    int64_t *source;    /* per input: the instance that made it, -1: the model's input */
+    /* per instance, -1: none; for a tied weight without a copy, its owner's */
+    int32_t *bucket_of;
     int64_t *gradients;   /* per instance: bytes that it adds to its bucket */
     int32_t *synchronise; /* per bucket: the exchange of its gradients, -1: none */
-    int32_t *gather;      /* per bucket: that of its weights, -1: none */
+    int32_t *gather;      /* per bucket: the exchange that gathers its weights, -1: none */
     int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
     int64_t *host_bytes;  /* per part: checkpoints of a micro-batch that wait in host memory */
     int32_t *to_host, *from_host; /* per part: their exchanges, -1: none */

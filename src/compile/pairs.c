@@ -1,20 +1,21 @@
 /* pairs.c - a forward and a backward pass of two micro-batches, executed as one (OVERLAP_EXPERTS).
  *
- * While tokens of the one are on their way to experts or back, the other computes. Each block is a row of
- * *stretches*: a stretch ends before the first operator that waits for tokens which were sent within it, so
- * that what needs them not (weight gradients beside a reshard, with OVERLAP_TENSOR) still belongs to it.
- * Of n and m stretches, stretch i of the backward block begins at i / n of the pair and stretch k of the
- * forward block at (k + 1/2) / m, in the order of these:
+ * While tokens of one of them are on their way to experts or back, the other computes. Each block
+ * is a row of *stretches*: a stretch ends before the first operator that waits for tokens which
+ * were sent within it, so that work which does not need them (weight gradients during a reshard,
+ * with OVERLAP_TENSOR) still belongs to it. With n and m stretches, stretch i of the backward block
+ * begins at i / n of the pair and stretch k of the forward block at (k + 1/2) / m, which gives the
+ * order
  *
  *   computes  B0           F0            B1              F1              B2   ...
  *             (residual)   attention     experts' back   experts         attention's back
  *   sends         combine's gradient  dispatch    dispatch's gradient  combine               (1)
  *
- * for a layer each: the order of Megatron-LM's combined 1F1B (combined_1f1b.py) and of DualPipe.
+ * for one layer each: the order of Megatron-LM's combined 1F1B (combined_1f1b.py) and of DualPipe.
  *
- *   I1  Either block's items keep their order, and lanes are shared: whoever waits for a task of the pair that
- *       comes later in (1) waits for one of its own block.
- *   I2  Where neither block sends tokens the two come one after the other, the forward block first.
+ *   I1  Each block's items keep their order, and lanes are shared: a task that waits for a later
+ *       task of the pair in (1) waits for one of its own block.
+ *   I2  If neither block sends tokens the two run one after the other, the forward block first.
  */
 #include "compile/graph.h"
 

@@ -1,7 +1,7 @@
 /* path.c - the cheapest steps from one layout to another on one mesh.
  *
  * A shortest path over layouts (AutoDDL, section 4.2). Digits that hold the same before and after
- * stay as they are; each other one is at every moment at one of its few *options*. A step moves
+ * stay as they are; each other digit is at every moment at one of its few *options*. A step moves
  * some digits at once, by one row of RULES:
  *
  *   slice           copy -> split                 nothing
@@ -10,31 +10,32 @@
  *   all-gather      split -> copy                 (n - 1) / n * local after
  *   all-to-all      split, copy -> split, copy    (n - 1) / n * local, equal before and after   (1)
  *
- * for n devices that differ in the moved digits only (AutoDDL, Table 2).
+ * for n devices that differ only in the moved digits (AutoDDL, Table 2).
  *
- *   I1  Every layout on the way is independent (compile.h, I1). A step between two such is sound:
- *       its group holds together whatever the digits outside it let through, and after it each
- *       member holds its share of that.
- *   I2  Digits moved together go to where they end, or to copies; a digit moved alone, or the only
- *       one among others that ends as a copy, may go to any of its options. So a partial sum may be
- *       scattered on its way to a copy, and splits may change places before one is gathered.
+ *   I1  Every layout on the way is independent (layout.h, I1). A step between two such layouts is
+ *       sound: together its group holds everything that the digits outside it select, and after it
+ *       each member holds its share of that.
+ *   I2  Digits that move together go to where they end, or to copies; a digit that moves alone, or
+ *       the only one among others that ends as a copy, may go to any of its options. So a partial
+ *       sum may be scattered on its way to a copy, and splits may change places before one is
+ *       gathered.
  *   I3  Each step adds a little to the volume, so that of equal paths the shorter one is found.
- *   I4  A state from which the end is further than by a path that is known already is not looked at:
- *       none such lies on a shortest path, and what is found is the same.
- *   I5  Such a path is known because a first search goes where cost and rest are least.
+ *   I4  A state is skipped if the end is further from it than a known path allows: no such state
+ *       lies on a shortest path, so the result is the same.
+ *   I5  Such a path is known because a first search always goes where cost plus rest is least.
  *
- * What is left at least, of a digit's way from a state: a device wants a share w of the elements and has
- * i of that, on average over devices and elements,
+ * The least that is left from a state: a device needs a share w of the elements and has i of it, on
+ * average over devices and elements,
  *
  *   rest = elements * (w - i)                                                                  (2)
  *
- * i is 1/d for each digit of degree d that is split now or in the end, times another 1/d of one digit
- * whose two splits lie apart: those agree for one element in d.
+ * i is 1/d for each digit of degree d that is split now or in the end, times another 1/d for one
+ * digit whose two splits differ: those agree for one element in d.
  *
- * By I2 and because digits stay, some paths are not looked at, above all those that let devices
- * with copies share a sum and gather it again, over links that are otherwise idle and may be slow.
- * Against all paths on 2 x 2 x 2 devices, 92 % of the pairs have the least volume, the worst 1.5
- * times that (tests/compile/test_reshard.c).
+ * Because of I2, and because digits stay, some paths are not considered, above all those that let
+ * devices with copies share a sum and gather it again, over links that are otherwise idle and may
+ * be slow. Compared with all paths on 2 x 2 x 2 devices, 92 % of the pairs have the least volume,
+ * the worst 1.5 times that (tests/compile/test_reshard.c).
  */
 #include <math.h>
 #include <string.h>
@@ -43,13 +44,13 @@
 
 /* ---- the volume of a step -------------------------------------------------------------------- */
 
-enum { COPY = 1, PARTIAL = 2, SPLIT = 4 }; /* sets of what a digit does */
+enum { COPY = 1, PARTIAL = 2, SPLIT = 4 }; /* sets of what a digit can hold */
 
 static const struct rule {
     int kind;
     unsigned before, after;
     double passes;  /* times (n - 1) / n of the elements */
-    bool same_size; /* of what a device holds */
+    bool same_size; /* a device holds as much after the step as before */
 } RULES[] = {
     {STEP_SLICE, COPY, SPLIT, 0, false},
     {COLLECTIVE_ALL_REDUCE, PARTIAL, COPY, 2, true},
@@ -90,7 +91,8 @@ double step_volume(const struct reshard_step *step)
 /* ---- the layouts on the way ------------------------------------------------------------------ */
 
 static const double STEP_SHARE = 1e-7; /* of the tensor, per step (I3) */
-static const double ROUNDING = 1e-9;   /* costs closer than that, relative, are equal */
+/* costs that differ relatively by less than this are equal */
+static const double ROUNDING = 1e-9;
 
 enum soundness { NOT_ASKED, SOUND, UNSOUND };
 
@@ -160,7 +162,7 @@ struct group step_group(const struct reshard_step *step, int64_t device)
 _Static_assert((int)MAX_STEP_DIGITS <= (int)MAX_GROUP_LEVELS,
                "a step whose group has too many levels");
 
-/* What differs between two layouts, as one step. */
+/* The difference between two layouts as one step. */
 static struct reshard_step step_between(const struct path_search *s, const int64_t *before,
                                         const int64_t *after)
 {
@@ -232,8 +234,9 @@ static bool sound_state(struct path_search *s, int32_t state)
 struct leaving {
     int32_t state;
     int64_t hold[MAX_STEP_DIGITS], local;
-    int32_t weight[MAX_STEP_DIGITS], option[MAX_STEP_DIGITS]; /* of the state's number, per digit */
-    double least; /* what any step away costs at least */
+    /* of each digit, in the state's number */
+    int32_t weight[MAX_STEP_DIGITS], option[MAX_STEP_DIGITS];
+    double least; /* the least cost of any step from it */
 };
 
 static struct leaving leave(const struct path_search *s, int32_t state)
@@ -251,9 +254,9 @@ static struct leaving leave(const struct path_search *s, int32_t state)
     return from;
 }
 
-/* What some digits do in a step. Those of two sets of digits together are joined. */
+/* What some digits do in a step; motions of two sets of digits can be joined. */
 struct motion {
-    int32_t change; /* of the state's number */
+    int32_t change; /* in the state's number */
     unsigned was, is;
     int64_t members;
     int64_t joined, cut; /* degrees of splits that end, and of those that begin */
@@ -280,8 +283,8 @@ static struct motion join(const struct motion *a, const struct motion *b)
                            a->members * b->members, a->joined * b->joined, a->cut * b->cut};
 }
 
-/* Most motions follow no rule, are no better than one found before, or are too long a way round (I4),
- * which is cheap to see. */
+/* Most motions follow no rule, are no better than a known one, or are too long a detour (I4); all
+ * of this is cheap to check. */
 static void relax(struct path_search *s, const struct leaving *from, const struct motion *motion)
 {
     int32_t next = from->state + motion->change;
@@ -306,8 +309,8 @@ static void relax(struct path_search *s, const struct leaving *from, const struc
     }
 }
 
-/* What every set of the digits in `set` does that goes where `to` says. Returns how many there are, the
- * empty one first. */
+/* The motions of all subsets of the digits in `set` that go where `to` says. Returns how many there
+ * are, the empty one first. */
 static unsigned join_sets(const struct motion *to, unsigned set, struct motion *joint)
 {
     unsigned count = 1;
@@ -327,8 +330,8 @@ static void move_sets(struct path_search *s, const struct leaving *from, const s
         relax(s, from, &joint[i]);
 }
 
-/* The digits of a set go to where they end, but for the one that ends as a copy: that one takes what
- * they leave, and is gathered later. */
+/* The digits of a set go to where they end, except for the one that ends as a copy: it takes over
+ * what they leave, and is gathered later. */
 static void move_around(struct path_search *s, const struct leaving *from,
                         const struct motion *joint, unsigned count, int32_t last)
 {
@@ -341,7 +344,7 @@ static void move_around(struct path_search *s, const struct leaving *from,
     }
 }
 
-/* I2; partial sums and others never together, which no rule has. */
+/* I2; partial sums never move together with others, since no rule allows that. */
 static void move_together(struct path_search *s, const struct leaving *from)
 {
     struct motion joint[1 << MAX_STEP_DIGITS];
@@ -381,7 +384,7 @@ static double key_of(const struct path_search *s, int32_t state)
     return s->guided ? s->cost[state] + s->rest[state] : s->cost[state];
 }
 
-/* Takes the open state of least cost, of equal ones the first. */
+/* Takes the open state of least cost; of equal ones the first. */
 static int32_t take_nearest(struct path_search *s)
 {
     int32_t best = 0;
@@ -428,7 +431,7 @@ static void emit(struct arena *keep, const struct path_search *s, int32_t state,
 
 /* ---- without a search ------------------------------------------------------------------------ */
 
-/* One digit at a time, first all to copies and then to where they end. */
+/* Moves one digit at a time, first all to copies and then to where they end. */
 static void one_by_one(struct arena *keep, const struct mesh *mesh, struct step_list *out)
 {
     struct mesh whole = *mesh, rest = *mesh;

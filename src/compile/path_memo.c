@@ -1,20 +1,20 @@
-/* path_memo.c - paths that were found before, under other sizes of the tensor.
+/* path_memo.c - remembers paths that were found for other sizes of the tensor.
  *
- * What path.c finds depends on how the digits' splits lie among each other, not on how large the tensor
- * is. Take all places where a split begins or ends as strides b_0 = 1 < b_1 < ... < b_n = N. Where each
+ * What path.c finds depends on how the digits' splits are nested, not on the size of the tensor.
+ * Take all places where a split begins or ends as strides b_0 = 1 < b_1 < ... < b_n = N. If each
  * divides the next, the mesh with
  *
  *   b'_0 = 1,  b'_(k+1) = b'_k * r_k                                                           (1)
- *   r_k = b_(k+1) / b_k where a split covers that, else its gcd with the devices, if that is not 1
+ *   r_k = b_(k+1) / b_k if a split covers that, else its gcd with the devices, if that is not 1
  *
  * has the same paths, with volumes N / N' times as large:
  *
  *   I1  Splits keep their degrees, and overlap as before.
- *   I2  A split of degree d has room in what nobody splits (path.c, spare_stride) exactly where d
+ *   I2  A split of degree d has room in what nobody splits (path_options.c, spare_stride) exactly if d
  *       divides it; d divides the devices.
- *   I3  Digits that hold copies before and after are nobody's business.
+ *   I3  Digits that hold copies before and after do not matter.
  *
- * So a path is found once per mesh (1), and its strides are put back.
+ * So a path is found once per mesh (1), and its strides are then restored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +24,13 @@
 enum { MOST_BOUNDS = 4 * MAX_MESH_DIGITS + 2 };
 
 struct known {
-    struct mesh mesh; /* of (1); a digit's mesh_stride is its number in it */
+    struct mesh mesh; /* of (1); a digit's mesh_stride is its number in the mesh */
     struct step_list steps;
 };
 struct paths {
     struct arena *arena;
     ARRAY(struct known *) known;
-    struct hash_map numbers; /* of those, by their meshes */
+    struct hash_map numbers; /* numbers of known paths, by their meshes */
 };
 
 struct paths *paths_new(struct arena *keep)
@@ -117,7 +117,7 @@ static int64_t translate(const int64_t *from, const int64_t *to, int32_t count, 
     return to[i];
 }
 
-/* `number` says which digit of `mesh` each digit of the smaller one is. */
+/* `number` maps each digit of the smaller mesh to its digit of `mesh`. */
 static struct mesh make_small(const struct mesh *mesh, const struct mesh_bounds *b, int32_t *number)
 {
     struct mesh small;

@@ -23,7 +23,7 @@ static bool is_spare(const struct mesh *mesh, int64_t stride, int64_t degree)
     return spare;
 }
 
-/* Where a partial sum can be scattered without being in anyone's way; HOLD_COPY: nowhere. */
+/* A stride by which a partial sum can be scattered without conflict; HOLD_COPY: none. */
 static int64_t spare_stride(const struct mesh *mesh, int64_t degree)
 {
     int64_t best = is_spare(mesh, 1, degree) ? 1 : HOLD_COPY;
@@ -37,7 +37,8 @@ static int64_t spare_stride(const struct mesh *mesh, int64_t degree)
     return best;
 }
 
-/* Whatever some digit of the same degree is split by; for a partial sum a spare stride, too. */
+/* Adds whatever some digit of the same degree is split by; for a partial sum also a spare
+ * stride. */
 static void add_detours(const struct path_search *s, struct moving_digit *move)
 {
     int64_t degree = move->digit->degree;

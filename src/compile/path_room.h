@@ -1,4 +1,5 @@
-/* path_room.h - private to path.c and path_options.c: the layouts between two, as a search looks at them. */
+/* path_room.h - the layouts between two, as the search sees them; private to path.c and
+ * path_options.c. */
 #ifndef WEFT_COMPILE_PATH_ROOM_H
 #define WEFT_COMPILE_PATH_ROOM_H
 
@@ -8,7 +9,7 @@ enum { MAX_OPTIONS = 8, MAX_STATES = 1024 };
 
 struct moving_digit {
     const struct step_digit *digit;
-    int32_t options; /* the first is where it begins, the second where it ends */
+    int32_t options; /* the first is the beginning, the second the end */
     int64_t option[MAX_OPTIONS];
 };
 
@@ -17,22 +18,22 @@ struct path_search {
     int64_t elements; /* under the digits that stay */
     int32_t moving, stay;
     struct moving_digit move[MAX_STEP_DIGITS];
-    const struct step_digit *staying[MAX_MESH_DIGITS]; /* splits among them */
+    const struct step_digit *staying[MAX_MESH_DIGITS]; /* the splits among the digits that stay */
     int32_t states, end;
-    double most; /* what some path costs (I4) */
-    bool guided; /* to be there soon: I5 */
+    double most; /* the cost of a known path (I4) */
+    bool guided; /* to reach the end quickly (I5) */
     double cost[MAX_STATES];
-    double rest[MAX_STATES]; /* what is left at least, of sound states */
+    double rest[MAX_STATES]; /* lower bound on what is left, for sound states */
     int16_t parent[MAX_STATES];
     int16_t open[MAX_STATES]; /* states that were reached and not left yet */
     int32_t opened;
-    uint8_t soundness[MAX_STATES]; /* of enum soundness: found when first asked for */
+    uint8_t soundness[MAX_STATES]; /* enum soundness: determined when first asked for */
 };
 
-/* What each moving digit may hold on the way; false: too many digits move for a search. */
+/* Sets what each moving digit may hold on the way; false: too many digits move for a search. */
 bool path_begin(struct path_search *s, const struct mesh *mesh);
 
-/* Whether two splits of one tensor can be taken apart: neither cuts through the other. */
+/* Whether two splits of one tensor are independent: neither cuts through the other. */
 static inline bool splits_independent(int64_t stride, int64_t degree, int64_t other,
                                       int64_t other_degree)
 {

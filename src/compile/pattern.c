@@ -1,7 +1,7 @@
 /* pattern.c - the groups of a pattern, by number.
  *
- * A device's number within its stage is mixed-radix; the pattern's digits run through all values
- * within one group, and what is left of the number without them is the group's number:
+ * A device's number within its stage is mixed-radix; within one group the pattern's digits take all
+ * values, and the number without these digits is the group's number:
  *
  *   without digit (s, d)   x -> x / (s d) * s + x % s                                            (1)
  *   with the digit at 0    x -> x / s * (s d) + x % s                                            (2)
@@ -30,7 +30,7 @@ static struct group pair(const struct pattern *pattern, int64_t receiver)
     return group_range(from, 2, pattern->first + receiver - from);
 }
 
-/* Digits that make one are one level. */
+/* Digits that form one digit become one level. */
 static void add_level(struct group *group, int64_t count, int64_t stride)
 {
     int32_t last = group->levels - 1;

@@ -1,4 +1,5 @@
-/* product_chunks.c - products in chunks beside the collectives of what they read or make (blocks.c, I6). */
+/* product_chunks.c - products in chunks that overlap with collectives of their inputs or outputs
+ * (blocks.c, I6). */
 #include "compile/block_writer.h"
 
 int32_t chunks_beside(const struct block_writer *w, int32_t step, enum collective collective,
@@ -39,7 +40,7 @@ void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
     for (int64_t i = instance; chunks && i <= last; i++) {
         const struct op *op = laid_of(b, i)->op;
         if (op->kind != OP_LINEAR || b->use[b->use_first[i]].same_forward != leader ||
-            (w->again && b->again[i] != RERUN_FORWARD))
+            (w->recomputing && b->rerun[i] != RERUN_FORWARD))
             break;
         write_rest(w, i, PHASE_FORWARD, purpose, needs, chunks);
         w->chunks[i - b->plan->part[w->part].first] = chunks;
@@ -47,7 +48,7 @@ void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
     }
 }
 
-void write_rest_behind(struct block_writer *w, int32_t step)
+void write_rest_after(struct block_writer *w, int32_t step)
 {
     int32_t made = w->items.data[step].needs;
     if (made < 0 || made != w->last_op || w->items.data[made].chunks)

@@ -1,7 +1,7 @@
-/* proof.h - what graph_verify knows of a model and a plan without the compiler's help; private to
- * the room.
+/* proof.h - what graph_verify derives from a model and a plan without the compiler's help; private
+ * to the room.
  *
- *   serial.c       the model walked operator by operator: who reads whose output
+ *   serial.c       the model walked operator by operator: which operator reads which output
  *   proof_layouts.c        layouts, and what a step makes of them
  *   weights.c      which bucket a weight is in, and over which devices it is a sum
  *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
@@ -17,10 +17,10 @@ struct reading {
     int64_t reader, source; /* instances; source -1: the model's input */
     int32_t operand;
     int32_t next;           /* another reading of the same source, -1: none */
-    int32_t want, gradient; /* layouts (numbers) of the input and of its gradient */
-    bool part;              /* of a fused tensor */
-    bool across;            /* its source is on another stage */
-    bool differentiable;    /* its gradient goes back to the source */
+    int32_t want, gradient; /* numbers of the layouts of the input and of its gradient */
+    bool part;              /* whether the input is part of a fused tensor */
+    bool across;            /* whether the source is on another stage */
+    bool differentiable;    /* whether its gradient goes back to the source */
 };
 
 /* One instance. */
@@ -28,15 +28,16 @@ struct fact {
     const struct op *op;
     const struct choice *choice;
     int32_t part, stage;
-    int32_t run; /* of recomputed instances that are made again together, -1: none */
-    bool spared; /* its run has saved instances: what nobody needs is not made again */
-    int32_t output, output_grad; /* layouts (numbers) */
-    int64_t first_reading;       /* of its inputs; the next instance's is one after them */
-    int32_t readers;             /* the first of a list of readings of its output, -1: none */
-    uint64_t gradients;          /* sum of the marks of all readings whose gradients it collects */
+    int32_t run; /* the run of recomputed instances that run again together, -1: none */
+    bool spared; /* its run has saved instances, so that only needed instances run again */
+    int32_t output, output_grad; /* numbers of layouts */
+    /* of its inputs; the next instance's first reading follows the last of them */
+    int64_t first_reading;
+    int32_t readers;    /* the first in the list of readings of its output, -1: none */
+    uint64_t gradients; /* sum of the marks of all readings whose gradients it collects */
     int32_t gradient_count;
     int32_t bucket; /* of its weights, -1: none */
-    int64_t owner;  /* the instance whose weights it uses: itself, or a tied one's */
+    int64_t owner;  /* the instance whose weights it uses: itself, or the owner of a tied weight */
 };
 
 struct proof {
@@ -47,12 +48,14 @@ struct proof {
     struct fact *fact; /* per instance, and one past the last */
     struct reading *reading;
     int64_t readings;
-    bool *offloads;               /* per part: checkpoints of it wait in host memory */
+    /* per part: whether some of its checkpoints wait in host memory */
+    bool *offloads;
     ARRAY(struct layout) layouts; /* number 0 is none */
     struct hash_map layout_numbers;
 };
 
-/* What a gradient is summed of: a sum of marks says which, whatever their order. */
+/* A mark for one addend of a gradient: a sum of marks tells which addends it has, whatever their
+ * order. */
 static inline uint64_t mark_of(int64_t number)
 {
     return hash_bytes(&number, sizeof number, 1);
@@ -65,38 +68,39 @@ weft_status walk_model(struct proof *p);
 /* ---- proof_layouts.c ------------------------------------------------------------------------- */
 
 int32_t number_layout(struct proof *p, const struct layout *layout);
-/* Layouts that are the same data seen otherwise: the tensor as it is, a part of it or the whole that
- * it is a part of, and what is nowhere split, under the padding of another side. */
+/* Layouts of the same data seen in other ways: the tensor as it is, a part of it or the whole that
+ * it is part of, and unsplit tensors with the padding of the other side. */
 enum { MAX_FORMS = 6 };
 int32_t forms_of(const struct proof *p, const struct reading *reading, int32_t layout,
                  struct layout *out);
 bool same_data(const struct proof *p, const struct reading *reading, int32_t have, int32_t want);
-/* What a step makes of a tensor that lies so; 0: it does not apply. */
+/* What a step makes of a tensor with this layout; 0: the step does not apply. */
 int32_t step_result(struct proof *p, const struct reading *reading, int32_t layout,
                     const struct reshard_step *step);
-/* What `to` devices hold when each gets all that its sender of `from` devices holds; 0: not all. */
+/* The layout on `to` devices when each gets all that its sender among `from` devices holds; 0: not
+ * all is there. */
 int32_t crossing_result(struct proof *p, const struct reading *reading, int32_t layout,
                         int64_t local, int64_t from, int64_t to);
 
 /* ---- weights.c ------------------------------------------------------------------------------- */
 
 weft_status find_buckets(struct proof *p);
-/* Whether an instance uses a copy of another one's weights. */
+/* Whether an instance uses a copy of another instance's weights. */
 bool is_copy(const struct proof *p, int64_t instance);
 
 /* ---- symbolic.c ------------------------------------------------------------------------------ */
 
-/* What one instance has done on a device, of one micro-batch: its phases; and whether the gradients
+/* What one instance has done on a device for one micro-batch: its phases; and whether the gradients
  * of its weights are summed over all devices. */
 enum { MADE = 1, MADE_AGAIN = 2, BACK_INPUT = 4, BACK_WEIGHT = 8, SUMMED = 16 };
 
-/* Whose gradients are in what a device has of a tied weight's. */
+/* Whose gradients are included in what a device has of a tied weight's gradient. */
 enum heard { HEARD_USER = 1, HEARD_OWNER = 2 };
 
 /* An input on its way from its source, or at its reader. */
 struct chain {
     int32_t layout;      /* number, 0: not begun */
-    int32_t block, item; /* whose step was the last */
+    int32_t block, item; /* those of the last step */
     bool gathered;       /* by one of the steps: it does not outlive its pass (blocks.c, I2) */
 };
 
@@ -110,25 +114,27 @@ struct moving {
     struct gradient_tally tally;
 };
 
-/* All symbolic devices. Rows of readings and instances are per device of the graph and micro-batch. */
+/* All symbolic devices. Rows of readings and instances exist per device of the graph and
+ * micro-batch. */
 struct symbolic_machine {
     struct proof *p;
     int32_t micro_batches;
-    int32_t task; /* at work, for errors */
+    int32_t task; /* the current one, for errors */
     uint8_t *made;
     struct chain *chain;
-    int32_t *received; /* what a send brought, per reading: its layout */
-    bool *pending;     /* gradients of inputs, where their reader made them */
+    int32_t *received; /* per reading: the layout of what a send brought */
+    /* gradients of inputs that their reader has made and that have not been sent on */
+    bool *pending;
     struct moving *moving;
-    int32_t **floor; /* per block and item (symbolic.c) */
+    int32_t **floor; /* per block and item (symbolic.c, I2) */
     uint8_t *heard;  /* per device of the graph and tied instance: of enum heard */
-    /* per device and bucket */
-    int32_t *gathers;       /* and micro-batch */
+    /* per device and bucket: */
+    int32_t *gathers;       /* and per micro-batch */
     bool *gathered, *stale; /* sharded by 1 or 2: gathered; read before that */
-    bool *deferred;         /* what the iteration before left has come */
+    bool *deferred;         /* what the previous iteration left has arrived */
     int64_t *synchronised;  /* bytes */
-    /* per device */
-    bool *stepped; /* its optimizer */
+    /* per device: */
+    bool *stepped; /* whether its optimizer has made its step */
     bool *host[2]; /* to host, from host: per device, part and micro-batch */
 };
 
@@ -150,27 +156,27 @@ struct at {
     int32_t device, micro_batch; /* device of the graph */
     int32_t block, item;
 };
-/* What an operator or a step does on one device. */
+/* Executes an operator or a step on one device. */
 weft_status do_item(struct symbolic_machine *m, struct at at);
-/* A send, from one device to another. */
+/* Executes a send from one device to another. */
 weft_status do_send(struct symbolic_machine *m, const struct reading *reading, enum flow flow,
                     int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard);
 void find_floors(struct symbolic_machine *m);
 
 /* ---- equivalence.c ---- */
-/* One task, and what must hold when all are over. */
+/* Executes one task; checks what must hold when all are over. */
 weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred);
 weft_status proof_all_have_run(struct symbolic_machine *m);
 weft_status proof_all_have_gone(const struct symbolic_machine *m);
 
 /* ---- proof_order.c ---- */
-/* The tasks of a graph, by stream and by what waits for them. */
+/* The tasks of a graph, by stream and by the tasks that wait for them. */
 struct task_queues {
     int32_t streams;
     int32_t *order, *first, *next; /* tasks by stream; per stream */
-    int32_t *rank;                 /* streams, the first to run first */
+    int32_t *rank;                 /* streams, in the order in which they are preferred */
     int32_t *waits;                /* per task: dependencies that are not over */
-    int32_t *after_first, *after;  /* who waits for a task */
+    int32_t *after_first, *after;  /* the tasks that wait for each task */
 };
 struct task_queues proof_queues(const struct graph *graph, struct arena *keep);
 weft_status proof_execute(struct proof *p, struct task_queues *q, struct rng *rng);

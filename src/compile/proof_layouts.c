@@ -1,15 +1,17 @@
-/* proof_layouts.c - layouts as a proof sees them: numbered, looked at under other shapes, changed by steps.
+/* proof_layouts.c - layouts as a proof sees them: numbered, seen under other shapes, changed by
+ * steps.
  *
- * A step names digits of the mesh by the devices between their values (mesh_stride) and their
- * degree. It applies to a layout in which each of them is a digit, or a piece of one,
+ * A step names digits of the mesh by the distance between devices of neighbouring values
+ * (mesh_stride) and their degree. It applies to a layout in which each of them is a digit, or a
+ * piece of one,
  *
  *   (a b c, stride) = (a, stride b c) (b, stride c) (c, stride)                                 (1)
  *
- * that holds what the step says it does before. What may become what is the collective's nature:
+ * that holds what the step expects. What it can become depends on the collective:
  *
  *   I1  Every member of a group gets what it holds afterwards from what the group held together,
  *       and no addend twice: a row of RULES.
- *   I2  Splits stay independent (compile.h, I1), and an exchange leaves every device as much as it
+ *   I2  Splits stay independent (layout.h, I1), and an exchange leaves every device as much as it
  *       took.
  *   I3  The step's elements are the larger of what a device holds before and after.
  */
@@ -37,14 +39,14 @@ int32_t number_layout(struct proof *p, const struct layout *layout)
     return (int32_t)*number;
 }
 
-/* ---- the same data seen otherwise ------------------------------------------------------------ */
+/* ---- the same data seen in other ways -------------------------------------------------------- */
 
 static const struct op *reader_op(const struct proof *p, const struct reading *reading)
 {
     return p->fact[reading->reader].op;
 }
 
-/* The last axis of the fused tensor, and of the part. */
+/* The widths of the last axis of the fused tensor and of the part. */
 static void widths(const struct proof *p, const struct reading *reading, int64_t *whole,
                    int64_t *part)
 {
@@ -53,7 +55,7 @@ static void widths(const struct proof *p, const struct reading *reading, int64_t
     *part = operand->size[operand->axes - 1];
 }
 
-/* The part of a tensor that lies so, if no share is cut. */
+/* The layout of a part of a tensor with this layout, if no share is cut. */
 static bool part_of(const struct proof *p, const struct reading *reading,
                     const struct layout *layout, struct layout *out)
 {
@@ -63,7 +65,7 @@ static bool part_of(const struct proof *p, const struct reading *reading,
     return layout_equal(&whole, layout);
 }
 
-/* The whole tensor of which a part lies so. */
+/* The layout of the whole tensor, a part of which has this layout. */
 static bool whole_of(const struct proof *p, const struct reading *reading,
                      const struct layout *layout, struct layout *out)
 {
@@ -133,12 +135,12 @@ bool same_data(const struct proof *p, const struct reading *reading, int32_t hav
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-enum { COPY = 1, PARTIAL = 2, SPLIT = 4 }; /* sets of what a digit does */
+enum { COPY = 1, PARTIAL = 2, SPLIT = 4 }; /* sets of what a digit can hold */
 
 /* I1 */
 static const struct {
     unsigned before, after;
-    bool equal; /* what a device holds before and after */
+    bool equal; /* whether a device holds as much after the step as before */
 } RULES[] = {
     [COLLECTIVE_ALL_REDUCE] = {PARTIAL, COPY, true},
     [COLLECTIVE_ALL_GATHER] = {SPLIT, COPY, false},
@@ -174,7 +176,7 @@ static struct fine fine_of(const struct layout *layout)
     return fine;
 }
 
-/* Equation (1) at a place between two devices; false: it cuts through a value. */
+/* Applies equation (1) at a place between two devices; false: it would cut through a value. */
 static bool cut_at(struct fine *fine, int64_t stride)
 {
     for (int32_t i = 0; i < fine->digits; i++) {
@@ -262,8 +264,8 @@ int32_t step_result(struct proof *p, const struct reading *reading, int32_t layo
 
 /* ---- crossings ------------------------------------------------------------------------------- */
 
-/* Receiver r hears from sender r * from / to: with more receivers than senders, several from one;
- * with fewer, from the first of several that must hold the same. */
+/* Receiver r gets the data of sender r * from / to: with more receivers than senders, several get
+ * that of one; with fewer, that of the first of several, which must hold the same. */
 static bool received(const struct layout *sent, int64_t from, int64_t to, struct layout *out)
 {
     *out = *sent;
@@ -272,7 +274,7 @@ static bool received(const struct layout *sent, int64_t from, int64_t to, struct
     if (to % from == 0)
         return layout_add(out, to / from, HOLD_COPY);
     struct fine fine = fine_of(sent);
-    bool whole = from % to != 0; /* nothing is to be said but that all hold all */
+    bool whole = from % to != 0; /* then every sender must hold everything */
     int64_t same = whole ? from : from / to;
     if (!cut_at(&fine, same))
         return false;

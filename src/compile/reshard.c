@@ -1,21 +1,21 @@
-/* reshard.c - two layouts on one mesh, on two stages, and the answers found so far.
+/* reshard.c - two layouts on one mesh or on two stages, and a cache of the answers.
  *
  * Two layouts of the same devices are cut at each other's digits, from the innermost: of two digits
  * that begin at the same place, one's degree divides the other's, and the larger is cut in two,
  *
  *   (a * b, stride) = outer (a, stride * b), inner (b, stride)                                  (1)
  *
- *   I1  Where neither degree divides the other (6 and 4 on 12 devices), the digits up to the next
+ *   I1  If neither degree divides the other (6 and 4 on 12 devices), the digits up to the next
  *       common cut are copies in between: gathered on the producer's side, sliced on the
  *       consumer's.
- *   I2  So is the whole tensor where the two sides pad it differently (compile.h, I3).
- *   I3  Between stages the tensor crosses once, one sender per receiver. Where one side's devices
- *       are a multiple of the other's, its inner ones take or hold copies; where not, all do. What
- *       a receiver would drop at once is not sent.
- *   I5  Devices that hold the same may each send a part of it, which the receivers gather (Megatron's
- *       scatter-gather): less through slow links, more through fast ones.
- *   I4  A digit is also cut where the elements that it splits overlap in part with another's, so
+ *   I2  The same is done with the whole tensor if the two sides pad it differently (layout.h, I3).
+ *   I3  Between stages the tensor crosses once, with one sender per receiver. If the number of
+ *       devices on one side is a multiple of that on the other, its inner devices take or hold
+ *       copies; otherwise all do. What a receiver would drop at once is not sent.
+ *   I4  A digit is also cut where the elements that it splits partly overlap with another's, so
  *       that the rest of it can move before the other has made room.
+ *   I5  Devices that hold the same may each send a part of it, which the receivers gather
+ *       (Megatron's scatter-gather): less traffic on slow links, more on fast ones.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@
 
 /* ---- one mesh for two layouts ---------------------------------------------------------------- */
 
-/* A layout's digits from the innermost; the first may be cut already. */
+/* A layout's digits from the innermost; the first may be partly consumed. */
 struct cursor {
     struct layout_digit digit;
     const struct layout *layout;
@@ -44,7 +44,7 @@ static struct cursor cursor_of(const struct layout *layout)
     return c;
 }
 
-/* Takes the inner `degree` of the digit. (1) */
+/* Consumes the inner `degree` of the digit. (1) */
 static int64_t take(struct cursor *c, int64_t degree)
 {
     int64_t hold = c->digit.hold;
@@ -117,7 +117,7 @@ static void cut_digit(struct mesh *mesh, int32_t at, int64_t inner)
     digit[1].after = outer_hold(digit[1].after, inner);
 }
 
-/* The inner degree at which a split that holds `hold` passes the boundary; 1: it does not. */
+/* The inner degree at which a split that holds `hold` crosses the boundary; 1: it does not. */
 static int64_t inner_degree(const struct step_digit *digit, int64_t hold, int64_t boundary)
 {
     bool inside = hold > 0 && boundary > hold && boundary < hold * digit->degree &&
@@ -154,7 +154,7 @@ static void cut_overlaps(struct mesh *mesh)
             continue;
         cut_digit(mesh, i, inner);
         moving++;
-        i = -1; /* its halves, and what they now overlap */
+        i = -1; /* start again with its halves and what they now overlap */
     }
 }
 
@@ -172,7 +172,7 @@ struct reshards {
     struct arena *arena;
     struct paths *paths;
     ARRAY(struct known_reshard *) entries;
-    struct hash_map numbers; /* of those, by what was asked */
+    struct hash_map numbers; /* numbers of known reshards, by what was asked */
 };
 
 static void append_within(const struct reshards *all, const struct layout *from,
@@ -187,7 +187,7 @@ static void append_within(const struct reshards *all, const struct layout *from,
 
 /* ---- from one stage to another --------------------------------------------------------------- */
 
-/* The layout with `copies` devices in place of each one. */
+/* The layout with `copies` devices in place of each device. */
 static struct layout with_copies(const struct layout *layout, int64_t copies)
 {
     struct layout wide = *layout;
@@ -219,7 +219,7 @@ static struct layout share_out(const struct layout *layout)
     return out;
 }
 
-/* What crosses: the layout on the sending and on the receiving devices. (I3) */
+/* What crosses: its layout on the sending and on the receiving devices (I3). */
 static void choose_crossing(const struct layout *from, const struct layout *to, struct layout *sent,
                             struct layout *received)
 {
@@ -260,7 +260,7 @@ int64_t reshard_sender(const struct reshard *reshard, int64_t receiver)
     return receiver * reshard->from_devices / reshard->to_devices;
 }
 
-/* ---- answers found so far -------------------------------------------------------------------- */
+/* ---- the cache of answers -------------------------------------------------------------------- */
 
 struct reshards *reshards_new(void)
 {

@@ -1,7 +1,7 @@
 /* runs.c - a block cut into runs of items, each of which becomes a task.
  *
  *   I1  Runs are in the order of their items. A run of operators ends before an operator that needs
- *       a step of its own run's outside, after one that a step needs, and before and after whatever
+ *       a step outside the run, after an operator that a step needs, and before and after whatever
  *       else is waited for.
  *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
  */
@@ -14,7 +14,7 @@ struct run_cutter {
     const struct block *block;
     unsigned cuts;
     int32_t *bucket_read, *bucket_completed; /* per item, -1: none */
-    bool *needed;                            /* per item: by one of the other lane */
+    bool *needed;                            /* per item: whether one of the other lane needs it */
     int32_t *run_of;                         /* per item */
     ARRAY(struct block_run) runs;
     bool open; /* the last run is one of operators that may grow */
@@ -56,7 +56,8 @@ static void add_item(struct run_cutter *c, int32_t i)
     bool step = item->kind == ITEM_STEP && (c->cuts & CUT_STEPS);
     int32_t needed = item->needs >= 0 ? c->run_of[item->needs] : -1;
     int32_t last = (int32_t)c->runs.len - 1;
-    bool foreign = needed >= 0 && c->runs.data[needed].step != step; /* in the other lane's run */
+    /* the needed item is in a run of the other lane */
+    bool foreign = needed >= 0 && c->runs.data[needed].step != step;
     struct block_run *run = c->open ? &c->runs.data[last] : NULL;
     if (step || !run || (foreign && needed != last) || c->bucket_read[i] >= 0)
         run = start_run(c, i, step, foreign ? needed : -1);

@@ -1,8 +1,8 @@
 /* sends.c - what goes from stage to stage.
  *
- * A crossing is sent at the end of the block that has it, and waited for by the first tasks of the
- * block that reads it. Stages are walked one after the other, so a task that waits for a later
- * stage's send is noted as a gate, and waits once all sends have numbers.
+ * A crossing is sent at the end of the block that has it, and the first tasks of the block that
+ * reads it wait for it. Stages are walked one after the other, so a task that waits for a later
+ * stage's send is noted as a gate, and its wait is added when all sends have numbers.
  */
 #include "compile/assembly.h"
 
@@ -67,7 +67,8 @@ static int32_t *sent_at(const struct assembly *a, bool backward, int32_t crossin
     return &a->way[backward].sent[row];
 }
 
-/* Whether a part has nothing to do for the gradients of inputs: then its weights' slot receives. */
+/* Whether a part has no gradients of inputs to compute: then the slot of its weights' gradients
+ * receives. */
 static bool only_weights(const struct assembly *a, int32_t part)
 {
     int32_t block = a->b->block_of[SLOT_BACKWARD_INPUT][part];

@@ -1,9 +1,9 @@
 /* serial.c - the model as one device would run it: every copy of every operator in turn.
  *
  * The walk keeps, for each tensor, the instance that wrote it last. A repeat's carry is written
- * before its first copy (with what carry_init is then) and after each of its copies (with what
- * carry_out is then), so an operator's input is simply what was written last: nothing here knows of
- * copies' numbers. uses.c finds the same by arithmetic on them.
+ * before its first copy (with the current value of carry_init) and after each of its copies (with
+ * the current value of carry_out), so an operator's input is simply what was written last, without
+ * any numbering of copies. uses.c finds the same by arithmetic on those numbers.
  */
 #include "compile/proof.h"
 
@@ -124,7 +124,7 @@ done:
     return status;
 }
 
-/* ---- what is recomputed together: a layer's run ---------------------------------------------- */
+/* ---- the runs of a layer that are recomputed together ---------------------------------------- */
 
 static void number_runs(struct proof *p)
 {

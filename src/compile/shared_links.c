@@ -1,7 +1,7 @@
 /* shared_links.c - which steps may meet other traffic (graph.h, I2).
  *
  *   I1  Nodes are alike, and a group that lies in two of them uses all kinds of links that it would
- *       use in more: its links in two stand for all.
+ *       use in more: its links in two nodes stand for all.
  */
 #include "compile/assembly.h"
 
@@ -27,7 +27,7 @@ static bool has_any(const struct hash_map *set, const struct traffic_list *links
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Links of the pattern's first group, as far as it lies in two nodes: nodes are alike. */
+/* The links of the pattern's first group, in at most two nodes (I1). */
 static weft_status links_of(struct assembly *a, const struct pattern *pattern,
                             struct traffic_list *out)
 {
@@ -65,7 +65,8 @@ static bool offloads(const struct assembly *a, int32_t stage)
     return false;
 }
 
-/* Links of a stage's checkpoints to the host and back, in as many nodes as patterns are looked at. */
+/* The links of a stage's checkpoints to the host and back, in as many nodes as are examined for
+ * patterns. */
 static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t number,
                               struct hash_map *set)
 {
@@ -115,7 +116,8 @@ weft_status find_meetings(struct assembly *a)
     weft_status status = WEFT_OK;
     name_sends(b);
     struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
-    bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len); /* per pattern: sends, copies */
+    /* per pattern: whether it is used by sends or copies */
+    bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
     TRY(add_all_copies(a, &others));
     for (size_t p = 0; p < b->patterns.len; p++) {
         TRY(links_of(a, &b->patterns.data[p], &links[p]));

@@ -1,21 +1,22 @@
 /* symbolic.c - what a device holds, and what operators, steps and sends make of it.
  *
- * Values are not numbers but where they came from: an output is there or not, in a layout; a
- * gradient is a set of readers, added up.
+ * Values are not numbers but records of where they came from: an output exists or not, in a layout;
+ * a gradient is a set of readers, added up.
  *
  *   I1  An operator finds each input in exactly the layout that its split demands: as the source
  *       left it, as a send brought it, or as the last of the steps left it.
- *   I2  In a backward block an input is what the forward pass kept or what was made again: outputs of
- *       the reader's own run of recomputation only once they are. What a reshard gathered is gone
- *       when its pass is over (blocks.c, I2), unless it came from another stage; so a recomputation
- *       gathers again, and so does the backward pass after it: `floor` is the last operator of the
- *       other kind, and steps before it do not count. Of a step it is the last operator of either:
- *       the steps of a reshard follow each other.
- *   I3  Before an operator's backward phases each of its readers' gradients has come exactly once.
- *   I4  A reshard of gradients takes along what is there of readers in the same part with the same
- *       layout; the parts of a fused tensor never share.
- *   I5  Weights are read when they are whole: gathered for this pass with shard 3; and not before
- *       what an iteration left to the next one has come.
+ *   I2  In a backward block an input is what the forward pass kept or what was recomputed: outputs
+ *       of the reader's own run of recomputation only after they were recomputed. A gathered tensor
+ *       is gone when its pass is over (blocks.c, I2), unless it came from another stage; so a
+ *       recomputation gathers again, and so does the backward pass after it: `floor` is the last
+ *       operator of the other kind, and steps before it do not count. For a step it is the last
+ *       operator of either kind: the steps of a reshard follow each other.
+ *   I3  Before an operator's backward phases the gradient of each of its readers has arrived
+ *       exactly once.
+ *   I4  A reshard of gradients takes along those of readers in the same part with the same layout;
+ *       the parts of a fused tensor never share a reshard.
+ *   I5  Weights are read only when they are whole: gathered for this pass with shard 3; and not
+ *       before what the previous iteration left to this one has arrived.
  */
 #include "compile/proof.h"
 
@@ -86,7 +87,7 @@ static bool same_run(const struct symbolic_machine *m, const struct reading *r)
            !fact[r->source].choice->saved;
 }
 
-/* Whether the source's output is there as the source left it. */
+/* Whether the source's output exists as the source left it. */
 static bool source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     if (m->p->fact[r->source].stage != stage_of(m, at.device))
@@ -97,7 +98,7 @@ static bool source_there(const struct symbolic_machine *m, const struct reading 
     return made & (again ? MADE_AGAIN : MADE);
 }
 
-/* I2, of what steps have brought. */
+/* I2, for what steps have brought. */
 static bool outlives(const struct symbolic_machine *m, const struct reading *r,
                      const struct chain *c, struct at at)
 {
@@ -153,7 +154,7 @@ static weft_status need_input(const struct symbolic_machine *m, const struct rea
 
 /* ---- weights (I5) ---------------------------------------------------------------------------- */
 
-/* Gradients of a weight that others use too are complete at the end of an iteration. */
+/* Gradients of a weight that others use too are complete only at the end of an iteration. */
 static bool is_tied(const struct proof *p, const struct bucket *bucket)
 {
     int32_t number = (int32_t)(bucket - p->graph->bucket);
@@ -225,7 +226,7 @@ static void make_gradients(struct symbolic_machine *m, int64_t instance, struct 
             m->pending[first + (size_t)i] = true;
 }
 
-/* I4: what goes with this reading's gradient. */
+/* I4: the gradients that are resharded with this reading's gradient. */
 static struct gradient_tally collect(struct symbolic_machine *m, const struct reading *r,
                                      size_t first)
 {
@@ -271,7 +272,8 @@ done:
     return status;
 }
 
-/* When an instance has run as its backward pass wants it: forward, or again. */
+/* The run whose results an instance's backward pass reads: the forward run, or the
+ * recomputation. */
 static uint8_t wanted_run(const struct fact *fact)
 {
     const struct op *op = fact->op;
@@ -339,8 +341,8 @@ static weft_status bad_step(const struct symbolic_machine *m, const struct readi
                  step_name(item_at(m, at)->step->kind), r->operand);
 }
 
-/* The first step of a reshard, on what the source left or on what a send brought for any reader;
- * 0: it fits none of them. `there` says whether anything is. */
+/* The first step of a reshard, applied to what the source left or to what a send brought for any
+ * reader; 0: it fits none of them. `there` says whether anything exists. */
 static int32_t first_step(struct symbolic_machine *m, const struct reading *r, struct at at,
                           bool *there)
 {

@@ -1,13 +1,14 @@
-/* ties.c - gradients of a weight that several stages have: added up before any optimizer step. */
+/* ties.c - gradients of a weight that several stages have are added up before any optimizer
+ * step. */
 #include "compile/assembly.h"
 
-/* A tied weight's user with a copy of its own, and what its gradients go through. */
+/* A user of a tied weight that has its own copy, and the exchanges of its gradients. */
 struct tie {
     int64_t owner, user;
     struct task task;
 };
 
-/* Device by device, where both lie alike. */
+/* Device by device, if both have the same layout. */
 static void add_up_pairs(struct assembly *a, const struct tie *t, int32_t low, int32_t high)
 {
     const struct build *b = a->b;
@@ -70,7 +71,7 @@ static void add_sends(struct assembly *a, const struct tie *t, int32_t from, int
     }
 }
 
-/* From one's layout to the other's: whole gradients, as copies where they were partial sums. */
+/* From one layout to the other: whole gradients, as copies where they were partial sums. */
 static void bring_gradient(struct assembly *a, const struct tie *t, int64_t from, int64_t to)
 {
     struct layout have = weight_layout(a->b, from, FLOW_FORWARD);
@@ -88,8 +89,8 @@ static void bring_gradient(struct assembly *a, const struct tie *t, int64_t from
     add_steps(a, t, high, reshard, reshard->send + 1, reshard->steps);
 }
 
-/* The gradients of a copy and of its owner are added up before either's optimizer step: by pairs of
- * devices as Megatron-LM does where both lie alike, else there and back. */
+/* Adds up the gradients of a copy and of its owner before either's optimizer step: by pairs of
+ * devices, as in Megatron-LM, if both have the same layout, else there and back. */
 static void tie(struct assembly *a, const struct tie *t)
 {
     const struct build *b = a->b;
@@ -113,7 +114,8 @@ void tie_gradients(struct assembly *a)
 {
     const struct build *b = a->b;
     for (int32_t d = 0; d < a->graph->devices; d++)
-        a->mark[d].last[STREAM_COMPUTE] = a->ending[d].computed; /* after it, before the step */
+        /* after this task, before the optimizer's step */
+        a->mark[d].last[STREAM_COMPUTE] = a->ending[d].computed;
     for (int64_t i = 0; i < b->plan->instances; i++) {
         struct tie t = {owner_of(b, i), i, plain_task(STREAM_GRADIENT, NONE)};
         t.task.reader = i;

@@ -1,14 +1,15 @@
-/* uses.c - who reads what: every operand's producer, the layouts on both sides, the reshards between.
+/* uses.c - which instance reads which output: every operand's producer, the layouts on both sides,
+ * the reshards between.
  *
- * A tensor that a module's copies hand on (its carry) is, in copy k of the module,
+ * A tensor that a module's copies pass on (its carry) is, in copy k of the module,
  *
  *   carry_out of copy k - 1,  or carry_init for k = 0                                          (1)
  *
  * and the producer's copy follows from the reader's: modules around both have the reader's index
- * (one less in the module of (1)), modules around the producer only, or inside the one of (1), are
- * behind the reader's view and give their last copy.
+ * (one less in the module of (1)); of modules around the producer only, or inside the module of
+ * (1), the reader sees the last copy.
  *
- *   I1  A joint depends on the two operators, their choices and the operand only, so copies of a
+ *   I1  A joint depends only on the two operators, their choices and the operand, so copies of a
  *       layer share their joints, and equal reshards are equal pointers.
  *   I2  Views have the layout of their storage: layouts count elements, not axes.
  */
@@ -46,8 +47,8 @@ static int32_t depth_of(const struct context *c, int32_t module)
     return -1;
 }
 
-/* The copy of operator `op` that a reader in this context sees; modules of the context at places
- * below `inside` are behind its view. */
+/* The copy of operator `op` that a reader in this context sees; of modules of the context at places
+ * below `inside` it sees the last copy. */
 static int64_t copy_seen(const struct model *model, const struct context *reader, int32_t inside,
                          int32_t op)
 {
@@ -114,7 +115,7 @@ static struct laid *find_laid(struct build *b, int64_t instance)
 
 /* ---- joints ---------------------------------------------------------------------------------- */
 
-/* NULL where there is nothing to do; across stages there always is. */
+/* NULL if there is nothing to do; across stages there always is. */
 static const struct reshard *reshard(struct build *b, const struct layout *from,
                                      const struct layout *to, bool across)
 {
@@ -124,8 +125,8 @@ static const struct reshard *reshard(struct build *b, const struct layout *from,
     return r->steps || across ? r : NULL;
 }
 
-/* The producer's layout of the whole tensor becomes the one whose parts are whole shares; of that,
- * the part is brought to its reader. Gradients go the other way round. */
+/* The producer's layout of the whole tensor becomes one that keeps shares whole; from it, the part
+ * is brought to its reader. Gradients go the other way round. */
 static void join(struct build *b, struct joint *j)
 {
     const struct model *model = b->plan->model;
@@ -164,11 +165,12 @@ static bool same_way(const struct joint *a, const struct joint *b, bool forward)
 {
     const struct reshard *const *x = forward ? a->forward : a->backward;
     const struct reshard *const *y = forward ? b->forward : b->backward;
-    bool parts = a->part || b->part; /* keys and values lie alike and are not the same */
+    /* keys and values have the same layout and are different tensors */
+    bool parts = a->part || b->part;
     return x[0] == y[0] && x[1] == y[1] && a->across == b->across && !parts;
 }
 
-/* The earliest use of the same source in the reader's part that goes the same way. */
+/* The earliest use of the same source in the reader's part that needs the same reshards. */
 static int32_t leader_of(const struct build *b, int32_t use, bool forward)
 {
     int32_t leader = use, part = b->part_of[b->use[use].reader];

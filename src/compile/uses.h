@@ -1,13 +1,14 @@
-/* uses.h - who reads what in a graph: what whoever executes it with real tensors must know beside its
- * tasks (uses.c finds it).
+/* uses.h - which instance reads which output in a graph: what an executor with real tensors must
+ * know besides the tasks (uses.c finds it).
  *
- *   I1  The items of a block that bring input k of instance r, or its gradient, are the steps of the
- *       joint of use_first[r] + k, in order: forward[0], what makes a part of a fused tensor of the
- *       whole, forward[1]; and the other way round backward[0], the whole of the part, backward[1].
- *   I2  Across stages, what comes before the send of forward[1] or backward[0] is in the block of the
- *       part that sends, what comes after it in that of the part that receives.
+ *   I1  The items of a block that bring input k of instance r, or its gradient, are the steps of
+ *       the joint of use_first[r] + k, in order: forward[0], the extraction of a part of a fused
+ *       tensor from the whole, forward[1]; and in the other direction backward[0], the whole from
+ *       the part, backward[1].
+ *   I2  Across stages, what comes before the send of forward[1] or backward[0] is in the block of
+ *       the part that sends, what comes after it in that of the part that receives.
  *   I3  Uses that the same steps serve have one leader, the earliest of them in the reader's part:
- *       forward its steps come once, backward the gradients of all are added up before them.
+ *       forward its steps are done once, backward the gradients of all are added up before them.
  */
 #ifndef WEFT_COMPILE_USES_H
 #define WEFT_COMPILE_USES_H
@@ -21,11 +22,11 @@ struct laid {
     int64_t local[OP_MAX_DIMS];
     struct layout *input, *input_grad;
     struct layout output, output_grad;
-    struct joint *joints; /* those that end here */
+    struct joint *joints; /* the joints that end here */
 };
 
-/* What brings an operator's output to an input of another: at most two reshards each way. NULL where
- * nothing is to do. Across stages, forward[1] and backward[0] are those that send. */
+/* What brings an operator's output to an input of another: at most two reshards in each direction,
+ * NULL if there is nothing to do. Across stages, forward[1] and backward[0] are those that send. */
 struct joint {
     const struct laid *from, *to;
     int32_t operand;
@@ -40,10 +41,10 @@ struct use {
     int64_t reader;
     int64_t source; /* instance, -1: the model's input */
     int32_t operand;
-    struct joint *joint;                 /* NULL: the model's input */
-    int32_t same_forward, same_backward; /* an earlier use in the reader's part that the same
-                                            reshards serve; or this one itself */
-    int32_t next;                        /* an earlier use of the same source, -1: none */
+    struct joint *joint; /* NULL: the model's input */
+    /* an earlier use in the reader's part that the same reshards serve, or this one itself */
+    int32_t same_forward, same_backward;
+    int32_t next; /* an earlier use of the same source, -1: none */
 };
 
 struct graph_uses {

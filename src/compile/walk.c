@@ -6,9 +6,10 @@
 struct task_walk {
     bool *seen_forward;     /* per piece */
     int32_t *last_backward; /* per piece: the slot's number */
-    int64_t *offloaded;   /* per piece: bytes of a micro-batch's checkpoints, as memory has them */
-    int32_t *slices;      /* per device: the latest of its gradients before the slot at hand */
-    int32_t *ahead, *now; /* per device: where the slot before last ended, and the last */
+    int64_t *offloaded;     /* per piece: bytes of a micro-batch's checkpoints in the host */
+    int32_t *slices; /* per device: the latest task of its gradients before the current slot */
+    /* per device: where the slot before the last ended, and where the last ended */
+    int32_t *ahead, *now;
 };
 
 static struct task_walk start_walk(struct assembly *a, const struct slots *slots)
@@ -45,7 +46,7 @@ static struct visit visit_of(const struct assembly *a, struct task_walk *w, stru
 }
 
 /* The first forward slot of a piece whose gradients were deferred waits for all of them: they are
- * the latest on the gradient stream. */
+ * the latest tasks on the gradient stream. */
 static void wait_for_slices(struct assembly *a, const struct visit *place, const int32_t *slices,
                             int32_t first_task)
 {
@@ -62,7 +63,8 @@ static void latest(const struct assembly *a, enum stream_kind stream, int32_t *o
         out[d] = a->mark[a->first_device[a->stage] + d].last[stream];
 }
 
-/* What the iteration before has left of the next piece's gradients goes while this one computes. */
+/* What the previous iteration left of the next piece's gradients is synchronised while this piece
+ * computes. */
 static void before_block(struct assembly *a, struct task_walk *w, const struct visit *place)
 {
     latest(a, STREAM_GRADIENT, w->slices);
@@ -72,8 +74,8 @@ static void before_block(struct assembly *a, struct task_walk *w, const struct v
         copy_checkpoints(a, EXCHANGE_FROM_HOST, place, w->offloaded[place->slot.piece], w->ahead);
 }
 
-/* What the block sends is on its way. */
-static void behind_block(struct assembly *a, struct task_walk *w, const struct visit *place)
+/* Called when what the block sends is on its way. */
+static void after_block(struct assembly *a, struct task_walk *w, const struct visit *place)
 {
     int32_t *before = w->ahead;
     w->ahead = w->now;
@@ -105,9 +107,9 @@ static void walk_slots(struct assembly *a, const struct slots *slots)
             send_crossings(a, &place[0]);
         }
         wait_for_slices(a, &place[0], w.slices, first_task);
-        behind_block(a, &w, &place[0]);
+        after_block(a, &w, &place[0]);
         if (paired)
-            behind_block(a, &w, &place[1]);
+            after_block(a, &w, &place[1]);
     }
 }
 

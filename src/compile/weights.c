@@ -1,13 +1,13 @@
-/* weights.c - which bucket a weight is in, from what its gradient is on each device.
+/* weights.c - which bucket a weight is in, from the layout of its gradient on each device.
  *
- * A gradient is to be summed over the digits of its layout that are partial; where state is sharded,
- * over all that do not split it, since those devices share the state:
+ * A gradient is summed over the digits of its layout that are partial; if state is sharded, over
+ * all digits that do not split it, since those devices share the state:
  *
  *   I1  Each instance with weights of its own is in exactly one bucket of its part, whose pattern
- *       has these digits; all its weights are sums over the same.
+ *       has these digits; all its weights are sums over the same devices.
  *   I2  A bucket has the bytes of its instances, before any sharding.
- *   I3  A tied weight is its owner's where it lies alike in the same part; else it is a copy, with a
- *       bucket of its own.
+ *   I3  A tied weight belongs to its owner if it has the same layout in the same part; otherwise it
+ *       is a copy, with a bucket of its own.
  */
 #include "compile/proof.h"
 
@@ -55,8 +55,7 @@ static struct digits sum_digits(const struct proof *p, const struct fact *at, in
     return out;
 }
 
-/* Devices whose numbers differ in these digits only, as many as a mixed-radix number says: digits
- * that make one are one, however they are written. */
+/* Whether two lists of digits describe the same devices: merging digits does not matter. */
 static bool same_devices(const struct digits *digits, const struct pattern *pattern)
 {
     for (int64_t device = 0; device < pattern->devices; device++) {
@@ -101,7 +100,7 @@ static bool weights_agree(const struct proof *p, const struct fact *at)
     return true;
 }
 
-/* As its owner's would be, parameter by parameter: a copy is none to op_memory. */
+/* Computed as for its owner, from the parameters: op_memory does not count a copy. */
 static int64_t bytes_of(const struct proof *p, const struct fact *at)
 {
     const struct fact *owner = &p->fact[at->owner];

@@ -34,9 +34,9 @@ struct summary {
 static struct summary sum_up(const struct part_lifetimes *part, enum slot_kind kind)
 {
     struct summary sum = {0, 0, -1};
-    const struct moments *moments = &part->moments[kind];
-    for (int32_t i = 0; i < moments->count; i++) {
-        const struct moment *m = &moments->moment[i];
+    const struct memory_events *events = &part->events[kind];
+    for (int32_t i = 0; i < events->count; i++) {
+        const struct memory_event *m = &events->event[i];
         sum.net += m->gives ? -part->life[m->life].bytes : part->life[m->life].bytes;
         if (sum.net > sum.rise) {
             sum.rise = sum.net;

@@ -31,10 +31,10 @@ static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_
 static void play_slot(const struct replay *r, const struct slot *slot)
 {
     const struct part_lifetimes *part = player_part(r->player, slot->piece);
-    const struct moments *moments = &part->moments[slot->kind];
+    const struct memory_events *events = &part->events[slot->kind];
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
-    for (int32_t i = 0; i < moments->count; i++) {
-        const struct moment *m = &moments->moment[i];
+    for (int32_t i = 0; i < events->count; i++) {
+        const struct memory_event *m = &events->event[i];
         if (m->gives)
             allocator_give(r->allocator, handle[m->life]);
         else

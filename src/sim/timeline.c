@@ -17,8 +17,8 @@ struct tracker {
         struct memory_point *data;
         size_t len, cap;
     } *out;
-    int32_t slot, slots; /* the first at hand, and how many (I2); -1, 0: before the first */
-    int32_t moment[2];   /* the next of each */
+    int32_t slot, slots;   /* the first at hand, and how many (I2); -1, 0: before the first */
+    int32_t next_event[2]; /* the next of each */
     struct memory_point now, most;
 };
 
@@ -45,11 +45,11 @@ static void push(struct tracker *t, int64_t at_ns, struct memory_point point)
 static void play_to(struct tracker *t, int32_t k, int32_t item)
 {
     const struct part_lifetimes *part = player_part(t->player, slot_at(t, k)->piece);
-    const struct moments *moments = &part->moments[slot_at(t, k)->kind];
-    int32_t *at = &t->moment[k];
+    const struct memory_events *events = &part->events[slot_at(t, k)->kind];
+    int32_t *at = &t->next_event[k];
     t->most = t->now;
-    for (; *at < moments->count && moments->moment[*at].item <= item; (*at)++) {
-        const struct moment *m = &moments->moment[*at];
+    for (; *at < events->count && events->event[*at].item <= item; (*at)++) {
+        const struct memory_event *m = &events->event[*at];
         const struct lifetime *life = &part->life[m->life];
         t->now.bytes[life->memory] += m->gives ? -life->bytes : life->bytes;
         if (total(&t->now) > total(&t->most))
@@ -70,7 +70,7 @@ static void next_slot(struct tracker *t)
     t->slot = t->slot < 0 ? 0 : t->slot + t->slots;
     t->slots = p->paired[t->slot] ? 2 : 1;
     for (int32_t k = 0; k < t->slots; k++) {
-        t->moment[k] = 0;
+        t->next_event[k] = 0;
         if (p->away)
             t->now.bytes[MEMORY_ACTIVATIONS] +=
                 offloaded(p, p->away[t->slot + k].back) - offloaded(p, p->away[t->slot + k].left);

@@ -614,9 +614,9 @@ static void check_balance(const struct part_lifetimes *part)
     }
     for (int pass = 0; pass < 3; pass++)
         for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
-            for (int32_t i = 0; order_of((uint8_t)kind) == pass && i < part->moments[kind].count;
+            for (int32_t i = 0; order_of((uint8_t)kind) == pass && i < part->events[kind].count;
                  i++) {
-                const struct moment *m = &part->moments[kind].moment[i];
+                const struct memory_event *m = &part->events[kind].event[i];
                 assert_int_equal(taken[m->life], m->gives);
                 taken[m->life] += m->gives ? 10 : 1;
             }
@@ -769,8 +769,8 @@ static void check_paired_stage(const struct subject *s, int32_t stage, const str
     for (int32_t part = stage; part < s->plan->parts; part += s->plan->stages) {
         const struct part_lifetimes *p = part_of(s, part);
         int64_t held = 0, most = 0;
-        for (int32_t i = 0; i < p->moments[SLOT_FORWARD].count; i++) {
-            const struct moment *m = &p->moments[SLOT_FORWARD].moment[i];
+        for (int32_t i = 0; i < p->events[SLOT_FORWARD].count; i++) {
+            const struct memory_event *m = &p->events[SLOT_FORWARD].event[i];
             held += m->gives ? -p->life[m->life].bytes : p->life[m->life].bytes;
             most = held > most ? held : most;
         }

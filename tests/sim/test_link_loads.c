@@ -163,10 +163,10 @@ static void play_all(const struct slow *s)
         const struct slot *slot = &s->slots.data[k];
         const struct part_lifetimes *part =
             &s->graph->lifetimes->part[slot->piece * s->plan->stages + s->stage];
-        const struct moments *moments = &part->moments[slot->kind];
+        const struct memory_events *events = &part->events[slot->kind];
         int32_t *handle = s->handle[slot->piece] + slot->micro_batch * part->lives;
-        for (int32_t i = 0; i < moments->count; i++) {
-            const struct moment *m = &moments->moment[i];
+        for (int32_t i = 0; i < events->count; i++) {
+            const struct memory_event *m = &events->event[i];
             if (m->gives)
                 allocator_give(s->allocator, handle[m->life]);
             else

@@ -20,10 +20,10 @@ struct pass_memory {
 static struct pass_memory held_in(const struct timed *timed, int32_t part, enum slot_kind kind)
 {
     const struct part_lifetimes *lives = &timed->outline.graph->lifetimes->part[part];
-    const struct moments *moments = &lives->moments[kind];
+    const struct memory_events *events = &lives->events[kind];
     struct pass_memory held = {0, 0};
-    for (int32_t i = 0; i < moments->count; i++) {
-        const struct moment *m = &moments->moment[i];
+    for (int32_t i = 0; i < events->count; i++) {
+        const struct memory_event *m = &events->event[i];
         held.net += m->gives ? -lives->life[m->life].bytes : lives->life[m->life].bytes;
         held.rise = held.net > held.rise ? held.net : held.rise;
     }

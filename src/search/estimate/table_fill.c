@@ -107,13 +107,13 @@ static void fill_levels(const struct filling *f, const struct block *block, int6
                         int64_t *high)
 {
     const struct part_lifetimes *part = &f->timed->outline.graph->lifetimes->part[block->part];
-    const struct moments *moments = &part->moments[block->kind];
+    const struct memory_events *events = &part->events[block->kind];
     const int64_t *place = places_of(f->scratch, block);
     bool forward = block->kind == SLOT_FORWARD;
     int64_t held = 0, at = forward ? 0 : f->instances - 1;
     high[at] = 0;
-    for (int32_t k = 0; k < moments->count; k++) {
-        const struct moment *m = &moments->moment[k];
+    for (int32_t k = 0; k < events->count; k++) {
+        const struct memory_event *m = &events->event[k];
         int64_t to = m->item < 0 ? at : m->item < block->items ? place[m->item] : at;
         while (forward ? at < to : at > to) {
             level[forward ? at + 1 : at] = held;

@@ -1,4 +1,5 @@
-/* moments.c - what lifetimes come to: moments of a block in order, bytes that are offloaded, names. */
+/* memory_events.c - what follows from lifetimes: allocations and releases of a block in order,
+ * bytes that are offloaded, names. */
 #include "compile/build.h"
 
 const char *memory_class_name(enum memory_class memory)
@@ -33,10 +34,10 @@ static size_t order_of(int32_t item, bool gives)
     return 2 * (size_t)(item + 1) + gives;
 }
 
-struct moments block_moments(struct build *b, const struct part_lifetimes *part,
-                             const struct block *block)
+struct memory_events block_memory_events(struct build *b, const struct part_lifetimes *part,
+                                         const struct block *block)
 {
-    struct moments out = {0};
+    struct memory_events out = {0};
     size_t orders = order_of(block->items, true) + 1;
     int32_t *first = ARENA_ARRAY(b->scratch, int32_t, orders + 1);
     for (int32_t i = 0; i < part->lives; i++) {
@@ -49,14 +50,15 @@ struct moments block_moments(struct build *b, const struct part_lifetimes *part,
     for (size_t i = 0; i < orders; i++)
         first[i + 1] += first[i];
     out.count = first[orders];
-    out.moment = ARENA_ARRAY(b->keep, struct moment, (size_t)out.count);
+    out.event = ARENA_ARRAY(b->keep, struct memory_event, (size_t)out.count);
     for (int32_t i = 0; i < part->lives; i++) {
         const struct lifetime *life = &part->life[i];
         if (life->born_in == block->kind)
-            out.moment[first[order_of(life->born, false)]++] =
-                (struct moment){life->born, i, false};
+            out.event[first[order_of(life->born, false)]++] =
+                (struct memory_event){life->born, i, false};
         if (life->dies_in == block->kind)
-            out.moment[first[order_of(life->dies, true)]++] = (struct moment){life->dies, i, true};
+            out.event[first[order_of(life->dies, true)]++] =
+                (struct memory_event){life->dies, i, true};
     }
     return out;
 }

@@ -84,8 +84,7 @@ struct memory_events {
 struct part_lifetimes {
     struct lifetime *life;
     int32_t lives;
-    struct memory_events
-        events[SLOT_KIND_COUNT]; /* of its block of each kind; empty if it has none */
+    struct memory_events events[SLOT_KIND_COUNT]; /* of its block of each kind, if there is one */
 };
 /* I4: the bytes of one micro-batch that wait in host memory. */
 int64_t offloaded_bytes(const struct part_lifetimes *part);

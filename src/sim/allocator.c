@@ -19,7 +19,7 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
     return allocator;
 }
 
-/* The front of a block goes to the request, the rest stays free or comes along. */
+/* Gives the front of a block to the request; the rest stays free or is handed out with it. */
 static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
 {
     struct memory_block *block = &allocator->blocks.data[id];

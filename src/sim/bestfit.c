@@ -13,7 +13,7 @@ static void adopt(struct memory_block *blocks, int32_t parent, int32_t child)
     blocks[parent].child = child;
 }
 
-/* Two heaps become one; returns its root (I2). */
+/* Joins two heaps; returns the root (I2). */
 static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
 {
     if (!a || !b)
@@ -23,7 +23,7 @@ static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
     return first;
 }
 
-/* Siblings become one heap: in pairs from the left, the pairs from the right. */
+/* Joins a list of siblings into one heap: in pairs from the left, then the pairs from the right. */
 static int32_t join_all(struct memory_block *blocks, int32_t first)
 {
     int32_t pairs = 0, root = 0;
@@ -55,7 +55,7 @@ static void cut(struct memory_block *blocks, int32_t block)
         blocks[next].back = back;
 }
 
-/* Returns the root without `block`. */
+/* Removes `block`; returns the new root. */
 static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block)
 {
     int32_t orphans = join_all(blocks, blocks[block].child);
@@ -74,7 +74,8 @@ struct bestfit bestfit_new(struct arena *keep, int digits)
     return fit;
 }
 
-/* One unit is 0, so that a whole segment of 2 MiB has no more digits than its parts. */
+/* A size of one unit has the digit 0, so that a whole segment of 2 MiB has no more digits than its
+ * parts. */
 static int slot_of(int64_t bytes, int digit)
 {
     uint64_t key = (uint64_t)bytes / UNIT_BYTES - 1;
@@ -108,7 +109,7 @@ static int32_t new_shelf(struct bestfit *fit)
     return (int32_t)fit->shelf.len - 1;
 }
 
-/* A second size comes below this slot: a shelf between, where they part or share a slot again. */
+/* A second size arrives at this slot: inserts shelves up to the digit where the two differ. */
 static void part(struct bestfit *fit, const struct memory_block *blocks, int32_t at, int slot,
                  int digit)
 {
@@ -139,7 +140,7 @@ void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t bl
     }
 }
 
-/* The slot is empty now; so may be its shelf, and the shelf above that (I1). */
+/* Clears a slot; its shelf may become empty, too, and the shelf above that (I1). */
 static void clear_slot(struct bestfit *fit, const int32_t *path, int64_t bytes, int digit)
 {
     for (; digit < fit->digits; digit++) {
@@ -168,7 +169,7 @@ void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t bl
 
 int32_t bestfit_find(const struct bestfit *fit, const struct memory_block *blocks, int64_t bytes)
 {
-    int32_t at = 0, larger = 0; /* what hangs where the next larger size leaves the path */
+    int32_t at = 0, larger = 0; /* where the next larger size branches off the path */
     for (int digit = fit->digits - 1; at >= 0; digit--) {
         const struct shelf *shelf = &fit->shelf.data[at];
         int slot = slot_of(bytes, digit);

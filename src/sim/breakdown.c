@@ -1,15 +1,15 @@
 /* breakdown.c - where a stage's time goes.
  *
- * A stage's compute stream, from 0 to the end of the iteration, is work and waits. Work counts by
- * its items' purposes; what a run takes beyond its operators is its steps' (tp_comm). A wait [a, b]
- * is followed back from the task that ended it:
+ * A stage's compute stream, from 0 to the end of the iteration, consists of work and waits. Work
+ * counts by its items' purposes; what a run takes beyond its operators counts for its steps
+ * (tp_comm). A wait [a, b] is followed back from the task that ended it:
  *
- *   a transfer on the way counts as what it is for, as far as it lies in [a, b];
+ *   a transfer on the way counts by its purpose, as far as it lies in [a, b];
  *   computation elsewhere counts as bubble;
  *   then the task before that one, by engine_waited_for, until a is reached                  (1)
  *
  *   I1  All of it adds up to the iteration: every nanosecond is counted once.
- *   I2  The stage that waits least (lowest number first) speaks for the iteration.
+ *   I2  The stage that waits least (of equal ones the lowest number) represents the iteration.
  */
 #include "sim/room.h"
 
@@ -23,18 +23,20 @@ const char *time_name(int time)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* Operators' times of a run of items. */
+/* The operators' times of a run of items. */
 struct run_sum {
     int64_t by[PURPOSE_COUNT], all;
-    int32_t first_item, items; /* of the run; 0: of none yet */
+    int32_t first_item, items; /* of the run; 0 items: no run yet */
 };
 
 struct waits {
     const struct prediction *p;
     int32_t device;
     int64_t *time_ns;
-    struct run_sum *sum;  /* per block: the run that was summed up last, mostly the same again */
-    int64_t *by_stage[2]; /* waiting for activations, for gradients, by the stage they come from */
+    /* per block: the run that was summed last, which is usually needed again */
+    struct run_sum *sum;
+    /* waits for activations and for gradients, by the stage that they come from */
+    int64_t *by_stage[2];
     int64_t data_ns;
 };
 
@@ -94,7 +96,7 @@ static void blame(struct waits *w, int32_t task, int64_t ns)
         w->by_stage[t->stream == STREAM_PREVIOUS][w->p->graph->device[t->device].stage] += ns;
 }
 
-/* Equation (1): the wait from `from` on for a task that starts at `until`. */
+/* Equation (1): counts the wait from `from` on for a task that starts at `until`. */
 static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t until)
 {
     const struct prediction *p = w->p;
@@ -113,7 +115,7 @@ static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t unti
     }
 }
 
-/* After its own last task: gathers of its weights, then others' work. */
+/* Counts the time after the stage's last task: gathers of its weights, then others' work. */
 static void count_rest(struct waits *w, int64_t from)
 {
     const struct prediction *p = w->p;
@@ -234,7 +236,7 @@ void find_breakdown(struct prediction *p)
     p->stage = ARENA_ARRAY(p->arena, struct stage_prediction, stages);
     for (int32_t d = 0, stage = -1; d < p->graph->devices; d++) {
         if (p->graph->device[d].stage == stage)
-            continue; /* the first device of a stage speaks for it */
+            continue; /* the first device of a stage represents it */
         stage = p->graph->device[d].stage;
         struct stage_prediction *out = &p->stage[stage];
         struct waits w = {.p = p, .device = d, .time_ns = out->time_ns, .sum = sum};

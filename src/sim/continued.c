@@ -1,19 +1,20 @@
-/* continued.c - iterations of more micro-batches than are simulated.
+/* continued.c - iterations with more micro-batches than are simulated.
  *
- * Between its first and its last micro-batches a pipeline repeats itself: each more of them takes as long as
- * the one before, and adds as much to what is held (nothing, where a stage gives back as much as it takes). So
- * of an iteration of m micro-batches two shorter ones are simulated, of m1 and m2, and what they differ by goes
- * on up to m:
+ * Between its first and its last micro-batches a pipeline repeats itself: each further micro-batch
+ * takes as long as the one before, and adds as much to what is held (nothing, if a stage frees as
+ * much as it allocates). So instead of an iteration of m micro-batches two shorter ones are
+ * simulated, of m1 and m2, and their difference is extrapolated to m:
  *
- *   x(m) = x(m2) + (m - m2) (x(m2) - x(m1)) / (m2 - m1)                                          (1)
+ *   x(m) = x(m2) + (m - m2) (x(m2) - x(m1)) / (m2 - m1)                                       (1)
  *
  * for the iteration, for each of a stage's times and for what it holds.
  *
- *   I1  m, m1 and m2 differ by whole rounds of as many micro-batches as there are stages: the schedule can
- *       order all of them, and what is left over of a round is the same.
+ *   I1  m, m1 and m2 differ by whole rounds of as many micro-batches as there are stages: the
+ *       schedule can order all of them, and an incomplete round is the same in all.
  *   I2  m1 has at least PLAN_ROUNDS / 2 rounds: every stage is at work by then.
- *   I3  A stage's times add up to the iteration: the largest takes what rounding leaves over.
- *   I4  The graph, its result, points of memory and the critical path are those of m2 micro-batches.
+ *   I3  A stage's times add up to the iteration: the largest one absorbs rounding.
+ *   I4  The graph, its result, points of memory and the critical path are those of m2
+ *       micro-batches.
  */
 #include <math.h>
 #include <string.h>
@@ -21,12 +22,12 @@
 #include "sim/room.h"
 
 enum {
-    OPERATORS =
-        32,      /* of a part that count as one: where they wait for collectives each is a task */
-    SHORTER = 16 /* times fewer are simulated than would still be in full */
+    /* operators of a part that count as one: each may become a task if it waits for collectives */
+    OPERATORS = 32,
+    SHORTER = 16 /* factor by which fewer are simulated than the limit allows */
 };
 
-/* Micro-batches of one iteration in parts, and on every device where each is simulated. */
+/* Micro-batches of one iteration times parts, and times devices if each is simulated. */
 static double slots_of(const struct plan *plan, enum fold fold)
 {
     double stages = (double)plan->stages, all = (double)cluster_devices(plan->cluster);
@@ -34,7 +35,8 @@ static double slots_of(const struct plan *plan, enum fold fold)
     return (double)plan_micro_batches(plan) * parts * (fold == FOLD_NEVER ? all / stages : 1);
 }
 
-/* So many fewer rounds that about `wanted` micro-batches are left, but at least as many as given (I1, I2). */
+/* Drops so many rounds that about `wanted` micro-batches are left, but not fewer than needed (I1,
+ * I2). */
 static int64_t fewer(const struct plan *plan, int64_t wanted, int64_t least_rounds)
 {
     int64_t m = plan_micro_batches(plan), round = plan->stages, rounds = wanted / round;
@@ -89,7 +91,7 @@ static void continue_memory(const struct continuation *c, const struct stage_pea
     }
     second->reserved = second->peak + beside;
     second->host = go_on(c, first->host, second->host);
-    if (grows) /* what is listed is less than is held then */
+    if (grows) /* the listed holdings then add up to less than is held */
         second->holdings = 0;
 }
 
@@ -127,7 +129,7 @@ static weft_status simulate_shorter(const struct plan *plan, const struct simula
     alike.points = false;
     TRY(simulate_all(shorter(keep, plan, few), &alike, &first));
     continue_prediction(plan, first, second);
-    second->shorter = keep; /* the graph's plan lies there */
+    second->shorter = keep; /* owns the graph's plan */
     keep = NULL;
     *out = second;
     second = NULL;

@@ -1,8 +1,8 @@
-/* deadlock.c - finding a round of tasks that wait for each other (deadlock.h).
+/* deadlock.c - finds a cycle of tasks that wait for each other (deadlock.h).
  *
- *   I1  A task that is pending waits for a task that is pending: its dependency or the one before
- *       it on its stream. Walking back through these must come round.
- *   I2  A task that started has none pending ahead, and will end.
+ *   I1  A pending task waits for another pending task: a dependency, or the task before it on its
+ *       stream. Walking back along these must reach a cycle.
+ *   I2  A task that has started waits for nothing pending, and will end.
  */
 #include "sim/deadlock.h"
 
@@ -48,7 +48,7 @@ static int32_t first_of_round(const struct engine_graph *graph, const struct eng
     int32_t task = 0;
     while (!pending[task])
         task++;
-    for (int32_t i = 0; i < graph->tasks; i++) /* longer than any way into a round */
+    for (int32_t i = 0; i < graph->tasks; i++) /* longer than any path into a cycle */
         task = waits_for(graph, result, pending, task).task;
     int32_t first = task, round = task;
     do {

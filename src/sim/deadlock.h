@@ -4,8 +4,8 @@
 
 #include "sim/engine.h"
 
-/* The error of a graph that stopped with tasks still pending: names a round of them by
- * walking back from one that is stuck. */
+/* The error of a graph that stopped with pending tasks: names a cycle of them, found by walking
+ * back from one that is stuck. */
 weft_status deadlock(const struct engine_graph *graph, const struct engine_result *result,
                      const int32_t *pending);
 

@@ -7,7 +7,7 @@
 #include "sim/deadlock.h"
 #include "sim/quiet.h"
 
-static const double OVER = 0x1p-38; /* of a task: counts as done (I2) */
+static const double OVER = 0x1p-38; /* share of a task that counts as done (I2) */
 static const double NS_PER_S = 1e9;
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -109,7 +109,7 @@ int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task)
     return graph->task_ns[task] + whole_ns(ns);
 }
 
-/* How long it takes whatever else happens (I5), or -1: that depends. */
+/* The time it takes whatever else happens (I5); -1: that depends on other tasks. */
 static int64_t settled_ns(const struct engine *engine, int32_t task, struct flow_extent extent)
 {
     const struct engine_graph *graph = engine->graph;
@@ -121,7 +121,7 @@ static int64_t settled_ns(const struct engine *engine, int32_t task, struct flow
     return extent.ns > 0 && depends ? -1 : node->ns + whole_ns(extent.ns);
 }
 
-/* A flow on no link: any unit will do. */
+/* For a flow on no link, any unit of size will do. */
 static struct actor make_actor(const struct node *node, int32_t task, struct flow_extent extent)
 {
     double bytes = extent.bytes > 0 ? extent.bytes : extent.ns;
@@ -150,7 +150,7 @@ static void start(struct engine *engine, int32_t task)
     expect(engine, node->stream, due_ns);
 }
 
-/* What its end will touch is on its way before that. */
+/* Prefetches the memory that the task's end will touch. */
 static void prefetch_end(const struct engine *engine, int32_t task)
 {
     const struct node *node = &engine->nodes.node[task];
@@ -160,7 +160,7 @@ static void prefetch_end(const struct engine *engine, int32_t task)
         __builtin_prefetch(&engine->nodes.node[node->next], 1);
 }
 
-enum { AHEAD = 3 }; /* tasks: about as long as memory takes */
+enum { AHEAD = 3 }; /* tasks to look ahead: about the time that memory takes */
 static void start_ready(struct engine *engine)
 {
     while (engine->ready_count) {
@@ -275,7 +275,7 @@ static void allot_result(struct arena *keep, const struct engine_graph *graph,
     memset(out->held_by, -1, (size_t)graph->tasks * sizeof *out->held_by);
 }
 
-/* Rows of `items` that name columns, turned into rows per column. */
+/* Transposes a sparse matrix: rows of `items` that name columns become rows per column. */
 static void turn_around(struct arena *keep, int32_t rows, int32_t columns, const int64_t *first,
                         const int32_t *item, int64_t **out_first, int32_t **out)
 {
@@ -291,7 +291,7 @@ static void turn_around(struct arena *keep, int32_t rows, int32_t columns, const
     *out_first = at;
 }
 
-/* Streams of no device stand in a last row of their own. */
+/* Streams without a device are in a last row of their own. */
 static void gather_streams(struct engine *engine)
 {
     const struct engine_graph *graph = engine->graph;
@@ -336,7 +336,7 @@ static void allot(struct engine *engine)
     gather_streams(engine);
 }
 
-/* An end that slower speeds have put off meets the queue again at its new time. */
+/* An end that slower speeds have postponed is queued again at its new time. */
 static void handle(struct engine *engine, int32_t id)
 {
     if (engine->due_ns[id] > engine->now)
@@ -347,7 +347,7 @@ static void handle(struct engine *engine, int32_t id)
         end_pooled(engine, id - engine->graph->streams);
 }
 
-/* What the events after this one will touch is on its way. */
+/* Prefetches the memory that the following events will touch. */
 static void look_ahead(const struct engine *engine, size_t at)
 {
     int32_t streams = engine->graph->streams;
@@ -385,7 +385,7 @@ static void run(struct engine *engine)
         if (!engine->nodes.node[t].pending)
             make_ready(engine, t);
     start_ready(engine);
-    enum { MOMENTS = 1024 }; /* between two questions whether to stop: below a millisecond */
+    enum { MOMENTS = 1024 }; /* instants between two checks whether to stop: below a millisecond */
     for (int64_t at = 1; engine->queue.slot.len; at++) {
         if (at % MOMENTS == 0 && stop_now(engine->graph->stop))
             return;

@@ -8,23 +8,23 @@
  *   flow:  a latency of ns, then a transfer over links at the speed of share.h; alone
  *          end = start + ns + ceil(max(least_ns, max_l times_l bytes_l / C_l))               (3)
  *
- * A flow is a template: any number of tasks may be transfers of the same one, also at once. And a
- * transfer may stand for equal ones that always run with it (`times` in share.h): a graph in which
- * one device stands for many takes the times of the graph that has them all. The others are always
- * there, so *alone* means with these and with nothing else.
+ * A flow is a template: any number of tasks may be transfers of the same one, also at the same
+ * time. And a transfer may stand for equal ones that always run with it (`times` in share.h): a
+ * graph in which one device stands for many takes the times of the graph that has them all. The
+ * others always exist, so *alone* means with these and with nothing else.
  *
  * Interference: while work and a transfer both touch device d, the work proceeds at 1 / slowdown_d,
- * and the transfer's own pace (what (3) allows it with times_l = 1) is divided by the largest slowdown among
- * its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links are shared
- * after that: a transfer that others hold below this pace is not slowed down twice.
+ * and the transfer's own pace (what (3) allows it with times_l = 1) is divided by the largest
+ * slowdown among its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links
+ * are shared after that: a transfer that others hold below this pace is not slowed down twice.
  *
  *   I1  No task starts before (1); a stream never overlaps itself.
  *   I2  Time is whole nanoseconds. A transfer (or slowed work) is over at the first nanosecond at
  *       which at most 2^-38 of it is left: rounded up, but not by the noise of its arithmetic.
- *   I3  Everything that happens at one instant happens before speeds are computed anew, and a speed
- *       that stays the same leaves the end it led to alone.
- *   I4  Ties go by stream and place on the stream, never by task number: tasks numbered otherwise
- *       take the same times.
+ *   I3  Everything that happens at one instant happens before speeds are computed again, and a
+ *       speed that stays the same does not change the end that follows from it.
+ *   I4  Ties are broken by stream and place on the stream, never by task number: tasks numbered in
+ *       another way take the same times.
  *   I5  Only transfers, and work that they may slow down (quiet.h), need the event queue: (1) and
  *       (2) give the end of all other work as soon as its dependencies have theirs, in whatever
  *       order.
@@ -37,14 +37,15 @@
 #include "base/base.h"
 #include "sim/share.h"
 
-/* Lists are in rows: those of row i are [first[i], first[i + 1]) of the array behind. What is
- * marked optional may be NULL. */
+/* Lists are stored in rows: row i is [first[i], first[i + 1]) of the array after it. Arrays that
+ * are marked optional may be NULL. */
 struct engine_graph {
     int32_t tasks, streams, flows, links, devices;
 
     const int32_t *task_stream;
-    const int64_t *task_ns;   /* work: how long; flow: latency */
-    const int32_t *task_flow; /* number of the flow it is one of, -1: work; optional without */
+    const int64_t *task_ns; /* work: its duration; flow: its latency */
+    /* the flow that it is a transfer of, -1: work; optional without flows */
+    const int32_t *task_flow;
     const int64_t *depends_first;
     const int32_t *depends;     /* per task: tasks that end before it starts */
     const int64_t *order_first; /* per stream: its tasks in order */
@@ -57,11 +58,12 @@ struct engine_graph {
     const double *link_bytes_per_s;
 
     const int32_t *stream_device;  /* -1: none; optional without interference */
-    const double *device_slowdown; /* at least 1; 1 is none; optional: no interference */
+    const double *device_slowdown; /* at least 1, which means none; optional: no interference */
     const int64_t *flow_device_first;
     const int32_t *flow_device;
 
-    const struct stop *stop; /* then there is no result: WEFT_NO_ANSWER; optional: never */
+    /* when it asks to stop there is no result: WEFT_NO_ANSWER; optional: never */
+    const struct stop *stop;
 
     const char *(*task_name)(const void *names, int32_t task); /* for messages; optional */
     const void *names;
@@ -69,55 +71,57 @@ struct engine_graph {
 
 struct engine_result {
     int64_t *start_ns, *end_ns; /* per task */
-    int32_t *place;             /* per task: which of its stream it is, from 0 */
-    int32_t *held_by;           /* per task: the link that last held its flow below its own pace,
-                                   or -1 */
-    int64_t *busy_ns;           /* per stream */
-    int64_t end;                /* ns: of the last task */
+    int32_t *place;             /* per task: its position on its stream, from 0 */
+    /* per task: the link that last held its flow below its own pace, or -1 */
+    int32_t *held_by;
+    int64_t *busy_ns; /* per stream */
+    int64_t end;      /* ns: the end of the last task */
     int64_t events;
-    int64_t speed_changes; /* of transfers: how much they met */
+    int64_t speed_changes; /* of transfers: how often they affected each other */
 };
 
-/* Fails on an order that is none of the graph's, and on a deadlock: tasks that wait for each other,
- * by dependencies or by their order on a stream, which are named. */
+/* Fails if the order does not match the graph, and on a deadlock: tasks that wait for each other,
+ * by dependencies or by their order on a stream; the error names them. */
 weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
                        struct engine_result *out);
 
-/* ---- what bound a task ----------------------------------------------------------------------- */
+/* ---- why a task started when it did ---------------------------------------------------------- */
 
 enum cause_kind { CAUSE_NONE, CAUSE_STREAM, CAUSE_DEPENDENCY, CAUSE_KIND_COUNT };
 struct cause {
     enum cause_kind kind;
-    int32_t task;         /* that ended when this one started; -1: it started at 0 */
-    int64_t stretched_ns; /* longer than alone: by other flows or by interference */
-    int32_t link;         /* where flows met, -1: none */
+    int32_t task; /* the task that ended when this one started; -1: it started at 0 */
+    /* time beyond that of the task alone, because of other flows or of interference */
+    int64_t stretched_ns;
+    int32_t link; /* where flows met, -1: none */
 };
-/* The stream comes before dependencies that end at the same time: nothing was waited for. */
+/* The stream takes precedence over dependencies that end at the same time: these were not waited
+ * for. */
 struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
                           int32_t task);
 int32_t engine_waited_for(const struct engine_graph *graph, const struct engine_result *result,
-                          int32_t task); /* its cause's task */
-/* By stream, then by place on it (I4). */
+                          int32_t task); /* the task of engine_cause */
+/* Compares by stream, then by place on it (I4). */
 bool engine_comes_first(const struct engine_graph *graph, const struct engine_result *result,
                         int32_t a, int32_t b);
-/* From the first task to the last that ended: each started when the one before it ended. */
+/* From the first task to the last one to end: each started when the one before it ended. */
 int32_t engine_critical_path(struct arena *keep, const struct engine_graph *graph,
                              const struct engine_result *result, int32_t **tasks);
-/* (2) or (3) with nothing else in the way. */
+/* The time of (2) or (3) when nothing else runs. */
 int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 struct memory_use {
     int32_t device;
-    int64_t start_bytes; /* taken when the task starts */
-    int64_t end_bytes;   /* given back when it ends */
+    int64_t start_bytes; /* allocated when the task starts */
+    int64_t end_bytes;   /* freed when it ends */
 };
 struct memory_peak {
     int64_t bytes, at_ns;
 };
 /* The peak of each device and its first moment, above `base_bytes` per device (optional). At one
- * instant, what ends gives back before what starts takes. */
+ * instant, tasks that end free memory before tasks that start allocate it. */
 void engine_memory(struct arena *keep, const struct engine_graph *graph,
                    const struct engine_result *result, const int64_t *use_first,
                    const struct memory_use *use, const int64_t *base_bytes,

@@ -1,4 +1,5 @@
-/* engine_room.h - private to the engine: what it knows of every stream while events go by (engine.h). */
+/* engine_room.h - what the engine knows of every stream during a run (engine.h); private to the
+ * engine. */
 #ifndef WEFT_SIM_ENGINE_ROOM_H
 #define WEFT_SIM_ENGINE_ROOM_H
 
@@ -11,14 +12,14 @@ static const int64_t NEVER = INT64_MAX;
 
 enum event_phase { EVENT_BEGIN, EVENT_FLOW, EVENT_WORK, EVENT_COUNT };
 
-/* What a stream does now, if it takes events (I5). */
+/* What a stream does now, if it needs events (I5). */
 struct actor {
     enum event_phase phase;
     int32_t task, flow;
-    int32_t pool;              /* link that holds the flow, together with others, or -1 */
-    double total, left, speed; /* bytes or ns, and per ns; in a pool that knows what is left */
+    int32_t pool;              /* the link that holds the flow, together with others, or -1 */
+    double total, left, speed; /* bytes or ns, and per ns; in a pool, the pool knows what is left */
     double pace;               /* of a flow without interference */
-    int64_t since_ns;          /* when `left` was left until it counts as done */
+    int64_t since_ns;          /* the time at which `left` was left until the task counts as done */
 };
 
 struct engine {
@@ -30,24 +31,25 @@ struct engine {
     int32_t ready_count, done;
     int64_t now, begins;
     struct heap queue;  /* streams, then pools, by the time of their next event */
-    int64_t *due_ns;    /* of each; the queue may hold it for earlier, never for later */
-    ARRAY(int32_t) due; /* of them, at this instant */
+    int64_t *due_ns;    /* of each; the queue may hold an earlier time, never a later one */
+    ARRAY(int32_t) due; /* those that are due at this instant */
     struct actor *actor;
     struct share *share;
     struct flow_pool *pool; /* per link */
-    bool *listed;           /* per link: its pool is in the list of those that changed */
+    bool *listed;           /* per link: whether its pool is in the list of changed pools */
     ARRAY(int32_t) changed_pools;
     /* interference */
-    bool *quiet;           /* per task (quiet.h); NULL without */
-    int64_t *stream_first; /* per device */
+    bool *quiet;           /* per task (quiet.h); NULL without interference */
+    int64_t *stream_first; /* rows of `stream` per device */
     int32_t *stream;
-    struct incidence touches; /* streams with a flow by devices */
-    int32_t *working;         /* per device: streams at work */
-    bool *stirred;            /* per device: its work or flows changed at this instant */
+    struct incidence touches; /* streams with a flow, by devices */
+    int32_t *working;         /* per device: number of streams at work */
+    bool *stirred;            /* per device: whether its work or flows changed at this instant */
     ARRAY(int32_t) stirred_list;
 };
 
-/* The queue is told what comes earlier; what comes later it learns when it gets there. */
+/* Sets the time of the next event. The queue is told of earlier times only; a later time is noticed
+ * when the earlier one is reached. */
 static inline void expect(struct engine *engine, int32_t id, int64_t due_ns)
 {
     int32_t place = engine->queue.place[id];
@@ -63,7 +65,7 @@ static inline void list_pool(struct engine *engine, int32_t link)
     engine->listed[link] = true;
 }
 
-/* Every stream and pool goes on as fast as it can now (I3); engine_speeds.c. */
+/* Sets the current speed of every stream and pool (I3); engine_speeds.c. */
 void engine_set_speeds(struct engine *engine);
 
 #endif

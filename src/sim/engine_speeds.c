@@ -1,4 +1,4 @@
-/* engine_speeds.c - how fast flows and work go from now on (engine.h, I3). */
+/* engine_speeds.c - how fast flows and work proceed from now on (engine.h, I3). */
 #include "sim/engine_room.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ static void set_speed(struct engine *engine, int32_t stream, double speed)
     actor->left -= actor->speed * (double)(engine->now - actor->since_ns);
     actor->since_ns = engine->now;
     actor->speed = speed;
-    int64_t due_ns = NEVER; /* in a pool, or until higher classes leave it something */
+    int64_t due_ns = NEVER; /* in a pool, or until higher classes leave bandwidth */
     if (speed > 0) {
         double ns = ceil(actor->left / speed); /* I2 */
         due_ns = engine->now + (ns < 1 ? 1 : (int64_t)ns);

@@ -1,11 +1,11 @@
-/* expandable.c - memory from the device page by page, in one segment per pool that expands.
+/* expandable.c - memory from the device page by page, in one expanding segment per pool.
  *
  * The pool's addresses are one row of blocks that are live, free or holes: addresses without
  * memory. The last is a hole that no device fills.
  *
  *   I1  Holes begin and end on pages; two neighbours are never both holes.
- *   I2  For the sake of the best fit a free block before a hole is as large as it can become, so
- *       that what is left over fills up before the segment's end is used.
+ *   I2  For the best fit, a free block before a hole counts with the size that it can grow to, so
+ *       that gaps fill up before the segment's end is used.
  */
 #include "sim/pool.h"
 
@@ -14,7 +14,7 @@ _Static_assert(COUNT_OF(PAGE_BYTES) == POOL_COUNT, "a pool without its page");
 
 /* ---- holes ----------------------------------------------------------------------------------- */
 
-/* The link to the first hole after an address, in the pool or in the hole before it. */
+/* The link to the first hole after an address: in the pool, or in the hole before it. */
 static int32_t *hole_link(struct allocator *allocator, enum pool_kind kind, int64_t address)
 {
     struct memory_block *blocks = allocator->blocks.data;
@@ -58,7 +58,8 @@ static int64_t room_of(const struct allocator *allocator, int32_t id)
     return block->bytes + (after->state == BLOCK_HOLE ? after->bytes : 0);
 }
 
-/* By size upwards while the next has less room. What is passed over waits outside of bestfit. */
+/* Searches by ascending size as long as the next block has less room. Blocks that are passed over
+ * are kept outside of bestfit meanwhile. */
 static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
     struct memory_block *blocks = allocator->blocks.data;
@@ -81,7 +82,7 @@ static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t by
     return best;
 }
 
-/* Memory for the first `bytes` of a hole, in whole pages: it becomes a free block. */
+/* Gets memory for the first `bytes` of a hole, in whole pages, which become a free block. */
 static bool fill(struct allocator *allocator, int32_t hole, int64_t bytes)
 {
     struct memory_block block = allocator->blocks.data[hole];
@@ -112,7 +113,7 @@ static bool has_room(const struct allocator *allocator, int32_t id, int64_t byte
     return bytes <= 0;
 }
 
-/* The lowest free block or hole from which holes lead to `bytes`. */
+/* The lowest free block or hole that, with the holes after it, has room for `bytes`. */
 static int32_t lowest_room(const struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
     const struct memory_block *blocks = allocator->blocks.data;
@@ -126,7 +127,7 @@ static int32_t lowest_room(const struct allocator *allocator, enum pool_kind kin
     return from;
 }
 
-/* Pages that it did get when the device is full stay: they are free. */
+/* If the device is full, the pages that were obtained stay as free blocks. */
 static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
     int32_t id = lowest_room(allocator, kind, bytes);
@@ -136,7 +137,7 @@ static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t by
         int32_t hole = allocator->blocks.data[id].after;
         if (!fill(allocator, hole, bytes - allocator->blocks.data[id].bytes))
             return 0;
-        id = hole; /* it joined what was free before it */
+        id = hole; /* it was joined with the free block before it */
     }
     block_unlist(allocator, id);
     return id;
@@ -144,7 +145,7 @@ static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t by
 
 /* ---- releasing ------------------------------------------------------------------------------- */
 
-/* A free block of its own for what is left of another; none for nothing. */
+/* A free block for what is left of another one; none if nothing is left. */
 static void keep_free(struct allocator *allocator, struct memory_block rest)
 {
     if (rest.bytes)
@@ -163,7 +164,7 @@ static void join_holes(struct allocator *allocator, int32_t id)
     list_hole(allocator, id);
 }
 
-/* The whole pages of a free block become a hole. */
+/* Turns the whole pages of a free block into a hole. */
 static void release(struct allocator *allocator, int32_t id)
 {
     struct memory_block block = allocator->blocks.data[id];

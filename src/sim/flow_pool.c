@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double NOISE = 0x1p-50; /* of a mark, when D is held against it */
-static const double MOST = 16;       /* D over the bytes of one that joins (I1) */
+static const double NOISE = 0x1p-50; /* of a mark, when D is compared with it */
+static const double MOST = 16;       /* D relative to the bytes of a flow that joins (I1) */
 _Static_assert(sizeof(double) == sizeof(int64_t), "marks are ordered by their bits");
 
 static int64_t mark_key(double mark)
@@ -30,7 +30,7 @@ static void advance(struct flow_pool *pool, int64_t now)
         pool->moved = 0; /* I1 */
 }
 
-/* Rounded or not, differences keep their order. */
+/* Resets D to 0 and lowers the marks; rounding does not change their order. */
 static void start_anew(struct flow_pool *pool)
 {
     for (size_t i = 0; i < pool->marks.slot.len; i++) {

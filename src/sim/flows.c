@@ -1,8 +1,8 @@
-/* flows.c - exchanges become flows over links (flows.h has the equations).
+/* flows.c - turns exchanges into flows over links (flows.h has the equations).
  *
- * A survey (survey.h) says what exchanges put on links per byte; here each gets its bytes, its times
- * and its links' numbers. A cache keeps surveys and times, and what an exchange takes is then found
- * without looking at devices.
+ * A survey (survey.h) says what exchanges put on links per byte; here each gets its bytes, its
+ * times and its links' numbers. A cache keeps surveys and times, so that an exchange's time is
+ * found without looking at devices again.
  */
 #include "sim/flows.h"
 
@@ -17,8 +17,9 @@ struct flow_finding {
     struct arena *scratch, *keep;
     struct hash_map *times; /* in times_arena */
     struct arena *times_arena;
-    bool alike;            /* flows.h, I3 */
-    int32_t *number;       /* by link, folded by class: as a link of the flows, + 1 */
+    bool alike; /* flows.h, I3 */
+    /* by link, or by class if folded: its number among the links of the flows, + 1 */
+    int32_t *number;
     ARRAY(int64_t) places; /* per number: a link of the span */
     ARRAY(struct link_use) uses;
     struct flows *out;
@@ -26,7 +27,7 @@ struct flow_finding {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-/* collective_time, once for each place. */
+/* collective_time, computed once for each place. */
 static weft_status time_of(struct flow_finding *finding, const struct exchange *exchange,
                            const struct member *member, int64_t bytes, int64_t *ns)
 {
@@ -46,7 +47,7 @@ done:
     return status;
 }
 
-/* What an exchange takes on one group, and which part of its traffic counts (flows.h, I1). */
+/* The time of an exchange on one group, and which part of its traffic counts (flows.h, I1). */
 struct exchange_timing {
     int64_t latency_ns, least_ns, together_ns;
     double bytes;
@@ -83,7 +84,7 @@ done:
 
 /* ---- flows ----------------------------------------------------------------------------------- */
 
-/* Folded, links are numbered by class; unfolded each for itself. */
+/* Folded, links are numbered by class; unfolded, each has its own number. */
 static int32_t link_number(struct flow_finding *finding, int32_t which, int64_t place)
 {
     int32_t *number = &finding->number[which];
@@ -94,7 +95,7 @@ static int32_t link_number(struct flow_finding *finding, int32_t which, int64_t 
     return *number - 1;
 }
 
-/* Sums of equal shares are whole numbers of them. */
+/* A sum of equal shares is rounded to a whole multiple of them. */
 static double times_of(const struct class_use *use)
 {
     double times = use->sum / use->share, whole = nearbyint(times);
@@ -231,7 +232,7 @@ done:
     return status;
 }
 
-/* ---- what is known from before --------------------------------------------------------------- */
+/* ---- what is kept for the next graph --------------------------------------------------------- */
 
 struct known {
     const struct survey *survey;

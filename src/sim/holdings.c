@@ -1,24 +1,24 @@
-/* holdings.c - how full each stage's devices get, played slot by slot.
+/* holdings.c - how full each stage's devices get, found by playing its slots in order.
  *
- * All slots of a part and kind take and give back the same (compile/lifetimes.h), so a block is
- * summed up once: by how much memory is fuller after it (net), and at most while it runs (rise).
- * A stage's slots in order, from its state:
+ * All slots of a part and kind allocate and free the same (compile/lifetimes.h), so a block is
+ * summed up once: by how much memory is fuller after it (net), and at most while it runs (rise). A
+ * stage's slots in order, from its state:
  *
  *   held(k)  = state + sum of net(j) over the slots j < k
  *   peak     = max over slots k of held(k) + rise(k)                                           (1)
  *
- * What is held at the peak follows from how many slots of each kind are after it:
+ * What is held at the peak follows from the number of slots of each kind that are over:
  *
  *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
  *
- *   I1  A stage's slots run one after the other in the order of its schedule: what the engine's
- *       times say too (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
+ *   I1  A stage's slots run one after the other in the order of its schedule, as in the engine's
+ *       times (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
  *       the other is: held(k) + rise(k) + rise(k + 1) in (1).
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
- *       from the start of the slot before the one that needs them. Where that is no later than they
- *       would be gone they stay. The host has them from the end of their forward slot on.
- *   I3  What is allocated decides whether a stage fits: PyTorch's allocator gives cached blocks back
- *       before it fails, so what it reserves beyond the limit costs time, not the run.
+ *       from the start of the slot before the one that needs them. If that is no later than they
+ *       would be gone, they stay. The host holds them from the end of their forward slot on.
+ *   I3  What is allocated decides whether a stage fits: PyTorch's allocator returns cached blocks
+ *       before it fails, so what it reserves beyond the limit costs time, but the run goes on.
  */
 #include "sim/player.h"
 
@@ -28,7 +28,7 @@
 
 struct summary {
     int64_t net, rise; /* bytes */
-    int32_t item;      /* before which it is fullest */
+    int32_t item;      /* before which the block is fullest */
 };
 
 static struct summary sum_up(const struct part_lifetimes *part, enum slot_kind kind)
@@ -46,13 +46,13 @@ static struct summary sum_up(const struct part_lifetimes *part, enum slot_kind k
     return sum;
 }
 
-/* Where a stage is fullest. */
+/* The moment at which a stage is fullest. */
 struct summit {
     int64_t above; /* bytes above the state */
     int64_t host;
     int32_t slot; /* -1: before the first */
     int32_t item;
-    int32_t beside; /* of the slot after it, where the two are one: the item; else -1 */
+    int32_t beside; /* if it and the next slot are executed as one, the next slot's item; else -1 */
     bool paired;
 };
 
@@ -71,7 +71,7 @@ static int64_t offloaded(const struct player *p, int32_t slot)
     return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
 }
 
-/* By how much more the host has at the start of a slot. */
+/* The change of what the host holds at the start of a slot. */
 static int64_t host_change(const struct player *p, int32_t slot)
 {
     bool filled = slot > 0 && p->slots.data[slot - 1].kind == SLOT_FORWARD;
@@ -113,16 +113,16 @@ static struct summit find_summit(const struct player *p)
 struct group_sum {
     int64_t bytes;
     int64_t first, last;   /* instances */
-    int64_t instances;     /* that have one of them */
-    int64_t latest;        /* of them, the one counted last */
-    int64_t micro_batches; /* that have one of them, at most */
+    int64_t instances;     /* those that have such a tensor */
+    int64_t latest;        /* the instance that was counted last */
+    int64_t micro_batches; /* those that have such a tensor, at most */
     enum memory_class memory;
 };
 
 struct census {
     const struct player *player;
     const struct summit *top;
-    int64_t (*done)[SLOT_KIND_COUNT]; /* per piece: slots before the summit's */
+    int64_t (*done)[SLOT_KIND_COUNT]; /* per piece: slots before that of the summit */
     int64_t *gone;         /* per piece: micro-batches whose checkpoints are in the host */
     struct group_sum *sum; /* per operator and kind of tensor */
     int64_t bytes[MEMORY_CLASS_COUNT];
@@ -145,7 +145,7 @@ static struct census start_census(const struct player *p, const struct summit *t
     return c;
 }
 
-/* What a slot at hand adds when it has come to an item. */
+/* The copies that the current slot adds up to an item. */
 static int64_t copies_in(const struct slot *now, int32_t item, int32_t piece,
                          const struct lifetime *life)
 {
@@ -197,8 +197,8 @@ static void count_piece(struct census *c, int32_t piece)
 
 enum { MOST_HOLDINGS = 16 };
 
-/* Two paths that differ in one number as one: "layers.0-11.mlp.up"; where a schedule's pieces leave
- * gaps between them, "4 of layers.0-11.mlp.up". */
+/* Two paths that differ in one number as one path: "layers.0-11.mlp.up"; if a schedule's pieces
+ * leave gaps between them, "4 of layers.0-11.mlp.up". */
 static const char *range_text(struct arena *keep, const char *first, const char *last,
                               int64_t instances)
 {
@@ -231,10 +231,10 @@ static const char *describe(struct arena *keep, const struct plan *plan, enum he
                         (long long)sum->micro_batches);
 }
 
-/* The largest so far, in falling order; equal ones in the order they came. */
+/* The largest so far, in descending order; equal ones in the order in which they came. */
 struct largest {
     struct holding *holding;
-    int64_t *sum; /* per holding: its number in the census, -1: it has its text */
+    int64_t *sum; /* per holding: its number in the census, -1: it has a text already */
     int32_t count;
 };
 

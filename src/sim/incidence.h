@@ -1,7 +1,7 @@
 /* incidence.h - which flows touch which links (or devices): a sparse matrix whose rows come and go.
  *
- *   I1  Every entry stands in two lists: its row's (singly linked, made and dropped as a whole) and
- *       its column's (doubly linked). Dropped entries are used again.
+ *   I1  Every entry is in two lists: its row's (singly linked, made and dropped as a whole) and its
+ *       column's (doubly linked). Dropped entries are used again.
  */
 #ifndef WEFT_SIM_INCIDENCE_H
 #define WEFT_SIM_INCIDENCE_H
@@ -25,7 +25,7 @@ const struct incidence_entry *incidence_add(struct incidence *of, int32_t row, i
                                             double part, double times);
 void incidence_drop_row(struct incidence *of, int32_t row);
 
-/* for (e = row_first(of, row); e; e = row_next(of, e)), and the same down a column. */
+/* for (e = row_first(of, row); e; e = row_next(of, e)), and likewise for a column. */
 static inline const struct incidence_entry *entry_at(const struct incidence *of, int32_t i)
 {
     return i < 0 ? NULL : &of->entries.data[i];

@@ -10,7 +10,7 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     return op_work(op, local, op_dtype(plan->model, number, plan->dtype), phase);
 }
 
-/* An elementwise kernel that reads and writes so many bytes. */
+/* The work of an elementwise kernel that reads and writes so many bytes. */
 static struct work pass_over(const struct plan *plan, double elements, double read, double write)
 {
     return (struct work){.kernel = KERNEL_ELEMENTWISE,
@@ -21,20 +21,20 @@ static struct work pass_over(const struct plan *plan, double elements, double re
                          .write_bytes = write};
 }
 
-/* Bytes that casts to fp8 or nvfp4 read and write per element, the first time and again: of input and weight
- * forward, of the output's gradient, and of what a product wants transposed, which is the weight for the
- * input's gradient and input and gradient for the weight's. */
+/* Bytes per element that casts to fp8 or nvfp4 read and write, the first time and again: of input
+ * and weight in the forward pass, of the output's gradient, and of operands that a product needs
+ * transposed: the weight for the input's gradient, input and gradient for the weight's. */
 struct cast_bytes {
     double read, write, read_again, write_again;
 };
-/* One scale for a tensor: its largest value is looked for (2) before it is read and written (2 + 1).
- * Tensors are kept in 16 bits and cast again by the scale that is known (torchao; measured in
+/* One scale per tensor: finding its largest value reads it (2) before it is read and written (2 +
+ * 1). Tensors are kept in 16 bits and cast again with the known scale (torchao; measured in
  * data/profiles/weft/h200_fp8.csv). */
 static const struct cast_bytes BY_TENSOR = {4, 1, 2, 1};
-/* A scale for each block: both layouts in one pass (Transformer Engine's MXFP8). */
+/* One scale per block: both layouts are written in one pass (Transformer Engine's MXFP8). */
 static const struct cast_bytes BY_BLOCK = {2, 2, 0, 0};
-/* nvfp4 has both, a scale in 8 bits for every 16 elements and one for the tensor: its largest value is
- * looked for before both layouts are written (Transformer Engine's NVFP4BlockScaling). */
+/* nvfp4 has both, an 8-bit scale for every 16 elements and one for the tensor: its largest value is
+ * found before both layouts are written (Transformer Engine's NVFP4BlockScaling). */
 static const struct cast_bytes BY_BOTH = {4, 2 * (0.5 + 1.0 / 16), 0, 0};
 
 static const struct cast_bytes *cast_bytes_of(const struct plan *plan)
@@ -73,7 +73,7 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
                      first * bytes->write + again * bytes->write_again);
 }
 
-/* What the policy does to an operator's weights in a micro-batch. */
+/* What the policy does with an operator's weights in a micro-batch. */
 static struct handling handling_of(const struct plan *plan, int64_t instance, double *shares)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
@@ -82,7 +82,7 @@ static struct handling handling_of(const struct plan *plan, int64_t instance, do
     return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
 }
 
-/* Equation (1): what comes with a weight's gradient. How many. */
+/* Equation (1): the passes that come with a weight's gradient. Returns how many. */
 static int passes_of(const struct plan *plan, int64_t instance, struct work *out)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];

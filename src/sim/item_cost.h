@@ -2,23 +2,23 @@
  * the estimate share.
  *
  * An operator's phase takes what `cost` says of its local dims on the device. With a weight's
- * gradient come the sum of a bias' (the output's gradient, read once) and, with more than one
- * micro-batch, the addition to those before it:
+ * gradient come the sum for a bias (the output's gradient, read once) and, with more than one
+ * micro-batch, the addition to the gradients of earlier micro-batches:
  *
  *   read 2 + g and write g bytes of each parameter, g = those of the policy's gradients        (1)
  *
  * Kernels that add to gradients themselves (device_adds_gradients) need neither. Frameworks that
- * shard weights handle them too (policy_handling): what that moves on the device is found here too, for
- * a forward pass that is repeated gathers nothing.
+ * shard weights also process them on the device (policy_handling); that cost is found here as well,
+ * because a forward pass that is repeated gathers nothing.
  *
- * The host issues every kernel, ahead of the device from one pass into the next; where a micro-batch
- * takes it longer than the device, a part's blocks are stretched evenly, so that how they are cut into
- * runs changes nothing:
+ * The host issues every kernel, running ahead of the device from one pass into the next; if a
+ * micro-batch takes the host longer than the device, a part's blocks are stretched evenly, so that
+ * the way they are cut into runs changes nothing:
  *
  *   ns_i = device_i * max(1, sum host / sum device),   sums over the items of the part's blocks (2)
  *
- *   I1  A time depends on the operator, its choice, the phase, the samples of a step and whether
- *       there is more than one: it is found once for each.
+ *   I1  A time depends only on the operator, its choice, the phase, the samples of a step and
+ *       whether there is more than one step: it is found once for each combination.
  */
 #ifndef WEFT_SIM_ITEM_COST_H
 #define WEFT_SIM_ITEM_COST_H
@@ -37,29 +37,31 @@ struct item_costs {
     struct item_cost *known; /* per operator, choice and phase (I1) */
 };
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
-/* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that come
- * with it. How many; 0: no work. */
+/* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that
+ * come with it. Returns how many; 0: no work. */
 enum { MAX_ITEM_WORKS = 5 };
 int item_works(const struct plan *plan, int64_t instance, enum phase phase,
                struct work out[MAX_ITEM_WORKS]);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
-/* What the host takes for an item that is an operator's, with what the policy asks of it. A product in
- * chunks is one call: it counts where it is executed. */
+/* The host's time for an item that is an operator's phase, including what the policy requires. A
+ * product in chunks is one call: it counts where it is executed. */
 int64_t item_host_ns(struct item_costs *costs, const struct item *item);
-/* What the device takes for it: of a product in chunks, for those that the item stands for. */
+/* The device's time for it; for a product in chunks, that of the chunks that the item stands
+ * for. */
 int64_t item_device_ns(struct item_costs *costs, const struct item *item);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
 
-/* Of the items of a part's blocks: what the host takes for all, what the device takes for operators. */
+/* Sums over the items of a part's blocks: the host's time for all, the device's time for
+ * operators. */
 struct part_cost_sums {
     double host, device;
 };
-/* Device times per item; of steps, those of flows.h (4). Nothing is stretched; what they sum up to is
- * added. */
+/* Device times per item; for steps, those of flows.h (4). Nothing is stretched; their sums are
+ * added to `sums`. */
 void item_costs_alone(struct item_costs *costs, const struct block *block,
                       const struct flows *flows, int64_t *ns, struct part_cost_sums *sums);
-double part_stretch(const struct part_cost_sums *sums);                     /* of (2) */
+double part_stretch(const struct part_cost_sums *sums);                     /* the factor of (2) */
 void stretch_block(const struct block *block, double stretch, int64_t *ns); /* (2) */
 
 #endif

@@ -1,4 +1,4 @@
-/* label.c - what a task is called in pictures. */
+/* label.c - the names of tasks in pictures. */
 #include <stdio.h>
 
 #include "sim/sim.h"

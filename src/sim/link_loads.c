@@ -3,7 +3,7 @@
  *   busy_l = (sum over transfers of their bytes on l, siblings included) / (C_l * iteration)      (1)
  *
  * counts transfers that are tasks and those within a block's run alike. Folded, links of one class
- * carry the same, and classes that cannot be the bottleneck are not there (flows.h, I3).
+ * carry the same, and classes that cannot be the bottleneck are absent (flows.h, I3).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static int busiest_first(const void *a, const void *b)
     return (x->busy < y->busy) - (x->busy > y->busy);
 }
 
-/* Links that are called the same are shown once. */
+/* Links with the same name are shown once. */
 static int32_t keep_distinct(struct arena *keep, const struct cluster *cluster, int32_t links,
                              int32_t most, struct link_load *load)
 {

@@ -11,7 +11,7 @@ struct memory_step {
     int64_t at_ns, bytes;
 };
 
-/* At one instant what is given back comes first. */
+/* At one instant, releases come first. */
 static int by_time(const void *a, const void *b)
 {
     const struct memory_step *x = a, *y = b;

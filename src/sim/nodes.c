@@ -1,4 +1,4 @@
-/* nodes.c - tasks as the engine keeps them, with those that depend on each (nodes.h). */
+/* nodes.c - tasks as the engine stores them, with those that depend on each (nodes.h). */
 #include "sim/nodes.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* path.c - what each task waited for, read off the times. */
+/* path.c - what each task waited for, derived from the times. */
 #include "sim/engine.h"
 
 bool engine_comes_first(const struct engine_graph *graph, const struct engine_result *result,
@@ -24,7 +24,7 @@ static int32_t last_dependency(const struct engine_graph *graph, const struct en
     return last;
 }
 
-/* The task before it on its stream, if that ended when it started, or -1. */
+/* The task before it on its stream if that ended when this one started, or -1. */
 static int32_t bound_by_stream(const struct engine_graph *graph, const struct engine_result *result,
                                int32_t task)
 {

@@ -3,7 +3,8 @@
  *   time of an item = start of its task + (end - start) * (time of the task's items before it) /
  *                     (time of all its items)                                                (1)
  *
- * A task's items are timed alone (prediction->lane_ns); (1) spreads over them what others slow down.
+ * A task's items are timed alone (prediction->lane_ns); (1) distributes over them the time by which
+ * others slow the task down.
  */
 #include "sim/player.h"
 
@@ -32,7 +33,7 @@ bool reads_checkpoints(enum slot_kind kind)
     return kind == SLOT_BACKWARD || kind == SLOT_BACKWARD_INPUT;
 }
 
-/* holdings.c, I2, slot by slot; a forward slot f and its backward slot g. */
+/* holdings.c, I2, slot by slot, for a forward slot f and its backward slot g. */
 static void find_away(struct player *p)
 {
     size_t pieces = (size_t)p->plan->pieces;
@@ -103,7 +104,8 @@ int32_t first_task(const struct prediction *p, int32_t stage)
     return low;
 }
 
-/* A step that is a task of its own is no part of a block's run: the run after it is the nearest. */
+/* A step that is a task of its own is not part of a block's run: the run after it is the
+ * nearest. */
 int64_t player_time(const struct prediction *p, const struct player *player, int32_t slot,
                     int32_t item)
 {

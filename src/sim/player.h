@@ -1,4 +1,4 @@
-/* player.h - a stage's slots in order, and what memory they take; private to the room. */
+/* player.h - a stage's slots in order, and the memory that they take; private to the room. */
 #ifndef WEFT_SIM_PLAYER_H
 #define WEFT_SIM_PLAYER_H
 
@@ -7,7 +7,7 @@
 /* Offloaded checkpoints at the start of a slot (holdings.c, I2). */
 struct away {
     int32_t left; /* the forward slot whose checkpoints are gone from here on, -1: none */
-    int32_t back; /* the backward slot whose are back from here on, -1: none */
+    int32_t back; /* the backward slot whose checkpoints are back from here on, -1: none */
 };
 
 struct player {
@@ -16,27 +16,28 @@ struct player {
     struct arena *scratch;
     int32_t stage;
     struct slots slots;
-    bool *paired;       /* per slot: it and the next one are executed as one */
+    bool *paired;       /* per slot: whether it and the next one are executed as one */
     int64_t *offloaded; /* per piece: bytes of one micro-batch */
-    struct away *away;  /* per slot, NULL: nothing is offloaded */
+    struct away *away;  /* per slot; NULL: nothing is offloaded */
 };
 struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage);
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece);
-/* The first task of a stage: they are numbered stage by stage (graph.h, I4), and after those of the
- * last one come exchanges between stages, counted to the lower one. */
+/* The first task of a stage: tasks are numbered stage by stage (graph.h, I4), and after those of
+ * the last stage come exchanges between stages, which count for the lower stage. */
 int32_t first_task(const struct prediction *p, int32_t stage);
 bool reads_checkpoints(enum slot_kind kind);
-/* When an item of a slot starts, by the simulated times: ns. */
+/* When an item of a slot starts, by the simulated times, in ns. */
 int64_t player_time(const struct prediction *p, const struct player *player, int32_t slot,
                     int32_t item);
 
-/* What is there before the first slot and stays (state.c): bytes. */
+/* What exists before the first slot and stays (state.c), in bytes. */
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
-    int64_t stand_ins; /* of weight gradients, beside those */
+    int64_t stand_ins; /* of weight gradients, in addition to those */
 };
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage);
-/* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c): bytes. */
+/* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
+ * bytes. */
 int64_t find_reserved(const struct player *player, const struct state *state);
 
 #endif

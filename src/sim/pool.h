@@ -1,4 +1,4 @@
-/* pool.h - inside the allocator: its blocks, its two pools and where their memory comes from.
+/* pool.h - inside the allocator: its blocks, its two pools and the source of their memory.
  *
  *   I1  A free block is in its pool's bestfit, a hole in its pool's list by address, a live block
  *       in neither; unused blocks are in a list of their own.
@@ -22,15 +22,16 @@ struct driver_chunk {
     int64_t address, bytes, used;
 };
 
-/* Where memory comes from: segments of their own, or one that expands. */
+/* Where memory comes from: separate segments, or one that expands. */
 struct memory_source {
-    int digits[POOL_COUNT];         /* of the sizes of free blocks */
-    int64_t least_rest[POOL_COUNT]; /* bytes: what is split off */
+    int digits[POOL_COUNT];         /* in the sizes of free blocks */
+    int64_t least_rest[POOL_COUNT]; /* bytes: a smaller rest is not split off */
     void (*open)(struct allocator *allocator);
-    /* A free block of at least `bytes`, out of its bestfit; 0: there is none, or no room. */
+    /* A free block of at least `bytes`, removed from its bestfit; 0: there is none, or no room. */
     int32_t (*find)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
     int32_t (*grow)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
-    void (*release)(struct allocator *allocator, int32_t block); /* what the device can have */
+    /* returns what it can to the device */
+    void (*release)(struct allocator *allocator, int32_t block);
 };
 extern const struct memory_source SEGMENTS, EXPANDABLE;
 
@@ -41,18 +42,20 @@ struct allocator {
     ARRAY(struct memory_block) blocks; /* block 0 is none */
     int32_t unused;
     struct pool pool[POOL_COUNT];
-    ARRAY(struct driver_chunk) chunks; /* with falling addresses */
+    ARRAY(struct driver_chunk) chunks; /* in descending order of addresses */
     struct allocator_use use;
 };
 
 int64_t round_up(int64_t bytes, int64_t unit);
-/* A new block between two that are neighbours so far; moves the blocks. */
+/* Adds a block between two neighbours; may move the array of blocks. */
 int32_t block_add(struct allocator *allocator, struct memory_block block);
-void block_drop(struct allocator *allocator, int32_t id); /* the segment does without it */
+void block_drop(struct allocator *allocator, int32_t id); /* removes it from its segment */
 void block_absorb(struct allocator *allocator, int32_t id, int32_t neighbour);
-void block_list(struct allocator *allocator, int32_t id);   /* it is free, alone */
-void block_unlist(struct allocator *allocator, int32_t id); /* it was free */
-void block_free(struct allocator *allocator, int32_t id);   /* joins its free neighbours */
-bool reserve(struct allocator *allocator, int64_t bytes);   /* false: beyond the limit */
+/* makes it free, without joining neighbours */
+void block_list(struct allocator *allocator, int32_t id);
+void block_unlist(struct allocator *allocator, int32_t id); /* removes it from the free blocks */
+/* makes it free and joins its free neighbours */
+void block_free(struct allocator *allocator, int32_t id);
+bool reserve(struct allocator *allocator, int64_t bytes); /* false: beyond the limit */
 
 #endif

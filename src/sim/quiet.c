@@ -1,21 +1,22 @@
-/* quiet.c - windows of transfers, and what lies in none (quiet.h has the equations).
+/* quiet.c - the windows of transfers, and the work that lies in none (quiet.h has the equations).
  *
  *   I1  Streams are walked forwards for lo, then everything in reverse for hi, so that the last lo
- *       noted is the first one needed. Linear in dependencies and in what transfers touch.
+ *       noted is the first one needed. Linear in the dependencies and in what transfers touch.
  */
 #include "sim/quiet.h"
 
-struct hush {
+struct window_search {
     const struct engine_graph *graph;
     const int32_t *place;
     const struct streams_of *streams;
     struct arena *scratch;
     int32_t *edge;       /* per stream: the nearest place so far + 1, 0: none */
-    ARRAY(int32_t) seen; /* streams that have one */
+    ARRAY(int32_t) seen; /* streams that have an edge */
     ARRAY(int32_t) lows; /* I1 */
     int64_t *then_first; /* per task: row of `then` */
-    int32_t *then;       /* what waits for it; of transfers only */
-    int32_t *loud; /* per place in graph->order: windows that begin there, less those that end */
+    int32_t *then;       /* the tasks that wait for it, for transfers only */
+    /* per place in graph->order: windows that begin there, minus those that end */
+    int32_t *windows;
 };
 
 static bool slows(const struct engine_graph *graph, int32_t device)
@@ -28,8 +29,8 @@ static bool is_flow(const struct engine_graph *graph, int32_t task)
     return graph->task_flow[task] >= 0;
 }
 
-/* Whoever waits for a transfer. */
-static void find_thens(struct hush *h)
+/* Finds the tasks that wait for each transfer. */
+static void find_waiting(struct window_search *h)
 {
     const struct engine_graph *graph = h->graph;
     int64_t *first = ARENA_ARRAY(h->scratch, int64_t, (size_t)graph->tasks + 2);
@@ -47,14 +48,14 @@ static void find_thens(struct hush *h)
 
 /* ---- edges of windows (1) -------------------------------------------------------------------- */
 
-static void forget(struct hush *h)
+static void forget(struct window_search *h)
 {
     while (h->seen.len)
         h->edge[h->seen.data[--h->seen.len]] = 0;
 }
 
-/* The nearer of what is known of its stream and this task: the later one, or the earlier. */
-static void near(struct hush *h, int32_t task, bool later)
+/* Moves the edge on this task's stream to the task if that is nearer: later, or earlier. */
+static void move_edge(struct window_search *h, int32_t task, bool later)
 {
     int32_t stream = h->graph->task_stream[task], place = h->place[task] + 1;
     int32_t *edge = &h->edge[stream];
@@ -66,7 +67,7 @@ static void near(struct hush *h, int32_t task, bool later)
         *edge = place;
 }
 
-static void note_lows(struct hush *h, int32_t flow)
+static void note_lows(struct window_search *h, int32_t flow)
 {
     const struct engine_graph *graph = h->graph;
     for (int64_t i = graph->flow_device_first[flow]; i < graph->flow_device_first[flow + 1]; i++) {
@@ -76,7 +77,7 @@ static void note_lows(struct hush *h, int32_t flow)
     }
 }
 
-static void close_windows(struct hush *h, int32_t flow)
+static void close_windows(struct window_search *h, int32_t flow)
 {
     const struct engine_graph *graph = h->graph;
     for (int64_t i = graph->flow_device_first[flow + 1] - 1; i >= graph->flow_device_first[flow];
@@ -88,14 +89,14 @@ static void close_windows(struct hush *h, int32_t flow)
             int64_t low = from + h->lows.data[--h->lows.len] + 1;
             int64_t high = h->edge[stream] ? from + h->edge[stream] - 1 : to;
             if (low < high) {
-                h->loud[low]++;
-                h->loud[high]--;
+                h->windows[low]++;
+                h->windows[high]--;
             }
         }
     }
 }
 
-static void walk_forwards(struct hush *h)
+static void walk_forwards(struct window_search *h)
 {
     const struct engine_graph *graph = h->graph;
     for (int32_t s = 0; s < graph->streams; s++, forget(h))
@@ -104,12 +105,12 @@ static void walk_forwards(struct hush *h)
             if (!is_flow(graph, task))
                 continue;
             for (int64_t k = graph->depends_first[task]; k < graph->depends_first[task + 1]; k++)
-                near(h, graph->depends[k], true);
+                move_edge(h, graph->depends[k], true);
             note_lows(h, graph->task_flow[task]);
         }
 }
 
-static void walk_back(struct hush *h)
+static void walk_back(struct window_search *h)
 {
     const struct engine_graph *graph = h->graph;
     for (int32_t s = graph->streams - 1; s >= 0; s--, forget(h))
@@ -118,7 +119,7 @@ static void walk_back(struct hush *h)
             if (!is_flow(graph, task))
                 continue;
             for (int64_t k = h->then_first[task]; k < h->then_first[task + 1]; k++)
-                near(h, h->then[k], false);
+                move_edge(h, h->then[k], false);
             close_windows(h, graph->task_flow[task]);
         }
 }
@@ -131,16 +132,17 @@ bool *find_quiet(struct arena *keep, const struct engine_graph *graph, const int
     bool *quiet = ARENA_ARRAY(keep, bool, (size_t)graph->tasks);
     if (!graph->task_flow || !graph->flow_device_first)
         return quiet;
-    struct hush h = {.graph = graph, .place = place, .streams = streams, .scratch = arena_new()};
+    struct window_search h = {
+        .graph = graph, .place = place, .streams = streams, .scratch = arena_new()};
     h.edge = ARENA_ARRAY(h.scratch, int32_t, (size_t)graph->streams);
-    h.loud = ARENA_ARRAY(h.scratch, int32_t, (size_t)graph->tasks + 1);
-    find_thens(&h);
+    h.windows = ARENA_ARRAY(h.scratch, int32_t, (size_t)graph->tasks + 1);
+    find_waiting(&h);
     walk_forwards(&h);
     walk_back(&h);
-    int32_t loud = 0;
+    int32_t open = 0;
     for (int32_t i = 0; i < graph->tasks; i++) {
-        loud += h.loud[i];
-        quiet[graph->order[i]] = loud == 0;
+        open += h.windows[i];
+        quiet[graph->order[i]] = open == 0;
     }
     arena_free(h.scratch);
     return quiet;

@@ -1,15 +1,15 @@
 /* reserved.c - what PyTorch's caching allocator reserves for a stage's slots.
  *
- * Every tensor of every slot, in order, is taken from and given back to a simulated allocator
- * (allocator.h), for two iterations: the second one finds what the first has left.
+ * Every tensor of every slot, in order, is allocated from and returned to a simulated allocator
+ * (allocator.h), for two iterations: the second one starts with what the first has left.
  *
- *   I1  A schedule whose steady state holds no more with fewer micro-batches is played with those:
- *       the smallest multiple of the stages that leaves as many in flight, and one round more.
+ *   I1  If fewer micro-batches show the same steady state of a schedule, only those are played: the
+ *       smallest multiple of the stages that leaves as many in flight, and one round more.
+ *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one
+ *       tensor for each (Megatron-LM keeps them in contiguous buffers). Adam creates its two
+ *       moments in its first step, weight by weight, after the first iteration: they take the
+ *       places of that iteration's tensors.
  *   I3  Slots that are executed as one are played one after the other.
- *   I2  Weights, gradients and the optimizer's own copy of the weights are taken first, a tensor for
- *       each (Megatron-LM keeps them in contiguous buffers). Adam makes its two moments in its first
- *       step, weight by weight, after the first iteration: they settle where that one's tensors
- *       were.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
@@ -42,7 +42,7 @@ static void play_slot(const struct replay *r, const struct slot *slot)
     }
 }
 
-/* Checkpoints of one micro-batch that leave or come back. */
+/* Moves the checkpoints of one micro-batch to the host or back. */
 static void move_offloaded(const struct replay *r, const struct slot *slot, bool leave)
 {
     const struct part_lifetimes *part = player_part(r->player, slot->piece);
@@ -100,8 +100,8 @@ static double parameters_of(const struct plan *plan, int64_t instance)
     return parameters;
 }
 
-/* The moments' share of the optimizer's state: 8 bytes of 12 beside a copy of the weights in fp32,
- * all of it where the weights are their own copy (op_memory.c, POLICIES). */
+/* The moments' share of the optimizer's state: 8 bytes of 12 if there is a copy of the weights in
+ * fp32, all of it if the weights are their own copy (op_memory.c, POLICIES). */
 static double moments_share(enum policy policy)
 {
     return policy == POLICY_FP32 || policy == POLICY_PURE_BF16 ? 1 : 8.0 / 12;

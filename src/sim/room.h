@@ -1,4 +1,4 @@
-/* room.h - a simulation at work; private to the room. */
+/* room.h - a simulation while it runs; private to the room. */
 #ifndef WEFT_SIM_ROOM_H
 #define WEFT_SIM_ROOM_H
 
@@ -18,7 +18,7 @@ struct simulation {
     ARRAY(int32_t) flow_device;
 };
 
-/* Every micro-batch of the iteration, however many. */
+/* Simulates every micro-batch of the iteration, however many there are. */
 weft_status simulate_all(const struct plan *plan, const struct simulate_options *options,
                          struct prediction **out);
 /* Where each stage's time goes (breakdown.c). */

@@ -1,14 +1,15 @@
-/* segments.c - memory from the device in segments that keep their size, PyTorch's default.
+/* segments.c - memory from the device in segments of fixed size, PyTorch's default.
  *
  * Where the driver puts a segment decides between free blocks of one size. Observed on an H200
- * (driver 580, CUDA 13.0): it sets addresses aside from above in chunks of whole 32 MiB, and a
- * segment goes into the lowest chunk that has room after what is there, else into a new one.
+ * (driver 580, CUDA 13.0): it sets aside addresses from above in chunks of whole 32 MiB, and a
+ * segment goes into the lowest chunk that has room after its existing segments, else into a new
+ * one.
  *
- *   I1  Addresses that were given back are not used again, unlike the driver's.
+ *   I1  Unlike in the driver, addresses that were returned are not used again.
  */
 #include "sim/pool.h"
 
-/* Requests up to `most` bytes share segments of one size; the others' are whole steps. */
+/* Requests up to `most` bytes share segments of one size; other segments are whole steps. */
 static const struct {
     int64_t most, segment_bytes;
 } SHARED[] = {
@@ -17,7 +18,8 @@ static const struct {
 };
 static const int64_t STEP_BYTES = 2 * MIB; /* kRoundLarge */
 static const int64_t CHUNK_BYTES = 32 * MIB;
-enum { CHUNKS_SEARCHED = 8192 }; /* the lowest 256 GiB: on larger devices, others count as full */
+/* the lowest 256 GiB: on larger devices, other chunks count as full */
+enum { CHUNKS_SEARCHED = 8192 };
 
 static int64_t segment_bytes(int64_t bytes)
 {
@@ -74,7 +76,7 @@ static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t by
                                                       .pool = (uint8_t)kind});
 }
 
-/* A free block without neighbours is its segment. */
+/* A free block without neighbours is a whole segment. */
 static void release(struct allocator *allocator, int32_t id)
 {
     const struct memory_block *block = &allocator->blocks.data[id];

@@ -6,21 +6,21 @@
 
 #include "sim/incidence.h"
 
-static const double QUANTA = 0x1p42;   /* of a_fl, in one (I2) */
-static const double NOTHING = 0x1p-38; /* of a link's capacity (I4) */
+static const double QUANTA = 0x1p42;   /* parts of a_fl in one (I2) */
+static const double NOTHING = 0x1p-38; /* of a link's capacity: less counts as nothing (I4) */
 static const double FULL = 0x1p40;     /* a link's capacity in units of load (I5) */
-static const double NOISE = 0x1p-46;   /* of a load: rounding of what fills a link exactly */
+static const double NOISE = 0x1p-46;   /* of a load: rounding when a link is filled exactly */
 static const double NS_PER_S = 1e9;    /* by definition */
-enum { UNSETTLED = -2, NONE = -1 };    /* instead of the link that holds a flow */
+enum { UNSETTLED = -2, NONE = -1 };    /* in place of the link that holds a flow */
 _Static_assert(sizeof(double) == sizeof(int64_t), "levels are ordered by their bits");
 
 struct flow_slot {
     int32_t priority;
-    int32_t link;       /* that holds it, NONE or UNSETTLED */
-    int32_t pool;       /* link whose pool it is in, or NONE */
-    double pace, speed; /* speed: in no pool; while a component is solved, in any case */
+    int32_t link;       /* the link that holds it, NONE or UNSETTLED */
+    int32_t pool;       /* the link whose pool it is in, or NONE */
+    double pace, speed; /* speed: if it is in no pool; while a component is solved, in any case */
     double old_speed;
-    int64_t pass; /* of share_solve that reached it */
+    int64_t pass; /* the last pass of share_solve that reached it */
 };
 struct channel {
     double capacity;       /* bytes per ns */
@@ -28,15 +28,16 @@ struct channel {
     int64_t load;          /* of all paces (I5) */
     int64_t weight;        /* sum of k_fl a_fl, in quanta */
     double speed;          /* of its pool */
-    double least_pace;     /* where it is simple: at most that of any flow */
-    int32_t priority;      /* where it is simple: of all flows */
+    double least_pace;     /* if it is simple: at most the pace of any flow */
+    int32_t priority;      /* if it is simple: of all flows */
     bool tight, simple;    /* I1, I6 */
-    bool loaded, stale;    /* listed as such */
-    /* water-filling */
+    bool loaded, stale;    /* whether it is in the lists of these names */
+    /* during water-filling: */
     bool touched;
-    int32_t waiting;       /* unsettled flows of this class */
-    int64_t rising, taken; /* weight of unsettled flows of this class; of it, in this round */
-    double left;           /* for unsettled flows of this class and for lower classes */
+    int32_t waiting; /* unsettled flows of this class */
+    /* weight of unsettled flows of this class; the part of it that was settled in this round */
+    int64_t rising, taken;
+    double left; /* for unsettled flows of this class and for lower classes */
     int64_t pass;
 };
 typedef ARRAY(int32_t) id_list;
@@ -44,15 +45,16 @@ struct share {
     struct arena *arena;
     int64_t pass;
     int32_t unsettled;               /* flows of this class */
-    int32_t first_class, last_class; /* of the component at hand */
+    int32_t first_class, last_class; /* of the current component */
     struct flow_slot *slot;
     struct channel *channel;
     int32_t channels;
-    struct incidence uses;             /* slots by links: a_fl and k_fl */
-    struct heap levels;                /* links, then slots: where each would be settled */
+    struct incidence uses; /* slots by links: a_fl and k_fl */
+    /* links, then slots: the level at which each would be settled */
+    struct heap levels;
     id_list stirred;                   /* slots that came or changed */
-    id_list loaded, stale;             /* links with another load; with other flows */
-    id_list component, links, touched; /* of the component at hand */
+    id_list loaded, stale;             /* links whose load changed; whose flows changed */
+    id_list component, links, touched; /* of the current component */
     ARRAY(struct share_move) moves;
     ARRAY(struct share_speed) speeds;
 };
@@ -88,7 +90,7 @@ static int64_t weight_of(const struct incidence_entry *use)
     return one * whole + (int64_t)((double)one * (use->times - (double)whole));
 }
 
-/* Twice the capacity says as much as more does. */
+/* A load is capped at twice the capacity: more changes nothing. */
 static int64_t load_of(const struct channel *channel, const struct incidence_entry *use,
                        double pace)
 {
@@ -147,11 +149,11 @@ void share_remove(struct share *share, int32_t slot)
             set_stale(share, e->column);
     }
     incidence_drop_row(&share->uses, slot);
-    share->slot[slot].pace = -1; /* nobody's */
+    share->slot[slot].pace = -1; /* belongs to no flow */
     share->slot[slot].pool = NONE;
 }
 
-/* A flow that its link holds below both paces stays as it is. */
+/* A flow that its link holds below both the old and the new pace stays as it is. */
 void share_set_pace(struct share *share, int32_t slot, double pace)
 {
     struct flow_slot *flow = &share->slot[slot];
@@ -209,7 +211,8 @@ static void gather(struct share *share)
 
 /* ---- water-filling --------------------------------------------------------------------------- */
 
-/* Levels are not negative, and such doubles are ordered as the integers of the same bits. */
+/* Levels are not negative, and such doubles have the same order as the integers with the same
+ * bits. */
 static int64_t level_key(double level)
 {
     int64_t key;
@@ -268,7 +271,7 @@ static void settle_slot(struct share *share, int32_t slot, double speed, int32_t
     }
 }
 
-/* What was settled in this round leaves its links at once: by I2 in any order. */
+/* Flows that were settled in this round leave their links at once: by I2 in any order. */
 static void lower_links(struct share *share, double speed)
 {
     for (size_t i = 0; i < share->touched.len; i++) {
@@ -294,7 +297,7 @@ static void settle_link(struct share *share, int32_t link, double speed, int32_t
     }
 }
 
-/* What is settled meanwhile stays among the levels until it comes up: most never do. */
+/* Entries that were settled meanwhile stay among the levels until they come up: most never do. */
 static void settle_lowest(struct share *share, int32_t priority)
 {
     struct heap_entry top = share->levels.slot.data[0];
@@ -325,7 +328,7 @@ static void start_class(struct share *share, int32_t priority)
         set_level(share, share->links.data[i]);
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void set_pool_speed(struct share *share, int32_t link, double speed)
 {
@@ -379,7 +382,8 @@ static void forget_component(struct share *share)
     share->last_class = -1;
 }
 
-/* What was reached, if anything: what an earlier component of the same pass held is not. */
+/* Solves what was reached, if anything: flows that an earlier component of the same pass contained
+ * are skipped. */
 static void solve_component(struct share *share)
 {
     gather(share);
@@ -409,7 +413,7 @@ static void tighten(struct share *share, int32_t link)
         array_push(share->arena, &share->stirred, e->row);
 }
 
-/* The one tight link of a flow, NONE, or UNSETTLED: there are several. */
+/* The only tight link of a flow; NONE, or UNSETTLED: there are several. */
 static int32_t tight_link(const struct share *share, int32_t slot)
 {
     int32_t link = NONE;

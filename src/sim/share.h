@@ -8,9 +8,9 @@
  *   sum_f k_fl a_fl s_f <= C_l   for every link l                                        (2)
  *   s_f <= p_f              its own pace: what its protocol and the links allow it alone  (3)
  *
- * Speeds are max-min fair under (2) and (3): no flow can be faster without a flow that is no faster
- * becoming slower. Textbook water-filling finds them: every unsettled flow rises at the same speed
- * until the first link is full or the first flow reaches its pace,
+ * Speeds are max-min fair under (2) and (3): no flow can be faster without slowing down a flow that
+ * is not faster than it. Textbook water-filling finds them: every unsettled flow rises at the same
+ * speed until the first link is full or the first flow reaches its pace,
  *
  *   level_l = (C_l - sum of settled k_fl a_fl s_f) / (sum of unsettled k_fl a_fl)        (4)
  *
@@ -21,18 +21,19 @@
  * of the pool that changes when another flow comes or goes. Flows at their own pace, and those to
  * which higher classes leave nothing, are in no pool.
  *
- *   I1  A link is *tight* where paces could overload it: sum_f k_fl a_fl p_f > C_l. Others hold
- *       nobody. Only flows connected through tight links to one that came, went or changed its pace
- *       are computed anew; all others keep their speed bit for bit, as (4) does not involve them.
+ *   I1  A link is *tight* if paces could overload it: sum_f k_fl a_fl p_f > C_l. Other links hold
+ *       no flow. Only flows connected through tight links to one that came, went or changed its
+ *       pace are computed again; all others keep their speed bit for bit, as (4) does not involve
+ *       them.
  *   I2  a_fl is a multiple of 2^-42, sums of k_fl a_fl are integers of this unit: exact, whatever
  *       their order, up to 2^21 whole flows on a link. k times one and k flows give the same bits.
- *       a_fl is rounded down: what should end with a nanosecond never takes one more for it.
+ *       a_fl is rounded down, so that rounding never makes a transfer take a nanosecond more.
  *   I3  Ties go to the lower link, then to flows by slot: same flows, same speeds, bit for bit.
  *   I4  What is left of a link below 2^-38 of its capacity is rounding, and counts as nothing.
- *   I5  Tightness, too, is decided on an integer sum: of paces in 2^-40 of the link's capacity, each
- *       rounded up, so that a link that is not tight is overloaded by less than 2^-45 of it.
- *   I6  A link is *simple* where it alone holds all of its flows, all of one class. As long as (4),
- *       with all of C_l, is below every pace there, coming and going is a matter of its sums only.
+ *   I5  Tightness, too, is decided on an integer sum: of paces in 2^-40 of the link's capacity,
+ *       each rounded up, so that a link that is not tight is overloaded by less than 2^-45 of it.
+ *   I6  A link is *simple* if it alone holds all of its flows, all of one class. As long as (4),
+ *       with all of C_l, is below every pace there, coming and going affects only its sums.
  *
  * One more flow may make another one *faster*: slowed down on link 1, a flow leaves more of link 2
  * to a third. What never happens is that the old flows as a whole gain: their speeds, sorted, never
@@ -45,8 +46,9 @@
 
 struct link_use {
     int32_t link;
-    double bytes; /* of this flow, cross the link during the transfer */
-    double times; /* equal flows that one stands for cross the link too: so many times its bytes */
+    double bytes; /* bytes of this flow that cross the link during the transfer */
+    double
+        times; /* the link carries so many times `bytes`, for the equal flows that it stands for */
 };
 static const double MOST_TIMES = 0x1p20; /* k_fl (I2) */
 
@@ -68,15 +70,15 @@ void share_set_pace(struct share *share, int32_t slot, double pace);
 
 struct share_move {
     int32_t slot;
-    int32_t link;        /* that is full and holds the flow; -1: its own pace */
-    bool pooled;         /* it belongs to the pool of `link` now, else to none */
-    double bytes_per_ns; /* its speed in no pool */
+    int32_t link;        /* the full link that holds the flow; -1: its own pace */
+    bool pooled;         /* whether it now belongs to the pool of `link`, else to none */
+    double bytes_per_ns; /* its speed if it is in no pool */
 };
 struct share_speed {
-    int32_t link; /* of the pool */
+    int32_t link; /* that has the pool */
     double bytes_per_ns;
 };
-/* To be taken in this order; valid until the next call. */
+/* To be applied in this order; valid until the next call. */
 struct share_news {
     const struct share_move *move;
     const struct share_speed *speed;
@@ -84,7 +86,7 @@ struct share_news {
 };
 /* Settles what was added, removed or changed since the last call. */
 struct share_news share_solve(struct share *share);
-/* As of the last call. */
+/* The speed after the last call. */
 double share_speed_of(const struct share *share, int32_t slot);
 
 #endif

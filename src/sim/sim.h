@@ -1,8 +1,9 @@
-/* sim.h - the simulator: a plan's execution graph with costs, run over the cluster's links; what
- * comes out is when everything happens, where time goes and how full memory gets.
+/* sim.h - the simulator: runs a plan's execution graph with costs over the cluster's links; the
+ * result is when everything happens, where time goes and how full memory gets.
  *
  *   I1  A stage's times by purpose, idle and the rest included, add up to the iteration.
- *   I2  Same plan, same costs: same bytes, folded or not, whatever the number of threads.
+ *   I2  The same plan and the same costs give the same bytes, folded or not, whatever the number of
+ *       threads.
  */
 #ifndef WEFT_SIM_H
 #define WEFT_SIM_H
@@ -14,14 +15,14 @@
 
 /* ---- where time goes ------------------------------------------------------------------------- */
 
-/* A stage's compute stream, from 0 to the end of the iteration: what it does, and while it waits,
- * what for. TIME_BUBBLE is waiting for other stages' computation. */
+/* A stage's compute stream, from 0 to the end of the iteration: what it does and, while it waits,
+ * what it waits for. TIME_BUBBLE is waiting for other stages' computation. */
 enum { TIME_BUBBLE = PURPOSE_COUNT, TIME_COUNT };
 const char *time_name(int time); /* purpose_name, "bubble" */
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Tensors of one operator and kind that are there when a device holds most. */
+/* Tensors of one operator and kind that exist when a device holds most. */
 struct holding {
     const char *what; /* "layers.0-11.mlp.up output, 4 micro-batches" */
     enum memory_class memory;
@@ -29,39 +30,41 @@ struct holding {
 };
 struct stage_peak {
     int64_t bytes[MEMORY_CLASS_COUNT]; /* at the moment of the peak */
-    int64_t peak;                      /* allocated, their sum */
-    int64_t state[MEMORY_CLASS_COUNT]; /* what is there before the first slot and stays */
-    int64_t reserved;                  /* what a caching allocator holds from the device for it */
-    int64_t limit;                     /* what the device (or the plan) allows */
-    int64_t host;                      /* checkpoints waiting in host memory, at most */
+    int64_t peak;                      /* allocated, the sum of `bytes` */
+    int64_t state[MEMORY_CLASS_COUNT]; /* what exists before the first slot and stays */
+    /* what a caching allocator reserves from the device for it */
+    int64_t reserved;
+    int64_t limit; /* what the device (or the plan) allows */
+    int64_t host;  /* the most that checkpoints take in host memory */
     int64_t at_ns;
-    int32_t slot;                  /* of the stage's schedule, in which it happens */
-    const struct holding *holding; /* the largest, in falling order: of the fullest stage, and of
-                                      all with simulate_options.reserved */
+    int32_t slot; /* of the stage's schedule, in which the peak happens */
+    /* the largest, in descending order: for the fullest stage, and for all stages with
+     * simulate_options.reserved */
+    const struct holding *holding;
     int32_t holdings;
 };
-/* What one device of a stage holds from this moment on, until the next point. */
+/* What one device of a stage holds from this moment until the next point. */
 struct memory_point {
     int64_t at_ns;
     int64_t bytes[MEMORY_CLASS_COUNT];
 };
 
-/* What one device of a stage holds at most, as the simulator counts it: bytes. Asks for the graph's
- * blocks and lifetimes only. */
+/* The most that one device of a stage holds, as the simulator counts it, in bytes. Needs only the
+ * graph's blocks and lifetimes. */
 int64_t stage_peak_bytes(const struct graph *graph, int32_t stage);
-/* Of it, what is there before the first slot and stays. */
+/* The part of it that exists before the first slot and stays. */
 int64_t stage_state_bytes(const struct plan *plan, int32_t stage);
 
 /* ---- the prediction -------------------------------------------------------------------------- */
 
 struct stage_prediction {
     int64_t time_ns[TIME_COUNT]; /* I1 */
-    int64_t waits_most_ns;       /* the longest of its waits' sums, by what they wait for */
+    int64_t waits_most_ns;       /* the longest of its waits, summed by what they wait for */
     const char *waits_most;      /* "gradients from stage 4", NULL: none */
     struct stage_peak memory;
 };
 
-/* Of operators' times by where they came from: how much each source contributes. */
+/* Operators' times by their source: how much each source contributes. */
 struct reliance {
     enum provenance provenance;
     const char *source;
@@ -71,18 +74,18 @@ struct reliance {
 struct prediction {
     struct arena *arena; /* owns everything below, and itself */
     const struct plan *plan;
-    struct graph
-        *graph; /* of its own plan's micro-batches: fewer where a long iteration is continued */
+    /* with its own plan's micro-batches: fewer if a long iteration is extrapolated */
+    struct graph *graph;
     struct arena *shorter;      /* owns that plan; NULL: it is `plan` */
     struct engine_graph engine; /* its tasks are the graph's, in the same order */
     struct engine_result result;
     const struct link_id *link; /* per link of the engine; folded: one of its class */
     const int64_t *lane_ns;     /* per item of each block, row by row: how long it takes alone */
     const int64_t *lane_first;  /* per block: its first entry in lane_ns */
-    int64_t iteration_ns;       /* result.end, or continued from there (continued.c) */
+    int64_t iteration_ns;       /* result.end, or extrapolated from it (continued.c) */
     double flops;    /* of the model, forward and backward, all devices, no recomputation */
-    int32_t busiest; /* the stage whose breakdown is the iteration's: it waits least */
-    struct stage_prediction *stage; /* plan->stages */
+    int32_t busiest; /* the stage whose breakdown is the iteration's: the one that waits least */
+    struct stage_prediction *stage; /* one per stage of the plan */
     /* Memory over time: the points of stage s are [point_first[s], point_first[s + 1]) of `point`,
      * in order. NULL: not recorded. */
     const int64_t *point_first;
@@ -98,11 +101,13 @@ struct prediction {
 
 struct simulate_options {
     enum fold fold;
-    const char *profile; /* a database before the shipped ones, NULL: none */
-    struct cost *cost;   /* open already, for this device; NULL: opened with `profile` */
-    bool reserved; /* also what a caching allocator reserves: slower, else it equals the peak */
-    bool points;   /* also memory over time */
-    const struct stop *stop; /* then there is no prediction: WEFT_NO_ANSWER; NULL: never */
+    const char *profile; /* a database that takes precedence over the shipped ones, NULL: none */
+    struct cost *cost;   /* opened for this device; NULL: opened with `profile` */
+    /* also what a caching allocator reserves: slower; otherwise it equals the peak */
+    bool reserved;
+    bool points; /* also memory over time */
+    /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
+    const struct stop *stop;
 };
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
                      struct prediction **out);
@@ -113,39 +118,40 @@ double prediction_tflops(const struct prediction *prediction);
 const char *exchange_name(const struct exchange *exchange); /* "all_reduce", "to host" */
 /* "F3", "all_reduce", "optimizer" */
 struct text32 task_label(const struct prediction *prediction, const struct task *task);
-/* How long a task takes, by purpose: a run of operators may recompute, and pass on parts within its stage. */
+/* The duration of a task by purpose: a run of operators may include recomputation and communication
+ * within its stage. */
 void task_times(const struct prediction *prediction, int32_t number,
                 int64_t time_ns[PURPOSE_COUNT]);
 
-/* What passes a link in an iteration, as a share of what it could carry in that time. */
+/* What crosses a link in an iteration, as a share of what it could carry in that time. */
 struct link_load {
     struct link_id link;
     double bytes, busy;
 };
-/* The busiest first; of links with the same link_text the busiest only; at most `most`. */
+/* The busiest first; of links with the same link_text only the busiest; at most `most`. */
 int32_t link_loads(struct arena *keep, const struct prediction *prediction, int32_t most,
                    struct link_load **out);
 
-/* Every task (and, within a block's run, every item) on its device's and stream's track, sends as
- * arrows, memory as counters: Chrome's trace format, which Perfetto reads. What does not fit into
- * the limit is left out in the order of enum trace_detail. */
+/* Writes every task (and, within a block's run, every item) on the track of its device and stream,
+ * sends as arrows, memory as counters, in Chrome's trace format, which Perfetto reads. If the limit
+ * is exceeded, details are left out in the order of enum trace_detail. */
 enum trace_detail {
     TRACE_ALL,    /* every device of the graph */
     TRACE_STAGES, /* the first device of each stage: the others do the same (graph.h, I3) */
-    TRACE_TASKS,  /* of those the tasks, not their items; written whatever the limit */
+    TRACE_TASKS,  /* only the tasks of those devices, without items; written whatever the limit */
     TRACE_DETAIL_COUNT
 };
 struct trace_options {
-    int64_t events; /* at most so many slices; 0: LIMIT_TRACE */
+    int64_t events; /* the largest number of slices; 0: LIMIT_TRACE */
 };
 enum trace_detail trace_detail(const struct prediction *prediction,
                                const struct trace_options *options);
-/* The file appears when it is whole, in place of what was there. */
+/* The file appears when it is complete, in place of any older one. */
 weft_status trace_write(const struct prediction *prediction, const struct trace_options *options,
                         const char *path);
 
-/* What one device really did of a task of the unfolded graph in one step of a run; of an exchange every
- * device that had a part in it. In the same format, with the step and the task's number. */
+/* What one device did for a task of the unfolded graph in one step of a run; for an exchange, every
+ * device that took part. Written in the same format, with the step and the task's number. */
 struct measured_task {
     int64_t step;         /* from 1 */
     int32_t task, device; /* of the graph */

@@ -1,13 +1,13 @@
-/* simulate.c - a plan's graph with costs, executed.
+/* simulate.c - executes a plan's graph with costs.
  *
  * A run of operators takes the sum of its items (item_cost.h); a whole block with steps inside is
- * run by the engine once, two streams for its two lanes, and takes what that says.
+ * run by the engine once, with two streams for its two lanes, and takes the time found there.
  *
- *   I1  Only collectives slow computation down (cost_slowdown); sends are the copy engines' work.
- *   I2  Sends go before gradients and copies to the host where the schedule folds (Fold3D 5.1);
- *       elsewhere all share alike.
- *   I3  With FOLD_AUTO a graph is folded where that changes nothing (flows.h, I3), or where it would
- *       be too large otherwise: then the slowest group stands for all, and the prediction says so.
+ *   I1  Only collectives slow computation down (cost_slowdown); sends are done by the copy engines.
+ *   I2  Sends take precedence over gradients and copies to the host if the schedule folds (Fold3D
+ *       5.1); otherwise all share equally.
+ *   I3  With FOLD_AUTO a graph is folded if that changes nothing (flows.h, I3), or if it would be
+ *       too large otherwise: then the slowest group stands for all, and the prediction says so.
  */
 #include "sim/sim.h"
 
@@ -27,7 +27,7 @@ static void rely_on(struct simulation *s, const struct kernel_cost *cost, double
             return;
         }
     }
-    /* the source's own words go with its database */
+    /* the source's words are freed with its database */
     struct reliance r = {cost->provenance, arena_copy_text(s->keep, cost->source), ns};
     array_push(s->keep, &s->reliance, r);
 }
@@ -43,7 +43,7 @@ static int by_share(const void *a, const void *b)
     return strcmp(x->source, y->source);
 }
 
-/* What the block's operators rest on. */
+/* Adds the sources of the block's operators. */
 static void rely_on_block(struct simulation *s, const struct block *block, const int64_t *ns)
 {
     for (int32_t i = 0; i < block->items; i++) {
@@ -99,7 +99,7 @@ static void tell_flows(struct simulation *s, struct engine_graph *g)
     g->flow_use = s->flows.use;
 }
 
-/* Devices of the graph that an exchange's group is on; folded, those of its stage's one. */
+/* The devices of the graph that belong to an exchange's group; folded, the one of its stage. */
 static void add_devices(struct simulation *s, const struct exchange *e)
 {
     const struct graph *graph = s->graph;
@@ -142,7 +142,7 @@ static void tell_interference(struct simulation *s, struct engine_graph *g)
     g->flow_device = s->flow_device.data;
 }
 
-/* ---- a block by itself ----------------------------------------------------------------------- */
+/* ---- a block alone --------------------------------------------------------------------------- */
 
 enum lane { LANE_OPS, LANE_STEPS, LANE_COUNT };
 
@@ -160,7 +160,7 @@ static struct lanes lanes_new(struct arena *scratch, size_t runs)
         ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
 }
 
-/* What is inside, as the tasks that it would be by itself: slowed down, they end with whole ns. */
+/* The items of a run as tasks of their own: when slowed down, they end with whole nanoseconds. */
 static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const struct block *block,
                              const struct block_runs *runs, const int64_t *ns)
 {
@@ -339,7 +339,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     TRY(tell_engine(s, &p->engine));
     p->engine.stop = s->stop;
     TRY(engine_run(s->keep, &p->engine, &p->result));
-    p->engine.stop = NULL; /* whoever asked may be gone before the prediction is */
+    p->engine.stop = NULL; /* the caller's flag may be gone before the prediction is */
     p->iteration_ns = p->result.end;
     p->lane_ns = s->item_ns;
     p->lane_first = s->item_first;
@@ -355,7 +355,7 @@ done:
     return status;
 }
 
-/* Unfolded, every device has its tasks, and a block's items may be tasks each. */
+/* Unfolded, every device has its tasks, and each of a block's items may be a task. */
 static int64_t unfolded_tasks(const struct graph *graph)
 {
     int64_t tasks = 0;
@@ -367,7 +367,7 @@ static int64_t unfolded_tasks(const struct graph *graph)
     return tasks;
 }
 
-/* Whether a graph of every device is one that can be made: told by the one where a device stands for its stage. */
+/* Refuses a graph of every device that is too large, judged by the folded graph. */
 static weft_status check_unfolded(const struct plan *plan)
 {
     struct graph *graph = NULL;
@@ -381,7 +381,7 @@ done:
     return status;
 }
 
-/* Compiles, and finds the flows. */
+/* Compiles the graph and finds its flows. */
 static weft_status begin(struct simulation *s, struct prediction *p, enum fold fold)
 {
     weft_status status;
@@ -399,7 +399,7 @@ done:
     return status;
 }
 
-/* A device that sends to several has them wait for each other: they are not alike. */
+/* A device that sends to several others makes them wait for each other: they are not alike. */
 static bool sends_in_pairs(const struct graph *graph)
 {
     for (int32_t i = 0; i < graph->patterns; i++) {
@@ -410,7 +410,7 @@ static bool sends_in_pairs(const struct graph *graph)
     return true;
 }
 
-/* Where groups are not alike, one cannot stand for all, and every device is simulated (I3). */
+/* If groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
     if ((double)unfolded_tasks(p->graph) > limit_of(LIMIT_UNALIKE_TASKS)) {

@@ -1,8 +1,8 @@
 /* state.c - what a stage's devices hold from the first slot to the last.
  *
  *   I1  Products that add weight gradients in place, in fp32, still give autograd a tensor of the
- *       weight's shape: layers' products one for each shape in the compute dtype, made once and
- *       never given back (Transformer Engine, module/base.py, get_dummy_wgrad).
+ *       weight's shape: products of layers give one for each shape in the compute dtype, made once
+ *       and never freed (Transformer Engine, module/base.py, get_dummy_wgrad).
  */
 #include "sim/player.h"
 
@@ -22,7 +22,7 @@ struct matrix_size {
     int64_t rows, columns;
 };
 
-/* Of one expert, of those that have many. */
+/* The matrix of one expert, if there are many. */
 static struct matrix_size matrix_of(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];

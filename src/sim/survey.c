@@ -5,19 +5,20 @@
 #include <string.h>
 
 static const double NS_PER_S = 1e9;
-/* Of the classes of a load, so many are tried as covers: more only in graphs that are not alike. */
+/* At most so many classes of a load are tried as covers: more occur only in graphs that are not
+ * alike. */
 enum { COVERS_TRIED = 64 };
 static const double QUANTA = 4294967296.0; /* I2 */
-/* What loads ask traffic for, so that pieces of it are whole enough. */
+/* Bytes for which traffic is computed, so large that pieces of it are nearly exact. */
 static const int64_t LOAD_BYTES = INT64_C(1) << 40;
 
-/* Links that nothing tells apart (step 3). */
+/* How busy a load keeps links that nothing distinguishes (step 3). */
 struct busy {
     int32_t load;
     double s_per_byte; /* of all groups of the load together */
 };
 struct link_class {
-    int64_t place;           /* of one of them */
+    int64_t place;           /* of one of the links */
     ARRAY(struct busy) busy; /* by load */
     bool covered;
 };
@@ -176,7 +177,7 @@ static weft_status tally(struct survey *survey, struct traffic_load *load)
     for (int64_t g = 0; g < load->groups; g++) {
         load->member[g].group = g;
         TRY(group_traffic(survey, load, g, &list, &load->member[g].place));
-        if (g == 0) /* the others are mostly like it */
+        if (g == 0) /* most of the others are like the first */
             array_reserve(survey->scratch, &rows, list.len * (size_t)load->groups);
         for (size_t i = 0; i < list.len; i++) {
             int64_t place = span_place(&survey->span, list.data[i].link);
@@ -217,7 +218,7 @@ static void measure(const struct survey *survey, struct traffic_load *load)
     }
 }
 
-/* Step 3, and clears the sums for the next load. */
+/* Step 3; also clears the sums for the next load. */
 static void colour(struct survey *survey, const struct traffic_load *load)
 {
     uint64_t name = (uint64_t)(load - survey->load) + 1;
@@ -263,7 +264,7 @@ static struct link_class *class_at(struct survey *survey, int64_t place)
     return &survey->classes.data[survey->class_of[place] - 1];
 }
 
-/* The classes of a load's links, each told how busy the load keeps it. */
+/* The classes of a load's links, each with how busy the load keeps it. */
 static void list_classes(struct survey *survey, struct traffic_load *load)
 {
     int32_t number = (int32_t)(load - survey->load);
@@ -278,7 +279,7 @@ static void list_classes(struct survey *survey, struct traffic_load *load)
     }
 }
 
-/* Whether class m is busy with each load of l at least as long as l. */
+/* Whether each load of class l keeps class m busy at least as long as l. */
 static bool busier(const struct link_class *m, const struct link_class *l)
 {
     size_t k = 0;
@@ -292,7 +293,7 @@ static bool busier(const struct link_class *m, const struct link_class *l)
     return true;
 }
 
-/* Step 4; of two that are equally busy, the first covers the other. */
+/* Step 4; of two equally busy classes, the first covers the other. */
 static void find_covered(struct survey *survey)
 {
     struct link_class *classes = survey->classes.data;
@@ -319,7 +320,7 @@ static uint64_t signature(struct survey *survey, const struct traffic_load *load
     return sum;
 }
 
-/* Leaves of a load's groups those that differ in time alone or signature, the first of each. */
+/* Keeps those of a load's groups that differ in time alone or signature, the first of each. */
 static void classify(struct survey *survey, struct traffic_load *load)
 {
     struct hash_map table = {0};
@@ -341,7 +342,7 @@ static void classify(struct survey *survey, struct traffic_load *load)
 
 typedef ARRAY(struct class_use) row_list;
 
-/* Of each class of links the one that the group fills most. */
+/* For each class of links, the one that the group fills most. */
 static void merge_use(struct survey *survey, row_list *row, const struct row_use *use)
 {
     int32_t class = (int32_t)(class_at(survey, use->place) - survey->classes.data);

@@ -1,7 +1,7 @@
-/* survey.h - what exchanges put on links, whatever they carry; private to the room.
+/* survey.h - what exchanges put on links, whatever their size; private to the room.
  *
- * Traffic is linear in bytes (traffic.c), and rings of one kind differ in their volume only, so
- * that what all exchanges of a pattern put on links is a few *loads*, per byte:
+ * Traffic is linear in bytes (traffic.c), and rings of one kind differ only in their volume, so
+ * what all exchanges of a pattern put on links is a few *loads*, per byte:
  *
  *   1. the row of each group: its share of a byte on each link; the links' sums            (tally)
  *   2. its peak, and its time on links, alone and with all siblings                      (measure)
@@ -17,10 +17,10 @@
  *
  *   I1  Time and space are linear in the rows' length; nothing is sorted.
  *   I2  Sums are compared in multiples of 2^-32 bytes per byte, colours by 64-bit hashes.
- *   I3  Steps 1 to 5 depend on patterns and kinds of traffic only, so that the distinct groups with
+ *   I3  Steps 1 to 5 depend only on patterns and kinds of traffic, so the distinct groups with
  *       their rows by class serve every graph that has the same ones (survey_keep).
  *   I4  Signatures count links: groups of equal signatures use the same classes equally often,
- *       which is more than flows.h's I3 asks for.
+ *       which is more than flows.h's I3 requires.
  */
 #ifndef WEFT_SIM_SURVEY_H
 #define WEFT_SIM_SURVEY_H
@@ -28,7 +28,7 @@
 #include "compile/compile.h"
 #include "sim/hashes.h"
 
-/* Noise of sums of doubles, relative. */
+/* Relative noise of sums of doubles. */
 static const double SURVEY_NOISE = 1e-11;
 
 enum traffic_kind {
@@ -43,27 +43,27 @@ enum traffic_kind {
 /* How often an exchange sends its bytes in its kind of traffic. */
 double traffic_passes(const struct exchange *exchange);
 
-/* Per byte of the exchange. */
+/* What a group puts on one link, per byte of the exchange. */
 struct row_use {
     int32_t place; /* of the link in the span */
     double share;  /* of this group */
     double sum;    /* of all groups of the load */
 };
 
-/* Folded: what a group puts on a class of links, of which `place` is one. */
+/* Folded: what a group puts on a class of links; `place` is one of them. */
 struct class_use {
     int32_t class, place;
-    double share, sum; /* where the group's share is largest */
+    double share, sum; /* on the link where the group's share is largest */
 };
 
-/* A group of a load, or folded several with equal rows. */
+/* A group of a load; folded, several with equal rows. */
 struct member {
     int64_t group;
     uint64_t place;            /* group_place */
-    double peak;               /* its busiest link's share */
-    double alone_s, sibling_s; /* on links per byte, by itself and with all groups */
+    double peak;               /* the share on its busiest link */
+    double alone_s, sibling_s; /* seconds on links per byte, by itself and with all groups */
     uint64_t signature;
-    const struct class_use *use; /* folded, once survey_row was asked for it */
+    const struct class_use *use; /* folded, after survey_row was called for it */
     int32_t uses;
 };
 
@@ -93,37 +93,37 @@ struct survey {
     int32_t patterns;
     bool folded;
     struct arena *scratch;
-    /* What is found. */
+    /* The result. */
     struct span span;
     struct traffic_load *load;
     int32_t loads;
     int32_t *load_of; /* pattern * TRAFFIC_KIND_COUNT + kind: number + 1 */
     size_t numbers;   /* of classes of links; unfolded, of links */
     bool alike;       /* flows.h, I3 */
-    /* What steps 1 to 5 work on. */
+    /* The working data of steps 1 to 5. */
     struct ledger *ledger;
     double *place_s;   /* per byte, by place within a node */
-    double *sum;       /* of the load at hand, by link */
+    double *sum;       /* of the current load, by link */
     uint64_t *colour;  /* by link (folded) */
     int32_t *class_of; /* by link: class + 1 (folded) */
     ARRAY(struct link_class) classes;
     struct hash_map colours;
 };
 
-/* The loads of exchanges, without looking at links. `scratch` lives as long as the survey. */
+/* The loads of exchanges, without looking at links. `scratch` must live as long as the survey. */
 struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
                          const struct pattern *patterns, int32_t pattern_count,
                          const struct exchange *exchanges, int32_t exchange_count, bool folded);
 weft_status survey_links(struct survey *survey); /* steps 1 to 5 */
 struct traffic_load *survey_load(const struct survey *survey, const struct exchange *exchange);
-/* Folded: fills in a member's row, the links that nothing covers by class, and its busiest link, by
- * which speeds go. */
+/* Folded: fills in a member's row, by class over the links that nothing covers, and its busiest
+ * link, which determines speeds. */
 void survey_row(struct survey *survey, const struct traffic_load *load, struct member *member);
 struct link_id survey_link(const struct survey *survey, int64_t place);
 
-/* All that steps 1 to 5 look at. */
+/* A hash of all that steps 1 to 5 depend on. */
 uint64_t survey_key(const struct survey *survey);
-/* What they found, folded, without what they worked on; and a survey of the same key that knows it. */
+/* The folded result without the working data; and a survey of the same key that uses it. */
 struct survey *survey_keep(struct survey *survey, struct arena *keep);
 void survey_recall(struct survey *survey, const struct survey *kept);
 

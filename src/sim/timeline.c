@@ -1,10 +1,10 @@
-/* timeline.c - what a stage's devices hold over time: its slots' moments at the times of the tasks
- * that the slots were cut into. Two points a task: at its start what is there when it is fullest, at
- * its end what it leaves.
+/* timeline.c - what a stage's devices hold over time: the memory events of its slots at the times
+ * of the tasks that the slots were cut into. There are two points per task: at its start, what is
+ * held when it is fullest; at its end, what it leaves.
  *
- *   I1  A task's run has the moments of its items and of the steps before it, which are tasks of
- *       their own; what a block gives back after its last item counts to its last task.
- *   I2  Of slots that are executed as one, both are at hand.
+ *   I1  A task's run has the events of its items and of the steps before it, which are tasks of
+ *       their own; what a block frees after its last item counts for its last task.
+ *   I2  For slots that are executed as one, both are current.
  */
 #include "sim/player.h"
 
@@ -17,8 +17,8 @@ struct tracker {
         struct memory_point *data;
         size_t len, cap;
     } *out;
-    int32_t slot, slots;   /* the first at hand, and how many (I2); -1, 0: before the first */
-    int32_t next_event[2]; /* the next of each */
+    int32_t slot, slots;   /* the first current slot, and how many (I2); -1, 0: before the first */
+    int32_t next_event[2]; /* the next event of each */
     struct memory_point now, most;
 };
 
@@ -41,7 +41,7 @@ static void push(struct tracker *t, int64_t at_ns, struct memory_point point)
     array_push(t->keep, t->out, point);
 }
 
-/* The moments of a slot at hand up to an item; `most` is what is held meanwhile. */
+/* Applies the events of a current slot up to an item; `most` is the most that is held meanwhile. */
 static void play_to(struct tracker *t, int32_t k, int32_t item)
 {
     const struct part_lifetimes *part = player_part(t->player, slot_at(t, k)->piece);
@@ -77,7 +77,7 @@ static void next_slot(struct tracker *t)
     }
 }
 
-/* The slot at hand that a task is of, -1: none. */
+/* The current slot that a task belongs to, -1: none. */
 static int32_t belongs(const struct tracker *t, const struct task *task)
 {
     const struct player *p = t->player;

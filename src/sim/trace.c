@@ -1,21 +1,21 @@
 /* trace.c - a prediction as a trace that chrome://tracing and Perfetto read.
  *
  * A device is a process, each of its streams a thread. A task is a slice; the items of a block's
- * run are slices within it, operators below the task itself and steps on a track of their own. Item
- * i of a run is over, when nothing disturbs the run (graph.h, I1), at
+ * run are slices within it, operators below the task itself and steps on a track of their own. If
+ * nothing disturbs the run (graph.h, I1), its item i is over at
  *
  *   e_i = max(e of the item before it in its lane, e of the item it needs) + lane_ns_i        (1)
  *
- * and a run that took D in place of max_i e_i shows all its moments stretched alike:
+ * and a run that took D instead of max_i e_i is shown with all its times stretched evenly:
  *
  *   t -> start + t D / max_i e_i                                                              (2)
  *
  *   I1  Slices of a track are disjoint or nested; the outermost add up to the stream's busy_ns.
  *   I2  Times are exact: microseconds with three decimals.
- *   I3  What is not written yet is never more than a buffer: the trace is no tree in memory.
- *   I4  What happened (trace_write_measured) looks like what was predicted, without operators, and
- *       with a slice on every device that took part in an exchange, waiting included.
- *   I5  The file appears at once and whole; on an error what was there before is still there.
+ *   I3  At most one buffer is waiting to be written: the trace is never a tree in memory.
+ *   I4  Measured tasks (trace_write_measured) look like predicted ones, without operators, and with
+ *       a slice on every device that took part in an exchange, waiting included.
+ *   I5  The file appears at once and complete; after an error any older file is still there.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 #include "sim/trace_words.h"
 
-/* Of the names that Chrome's viewer has a colour for; Perfetto chooses by slices' names. */
+/* Names of colours that Chrome's viewer knows; Perfetto chooses by the slices' names. */
 static const char *const COLOURS[] = {
     [PURPOSE_FORWARD] = "thread_state_running",
     [PURPOSE_BACKWARD] = "rail_response",
@@ -51,13 +51,14 @@ struct trace {
 
 /* ---- how much is shown ----------------------------------------------------------------------- */
 
-/* A run of items, and not a step that is a task because it meets others. */
+/* Whether a task is a run of items, not a single step that is a task because it may meet other
+ * traffic. */
 static bool has_items(const struct task *task)
 {
     return task->block >= 0 && task->exchange < 0 && task->stream == STREAM_COMPUTE;
 }
 
-/* Of every stage its first device, in the order of the graph; or all. */
+/* All devices, or the first one of every stage, in the order of the graph. */
 static bool *shown_devices(struct arena *keep, const struct prediction *prediction, bool all)
 {
     const struct graph *graph = prediction->graph;
@@ -138,7 +139,7 @@ static void put_micro_batch(struct trace *trace, const struct task *task)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* (1), of the task's items from 0; returns the end of the last. */
+/* (1), for the task's items from 0; returns the end of the last. */
 static int64_t play_items(struct trace *trace, const struct task *task)
 {
     const struct item *item = &trace->graph->block[task->block].item[task->first_item];
@@ -146,7 +147,7 @@ static int64_t play_items(struct trace *trace, const struct task *task)
         &trace->prediction->lane_ns[trace->prediction->lane_first[task->block] + task->first_item];
     int64_t lane_end[2] = {0, 0}, last = 0;
     for (int32_t i = 0; i < task->items; i++) {
-        int32_t needs = item[i].needs - task->first_item; /* what is before the run is over */
+        int32_t needs = item[i].needs - task->first_item; /* what comes before the run is over */
         int64_t start = lane_end[item[i].kind];
         if (item[i].needs >= 0 && needs >= 0 && trace->item_ends[needs] > start)
             start = trace->item_ends[needs];
@@ -206,7 +207,7 @@ static void put_run(struct trace *trace, const struct task *task)
             path_of(trace, first[task->items - 1].instance));
 }
 
-/* Members of one group of a collective. */
+/* The number of members of one group of a collective. */
 static int64_t members(const struct pattern *pattern)
 {
     int64_t count = 1;
@@ -226,7 +227,8 @@ static void put_exchange(struct trace *trace, const struct exchange *exchange)
                 (long long)members(&trace->graph->pattern[exchange->pattern]));
 }
 
-/* On a device that has a part in it; the caller may go on with arguments, and closes both braces. */
+/* Writes a task on a device that takes part in it; the caller may add arguments, and closes both
+ * braces. */
 static void put_task_on(struct trace *trace, int32_t number, const struct graph_device *device,
                         int64_t start_ns, int64_t end_ns)
 {
@@ -283,7 +285,7 @@ static void put_arrows(struct trace *trace, int32_t to)
 
 /* ---- names and memory ------------------------------------------------------------------------ */
 
-/* "stage 0, device 0"; of a folded graph also the devices that it stands for. */
+/* "stage 0, device 0"; in a folded graph also the devices that it stands for. */
 static const char *device_label(struct trace *trace, const struct graph_device *device)
 {
     const struct stage *stage = &trace->prediction->plan->stage[device->stage];
@@ -310,7 +312,7 @@ static void put_order(struct trace *trace, const char *what, int64_t device, int
             (long long)place);
 }
 
-/* Only tracks that something is on. */
+/* Only tracks with slices are named. */
 static void put_names(struct trace *trace)
 {
     const struct graph *graph = trace->graph;
@@ -346,7 +348,7 @@ static void put_point(struct trace *trace, int64_t device, const struct memory_p
     fputs("}}", trace->file);
 }
 
-/* On the first device of each stage: the others hold as much. */
+/* On the first device of each stage, because the others hold as much. */
 static void put_memory(struct trace *trace)
 {
     const struct prediction *prediction = trace->prediction;
@@ -430,7 +432,7 @@ weft_status trace_write(const struct prediction *prediction, const struct trace_
     return file_write(path, put_trace, &job);
 }
 
-/* ---- what happened (I4) ---------------------------------------------------------------------- */
+/* ---- measured tasks (I4) --------------------------------------------------------------------- */
 
 struct measured_job {
     const struct graph *graph;

@@ -1,4 +1,4 @@
-/* trace_words.c - the names of tracks and texts of a trace. */
+/* trace_words.c - the names of a trace's tracks, and its texts. */
 #include "sim/trace_words.h"
 
 #include <jansson.h>

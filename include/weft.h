@@ -1,7 +1,8 @@
-/* weft.h - the public face of Weft, a planner and simulator of parallel training.
+/* weft.h - the public interface of Weft, a planner and simulator of parallel training.
  *
- * A *plan* says how a model is laid over a cluster. One is found for a question, opened from a file or
- * read from text, and simulated; all are opaque handles that a program opens, asks and closes:
+ * A *plan* says how a model is laid over a cluster. A program finds a plan for a question, opens it
+ * from a file or reads it from text, and simulates it. Models, clusters, plans and predictions are
+ * opaque handles that a program opens, asks and closes:
  *
  *     weft_plan *plan;
  *     weft_prediction *prediction;
@@ -17,12 +18,13 @@
  *
  * A call that can fail returns a weft_status; the reason is in weft_last_error(), one per thread.
  * The library never prints and never exits. Handles may be read from several threads at once. A call
- * that would take more memory than it may (weft_limit_memory), or than there is, fails with WEFT_FAILURE
- * and gives back what it took.
+ * that would need more memory than it may take (weft_limit_memory), or than the machine has, fails
+ * with WEFT_FAILURE and frees what it took.
  *
- * Names that stand here stay: functions are added, none changes its arguments or meaning before the
- * library's major version does, and handles are opaque. What has many parts is text: questions and
- * plans in YAML or JSON (docs/reference/plan-file.md), predictions in JSON (docs/reference/json.md).
+ * The names in this header are stable: functions may be added, but none changes its arguments or
+ * meaning before the library's major version changes. Whatever has many parts is passed as text:
+ * questions and plans in YAML or JSON (docs/reference/plan-file.md), predictions in JSON
+ * (docs/reference/json.md).
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -36,7 +38,7 @@ extern "C" {
 /* Also the exit codes of the program. */
 typedef enum weft_status {
     WEFT_OK = 0,
-    WEFT_NO_ANSWER = 1, /* the question is fine, and nothing satisfies it */
+    WEFT_NO_ANSWER = 1, /* the question is valid, but nothing satisfies it */
     WEFT_BAD_INPUT = 2, /* the message names file, line and what was expected */
     WEFT_FAILURE = 3    /* the machine failed: memory, files, libraries */
 } weft_status;
@@ -49,8 +51,9 @@ typedef struct weft_error {
 
 const weft_error *weft_last_error(void);
 const char *weft_version(void);
-/* Bytes of memory that one call may take, from the next call on; 0: the default, which is what the
- * environment variable WEFT_MAX_MEMORY says (such as 8GiB), else 3/4 of the machine's memory. */
+/* Sets the bytes of memory that one call may take, from the next call on; 0: the default, which is
+ * the value of the environment variable WEFT_MAX_MEMORY (such as 8GiB), else 3/4 of the machine's
+ * memory. */
 void weft_limit_memory(int64_t bytes);
 
 typedef struct weft_model weft_model;
@@ -60,7 +63,7 @@ typedef struct weft_cluster weft_cluster;
 weft_status weft_model_open(const char *name, weft_model **out);
 void weft_model_close(weft_model *model);
 double weft_model_parameters(const weft_model *model);
-double weft_model_flops_per_sample(const weft_model *model); /* forward, matrix products */
+double weft_model_flops_per_sample(const weft_model *model); /* of the forward's matrix products */
 
 /* A preset with a node count ("dgx-a100:16"), a YAML file, or an NCCL topology XML. */
 weft_status weft_cluster_open(const char *name, weft_cluster **out);
@@ -72,13 +75,14 @@ int64_t weft_cluster_devices(const weft_cluster *cluster);
 typedef struct weft_plan weft_plan;
 
 /* The best plan for a question, which is written like a plan file: model, cluster, batch, and under
- * `degrees` what stays as it is. `planner` is a name of `weft plan --planner`, NULL the default.
- * WEFT_NO_ANSWER: nothing fits; *out is then the nearest miss, if there is any, else NULL. */
+ * `degrees` those that the planner must keep. `planner` is a name that `weft plan --planner` takes;
+ * NULL is the default. WEFT_NO_ANSWER: nothing fits; *out is then the plan that comes nearest to
+ * fitting, or NULL. */
 weft_status weft_plan_find(const char *question, const char *planner, weft_plan **out);
 weft_status weft_plan_open(const char *path, weft_plan **out); /* a plan file */
 weft_status weft_plan_read(const char *text, weft_plan **out); /* the same as text */
 void weft_plan_close(weft_plan *plan);
-/* As a plan file in JSON; lives as long as the plan. */
+/* The plan as a plan file in JSON; the text lives as long as the plan. */
 const char *weft_plan_text(const weft_plan *plan);
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -92,7 +96,8 @@ double weft_prediction_samples_per_s(const weft_prediction *prediction);
 double weft_prediction_tflops_per_device(const weft_prediction *prediction); /* of the model */
 int weft_prediction_fits(const weft_prediction *prediction);                 /* in memory: 1, 0 */
 int64_t weft_prediction_peak_bytes(const weft_prediction *prediction); /* the fullest device */
-/* All of it, as `weft simulate --json`; lives as long as the prediction. */
+/* The whole prediction, as `weft simulate --json` prints it; the text lives as long as the
+ * prediction. */
 const char *weft_prediction_json(const weft_prediction *prediction);
 
 #ifdef __cplusplus

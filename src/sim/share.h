@@ -47,8 +47,8 @@
 struct link_use {
     int32_t link;
     double bytes; /* bytes of this flow that cross the link during the transfer */
-    double
-        times; /* the link carries so many times `bytes`, for the equal flows that it stands for */
+    /* the link carries so many times `bytes`, for the equal flows that this one stands for */
+    double times;
 };
 static const double MOST_TIMES = 0x1p20; /* k_fl (I2) */
 

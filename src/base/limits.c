@@ -6,19 +6,19 @@ static const struct limit_row LIMITS[] = {
                      "the largest batches that are trained with have some ten million tokens",
                      "use a smaller global batch"},
     [LIMIT_OPERATORS] = {"the operators of a plan", "operators", 0x1p17,
-                         "each is laid out, timed and counted by itself, 20 us of each micro-batch",
-                         "use fewer layers: those that are alike take as long each"},
+                         "each is laid out, timed and counted by itself, 20 us per micro-batch",
+                         "use fewer layers: equal layers take equal times"},
     [LIMIT_SLOTS] = {"a schedule", "micro-batches times parts", 0x1p22,
                      "a graph has a few tasks of 200 bytes for each",
                      "use a smaller global batch, a larger micro-batch or fewer stages"},
     [LIMIT_FOLDED_SLOTS] = {"a simulation where one device stands for its stage",
                             "micro-batches times parts of at most 32 operators", 0x1p16,
                             "about 0.2 s and 60 MB",
-                            "two shorter iterations are simulated and continued"},
+                            "two shorter iterations are simulated and extrapolated"},
     [LIMIT_UNFOLDED_SLOTS] = {"a simulation of every device",
                               "micro-batches times such parts times devices", 0x1p20,
                               "a few seconds and 1 GB",
-                              "two shorter iterations are simulated and continued"},
+                              "two shorter iterations are simulated and extrapolated"},
     [LIMIT_UNALIKE_TASKS] = {"a graph of every device, where groups are not alike", "tasks",
                              2500000, "about a second", "the slowest group stands for all of them"},
     [LIMIT_UNFOLDED_TASKS] = {"a graph of every device that was asked for", "tasks", 4000000,
@@ -26,10 +26,10 @@ static const struct limit_row LIMITS[] = {
                               "leave --unfold out: one device then stands for its stage"},
     [LIMIT_PROOF] = {"a proof", "micro-batches times operators times pairs of their devices", 2e8,
                      "about 2 s",
-                     "of many devices one stands for its stage; use a smaller global batch: more "
-                     "micro-batches repeat themselves"},
+                     "use a smaller global batch: further micro-batches only repeat; with many "
+                     "devices, only one of each stage is looked at"},
     [LIMIT_TRACE] = {"a trace", "slices", 2000000, "about 400 MB, which viewers still open",
-                     "devices, then items of tasks are left out; --trace-events allows more"},
+                     "first devices, then items of tasks are left out; --trace-events allows more"},
 };
 _Static_assert(COUNT_OF(LIMITS) == LIMIT_COUNT, "a limit without a row");
 

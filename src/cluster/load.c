@@ -139,8 +139,7 @@ static weft_status check_tier(const struct doc *doc, const struct tier_form *for
         return doc_error(doc, "1 is a non-blocking tier",
                          "'%s' needs either 'oversubscription' or 'uplink'", form->name);
     if (last && (form->oversubscription > 0 || form->uplink > 0))
-        return doc_error(doc, NULL, "'%s' is the last tier, above it is nothing to link up to",
-                         form->name);
+        return doc_error(doc, NULL, "'%s' is the last tier, which has no uplink", form->name);
     if (k > 0 && form->nodes > 0 &&
         (form->nodes <= plans[k - 1].nodes || form->nodes % plans[k - 1].nodes != 0))
         return doc_error(doc, "tiers go from the nodes upwards, each a few units of the one before",

@@ -50,8 +50,8 @@ static weft_status name_vertex(struct node_reader *reader, enum vertex_kind kind
     if (status)
         return status;
     if (!valid_name(name))
-        return doc_error(doc, "letters, digits and a few signs; no space, no '..'",
-                         "'%.60s' is no name for a vertex", name);
+        return doc_error(doc, "use letters, digits and a few signs, without spaces and '..'",
+                         "'%.60s' is not a valid name for a vertex", name);
     if (map_get(reader->index, name, &older))
         return doc_error(doc, NULL, "two vertices are called '%.60s'", name);
     if (reader->graph.vertices.len == MAX_NODE_VERTICES)
@@ -162,7 +162,7 @@ static weft_status find_range(struct node_reader *reader, const struct doc *doc,
                  split_number(second, strlen(second), &second_stem, &to) && stem == second_stem &&
                  strncmp(text, second, stem) == 0 && from <= to && to - from < MAX_NODE_VERTICES;
     if (!valid)
-        return doc_error(doc, NULL, "'%.60s' is no range, expected one like dev0..dev7", text);
+        return doc_error(doc, NULL, "'%.60s' is not a range, expected one like dev0..dev7", text);
     out->vertex = ARENA_ARRAY(reader->graph.keep, int32_t, (size_t)(to - from + 1));
     for (int64_t i = from; i <= to; i++) {
         const char *name =
@@ -321,7 +321,7 @@ weft_status node_read(const struct doc *doc, struct arena *keep, struct node_typ
     topology_finish(&reader.graph, 0, node);
     int32_t lost = unreachable_vertex(node);
     if (lost >= 0)
-        return doc_error(doc, "add a link to it", "'%s' has no way to 'dev0'",
+        return doc_error(doc, "add a link to it", "'%s' has no path to 'dev0'",
                          node->vertex[lost].name);
 done:
     return status;

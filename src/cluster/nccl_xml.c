@@ -323,7 +323,7 @@ static weft_status add_peer_link(struct machine_reader *reader, int32_t from,
         return status;
     if (!map_get(reader->busids, target, &to) || to < 0)
         return xml_error(nvlink, "dump the topology with every device visible",
-                         "an NVLink to %.40s, which is no device of this file", target);
+                         "an NVLink to %.40s, which is not a device of this file", target);
     if (to == from)
         return xml_error(nvlink, NULL, "an NVLink from %.40s to itself", target);
     if (find_nvlink(device[from].gpu, target) != nvlink)
@@ -437,8 +437,8 @@ weft_status nccl_xml_read(struct cluster *cluster, const char *file, const char 
     topology_finish(&reader.graph, reader.net_rate, &cluster->node);
     int32_t lost = unreachable_vertex(&cluster->node);
     if (lost >= 0)
-        TRY(xml_error(system, "a device stands in a <pci> below a <cpu>",
-                      "'%s' has no way to 'dev0'", cluster->node.vertex[lost].name));
+        TRY(xml_error(system, "a device must be in a <pci> below a <cpu>",
+                      "'%s' has no path to 'dev0'", cluster->node.vertex[lost].name));
     cluster->nodes = nodes ? nodes : 1;
     cluster->source = arena_printf(cluster->arena, "NCCL topology %s", file);
     cluster->node.name = arena_copy_text(cluster->arena, file);

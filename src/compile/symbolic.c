@@ -260,7 +260,7 @@ static weft_status do_forward(struct symbolic_machine *m, int64_t instance, stru
     weft_status status = WEFT_OK;
     if (again != !forward_block(m, at.block) ||
         (again && (!fact->choice->recompute || fact->choice->saved)))
-        TRY(wrong(m, instance, "runs forward in a pass that is none of its own"));
+        TRY(wrong(m, instance, "runs forward in a pass that is not its own"));
     for (int64_t i = fact->first_reading; i < fact[1].first_reading; i++)
         TRY(need_input(m, &p->reading[i], at));
     if (fact->op->weights)
@@ -327,7 +327,7 @@ static weft_status do_op(struct symbolic_machine *m, struct at at)
     uint8_t *made =
         &m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)item->instance];
     if (fact->stage != stage_of(m, at.device) || fact->part != m->p->graph->block[at.block].part)
-        return wrong(m, item->instance, "is not of this stage's part");
+        return wrong(m, item->instance, "does not belong to this stage's part");
     if (item->phase == PHASE_FORWARD)
         return do_forward(m, item->instance, at, made);
     return do_backward(m, item->instance, at, made);
@@ -337,7 +337,7 @@ static weft_status do_op(struct symbolic_machine *m, struct at at)
 
 static weft_status bad_step(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
-    return wrong(m, r->reader, "a %s of input %d does not fit how it lies",
+    return wrong(m, r->reader, "a %s of input %d does not fit its layout",
                  step_name(item_at(m, at)->step->kind), r->operand);
 }
 
@@ -450,7 +450,7 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum fl
         return wrong(m, r->reader, "input %d is to be sent before it is there", r->operand);
     layout = crossing_result(p, r, layout, elements_before_slices(reshard), senders, receivers);
     if (!layout)
-        return wrong(m, r->reader, "what is sent of input %d is not how it lies", r->operand);
+        return wrong(m, r->reader, "what is sent of input %d does not have its layout", r->operand);
     if (flow == FLOW_GRADIENT)
         m->moving[there] = (struct moving){layout, m->moving[here].tally};
     else

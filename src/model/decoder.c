@@ -16,9 +16,9 @@ enum activation decoder_activation(const struct decoder *d)
 weft_status decoder_check_window(const struct decoder *d, const struct doc *where)
 {
     if (d->full_every && !d->window)
-        return doc_error(option_at(where, "full_every"), "give 'window' as well",
-                         "'full_every' says which layers do not have the 'window', of which there "
-                         "is none");
+        return doc_error(
+            option_at(where, "full_every"), "give 'window' as well",
+            "'full_every' says which layers have no 'window', but no 'window' is given");
     return WEFT_OK;
 }
 

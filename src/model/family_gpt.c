@@ -109,8 +109,7 @@ static weft_status check_experts(const struct gpt_options *o, const struct doc *
     if (!o->experts && (o->expert_ffn || o->shared_ffn))
         return doc_error(option_at(where, o->expert_ffn ? "expert_ffn" : "shared_ffn"),
                          "give 'experts' as well",
-                         "'%s' is the width of experts, of which there "
-                         "are none",
+                         "'%s' is the width of experts, but there are none",
                          o->expert_ffn ? "expert_ffn" : "shared_ffn");
     if (o->experts && o->top_k > o->experts)
         return doc_error(option_at(where, "top_k"), NULL,

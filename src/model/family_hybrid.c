@@ -341,8 +341,9 @@ static weft_status check(const struct hybrid_options *o, const struct doc *where
                       "'top_k' is %lld, expected at most 'experts', %lld", (long long)o->top_k,
                       (long long)o->experts));
     if (o->mtp && (o->bias || o->norm))
-        TRY(doc_error(option_at(where, "mtp"), "leave 'bias' and 'norm' out",
-                      "'mtp' shares weights between its depths, which operators with two cannot"));
+        TRY(doc_error(
+            option_at(where, "mtp"), "leave 'bias' and 'norm' out",
+            "'mtp' shares weights between its depths, which operators with two weights cannot do"));
 done:
     return status;
 }

@@ -63,8 +63,8 @@ weft_status yaml_unknown_name(const struct yaml_reader *r, const struct doc *at,
     for (const struct yaml_block *block = r->block; block; block = block->outer) {
         for (const struct doc *d = block->items->first; d; d = d->next) {
             if (strcmp(item_name(d), name) == 0)
-                return doc_error(at, "an operator reads what stands above it: is this a cycle?",
-                                 "'%.60s' is made further down, in line %d", name, d->line);
+                return doc_error(at, "an operator can only read items above it: is this a cycle?",
+                                 "'%.60s' is defined further down, in line %d", name, d->line);
             if (*item_name(d) && count < COUNT_OF(names))
                 names[count++] = item_name(d);
         }

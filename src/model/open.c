@@ -220,7 +220,7 @@ static weft_status open_path(struct arena *scratch, const char *path, const stru
         return bad_input(path, 0, NULL, "is a device or pipe, expected a file");
     if (!rule)
         return bad_input(path, 0, NULL,
-                         "has no ending that Weft knows, expected .yaml, .yml, .json or .onnx");
+                         "has an unknown extension, expected .yaml, .yml, .json or .onnx");
     return rule(scratch, path, overrides, out);
 }
 

@@ -63,7 +63,7 @@ static weft_status read_heads(const struct yaml_reader *r, struct yaml_spec *spe
                          spec->name, (long long)features, (long long)parts);
     if (spec->window && !spec->causal)
         return doc_error(doc_get(spec->at, "window"), "add 'causal: true'",
-                         "'window' is %lld keys up to the query's own, expected with 'causal'",
+                         "'window' is %lld keys, which is only possible with 'causal'",
                          (long long)spec->window);
     *a = (struct attention){spec->heads, kv, depth, spec->value_depth, spec->causal, spec->window};
     return WEFT_OK;

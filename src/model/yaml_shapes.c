@@ -83,7 +83,8 @@ weft_status yaml_check_window(const struct yaml_reader *r, const struct yaml_spe
     if (fits)
         return WEFT_OK;
     return doc_error(spec->at, "use a smaller kernel or more padding",
-                     "'%.60s' sweeps %lld x %lld over the shape %s, expected an image no smaller",
+                     "'%.60s' has a window of %lld x %lld over the shape %s, expected an image at "
+                     "least as large",
                      spec->name, (long long)w->kernel_h, (long long)w->kernel_w,
                      show_shape(r->b, spec->x[0]).s);
 }

@@ -234,10 +234,10 @@ weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, en
 {
     const struct device *device = &cluster->node.device;
     if (dtype_is_cast(dtype) && device->flops[dtype] <= 0)
-        return bad_argument("take --dtype bf16, or a cluster whose devices have it",
+        return bad_argument("use --dtype bf16, or a cluster whose devices have it",
                             "%s has no products in %s", device->name, dtype_name(dtype));
     if (dtype_bytes(dtype) > policy_weight_bytes(policy))
-        return bad_argument("take --policy fp32, or a dtype of 16 bits",
+        return bad_argument("use --policy fp32, or a dtype of 16 bits",
                             "policy %s keeps weights of 16 bits, and the plan computes in %s",
                             policy_name(policy), dtype_name(dtype));
     return WEFT_OK;

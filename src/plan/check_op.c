@@ -184,7 +184,7 @@ static bool degree_fault(struct finding *f, int64_t instance, const struct op *o
                              name, (long long)degree, name, (long long)size)
               : arena_printf(f->keep, "%s: %s:%lld does not divide its %s of %lld%s",
                              node(f, instance), name, (long long)degree, name, (long long)size,
-                             size % degree ? "" : " and what it reads and makes of it"));
+                             size % degree ? "" : " in its inputs and outputs"));
     return with_hint(f, near_degrees(f->keep, part, degree, legal));
 }
 

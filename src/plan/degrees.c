@@ -190,7 +190,7 @@ static weft_status complete_batch(struct degrees *d)
         return WEFT_OK;
     int64_t below = d->global_batch / step * step;
     weft_status status = bad_argument(
-        NULL, "the global batch of %lld is no multiple of dp %lld * micro-batch %lld = %lld",
+        NULL, "the global batch of %lld is not a multiple of dp %lld * micro-batch %lld = %lld",
         (long long)d->global_batch, (long long)d->dp, (long long)d->micro_batch, (long long)step);
     if (below)
         error_hint("use %lld or %lld", (long long)below, (long long)(below + step));

@@ -139,7 +139,8 @@ static weft_status read_choice(struct tree *tree, const struct doc *node)
     struct settings settings = {0};
     TRY(read_settings(node, CHOICE_FIELDS, &line, &settings));
     if (!settings.split || !settings.at || settings.at->kind != DOC_LIST)
-        return doc_error(node, NULL, "a choice needs a 'split' and a list 'at' of what has it");
+        return doc_error(node, NULL,
+                         "a choice needs a 'split' and a list 'at' of the nodes that have it");
     memset(line.has, true, sizeof line.has); /* I4 */
     for (const struct doc *at = settings.at->first; at; at = at->next) {
         const char *text;

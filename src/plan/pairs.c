@@ -31,8 +31,9 @@ const char *useless_pairs(const struct plan *plan)
     if (!(plan->overlap & OVERLAP_EXPERTS) || plan_schedule(plan)->ahead)
         return NULL;
     if (!sends_tokens(plan))
-        return "overlap: experts changes nothing where no experts are on other devices";
+        return "overlap: experts changes nothing if no experts are on other devices";
     if (plan_micro_batches(plan) < 2)
         return "overlap: experts changes nothing with one micro-batch";
-    return "overlap: experts changes nothing but with schedule interleaved, or 1f1b on one stage";
+    return "overlap: experts changes nothing except with schedule interleaved, or 1f1b on one "
+           "stage";
 }

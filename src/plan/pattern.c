@@ -289,7 +289,7 @@ weft_status pattern_unknown(const struct doc *where, const struct plan *plan,
 {
     weft_status status =
         doc_error(where, "`weft inspect MODEL --ops` lists modules and operators",
-                  "'%.80s' is no module or operator of %s", pattern->text, plan->model->name);
+                  "'%.80s' is not a module or operator of %s", pattern->text, plan->model->name);
     hint_nearest(plan, paths, pattern, words_matched(plan, paths, pattern));
     return status;
 }

@@ -80,7 +80,7 @@ static void names_that_mean_nothing(void **state)
                    "no/such/thing: cannot be opened: No such file or directory", NULL);
     write_bytes("model.txt", "x", 1);
     assert_refused("model.txt", NULL,
-                   "model.txt: has no ending that Weft knows, expected .yaml, .yml, .json or .onnx",
+                   "model.txt: has an unknown extension, expected .yaml, .yml, .json or .onnx",
                    NULL);
     mkdir("folder", 0755);
     mkdir("dir.yaml", 0755);

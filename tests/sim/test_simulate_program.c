@@ -305,7 +305,7 @@ static const struct {
      .answer = "layers.0.attn.score: tp 8 does not divide its dim head of 20\n"
                "hint: use tp 5 or 10\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --global-batch 12",
-     .answer = "the global batch of 12 is no multiple of dp 8 * micro-batch 1 = 8\n"
+     .answer = "the global batch of 12 is not a multiple of dp 8 * micro-batch 1 = 8\n"
                "hint: use 8 or 16\n"},
     {.degrees = "gpt3-1.3b dgx-a100:4 --pp 32",
      .answer = "gpt3-1.3b has 24 layers, too few for 32 stages of 1 piece\n"

@@ -51,7 +51,8 @@ weft_status csv_open(struct csv *csv, const char *file, char *text, size_t len)
     for (size_t i = 0; i < csv->columns; i++)
         for (size_t j = 0; j < i; j++)
             if (strcmp(csv->header[i], csv->header[j]) == 0)
-                return bad_input(file, csv->line, NULL, "column '%s' appears twice", csv->header[i]);
+                return bad_input(file, csv->line, NULL, "column '%s' appears twice",
+                                 csv->header[i]);
     return WEFT_OK;
 }
 

@@ -52,7 +52,7 @@ enum field_type {
     FIELD_RATE,     /* double bytes per second, with unit: 25GB/s, 100Gb/s */
     FIELD_DURATION, /* int64_t ns, with unit: 5us */
     FIELD_CHOICE,   /* int, the index into `choices` */
-    FIELD_DOC,      /* const struct doc *, the subtree as it stands */
+    FIELD_DOC,      /* const struct doc *, the subtree itself */
     FIELD_TYPE_COUNT
 };
 
@@ -72,7 +72,7 @@ enum doc_unknown { DOC_REFUSE_UNKNOWN, DOC_IGNORE_UNKNOWN };
 weft_status doc_read(const struct doc *map, const struct field *fields, size_t count,
                      enum doc_unknown unknown, void *out);
 
-/* One scalar by type, for values that stand in lists. */
+/* One scalar by type, for values in lists. */
 weft_status doc_scalar(const struct doc *node, enum field_type type, void *out);
 
 /* bad_input at this node's place. */

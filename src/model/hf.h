@@ -14,7 +14,7 @@ enum hf_rule {
     RULE_NUMBER,   /* a whole number, at least 0 */
     RULE_SHARE,    /* a number: a probability, a weight */
     RULE_BOOL,     /* true or false */
-    RULE_LIST,     /* a list, as it stands */
+    RULE_LIST,     /* a list, unchanged */
     RULE_FIRST,    /* the first number of a list in which each is twice the one before */
     RULE_WORD,     /* a word that the family knows under the same name */
     RULE_FIXED,    /* always the default: a property of the architecture */

@@ -15,7 +15,7 @@
  * I1  A name is known from its item on, in its own block and the blocks inside it. A module or
  *     repeat is known outside by its own name, which stands for its output.
  * I2  Without `input`, an operator reads the output of the item above it.
- * I3  Within a repeat, `carry` is what the copy before hands on.
+ * I3  Within a repeat, `carry` is what the previous copy passes on.
  */
 #include "model/yaml_ops.h"
 

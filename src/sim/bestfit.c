@@ -109,7 +109,7 @@ static int32_t new_shelf(struct bestfit *fit)
     return (int32_t)fit->shelf.len - 1;
 }
 
-/* A second size arrives at this slot: inserts shelves up to the digit where the two differ. */
+/* A second size arrives at this slot: inserts a shelf that reads the next digit of both. */
 static void part(struct bestfit *fit, const struct memory_block *blocks, int32_t at, int slot,
                  int digit)
 {

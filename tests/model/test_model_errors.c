@@ -102,8 +102,8 @@ static void options_that_do_not_fit(void **state)
                    "did you mean 'seq'?");
     assert_refused("gpt2", "seq: -3",
                    "given options:1: 'seq' is '-3', expected a whole number of at least 1", NULL);
-    assert_refused("gpt2", "seq: 3, seq: 4", "given options:1: 'seq' appears twice, first in line 1",
-                   "keep one of the two");
+    assert_refused("gpt2", "seq: 3, seq: 4",
+                   "given options:1: 'seq' appears twice, first in line 1", "keep one of the two");
     assert_refused("gpt2", "seq: [",
                    "given options:1: is not valid YAML: did not find expected node content",
                    "check the indentation and the quotes around here");

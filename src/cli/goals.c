@@ -30,8 +30,8 @@ static const struct argp_option OPTIONS[] = {
      "the smallest cluster of at most N devices on which a plan fits", 2},
     {"margin", GOAL_MARGIN, "SHARE", 0, "keep this share of memory free, such as 0.1", 2},
     {"for", GOAL_FOR, "TARGET", 0,
-     "only what this framework runs: megatron, torchtitan, deepspeed, fsdp, galvatron, or one of "
-     "their releases, such as megatron@0.16",
+     "search only plans that this framework runs, such as torchtitan, or a release of it, such as "
+     "megatron@0.16",
      2},
     {"simplest", GOAL_SIMPLEST, "PERCENT", 0,
      "of the plans within so many percent of the fastest take the simplest (default 1; 0: the "

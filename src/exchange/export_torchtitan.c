@@ -1,184 +1,348 @@
-/* export_torchtitan.c - torchtitan's job configuration.
+/* export_torchtitan.c - torchtitan's job configuration: TOML for its releases up to 0.2.2, a Python function for its
+ * main branch, which reads no files.
  *
- * Sections and keys are those of torchtitan/config/job_config.py (commit 6404b932, the last form in
- * TOML; later versions take the same keys as --section.key on the command line). A sample is a
- * sequence. local_batch_size is the samples of one replica in one pass, which a pipeline divides into
- * micro-batches:
+ * Sections and keys are those of torchtitan/config/job_config.py (0.2.2) and torchtitan/config/configs.py (main,
+ * b5bcd76c). A sample is a sequence; with stages a replica's passes are micro-batches, else they are accumulated:
  *
  *   global_batch_size = local_batch_size * dp * accumulation steps                              (1)
+ *   num_tokens_per_train_step = tokens of a pass * passes * dp                                  (2)
  *
- *   I1  TP always comes with sequence parallelism (models/llama3/infra/parallelize.py).
- *   I2  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
+ *   I1  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
  */
-#include "exchange/room.h"
-
 #include <string.h>
 
-/* Flavors of models that torchtitan ships, by the sizes that tell them apart. */
-static const struct {
-    const char *name, *flavor;
-    int64_t layers, hidden, kv_heads, ffn;
-} FLAVORS[] = {
-    {"llama3", "8B", 32, 4096, 8, 14336},
-    {"llama3", "70B", 80, 8192, 8, 28672},
-    {"llama3", "405B", 126, 16384, 8, 53248},
-};
+#include "exchange/titan.h"
 
-struct toml {
+/* Both forms: [section] and key = value, or config.section.key = value. */
+struct titan_text {
     struct arena *keep;
-    const char *text;
+    const char *text, *section;
+    bool python;
 };
 
-static void section(struct toml *t, const char *name)
+static void section(struct titan_text *t, const char *name)
 {
-    t->text = arena_printf(t->keep, "%s\n[%s]\n", t->text, name);
+    t->section = name;
+    if (!t->python)
+        t->text = arena_printf(t->keep, "%s\n[%s]\n", t->text, name);
 }
 
-static void set_int(struct toml *t, const char *key, int64_t value)
+/* The value as both languages write it. */
+static void put(struct titan_text *t, const char *key, const char *value)
 {
-    t->text = arena_printf(t->keep, "%s%s = %lld\n", t->text, key, (long long)value);
+    t->text = t->python ? arena_printf(t->keep, "%s    config.%s.%s = %s\n", t->text, t->section,
+                                       key, value)
+                        : arena_printf(t->keep, "%s%s = %s\n", t->text, key, value);
 }
 
-static void set_word(struct toml *t, const char *key, const char *value)
+static void put_int(struct titan_text *t, const char *key, int64_t value)
 {
-    t->text = arena_printf(t->keep, "%s%s = \"%s\"\n", t->text, key, value);
+    put(t, key, arena_printf(t->keep, "%lld", (long long)value));
 }
 
-static void set_bool(struct toml *t, const char *key, bool value)
+static void put_word(struct titan_text *t, const char *key, const char *value)
 {
-    t->text = arena_printf(t->keep, "%s%s = %s\n", t->text, key, value ? "true" : "false");
+    put(t, key, arena_printf(t->keep, "\"%s\"", value));
 }
 
-static void write_model(struct export_job *job, struct toml *t, const struct model_shape *s)
+static void put_bool(struct titan_text *t, const char *key, bool value)
 {
-    section(t, "model");
-    for (size_t i = 0; i < COUNT_OF(FLAVORS) && s->family == SHAPE_LLAMA; i++)
-        if (FLAVORS[i].layers == s->layers && FLAVORS[i].hidden == s->hidden &&
-            FLAVORS[i].kv_heads == s->kv_heads && FLAVORS[i].ffn == s->ffn) {
-            set_word(t, "name", FLAVORS[i].name);
-            set_word(t, "flavor", FLAVORS[i].flavor);
-            return;
-        }
-    set_word(t, "name", s->family == SHAPE_MOE ? "deepseek_v3" : "llama3");
-    set_word(t, "flavor", "custom");
-    note(job,
-         "add a flavor \"custom\" to torchtitan's model: %lld layers, dim %lld, %lld heads, "
-         "%lld key/value heads, ffn %lld, vocabulary %lld",
-         (long long)s->layers, (long long)s->hidden, (long long)s->heads, (long long)s->kv_heads,
-         (long long)(s->ffn ? s->ffn : s->expert_ffn), (long long)s->vocab);
+    put(t, key, t->python ? value ? "True" : "False" : value ? "true" : "false");
 }
 
-static void write_training(struct toml *t, const struct recognised *r, const struct model_shape *s)
+static void line(struct titan_text *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void line(struct titan_text *t, const char *fmt, ...)
 {
-    const struct degrees *d = &r->degrees;
-    int64_t passes = d->global_batch / d->dp / d->micro_batch;
-    section(t, "training");
-    set_int(t, "local_batch_size", d->pp > 1 ? d->micro_batch * passes : d->micro_batch); /* (1) */
-    set_int(t, "global_batch_size", d->global_batch);
-    set_int(t, "seq_len", s->seq);
-    bool narrow = r->plan->dtype != DTYPE_FP32 && r->plan->dtype != DTYPE_TF32;
-    set_word(t, "mixed_precision_param", narrow ? "bfloat16" : "float32");
-    set_word(t, "mixed_precision_reduce", "float32");
+    va_list list;
+    va_start(list, fmt);
+    t->text = arena_printf(t->keep, "%s%s\n", t->text, arena_vprintf(t->keep, fmt, list));
+    va_end(list);
 }
 
-static const char *fqn_list(struct arena *keep, const struct plan *plan)
+/* ---- what both have -------------------------------------------------------------------------- */
+
+static bool is_narrow(const struct plan *plan)
 {
-    const int64_t *layers = layers_of_parts(keep, plan);
-    const char *text = "[";
-    int64_t next = 0;
-    for (int32_t p = 0; p < plan->parts; p++) {
-        const char *names = p == 0 ? "\"tok_embeddings\"" : "";
-        for (int64_t i = 0; i < layers[p]; i++, next++)
-            names = arena_printf(keep, "%s%s\"layers.%lld\"", names, *names ? ", " : "",
-                                 (long long)next);
-        if (p == plan->parts - 1)
-            names = arena_printf(keep, "%s%s\"norm\", \"output\"", names, *names ? ", " : "");
-        text = arena_printf(keep, "%s\n    [%s],", text, names);
-    }
-    return arena_printf(keep, "%s\n]", text);
+    return plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32;
 }
 
-static void write_pipeline(struct toml *t, const struct recognised *r)
+static int64_t passes_of(const struct degrees *d)
 {
-    static const struct {
-        const char *ours, *theirs;
-    } SCHEDULES[] = {{"1f1b", "1F1B"}, {"interleaved", "Interleaved1F1B"}, {"gpipe", "GPipe"}};
-    const struct degrees *d = &r->degrees;
-    set_int(t, "pipeline_parallel_degree", d->pp);
-    if (d->pp == 1)
-        return;
-    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
-        if (strcmp(SCHEDULES[i].ours, d->schedule) == 0)
-            set_word(t, "pipeline_parallel_schedule", SCHEDULES[i].theirs);
-    set_int(t, "pipeline_parallel_microbatch_size", d->micro_batch);
-    t->text = arena_printf(t->keep, "%smodule_fqns_per_model_part = %s\n", t->text,
-                           fqn_list(t->keep, r->plan));
+    return d->global_batch / d->dp / d->micro_batch;
 }
 
-/* Async TP overlaps exchanges with the products around them, in both passes; without it nothing overlaps. */
+/* Async TP overlaps exchanges with the products around them in both passes, or nothing does. */
 static bool is_async(const struct recognised *r)
 {
     return r->degrees.tp > 1 && (r->plan->overlap & (OVERLAP_TENSOR | OVERLAP_PRODUCTS));
 }
 
-static void note_async(struct export_job *job)
+static void put_training(struct titan_text *t, const struct recognised *r,
+                         const struct model_shape *s)
+{
+    const struct degrees *d = &r->degrees;
+    int64_t passes = passes_of(d);
+    section(t, "training");
+    if (t->python) { /* (2) */
+        put_int(t, "num_tokens_per_microbatch_per_dp_rank", d->micro_batch * s->seq);
+        put_int(t, "num_tokens_per_train_step", d->global_batch * s->seq);
+        put_int(t, "max_context_length", s->seq);
+        put_bool(t, "disable_cuda_graphs",
+                 true); /* they know no stages, nor experts on other devices */
+    } else {            /* (1) */
+        put_int(t, "local_batch_size", d->pp > 1 ? d->micro_batch * passes : d->micro_batch);
+        put_int(t, "global_batch_size", d->global_batch);
+        put_int(t, "seq_len", s->seq);
+    }
+    put_int(t, "steps", 1000);
+    put_word(t, "mixed_precision_param", is_narrow(r->plan) ? "bfloat16" : "float32");
+    put_word(t, "mixed_precision_reduce", "float32");
+}
+
+static const char *fqn_list(const struct titan_text *t, const struct plan *plan)
+{
+    const int64_t *layers = layers_of_parts(t->keep, plan);
+    const char *text = "[", *margin = t->python ? "        " : "    ";
+    int64_t next = 0;
+    for (int32_t p = 0; p < plan->parts; p++) {
+        const char *names = p == 0 ? "\"tok_embeddings\"" : "";
+        for (int64_t i = 0; i < layers[p]; i++, next++)
+            names = arena_printf(t->keep, "%s%s\"layers.%lld\"", names, *names ? ", " : "",
+                                 (long long)next);
+        if (p == plan->parts - 1)
+            names = arena_printf(t->keep, "%s%s\"norm\", \"%s\"", names, *names ? ", " : "",
+                                 t->python ? "lm_head" : "output");
+        text = arena_printf(t->keep, "%s\n%s[%s],", text, margin, names);
+    }
+    return arena_printf(t->keep, "%s\n%s]", text, t->python ? "    " : "");
+}
+
+static void put_pipeline(struct titan_text *t, const struct recognised *r)
+{
+    const struct degrees *d = &r->degrees;
+    put_int(t, "pipeline_parallel_degree", d->pp);
+    if (d->pp == 1)
+        return;
+    put_word(t, "pipeline_parallel_schedule", titan_schedule(d->schedule));
+    if (t->python)
+        put_int(t, "num_pp_microbatches", passes_of(d));
+    else
+        put_int(t, "pipeline_parallel_microbatch_size", d->micro_batch);
+    put(t, "module_fqns_per_model_part", fqn_list(t, r->plan));
+}
+
+static void put_parallelism(struct titan_text *t, const struct recognised *r,
+                            const struct model_shape *s)
+{
+    const struct degrees *d = &r->degrees;
+    section(t, "parallelism");
+    put_int(t, "data_parallel_replicate_degree", d->shard == 0 ? d->dp : 1); /* I1 */
+    put_int(t, "data_parallel_shard_degree", d->shard == 0 ? 1 : d->dp);
+    if (d->shard)
+        put_word(t, "fsdp_reshard_after_forward", d->shard == 3 ? "always" : "never");
+    put_int(t, "tensor_parallel_degree", d->tp);
+    if (t->python)
+        put_bool(t, "enable_sequence_parallel", d->sequence);
+    else
+        put_bool(t, "enable_async_tensor_parallel", is_async(r));
+    put_int(t, "context_parallel_degree", d->cp);
+    put_int(t, "expert_parallel_degree", d->ep);
+    if (!t->python && s->experts)
+        put_int(t, "expert_tensor_parallel_degree", d->tp);
+    put_pipeline(t, r);
+}
+
+static void put_compile(struct titan_text *t, const struct recognised *r,
+                        const struct model_shape *s)
+{
+    bool async = is_async(r), compiled = async || strcmp(s->loss, "compiled") == 0;
+    section(t, "compile");
+    put_bool(t, "enable", compiled);
+    if (compiled)
+        put(t, "components", "[\"model\", \"loss\"]");
+    if (t->python)
+        put_bool(t, "enable_async_tensor_parallel", async);
+}
+
+static void put_optimizer(struct titan_text *t)
+{
+    section(t, "lr_scheduler");
+    put_int(t, "warmup_steps", 200);
+    section(t, "metrics");
+    put_int(t, "log_freq", 1);
+}
+
+/* ---- TOML ------------------------------------------------------------------------------------ */
+
+static void toml_model(struct titan_text *t, const struct model_shape *s, const char *flavor,
+                       bool fp8)
+{
+    section(t, "model");
+    put_word(t, "name", titan_model_of(s));
+    put_word(t, "flavor", flavor);
+    if (!fp8)
+        return;
+    put(t, "converters",
+        s->experts ? "[\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"]"
+                   : "[\"quantize.linear.float8\"]");
+    section(t, "quantize.linear.float8");
+    put_word(t, "recipe_name",
+             s->kv_lora ? "rowwise" : "tensorwise"); /* latent attention: no other */
+    put(t, "filter_fqns", "[\"output\"]");
+    if (s->experts) {
+        section(t, "quantize.grouped_mm.float8");
+        put(t, "fqns", "[\"experts\"]");
+    }
+}
+
+static void toml_recompute(struct titan_text *t, const struct recognised *r)
+{
+    bool products = r->block == BLOCK_PRODUCTS, full = r->degrees.recompute == RECOMPUTE_FULL;
+    section(t, "activation_checkpoint");
+    put_word(t, "mode", products ? "selective" : full ? "full" : "none");
+    if (products)
+        put_word(t, "selective_ac_option", "op");
+}
+
+static void toml_text(struct export_job *job, struct titan_text *t, const struct model_shape *s,
+                      const char *flavor)
+{
+    const struct recognised *r = &job->found;
+    line(t, "# torchtitan's configuration for %s, written by weft.",
+         plan_title(t->keep, job->plan));
+    line(t, "# Predicted by: %s", job_line(job, "torchtitan"));
+    section(t, "job");
+    put_word(t, "description", plan_title(t->keep, job->plan));
+    toml_model(t, s, flavor, job->plan->dtype == DTYPE_FP8);
+    section(t, "optimizer");
+    put(t, "lr", "3e-4");
+    put_optimizer(t);
+    put_training(t, r, s);
+    put_parallelism(t, r, s);
+    put_compile(t, r, s);
+    toml_recompute(t, r);
+}
+
+/* ---- Python ---------------------------------------------------------------------------------- */
+
+/* A function of theirs that makes a whole configuration of such a model. */
+static const char *base_of(const struct model_shape *s)
+{
+    if (s->kv_lora)
+        return "deepseek_v3_16b";
+    return s->experts ? "qwen3_30b_a3b" : s->qk_norm ? "qwen3_14b" : "llama3_8b";
+}
+
+static void python_head(struct export_job *job, struct titan_text *t, const struct model_shape *s)
+{
+    const struct cluster *cluster = job->plan->cluster;
+    const char *model = titan_model_of(s);
+    line(t, "\"\"\"torchtitan's configuration for %s, written by weft for its main branch.\n",
+         plan_title(t->keep, job->plan));
+    line(t, "Predicted by: %s\n", job_line(job, "torchtitan"));
+    line(t, "On each node, in a checkout of torchtitan where this file is weft_plan.py:\n");
+    line(t, "    torchrun --nnodes %lld --nproc-per-node %lld -m torchtitan.train \\\\",
+         (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster));
+    line(t, "        --module weft_plan --config train\n\"\"\"");
+    line(t, "from torchtitan.components.data import ConcatThenSplitPackingConfig");
+    line(t, "from torchtitan.components.loss import CrossEntropyLoss");
+    if (job->plan->dtype == DTYPE_FP8)
+        line(t, "from torchtitan.components.quantization import Float8LinearConverter");
+    line(t, "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC");
+    line(t, "from torchtitan.hf_datasets.text_datasets import DATASETS");
+    line(t, "from torchtitan.models.common.config_utils import decoder_vocab_size");
+    line(t, "from torchtitan.models.%s import model_registry", model);
+    line(t, "from torchtitan.models.%s.config_registry import %s\n\n", model, base_of(s));
+}
+
+static void python_model(struct export_job *job, struct titan_text *t, const struct model_shape *s,
+                         const char *flavor)
+{
+    bool compiled = is_async(&job->found) || strcmp(s->loss, "compiled") == 0;
+    line(t, "def train():\n    config = %s()", base_of(s));
+    if (job->plan->dtype == DTYPE_FP8)
+        line(t,
+             "    converters = [Float8LinearConverter.Config(filter_fqns=[\"lm_head\"],\n"
+             "                                               model_compile_enabled=%s)]",
+             compiled ? "True" : "False");
+    line(t, "    config.model_spec = model_registry(\"%s\"%s)", flavor,
+         job->plan->dtype == DTYPE_FP8 ? ", converters=converters" : "");
+    line(t, "    vocabulary = decoder_vocab_size(config.model_spec)");
+    line(t, "    config.loss = CrossEntropyLoss.Config(global_vocab_size=vocabulary)");
+    line(t, "    # A trial's tokenizer and data: name your own.");
+    line(t, "    config.hf_assets_path = \"./tests/assets/tokenizer\"");
+    line(t, "    dataset = ConcatThenSplitPackingConfig(dataset=DATASETS[\"c4_test\"])");
+    line(t, "    config.dataloader.dataset = dataset");
+    line(t, "    config.profiler.enable_profiling = False");
+    line(t, "    config.validator.enable = False");
+}
+
+static void python_text(struct export_job *job, struct titan_text *t, const struct model_shape *s,
+                        const char *flavor)
+{
+    const struct recognised *r = &job->found;
+    python_head(job, t, s);
+    python_model(job, t, s, flavor);
+    put_optimizer(t);
+    put_training(t, r, s);
+    put_parallelism(t, r, s);
+    put_compile(t, r, s);
+    line(t, "    config.activation_checkpoint = %s",
+         r->block == BLOCK_PRODUCTS               ? "SelectiveAC.Config()"
+         : r->degrees.recompute == RECOMPUTE_FULL ? "FullAC.Config()"
+                                                  : "None");
+    line(t, "    return config");
+}
+
+/* ---- all together ---------------------------------------------------------------------------- */
+
+static void note_model(struct export_job *job, const struct model_shape *s,
+                       const struct titan_flavor *flavor)
+{
+    const char *model = titan_model_of(s);
+    struct model *own;
+    if (!flavor) {
+        note(job,
+             "add a flavor \"custom\" to torchtitan's %s: %lld layers, dim %lld, %lld heads, "
+             "%lld key/value heads, ffn %lld, vocabulary %lld, rope_theta %.12g",
+             model, (long long)s->layers, (long long)s->hidden, (long long)s->heads,
+             (long long)s->kv_heads, (long long)(s->ffn ? s->ffn : s->expert_ffn),
+             (long long)s->vocab, s->rope_base);
+        return;
+    }
+    if (model_open(flavor->preset, flavor->options, &own))
+        return;
+    double base = model_op_of_kind(own, OP_ROTARY)->rope_base;
+    if (base != s->rope_base)
+        note(job, "torchtitan's %s %s turns positions with a base of %.12g, the model of %.12g",
+             model, flavor->flavor, base, s->rope_base);
+    model_free(own);
+}
+
+static void note_decisions(struct export_job *job, bool main_branch, const struct model_shape *s)
 {
     unsigned both = OVERLAP_TENSOR | OVERLAP_PRODUCTS;
     if (is_async(&job->found) && (job->found.plan->overlap & both) != both)
         decides(job,
                 "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
-}
-
-static void write_parallelism(struct toml *t, const struct recognised *r)
-{
-    const struct degrees *d = &r->degrees;
-    section(t, "parallelism");
-    set_int(t, "data_parallel_replicate_degree", d->shard == 0 ? d->dp : 1); /* I2 */
-    set_int(t, "data_parallel_shard_degree", d->shard == 0 ? 1 : d->dp);
-    if (d->shard)
-        set_word(t, "fsdp_reshard_after_forward", d->shard == 3 ? "always" : "never");
-    set_int(t, "tensor_parallel_degree", d->tp);
-    set_bool(t, "enable_async_tensor_parallel", is_async(r));
-    set_int(t, "context_parallel_degree", d->cp);
-    set_int(t, "expert_parallel_degree", d->ep);
-    write_pipeline(t, r);
-}
-
-static void write_recompute(struct toml *t, const struct recognised *r)
-{
-    bool products = r->block == BLOCK_PRODUCTS;
-    section(t, "activation_checkpoint");
-    set_word(t, "mode",
-             products                                 ? "selective"
-             : r->degrees.recompute == RECOMPUTE_FULL ? "full"
-                                                      : "none");
-    if (products)
-        set_word(t, "selective_ac_option", "op");
+    if (main_branch && s->experts && job->found.degrees.tp > 1)
+        decides(job, "torchtitan's main branch does not split experts by tp; the plan does");
 }
 
 weft_status write_torchtitan(struct export_job *job)
 {
-    struct toml t = {.keep = job->keep};
+    bool main_branch = strcmp(job->target->release, "main") == 0;
+    struct titan_text t = {.keep = job->keep, .text = "", .python = main_branch};
     struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    t.text = arena_printf(job->keep,
-                          "# torchtitan's configuration for %s, written by weft.\n"
-                          "# Predicted by: %s\n",
-                          plan_title(job->keep, job->plan), job_line(job, "torchtitan"));
-    section(&t, "job");
-    set_word(&t, "description", plan_title(job->keep, job->plan));
-    write_model(job, &t, &shape);
-    if (job->plan->dtype == DTYPE_FP8)
-        t.text = arena_printf(job->keep, "%sconverters = [\"float8\"]\n", t.text);
-    if (job->plan->dtype == DTYPE_NVFP4)
-        decides(job, "nvfp4 products need torchtitan's NVFP4 converter; the file trains in bf16");
-    write_training(&t, &job->found, &shape);
-    if (is_async(&job->found))
-        set_bool(&t, "compile", true); /* async TP needs it */
-    write_parallelism(&t, &job->found);
-    write_recompute(&t, &job->found);
-    note_async(job);
+    if (job->found.degrees.pp > 1 && shape.qk_norm && !shape.kv_lora && !main_branch)
+        TRY(bad_argument("--to torchtitan@main has stages for it",
+                         "torchtitan %s has no stages for its qwen3 models", job->target->release));
+    const struct titan_flavor *flavor = titan_flavor_of(&shape);
+    (main_branch ? python_text : toml_text)(job, &t, &shape, flavor ? flavor->flavor : "custom");
+    note_model(job, &shape, flavor);
+    note_decisions(job, main_branch, &shape);
     job->out->text = t.text;
 done:
     return status;

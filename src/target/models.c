@@ -18,8 +18,8 @@ const char *torchtitan_lacks(const struct model_shape *s)
 {
     if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
         return "no RMSNorm and no gates";
-    if (shape_rarity(s))
-        return shape_rarity(s);
+    if (shape_rarity(s) || s->qkv_bias)
+        return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
     return s->experts && !s->kv_lora && !s->qk_norm
                ? "experts without latent attention or norms of queries and keys"
                : NULL;

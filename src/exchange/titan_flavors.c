@@ -1,0 +1,86 @@
+/* titan_flavors.c - the models that torchtitan ships (titan.h), as its models' __init__.py list them. */
+#include <string.h>
+
+#include "exchange/titan.h"
+
+#define QWEN3_TIED ", head_dim: 128, tied: true"
+static const struct titan_flavor FLAVORS[] = {
+    {"llama3", "8B", "llama3.1-8b", NULL},
+    {"llama3", "70B", "llama3.1-70b", NULL},
+    {"llama3", "405B", "llama3.1-405b", NULL},
+    {"qwen3", "0.6B", "qwen3-8b", "layers: 28, hidden: 1024, heads: 16, ffn: 3072" QWEN3_TIED},
+    {"qwen3", "1.7B", "qwen3-8b", "layers: 28, hidden: 2048, heads: 16, ffn: 6144" QWEN3_TIED},
+    {"qwen3", "4B", "qwen3-8b", "hidden: 2560, ffn: 9728" QWEN3_TIED},
+    {"qwen3", "8B", "qwen3-8b", NULL},
+    {"qwen3", "14B", "qwen3-8b", "layers: 40, hidden: 5120, heads: 40, ffn: 17408"},
+    {"qwen3", "32B", "qwen3-8b", "layers: 64, hidden: 5120, heads: 64, ffn: 25600"},
+    {"qwen3", "30B-A3B", "qwen3-30b-a3b", NULL},
+    {"qwen3", "235B-A22B", "qwen3-235b-a22b", NULL},
+    {"deepseek_v3", "16B", "deepseek-v2-lite", NULL},
+    {"deepseek_v3", "236B", "deepseek-v2", NULL},
+    {"deepseek_v3", "671B", "deepseek-v3", NULL},
+};
+
+const char *titan_model_of(const struct model_shape *s)
+{
+    return s->kv_lora ? "deepseek_v3" : s->qk_norm ? "qwen3" : "llama3";
+}
+
+static bool same_sizes(const struct model_shape *a, const struct model_shape *b)
+{
+    return a->layers == b->layers && a->hidden == b->hidden && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn &&
+           a->vocab == b->vocab && a->tied == b->tied && a->experts == b->experts &&
+           a->top_k == b->top_k && a->expert_ffn == b->expert_ffn && a->q_lora == b->q_lora &&
+           a->kv_lora == b->kv_lora && a->shared_ffn == b->shared_ffn &&
+           a->first_dense == b->first_dense;
+}
+
+static bool is_flavor(const struct titan_flavor *flavor, const struct model_shape *shape)
+{
+    struct model *model;
+    struct model_shape own;
+    if (model_open(flavor->preset, flavor->options, &model))
+        return false;
+    bool same = shape_of_model(model, &own) == WEFT_OK && same_sizes(&own, shape);
+    model_free(model);
+    error_clear();
+    return same;
+}
+
+const struct titan_flavor *titan_flavor_of(const struct model_shape *shape)
+{
+    const char *model = titan_model_of(shape);
+    for (size_t i = 0; i < COUNT_OF(FLAVORS); i++)
+        if (strcmp(FLAVORS[i].model, model) == 0 && is_flavor(&FLAVORS[i], shape))
+            return &FLAVORS[i];
+    return NULL;
+}
+
+const struct titan_flavor *titan_flavor_named(const char *model, const char *flavor)
+{
+    for (size_t i = 0; i < COUNT_OF(FLAVORS); i++)
+        if (strcmp(FLAVORS[i].model, model) == 0 && strcmp(FLAVORS[i].flavor, flavor) == 0)
+            return &FLAVORS[i];
+    return NULL;
+}
+
+static const struct {
+    const char *ours, *theirs;
+} SCHEDULES[] = {{"1f1b", "1F1B"}, {"interleaved", "Interleaved1F1B"}, {"gpipe", "GPipe"}};
+
+const char *titan_schedule(const char *ours)
+{
+    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
+        if (strcmp(SCHEDULES[i].ours, ours) == 0)
+            return SCHEDULES[i].theirs;
+    return NULL;
+}
+
+const char *titan_schedule_ours(const char *theirs)
+{
+    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
+        if (strcmp(SCHEDULES[i].theirs, theirs) == 0)
+            return SCHEDULES[i].ours;
+    return NULL;
+}

@@ -1,6 +1,5 @@
-/* fuzz_import.c - Megatron's arguments, Galvatron's and Aceso's JSON from any text: no crash, no leak, and
- * what is accepted is a plan that passes its check and, but for Aceso's, is written again. A text that
- * begins with a brace is Galvatron's JSON, with a blank and a brace Aceso's. */
+/* fuzz_import.c - Megatron's arguments, and the files of other frameworks, from any text: no crash, no leak, and
+ * what is accepted is a plan that passes its check and, but for Aceso's, is written again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,30 +27,44 @@ static void write_again(struct arena *scratch, const struct plan *plan, const ch
         plan_free(result.written);
 }
 
+/* Which source reads a text, by how it begins. */
+static const struct import_kind {
+    const char *start, *source, *model, *options, *cluster;
+} KINDS[] = {
+    {" {", "aceso", "gpt3-350m", "layers: 1, hidden: 64, heads: 4, seq: 8", "dgx-a100:1x2"},
+    {"\t{", "deepspeed", "gpt2", "layers: 2", "dgx-a100"},
+    {"{", "galvatron", "gpt2", NULL, "dgx-a100"},
+    {"", "megatron", NULL, NULL, "dgx-a100"},
+};
+
+static const struct import_kind *kind_of(const uint8_t *data, size_t size)
+{
+    size_t i = 0;
+    while (size < strlen(KINDS[i].start) ||
+           memcmp(data, KINDS[i].start, strlen(KINDS[i].start)) != 0)
+        i++;
+    return &KINDS[i];
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (has_large_number(data, size))
         return 0;
     struct arena *scratch = arena_new();
-    bool aceso = size > 1 && data[0] == ' ' && data[1] == '{';
-    bool json = aceso || (size && data[0] == '{');
-    const char *name = aceso ? "aceso" : json ? "galvatron" : "megatron";
+    const struct import_kind *kind = kind_of(data, size);
     struct import_input input = {.file = "fuzz",
                                  .text = (const char *)data,
                                  .len = size,
-                                 .model = aceso  ? "gpt3-350m"
-                                          : json ? "gpt2"
-                                                 : NULL,
-                                 .options =
-                                     aceso ? "layers: 1, hidden: 64, heads: 4, seq: 8" : NULL,
-                                 .cluster = aceso ? "dgx-a100:1x2" : "dgx-a100"};
+                                 .model = kind->model,
+                                 .options = kind->options,
+                                 .cluster = kind->cluster};
     struct opened_plan opened;
     struct texts notes = {0};
-    if (source_find(name)->read(scratch, &input, &opened, &notes) == WEFT_OK) {
+    if (source_find(kind->source)->read(scratch, &input, &opened, &notes) == WEFT_OK) {
         if (plan_check(opened.plan) != WEFT_OK)
             abort();
-        if (!aceso)
-            write_again(scratch, opened.plan, name);
+        if (strcmp(kind->source, "aceso") != 0) /* which nothing writes */
+            write_again(scratch, opened.plan, kind->source);
         plan_close(&opened);
     }
     arena_free(scratch);

@@ -185,6 +185,20 @@ done:
     return status;
 }
 
+/* Selective recomputation makes scores again that flash attention never kept: the plan is one without. */
+static void note_selective(const struct export_command *options, const struct plan *plan,
+                           struct export_result *result)
+{
+    const struct degrees *d = &options->plan.degrees;
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan_choice(plan, i)->recompute)
+            return;
+    if (d->has_recompute && d->recompute == RECOMPUTE_SELECTIVE)
+        add_text(options->plan.arena, &result->notes,
+                 "--recompute selective: with flash attention there are no scores to make again, "
+                 "so nothing is recomputed");
+}
+
 static int run(const void *context, const struct plan *plan)
 {
     const struct export_command *options = context;
@@ -192,6 +206,7 @@ static int run(const void *context, const struct plan *plan)
     struct both_predictions comparison;
     weft_status status;
     TRY(write_text(options, plan, &result));
+    note_selective(options, plan, &result);
     TRY(compare(plan, &result, &comparison));
     int code = print(options, &result, &comparison);
     plan_free(result.written);

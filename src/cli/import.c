@@ -33,7 +33,7 @@ static const struct cli_option OPTIONS[] = {
     {"from", "SOURCE", NULL, OPTION_TEXT, AT(from), .choices = source_at, .first_is_usual = true},
     {"names", NULL, "bare names of the sources, one per line", OPTION_TAKE, .take = print_sources},
     {"model", "MODEL",
-     "the model, where the file does not describe it (Galvatron's does not; Aceso's names it)",
+     "the model, where the file does not describe it (Galvatron's and DeepSpeed's do not)",
      OPTION_TEXT, AT(model)},
     {"set", "KEY=VALUE", "change an option of that model: seq=4096", OPTION_TAKE,
      .take = take_model_set},
@@ -73,7 +73,8 @@ static const struct syntax SYNTAX = {
     "FILE CLUSTER\nCLUSTER -- ARGUMENTS...",
     "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
     "Megatron-LM's arguments come as a script (nothing in it is run) or after --; Galvatron's as "
-    "its JSON, with --model; Aceso's as the JSON that its search writes.\v"
+    "its JSON and DeepSpeed's configuration, with --model; Aceso's as the JSON that its search "
+    "writes.\v"
     "Example:\n"
     "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"
     "  weft import dgx-a100:2 -o plan.json -- --num-layers 40 --hidden-size 5120 ...\n"
@@ -173,6 +174,20 @@ static int run(struct import_command *options)
     return code;
 }
 
+/* `-o FILE` among the words after `--` is meant for here: no framework has it. */
+static void take_output(struct import_command *options)
+{
+    for (int i = 0; i + 1 < options->word_count; i++) {
+        if (strcmp(options->words[i], "-o") != 0)
+            continue;
+        options->output = options->words[i + 1];
+        options->word_count -= 2;
+        memmove(&options->words[i], &options->words[i + 2],
+                (size_t)(options->word_count - i) * sizeof *options->words);
+        return;
+    }
+}
+
 int cmd_import(int argc, char **argv)
 {
     struct import_command options = {.arena = arena_new()};
@@ -182,6 +197,7 @@ int cmd_import(int argc, char **argv)
     if (own < argc) {
         options.words = argv + own + 1;
         options.word_count = argc - own - 1;
+        take_output(&options);
     }
     cli_read(&SYNTAX, own, argv, &options);
     int code = run(&options);

@@ -49,6 +49,7 @@ static const struct source SOURCES[] = {
     {"megatron", "launch arguments of Megatron-LM", megatron_import},
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
     {"aceso", "Aceso's JSON: degrees for every operator", aceso_import},
+    {"deepspeed", "DeepSpeed's JSON configuration", deepspeed_import},
 };
 
 const struct source *source_find(const char *name)

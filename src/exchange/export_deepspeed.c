@@ -2,9 +2,13 @@
  *
  *   train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * dp        (1)
  *
+ * which DeepSpeed asserts with all devices in place of dp under AutoTP: then it is left out, and follows.
+ *
  * The training program makes the stages (PipelineModule(num_stages=...)); "pipeline" says how many
  * the plan has, with the keys of get_pipeline_config. Source: deepspeed.ai/docs/config-json and
  * DeepSpeed's runtime/config.py.
+ *
+ *   I1  What was written is read back (import_deepspeed.c) before it is returned; what only Weft reads is in "weft".
  */
 #include "exchange/room.h"
 
@@ -73,23 +77,111 @@ static void set_parallelism(struct export_job *job, json_t *json)
          (long long)d->pp);
 }
 
-weft_status write_deepspeed(struct export_job *job)
+/* AdamW with GPT-3's numbers (Brown et al., appendix B); DeepSpeed makes no optimizer without being told. */
+static void set_optimizer(json_t *json)
+{
+    json_object_set_new(json, "optimizer",
+                        json_pack("{s:s, s:{s:f, s:[f, f], s:f}}", "type", "AdamW", "params", "lr",
+                                  1e-4, "betas", 0.9, 0.95, "weight_decay", 0.1));
+    json_object_set_new(json, "scheduler",
+                        json_pack("{s:s, s:{s:f, s:f, s:i}}", "type", "WarmupLR", "params",
+                                  "warmup_min_lr", 0.0, "warmup_max_lr", 1e-4, "warmup_num_steps",
+                                  100));
+    json_object_set_new(json, "gradient_clipping", json_real(1.0));
+    json_object_set_new(json, "steps_per_print", json_integer(1));
+}
+
+/* Without ZeRO gradients have the type of the model (engine.py, _do_optimizer_sanity_check). */
+static void check_gradients(struct export_job *job)
+{
+    struct plan *plan = job->found.plan;
+    bool narrow = plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32;
+    if (job->found.degrees.shard > 0 || !narrow || bytes_per_gradient(plan->policy) != 4)
+        return;
+    job_differs(job, "policy %s with state sharding 0: deepspeed has 16-bit gradients there",
+                policy_name(plan->policy));
+    plan->policy = POLICY_MIXED;
+}
+
+/* It moves checkpoints to the host, not what is kept without them. */
+static weft_status check_offload(struct export_job *job)
+{
+    struct degrees *d = &job->found.degrees;
+    if (!d->offload || d->recompute != RECOMPUTE_NONE)
+        return WEFT_OK;
+    job_differs(job, "offload without recomputation: deepspeed moves checkpoints alone");
+    d->offload = false;
+    return job_rebuild(job);
+}
+
+static const char *dumped(struct arena *keep, const json_t *json)
+{
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    const char *copy = arena_printf(keep, "%s\n", text);
+    free(text);
+    return copy;
+}
+
+/* I1 */
+static weft_status set_own(struct export_job *job, json_t *json)
+{
+    const struct plan *plan = job->found.plan;
+    struct arena *scratch = arena_new();
+    const char *text = dumped(scratch, json);
+    struct import_input input = {.file = "exported file", .text = text, .len = strlen(text)};
+    struct texts differences = {0}, notes = {0};
+    struct plan *again = NULL;
+    json_t *own = json_pack("{s:s}", "simulate", job_line(job, "deepspeed"));
+    weft_status status;
+    TRY(deepspeed_plan(scratch, &input, plan->model, plan->cluster, &again, &notes));
+    plan_differences(scratch, plan, again, &differences);
+    if (differences.len)
+        TRY(failure("the file does not read back as the plan: %s", differences.data[0]));
+    const char *settings = settings_text(scratch, plan, again);
+    if (*settings)
+        json_object_set_new(own, "settings", json_string(settings));
+    if (*settings)
+        decides(job, "no key says %s; \"weft\" does, for weft import", settings);
+    json_object_set(json, "weft", own);
+done:
+    json_decref(own);
+    plan_free(again);
+    arena_free(scratch);
+    return status;
+}
+
+static json_t *config_json(struct export_job *job)
 {
     const struct degrees *d = &job->found.degrees;
     const struct plan *plan = job->found.plan;
-    json_t *json = json_pack("{s:I, s:I, s:I}", "train_batch_size", (json_int_t)d->global_batch,
-                             "train_micro_batch_size_per_gpu", (json_int_t)d->micro_batch,
-                             "gradient_accumulation_steps",
-                             (json_int_t)(d->global_batch / d->micro_batch / d->dp)); /* (1) */
+    json_t *json = json_object();
+    if (d->tp == 1)
+        json_object_set_new(json, "train_batch_size", json_integer(d->global_batch)); /* (1) */
+    json_object_set_new(json, "train_micro_batch_size_per_gpu", json_integer(d->micro_batch));
+    json_object_set_new(json, "gradient_accumulation_steps",
+                        json_integer(d->global_batch / d->micro_batch / d->dp));
+    set_optimizer(json);
     json_object_set_new(json, "zero_optimization", zero_json(plan, d));
     set_precision(json, plan);
     set_recompute(json, d);
     set_parallelism(job, json);
-    json_object_set_new(json, "weft", json_pack("{s:s}", "simulate", job_line(job, "deepspeed")));
-    char *text = json_dumps(json, JSON_INDENT(2));
-    job->out->text = arena_printf(job->keep, "%s\n", text);
-    free(text);
+    return json;
+}
+
+weft_status write_deepspeed(struct export_job *job)
+{
+    const struct degrees *d = &job->found.degrees;
+    weft_status status = check_offload(job);
+    if (status)
+        return status;
+    check_gradients(job);
+    const struct plan *plan = job->found.plan;
+    json_t *json = config_json(job);
+    status = set_own(job, json);
+    job->out->text = status ? NULL : dumped(job->keep, json);
     json_decref(json);
+    if (status)
+        return status;
     if (d->recompute == RECOMPUTE_FULL && d->pp == 1)
         note(job, "wrap each layer in deepspeed.checkpointing.checkpoint");
     note(job, "launch: deepspeed --num_nodes %lld --num_gpus %lld train.py --deepspeed_config FILE",

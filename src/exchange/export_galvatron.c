@@ -25,7 +25,13 @@ static const char *flags_of(struct arena *keep, const bool *values, int64_t coun
     return list_of(keep, numbers, count);
 }
 
-static json_t *config_json(struct arena *keep, const struct galvatron *c)
+/* Of embedding and head, ZeRO-3 or not: renamed in 3.0. */
+static const char *vocabulary_key(const struct target *target)
+{
+    return strcmp(target->release, "2.4") == 0 ? "embed_sdp" : "vocab_sdp";
+}
+
+static json_t *config_json(struct arena *keep, const struct galvatron *c, const char *vocabulary)
 {
     const int64_t *zeros = ARENA_ARRAY(keep, int64_t, (size_t)c->layers);
     return json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:i, s:i}",
@@ -38,12 +44,12 @@ static json_t *config_json(struct arena *keep, const struct galvatron *c)
                      list_of(keep, c->division, c->pp), "pipeline_type",
                      GALVATRON_PIPELINES[galvatron_pipeline_of(c->schedule)].theirs,
                      "default_dp_type", GALVATRON_DEFAULTS[c->default_shard], "vtp",
-                     (json_int_t)c->vocab_tp, "vsp", 0, "embed_sdp", (int)c->vocab_sharded);
+                     (json_int_t)c->vocab_tp, "vsp", 0, vocabulary, (int)c->vocab_sharded);
 }
 
 static void write_text(struct export_job *job, const struct galvatron *c, const char *settings)
 {
-    json_t *json = config_json(job->keep, c);
+    json_t *json = config_json(job->keep, c, vocabulary_key(job->target));
     json_t *beside = json_object();
     if (c->sequence)
         json_object_set_new(beside, "sequence_parallel", json_true());
@@ -72,7 +78,10 @@ weft_status write_galvatron(struct export_job *job)
     job->out->written = written;
     write_text(job, &config, settings);
     if (config.sequence)
-        note(job, "start Galvatron with --sequence-parallel");
+        note(job,
+             "start Galvatron with --sequence-parallel (in 3.0 it is on unless told otherwise)");
+    if (*settings)
+        decides(job, "no key says %s; \"weft\" does, for weft import", settings);
     if (config.sequence && (job->plan->overlap & OVERLAP_PRODUCTS))
         decides(job,
                 "Galvatron does not overlap products with their own collectives; the plan does");

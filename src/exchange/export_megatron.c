@@ -290,9 +290,12 @@ done:
     return status;
 }
 
-const char *megatron_script(const struct plan *plan)
+const char *megatron_script(const struct export_job *job)
 {
-    return strcmp(plan->model->family, "bert") == 0 ? "pretrain_bert.py" : "pretrain_gpt.py";
+    if (strcmp(job->plan->model->family, "bert") != 0)
+        return "pretrain_gpt.py";
+    return strcmp(job->target->release, "0.16") == 0 ? "pretrain_bert.py"
+                                                     : "examples/bert/pretrain_bert.py";
 }
 
 /* A tokenizer without words numbers the end of a text after its vocabulary; BERT has no data of its own making. */
@@ -325,7 +328,7 @@ weft_status write_megatron(struct export_job *job)
         plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
         !uses_fsdp(d) && d->tp * d->cp > 1 ? ", with CUDA_DEVICE_MAX_CONNECTIONS=1" : "",
         (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster),
-        megatron_script(job->plan),
+        megatron_script(job),
         megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))
                             : "",
         lines);

@@ -69,6 +69,6 @@ weft_status write_slurm(struct export_job *job)
         plan_title(job->keep, job->plan), job_line(job, ""), nodes, devices,
         devices * CORES_PER_DEVICE, training(job),
         !uses_fsdp(d) && d->tp * d->cp > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "", lines,
-        nodes, devices, megatron_script(job->plan));
+        nodes, devices, megatron_script(job));
     return WEFT_OK;
 }

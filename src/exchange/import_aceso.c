@@ -8,16 +8,29 @@
  *   I1  A stage recomputes if its checkpoint_activations is true; recompute_ops says which operators.
  */
 #include "exchange/aceso_plan.h"
+
+#include <string.h>
+
 #include "exchange/room.h"
 
 struct aceso_file {
     const char *name, *size;
+    const struct doc *layers; /* a number; of a ResNet a list */
+    int64_t hidden, heads, seq, encoder_seq, decoder_seq, ffn, kv_channels;
     int64_t global_batch, step_samples, stages; /* (1) */
     const struct doc *devices, *checkpoint, *operators, *tp, *dp, *recompute, *algo;
 };
 static const struct field FIELDS[] = {
     {"model_name", FIELD_TEXT, offsetof(struct aceso_file, name)},
     {"model_size", FIELD_TEXT, offsetof(struct aceso_file, size)},
+    {"num_layers", FIELD_DOC, offsetof(struct aceso_file, layers)},
+    {"hidden_size", FIELD_COUNT, offsetof(struct aceso_file, hidden)},
+    {"num_attention_heads", FIELD_COUNT, offsetof(struct aceso_file, heads)},
+    {"seq_length", FIELD_COUNT, offsetof(struct aceso_file, seq)},
+    {"encoder_seq_length", FIELD_COUNT, offsetof(struct aceso_file, encoder_seq)},
+    {"decoder_seq_length", FIELD_COUNT, offsetof(struct aceso_file, decoder_seq)},
+    {"ffn_hidden_size", FIELD_COUNT, offsetof(struct aceso_file, ffn)},
+    {"kv_channels", FIELD_COUNT, offsetof(struct aceso_file, kv_channels)},
     {"global_batch_size", FIELD_COUNT, offsetof(struct aceso_file, global_batch), .required = true},
     {"micro_batch_size", FIELD_COUNT, offsetof(struct aceso_file, step_samples), .required = true},
     {"num_stages", FIELD_COUNT, offsetof(struct aceso_file, stages), .required = true},
@@ -183,22 +196,73 @@ done:
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* The model that the user named, or one that Aceso's search knows by name and size: "gpt" and "1_3B". */
+static const char *size_option(struct arena *scratch, const char *text, const char *key,
+                               int64_t value)
+{
+    return value ? arena_printf(scratch, "%s%s%s: %lld", text, *text ? ", " : "", key,
+                                (long long)value)
+                 : text;
+}
+
+/* The sizes of a GPT or T5 that the file has, as options; "": it has none. */
+static const char *sizes_of(struct aceso_reading *r)
+{
+    const struct aceso_file *f = &r->file;
+    const char *text = "";
+    int64_t layers = 0;
+    if (f->layers && f->layers->kind == DOC_NUMBER && doc_scalar(f->layers, FIELD_COUNT, &layers))
+        error_clear();
+    text = size_option(r->scratch, text, "layers", layers);
+    text = size_option(r->scratch, text, "hidden", f->hidden);
+    text = size_option(r->scratch, text, "heads", f->heads);
+    text = size_option(r->scratch, text, "seq", f->seq ? f->seq : f->encoder_seq);
+    text = size_option(r->scratch, text, "decoder_seq", f->decoder_seq);
+    text = size_option(r->scratch, text, "ffn", f->ffn);
+    return size_option(r->scratch, text, "d_kv", f->kv_channels);
+}
+
+/* Named by the user; or one of those that Aceso's search knows, "gpt" and "1_3B", or of their kind with the sizes that
+ * the file has. */
 static weft_status model_of(struct aceso_reading *r, const struct import_input *input,
-                            const char **out)
+                            const char **out, const char **options)
 {
     const char *name = r->file.name ? r->file.name : "", *size = r->file.size ? r->file.size : "";
+    const char *sizes = sizes_of(r);
     const struct aceso_table *table =
         aceso_table_named(arena_printf(r->scratch, "%s_%s", name, size));
+    if (!table && *sizes && (strcmp(name, "gpt") == 0 || strcmp(name, "t5") == 0))
+        table = aceso_table_named(strcmp(name, "gpt") == 0 ? "gpt_1_3B" : "t5_770M");
     *out = input->model ? input->model : table ? table->model : NULL;
+    *options = input->options;
+    if (!input->model && *sizes)
+        *options =
+            input->options ? arena_printf(r->scratch, "%s, %s", sizes, input->options) : sizes;
     if (*out)
         return WEFT_OK;
     return bad_argument("add --model", "no model of Weft is known for '%.40s' of size '%.40s'",
                         name, size);
 }
 
+/* A model that the user names has the sizes that the file has. */
+static weft_status check_model(struct aceso_reading *r, const struct model *model)
+{
+    const struct op *embedding = model_op_of_kind(model, OP_EMBEDDING);
+    const struct aceso_file *f = &r->file;
+    int64_t hidden = embedding ? embedding->weight[0].operand.size[1] : 0;
+    if (f->hidden && hidden && hidden != f->hidden)
+        return doc_error(doc_get(r->root, "hidden_size"),
+                         "leave --model out, or name the one it is of",
+                         "'hidden_size' is %lld, %s has %lld", (long long)f->hidden, model->name,
+                         (long long)hidden);
+    if (f->seq && model->seq > 1 && model->seq != f->seq)
+        return doc_error(doc_get(r->root, "seq_length"), "add --set seq=...",
+                         "'seq_length' is %lld, %s has %lld", (long long)f->seq, model->name,
+                         (long long)model->seq);
+    return WEFT_OK;
+}
+
 static weft_status make(struct aceso_reading *r, const struct import_input *input,
-                        const char *model, struct opened_plan *out)
+                        const char *model, const char *options, struct opened_plan *out)
 {
     const struct aceso_file *f = &r->file;
     struct degrees settings = aceso_settings(f->global_batch);
@@ -211,7 +275,7 @@ static weft_status make(struct aceso_reading *r, const struct import_input *inpu
                       (long long)f->step_samples, (long long)f->global_batch));
     struct aceso_plan theirs = {f->step_samples, (int32_t)f->stages, r->stage, r->op}; /* (1) */
     TRY(aceso_plan_make(&theirs, out->model, out->cluster, &settings, &out->plan));
-    plan_set_names(out->plan, model, input->options, input->cluster);
+    plan_set_names(out->plan, model, options, input->cluster);
 done:
     return status;
 }
@@ -221,16 +285,17 @@ weft_status aceso_import(struct arena *scratch, const struct import_input *input
 {
     struct aceso_reading r = {.scratch = scratch};
     struct doc *root = NULL;
-    const char *model;
+    const char *model, *options;
     weft_status status;
     *out = (struct opened_plan){0};
     TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));
     r.root = root;
     TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
-    TRY(model_of(&r, input, &model));
-    TRY(model_open(model, input->options, &out->model));
+    TRY(model_of(&r, input, &model, &options));
+    TRY(model_open(model, options, &out->model));
+    TRY(check_model(&r, out->model));
     TRY(cluster_open(input->cluster, &out->cluster));
-    TRY(make(&r, input, model, out));
+    TRY(make(&r, input, model, options, out));
     if (!input->model)
         add_text(
             scratch, notes,

@@ -1,6 +1,7 @@
 /* import_galvatron.c - Galvatron's JSON, one strategy per layer, as a plan.
  *
- * Operators outside of layers take vtp and embed_sdp. dp type 1 is ZeRO-3, 0 is default_dp_type.
+ * Operators outside of layers take vtp and embed_sdp, which 3.0 calls vocab_sdp. dp type 1 is ZeRO-3, 0 is
+ * default_dp_type.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
  */
 #include "exchange/room.h"
@@ -34,6 +35,7 @@ static const struct field FIELDS[] = {
     {"vtp", FIELD_COUNT, offsetof(struct galvatron_file, vocab_tp)},
     {"vsp", FIELD_INT, offsetof(struct galvatron_file, vocab_sp)},
     {"embed_sdp", FIELD_INT, offsetof(struct galvatron_file, embed_sdp)},
+    {"vocab_sdp", FIELD_INT, offsetof(struct galvatron_file, embed_sdp)},
     {"world_size", FIELD_COUNT, offsetof(struct galvatron_file, world_size)},
     {"weft", FIELD_DOC, offsetof(struct galvatron_file, weft)},
 };

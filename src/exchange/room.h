@@ -56,8 +56,8 @@ weft_status megatron_lines(struct export_job *job, const char **out);
 bool uses_fsdp(const struct degrees *degrees);
 /* The arguments that train for a moment on made-up data; NULL: there are none. */
 const char *megatron_trial(struct export_job *job);
-/* Either pretrain_gpt.py or pretrain_bert.py. */
-const char *megatron_script(const struct plan *plan);
+/* The program that takes the arguments, within a checkout. */
+const char *megatron_script(const struct export_job *job);
 
 /* ---- Megatron's flags ------------------------------------------------------------------------ */
 
@@ -124,6 +124,12 @@ weft_status galvatron_import(struct arena *scratch, const struct import_input *i
                              struct opened_plan *out, struct texts *notes);
 weft_status aceso_import(struct arena *scratch, const struct import_input *input,
                          struct opened_plan *out, struct texts *notes);
+weft_status deepspeed_import(struct arena *scratch, const struct import_input *input,
+                             struct opened_plan *out, struct texts *notes);
+/* The plan of a configuration, for a model and a cluster that are open. */
+weft_status deepspeed_plan(struct arena *scratch, const struct import_input *input,
+                           const struct model *model, const struct cluster *cluster,
+                           struct plan **out, struct texts *notes);
 
 /* ---- settings that targets cannot express (exchange.h, I2) ------------------------------------ */
 

@@ -143,6 +143,12 @@ static void the_program_says_what_it_cannot_write(void **state)
          "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16"},
         {"export resnet-50 dgx-a100 --to megatron",
          "weft: resnet-50 is of the family resnet, for which there are no launch arguments"},
+        {"export gpt3-1.3b dgx-a100 --policy mixed-fp32-gradients --to deepspeed",
+         "policy mixed-fp32-gradients with state sharding 0: deepspeed has 16-bit gradients"},
+        {"export qwen3-8b dgx-h100 --pp 2 --zero 2 --to torchtitan",
+         "torchtitan 0.2.2 has no stages for its qwen3 models"},
+        {"export qwen2.5-7b dgx-h100 --zero 3 --to torchtitan",
+         "qwen2.5-7b has biases of queries, keys and values, which no model of torchtitan"},
         {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},
         {"export gpt3-13b dgx-v100:4", "--to is missing"},
         {"import dgx-a100 --from galvaton -- x", "did you mean 'galvatron'?"},
@@ -220,6 +226,45 @@ static void lines_predict_again(void **state)
     }
 }
 
+/* What is written is read back with the same prediction, by what `weft import` calls it. */
+static void files_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan, *to, *from, *cluster;
+    } ROWS[] = {
+        {"gpt2 dgx-a100 --tp 2 --microbatch 2 --global-batch 64 --dtype fp16", "deepspeed",
+         "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --zero 3 --policy mixed-fp32-gradients --overlap none", "deepspeed",
+         "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --pp 2 --zero 1 --recompute full --offload --global-batch 32", "deepspeed",
+         "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --tp 2 --zero 3 --global-batch 64", "galvatron@3.0",
+         "galvatron --model gpt2", "dgx-a100"},
+    };
+    const char *folder = arena_printf(arena, "/tmp/weft-test-back-%d", (int)getpid());
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        succeeds(arena_printf(arena,
+                              "mkdir -p %s && '%s' export %s --to %s -o %s/file 2>/dev/null && "
+                              "'%s' import %s/file %s --from %s -o %s/plan.json 2>&1",
+                              folder, WEFT_PROGRAM, ROWS[i].plan, ROWS[i].to, folder, WEFT_PROGRAM,
+                              folder, ROWS[i].cluster, ROWS[i].from, folder));
+        double first = iteration_of(
+            arena_printf(arena, "'%s' simulate %s --json 2>&1", WEFT_PROGRAM, ROWS[i].plan));
+        double again = iteration_of(
+            arena_printf(arena, "'%s' simulate %s/plan.json --json 2>&1", WEFT_PROGRAM, folder));
+        if (first != again)
+            fail_msg("%s: %g s, read back %g s", ROWS[i].plan, first, again);
+    }
+    /* Where the plan goes may stand after the framework's own words. */
+    succeeds(arena_printf(arena,
+                          "'%s' import dgx-a100 -- --num-layers 2 --hidden-size 64 "
+                          "--num-attention-heads 4 --seq-length 32 --vocab-size 128 "
+                          "--micro-batch-size 1 -o %s/words.json 2>&1 && test -s %s/words.json",
+                          WEFT_PROGRAM, folder, folder));
+    succeeds(arena_printf(arena, "rm -r %s", folder));
+}
+
 /* export | import | simulate, as a user would. */
 static void the_program_goes_round(void **state)
 {
@@ -251,6 +296,7 @@ int main(void)
         cmocka_unit_test(the_program_says_what_it_cannot_write),
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(lines_predict_again),
+        cmocka_unit_test(files_read_back),
         cmocka_unit_test(the_program_goes_round),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

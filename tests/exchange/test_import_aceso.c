@@ -225,6 +225,28 @@ static void stages_without_checkpoints_keep_all(void **state)
     }
 }
 
+/* A size that no table has, and one of a table with other layers: sizes that the file has make the model. */
+static void files_tell_their_sizes(void **state)
+{
+    (void)state;
+#define SIZES                                                                                      \
+    "\"num_layers\": 2, \"seq_length\": 64, \"hidden_size\": 128, "                                \
+    "\"num_attention_heads\": 4, "
+    static const char *const HEADS[] = {
+        "\"model_name\": \"gpt\", \"model_size\": \"odd\", " SIZES,
+        "\"model_name\": \"gpt\", \"model_size\": \"350M\", " SIZES};
+    for (size_t i = 0; i < COUNT_OF(HEADS); i++) {
+        struct draft d = {HEADS[i], 8, 4, 1, {{2, 3 + 2 * 13, false, {2}}}};
+        struct opened_plan opened = imported(&d, "dgx-v100:1x2");
+        assert_int_equal(opened.model->layers, 2);
+        assert_int_equal(opened.model->seq, 64);
+        assert_int_equal(model_op_of_kind(opened.model, OP_EMBEDDING)->weight[0].operand.size[1],
+                         128);
+        plan_close(&opened);
+    }
+#undef SIZES
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void wrong_files_are_explained(void **state)
@@ -238,6 +260,8 @@ static void wrong_files_are_explained(void **state)
     machine.stage[0].devices = 4;
     size.head = "\"model_name\": \"gpt\", \"model_size\": \"7B\", ";
     model.stage[0].operators = 314;
+    struct draft hidden = good;
+    hidden.head = "\"hidden_size\": 2048, ";
     const struct {
         const char *text, *model, *message;
     } BROKEN[] = {
@@ -253,6 +277,7 @@ static void wrong_files_are_explained(void **state)
          "a.json:3: 'num_gpus' adds up to 4 devices, dgx-v100 has 2"},
         {text_of(&model), "gpt3-350m",
          "a plan of 314 operators; by Aceso's walk gpt3-350m has 315"},
+        {text_of(&hidden), "gpt3-350m", "a.json:1: 'hidden_size' is 2048, gpt3-350m has 1024"},
         {text_of(&good), "llama3-8b", "a plan of 315 operators; by Aceso's walk llama3-8b has 163"},
         {"{\"global_batch_size\": 8, \"micro_batch_size\": 8, \"num_stages\": 2, \"num_gpus\": "
          "[2], "
@@ -295,6 +320,7 @@ int main(void)
         cmocka_unit_test(t5_is_cut_where_they_cut),
         cmocka_unit_test(resnet_is_cut_where_they_cut),
         cmocka_unit_test(stages_without_checkpoints_keep_all),
+        cmocka_unit_test(files_tell_their_sizes),
         cmocka_unit_test(wrong_files_are_explained),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -147,6 +147,14 @@ static bool is_away(int64_t f, int64_t g, int64_t k)
     return f + 2 < g - 1 && k >= f + 2 && k < g - 1;
 }
 
+/* By how much a stage gets fuller while a slot runs. */
+static int64_t rise_of(const struct part_memory *part, enum slot_kind kind)
+{
+    return kind == SLOT_FORWARD           ? part->forward_rise
+           : kind == SLOT_BACKWARD_WEIGHT ? part->weight_rise
+                                          : part->backward_rise;
+}
+
 /* What a stage holds at most: every slot's sum from the start. O(slots^2). */
 static int64_t held_slowly(const struct schedule *schedule, const struct pipeline *p, int32_t stage,
                            const struct part_memory *part)
@@ -171,11 +179,9 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
                     held -= is_away((int64_t)f, (int64_t)g, (int64_t)k) ? of->offloaded : 0;
             }
         }
-        const struct part_memory *now = &part[slots.data[k].piece * p->stages];
-        enum slot_kind kind = slots.data[k].kind;
-        held += kind == SLOT_FORWARD           ? now->forward_rise
-                : kind == SLOT_BACKWARD_WEIGHT ? now->weight_rise
-                                               : now->backward_rise;
+        size_t end = k + (slots_paired(schedule, p, stage, &slots, k) ? 2 : 1);
+        for (size_t i = k; i < end; i++)
+            held += rise_of(&part[slots.data[i].piece * p->stages], slots.data[i].kind);
         most = held > most ? held : most;
     }
     arena_free(scratch);
@@ -199,6 +205,7 @@ static void held_like_slot_by_slot(void **state)
         bool offload = rng_below(&rng, 2) == 0, split = schedule->passes == ORDER_SPLIT;
         bool gives = p.pieces > 1 && schedule->passes != ORDER_FORWARDS_FIRST && i % 8 == 0;
         p.micro_batches *= i % 40 == 1 ? 3 : 1; /* a slow look takes its cube */
+        schedule = i % 4 == 2 ? schedule_paired(schedule, p.stages) : schedule;
         if (schedule->check(&p) != WEFT_OK)
             continue;
         for (int32_t k = 0; k < p.stages * p.pieces; k++) {
@@ -245,12 +252,114 @@ static void equal_stages_like_theory(void **state)
     arena_free(scratch);
 }
 
+/* ---- what comes with passes and after them, by hand ------------------------------------------ */
+
+static struct part_work placed(const char *schedule, int32_t part, int64_t micro_batches,
+                               unsigned overlap, struct part_work of)
+{
+    struct pipeline_work work = {schedule_find(schedule), 2, 1, micro_batches, NULL, overlap, 1};
+    put_in_pipeline(&work, part, &of);
+    return of;
+}
+
+/* Sends that do not overlap are part of their own pass (pipeline.h, I2). */
+static void sends_are_waited_for(void **state)
+{
+    struct part_work of = {.forward = 100, .backward = 200, .send = 3, .back = 4}, put;
+    (void)state;
+    put = placed("1f1b", 0, 8, OVERLAP_PIPELINE, of);
+    assert_memory_equal(&put, &of, sizeof of);
+    put = placed("1f1b", 0, 8, 0, of);
+    assert_int_equal(put.forward, 103);
+    assert_int_equal(put.backward, 204);
+    assert_int_equal(put.send + put.back, 0);
+}
+
+/* Checkpoints in host memory: the last part's go there and come back at once, others come back beside the slot
+ * before their backward pass (I3). */
+static void checkpoints_come_back_in_time(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int32_t part;
+        int64_t micro_batches, host, backward, last_more;
+    } CASES[] = {
+        {"1f1b", 0, 8, 90, 200, 0},     /* all beside a forward pass */
+        {"1f1b", 0, 8, 130, 230, 0},    /* the forward pass is too short */
+        {"1f1b", 0, 1, 90, 380, 0},     /* nothing is beside it: there and back */
+        {"1f1b", 1, 8, 90, 380, 0},     /* right after its forward pass */
+        {"gpipe", 0, 8, 130, 200, 0},   /* beside a backward pass, */
+        {"gpipe", 0, 8, 250, 250, 0},   /* which is too short */
+        {"gpipe", 1, 8, 130, 200, 260}, /* only the last micro-batch's are waited for */
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct part_work of = {.forward = 100, .backward = 200, .host = CASES[i].host};
+        of = placed(CASES[i].schedule, CASES[i].part, CASES[i].micro_batches, OVERLAP_ALL, of);
+        assert_int_equal(of.forward, 100);
+        assert_int_equal(of.backward, CASES[i].backward);
+        assert_int_equal(of.last_more, CASES[i].last_more);
+    }
+}
+
+/* Two pieces on one stage: what is left of the second's gradients meets the first one's backward passes, slows
+ * them to half as much again, and what is left then follows with the first one's own (I1). */
+static void gradients_meet_the_piece_before(void **state)
+{
+    static const struct {
+        unsigned overlap;
+        int64_t left, computed, tail; /* of the second piece; of all */
+    } CASES[] = {
+        {OVERLAP_ALL, 70, 180 + 35, 7},      /* 3 (20 + 5) is enough */
+        {OVERLAP_ALL, 90, 180 + 37, 15 + 7}, /* and here it is not */
+        {OVERLAP_ALL & ~(unsigned)OVERLAP_GRADIENTS, 70, 180, 77},
+    };
+    struct arena *scratch = arena_new();
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct part_work part[] = {{.forward = 10, .backward = 20, .weight = 5, .tail = 7},
+                                   {.forward = 10, .backward = 20, .tail = CASES[i].left}};
+        struct pipeline_work work = {schedule_find("aiao"), 1, 2, 3, part, CASES[i].overlap, 1.5};
+        struct stage_end end;
+        pipeline_ends(orders_new(scratch), &work, &end);
+        assert_int_equal(end.computed_ns, CASES[i].computed);
+        assert_int_equal(end.synchronised_ns - end.computed_ns, CASES[i].tail);
+    }
+    arena_free(scratch);
+}
+
+/* Gradients that go with every micro-batch and fall behind by 6 each time: after 5 micro-batches by 4 times as
+ * much, less what the stage waits in between. */
+static void gradients_lag_with_every_micro_batch(void **state)
+{
+    struct part_work part[] = {{.forward = 10, .backward = 20, .tail = 2, .lag = 6},
+                               {.forward = 11, .backward = 22, .tail = 1}};
+    struct arena *scratch = arena_new();
+    struct orders *orders = orders_new(scratch);
+    struct stage_end end[2];
+    struct pipeline_work work = {schedule_find("1f1b"), 1, 1, 5, part, OVERLAP_ALL, 1};
+    (void)state;
+    pipeline_ends(orders, &work, end);
+    assert_int_equal(end[0].computed_ns, 5 * 30);
+    assert_int_equal(end[0].synchronised_ns, 5 * 30 + 2 + 4 * 6);
+    work.stages = 2;
+    pipeline_ends(orders, &work, end); /* a round of stage 0 waits 3 for stage 1 */
+    assert_int_equal(end[0].computed_ns, 10 + 5 * 33 + 20);
+    assert_int_equal(end[0].synchronised_ns, end[0].computed_ns + 2 + 4 * (6 - 3));
+    assert_int_equal(end[1].synchronised_ns, end[1].computed_ns + 1);
+    arena_free(scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_like_their_slots),
         cmocka_unit_test(held_like_slot_by_slot),
         cmocka_unit_test(equal_stages_like_theory),
+        cmocka_unit_test(sends_are_waited_for),
+        cmocka_unit_test(checkpoints_come_back_in_time),
+        cmocka_unit_test(gradients_meet_the_piece_before),
+        cmocka_unit_test(gradients_lag_with_every_micro_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

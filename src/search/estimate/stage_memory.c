@@ -51,13 +51,13 @@ static int64_t held_split(const struct part_memory *part, const struct pipeline 
 struct before {
     int64_t kept, offloaded; /* of pieces before it */
     const struct part_memory *part, *last;
-    int64_t passes, first; /* of all pieces; the piece's first pass */
+    int64_t first; /* the piece's first pass */
 };
 
-/* O(i - 1) of (3); the checkpoints of the last two passes stay on the device. */
+/* O(i - 1) of (3); the checkpoints of pass i and of the one before it stay on the device. */
 static int64_t offloaded_before(const struct before *b, int64_t i)
 {
-    int64_t gone = i - 1 < b->passes - 2 ? i - 1 : b->passes - 2;
+    int64_t gone = i - 1;
     if (gone >= b->first)
         return b->offloaded + (gone - b->first) * b->part->offloaded;
     return larger(0, b->offloaded - (b->first - gone) * b->last->offloaded);
@@ -73,7 +73,7 @@ static int64_t held_at(const struct before *b, int64_t i)
 static int64_t held_in_waves(const struct pipeline *pipeline, const struct part_memory *part)
 {
     int64_t m = pipeline->micro_batches, most = 0;
-    struct before b = {.last = part, .passes = m * pipeline->pieces};
+    struct before b = {.last = part};
     for (int32_t k = 0; k < pipeline->pieces; k++) {
         b.part = &part[(int64_t)k * pipeline->stages];
         b.first = k * m;

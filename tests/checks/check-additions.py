@@ -65,10 +65,8 @@ ADDITIONS = {
         "files": {
             "src/cluster/devices.c": (
                 "static const struct device DEVICES[]",
-                '    {.name = "ADDED-1", .arch = "hopper", EAGER, .memory_bytes = MIB(1000),\n'
-                "     .flops = {[DTYPE_FP32] = 7 * TERA}, .vector_flops = 7 * TERA,\n"
-                "     .memory_bytes_per_s = 100 * GB_PER_S, .host_bytes_per_s = HOST_PCIE4,\n"
-                '     .source = "a test"},'),
+                '    GPU("ADDED-1", "hopper", MIB(1000), 100 * GB_PER_S, RATES(7, 0, 0, 0, 0, 0), HOST_PCIE4, MIB(1), 1,\n'
+                '        "a test"),'),
         },
         "use": ["printf 'base: dgx-a100\\nname: added\\nnodes: 1\\ndevice: ADDED-1\\n' > added.yaml",
                 "weft clusters added.yaml | grep ADDED-1"],

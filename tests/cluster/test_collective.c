@@ -546,10 +546,10 @@ static void ring_traffic_is_its_volume(void **state)
 static void copies_to_the_host_go_one_way(void **state)
 {
     (void)state;
-    struct lab lab;
-    dgx_a100(&lab, 1);
+    struct cluster *cluster;
+    assert_int_equal(cluster_open("dgx-a100:1", &cluster), WEFT_OK);
     struct arena *arena = arena_new();
-    struct ledger *ledger = ledger_new(&lab.cluster, arena);
+    struct ledger *ledger = ledger_new(cluster, arena);
     struct traffic_list to = {0}, from = {0};
     assert_int_equal(ledger_copy(ledger, 3, true, GIB, arena, &to), WEFT_OK);
     assert_int_equal(ledger_copy(ledger, 3, false, GIB, arena, &from), WEFT_OK);
@@ -560,7 +560,7 @@ static void copies_to_the_host_go_one_way(void **state)
             if (to.data[i].link.link == from.data[k].link.link)
                 assert_int_not_equal(to.data[i].link.reverse, from.data[k].link.reverse);
     arena_free(arena);
-    lab_free(&lab);
+    cluster_free(cluster);
 }
 
 /* On N nodes, V leaves and V enters each; all-to-all of n devices: each node's 8 send (n-8)/n

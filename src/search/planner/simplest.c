@@ -28,8 +28,8 @@ struct traits {
 
 static int64_t schedule_rank(const char *name, int64_t pieces)
 {
-    const struct schedule *schedule = schedule_find(name);
-    if (!schedule || schedule == schedule_default(1, 1))
+    const struct schedule *schedule = name ? schedule_find(name) : schedule_default(pieces, 1);
+    if (schedule == schedule_default(1, 1))
         return 0;
     return schedule == schedule_default(pieces, 1) ? 1 : 2;
 }

@@ -178,13 +178,12 @@ done:
     return status;
 }
 
-static weft_status search_row(const struct compare_command *options, const struct recipe *recipe,
+static weft_status search_row(const struct compare_command *options, struct recipe *recipe,
                               struct opened_plan *opened, const char **found)
 {
     struct planned *planned = NULL;
     weft_status status;
-    TRY(model_open(recipe->plan.name[0], recipe->plan.overrides, &opened->model));
-    TRY(cluster_open(recipe->plan.name[1], &opened->cluster));
+    TRY(open_names(&recipe->plan, opened));
     struct plan_request request = {
         .model = opened->model,
         .cluster = opened->cluster,
@@ -209,7 +208,8 @@ static weft_status predict(const struct compare_command *options, const struct r
     struct simulate_options simulation = {.profile = options->profile};
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;
-    weft_status status = recipe->planner ? search_row(options, recipe, &opened, &row->found)
+    struct recipe own = *recipe;
+    weft_status status = recipe->planner ? search_row(options, &own, &opened, &row->found)
                                          : plan_open(&recipe->plan, &opened);
     if (!status)
         status = simulate(opened.plan, &simulation, &prediction);

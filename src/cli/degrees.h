@@ -25,7 +25,10 @@ extern const struct argp DEGREES_ARGP;
 weft_status degrees_set(struct plan_arguments *arguments, const char *name, const char *value);
 /* Resets all options that a planner can choose, as if they had not been given. */
 weft_status degrees_open(struct plan_arguments *arguments);
-/* Stores in the plan the names by which its model and cluster were given. */
+/* Opens the model and the cluster; what the user leaves open is set to what such a model is trained with on
+ * such devices today. */
+weft_status open_names(struct plan_arguments *arguments, struct opened_plan *out);
+/* Lets the plan say what its model and cluster were called. */
 void plan_name(struct plan *plan, const struct plan_arguments *arguments);
 /* Opens and checks the plan that the arguments name. */
 weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out);

@@ -436,8 +436,7 @@ int cmd_plan(int argc, char **argv)
     settle_batch(&options);
     TRY(settle_target(&options));
     TRY(check_arguments(&options, &planner));
-    TRY(model_open(options.plan.name[0], options.plan.overrides, &opened.model));
-    TRY(cluster_open(options.plan.name[1], &opened.cluster));
+    TRY(open_names(&options.plan, &opened));
     struct plan_request request = request_of(&options, &opened);
     TRY(search(&options, planner, &request, &opened, &sized, &planned));
     TRY(answer(&options, &request, planned, &opened, sized));

@@ -419,6 +419,10 @@ size_t model_presets(const struct preset **out);
  * ONNX file. `overrides` (may be NULL) is YAML flow text of family options that replace those of a
  * preset or family file: "seq: 4096, attention: plain". */
 weft_status model_open(const char *name, const char *overrides, struct model **out);
+/* On devices with matrix units for bf16 (todays.c): the overrides with what such presets are trained with today,
+ * in `keep` or as they are; and the type. */
+const char *model_todays_options(struct arena *keep, const char *name, const char *overrides);
+enum dtype model_todays_dtype(const struct model *model);
 
 /* ---- families -------------------------------------------------------------------------------- */
 

@@ -588,9 +588,40 @@ static void options_are_checked(void **state)
     }
 }
 
+/* What was published for older devices, as today's train it; what the user says stays. */
+static void presets_follow_todays_practice(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset, *given, *options;
+        enum dtype dtype;
+    } ROWS[] = {
+        {"gpt3-15b", NULL, "attention: flash", DTYPE_BF16},
+        {"gpt3-15b", "layers: 2", "layers: 2, attention: flash", DTYPE_BF16},
+        {"gpt3-15b", "attention: eager", "attention: eager", DTYPE_BF16},
+        {"t5-large-32", NULL, NULL, DTYPE_BF16}, /* its attention has a bias of positions */
+        {"resnet-50", NULL, NULL, DTYPE_BF16},
+        {"llama3-8b", NULL, NULL, DTYPE_BF16},
+        {"dlrm", NULL, NULL, DTYPE_FP32},
+    };
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        const char *options = model_todays_options(arena, ROWS[i].preset, ROWS[i].given);
+        struct model *model;
+        assert_int_equal(options == NULL, ROWS[i].options == NULL);
+        if (options)
+            assert_string_equal(options, ROWS[i].options);
+        assert_int_equal(model_open(ROWS[i].preset, options, &model), WEFT_OK);
+        assert_int_equal(model_todays_dtype(model), ROWS[i].dtype);
+        model_free(model);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_follow_todays_practice),
         cmocka_unit_test(galvatron_table1),
         cmocka_unit_test(published_parameters),
         cmocka_unit_test(aceso_layers),

@@ -161,7 +161,7 @@ static void people_are_told(void **state)
 {
     (void)state;
     static const char *const PARTS[] = {
-        "gpt3-1.3b on dgx-a100: 8 devices, fp16, mixed\n",
+        "gpt3-1.3b on dgx-a100: 8 devices, bf16, mixed\n",
         "overlap: all; gradients in buckets of 25.0 MiB; scattered sends\n",
         "\niteration ",
         "\neach device ",
@@ -302,7 +302,7 @@ static const struct {
      .answer = "tp 3 * pp 3 * cp 1 is 9 devices, which does not divide the 8 of dgx-a100\n"
                "hint: use tp 2, pp 2, cp 1\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --set heads=20 --set hidden=1280 --tp 8",
-     .answer = "layers.0.attn.score: tp 8 does not divide its dim head of 20\n"
+     .answer = "layers.0.attn.attention: tp 8 does not divide its dim head of 20\n"
                "hint: use tp 5 or 10\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --global-batch 12",
      .answer = "the global batch of 12 is not a multiple of dp 8 * micro-batch 1 = 8\n"

@@ -29,8 +29,30 @@ static void put_word(struct script *s, const char *key, const char *value)
     s->text = arena_printf(s->keep, "%s    \"%s\": \"%s\",\n", s->text, key, value);
 }
 
+static void put_real(struct script *s, const char *key, double value)
+{
+    s->text = arena_printf(s->keep, "%s    \"%s\": %.12g,\n", s->text, key, value);
+}
+
+static void put_experts(struct script *s, const struct model_shape *shape)
+{
+    put_int(s, "experts", shape->experts);
+    if (!shape->experts)
+        return;
+    put_int(s, "top_k", shape->top_k);
+    put_int(s, "expert_ffn", shape->expert_ffn);
+    put_int(s, "shared_ffn", shape->shared_ffn);
+    put_int(s, "first_dense", shape->first_dense);
+    put_int(s, "moe_every", shape->moe_every);
+    put_word(s, "router", ROUTER_WORDS[shape->routing.scores]);
+    put_real(s, "router_scale", shape->routing.scale);
+    put_word(s, "balance", BALANCE_WORDS[shape->routing.balance]);
+    put_real(s, "balance_weight", shape->routing.balance_weight);
+}
+
 static void put_model(struct script *s, const struct model_shape *shape)
 {
+    bool decoder = shape->family == SHAPE_LLAMA || shape->family == SHAPE_MOE;
     put_int(s, "layers", shape->layers);
     put_int(s, "hidden", shape->hidden);
     put_int(s, "heads", shape->heads);
@@ -41,11 +63,18 @@ static void put_model(struct script *s, const struct model_shape *shape)
     put_int(s, "vocab", shape->vocab);
     put_int(s, "positions", shape->positions);
     put_bool(s, "rotary", shape->rotary);
-    put_bool(s, "gated", shape->family == SHAPE_LLAMA);
+    put_real(s, "rope_base", shape->rope_base);
+    put_bool(s, "rms_norm", decoder);
+    put_word(s, "gate", !decoder ? "" : shape->geglu ? "gelu" : "silu");
+    put_bool(s, "qk_norm", shape->qk_norm);
+    put_bool(s, "end_norm", shape->end_norm);
+    put_bool(s, "qkv_apart", shape->apart || shape->qk_norm);
+    put_bool(s, "gate_apart", shape->apart);
     put_bool(s, "bias", shape->bias);
     put_bool(s, "qkv_bias", shape->bias || shape->qkv_bias);
     put_bool(s, "tied", shape->tied);
     put_bool(s, "dropout", shape->dropout);
+    put_experts(s, shape);
 }
 
 static const char *torch_type(enum dtype dtype)
@@ -83,6 +112,8 @@ static void add_notes(struct export_job *job, const struct model_shape *shape)
         decides(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
     if (strncmp(shape->attention, "flash", 5) != 0)
         decides(job, "the script's attention keeps no scores: --set attention=flash predicts it");
+    if (shape->geglu)
+        note(job, "the script does not scale the embedding, as Gemma does");
 }
 
 weft_status write_fsdp(struct export_job *job)
@@ -92,17 +123,17 @@ weft_status write_fsdp(struct export_job *job)
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
     const struct cluster *cluster = job->plan->cluster;
-    s.text =
-        arena_printf(job->keep,
-                     "#!/usr/bin/env python3\n"
-                     "\"\"\"Trains %s with PyTorch, as planned by weft.\n\n"
-                     "Predicted by: %s\n\n"
-                     "On each node:\n\n"
-                     "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
-                     "\"\"\"\n"
-                     "import argparse\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
-                     plan_title(job->keep, job->plan), job_line(job, ""),
-                     (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster));
+    s.text = arena_printf(
+        job->keep,
+        "#!/usr/bin/env python3\n"
+        "\"\"\"Trains %s with PyTorch, as planned by weft.\n\n"
+        "Predicted by: %s\n\n"
+        "On each node:\n\n"
+        "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
+        "\"\"\"\n"
+        "import argparse\nimport math\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
+        plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
+        (long long)cluster_host_devices(cluster));
     put_model(&s, &shape);
     put_plan(&s, &job->found);
     s.text = arena_printf(job->keep, "%s}\n", s.text);

@@ -3,6 +3,8 @@
 
 const char *megatron_lacks(const struct model_shape *s)
 {
+    if (s->geglu || s->end_norm)
+        return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
         return s->local_rope_base > 0 ? "rotary positions of two bases"
                                       : "rotary positions whose base is no whole number";
@@ -28,14 +30,17 @@ const char *torchtitan_lacks(const struct model_shape *s)
 /* What the decoder of the exported script has not. */
 const char *fsdp_lacks(const struct model_shape *s)
 {
-    if (shape_rarity(s))
+    if (shape_rarity(s) && !s->geglu && !s->end_norm)
         return shape_rarity(s);
-    return s->experts || s->family == SHAPE_BERT ? "experts or an encoder"
-           : s->qk_norm                          ? "norms of queries and keys"
-           : s->apart                            ? "products for gate and up apart"
-           : s->relu                             ? "ReLU"
-           : s->parallel                         ? "attention and MLP side by side"
-                                                 : NULL;
+    return s->window                 ? "a window of attention"
+           : s->family == SHAPE_BERT ? "an encoder"
+           : s->kv_lora              ? "latent attention"
+           : s->experts && s->bias   ? "experts with biases"
+           : s->routing.groups > 1   ? "experts in groups"
+           : s->routing.balance_bias ? "experts that a bias balances"
+           : s->relu                 ? "ReLU"
+           : s->parallel             ? "attention and MLP side by side"
+                                     : NULL;
 }
 
 const char *galvatron2_lacks(const struct model_shape *s)

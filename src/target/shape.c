@@ -68,6 +68,7 @@ static void read_attention(const struct model *model, struct model_shape *s)
     const struct op *qkv = op_named(model, "attn", "qkv");
     s->qkv_bias = has_bias(qkv ? qkv : op_named(model, "attn", "q"));
     s->qk_norm = op_named(model, "attn", "k_norm") != NULL;
+    s->end_norm = op_named(model, "attn", "end_norm") != NULL;
     s->apart = op_named(model, "mlp", "gate") || op_named(model, "shared", "gate") ||
                (!s->qk_norm && op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
 }
@@ -103,6 +104,7 @@ static void read_window(struct arena *scratch, const struct model *model, struct
         s->window = model->op[i].window ? model->op[i].window : s->window;
         s->sinks |= model->op[i].sinks;
         s->clamped |= model->op[i].gate == GATE_CLAMPED;
+        s->geglu |= model->op[i].gate == GATE_GELU;
     }
     while (first < s->layers && !full[first])
         first++;
@@ -268,9 +270,11 @@ static const char *window_options(struct arena *keep, const struct model_shape *
     const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
     if (s->full_every)
         text = arena_printf(keep, "%s, full_every: %lld", text, (long long)s->full_every);
-    return arena_printf(keep, "%s%s%s%s", text, s->sinks ? ", sinks: true" : "",
-                        s->proj_bias ? ", proj_bias: true" : "",
-                        s->clamped ? ", activation: clamped" : "");
+    return arena_printf(keep, "%s%s%s%s%s", text, s->end_norm ? ", end_norm: true" : "",
+                        s->sinks ? ", sinks: true" : "", s->proj_bias ? ", proj_bias: true" : "",
+                        s->clamped ? ", activation: clamped"
+                        : s->geglu ? ", activation: geglu"
+                                   : "");
 }
 
 static const char *rotary_option(struct arena *keep, const struct model_shape *s)
@@ -406,6 +410,8 @@ const char *shape_rarity(const struct model_shape *s)
     return s->window                        ? "a window of attention"
            : s->sinks                       ? "sinks of attention"
            : s->clamped                     ? "clamped gates"
+           : s->geglu                       ? "gates of GELU"
+           : s->end_norm                    ? "norms after attention and after the MLP"
            : s->proj_bias || s->expert_bias ? "biases after attention or in experts"
                                             : NULL;
 }

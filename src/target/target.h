@@ -38,6 +38,7 @@ struct model_shape {
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
     bool sinks, proj_bias, expert_bias, clamped, tokens_once;
+    bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
     struct routing routing;

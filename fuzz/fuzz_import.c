@@ -34,6 +34,7 @@ static const struct import_kind {
     {" {", "aceso", "gpt3-350m", "layers: 1, hidden: 64, heads: 4, seq: 8", "dgx-a100:1x2"},
     {"\t{", "deepspeed", "gpt2", "layers: 2", "dgx-a100"},
     {"{", "galvatron", "gpt2", NULL, "dgx-a100"},
+    {"\n", "torchtitan", "llama3.2-1b", "layers: 4, hidden: 64, heads: 4, kv_heads: 2", "dgx-a100"},
     {"", "megatron", NULL, NULL, "dgx-a100"},
 };
 

@@ -50,6 +50,8 @@ static const struct source SOURCES[] = {
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
     {"aceso", "Aceso's JSON: degrees for every operator", aceso_import},
     {"deepspeed", "DeepSpeed's JSON configuration", deepspeed_import},
+    {"torchtitan", "torchtitan's TOML, its command line, or a function of Python",
+     torchtitan_import},
 };
 
 const struct source *source_find(const char *name)

@@ -155,11 +155,11 @@ static void put_parallelism(struct titan_text *t, const struct recognised *r,
 static void put_compile(struct titan_text *t, const struct recognised *r,
                         const struct model_shape *s)
 {
-    bool async = is_async(r), compiled = async || strcmp(s->loss, "compiled") == 0;
+    bool loss = strcmp(s->loss, "compiled") == 0, async = is_async(r), compiled = async || loss;
     section(t, "compile");
     put_bool(t, "enable", compiled);
     if (compiled)
-        put(t, "components", "[\"model\", \"loss\"]");
+        put(t, "components", loss ? "[\"model\", \"loss\"]" : "[\"model\"]");
     if (t->python)
         put_bool(t, "enable_async_tensor_parallel", async);
 }
@@ -329,6 +329,36 @@ static void note_decisions(struct export_job *job, bool main_branch, const struc
         decides(job, "torchtitan's main branch does not split experts by tp; the plan does");
 }
 
+/* What the file cannot say of the plan, as a comment for `weft import`. */
+static weft_status add_settings(struct export_job *job, struct titan_text *t)
+{
+    const struct plan *plan = job->found.plan;
+    struct arena *scratch = arena_new();
+    struct import_input input = {.file = "exported file",
+                                 .text = t->text,
+                                 .len = strlen(t->text),
+                                 .model = plan->model_name ? plan->model_name : plan->model->name,
+                                 .options = plan->model_options,
+                                 .cluster = cluster_title(scratch, plan)};
+    struct opened_plan again = {0};
+    struct texts differences = {0}, notes = {0};
+    weft_status status = torchtitan_import(scratch, &input, &again, &notes);
+    if (status == WEFT_OK && again.plan->instances == plan->instances)
+        plan_differences(scratch, plan, again.plan, &differences);
+    const char *settings = status == WEFT_OK ? settings_text(scratch, plan, again.plan) : "";
+    if (*settings) {
+        t->text =
+            arena_printf(t->keep, "%s%s# weft: %s\n", t->text, t->python ? "\n\n" : "\n", settings);
+        decides(job, "no key says %s; a comment does, for weft import", settings);
+    }
+    if (differences.len)
+        note(job, "weft import reads the file as another plan: %s", differences.data[0]);
+    plan_close(&again);
+    arena_free(scratch);
+    error_clear();
+    return status == WEFT_FAILURE ? status : WEFT_OK;
+}
+
 weft_status write_torchtitan(struct export_job *job)
 {
     bool main_branch = strcmp(job->target->release, "main") == 0;
@@ -342,6 +372,7 @@ weft_status write_torchtitan(struct export_job *job)
     const struct titan_flavor *flavor = titan_flavor_of(&shape);
     (main_branch ? python_text : toml_text)(job, &t, &shape, flavor ? flavor->flavor : "custom");
     note_model(job, &shape, flavor);
+    TRY(add_settings(job, &t));
     note_decisions(job, main_branch, &shape);
     job->out->text = t.text;
 done:

@@ -239,6 +239,11 @@ static void files_read_back(void **state)
          "deepspeed --model gpt2", "dgx-a100"},
         {"gpt2 dgx-a100 --pp 2 --zero 1 --recompute full --offload --global-batch 32", "deepspeed",
          "deepspeed --model gpt2", "dgx-a100"},
+        {"llama3-8b dgx-h100 --tp 2 --sp --pp 2 --zero 3 --recompute full --global-batch 64",
+         "torchtitan", "torchtitan", "dgx-h100"},
+        {"qwen3-8b dgx-h100 --cp 2 --zero 2 --policy fsdp --microbatch 2 --global-batch 64 "
+         "--overlap none",
+         "torchtitan@main", "torchtitan", "dgx-h100"},
         {"gpt2 dgx-a100 --tp 2 --zero 3 --global-batch 64", "galvatron@3.0",
          "galvatron --model gpt2", "dgx-a100"},
     };
@@ -261,6 +266,13 @@ static void files_read_back(void **state)
                           "'%s' import dgx-a100 -- --num-layers 2 --hidden-size 64 "
                           "--num-attention-heads 4 --seq-length 32 --vocab-size 128 "
                           "--micro-batch-size 1 -o %s/words.json 2>&1 && test -s %s/words.json",
+                          WEFT_PROGRAM, folder, folder));
+    succeeds(arena_printf(arena,
+                          "'%s' import dgx-h100 --from torchtitan -o %s/words.json -- torchrun "
+                          "--nproc_per_node 8 -m torchtitan.train --module llama3 --config "
+                          "llama3_8b --training.seq-len=4096 --parallelism.tensor_parallel_degree "
+                          "4 --activation_checkpoint.mode full 2>&1 && grep -q llama3.1-8b "
+                          "%s/words.json",
                           WEFT_PROGRAM, folder, folder));
     succeeds(arena_printf(arena, "rm -r %s", folder));
 }

@@ -65,7 +65,10 @@ def train():
         ["layers.58", "layers.59", "layers.60", "norm", "lm_head"],
     ]
     config.compile.enable = True
-    config.compile.components = ["model", "loss"]
+    config.compile.components = ["model"]
     config.compile.enable_async_tensor_parallel = True
     config.activation_checkpoint = FullAC.Config()
     return config
+
+
+# weft: overlap=tensor,pipeline,gradients,parameters policy=mixed

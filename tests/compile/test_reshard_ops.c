@@ -193,6 +193,29 @@ static void test_random_splits_of_operators(void **state)
 }
 
 /* A part of a fused tensor lies where the whole lies, share by share. */
+static void check_part_of_fused_tensor(const struct model *model, const char *text, bool as_it_is)
+{
+    static const int64_t OFFSET[] = {0, 4, 6}, WIDTH[] = {4, 2, 2}; /* within a share of 8 */
+    const struct op *qkv = find_op(model, "qkv"), *attention = find_op(model, "attention");
+    struct split split = split_of(text);
+    for (int k = 0; k < 3; k++) {
+        struct layout made = layout_of(qkv, &qkv->output, &split, BATCH, FLOW_FORWARD);
+        struct layout whole = made;
+        struct layout part = layout_part(model, attention, &attention->input[k], &whole);
+        assert_int_equal(layout_equal(&made, &whole), as_it_is);
+        assert_int_equal(layout_devices(&part), layout_devices(&made));
+        for (int64_t d = 0; d < layout_devices(&part); d++) {
+            int64_t in_part[MAX_LAYOUT_DIGITS], in_whole[MAX_LAYOUT_DIGITS];
+            digits_of(&part, d, in_part);
+            digits_of(&whole, d, in_whole);
+            for (int64_t e = 0; e < part.elements; e++)
+                assert_int_equal(
+                    holds(&part, in_part, e),
+                    holds(&whole, in_whole, e / WIDTH[k] * 8 + OFFSET[k] + e % WIDTH[k]));
+        }
+    }
+}
+
 static void test_part_of_fused_tensor(void **state)
 {
     (void)state;
@@ -203,26 +226,31 @@ static void test_part_of_fused_tensor(void **state)
                  {"out:2 seq:2", true},  {"out:8", false}, {"out:2 batch:2 out:4", false},
                  {"seq:4 out:16", false}};
     struct model *model = small_model();
-    const struct op *qkv = find_op(model, "qkv"), *attention = find_op(model, "attention");
-    static const int64_t OFFSET[] = {0, 4, 6}, WIDTH[] = {4, 2, 2}; /* within a share of 8 */
     for (size_t c = 0; c < COUNT_OF(CASES); c++)
-        for (int k = 0; k < 3; k++) {
-            struct split split = split_of(CASES[c].split);
-            struct layout made = layout_of(qkv, &qkv->output, &split, BATCH, FLOW_FORWARD);
-            struct layout whole = made;
-            struct layout part = layout_part(model, attention, &attention->input[k], &whole);
-            assert_int_equal(layout_equal(&made, &whole), CASES[c].as_it_is);
-            assert_int_equal(layout_devices(&part), layout_devices(&made));
-            for (int64_t d = 0; d < layout_devices(&part); d++) {
-                int64_t in_part[MAX_LAYOUT_DIGITS], in_whole[MAX_LAYOUT_DIGITS];
-                digits_of(&part, d, in_part);
-                digits_of(&whole, d, in_whole);
-                for (int64_t e = 0; e < part.elements; e++)
-                    assert_int_equal(
-                        holds(&part, in_part, e),
-                        holds(&whole, in_whole, e / WIDTH[k] * 8 + OFFSET[k] + e % WIDTH[k]));
-            }
-        }
+        check_part_of_fused_tensor(model, CASES[c].split, CASES[c].as_it_is);
+    model_free(model);
+}
+
+/* Three shares: halves, quarters and eighths of the tensor end inside a share, thirds do not, sixths of it
+ * are halves of shares. */
+static void test_splits_through_shares(void **state)
+{
+    (void)state;
+    static const struct attention ATTENTION = {
+        .heads = 6, .kv_heads = 3, .depth = 2, .value_depth = 2, .causal = true};
+    static const struct {
+        const char *split;
+        bool as_it_is;
+    } CASES[] = {{"out:3", true},  {"out:2", false}, {"batch:2 out:4", false},
+                 {"out:8", false}, {"out:6", false}, {"out:3 batch:2", true}};
+    struct builder *b = build_start("three shares", "test", "test");
+    struct model *model;
+    int x = build_embedding(b, "embedding", build_tokens(b, 8), 24, 16, 0);
+    int qkv = build_linear(b, "qkv", x, 24, true);
+    build_loss(b, "loss", build_attention(b, "attention", qkv, qkv, qkv, &ATTENTION));
+    assert_int_equal(build_finish(b, &model), WEFT_OK);
+    for (size_t c = 0; c < COUNT_OF(CASES); c++)
+        check_part_of_fused_tensor(model, CASES[c].split, CASES[c].as_it_is);
     model_free(model);
 }
 
@@ -566,6 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_splits_of_operators),
         cmocka_unit_test(test_part_of_fused_tensor),
+        cmocka_unit_test(test_splits_through_shares),
         cmocka_unit_test(test_known_cases),
         cmocka_unit_test(test_layers_of_megatron),
         cmocka_unit_test(test_volumes_of_single_collectives),

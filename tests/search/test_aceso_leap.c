@@ -131,6 +131,33 @@ static void test_a_stage_takes_no_more_than_its_config(void **state)
     }
 }
 
+/* Gathers of weights that nothing hides, and few micro-batches: what comes before the last pass and after the
+ * first takes longer than either, by more than the optimizer and all that follows. */
+static void test_passes_at_either_end_may_be_shorter(void **state)
+{
+    (void)state;
+    struct degrees pins = {.global_batch = 64,
+                           .shard = 3,
+                           .has_shard = true,
+                           .has_overlap = true,
+                           .overlap = OVERLAP_GRADIENTS};
+    struct asked a = open_asked("gpt3-1.3b", "layers: 2, seq: 64", "titan-rtx:2", pins, NULL);
+    int shorter = 0;
+    make_judge(&a);
+    for (int32_t i = 0; i < a.problem->step_size_count; i++) {
+        struct config c;
+        assert_true(config_begin(a.problem, 1, BEGIN_BALANCED, &c));
+        c.step_samples = a.problem->step_sizes[i];
+        if (!config_legal(a.problem, &c))
+            continue;
+        assert_int_equal(judge_recompute(a.judge, &c, 1), WEFT_OK);
+        check_least(&a, &c);
+        shorter += a.judge->work[0].first_more + a.judge->work[0].last_more < 0;
+    }
+    assert_true(shorter > 0);
+    close_asked(&a);
+}
+
 /* ---- L2 -------------------------------------------------------------------------------------- */
 
 static void leap_one_by_one(struct tuning *t, int32_t cut)
@@ -213,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stage_takes_no_more_than_its_config),
+        cmocka_unit_test(test_passes_at_either_end_may_be_shorter),
         cmocka_unit_test(test_leaps_end_where_all_are_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

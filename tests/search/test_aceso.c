@@ -111,6 +111,62 @@ static void test_a_judge_says_what_the_estimate_says(void **state)
         assert_true(offs.time[offs.count * 9 / 10] < 0.05);
 }
 
+/* Two stages of two pieces each, all of it in one manner. */
+static struct config draw_pieces(const struct asked *a, int shard)
+{
+    const struct schedule *all;
+    struct config c;
+    schedule_all(&all);
+    assert_true(config_begin(a->problem, 4, BEGIN_BALANCED, &c));
+    c.stages = c.pieces = 2;
+    c.devices[0] = c.devices[1] = 4;
+    c.step_samples = 4;
+    c.schedule = (int32_t)(schedule_find("interleaved") - all);
+    for (int32_t k = 0; k < config_parts(&c); k++)
+        set_manner(&c.part[k], (struct manner){.tp = 1, .shard = (uint8_t)shard});
+    assert_true(config_legal(a->problem, &c));
+    return c;
+}
+
+/* However many pieces a stage has, it begins one optimizer step and has one stand-in of each shape for weight
+ * gradients (sim/state.c): to the nanosecond, and to the byte. */
+static void test_pieces_of_a_stage_share(void **state)
+{
+    (void)state;
+    for (int shard = 0; shard < 2; shard++) {
+        struct degrees pins = {.global_batch = 16,
+                               .shard = shard,
+                               .has_shard = true,
+                               .has_policy = true,
+                               .policy = POLICY_MIXED_FP32_GRADIENTS};
+        struct asked a = open_asked("gpt3-1.3b", "layers: 8, seq: 256", "dgx-a100:1", pins, NULL);
+        struct arena *scratch = arena_new();
+        struct estimate estimate;
+        struct verdict verdict;
+        struct plan *plan;
+        bool legal;
+        make_judge(&a);
+        struct config c = draw_pieces(&a, shard);
+        assert_int_equal(judge_config(a.judge, &c, &verdict, NULL, &legal), WEFT_OK);
+        assert_true(legal);
+        assert_int_equal(judge_plan(a.judge, &c, &plan), WEFT_OK);
+        struct estimate_settings settings = estimate_settings_of(plan);
+        struct estimator *estimator;
+        assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+        assert_int_equal(estimate_plan(estimator, plan, scratch, &estimate), WEFT_OK);
+        for (int32_t s = 0; s < c.stages; s++) {
+            assert_true(a.judge->cost[s]->stand_in > 0);
+            assert_int_equal(judge_peak(a.judge, &c, s), estimate.stage[s].peak_bytes);
+            int64_t off = a.judge->sums[s].optimizer_ns - estimate.stage[s].optimizer_ns;
+            assert_true(off >= -1 && off <= 1);
+        }
+        estimator_free(estimator);
+        plan_free(plan);
+        arena_free(scratch);
+        close_asked(&a);
+    }
+}
+
 /* Folding is exact where nothing is left out, and small where it is. */
 static void test_long_models_cost_what_they_cost_unfolded(void **state)
 {
@@ -682,6 +738,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_judge_says_what_the_estimate_says),
+        cmocka_unit_test(test_pieces_of_a_stage_share),
         cmocka_unit_test(test_long_models_cost_what_they_cost_unfolded),
         cmocka_unit_test(test_recomputation_is_the_fastest_that_fits),
         cmocka_unit_test(test_as_good_as_trying_everything),

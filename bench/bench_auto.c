@@ -118,7 +118,7 @@ static struct degrees draw_pins(struct rng *rng, const struct cluster *cluster)
         pins.shard = (int)rng_below(rng, 4);
     }
     if (rng_below(rng, ONE_IN) == 0)
-        pins.memory_limit_bytes = INT64_C(4) << (30 + rng_below(rng, 3));
+        pins.memory.limit_bytes = INT64_C(4) << (30 + rng_below(rng, 3));
     return pins;
 }
 
@@ -157,8 +157,8 @@ static struct duel draw_duel(struct rng *rng, int64_t least, int64_t most)
         say_pin(&duel, "pp", pins.pp);
     if (pins.has_shard)
         say_pin(&duel, "zero", pins.shard);
-    if (pins.memory_limit_bytes)
-        say_pin(&duel, "GiB", pins.memory_limit_bytes >> 30);
+    if (pins.memory.limit_bytes)
+        say_pin(&duel, "GiB", pins.memory.limit_bytes >> 30);
     duel.request =
         (struct plan_request){.model = duel.model, .cluster = duel.cluster, .pins = pins};
     return duel;

@@ -57,7 +57,7 @@ static void run(const struct setting *setting)
     struct layer_problem problem = {.source = layer_costs_source(costs),
                                     .space = space_find("bmw"),
                                     .devices = cluster_devices(cluster),
-                                    .limit_bytes = plan_limit_bytes(plan),
+                                    .limit_bytes = plan_room_bytes(plan),
                                     .global_batch = setting->global_batch};
     stop_on(galvatron_search(arena, &problem, &plans));
     double ms = now_ms() - start;

@@ -140,7 +140,7 @@ static weft_status must_fit_memory(const struct trial *trial)
     if (trial->fits)
         return WEFT_OK;
     return no_answer("the plan is the nearest miss", "nothing fits: stage %d needs %s of %s",
-                     trial->stage, show_bytes((double)trial->peak_bytes).s,
+                     trial->stage, show_bytes((double)trial->needed_bytes).s,
                      show_bytes((double)trial->limit_bytes).s);
 }
 
@@ -211,7 +211,7 @@ static weft_status simulate_plan(void *context)
 {
     const struct call *call = context;
     const weft_plan *plan = call->plan;
-    struct simulate_options options = {.reserved = true};
+    struct simulate_options options = {0};
     struct prediction *prediction;
     weft_status status = simulate(plan->opened.plan, &options, &prediction);
     if (status)

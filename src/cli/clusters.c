@@ -365,9 +365,10 @@ static json_t *device_json(const struct device *device)
         if (device->flops[t] > 0)
             json_object_set_new(flops, dtype_name(t), json_real(device->flops[t]));
     return json_pack(
-        "{s:s, s:s, s:I, s:I, s:o, s:f, s:f, s:f, s:I, s:I, s:i, s:f, s:s}", "name", device->name,
-        "arch", device->arch, "memory_bytes", (json_int_t)device->memory_bytes, "context_bytes",
-        (json_int_t)device->context_bytes, "flops", flops, "vector_flops", device->vector_flops,
+        "{s:s, s:s, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:I, s:I, s:i, s:f, s:s}", "name",
+        device->name, "arch", device->arch, "memory_bytes", (json_int_t)device->memory_bytes,
+        "context_bytes", (json_int_t)device->context_bytes, "connection_bytes",
+        (json_int_t)device->connection_bytes, "flops", flops, "vector_flops", device->vector_flops,
         "memory_bytes_per_s", device->memory_bytes_per_s, "host_bytes_per_s",
         device->host_bytes_per_s, "launch_ns", (json_int_t)device->launch_ns, "l2_bytes",
         (json_int_t)device->l2_bytes, "units", device->units, "price_per_hour",

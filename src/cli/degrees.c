@@ -26,6 +26,7 @@ enum {
     OPTION_RECOMPUTE,
     OPTION_SCHEDULE,
     OPTION_MEMORY,
+    OPTION_MARGIN,
     OPTION_OVERLAP,
     OPTION_BUCKET
 };
@@ -56,7 +57,10 @@ static const struct argp_option OPTIONS[] = {
     {"recompute", OPTION_RECOMPUTE, "R", 0, "none, selective or full (default none)", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
-    {"memory", OPTION_MEMORY, "GiB", 0, "a limit below the device's own memory", 1},
+    {"memory", OPTION_MEMORY, "GiB", 0,
+     "what may be reserved for tensors (default: what the device's memory leaves)", 1},
+    {"margin", OPTION_MARGIN, "PERCENT", 0,
+     "of memory, what is to stay free (default " MARGIN_TEXT "; with --memory 0)", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
      "what overlaps with computation: tensor,pipeline,gradients,parameters, all (of these) "
      "or none, and products, experts (default all)",
@@ -166,7 +170,17 @@ static void take_memory(struct argp_state *state, struct plan_arguments *in, con
     else if (!parse_bytes(arg, &bytes) || bytes < 1)
         argp_error(state, "--memory is '%s', expected a number of GiB or a size such as 30GiB",
                    arg);
-    in->degrees.memory_limit_bytes = bytes;
+    in->degrees.memory.limit_bytes = bytes;
+}
+
+static void take_margin(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    struct memory_terms *memory = &in->degrees.memory;
+    memory->has_margin = parse_real(arg, &memory->margin_percent) && memory->margin_percent >= 0 &&
+                         memory->margin_percent <= MOST_MARGIN_PERCENT;
+    if (!memory->has_margin)
+        argp_error(state, "--margin is '%s', expected a number of per cent from 0 to %d", arg,
+                   MOST_MARGIN_PERCENT);
 }
 
 static void take_overlap(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -221,6 +235,7 @@ static const struct {
     {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
     {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
     {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
+    {OPTION_MARGIN, take_margin},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
@@ -262,7 +277,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         argp_error(state, "which plan? A file, or a model and a cluster");
     if (key < OPTION_DP || key > OPTION_BUCKET)
         return ARGP_ERR_UNKNOWN;
-    in->flag = option_name(key);
+    if (key != OPTION_MARGIN) /* which a plan file leaves open */
+        in->flag = option_name(key);
     bool taken = take_degree(state, in, key, arg) || take_switch(in, key, true) ||
                  take_word(state, in, key, arg);
     return taken ? 0 : ARGP_ERR_UNKNOWN;
@@ -385,6 +401,10 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
         status = input_check(out->plan->model_name);
     if (!status)
         status = input_check(out->plan->cluster_name);
+    if (!status && in->degrees.memory.has_margin) {
+        out->plan->memory.has_margin = true;
+        out->plan->memory.margin_percent = in->degrees.memory.margin_percent;
+    }
     return status;
 }
 

@@ -66,21 +66,22 @@ static const struct syntax SYNTAX = {
 struct predicted {
     bool known;
     double iteration_s;
-    double peak_bytes; /* on the fullest stage */
+    double needed_bytes; /* on the fullest stage */
     bool fits;
 };
 
 static weft_status predict(const struct plan *plan, struct predicted *out)
 {
     struct prediction *prediction;
-    struct simulate_options options = {.fold = FOLD_AUTO, .reserved = true};
+    struct simulate_options options = {.fold = FOLD_AUTO};
     cli_warn_missing();
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
         return status;
     *out = (struct predicted){true, (double)prediction->iteration_ns / 1e9, 0, prediction->fits};
     for (int32_t s = 0; s < plan->stages; s++)
-        out->peak_bytes = fmax(out->peak_bytes, (double)prediction->stage[s].memory.peak);
+        out->needed_bytes =
+            fmax(out->needed_bytes, (double)stage_needed(&prediction->stage[s].memory));
     prediction_free(prediction);
     return WEFT_OK;
 }
@@ -115,8 +116,8 @@ static json_t *texts_json(const struct texts *texts)
 
 static json_t *predicted_json(const struct predicted *p)
 {
-    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "peak_bytes",
-                                json_whole(p->peak_bytes), "fits", p->fits)
+    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "needed_bytes",
+                                json_whole(p->needed_bytes), "fits", p->fits)
                     : json_null();
 }
 
@@ -145,8 +146,8 @@ static void tell(const struct export_result *result, const struct both_predictio
     if (!plan->known)
         return;
     fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%+.1f %%)%s\n",
-            show_duration(plan->iteration_s * 1e9).s, show_bytes(plan->peak_bytes).s,
-            show_duration(written->iteration_s * 1e9).s, show_bytes(written->peak_bytes).s,
+            show_duration(plan->iteration_s * 1e9).s, show_bytes(plan->needed_bytes).s,
+            show_duration(written->iteration_s * 1e9).s, show_bytes(written->needed_bytes).s,
             100 * (written->iteration_s / plan->iteration_s - 1),
             written->fits ? "" : ", which does not fit");
 }

@@ -10,7 +10,6 @@ enum {
     GOAL_SAMPLES,
     GOAL_TOKENS,
     GOAL_MAX_DEVICES,
-    GOAL_MARGIN,
     GOAL_FORBID,
     GOAL_FOR,
     GOAL_SIMPLEST
@@ -28,7 +27,6 @@ static const struct argp_option OPTIONS[] = {
     {"tokens", GOAL_TOKENS, "N", 0, "tokens of the whole training, such as 300e9", 2},
     {"max-devices", GOAL_MAX_DEVICES, "N", 0,
      "the smallest cluster of at most N devices on which a plan fits", 2},
-    {"margin", GOAL_MARGIN, "SHARE", 0, "keep this share of memory free, such as 0.1", 2},
     {"for", GOAL_FOR, "TARGET", 0,
      "search only plans that this framework runs, such as torchtitan, or a release of it, such as "
      "megatron@0.16",
@@ -56,16 +54,15 @@ static void take_objective(struct argp_state *state, struct goals *goals, const 
     argp_error(state, "--objective is '%s', expected time, throughput or cost", arg);
 }
 
-static void take_number(struct argp_state *state, const char *option, const char *arg, double most,
-                        double *out)
+static void take_number(struct argp_state *state, const char *option, const char *arg, double *out)
 {
+    static const double most = 1e18;
     if (!parse_real(arg, out) || *out <= 0 || *out >= most)
         argp_error(state, "--%s takes a number above 0 and below %g, not '%s'", option, most, arg);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    static const double MOST = 1e18;
     struct goals *goals = state->input;
     switch (key) {
     case GOAL_OBJECTIVE:
@@ -76,17 +73,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--deadline takes a time such as 30d or 12h, not '%s'", arg);
         return 0;
     case GOAL_SAMPLES:
-        take_number(state, "samples", arg, MOST, &goals->samples);
+        take_number(state, "samples", arg, &goals->samples);
         return 0;
     case GOAL_TOKENS:
-        take_number(state, "tokens", arg, MOST, &goals->tokens);
+        take_number(state, "tokens", arg, &goals->tokens);
         return 0;
     case GOAL_MAX_DEVICES:
         if (!parse_int(arg, &goals->max_devices) || goals->max_devices < 1)
             argp_error(state, "--max-devices takes a whole number of at least 1, not '%s'", arg);
-        return 0;
-    case GOAL_MARGIN:
-        take_number(state, "margin", arg, 1, &goals->margin);
         return 0;
     case GOAL_FOR:
         goals->target = target_find(arg);
@@ -172,7 +166,6 @@ weft_status goals_search(const struct goals *goals, const struct planner *planne
         .most_nodes = goals->max_devices ? goals->max_devices / per_node : request->cluster->nodes,
         .samples = goals->tokens > 0 ? goals->tokens / (double)request->model->seq : goals->samples,
         .deadline_s = (double)goals->deadline_ns * 1e-9,
-        .margin = goals->margin,
         .open = open_size,
         .context = &kind};
     weft_status status;

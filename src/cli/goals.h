@@ -12,7 +12,7 @@ struct goals {
     struct arena *arena;
     enum objective objective;
     int64_t deadline_ns, max_devices;
-    double samples, tokens, margin;
+    double samples, tokens;
     struct forbids forbids;
     double simplest;             /* share of time; plan_options.simplest */
     const struct target *target; /* NULL if any plan that can be simulated will do */

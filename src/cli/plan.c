@@ -295,15 +295,11 @@ static weft_status search_sizes(const struct plan_command *options, const struct
     weft_status status;
     TRY(goals_check(&options->goals, &sizes));
     if (!sizes) {
-        request->pins.memory_limit_bytes = limit_with_margin(
-            opened->cluster, request->pins.memory_limit_bytes, options->goals.margin);
         return plan_search(planner, request, out);
     }
     TRY(goals_search(&options->goals, planner, request, options->plan.name[1], sized));
     cluster_free(opened->cluster);
     request->cluster = opened->cluster = (*sized)->cluster;
-    request->pins.memory_limit_bytes =
-        limit_with_margin(opened->cluster, request->pins.memory_limit_bytes, options->goals.margin);
     *out = (*sized)->planned;
     (*sized)->cluster = NULL;
     (*sized)->planned = NULL;
@@ -381,7 +377,6 @@ static weft_status answer(const struct plan_command *options, const struct plan_
             goals_cluster_name(opened->plan->arena, options->plan.name[1], opened->cluster->nodes);
     struct simulate_options simulation = {.fold = planned->stopped ? FOLD_ALWAYS : FOLD_AUTO,
                                           .profile = options->profile,
-                                          .reserved = !planned->stopped,
                                           .points = options->report.path != NULL};
     TRY(simulate(opened->plan, &simulation, &prediction));
     cli_warn_doubts(opened->plan);

@@ -83,7 +83,7 @@ static int show(const void *context, const struct plan *plan)
     struct showing showing = {.arena = arena,
                               .plan = plan,
                               .layouts = options->layouts,
-                              .limit_bytes = memory_limit(plan),
+                              .limit_bytes = plan_room_bytes(plan),
                               .stage = view_stages(arena, plan),
                               .parts = plan_part_names(arena, plan)};
     plan_warnings(arena, plan, &showing.warnings);

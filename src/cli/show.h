@@ -18,7 +18,7 @@ struct showing {
     struct arena *arena;
     const struct plan *plan;
     bool layouts;
-    int64_t limit_bytes; /* of one device */
+    int64_t limit_bytes; /* of one device: what is left for tensors and communicators */
     const struct stage_view *stage;
     const struct part_names *parts;
     struct warnings warnings;
@@ -26,7 +26,6 @@ struct showing {
 
 /* show_stages.c */
 const struct stage_view *view_stages(struct arena *keep, const struct plan *plan);
-int64_t memory_limit(const struct plan *plan);
 void stages_print(const struct showing *showing, FILE *out);
 json_t *stages_json(const struct showing *showing);
 

@@ -42,12 +42,6 @@ const struct stage_view *view_stages(struct arena *keep, const struct plan *plan
     return view;
 }
 
-int64_t memory_limit(const struct plan *plan)
-{
-    int64_t own = plan->cluster->node.device.memory_bytes;
-    return plan->memory_limit_bytes ? plan->memory_limit_bytes : own;
-}
-
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static const char *nodes_of(struct arena *keep, const struct plan *plan, int32_t stage)
@@ -210,14 +204,14 @@ json_t *stages_json(const struct showing *s)
     json_t *stages = json_array();
     for (int32_t i = 0; i < s->plan->stages; i++) {
         const struct stage *stage = &s->plan->stage[i];
-        bool fits = stage_memory_total(&s->stage[i].memory) <= (double)s->limit_bytes;
+        bool too_much = stage_memory_total(&s->stage[i].memory) > (double)s->limit_bytes;
         json_array_append_new(stages,
                               json_pack("{s:I, s:I, s:o, s:o, s:I, s:o, s:b}", "first_device",
                                         (json_int_t)stage->first_device, "devices",
                                         (json_int_t)stage->devices, "parts", parts_json(s, i),
                                         "parameters", json_whole(s->stage[i].memory.parameters),
                                         "in_flight", (json_int_t)s->stage[i].in_flight, "memory",
-                                        memory_json(s, i), "fits", fits));
+                                        memory_json(s, i), "too_much", too_much));
     }
     return stages;
 }

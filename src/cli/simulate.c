@@ -12,7 +12,7 @@ struct simulate_command {
     struct trace_options trace;
     struct page_options report;
     const char *trace_path;
-    bool timeline, unfold, no_reserved, json;
+    bool timeline, unfold, json;
 };
 
 #define AT(field) offsetof(struct simulate_command, field)
@@ -38,9 +38,6 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TAKE, .take = take_format},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
     PROFILE_OPTION(AT(simulate.profile)),
-    {"no-reserved", NULL,
-     "leave out what a caching allocator reserves: faster by a fraction of a second", OPTION_FLAG,
-     AT(no_reserved)},
     JSON_OPTION(AT(json)),
     {0},
 };
@@ -152,7 +149,6 @@ int cmd_simulate(int argc, char **argv)
     cli_read(&SYNTAX, argc, argv, &options);
     cli_warn_missing();
     options.simulate.fold = options.unfold ? FOLD_NEVER : FOLD_AUTO;
-    options.simulate.reserved = !options.no_reserved;
     options.simulate.points = options.trace_path || options.report.path;
     return plan_command(&options.plan, run, &options);
 }

@@ -21,7 +21,10 @@ struct device {
     const char *name; /* "A100-SXM4-80GB" */
     const char *arch; /* "ampere": the key of the analytic defaults */
     int64_t memory_bytes;
-    int64_t context_bytes;     /* taken by driver and libraries before the first tensor */
+    int64_t context_bytes; /* taken by driver and libraries before the first tensor */
+    int64_t
+        connection_bytes; /* buffers of one channel of a communicator, to a peer and from one, in
+                                  a node; 0: they are not in the device's memory */
     double flops[DTYPE_COUNT]; /* dense matrix peak per second; 0: not supported */
     double vector_flops;       /* fp32 outside matrix units, per second */
     double memory_bytes_per_s;
@@ -242,6 +245,11 @@ const char *link_text(struct arena *keep, const struct cluster *cluster, struct 
 /* The bandwidth that all transfers on a link reach together: its bandwidth times the efficiency of
  * an all-reduce on such links. */
 double link_reached_per_s(const struct cluster *cluster, struct link_id link);
+
+/* What a communicator of the group keeps on each of its devices, for these collectives (1 << enum
+ * collective): buffers in device memory (communicator.c). */
+int64_t communicator_bytes(const struct cluster *cluster, const struct group *group,
+                           unsigned collectives);
 
 /* The same for one group after another, and for copies between a device and the memory of the
  * nearest socket (no traffic if none can be reached). A link is listed once per call. */

@@ -17,6 +17,12 @@
  * authors found about 1 GiB per device. */
 #define CONTEXT_BYTES MIB(1024)
 
+/* NCCL 2.28: a receiver has 4 MiB for the protocol Simple, 8 steps of 640 threads and 120 words of 8
+ * bytes for LL128, 8 steps of 512 threads and 8 lines of 16 bytes for LL (src/init.cc, computeBuffSizes),
+ * in whole pages of 2 MiB 10 MiB; a sender has one page (src/transport/p2p.cc). NVIDIA/nccl, issue 1685,
+ * counts allocations of these two sizes. */
+#define CONNECTION_BYTES MIB(10 + 2)
+
 /* One kernel from enqueue to start under an eager framework. Published launch latencies lie between
  * 4 and 10 us; the smallest operators of Aceso and Sailor, a few kernels each, never take less than
  * 32 us on any device, whatever its speed. */
@@ -51,6 +57,7 @@
     {.name = (title),                                                                              \
      .arch = (family),                                                                             \
      .context_bytes = CONTEXT_BYTES,                                                               \
+     .connection_bytes = CONNECTION_BYTES,                                                         \
      .launch_ns = LAUNCH_NS,                                                                       \
      .memory_bytes = (memory),                                                                     \
      rates,                                                                                        \

@@ -22,6 +22,7 @@ static const struct field DEVICE_FIELDS[] = {
     {"arch", FIELD_TEXT, IN_DEVICE(arch)},
     {"memory", FIELD_BYTES, IN_DEVICE(memory_bytes), .min = 1, .max = 0x1p50},
     {"context", FIELD_BYTES, IN_DEVICE(context_bytes)},
+    {"connection", FIELD_BYTES, IN_DEVICE(connection_bytes), .max = 0x1p30},
     {"tflops", FIELD_DOC, offsetof(struct device_form, tflops)},
     {"vector_tflops", FIELD_REAL, offsetof(struct device_form, vector_tflops), .min = 1e-6,
      .max = 1e6},

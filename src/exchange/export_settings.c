@@ -59,8 +59,11 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
         text = arena_printf(keep, "%s dtype=%s", text, dtype_name(plan->dtype));
     if (plan->policy != other->policy)
         text = arena_printf(keep, "%s policy=%s", text, policy_name(plan->policy));
-    if (plan->memory_limit_bytes != other->memory_limit_bytes)
-        text = arena_printf(keep, "%s memory=%lld", text, (long long)plan->memory_limit_bytes);
+    if (plan->memory.limit_bytes != other->memory.limit_bytes)
+        text = arena_printf(keep, "%s memory=%lld", text, (long long)plan->memory.limit_bytes);
+    if (plan->memory.has_margin &&
+        (!other->memory.has_margin || plan->memory.margin_percent != other->memory.margin_percent))
+        text = arena_printf(keep, "%s margin=%.17g", text, plan->memory.margin_percent);
     return *text ? text + 1 : text;
 }
 
@@ -97,7 +100,15 @@ static bool take_policy(struct plan *plan, char *value)
 
 static bool take_memory(struct plan *plan, char *value)
 {
-    return parse_int(value, &plan->memory_limit_bytes) && plan->memory_limit_bytes >= 0;
+    return parse_int(value, &plan->memory.limit_bytes) && plan->memory.limit_bytes >= 0;
+}
+
+static bool take_margin(struct plan *plan, char *value)
+{
+    struct memory_terms *memory = &plan->memory;
+    memory->has_margin = true;
+    return parse_real(value, &memory->margin_percent) && memory->margin_percent >= 0 &&
+           memory->margin_percent <= MOST_MARGIN_PERCENT;
 }
 
 static const struct {
@@ -106,6 +117,7 @@ static const struct {
 } SETTINGS[] = {
     {"overlap", take_overlap}, {"bucket", take_bucket}, {"whole_sends", take_whole_sends},
     {"dtype", take_dtype},     {"policy", take_policy}, {"memory", take_memory},
+    {"margin", take_margin},
 };
 
 static bool take_setting(struct plan *plan, char *setting)

@@ -45,7 +45,7 @@ static void (*const GIVES_BACK[])(struct degrees *d) = {free_recompute, free_mic
 static weft_status fits(const struct plan *plan, bool *out)
 {
     struct prediction *prediction;
-    struct simulate_options options = {.reserved = true};
+    struct simulate_options options = {0};
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
         return status;

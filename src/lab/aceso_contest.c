@@ -215,7 +215,7 @@ done:
 static struct degrees pins_of(const struct contest_family *family, int64_t devices)
 {
     struct degrees pins = aceso_settings(family->batch);
-    pins.memory_limit_bytes = family->facts->limit_bytes;
+    pins.memory.limit_bytes = family->facts->limit_bytes;
     if (devices > 1)
         return pins;
     pins.dp = pins.tp = pins.pp = 1; /* I2 */

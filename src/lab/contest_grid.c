@@ -111,7 +111,7 @@ static bool has_room(const struct megatron *grid, const struct plan *plan)
     int64_t bytes[MOST_PP];
     count_plan(aceso_study_of(grid->request)->count, plan, bytes);
     for (int32_t s = 0; s < plan->stages; s++)
-        if (bytes[s] > plan_limit_bytes(plan))
+        if (bytes[s] > plan_room_bytes(plan))
             return false;
     return true;
 }

@@ -45,10 +45,7 @@ weft_status published_predict(struct arena *keep, struct published *row)
 {
     struct opened_plan opened;
     struct prediction *prediction = NULL;
-    struct simulate_options options = {
-        .fold = FOLD_AUTO,
-        .reserved = row->measured.reserved_bytes > 0 ||
-                    (row->memory_reserved && row->measured.memory_bytes > 0)};
+    struct simulate_options options = {.fold = FOLD_AUTO};
     weft_status status = published_settle(keep, row);
     if (!status)
         status = published_plan(keep, row, &opened);

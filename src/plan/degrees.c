@@ -245,7 +245,7 @@ void set_settings(struct plan *plan, const struct degrees *d)
     if (d->has_dtype)
         plan->dtype = d->dtype;
     plan->policy = d->has_policy ? d->policy : policy_for(plan->dtype);
-    plan->memory_limit_bytes = d->memory_limit_bytes;
+    plan->memory = d->memory;
     if (d->has_overlap)
         plan->overlap = d->overlap;
     if (d->has_bucket)

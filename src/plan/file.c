@@ -44,7 +44,9 @@ static void complete_degrees(struct plan_file *file)
     d->dtype = d->has_dtype ? (enum dtype)root->dtype : DTYPE_FP32;
     d->has_policy = root->policy >= 0;
     d->policy = d->has_policy ? (enum policy)root->policy : POLICY_FP32;
-    d->memory_limit_bytes = root->memory_bytes;
+    d->memory.limit_bytes = root->memory_bytes;
+    d->memory.has_margin = root->margin_percent >= 0;
+    d->memory.margin_percent = d->memory.has_margin ? root->margin_percent : 0;
     d->micro_batch = file->batch.micro;
     d->global_batch = file->batch.step ? 0 : file->batch.global;
     if (root->schedule)

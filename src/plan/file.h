@@ -15,6 +15,7 @@ struct file_root {
     bool whole_sends;
     int dtype, policy; /* -1: not given */
     int64_t memory_bytes, pieces, segments;
+    double margin_percent; /* -1: not given */
 };
 
 struct file_batch {

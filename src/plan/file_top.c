@@ -50,6 +50,8 @@ weft_status file_read_root(struct plan_file *file)
         {"dtype", FIELD_CHOICE, offsetof(struct file_root, dtype), false, dtype_names()},
         {"policy", FIELD_CHOICE, offsetof(struct file_root, policy), false, policy_names()},
         {"memory", FIELD_BYTES, offsetof(struct file_root, memory_bytes), .min = 1, .max = 0x1p50},
+        {"margin", FIELD_REAL, offsetof(struct file_root, margin_percent), .min = 0,
+         .max = MOST_MARGIN_PERCENT},
         {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
@@ -66,7 +68,7 @@ weft_status file_read_root(struct plan_file *file)
         return doc_error(file->doc, FORMAT,
                          "the file holds %s, expected a mapping such as 'model: gpt3-13b'",
                          doc_kind_name(file->doc->kind));
-    file->root = (struct file_root){.dtype = -1, .policy = -1};
+    file->root = (struct file_root){.dtype = -1, .policy = -1, .margin_percent = -1};
     return doc_read(file->doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &file->root);
 }
 

@@ -108,8 +108,10 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
                                   (json_int_t)plan->step_samples));
     json_object_set_new(json, "dtype", json_string(dtype_name(plan->dtype)));
     json_object_set_new(json, "policy", json_string(policy_name(plan->policy)));
-    if (plan->memory_limit_bytes)
-        json_object_set_new(json, "memory", json_integer((json_int_t)plan->memory_limit_bytes));
+    if (plan->memory.limit_bytes)
+        json_object_set_new(json, "memory", json_integer((json_int_t)plan->memory.limit_bytes));
+    if (plan->memory.has_margin)
+        json_object_set_new(json, "margin", json_real(plan->memory.margin_percent));
     json_object_set_new(json, "overlap", overlap_json(plan->overlap));
     json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
     if (plan->whole_sends)

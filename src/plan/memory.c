@@ -213,10 +213,3 @@ struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, in
     arena_free(scratch);
     return sum;
 }
-
-int64_t plan_limit_bytes(const struct plan *plan)
-{
-    const struct device *device = &plan->cluster->node.device;
-    return plan->memory_limit_bytes ? plan->memory_limit_bytes
-                                    : device->memory_bytes - device->context_bytes;
-}

@@ -148,7 +148,7 @@ void plan_copy_settings(struct plan *to, const struct plan *from)
 {
     to->dtype = from->dtype;
     to->policy = from->policy;
-    to->memory_limit_bytes = from->memory_limit_bytes;
+    to->memory = from->memory;
     to->overlap = from->overlap;
     to->bucket_bytes = from->bucket_bytes;
     to->whole_sends = from->whole_sends;

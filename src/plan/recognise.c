@@ -53,7 +53,7 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->has_shard = d->has_recompute = true;
     d->dtype = plan->dtype;
     d->policy = plan->policy;
-    d->memory_limit_bytes = plan->memory_limit_bytes;
+    d->memory = plan->memory;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;

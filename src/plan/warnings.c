@@ -103,10 +103,10 @@ static const char *another_type(struct arena *keep, const struct plan *plan)
 static const char *limit_above_memory(struct arena *keep, const struct plan *plan)
 {
     const struct device *device = &plan->cluster->node.device;
-    if (plan->memory_limit_bytes <= device->memory_bytes)
+    if (plan->memory.limit_bytes <= device->memory_bytes)
         return NULL;
     return arena_printf(keep, "the memory limit of %s is above the %s that %s has",
-                        show_bytes((double)plan->memory_limit_bytes).s,
+                        show_bytes((double)plan->memory.limit_bytes).s,
                         show_bytes((double)device->memory_bytes).s, device->name);
 }
 

@@ -112,8 +112,11 @@ static void say_types(struct words *w, const struct model *model, const struct d
         say(w, "dtype %s", dtype_name(own));
     if (policy != (asked->has_policy ? asked->policy : policy_for(own)))
         say(w, "policy %s", policy_name(policy));
-    if (d->memory_limit_bytes && d->memory_limit_bytes != asked->memory_limit_bytes)
-        say(w, "memory %s", bytes_text(w->keep, d->memory_limit_bytes));
+    if (d->memory.limit_bytes && d->memory.limit_bytes != asked->memory.limit_bytes)
+        say(w, "memory %s", bytes_text(w->keep, d->memory.limit_bytes));
+    if (d->memory.has_margin &&
+        (!asked->memory.has_margin || d->memory.margin_percent != asked->memory.margin_percent))
+        say(w, "margin %g", d->memory.margin_percent);
 }
 
 static unsigned overlap_of(const struct degrees *d)

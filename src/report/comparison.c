@@ -17,7 +17,7 @@ void compared_from(const struct prediction *prediction, struct compared *out)
     out->samples_per_s = (double)plan->global_batch / seconds;
     out->tflops_per_device = prediction_tflops(prediction);
     out->cost = dollars_per_s * seconds / tokens * 1e6;
-    out->peak_bytes = memory->peak;
+    out->needed_bytes = stage_needed(memory);
     out->limit_bytes = memory->limit;
     out->fits = prediction->fits;
     for (int t = 0; t < TIME_COUNT; t++)
@@ -124,8 +124,8 @@ static void rate_cells(const struct compared *row, const struct compared *best, 
     else
         table_cell(table, "%+.1f %%", slower);
     table_cell(table, "%.1f", row->tflops_per_device);
-    table_cell(table, "%s", show_bytes((double)row->peak_bytes).s);
-    table_cell(table, "%.0f %%%s", 100 * (double)row->peak_bytes / (double)row->limit_bytes,
+    table_cell(table, "%s", show_bytes((double)row->needed_bytes).s);
+    table_cell(table, "%.0f %%%s", 100 * (double)row->needed_bytes / (double)row->limit_bytes,
                row->fits ? "" : " !");
 }
 

@@ -20,7 +20,7 @@ struct compared {
     json_t *prediction; /* the fields that `weft simulate --json` would print */
     double iteration_s, samples_per_s, tflops_per_device;
     double cost; /* per million tokens (samples if these are one token); 0 without a price */
-    int64_t peak_bytes, limit_bytes;
+    int64_t needed_bytes, limit_bytes; /* on the fullest stage */
     bool fits;
     int64_t time_ns[TIME_COUNT]; /* on the busiest stage */
 };

@@ -25,8 +25,8 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
         table_cell(table, "%s", t->text);
         table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
         table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");
-        table_cell(table, "%s", show_bytes((double)t->peak_bytes).s);
-        table_cell(table, "%.0f %%%s", 100 * (double)t->peak_bytes / (double)t->limit_bytes,
+        table_cell(table, "%s", show_bytes((double)t->needed_bytes).s);
+        table_cell(table, "%.0f %%%s", 100 * (double)t->needed_bytes / (double)t->limit_bytes,
                    t->fits ? "" : " !");
     }
     table_print(table, out);
@@ -57,7 +57,7 @@ static void print_why(struct arena *scratch, const struct planned *planned, FILE
                    trial_value_text(scratch, best, dimension));
         table_cell(table, "%s", other->text);
         table_cell(table, "%+.1f %%", 100 * (ratio - 1));
-        table_cell(table, "%s", difference((double)(other->peak_bytes - best->peak_bytes)).s);
+        table_cell(table, "%s", difference((double)(other->needed_bytes - best->needed_bytes)).s);
         table_cell(table, "%s", other->fits ? "" : "does not fit");
     }
     fputc('\n', out);
@@ -108,7 +108,7 @@ static json_t *trial_json(const struct trial *trial)
     json_t *json =
         json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "found_by",
                   trial->found_by, "global_batch", (json_int_t)trial->global_batch, "iteration_s",
-                  (double)trial->iteration_ns * 1e-9, "peak", (json_int_t)trial->peak_bytes,
+                  (double)trial->iteration_ns * 1e-9, "needed", (json_int_t)trial->needed_bytes,
                   "limit", (json_int_t)trial->limit_bytes, "fits", trial->fits);
     for (int i = 0; i < DIMENSION_COUNT; i++) {
         json_t *value = trial->value[i] == MIXED ? json_null()

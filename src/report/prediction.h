@@ -4,7 +4,7 @@
  *   I1  The same prediction gives the same bytes: measured wall-clock times are in none of the texts,
  *       only in the JSON's wall_s, compile_s and simulate_s.
  *   I2  Numbers that are shown with their sum are rounded so that they add up to it.
- *   I3  A stage fits if its peak does. If its allocator would reserve more than the limit, that is a warning.
+ *   I3  A stage needs what plan.h, (1) says, and there is one verdict on that.
  */
 #ifndef WEFT_REPORT_PREDICTION_H
 #define WEFT_REPORT_PREDICTION_H
@@ -39,8 +39,6 @@ void timeline_print(struct arena *scratch, const struct prediction *prediction, 
 int32_t fullest_stage(const struct prediction *prediction);
 /* One line that begins with "fits:" or "does not fit:". */
 const char *memory_verdict(struct arena *keep, const struct prediction *prediction);
-/* NULL unless a stage that fits would reserve more than its limit. */
-const char *reserved_warning(struct arena *keep, const struct prediction *prediction);
 /* If the plan does not fit: WEFT_NO_ANSWER, with the stage, the memory that is missing, and what would help. */
 weft_status must_fit(struct arena *scratch, const struct prediction *prediction);
 

@@ -3,13 +3,14 @@
  *   I1  A proposal is never something that the plan already does. Proposals are about the classes of
  *       memory that the stage holds; those for the largest class come first.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "report/report.h"
 
 static double fullness(const struct stage_peak *memory)
 {
-    return memory->limit > 0 ? (double)memory->peak / (double)memory->limit : 0;
+    return memory->limit > 0 ? (double)stage_needed(memory) / (double)memory->limit : 0;
 }
 
 int32_t fullest_stage(const struct prediction *prediction)
@@ -29,7 +30,46 @@ static int32_t stages_over(const struct prediction *prediction)
     return count;
 }
 
-/* Such as "stage 3 needs 41.2 GiB, 1.20 GiB more than its 40.0 GiB". */
+static double tenths(double value)
+{
+    return round(10 * value) / 10;
+}
+
+/* "reserved 68.1, context 1.1, communicators 0.4, margin 1.6", rounded so that they add up to what is needed
+ * (prediction.h, I2); of what is 0 nothing. */
+static const char *terms_text(struct arena *keep, const struct stage_peak *memory, double unit)
+{
+    const struct {
+        const char *name;
+        int64_t bytes;
+    } terms[] = {{"reserved", memory->reserved},
+                 {"context", memory->context},
+                 {"communicators", memory->communicators},
+                 {"margin", memory->margin}};
+    const char *text = "";
+    double sum = 0;
+    for (size_t i = 0; i < COUNT_OF(terms); i++) {
+        double before = tenths(sum / unit);
+        sum += (double)terms[i].bytes;
+        if (terms[i].bytes)
+            text = arena_printf(keep, "%s%s%s %.1f", text, i ? ", " : "", terms[i].name,
+                                tenths(sum / unit) - before);
+    }
+    return text;
+}
+
+/* The arithmetic of (1) in plan.h: "71.2 of 80.0 GiB: reserved 68.1, context 1.1, ...". */
+static const char *needed_text(struct arena *keep, const struct stage_peak *memory)
+{
+    static const double GIB = 0x1p30, MIB = 0x1p20;
+    bool large = (double)memory->limit >= GIB;
+    double unit = large ? GIB : MIB;
+    return arena_printf(keep, "%.1f of %.1f %s: %s", tenths((double)stage_needed(memory) / unit),
+                        (double)memory->limit / unit, large ? "GiB" : "MiB",
+                        terms_text(keep, memory, unit));
+}
+
+/* "stage 3 needs 80.1 of 80.0 GiB: reserved 76.9, context 1.0, ...; 61 MiB too much" */
 static const char *shortage(struct arena *keep, const struct prediction *prediction)
 {
     int32_t stage = fullest_stage(prediction), others = stages_over(prediction) - 1;
@@ -37,10 +77,8 @@ static const char *shortage(struct arena *keep, const struct prediction *predict
     const char *also = others > 0 ? arena_printf(keep, "; %d more stage%s too full", others,
                                                  others == 1 ? " is" : "s are")
                                   : "";
-    return arena_printf(keep, "stage %d needs %s, %s more than its %s%s", stage,
-                        show_bytes((double)memory->peak).s,
-                        show_bytes((double)(memory->peak - memory->limit)).s,
-                        show_bytes((double)memory->limit).s, also);
+    return arena_printf(keep, "stage %d needs %s; %s too much%s", stage, needed_text(keep, memory),
+                        show_bytes((double)(stage_needed(memory) - memory->limit)).s, also);
 }
 
 const char *memory_verdict(struct arena *keep, const struct prediction *prediction)
@@ -48,36 +86,8 @@ const char *memory_verdict(struct arena *keep, const struct prediction *predicti
     if (!prediction->fits)
         return arena_printf(keep, "does not fit: %s", shortage(keep, prediction));
     int32_t stage = fullest_stage(prediction);
-    const struct stage_peak *memory = &prediction->stage[stage].memory;
-    return arena_printf(keep, "fits: stage %d is fullest, %s of %s (%.0f %%)", stage,
-                        show_bytes((double)memory->peak).s, show_bytes((double)memory->limit).s,
-                        100 * fullness(memory));
-}
-
-/* Among the stages that fit, the one whose allocator reserves most beyond its limit; -1 if none does. */
-static int32_t stage_that_spills(const struct prediction *prediction)
-{
-    int32_t most = -1;
-    for (int32_t i = 0; i < prediction->plan->stages; i++) {
-        const struct stage_peak *memory = &prediction->stage[i].memory;
-        if (memory->peak <= memory->limit && memory->reserved > memory->limit &&
-            (most < 0 || memory->reserved > prediction->stage[most].memory.reserved))
-            most = i;
-    }
-    return most;
-}
-
-const char *reserved_warning(struct arena *keep, const struct prediction *prediction)
-{
-    int32_t stage = stage_that_spills(prediction);
-    if (stage < 0)
-        return NULL;
-    const struct stage_peak *memory = &prediction->stage[stage].memory;
-    return arena_printf(keep,
-                        "the caching allocator of stage %d would reserve %s of its %s: it gives "
-                        "cached memory back before it fails, and the device waits for that",
-                        stage, show_bytes((double)memory->reserved).s,
-                        show_bytes((double)memory->limit).s);
+    return arena_printf(keep, "fits: stage %d is fullest, %s", stage,
+                        needed_text(keep, &prediction->stage[stage].memory));
 }
 
 /* ---- what would help ------------------------------------------------------------------------- */

@@ -49,8 +49,11 @@ static json_t *memory_json(const struct prediction *prediction)
             json_object_set_new(json, memory_class_name((enum memory_class)c),
                                 integer(memory->bytes[c]));
         json_object_set_new(json, "peak", integer(memory->peak));
-        json_object_set_new(json, "reserved",
-                            prediction->reserved_known ? integer(memory->reserved) : json_null());
+        json_object_set_new(json, "reserved", integer(memory->reserved));
+        json_object_set_new(json, "context", integer(memory->context));
+        json_object_set_new(json, "communicators", integer(memory->communicators));
+        json_object_set_new(json, "margin", integer(memory->margin));
+        json_object_set_new(json, "needed", integer(stage_needed(memory)));
         json_object_set_new(json, "limit", integer(memory->limit));
         json_object_set_new(json, "host", integer(memory->host));
         json_object_set_new(json, "at_s", seconds(memory->at_ns));
@@ -123,18 +126,6 @@ static void set_simulation(json_t *json, const struct prediction *prediction)
     json_object_set_new(json, "wall_s", json_real(prediction->compile_s + prediction->simulate_s));
 }
 
-/* Problems that do not keep the plan from running. */
-static json_t *warnings_json(const struct prediction *prediction)
-{
-    struct arena *scratch = arena_new();
-    const char *reserved = reserved_warning(scratch, prediction);
-    json_t *warnings = json_array();
-    if (reserved)
-        json_array_append_new(warnings, json_text(reserved));
-    arena_free(scratch);
-    return warnings;
-}
-
 json_t *prediction_json(const struct prediction *prediction)
 {
     const char *path = prediction->critical_path;
@@ -147,7 +138,6 @@ json_t *prediction_json(const struct prediction *prediction)
     json_object_set_new(json, "memory", memory_json(prediction));
     json_object_set_new(json, "peak_holdings", holdings_json(prediction));
     json_object_set_new(json, "reliance", reliance_json(prediction));
-    json_object_set_new(json, "warnings", warnings_json(prediction));
     set_simulation(json, prediction);
     return json;
 }

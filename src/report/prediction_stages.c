@@ -17,7 +17,7 @@ enum { FEW_STAGES = 8, MOST_ROWS = 16, END_ROWS = 4, TIME_BAR = 30, MEMORY_BAR =
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-enum { MOST_PARTS = MEMORY_CLASS_COUNT + 1 };
+enum { MOST_PARTS = MEMORY_CLASS_COUNT + 2 };
 /* What a table shows of each stage: a whole, and the amounts of its parts. */
 struct amounts {
     int parts;
@@ -211,24 +211,28 @@ void stage_times_print(struct arena *scratch, const struct prediction *predictio
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Beside the classes: what the allocator reserves beyond them; context, communicators and margin. */
+enum { MEMORY_RESERVED = MEMORY_CLASS_COUNT, MEMORY_BESIDE };
+
 static const char *const MEMORY_MARKS[] = {
     [MEMORY_WEIGHTS] = "█",     [MEMORY_GRADIENTS] = "▓", [MEMORY_OPTIMIZER] = "▒",
-    [MEMORY_ACTIVATIONS] = "░", [MEMORY_WORKSPACE] = "+", [MEMORY_CLASS_COUNT] = "-",
+    [MEMORY_ACTIVATIONS] = "░", [MEMORY_WORKSPACE] = "+", [MEMORY_RESERVED] = "-",
+    [MEMORY_BESIDE] = "=",
 };
 _Static_assert(COUNT_OF(MEMORY_MARKS) == MOST_PARTS, "a class of memory without a mark");
 
-/* The classes of memory, and what the allocator reserves beyond them. */
 static struct amounts memory_amounts(const struct stage_prediction *stage, int64_t iteration_ns)
 {
     (void)iteration_ns;
     const struct stage_peak *memory = &stage->memory;
     struct amounts amounts = {.parts = MOST_PARTS,
                               .whole = (double)memory->limit,
-                              .too_much = memory->peak > memory->limit};
+                              .too_much = stage_needed(memory) > memory->limit};
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         amounts.part[c] = (double)memory->bytes[c];
     if (memory->reserved > memory->peak)
-        amounts.part[MEMORY_CLASS_COUNT] = (double)(memory->reserved - memory->peak);
+        amounts.part[MEMORY_RESERVED] = (double)(memory->reserved - memory->peak);
+    amounts.part[MEMORY_BESIDE] = (double)(stage_needed(memory) - memory->reserved);
     return amounts;
 }
 
@@ -241,8 +245,7 @@ static void fill_memory(struct arena *keep, struct table *table,
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         table_cell(table, "%s", show_bytes((double)memory->bytes[c]).s);
     table_cell(table, "%s", show_bytes((double)memory->peak).s);
-    if (prediction->reserved_known)
-        table_cell(table, "%s", show_bytes((double)memory->reserved).s);
+    table_cell(table, "%s", show_bytes((double)memory->reserved).s);
     table_cell(table, "%s%s", bar(keep, &amounts, MEMORY_MARKS, MEMORY_BAR),
                amounts.too_much ? " !" : "");
 }
@@ -252,9 +255,8 @@ static void print_memory_legend(const struct prediction *prediction, FILE *out)
     int64_t host = 0;
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         fprintf(out, "%s %s  ", MEMORY_MARKS[c], memory_class_name((enum memory_class)c));
-    if (prediction->reserved_known)
-        fprintf(out, "%s reserved  ", MEMORY_MARKS[MEMORY_CLASS_COUNT]);
-    fputs("! too much\n", out);
+    fprintf(out, "%s reserved  %s others  ! too much\n", MEMORY_MARKS[MEMORY_RESERVED],
+            MEMORY_MARKS[MEMORY_BESIDE]);
     for (int32_t i = 0; i < prediction->plan->stages; i++)
         if (prediction->stage[i].memory.host > host)
             host = prediction->stage[i].memory.host;
@@ -275,8 +277,7 @@ void stage_memory_print(struct arena *scratch, const struct prediction *predicti
     for (int c = 0; c < MEMORY_CLASS_COUNT; c++)
         headers[columns++] = memory_class_name((enum memory_class)c);
     headers[columns++] = "peak";
-    if (prediction->reserved_known)
-        headers[columns++] = "reserved";
+    headers[columns++] = "reserved";
     headers[columns++] = arena_printf(scratch, "of %s", show_bytes((double)limit).s);
     for (int c = 0; c < columns; c++)
         aligns[c] = c < columns - 1 ? ALIGN_RIGHT : ALIGN_LEFT;

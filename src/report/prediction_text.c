@@ -70,9 +70,6 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
                 plan->cluster->node.device.name);
     fputc('\n', out);
     print_wrapped(scratch, "memory      ", memory_verdict(scratch, prediction), out);
-    const char *warning = reserved_warning(scratch, prediction);
-    if (warning)
-        print_wrapped(scratch, "warning     ", warning, out);
 }
 
 /* ---- the breakdown --------------------------------------------------------------------------- */

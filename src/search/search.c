@@ -71,22 +71,17 @@ weft_status planner_named(const char *name, const struct planner **out)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static int64_t excess(const struct trial *trial)
-{
-    return trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes;
-}
-
 /* Orders by I2, but for its last tie-break; of trials that do not fit, the nearest miss comes
  * first. */
 static int compare_worth(const struct trial *x, const struct trial *y)
 {
     double left = (double)x->iteration_ns / (double)x->global_batch;
     double right = (double)y->iteration_ns / (double)y->global_batch;
-    if (excess(x) != excess(y))
-        return excess(x) < excess(y) ? -1 : 1;
+    if (trial_excess(x) != trial_excess(y))
+        return trial_excess(x) < trial_excess(y) ? -1 : 1;
     if (left != right)
         return left < right ? -1 : 1;
-    return x->peak_bytes == y->peak_bytes ? 0 : x->peak_bytes < y->peak_bytes ? -1 : 1;
+    return (x->needed_bytes > y->needed_bytes) - (x->needed_bytes < y->needed_bytes);
 }
 
 static int compare(const void *a, const void *b)

@@ -13,7 +13,7 @@ static void adopt(struct memory_block *blocks, int32_t parent, int32_t child)
     blocks[parent].child = child;
 }
 
-/* Joins two heaps; returns the root (I2). */
+/* Two heaps become one; returns its root (I2). */
 static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
 {
     if (!a || !b)
@@ -23,7 +23,7 @@ static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
     return first;
 }
 
-/* Joins a list of siblings into one heap: in pairs from the left, then the pairs from the right. */
+/* Siblings become one heap: in pairs from the left, the pairs from the right. */
 static int32_t join_all(struct memory_block *blocks, int32_t first)
 {
     int32_t pairs = 0, root = 0;
@@ -55,7 +55,7 @@ static void cut(struct memory_block *blocks, int32_t block)
         blocks[next].back = back;
 }
 
-/* Removes `block`; returns the new root. */
+/* Returns the root without `block`. */
 static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block)
 {
     int32_t orphans = join_all(blocks, blocks[block].child);
@@ -70,21 +70,17 @@ static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block
 struct bestfit bestfit_new(struct arena *keep, int digits)
 {
     struct bestfit fit = {.arena = keep, .digits = digits};
-    array_push(keep, &fit.shelf, (struct shelf){0});
+    array_push(keep, &fit.classes, (struct size_class){0});
+    array_push(keep, &fit.shelves, (struct shelf){0});
+    array_push(keep, &fit.shelves, (struct shelf){0});
     return fit;
 }
 
-/* A size of one unit has the digit 0, so that a whole segment of 2 MiB has no more digits than its
- * parts. */
+/* One unit is 0, so that a whole segment of 2 MiB has no more digits than its parts. */
 static int slot_of(int64_t bytes, int digit)
 {
     uint64_t key = (uint64_t)bytes / UNIT_BYTES - 1;
     return (int)(key >> (digit * DIGIT_BITS)) & ((1 << DIGIT_BITS) - 1);
-}
-
-static bool is_filled(const struct shelf *shelf, int slot)
-{
-    return shelf->filled >> slot & 1;
 }
 
 static int lowest(uint64_t bits)
@@ -92,97 +88,96 @@ static int lowest(uint64_t bits)
     return __builtin_ctzll(bits);
 }
 
-static void hang(struct shelf *shelf, int slot, int32_t what)
+static int32_t shelf_below(struct bestfit *fit, int32_t above, int slot)
 {
-    shelf->below[slot] = what;
-    shelf->filled |= UINT64_C(1) << slot;
-}
-
-static int32_t new_shelf(struct bestfit *fit)
-{
-    int32_t shelf = fit->spare;
-    if (shelf) {
-        fit->spare = fit->shelf.data[shelf].below[0];
+    int32_t shelf = fit->shelves.data[above].below[slot];
+    if (shelf)
         return shelf;
-    }
-    array_push(fit->arena, &fit->shelf, (struct shelf){0});
-    return (int32_t)fit->shelf.len - 1;
+    shelf = (int32_t)fit->shelves.len;
+    struct shelf new = {.above = above, .slot = slot};
+    array_push(fit->arena, &fit->shelves, new);
+    fit->shelves.data[above].below[slot] = shelf;
+    return shelf;
 }
 
-/* A second size arrives at this slot: inserts a shelf that reads the next digit of both. */
-static void part(struct bestfit *fit, const struct memory_block *blocks, int32_t at, int slot,
-                 int digit)
+static int32_t add_class(struct bestfit *fit, int64_t bytes)
 {
-    int32_t heap = fit->shelf.data[at].below[slot], between = new_shelf(fit);
-    hang(&fit->shelf.data[between], slot_of(blocks[-heap].bytes, digit - 1), heap);
-    fit->shelf.data[at].below[slot] = between;
+    int32_t shelf = 1, number = (int32_t)fit->classes.len;
+    for (int digit = fit->digits - 1; digit > 0; digit--)
+        shelf = shelf_below(fit, shelf, slot_of(bytes, digit));
+    fit->shelves.data[shelf].below[slot_of(bytes, 0)] = number;
+    struct size_class new = {.bytes = bytes, .shelf = shelf};
+    array_push(fit->arena, &fit->classes, new);
+    return number;
+}
+
+static int32_t class_of(struct bestfit *fit, int64_t bytes)
+{
+    int64_t *class = hash_at(&fit->class_of, fit->arena, (uint64_t)bytes / UNIT_BYTES << 1);
+    if (*class < 0)
+        *class = add_class(fit, bytes);
+    return (int32_t)*class;
+}
+
+/* I1: a class has its first block. */
+static void set_bits(struct shelf *shelves, int32_t shelf, int slot)
+{
+    uint64_t before = 0;
+    for (; shelf && !before; shelf = shelves[shelf].above) {
+        before = shelves[shelf].filled;
+        shelves[shelf].filled |= UINT64_C(1) << slot;
+        slot = shelves[shelf].slot;
+    }
+}
+
+/* I1: a class has given its last. */
+static void clear_bits(struct shelf *shelves, int32_t shelf, int slot)
+{
+    uint64_t left = 0;
+    for (; shelf && !left; shelf = shelves[shelf].above) {
+        left = shelves[shelf].filled &= ~(UINT64_C(1) << slot);
+        slot = shelves[shelf].slot;
+    }
 }
 
 void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
-    int64_t bytes = blocks[block].bytes;
-    int32_t at = 0;
+    int32_t number = class_of(fit, blocks[block].bytes);
+    struct size_class *class = &fit->classes.data[number];
     blocks[block].child = blocks[block].next = blocks[block].back = 0;
-    for (int digit = fit->digits - 1;; digit--) {
-        int slot = slot_of(bytes, digit);
-        int32_t below = fit->shelf.data[at].below[slot];
-        if (!is_filled(&fit->shelf.data[at], slot)) {
-            hang(&fit->shelf.data[at], slot, -block);
-            return;
-        }
-        if (below < 0 && blocks[-below].bytes == bytes) {
-            fit->shelf.data[at].below[slot] = -join(blocks, -below, block);
-            return;
-        }
-        if (below < 0)
-            part(fit, blocks, at, slot, digit);
-        at = fit->shelf.data[at].below[slot];
-    }
-}
-
-/* Clears a slot; its shelf may become empty, too, and the shelf above that (I1). */
-static void clear_slot(struct bestfit *fit, const int32_t *path, int64_t bytes, int digit)
-{
-    for (; digit < fit->digits; digit++) {
-        struct shelf *shelf = &fit->shelf.data[path[digit]];
-        shelf->filled &= ~(UINT64_C(1) << slot_of(bytes, digit));
-        if (shelf->filled || !path[digit])
-            return;
-        shelf->below[0] = fit->spare;
-        fit->spare = path[digit];
-    }
+    blocks[block].size_class = number;
+    if (!class->heap)
+        set_bits(fit->shelves.data, class->shelf, slot_of(class->bytes, 0));
+    class->heap = join(blocks, class->heap, block);
 }
 
 void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
-    int64_t bytes = blocks[block].bytes;
-    int32_t path[MOST_DIGITS], at = 0;
-    int digit = fit->digits - 1;
-    for (path[digit] = 0; (at = fit->shelf.data[at].below[slot_of(bytes, digit)]) > 0;)
-        path[--digit] = at;
-    int32_t root = take_out(blocks, -at, block);
-    if (root)
-        fit->shelf.data[path[digit]].below[slot_of(bytes, digit)] = -root;
-    else
-        clear_slot(fit, path, bytes, digit);
+    struct size_class *class = &fit->classes.data[blocks[block].size_class];
+    class->heap = take_out(blocks, class->heap, block);
+    if (!class->heap)
+        clear_bits(fit->shelves.data, class->shelf, slot_of(class->bytes, 0));
 }
 
-int32_t bestfit_find(const struct bestfit *fit, const struct memory_block *blocks, int64_t bytes)
+/* Up to where a larger size leaves the path, then down to the least below. */
+int32_t bestfit_find(struct bestfit *fit, int64_t bytes)
 {
-    int32_t at = 0, larger = 0; /* where the next larger size branches off the path */
-    for (int digit = fit->digits - 1; at >= 0; digit--) {
-        const struct shelf *shelf = &fit->shelf.data[at];
-        int slot = slot_of(bytes, digit);
-        uint64_t above = shelf->filled & (~UINT64_C(1) << slot);
-        if (above)
-            larger = shelf->below[lowest(above)];
-        if (!is_filled(shelf, slot))
-            break;
-        at = shelf->below[slot];
+    int32_t number = class_of(fit, bytes); /* which moves the classes */
+    const struct size_class *class = &fit->classes.data[number];
+    const struct shelf *shelves = fit->shelves.data, *shelf = &shelves[class->shelf];
+    int slot = slot_of(bytes, 0), digit = 0;
+    if (class->heap)
+        return class->heap;
+    uint64_t larger = shelf->filled & (~UINT64_C(1) << slot);
+    for (; !larger && shelf->above; digit++) {
+        slot = shelf->slot;
+        shelf = &shelves[shelf->above];
+        larger = shelf->filled & (~UINT64_C(1) << slot);
     }
-    if (at < 0 && blocks[-at].bytes >= bytes)
-        return -at;
-    while (larger > 0)
-        larger = fit->shelf.data[larger].below[lowest(fit->shelf.data[larger].filled)];
-    return -larger;
+    if (!larger)
+        return 0;
+    int32_t below = shelf->below[lowest(larger)];
+    for (; digit > 0; digit--)
+        below = shelves[below].below[lowest(shelves[below].filled)];
+    return fit->classes.data[below].heap;
 }

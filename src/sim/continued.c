@@ -108,7 +108,7 @@ static void continue_prediction(const struct plan *plan, const struct prediction
         struct stage_prediction *stage = &second->stage[s];
         continue_times(&c, &first->stage[s], second->iteration_ns, stage);
         continue_memory(&c, &first->stage[s].memory, &stage->memory);
-        second->fits &= stage->memory.peak <= stage->memory.limit;
+        second->fits &= stage_needed(&stage->memory) <= stage->memory.limit;
     }
     second->compile_s += first->compile_s;
     second->simulate_s += first->simulate_s;

@@ -64,11 +64,11 @@ static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t by
 {
     struct memory_block *blocks = allocator->blocks.data;
     struct bestfit *fit = &allocator->pool[kind].free;
-    int32_t best = bestfit_find(fit, blocks, bytes), passed = 0, next;
+    int32_t best = bestfit_find(fit, bytes), passed = 0, next;
     if (!best)
         return 0;
     bestfit_remove(fit, blocks, best);
-    while ((next = bestfit_find(fit, blocks, bytes)) &&
+    while ((next = bestfit_find(fit, bytes)) &&
            room_of(allocator, next) < room_of(allocator, best)) {
         bestfit_remove(fit, blocks, next);
         blocks[best].next = passed;

@@ -17,8 +17,8 @@
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. If that is no later than they
  *       would be gone, they stay. The host holds them from the end of their forward slot on.
- *   I3  What is allocated decides whether a stage fits: PyTorch's allocator returns cached blocks
- *       before it fails, so what it reserves beyond the limit costs time, but the run goes on.
+ *   I3  What the allocator reserves decides whether a stage fits (plan.h, (1)). PyTorch's would return cached
+ *       blocks before it fails, but the device would wait for that in every iteration.
  */
 #include "sim/player.h"
 
@@ -288,8 +288,8 @@ struct peak_finding {
     struct census census;
 };
 
-static void find_stage(struct prediction *p, int32_t stage, struct arena *scratch,
-                       struct peak_finding *out)
+static void find_stage(struct prediction *p, int32_t stage, const struct memory_budget *budget,
+                       struct arena *scratch, struct peak_finding *out)
 {
     const struct plan *plan = p->plan;
     struct stage_peak *peak = &p->stage[stage].memory;
@@ -299,8 +299,11 @@ static void find_stage(struct prediction *p, int32_t stage, struct arena *scratc
     out->census = start_census(&out->player, &out->top);
     for (int32_t piece = 0; out->top.slot >= 0 && piece < plan->pieces; piece++)
         count_piece(&out->census, piece);
-    *peak = (struct stage_peak){
-        .limit = plan_limit_bytes(plan), .host = out->top.host, .slot = out->top.slot};
+    *peak = (struct stage_peak){.limit = budget->all,
+                                .context = budget->context,
+                                .margin = budget->margin,
+                                .host = out->top.host,
+                                .slot = out->top.slot};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
         peak->state[k] += k == MEMORY_GRADIENTS ? out->state.stand_ins : 0;
@@ -332,6 +335,11 @@ int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
     return bytes;
 }
 
+int64_t stage_needed(const struct stage_peak *memory)
+{
+    return memory->reserved + memory->context + memory->communicators + memory->margin;
+}
+
 static int32_t fullest_stage(const struct prediction *p)
 {
     int32_t fullest = 0;
@@ -341,24 +349,28 @@ static int32_t fullest_stage(const struct prediction *p)
     return fullest;
 }
 
-void find_memory(struct prediction *p, bool reserved)
+void find_memory(struct prediction *p, bool times_only)
 {
     struct arena *scratch = arena_new();
     struct peak_finding *all = ARENA_ARRAY(scratch, struct peak_finding, (size_t)p->plan->stages);
+    struct memory_budget budget = memory_budget(&p->plan->cluster->node.device, &p->plan->memory);
+    /* A limit that was given is for tensors. */
+    const int64_t *communicators =
+        p->plan->memory.limit_bytes ? NULL : find_communicators(scratch, p->graph);
     for (int32_t s = 0; s < p->plan->stages; s++)
-        find_stage(p, s, scratch, &all[s]);
+        find_stage(p, s, &budget, scratch, &all[s]);
     int32_t fullest = fullest_stage(p);
     p->fits = true;
-    p->reserved_known = reserved;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         struct stage_peak *peak = &p->stage[s].memory;
-        if (reserved)
+        if (!times_only)
             peak->reserved = find_reserved(&all[s].player, &all[s].state);
         if (all[s].top.paired && peak->reserved < peak->peak)
             peak->reserved = peak->peak; /* reserved.c, I3 */
-        if (reserved || s == fullest)
+        if (!times_only || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
-        p->fits &= peak->peak <= peak->limit; /* I3 */
+        peak->communicators = communicators ? communicators[s] : 0;
+        p->fits &= stage_needed(peak) <= peak->limit; /* I3 */
     }
     arena_free(scratch);
 }

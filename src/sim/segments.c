@@ -60,7 +60,7 @@ static void open_none(struct allocator *allocator)
 
 static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
-    int32_t block = bestfit_find(&allocator->pool[kind].free, allocator->blocks.data, bytes);
+    int32_t block = bestfit_find(&allocator->pool[kind].free, bytes);
     if (block)
         block_unlist(allocator, block);
     return block;

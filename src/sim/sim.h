@@ -32,17 +32,18 @@ struct stage_peak {
     int64_t bytes[MEMORY_CLASS_COUNT]; /* at the moment of the peak */
     int64_t peak;                      /* allocated, the sum of `bytes` */
     int64_t state[MEMORY_CLASS_COUNT]; /* what exists before the first slot and stays */
-    /* what a caching allocator reserves from the device for it */
-    int64_t reserved;
-    int64_t limit; /* what the device (or the plan) allows */
+    /* what the device needs: what a caching allocator reserves from it, the driver and libraries, the buffers
+     * of the groups that it is in (communicators.c), and what is to stay free */
+    int64_t reserved, context, communicators, margin;
+    int64_t limit; /* of their sum: the device's memory, or the plan's limit */
     int64_t host;  /* the most that checkpoints take in host memory */
     int64_t at_ns;
-    int32_t slot; /* of the stage's schedule, in which the peak happens */
-    /* the largest, in descending order: for the fullest stage, and for all stages with
-     * simulate_options.reserved */
-    const struct holding *holding;
+    int32_t slot;                  /* of the stage's schedule, in which the peak happens */
+    const struct holding *holding; /* the largest, in descending order */
     int32_t holdings;
 };
+/* reserved + context + communicators + margin: plan.h, (1). */
+int64_t stage_needed(const struct stage_peak *memory);
 /* What one device of a stage holds from this moment until the next point. */
 struct memory_point {
     int64_t at_ns;
@@ -90,8 +91,7 @@ struct prediction {
      * in order. NULL: not recorded. */
     const int64_t *point_first;
     const struct memory_point *point;
-    bool fits;                 /* every stage's peak is within its limit */
-    bool reserved_known;       /* else stage_peak.reserved equals the peak */
+    bool fits;                 /* every stage's stage_needed is within its limit */
     bool folded_unalike;       /* folded though groups are not alike: the slowest stands for all */
     const char *critical_path; /* in words */
     const struct reliance *reliance; /* the largest share first */
@@ -103,9 +103,9 @@ struct simulate_options {
     enum fold fold;
     const char *profile; /* a database that takes precedence over the shipped ones, NULL: none */
     struct cost *cost;   /* opened for this device; NULL: opened with `profile` */
-    /* also what a caching allocator reserves: slower; otherwise it equals the peak */
-    bool reserved;
-    bool points; /* also memory over time */
+    bool
+        times_only; /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
+    bool points;    /* also memory over time */
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;
 };

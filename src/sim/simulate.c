@@ -438,7 +438,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
         TRY(unfold(&s, p));
     TRY(run(&s, p));
     double start = wall_seconds();
-    find_memory(p, options->reserved);
+    find_memory(p, options->times_only);
     if (options->points)
         find_points(p);
     p->simulate_s += wall_seconds() - start;

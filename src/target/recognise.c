@@ -302,7 +302,7 @@ static void set_fixed(const struct plan *plan, struct degrees *d)
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;
-    d->memory_limit_bytes = plan->memory_limit_bytes;
+    d->memory = plan->memory;
 }
 
 static weft_status rebuild(const struct plan *plan, struct recognised *r)

@@ -89,7 +89,7 @@ static void draw_settings(struct rng *rng, struct degrees *d)
     d->overlap = (unsigned)rng_below(rng, OVERLAP_EVERY + 1);
     d->has_bucket = chance(rng, 3);
     d->bucket_bytes = BUCKETS[rng_below(rng, COUNT_OF(BUCKETS))];
-    d->memory_limit_bytes = LIMITS[rng_below(rng, COUNT_OF(LIMITS))];
+    d->memory.limit_bytes = LIMITS[rng_below(rng, COUNT_OF(LIMITS))];
     d->whole_sends = chance(rng, 4);
 }
 
@@ -126,7 +126,7 @@ static struct degrees draw_asked(struct rng *rng, const struct degrees *d)
     asked.global_batch = d->global_batch;
     asked.has_dtype = d->has_dtype;
     asked.dtype = d->dtype;
-    asked.memory_limit_bytes = d->memory_limit_bytes;
+    asked.memory.limit_bytes = d->memory.limit_bytes;
     return asked;
 }
 

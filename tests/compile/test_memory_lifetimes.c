@@ -512,8 +512,7 @@ static void offloaded(void **state)
                               .offload = true,
                               .has_policy = true,
                               .policy = POLICY_MIXED};
-    assert_true(predict(uniform(4), "dgx-a100", &degrees,
-                        &(struct simulate_options){.reserved = true}, &s));
+    assert_true(predict(uniform(4), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     assert_string_equal(s.plan->schedule, "aiao");
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
     assert_int_equal(kept(&s, 2, true), CHECKPOINT);
@@ -593,7 +592,7 @@ static bool random_plan(struct subject *s)
     d.schedule = schedules[pick((int64_t)count)].name;
     d.pieces = pick(2) ? 1 : 2;
     return predict(family(MODELS[m].family, MODELS[m].options), "dgx-a100", &d,
-                   &(struct simulate_options){.reserved = pick(4) == 0, .points = true}, s);
+                   &(struct simulate_options){.times_only = pick(4) != 0, .points = true}, s);
 }
 
 static int order_of(uint8_t kind)
@@ -830,8 +829,7 @@ static void in_words(void **state)
     (void)state;
     struct subject s;
     struct degrees degrees = {.dp = 4, .pp = 2, .global_batch = 16};
-    assert_true(predict(uniform(4), "dgx-a100", &degrees,
-                        &(struct simulate_options){.reserved = true}, &s));
+    assert_true(predict(uniform(4), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
     bool found = false;
     for (int32_t i = 0; i < peak->holdings; i++)

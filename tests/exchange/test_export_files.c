@@ -286,8 +286,8 @@ static void the_program_goes_round(void **state)
     snprintf(command, sizeof command,
              "cd '%s' && d=$(mktemp -d) && '%s' export data/plans/gpt3-13b.yaml --to slurm -o "
              "$d/job 2>/dev/null && '%s' import $d/job dgx-v100:4 -o $d/plan.json && '%s' simulate "
-             "$d/plan.json --json --no-reserved | grep iteration_s && '%s' simulate "
-             "data/plans/gpt3-13b.yaml --json --no-reserved | grep iteration_s; rm -r $d",
+             "$d/plan.json --json | grep iteration_s && '%s' simulate "
+             "data/plans/gpt3-13b.yaml --json | grep iteration_s; rm -r $d",
              WEFT_SOURCE_DIR, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM, WEFT_PROGRAM);
     char *text = output_of(command, &code);
     char *second = strchr(text, '\n');

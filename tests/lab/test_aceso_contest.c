@@ -238,7 +238,7 @@ static void grid_as_chosen(void **state)
                             .has_bucket = true,
                             .whole_sends = true,
                             .whole_images = true,
-                            .memory_limit_bytes = INT64_C(28000) << 20};
+                            .memory.limit_bytes = INT64_C(28000) << 20};
         struct plan *run, *best;
         const char *theirs, *ours;
         struct stand stand;
@@ -298,7 +298,7 @@ static void searches_count_as_plans_do(void **state)
     struct degrees d = {.global_batch = 1024,
                         .schedule = "1f1b",
                         .has_shard = true,
-                        .memory_limit_bytes = INT64_C(28000) << 20};
+                        .memory.limit_bytes = INT64_C(28000) << 20};
     struct stand stand;
     struct planned *planned;
     stand_up(&stand, "gpt3-1.3b", "aceso-v100:1x4", &d);
@@ -317,8 +317,8 @@ static void searches_count_as_plans_do(void **state)
         count_plan(&count, trial->plan, bytes);
         for (int32_t s = 0; s < trial->plan->stages; s++)
             most = bytes[s] > most ? bytes[s] : most;
-        assert_int_equal(trial->peak_bytes, most);
-        assert_int_equal(trial->fits, most <= d.memory_limit_bytes);
+        assert_int_equal(trial->needed_bytes, most);
+        assert_int_equal(trial->fits, most <= d.memory.limit_bytes);
     }
     planned_free(planned);
     take_down(&stand);

@@ -276,7 +276,7 @@ static void random_plans_round_trip(void **state)
         plan->model_options = MODELS[m].options;
         plan->step_samples = 16;
         plan->global_batch = 16 * 6 * (1 + rng_below(&rng, 9));
-        plan->memory_limit_bytes = rng_below(&rng, 2) * 30000000001;
+        plan->memory.limit_bytes = rng_below(&rng, 2) * 30000000001;
         do {
             plan->dtype = (enum dtype)rng_below(&rng, DTYPE_COUNT);
             plan->policy = (enum policy)rng_below(&rng, POLICY_COUNT);

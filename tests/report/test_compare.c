@@ -219,13 +219,13 @@ static void test_the_best_fits(void **state)
     json_decref(answer);
     json_t *stages = json_of("simulate " GPT "--pp 2 --json");
     const json_t *memory = json_object_get(stages, "memory");
-    double peak[2] = {number(json_array_get(memory, 0), "peak"),
-                      number(json_array_get(memory, 1), "peak")};
+    double needed[2] = {number(json_array_get(memory, 0), "needed"),
+                        number(json_array_get(memory, 1), "needed")};
     int code;
     char *text = output_of("'" WEFT_PROGRAM "' compare " GPT "--pp 2 --over zero=0", &code);
     assert_int_equal(code, WEFT_OK);
-    assert_string_not_equal(show_bytes(peak[0]).s, show_bytes(peak[1]).s);
-    assert_non_null(strstr(text, show_bytes(fmax(peak[0], peak[1])).s));
+    assert_string_not_equal(show_bytes(needed[0]).s, show_bytes(needed[1]).s);
+    assert_non_null(strstr(text, show_bytes(fmax(needed[0], needed[1])).s));
     free(text);
     json_decref(stages);
 }

@@ -53,7 +53,7 @@ static struct drawn draw(struct rng *rng)
     assert_int_equal(cluster_open(cluster, &d.cluster), WEFT_OK);
     d.request = (struct plan_request){.options = {.space = "bmw"}};
     d.request.pins.global_batch = 8 << rng_below(rng, 4);
-    d.request.pins.memory_limit_bytes = LIMITS[rng_below(rng, COUNT_OF(LIMITS))] << 30;
+    d.request.pins.memory.limit_bytes = LIMITS[rng_below(rng, COUNT_OF(LIMITS))] << 30;
     return d;
 }
 
@@ -106,7 +106,7 @@ static void print_problem(const struct drawn *d, const struct answer *own,
                   "%.3f ms: %s\n",
                   d->model->name, d->options, d->cluster->name,
                   (long long)cluster_devices(d->cluster), (long long)d->request.pins.global_batch,
-                  (long long)(d->request.pins.memory_limit_bytes >> 30), (double)own->ns * 1e-6,
+                  (long long)(d->request.pins.memory.limit_bytes >> 30), (double)own->ns * 1e-6,
                   own->text, (double)other->ns * 1e-6, other->text);
 }
 

@@ -284,7 +284,7 @@ static struct problem draw_small(struct rng *rng)
     assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
     struct degrees pins = {.global_batch = BATCHES[rng_below(rng, COUNT_OF(BATCHES))]};
     if (chance(rng, 3))
-        pins.memory_limit_bytes = INT64_C(1) << (29 + rng_below(rng, 4));
+        pins.memory.limit_bytes = INT64_C(1) << (29 + rng_below(rng, 4));
     p.request = (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = pins};
     return p;
 }
@@ -336,7 +336,7 @@ static void test_more_memory_brings_that(void **state)
     struct plan *plan;
     /* 16 bytes of 200 M parameters, shared by 4 at best: with 2.5 GiB activations recompute */
     open_gpt(&p, "layers: 2, seq: 2048", "dgx-a100:1x4",
-             (struct degrees){.global_batch = 32, .memory_limit_bytes = LIMIT});
+             (struct degrees){.global_batch = 32, .memory.limit_bytes = LIMIT});
     struct planned *planned = plan_with("auto", &p.request);
     struct trial *best = &planned->trials.data[0];
     assert_true(best->fits);
@@ -346,7 +346,7 @@ static void test_more_memory_brings_that(void **state)
     const struct what_if *more = find_change(&rows, "more memory");
     assert_non_null(more);
     assert_true(more->iteration_ns < before);
-    p.request.pins.memory_limit_bytes = LIMIT + WHAT_IF_MORE_BYTES;
+    p.request.pins.memory.limit_bytes = LIMIT + WHAT_IF_MORE_BYTES;
     struct planned *roomy = plan_with("auto", &p.request);
     double ratio = (double)more->iteration_ns / (double)roomy->trials.data[0].iteration_ns;
     assert_true(ratio >= 1 && ratio < 1.02);
@@ -433,7 +433,7 @@ static void assert_has_best(const struct problem *p, const struct planned *own, 
     for (size_t i = 0; !found && i < own->trials.len; i++)
         found = own->trials.data[i].fits &&
                 own->trials.data[i].iteration_ns == best->iteration_ns &&
-                own->trials.data[i].peak_bytes == best->peak_bytes;
+                own->trials.data[i].needed_bytes == best->needed_bytes;
     assert_true(found);
     planned_free(alone);
 }
@@ -461,7 +461,7 @@ static void test_a_quick_search(void **state)
     struct problem p;
     struct planned *answer[2];
     open_gpt(&p, "layers: 14, seq: 2048", "dgx-a100:80",
-             (struct degrees){.global_batch = 1280, .memory_limit_bytes = INT64_C(5) << 30});
+             (struct degrees){.global_batch = 1280, .memory.limit_bytes = INT64_C(5) << 30});
     p.request.options.quick = true;
     for (int i = 0; i < 2; i++)
         answer[i] = plan_with("auto", &p.request);

@@ -24,7 +24,7 @@ static void stand_up(struct stand *s, const char *options, int64_t limit_bytes)
     s->request = (struct plan_request){
         .model = s->model,
         .cluster = s->cluster,
-        .pins = {.global_batch = 64, .schedule = "1f1b", .memory_limit_bytes = limit_bytes},
+        .pins = {.global_batch = 64, .schedule = "1f1b", .memory.limit_bytes = limit_bytes},
         .options = {.space = "paper"}};
     assert_int_equal(problem_new(&s->request, &s->problem), WEFT_OK);
     assert_int_equal(judge_new(s->problem, &s->judge), WEFT_OK);

@@ -113,7 +113,7 @@ static void test_judges_count_as_plans_do(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct asked a = open_asked(CASES[i].model, CASES[i].options, CASES[i].cluster,
                                     (struct degrees){.global_batch = CASES[i].batch,
-                                                     .memory_limit_bytes = INT64_C(1) << 31},
+                                                     .memory.limit_bytes = INT64_C(1) << 31},
                                     CASES[i].space);
         struct plan *walk;
         assert_int_equal(plan_new(a.model, a.cluster, &walk), WEFT_OK);
@@ -146,7 +146,7 @@ static void test_judges_count_as_plans_do(void **state)
 static struct asked open_small(int64_t limit_bytes)
 {
     return open_asked("gpt2", "layers: 4", "dgx-a100:1x4",
-                      (struct degrees){.global_batch = 16, .memory_limit_bytes = limit_bytes},
+                      (struct degrees){.global_batch = 16, .memory.limit_bytes = limit_bytes},
                       "paper");
 }
 
@@ -204,12 +204,12 @@ static void test_the_simulator_has_no_say(void **state)
     planned_free(planned);
     planned = search_small(&a, &made);
     assert_true(planned->trials.data[0].fits);
-    assert_int_equal(planned->trials.data[0].peak_bytes, MIB);
+    assert_int_equal(planned->trials.data[0].needed_bytes, MIB);
     planned_free(planned);
     made.always = MIB + 1;
     planned = search_small(&a, &made);
     assert_false(planned->trials.data[0].fits);
-    assert_int_equal(planned->trials.data[0].peak_bytes, MIB + 1);
+    assert_int_equal(planned->trials.data[0].needed_bytes, MIB + 1);
     planned_free(planned);
     close_asked(&a);
 }

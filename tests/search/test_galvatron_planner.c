@@ -53,11 +53,11 @@ static void plans_fit_and_say_why(void **unused)
 {
     (void)unused;
     struct asked a = ask_about("bert-huge-32", "titan-rtx:1",
-                               (struct degrees){.global_batch = 64, .memory_limit_bytes = 8 * GIB});
+                               (struct degrees){.global_batch = 64, .memory.limit_bytes = 8 * GIB});
     struct plan *plan;
     assert_int_equal(ask(&a), WEFT_OK);
     struct trial *best = &a.planned->trials.data[0];
-    assert_true(best->fits && best->peak_bytes <= 8 * GIB);
+    assert_true(best->fits && best->needed_bytes <= 8 * GIB);
     assert_true(a.planned->candidates > 0 && a.planned->reasons.len > 0);
     assert_non_null(strstr(best->text, "micro-batch"));
     assert_int_equal(trial_take(&a.request, best, &plan), WEFT_OK);
@@ -112,10 +112,10 @@ static void shows_the_nearest_miss(void **unused)
 {
     (void)unused;
     struct asked a = ask_about("bert-huge-32", "titan-rtx:1",
-                               (struct degrees){.global_batch = 64, .memory_limit_bytes = GIB});
+                               (struct degrees){.global_batch = 64, .memory.limit_bytes = GIB});
     assert_int_equal(ask(&a), WEFT_OK);
     assert_false(a.planned->trials.data[0].fits);
-    a.request.pins.memory_limit_bytes = 1 << 20; /* a thousandth of what the least takes */
+    a.request.pins.memory.limit_bytes = 1 << 20; /* a thousandth of what the least takes */
     assert_int_equal(ask(&a), WEFT_OK);
     assert_false(a.planned->trials.data[0].fits);
     forget(&a);
@@ -180,7 +180,7 @@ static void explores_batches_when_told(void **unused)
 {
     (void)unused;
     struct asked a =
-        ask_about("bert-huge-32", "titan-rtx:1", (struct degrees){.memory_limit_bytes = 8 * GIB});
+        ask_about("bert-huge-32", "titan-rtx:1", (struct degrees){.memory.limit_bytes = 8 * GIB});
     a.request.options = (struct plan_options){
         .given = 1U << TAKES_BATCH_AUTO | 1U << TAKES_SPACE, .batch_auto = true, .space = "dp+tp"};
     assert_int_equal(ask(&a), WEFT_OK);

@@ -38,13 +38,13 @@ static struct opened open_problem(const char *model, const char *options, const 
     assert_int_equal(model_open(model, options, &o.model), WEFT_OK);
     assert_int_equal(cluster_open(cluster, &o.cluster), WEFT_OK);
     assert_int_equal(plan_new(o.model, o.cluster, &plan), WEFT_OK);
-    plan->memory_limit_bytes = memory_bytes;
+    plan->memory.limit_bytes = memory_bytes;
     struct estimate_settings settings = estimate_settings_of(plan);
     assert_int_equal(layer_costs_new(&settings, &o.costs), WEFT_OK);
     o.problem = (struct layer_problem){.source = layer_costs_source(o.costs),
                                        .space = space_find("bmw"),
                                        .devices = cluster_devices(o.cluster),
-                                       .limit_bytes = plan_limit_bytes(plan),
+                                       .limit_bytes = plan_room_bytes(plan),
                                        .global_batch = 64};
     plan_free(plan);
     return o;

@@ -64,7 +64,7 @@ static int64_t brute_force(int64_t global_batch, int64_t memory_bytes)
                                                 .shard = shard,
                                                 .recompute = (enum recompute)r,
                                                 .sequence = tp > 1,
-                                                .memory_limit_bytes = memory_bytes};
+                                                .memory.limit_bytes = memory_bytes};
                             struct plan *plan = NULL;
                             struct prediction *p = NULL;
                             struct simulate_options options = {.fold = FOLD_ALWAYS};
@@ -88,7 +88,7 @@ static void test_the_grid_is_exhaustive(void **state)
     (void)state;
     static const int64_t LIMITS[] = {(int64_t)60 << 30, (int64_t)6 << 30, (int64_t)3 << 30};
     for (size_t i = 0; i < COUNT_OF(LIMITS); i++) {
-        struct degrees pins = {.global_batch = 16, .memory_limit_bytes = LIMITS[i]};
+        struct degrees pins = {.global_batch = 16, .memory.limit_bytes = LIMITS[i]};
         struct planned *planned = search_with(pins, NULL);
         int64_t best = brute_force(16, LIMITS[i]);
         const struct trial *first = planned->trials.data;
@@ -151,12 +151,12 @@ static void test_stopped_searches_answer(void **state)
 static void test_the_nearest_miss_comes_first(void **state)
 {
     (void)state;
-    struct degrees pins = {.global_batch = 16, .memory_limit_bytes = 1 << 20};
+    struct degrees pins = {.global_batch = 16, .memory.limit_bytes = 1 << 20};
     struct planned *planned = search_with(pins, NULL);
     const struct trial *trial = planned->trials.data;
     for (size_t i = 1; i < planned->trials.len; i++) {
         assert_false(trial[i].fits);
-        assert_true(trial[i - 1].peak_bytes <= trial[i].peak_bytes);
+        assert_true(trial[i - 1].needed_bytes <= trial[i].needed_bytes);
     }
     planned_free(planned);
 }
@@ -349,7 +349,7 @@ static void test_what_hardware_would_bring(void **state)
     struct plan *plan = NULL;
     assert_int_equal(cluster_open("titan-rtx:2", &far), WEFT_OK); /* slow links everywhere */
     struct plan_request request = {
-        .model = model, .cluster = far, .pins = {.global_batch = 16, .memory_limit_bytes = LIMIT}};
+        .model = model, .cluster = far, .pins = {.global_batch = 16, .memory.limit_bytes = LIMIT}};
     assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_OK);
     int64_t best = planned->trials.data[0].iteration_ns;
     assert_int_equal(trial_take(&request, &planned->trials.data[0], &plan), WEFT_OK);
@@ -359,7 +359,7 @@ static void test_what_hardware_would_bring(void **state)
     assert_true(find_change(&rows, "network")->iteration_ns < best ||
                 find_change(&rows, "within a node")->iteration_ns < best);
     assert_true(find_change(&rows, "to the host")->iteration_ns == best); /* nothing is offloaded */
-    request.pins.memory_limit_bytes = LIMIT + MORE;
+    request.pins.memory.limit_bytes = LIMIT + MORE;
     assert_int_equal(plan_search(planner_find("megatron"), &request, &roomy), WEFT_OK);
     const struct what_if *larger = find_change(&rows, "more memory");
     assert_non_null(larger);

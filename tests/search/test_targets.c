@@ -107,7 +107,7 @@ static struct trial drawn_trial(int64_t ns, int64_t shard, const char *schedule,
                           .global_batch = 1,
                           .fits = true,
                           .limit_bytes = 100,
-                          .peak_bytes = 50,
+                          .needed_bytes = 50,
                           .text = "a plan",
                           .plan = plan,
                           .degrees = {.schedule = schedule, .pieces = 1, .shard = (int)shard}};
@@ -123,7 +123,7 @@ static void the_simplest_by_hand(void **state)
         drawn_trial(1006, 1, "1f1b", NULL), drawn_trial(1020, 2, "1f1b", NULL)};
     for (size_t i = 0; i < COUNT_OF(trials); i++)
         array_push(arena, &planned.trials, trials[i]);
-    planned.trials.data[1].peak_bytes = 99; /* without room */
+    planned.trials.data[1].needed_bytes = 99; /* without room */
     prefer_simplest(&planned, 0);
     assert_int_equal(planned.trials.data[0].iteration_ns, 1000);
     prefer_simplest(&planned, 0.005);
@@ -133,7 +133,7 @@ static void the_simplest_by_hand(void **state)
     struct planned again = {.arena = arena};
     for (size_t i = 0; i < COUNT_OF(trials); i++)
         array_push(arena, &again.trials, trials[i]);
-    again.trials.data[1].peak_bytes = 99;
+    again.trials.data[1].needed_bytes = 99;
     prefer_simplest(&again, 0.01);
     assert_int_equal(again.trials.data[0].iteration_ns, 1006);
     assert_int_equal(again.trials.data[1].iteration_ns, 1000);

@@ -6,6 +6,7 @@
  *   L3  Reserved is what the allocator says when every slot is played, twice, with Adam's moments made weight
  *       by weight in between; of as many micro-batches as fill the pipeline (a multiple of its stages) and a
  *       round more.
+ *   L4  Communicators' buffers follow from the groups that a stage's devices are in.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -29,7 +30,7 @@ static void near(double a, double b)
 
 static struct prediction *predicted(const struct plan *plan, enum fold fold)
 {
-    struct simulate_options options = {.fold = fold, .reserved = true};
+    struct simulate_options options = {.fold = fold};
     struct prediction *prediction;
     if (simulate(plan, &options, &prediction))
         fail_msg("%s", weft_last_error()->message);
@@ -259,12 +260,60 @@ static void reserved_is_what_playing_all_slots_says(void **state)
     }
 }
 
+/* ---- communicators (L4) ---------------------------------------------------------------------- */
+
+/* In a node of A100 a ring is 24 channels of 12 MiB, 288 MiB, and an all-reduce has a tree beside it, 576; a peer
+ * is 32 channels, 384 MiB. Between nodes a ring is 2 channels of 20 MiB for each device of the group in a node,
+ * and everything that is sent goes through a pool of 128 MiB. */
+static void communicators_follow_from_the_groups(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster;
+        struct degrees degrees;
+        int64_t mib; /* of the first stage */
+    } ROWS[] = {
+        {"dgx-a100:1", {.tp = 8}, 576},
+        {"dgx-a100:1", {.dp = 8}, 576},
+        {"dgx-a100:1", {.dp = 8, .shard = 1}, 288}, /* scattered, gathered */
+        {"dgx-a100:1",
+         {.tp = 4, .pp = 2},
+         576 + 384 + 576}, /* and the embedding, which two stages share */
+        {"dgx-a100:1x1", {.dp = 1}, 0},
+        {"dgx-a100:2",
+         {.tp = 8, .dp = 2},
+         576 + 2 * 2 * 20}, /* one device of a node in each group of dp */
+        {"dgx-a100:2", {.dp = 16}, 2 * 2 * 8 * 20},
+        {"dgx-a100:2", {.tp = 8, .pp = 2}, 576 + 128 + 2 * 2 * 20},
+        {"dgx-a100:1",
+         {.tp = 8, .memory.limit_bytes = INT64_C(8) << 30},
+         0},                                    /* it is for tensors */
+        {"titan-rtx:1", {.tp = 8}, 2 * 4 * 12}, /* PCIe: 4 channels */
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct made m = make("gpt3-350m", "layers: 4, seq: 128", ROWS[i].cluster, &ROWS[i].degrees);
+        struct prediction *p = predicted(m.plan, FOLD_ALWAYS);
+        const struct stage_peak *memory = &p->stage[0].memory;
+        if (memory->communicators != ROWS[i].mib << 20)
+            fail_msg("row %zu: %lld MiB", i, (long long)(memory->communicators >> 20));
+        int64_t own = m.plan->cluster->node.device.memory_bytes;
+        assert_int_equal(memory->limit, ROWS[i].degrees.memory.limit_bytes
+                                            ? ROWS[i].degrees.memory.limit_bytes
+                                            : own);
+        assert_int_equal(stage_needed(memory), memory->reserved + memory->context +
+                                                   memory->communicators + memory->margin);
+        prediction_free(p);
+        unmake(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_busiest_stage_waits_least),
         cmocka_unit_test(links_carry_what_is_sent),
         cmocka_unit_test(reserved_is_what_playing_all_slots_says),
+        cmocka_unit_test(communicators_follow_from_the_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,7 +293,7 @@ static void test_sends_block(void **state)
 
 static void expect_as_in_full(const struct plan *plan, bool grows)
 {
-    static const struct simulate_options OPTIONS = {.fold = FOLD_ALWAYS, .reserved = true};
+    static const struct simulate_options OPTIONS = {.fold = FOLD_ALWAYS};
     struct prediction *full = NULL, *continued = NULL;
     assert_int_equal(simulate_all(plan, &OPTIONS, &full), WEFT_OK);
     assert_int_equal(simulate(plan, &OPTIONS, &continued), WEFT_OK);

@@ -248,7 +248,7 @@ static void fake_memory(struct fake *fake, int32_t stage, int64_t limit)
     memory->slot = 1;
     memory->holding = FAKE_HOLDINGS;
     memory->holdings = COUNT_OF(FAKE_HOLDINGS);
-    fake->prediction.fits &= memory->peak <= limit;
+    fake->prediction.fits &= stage_needed(memory) <= limit;
 }
 
 /* Every stage holds its state, and from the middle of the iteration one GiB more. */
@@ -321,7 +321,7 @@ static struct fake *fake_new(const char *model, const char *cluster, int32_t sta
     prediction->stage = ARENA_ARRAY(arena, struct stage_prediction, (size_t)stages);
     fake_graph(fake, &pipeline);
     fake_run(fake);
-    prediction->fits = prediction->reserved_known = true;
+    prediction->fits = true;
     for (int32_t s = 0; s < stages; s++) {
         fake_times(fake, s, micro_batches);
         fake_memory(fake, s, limit);

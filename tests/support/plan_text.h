@@ -56,7 +56,7 @@ static inline void expect_equal_plans(const struct plan *a, const struct plan *b
     assert_int_equal(a->step_samples, b->step_samples);
     assert_string_equal(a->schedule, b->schedule);
     assert_int_equal(a->pieces, b->pieces);
-    assert_int_equal(a->memory_limit_bytes, b->memory_limit_bytes);
+    assert_int_equal(a->memory.limit_bytes, b->memory.limit_bytes);
     assert_int_equal(a->overlap, b->overlap);
     assert_int_equal(a->bucket_bytes, b->bucket_bytes);
     assert_int_equal(a->instances, b->instances);

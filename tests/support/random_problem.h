@@ -51,7 +51,7 @@ static struct problem draw_problem(struct rng *rng)
         pins.recompute = (enum recompute)rng_below(rng, RECOMPUTE_COUNT);
     }
     if (chance(rng, 4))
-        pins.memory_limit_bytes = INT64_C(1) << (29 + rng_below(rng, 4));
+        pins.memory.limit_bytes = INT64_C(1) << (29 + rng_below(rng, 4));
     p.request = (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = pins};
     return p;
 }

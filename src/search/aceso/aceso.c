@@ -204,7 +204,7 @@ static weft_status copy_plan(const struct problem *p, const struct plan *from, s
     plan->global_batch = from->global_batch;
     plan->step_samples = from->step_samples;
     plan->schedule = arena_copy_text(plan->arena, from->schedule);
-    plan->memory_limit_bytes = p->settings.memory_limit_bytes;
+    plan->memory = p->settings.memory;
     for (int32_t k = 0; k < from->parts; k++)
         cut[k] = from->part[k].first + from->part[k].count;
     for (int32_t s = 0; s < from->stages; s++)

@@ -15,7 +15,7 @@ static struct estimate_settings settings_of(const struct plan_request *request)
         .policy = pins->has_policy ? pins->policy : policy_for(dtype),
         .overlap = pins->has_overlap ? pins->overlap : OVERLAP_ALL,
         .bucket_bytes = pins->has_bucket ? pins->bucket_bytes : DEFAULT_BUCKET_BYTES,
-        .memory_limit_bytes = pins->memory_limit_bytes,
+        .memory = pins->memory,
         .whole_sends = pins->whole_sends,
         .profile = request->profile,
     };
@@ -282,7 +282,7 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     struct arena *arena = arena_new();
     struct problem *p = ARENA_NEW(arena, struct problem);
     const struct degrees *pins = &request->pins;
-    const struct device *device = &request->cluster->node.device;
+    struct memory_budget budget = memory_budget(&request->cluster->node.device, &pins->memory);
     const struct scope *scope = SCOPES;
     weft_status status;
     *p = (struct problem){.request = request,
@@ -302,8 +302,9 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
     p->shards = pins->has_shard ? 1U << pins->shard : scope->shards;
     p->most_hops = request->options.given >> TAKES_MAX_HOPS & 1 ? (int32_t)request->options.max_hops
                                                                 : USUAL_HOPS;
-    p->limit_bytes = p->settings.memory_limit_bytes ? p->settings.memory_limit_bytes
-                                                    : device->memory_bytes - device->context_bytes;
+    p->limit_bytes = p->study->count /* which knows what is reserved */
+                         ? budget_room(&budget)
+                         : estimate_limit_bytes(request->cluster, &pins->memory);
     p->stop = plan_stop(request);
     TRY(folding_new(arena, request->model, request->cluster, &p->fold));
     p->settings.model = &p->fold.model;
@@ -335,14 +336,14 @@ static void recount(const struct memory_count *count, const struct plan *plan, s
     struct arena *scratch = arena_new();
     int64_t *bytes = ARENA_ARRAY(scratch, int64_t, (size_t)plan->stages);
     count_plan(count, plan, bytes);
-    trial->peak_bytes = 0;
+    trial->needed_bytes = 0;
     for (int32_t s = 0; s < plan->stages; s++)
-        if (bytes[s] > trial->peak_bytes) {
-            trial->peak_bytes = bytes[s];
+        if (bytes[s] > trial->needed_bytes) {
+            trial->needed_bytes = bytes[s];
             trial->stage = s;
         }
-    trial->limit_bytes = plan_limit_bytes(plan);
-    trial->fits = trial->peak_bytes <= trial->limit_bytes;
+    trial->limit_bytes = trial->room_bytes = plan_room_bytes(plan);
+    trial->fits = trial->needed_bytes <= trial->limit_bytes;
     arena_free(scratch);
 }
 

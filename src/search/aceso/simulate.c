@@ -78,7 +78,7 @@ static weft_status judge_again(struct judge *judge, const struct outcome *out, s
     if (number < 0)
         goto done;
     const struct trial *trial = &out->planned->trials.data[number];
-    int64_t excess = trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes;
+    int64_t excess = trial_excess(trial);
     found->verdict.iteration_ns = trial->iteration_ns;
     if (found->verdict.excess_bytes < excess)
         found->verdict.excess_bytes = excess;
@@ -193,7 +193,9 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     tell(told, &c, (double)trial->iteration_ns / (double)verdict.iteration_ns,
          told_memory(told, &c));
     if (fits && !trial->fits)
-        note_miss(&team->missed[search], &c, peak / (double)trial->peak_bytes);
+        note_miss(&team->missed[search], &c,
+                  peak / (double)trial_reserved(trial) * (double)trial->room_bytes /
+                      (double)p->limit_bytes);
     judge->told = told;
     TRY(correct(judge, out, &team->result[search]));
 done:

@@ -37,6 +37,10 @@ enum { LEAST_TRIALS = 4, MISSES = 8 }; /* trials made in any case; misses simula
 /* With --batch auto: the batch doubles until that gains less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
 enum { MOST_DOUBLINGS = 16 };
+/* The grid is walked again, at most so often, where the fastest that was simulated does not fit and what does is
+ * slower by this. */
+enum { MOST_LOOKS = 3 };
+static const double WORTH_A_LOOK = 0.02;
 
 double ns_per_sample(const struct trial *trial)
 {
@@ -149,32 +153,70 @@ static bool looks_around(const struct plan_request *request)
            !takes_degrees(request);
 }
 
-static weft_status try_grid(struct join *join, const struct plan_request *request)
+/* Of what estimates may fill, the share with which the fastest of these trials would have fitted, where that
+ * is worth another look: nothing that fits is near it. Else 1. */
+static double fill_that_fits(const struct planned *planned, size_t first)
+{
+    const struct trial *best = NULL, *fastest = NULL;
+    for (size_t i = first; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        if (!fastest || ns_per_sample(trial) < ns_per_sample(fastest))
+            fastest = trial;
+        if (trial->fits && (!best || ns_per_sample(trial) < ns_per_sample(best)))
+            best = trial;
+    }
+    if (!fastest || (best && ns_per_sample(best) <= ns_per_sample(fastest) * (1 + WORTH_A_LOOK)))
+        return 1;
+    return (double)fastest->room_bytes / (double)trial_reserved(fastest);
+}
+
+/* *fill: what fill_that_fits says of those that were estimated to fit. */
+static weft_status try_grid_once(struct join *join, const struct plan_request *request,
+                                 double *fill)
 {
     struct arena *scratch = arena_new();
     struct grid grid;
     struct grid_walk *walk = NULL;
     size_t row = 0;
     weft_status status;
+    *fill = 1;
     while (cluster_devices(request->cluster) > FINALISTS[row].devices)
         row++;
     TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
     join->out->candidates += grid.estimates;
     size_t before = join->out->trials.len;
     TRY(try_points(join, request, &grid));
-    if (grid.best.len && grid.best.data[0].fits)
+    if (grid.best.len && grid.best.data[0].fits) {
+        *fill = fill_that_fits(join->out, before);
         TRY(try_roomier(join, request, &grid));
+    }
     array_push(join->out->arena, &join->out->reasons,
                arena_printf(join->out->arena,
                             "%lld combinations of degrees: %lld estimated, %zu simulated, the "
                             "others ruled out by bounds",
                             (long long)grid.points, (long long)grid.estimates,
                             join->out->trials.len - before));
-    if (looks_around(request))
+    if (looks_around(request) && *fill >= 1)
         TRY(refine_around(join, walk));
 done:
     grid_walk_free(walk);
     arena_free(scratch);
+    return status;
+}
+
+/* Estimates do not know the allocator: where what they choose misses by what it reserves, again with as much
+ * less to fill. */
+static weft_status try_grid(struct join *join, const struct plan_request *request)
+{
+    struct plan_request tighter = *request;
+    weft_status status = WEFT_OK;
+    double fill = 0;
+    tighter.fill = 1;
+    for (int i = 0; i < MOST_LOOKS && fill < 1 && !(i && join_over(join)); i++) {
+        TRY(try_grid_once(join, &tighter, &fill));
+        tighter.fill *= fill;
+    }
+done:
     return status;
 }
 

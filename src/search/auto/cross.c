@@ -365,7 +365,7 @@ static struct layout_case splits_case(const struct plan *plan, struct cost *cost
         .shard = (uint8_t)((sharded + plan->instances / 2) / plan->instances),
         .recompute = 2 * recomputed > plan->instances,
         .narrow = plan->stage[0].devices > WIDE_NODES * within && within > 1,
-        .limit_bytes = (double)plan_limit_bytes(plan),
+        .limit_bytes = (double)estimate_limit_bytes(plan->cluster, &plan->memory),
     };
 }
 

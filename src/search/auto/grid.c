@@ -76,7 +76,7 @@ static weft_status estimate_point(struct grid_walk *walk, const struct grid_plac
     struct estimate estimate;
     weft_status status;
     TRY(estimate_candidate(walk->estimator, candidate_of(walk, point), &estimate));
-    double room = (double)estimate.limit_bytes * (1 + GRID_SLACK);
+    double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
     *out = (struct grid_point){.degrees = grid_degrees(walk->space, point),
                                .bound_ns = point->bound_ns,
                                .bound_bytes = point->bound_bytes,

@@ -322,8 +322,9 @@ weft_status grid_space_new(const struct plan_request *request, struct cost *cost
     TRY(add_layouts(space));
     for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_stopped(request); i++)
         add_micro_batches(space, i);
-    if (space->layouts.len)
-        space->limit_bytes = plan_limit_bytes(space->layouts.data[0].plan);
+    space->limit_bytes = estimate_limit_bytes(request->cluster, &request->pins.memory);
+    if (request->fill > 0)
+        space->limit_bytes = (int64_t)((double)space->limit_bytes * request->fill);
     if (space->points.len)
         qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bound);
     *out = space;

@@ -6,14 +6,6 @@
 static const double SECONDS_PER_HOUR = 3600;
 enum { EIGHTHS = 8 };
 
-int64_t limit_with_margin(const struct cluster *cluster, int64_t limit_bytes, double margin)
-{
-    const struct device *device = &cluster->node.device;
-    int64_t own = device->memory_bytes - device->context_bytes;
-    return margin > 0 ? (int64_t)((double)(limit_bytes ? limit_bytes : own) * (1 - margin))
-                      : limit_bytes;
-}
-
 struct sizing {
     const struct size_request *request;
     struct sized *out;
@@ -73,8 +65,6 @@ static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
     TRY(request->open(request->context, nodes, &cluster));
     plan.cluster = cluster;
     plan.options.quick = true; /* I3 */
-    plan.pins.memory_limit_bytes =
-        limit_with_margin(cluster, plan.pins.memory_limit_bytes, request->margin);
     status = plan_search(request->planner, &plan, &planned);
     if (status == WEFT_NO_ANSWER) {
         const char *hint = weft_last_error()->hint;
@@ -147,8 +137,6 @@ static weft_status answer_in_full(struct sizing *sizing)
     if (request->planner != planner_default() || plan.options.budget_ns || plan_stopped(&plan))
         return WEFT_OK;
     plan.cluster = out->cluster;
-    plan.pins.memory_limit_bytes =
-        limit_with_margin(out->cluster, plan.pins.memory_limit_bytes, request->margin);
     TRY(plan_search(request->planner, &plan, &planned));
     struct size size = judge(request, out->cluster, planned),
                 *quick = &out->sizes.data[out->chosen];

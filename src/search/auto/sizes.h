@@ -21,11 +21,10 @@ enum size_goal { SIZE_SMALLEST, SIZE_CHEAPEST };
 
 struct size_request {
     const struct planner *planner;
-    struct plan_request plan; /* its cluster and margin are not used */
+    struct plan_request plan; /* its cluster is not used */
     enum size_goal goal;
     int64_t most_nodes;
     double samples, deadline_s; /* for the whole training run; 0: none */
-    double margin;              /* share of memory that stays free */
     weft_status (*open)(void *context, int64_t nodes, struct cluster **out);
     void *context;
 };
@@ -47,8 +46,5 @@ struct sized {
 weft_status size_search(const struct size_request *request, struct sized **out);
 /* Frees everything except what the caller has taken and set to NULL. */
 void sized_free(struct sized *sized);
-
-/* A device's memory less a share of it; if there is a limit already, that limit. */
-int64_t limit_with_margin(const struct cluster *cluster, int64_t limit_bytes, double margin);
 
 #endif

@@ -58,8 +58,8 @@ static bool offload_checkpoints(struct plan_request *request)
 
 static bool all_memory(struct plan_request *request)
 {
-    bool limited = request->pins.memory_limit_bytes;
-    request->pins.memory_limit_bytes = 0;
+    bool limited = request->pins.memory.limit_bytes || request->pins.memory.has_margin;
+    request->pins.memory = (struct memory_terms){0};
     return limited;
 }
 

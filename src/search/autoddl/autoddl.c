@@ -199,13 +199,10 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
 {
     const struct degrees *pins = &a->request->pins;
     const struct model *model = a->request->model;
-    const struct device *device = &a->request->cluster->node.device;
     enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
     bool fp32 = dtype == DTYPE_FP32 || dtype == DTYPE_TF32;
     int64_t within = a->request->cluster->node.devices;
     bool many = cluster_devices(a->request->cluster) / stages > WIDE_NODES * within;
-    int64_t limit = pins->memory_limit_bytes ? pins->memory_limit_bytes
-                                             : device->memory_bytes - device->context_bytes;
     return (struct layout_case){
         .model = model,
         .cluster = a->request->cluster,
@@ -221,7 +218,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .hides = sends_less(a->request->model) ||
                  (pins->has_overlap && (pins->overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS))),
         .narrow = many && within > 1 ? NARROW_BOTH : 0,
-        .limit_bytes = (double)limit,
+        .limit_bytes = (double)estimate_limit_bytes(a->request->cluster, &pins->memory),
     };
 }
 

@@ -5,7 +5,7 @@
 
 enum { MOST_RETRIES = 4 };
 /* The part of the memory of (1) that is used: simulated memory varies from plan to plan. */
-static const double MARGIN = 0.99;
+static const double TIGHTER = 0.99;
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -64,7 +64,7 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     struct plan *plan = NULL;
     weft_status status;
     TRY(layout_plan(p, found->option, &plan));
-    plan->memory_limit_bytes = a->request->pins.memory_limit_bytes;
+    plan->memory = a->request->pins.memory;
     if (a->request->pins.has_overlap)
         plan->overlap = a->request->pins.overlap;
     if (a->request->pins.has_bucket)
@@ -160,7 +160,7 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
         array_push(p->arena, before, found.option);
         TRY(try_found(a, p->about.cost, p, &found, &trial));
         again = !trial.fits && found.fits;
-        p->assign->limit *= MARGIN * (double)trial.limit_bytes / (double)trial.peak_bytes;
+        p->assign->limit *= TIGHTER * (double)trial.room_bytes / (double)trial_reserved(&trial);
         if (trial.fits)
             keep_least(best_ns, trial.iteration_ns);
     }

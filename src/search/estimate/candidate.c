@@ -355,11 +355,8 @@ static weft_status finish(struct estimator *e, struct candidate *c, struct estim
         stage->end_ns += stage->optimizer_ns + gather_after_ns;
         stage->peak_bytes = peak_of(e, c, s);
     }
-    const struct device *device = &e->settings.cluster->node.device;
     *out = (struct estimate){.stages = c->stages, .stage = memo->stage};
-    out->limit_bytes = e->settings.memory_limit_bytes
-                           ? e->settings.memory_limit_bytes
-                           : device->memory_bytes - device->context_bytes;
+    out->limit_bytes = estimate_limit_bytes(e->settings.cluster, &e->settings.memory);
     sum_up_stages(out);
 done:
     return status;

@@ -34,9 +34,9 @@ struct estimate_settings {
     const struct cluster *cluster;
     enum dtype dtype;
     enum policy policy;
-    unsigned overlap;           /* of enum overlap */
-    int64_t bucket_bytes;       /* as in a plan */
-    int64_t memory_limit_bytes; /* 0: the device's own memory */
+    unsigned overlap;     /* of enum overlap */
+    int64_t bucket_bytes; /* as in a plan */
+    struct memory_terms memory;
     bool whole_sends;
     /* At most this many copies of each repeated layer are compiled for candidates; a middle one
      * stands for those left out (few_copies.h); 0: all are compiled. */
@@ -49,6 +49,10 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
 struct estimator;
 weft_status estimator_new(const struct estimate_settings *settings, struct estimator **out);
 void estimator_free(struct estimator *estimator);
+
+/* What estimated tensors may take of a device. Estimates know neither the allocator's gaps nor the
+ * communicators: ALLOCATOR_ALLOWANCE of the room (plan.h) is left for them. */
+int64_t estimate_limit_bytes(const struct cluster *cluster, const struct memory_terms *terms);
 
 /* ---- answers --------------------------------------------------------------------------------- */
 

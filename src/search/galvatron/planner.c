@@ -113,16 +113,17 @@ static weft_status finder_open(struct finder *f)
     TRY(layer_costs_new(&settings, &f->costs));
     layer_costs_pin(f->costs, &request->pins);
     TRY(cost_open(&request->cluster->node.device, request->profile, &f->cost));
-    f->problem = (struct layer_problem){.source = layer_costs_source(f->costs),
-                                        .space = &f->space,
-                                        .devices = cluster_devices(request->cluster),
-                                        .limit_bytes = plan_limit_bytes(plan),
-                                        .global_batch = request->pins.global_batch,
-                                        .pp = request->pins.pp,
-                                        .known_ns = request->known_ns,
-                                        .stop = &f->stop,
-                                        .progress = look,
-                                        .context = f};
+    f->problem =
+        (struct layer_problem){.source = layer_costs_source(f->costs),
+                               .space = &f->space,
+                               .devices = cluster_devices(request->cluster),
+                               .limit_bytes = estimate_limit_bytes(plan->cluster, &plan->memory),
+                               .global_batch = request->pins.global_batch,
+                               .pp = request->pins.pp,
+                               .known_ns = request->known_ns,
+                               .stop = &f->stop,
+                               .progress = look,
+                               .context = f};
     f->stop = plan_stop(request);
 done:
     plan_free(plan);
@@ -166,8 +167,7 @@ static weft_status judge(struct finder *f, const struct layer_plan *layers, stru
     TRY(try_plan(f->request, f->cost, plan, text, f->out, &trial));
     f->progress.trials++;
     array_push(f->arena, &f->judged, *layers);
-    *out = (struct judged){trial->fits, trial->iteration_ns,
-                           trial->fits ? 0 : trial->peak_bytes - trial->limit_bytes};
+    *out = (struct judged){trial->fits, trial->iteration_ns, trial_excess(trial)};
 done:
     return status;
 }

@@ -45,10 +45,16 @@ struct trial {
     int64_t number;         /* trials are numbered in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
-    int64_t peak_bytes, limit_bytes; /* of the fullest stage */
-    int32_t stage;                   /* the number of the fullest stage */
-    bool fits;
+    /* Of the fullest stage: what it needs of a device's memory (plan.h, (1)), the limit of that, and what
+     * the limit leaves for the allocator. */
+    int64_t needed_bytes, limit_bytes, room_bytes;
+    int32_t stage; /* which that is */
+    bool fits;     /* needed_bytes <= limit_bytes */
 };
+/* By how much it does not fit; 0: it does. */
+int64_t trial_excess(const struct trial *trial);
+/* What its allocator reserves. */
+int64_t trial_reserved(const struct trial *trial);
 /* "8", "full", "mixed" */
 const char *trial_value_text(struct arena *keep, const struct trial *trial,
                              enum dimension dimension);
@@ -120,6 +126,9 @@ struct plan_request {
     const struct target *target;
     struct plan_options options;
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
+    /* The share of what estimates may take of memory, if all that was found needs more when simulated; 0: all
+     * of it. */
+    double fill;
     /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,
      * and may then find nothing; 0: no such time is known. */
     int64_t known_ns;

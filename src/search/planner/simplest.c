@@ -84,7 +84,7 @@ static int64_t score_of(const struct trial *trial)
 static struct traits traits_of(const struct trial *trial)
 {
     return (struct traits){score_of(trial),
-                           (double)trial->peak_bytes <= (double)trial->limit_bytes * (1 - ROOM),
+                           (double)trial->needed_bytes <= (double)trial->limit_bytes * (1 - ROOM),
                            (double)trial->iteration_ns / (double)trial->global_batch};
 }
 

@@ -50,12 +50,23 @@ static void judge(const struct prediction *p, struct trial *trial)
     trial->fits = p->fits;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         const struct stage_peak *peak = &p->stage[s].memory;
-        if (peak->peak <= trial->peak_bytes)
+        if (stage_needed(peak) <= trial->needed_bytes)
             continue;
-        trial->peak_bytes = peak->peak;
+        trial->needed_bytes = stage_needed(peak);
         trial->limit_bytes = peak->limit;
+        trial->room_bytes = peak->limit - (stage_needed(peak) - peak->reserved);
         trial->stage = s;
     }
+}
+
+int64_t trial_excess(const struct trial *trial)
+{
+    return trial->fits ? 0 : trial->needed_bytes - trial->limit_bytes;
+}
+
+int64_t trial_reserved(const struct trial *trial)
+{
+    return trial->room_bytes + trial->needed_bytes - trial->limit_bytes;
 }
 
 /* What all plans of the request have in common; a batch that is searched is each plan's own. */

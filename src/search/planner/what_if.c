@@ -7,7 +7,8 @@ static weft_status on_faster(const struct plan_request *request, const struct pl
                              enum cluster_part part, int64_t *iteration_ns)
 {
     struct cluster *faster = cluster_faster(request->cluster, part, FASTER);
-    struct simulate_options options = {.fold = FOLD_ALWAYS, .profile = request->profile};
+    struct simulate_options options = {
+        .fold = FOLD_ALWAYS, .profile = request->profile, .times_only = true};
     struct prediction *prediction = NULL;
     struct plan moved = *plan;
     moved.cluster = faster;
@@ -30,7 +31,7 @@ static const struct trial *with_more_memory(const struct planned *planned)
     const struct trial *best = planned->trials.data, *found = NULL;
     for (size_t i = 1; i < planned->trials.len; i++) {
         const struct trial *trial = &planned->trials.data[i];
-        if (!trial->fits && trial->peak_bytes <= trial->limit_bytes + WHAT_IF_MORE_BYTES &&
+        if (!trial->fits && trial_excess(trial) <= WHAT_IF_MORE_BYTES &&
             (!best->fits || ns_per_sample(trial) < ns_per_sample(best)) &&
             (!found || ns_per_sample(trial) < ns_per_sample(found)))
             found = trial;

@@ -1,0 +1,93 @@
+/* communicators.c - what the groups that a stage's devices are in keep on each of them.
+ *
+ * Devices that exchange have a communicator, whatever for: those of tensor, sequence, context and expert
+ * parallelism inside a stage, of gradients and sharded state, of a weight that two stages share; and all that
+ * a device sends to other stages goes through the pipeline's. So
+ *
+ *   bytes = sum over groups of communicator_bytes + of the pipeline, a pair per other stage      (1)
+ *
+ * with all collectives that the group is used for.
+ */
+#include "sim/room.h"
+
+static int32_t stage_at(const struct plan *plan, int64_t device)
+{
+    int32_t stage = 0;
+    while (device >= plan->stage[stage].first_device + plan->stage[stage].devices)
+        stage++;
+    return stage;
+}
+
+/* Per pattern: 1 << enum collective, of those that it is used for. */
+static const unsigned *collectives_of(struct arena *scratch, const struct graph *graph)
+{
+    unsigned *used = ARENA_ARRAY(scratch, unsigned, (size_t)graph->patterns + 1);
+    for (int32_t i = 0; i < graph->exchanges; i++) {
+        const struct exchange *exchange = &graph->exchange[i];
+        if (exchange->kind == EXCHANGE_COLLECTIVE && exchange->pattern >= 0)
+            used[exchange->pattern] |= 1U << exchange->collective;
+    }
+    return used;
+}
+
+/* To every stage that has devices in the group. */
+static void add_group(const struct plan *plan, const struct group *group, int64_t more,
+                      int64_t *bytes)
+{
+    int32_t before = -1;
+    for (int64_t i = 0; i < group_size(group); i++) {
+        int32_t stage = stage_at(plan, group_device(group, i));
+        bytes[stage] += stage != before ? more : 0;
+        before = stage;
+    }
+}
+
+/* One pair for each two stages that send to each other, whatever they send. */
+struct neighbours {
+    bool *known;   /* per two stages */
+    bool *between; /* per stage: sends to another node, by the pool that pairs share, are counted */
+    int64_t *bytes; /* per stage */
+};
+
+static void add_neighbour(struct neighbours *n, int32_t stage, int64_t bytes, bool between)
+{
+    n->bytes[stage] += between && n->between[stage] ? 0 : bytes;
+    n->between[stage] |= between;
+}
+
+static void add_neighbours(const struct plan *plan, const struct pattern *pattern,
+                           struct neighbours *n)
+{
+    int32_t from = stage_at(plan, pattern->from_first), to = stage_at(plan, pattern->first);
+    int32_t low = from < to ? from : to, high = from < to ? to : from;
+    bool *known = &n->known[low * plan->stages + high];
+    if (*known || low == high)
+        return;
+    *known = true;
+    int64_t first = plan->stage[low].first_device, other = plan->stage[high].first_device;
+    int64_t node = plan->cluster->node.devices;
+    struct group pair = group_range(first, 2, other - first);
+    int64_t bytes = communicator_bytes(plan->cluster, &pair, 1U << COLLECTIVE_SEND);
+    add_neighbour(n, low, bytes, first / node != other / node);
+    add_neighbour(n, high, bytes, first / node != other / node);
+}
+
+const int64_t *find_communicators(struct arena *scratch, const struct graph *graph)
+{
+    const struct plan *plan = graph->plan;
+    size_t stages = (size_t)plan->stages;
+    int64_t *bytes = ARENA_ARRAY(scratch, int64_t, stages);
+    struct neighbours neighbours = {ARENA_ARRAY(scratch, bool, stages *stages),
+                                    ARENA_ARRAY(scratch, bool, stages), bytes};
+    const unsigned *used = collectives_of(scratch, graph);
+    for (int32_t i = 0; i < graph->patterns; i++) {
+        const struct pattern *pattern = &graph->pattern[i];
+        if (pattern->collective == COLLECTIVE_SEND) {
+            add_neighbours(plan, pattern, &neighbours);
+            continue;
+        }
+        struct group group = pattern_group(pattern, 0);
+        add_group(plan, &group, communicator_bytes(plan->cluster, &group, used[i]), bytes);
+    }
+    return bytes;
+}

@@ -1,0 +1,94 @@
+"""Megatron-LM's arguments: parsed, validated, made a configuration, groups and numbers of samples.
+
+    accept_megatron.py SOURCE_TREE < list
+"""
+import os
+import re
+import subprocess
+import sys
+import typing
+
+from each import each, pretend_devices
+
+# What a user adds who has no data at hand.
+TRAINING = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "20", "--lr", "1e-4"]
+TRANSFORMER_ENGINE = "2.10.0"
+SHOW = 'printf "%s\\0" "$@"'
+
+
+def words_of(path):
+    """The words that Megatron's script is started with; a batch script is run with srun in our place."""
+    if path.endswith(".sbatch"):
+        shell = ('srun() { while [ "${1%.py}" = "$1" ]; do shift; done; shift; ' + SHOW + '; }; '
+                 'scontrol() { echo here; }; SLURM_JOB_ID=1 SLURM_CPUS_PER_TASK=1 SLURM_JOB_NODELIST=here MEGATRON_DIR=.; . "$0"')
+    else:
+        shell = '. "$0"; set -- "${MEGATRON_ARGS[@]}"; ' + SHOW
+    out = subprocess.run(["bash", "-c", shell, path], capture_output=True, text=True, check=True).stdout
+    return out.split("\0")[:-1]
+
+
+def pretend_an_h100():
+    """With Transformer Engine, which asks for a compiler of CUDA to be installed."""
+    import megatron.core.utils
+    import torch
+    from megatron.core.models.common.embeddings import rope_utils
+    from packaging.version import Version
+
+    megatron.core.utils.get_te_version = lambda: Version(TRANSFORMER_ENGINE)
+    rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = print
+    torch.cuda.get_device_capability = lambda *_: (9, 0)
+    torch.cuda.get_device_properties = lambda *_: type("H100", (), {"major": 9, "minor": 0})()
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.is_available = lambda: True
+
+
+def environment(path, devices):
+    with open(path, encoding="utf-8") as file:
+        asked = re.search(r"CUDA_DEVICE_MAX_CONNECTIONS=(\d+)", file.read())
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(devices))
+    if asked:
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = asked[1]
+
+
+def parsed(words):
+    from megatron.training import arguments, global_vars
+
+    sys.argv = ["pretrain_gpt.py", *words]
+    args = arguments.parse_args()
+    arguments.validate_args(args)
+    global_vars.set_args(args)
+    return args
+
+
+def groups(args):
+    from megatron.core import parallel_state
+
+    parallel_state.initialize_model_parallel(
+        args.tensor_model_parallel_size, args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size,
+        context_parallel_size=args.context_parallel_size, expert_model_parallel_size=args.expert_model_parallel_size,
+        expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False)
+
+
+def check(path, devices):
+    environment(path, devices)
+    pretend_an_h100()
+    words = words_of(path)
+    args = parsed(words if path.endswith(".sbatch") else words + TRAINING)
+
+    from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
+    from megatron.training.arguments import core_transformer_config_from_args
+    from megatron.training.training import get_train_valid_test_num_samples
+
+    core_transformer_config_from_args(args)
+    init_num_microbatches_calculator(0, None, args.global_batch_size, args.micro_batch_size,
+                                     args.data_parallel_size, False)
+    get_train_valid_test_num_samples()
+    pretend_devices(devices)
+    groups(args)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    if not hasattr(typing, "override"):
+        typing.override = lambda method: method  # a mark of Python 3.12 that does nothing
+    each(check, "megatron.training.training", "torch.testing._internal.distributed.fake_pg")

@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
+.PHONY: all weft quickstart test test-frameworks smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
         clean
 
 all: $(BUILD)/build.ninja
@@ -43,6 +43,12 @@ test:
 	ninja -C $(ASAN) -j $(JOBS)
 	WEFT_TEST_PERCENT=50 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
+
+# Exported files through the frameworks' own parsers and configuration classes, small ones trained for some steps on
+# CPUs. Apart from `test`: it installs the frameworks from the Python package index. What the index lacks is given as
+# AGAINST="--against megatron-0.16.1=SOURCE_TREE ...".
+test-frameworks: weft
+	tools/test-frameworks.sh $(BUILD)/weft $(BUILD)/frameworks $(AGAINST)
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
 # may change, and quick enough to be emulated. Of random cases few, for emulation is slow.

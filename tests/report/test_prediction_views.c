@@ -314,6 +314,8 @@ static void json_adds_up(void **state)
     assert_int_equal(number(json, "events"), 16);
     assert_true(json_is_false(json_object_get(json, "fits")));
     assert_true(json_is_true(json_object_get(json, "folded")));
+    assert_int_equal(number(json, "micro_batches"), 2);
+    assert_int_equal(number(json, "global_batch"), 16);
     const json_t *stages = json_object_get(json, "stages"), *list = json_object_get(json, "memory");
     for (size_t i = 0; i < 2; i++) {
         const json_t *memory = json_array_get(list, i);

@@ -128,6 +128,17 @@ static void test_the_grid_is_exact(void **state)
     assert_true(estimates < points);
 }
 
+static struct problem open_problem(const char *model, const char *options, const char *cluster,
+                                   struct degrees pins)
+{
+    struct problem p = {.arena = arena_new()};
+    assert_int_equal(model_open(model, options, &p.model), WEFT_OK);
+    assert_int_equal(cluster_open(cluster, &p.cluster), WEFT_OK);
+    assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
+    p.request = (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = pins};
+    return p;
+}
+
 /* On several nodes and units of the fabric no two stages lie alike. */
 static void test_the_grid_is_exact_where_places_differ(void **state)
 {
@@ -144,12 +155,8 @@ static void test_the_grid_is_exact_where_places_differ(void **state)
     };
     int64_t points = 0, estimates = 0;
     for (size_t i = 0; i < COUNT_OF(ASKED); i++) {
-        struct problem p = {.arena = arena_new()};
-        assert_int_equal(model_open(ASKED[i].model, ASKED[i].options, &p.model), WEFT_OK);
-        assert_int_equal(cluster_open(ASKED[i].cluster, &p.cluster), WEFT_OK);
-        assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
-        p.request =
-            (struct plan_request){.model = p.model, .cluster = p.cluster, .pins = ASKED[i].pins};
+        struct problem p =
+            open_problem(ASKED[i].model, ASKED[i].options, ASKED[i].cluster, ASKED[i].pins);
         p.request.pins.global_batch = 2 * cluster_devices(p.cluster);
         struct grid best = assert_exact(&p, 6, 128);
         points += best.points;
@@ -158,6 +165,48 @@ static void test_the_grid_is_exact_where_places_differ(void **state)
     }
     print_message("%lld points, %lld estimated\n", (long long)points, (long long)estimates);
     assert_true(estimates < points / 4);
+}
+
+/* Narrow models, which send much for what they compute: pairs of devices that are linked unlike, and segments of
+ * one stage that are faster together than each by itself. */
+static void test_parts_by_themselves_are_no_slower(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *options;
+        struct degrees pins;
+    } ASKED[] = {
+        {"t5-770m",
+         "layers: 2, decoder_layers: 2, hidden: 512, heads: 8, ffn: 512, vocab: 1024",
+         {.tp = 2, .pp = 2}},
+        {"gpt3-1.3b", "layers: 4, seq: 1024, hidden: 512, heads: 8", {.tp = 4, .pp = 1}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ASKED); i++) {
+        struct degrees pins = ASKED[i].pins;
+        struct grid all;
+        pins.global_batch = 16;
+        pins.has_shard = pins.has_recompute = true;
+        struct problem p = open_problem(ASKED[i].model, ASKED[i].options, "dgx-v100:1x4", pins);
+        assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+        assert_true(all.best.len > 0);
+        assert_bounds(&all);
+        close_problem(&p);
+    }
+}
+
+/* Devices that share a sequence may share the optimizer, too. */
+static void test_sequences_are_shared_and_sharded(void **state)
+{
+    (void)state;
+    struct degrees pins = {.cp = 2, .tp = 1, .pp = 1, .global_batch = 2, .has_recompute = true};
+    struct problem p = open_problem("gpt3-1.3b", "layers: 2, seq: 512", "dgx-v100:1x2", pins);
+    struct grid all;
+    unsigned shards = 0;
+    assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+    for (size_t i = 0; i < all.best.len; i++)
+        shards |= 1U << all.best.data[i].degrees.shard;
+    assert_int_equal(shards, 0xf);
+    close_problem(&p);
 }
 
 /* ---- P2 -------------------------------------------------------------------------------------- */
@@ -645,6 +694,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_grid_is_exact),
         cmocka_unit_test(test_the_grid_is_exact_where_places_differ),
+        cmocka_unit_test(test_parts_by_themselves_are_no_slower),
+        cmocka_unit_test(test_sequences_are_shared_and_sharded),
         cmocka_unit_test(test_few_copies_say_the_same),
         cmocka_unit_test(test_what_is_forbidden),
         cmocka_unit_test(test_pins_and_forbids_hold),

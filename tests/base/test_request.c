@@ -141,6 +141,14 @@ static weft_status reserve(void *context)
     return status ? status : request_reserve(bytes);
 }
 
+static weft_status reserve_less(void *context)
+{
+    (void)context;
+    assert_int_equal(request_reserve(2 * MIB), WEFT_FAILURE);
+    error_clear();
+    return request_reserve(MIB); /* all of it, for nothing stayed reserved */
+}
+
 static void reservations_add_up(void **state)
 {
     (void)state;
@@ -148,6 +156,8 @@ static void reservations_add_up(void **state)
     assert_int_equal(request_run(reserve, &(int64_t){MIB / 2}), WEFT_OK);
     assert_int_equal(request_run(reserve, &(int64_t){MIB / 2 + 1}), WEFT_FAILURE);
     assert_int_equal(request_run(reserve, &(int64_t){INT64_MAX}), WEFT_FAILURE);
+    request_limit(MIB + MIB / 2);
+    assert_int_equal(request_run(reserve_less, NULL), WEFT_OK);
 }
 
 /* ---- several threads ------------------------------------------------------------------------- */

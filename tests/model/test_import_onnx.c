@@ -320,6 +320,30 @@ static void shapes_are_counted_from_their_end(void **state)
     model_free(model);
 }
 
+/* A slice of more axes than there are. */
+static void axes_that_are_not_there_are_refused(void **state)
+{
+    (void)state;
+    struct writer w;
+    struct model *model = NULL;
+    size_t len;
+    writer_start(&w, 13);
+    writer_input(&w, "x", FLOAT, DIMS(6, 5), NULL);
+    writer_weight(&w, "a", DIMS(5, 3));
+    writer_numbers(&w, "starts", DIMS(0, 0, 0));
+    writer_numbers(&w, "ends", DIMS(4, 5, 1));
+    writer_node(&w, "Slice", "cut", "x starts ends", "part");
+    writer_node(&w, "MatMul", "fc", "part a", "y");
+    uint8_t *bytes = writer_pack(&w, &len);
+    struct arena *scratch = arena_new();
+    struct doc *options;
+    assert_int_equal(options_parse(scratch, NULL, &options), WEFT_OK);
+    assert_int_equal(import_onnx("net.onnx", bytes, len, options, &model), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->message, "cut"));
+    writer_end(&w);
+    arena_free(scratch);
+}
+
 static void weights_are_not_read(void **state)
 {
     (void)state;
@@ -386,6 +410,7 @@ int main(void)
         cmocka_unit_test(unknown_operators_are_carried),
         cmocka_unit_test(nodes_may_stand_in_any_order),
         cmocka_unit_test(shape_computations_are_folded),
+        cmocka_unit_test(axes_that_are_not_there_are_refused),
         cmocka_unit_test(weights_are_not_read),
         cmocka_unit_test(all_of_onnx_testdata_loads),
     };

@@ -1,5 +1,5 @@
 /* fuzz_import.c - Megatron's arguments, and the files of other frameworks, from any text: no crash, no leak, and
- * what is accepted is a plan that passes its check and, but for Aceso's, is written again. */
+ * what is accepted is a plan that passes its check and, where something writes such files, is written again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +34,7 @@ static const struct import_kind {
     {" {", "aceso", "gpt3-350m", "layers: 1, hidden: 64, heads: 4, seq: 8", "dgx-a100:1x2"},
     {"\t{", "deepspeed", "gpt2", "layers: 2", "dgx-a100"},
     {"{", "galvatron", "gpt2", NULL, "dgx-a100"},
+    {"model:", "bridge", NULL, NULL, "dgx-a100"},
     {"\n", "torchtitan", "llama3.2-1b", "layers: 4, hidden: 64, heads: 4, kv_heads: 2", "dgx-a100"},
     {"", "megatron", NULL, NULL, "dgx-a100"},
 };
@@ -64,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (source_find(kind->source)->read(scratch, &input, &opened, &notes) == WEFT_OK) {
         if (plan_check(opened.plan) != WEFT_OK)
             abort();
-        if (strcmp(kind->source, "aceso") != 0) /* which nothing writes */
+        if (strcmp(kind->source, "aceso") != 0 && strcmp(kind->source, "bridge") != 0)
             write_again(scratch, opened.plan, kind->source);
         plan_close(&opened);
     }

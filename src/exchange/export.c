@@ -50,6 +50,7 @@ static const struct source SOURCES[] = {
     {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
     {"aceso", "Aceso's JSON: degrees for every operator", aceso_import},
     {"deepspeed", "DeepSpeed's JSON configuration", deepspeed_import},
+    {"bridge", "a dumped configuration of Megatron-Bridge or NeMo, in YAML", bridge_import},
     {"torchtitan", "torchtitan's TOML, its command line, or a function of Python",
      torchtitan_import},
 };

@@ -124,6 +124,8 @@ weft_status galvatron_import(struct arena *scratch, const struct import_input *i
                              struct opened_plan *out, struct texts *notes);
 weft_status aceso_import(struct arena *scratch, const struct import_input *input,
                          struct opened_plan *out, struct texts *notes);
+weft_status bridge_import(struct arena *scratch, const struct import_input *input,
+                          struct opened_plan *out, struct texts *notes);
 weft_status torchtitan_import(struct arena *scratch, const struct import_input *input,
                               struct opened_plan *out, struct texts *notes);
 weft_status deepspeed_import(struct arena *scratch, const struct import_input *input,

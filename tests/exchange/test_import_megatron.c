@@ -368,6 +368,39 @@ static const struct {
      "leave the line as `weft export` wrote it, or out"},
 };
 
+/* A configuration that Megatron-Bridge dumps is the plan of the arguments it stands for. */
+static void dumped_configurations_are_arguments(void **state)
+{
+    (void)state;
+    static const char PATH[] = WEFT_SOURCE_DIR "/fuzz/corpus/import/bridge.yaml";
+    static const char ARGUMENTS[] =
+        "--num-layers 8 --hidden-size 512 --ffn-hidden-size 960 --num-attention-heads 8 "
+        "--group-query-attention --num-query-groups 2 --kv-channels 64 --seq-length 128 "
+        "--vocab-size 999 --make-vocab-size-divisible-by 1 --normalization RMSNorm --swiglu "
+        "--disable-bias-linear --untie-embeddings-and-output-weights --hidden-dropout 0.0 "
+        "--position-embedding-type rope --rotary-base 500 --tensor-model-parallel-size 2 "
+        "--sequence-parallel --pipeline-model-parallel-size 2 "
+        "--num-virtual-stages-per-pipeline-rank 2 --recompute-granularity full "
+        "--recompute-method uniform --recompute-num-layers 1 --micro-batch-size 2 "
+        "--global-batch-size 32 --use-distributed-optimizer --overlap-grad-reduce "
+        "--overlap-param-gather --bf16";
+    struct opened_plan dumped, given;
+    struct texts notes = {0}, differences = {0};
+    struct import_input input = {.file = PATH, .cluster = "dgx-h100"};
+    char *text;
+    assert_int_equal(file_read(arena, PATH, 1 << 20, &text, &input.len), WEFT_OK);
+    input.text = text;
+    if (source_find("bridge")->read(arena, &input, &dumped, &notes))
+        fail_msg("%s", weft_last_error()->message);
+    assert_int_equal(import_text(ARGUMENTS, &given, &notes), WEFT_OK);
+    assert_null(model_difference(arena, dumped.model, given.model));
+    plan_differences(arena, dumped.plan, given.plan, &differences);
+    assert_int_equal(differences.len, 0);
+    assert_string_equal(settings_text(arena, dumped.plan, given.plan), "");
+    plan_close(&dumped);
+    plan_close(&given);
+}
+
 static void wrong_arguments_are_named(void **state)
 {
     (void)state;
@@ -391,6 +424,7 @@ int main(void)
         cmocka_unit_test(ways_to_write_arguments_are_alike),
         cmocka_unit_test(stages_hold_the_layers_they_are_given),
         cmocka_unit_test(values_come_out_as_written),
+        cmocka_unit_test(dumped_configurations_are_arguments),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

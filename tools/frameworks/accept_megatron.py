@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments: parsed, validated, made a configuration, groups and numbers of samples.
+"""Megatron-LM's arguments: parsed, validated, made a configuration, groups, layers of parts and numbers of samples.
 
     accept_megatron.py SOURCE_TREE < list
 """
@@ -69,6 +69,19 @@ def groups(args):
         expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False)
 
 
+def layers_of_parts(args, config):
+    """Every piece of every stage has its layers, and all have all; a layout was checked with the configuration."""
+    from megatron.core.transformer.transformer_block import get_num_layers_to_build
+
+    if args.pipeline_model_parallel_layout:
+        return
+    pieces = args.virtual_pipeline_model_parallel_size
+    dealt = sum(get_num_layers_to_build(config, vp_stage=piece, pp_rank=stage)
+                for piece in (range(pieces) if pieces else [None])
+                for stage in range(args.pipeline_model_parallel_size))
+    assert dealt == args.num_layers, f"{dealt} of {args.num_layers} layers are in some part"
+
+
 def check(path, devices):
     environment(path, devices)
     pretend_an_h100()
@@ -79,12 +92,13 @@ def check(path, devices):
     from megatron.training.arguments import core_transformer_config_from_args
     from megatron.training.training import get_train_valid_test_num_samples
 
-    core_transformer_config_from_args(args)
+    config = core_transformer_config_from_args(args)
     init_num_microbatches_calculator(0, None, args.global_batch_size, args.micro_batch_size,
                                      args.data_parallel_size, False)
     get_train_valid_test_num_samples()
     pretend_devices(devices)
     groups(args)
+    layers_of_parts(args, config)
 
 
 if __name__ == "__main__":

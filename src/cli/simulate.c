@@ -116,9 +116,10 @@ static weft_status write_trace(const struct simulate_command *options,
 /* Prints the answer, even for a plan that does not fit, and then the error if it does not. */
 static int tell(const struct simulate_command *options, const struct prediction *prediction)
 {
-    struct page page = {.prediction = prediction,
-                        .plan_text = plan_write(options->plan.arena, prediction->plan)};
+    struct page page = {.prediction = prediction};
     weft_status status = write_trace(options, prediction);
+    if (options->report.path)
+        page.plan_text = plan_write(options->plan.arena, prediction->plan);
     if (!status)
         status = report_write(&options->report, &page);
     if (status)

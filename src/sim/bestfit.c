@@ -142,7 +142,9 @@ static void clear_bits(struct shelf *shelves, int32_t shelf, int slot)
 
 void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
-    int32_t number = class_of(fit, blocks[block].bytes);
+    int32_t number = blocks[block].size_class;
+    if (fit->classes.data[number].bytes != blocks[block].bytes)
+        number = class_of(fit, blocks[block].bytes);
     struct size_class *class = &fit->classes.data[number];
     blocks[block].child = blocks[block].next = blocks[block].back = 0;
     blocks[block].size_class = number;

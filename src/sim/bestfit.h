@@ -34,7 +34,7 @@ struct memory_block {
     int32_t child;         /* in the heap of its size: its first child */
     int32_t next;          /* in the heap, its sibling; of holes and unused blocks, in their list */
     int32_t back;          /* in the heap, the sibling before it; the first one's is the parent */
-    int32_t size_class;    /* while it is free */
+    int32_t size_class;    /* of when it was free last; of others it may be any */
     uint8_t state, pool;
 };
 

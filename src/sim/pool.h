@@ -20,6 +20,7 @@ struct pool {
 /* Addresses that the driver set aside for segments; they fill upwards. */
 struct driver_chunk {
     int64_t address, bytes, used;
+    int32_t above; /* the number of the next one above that has room, from 1; 0: none */
 };
 
 /* Where memory comes from: separate segments, or one that expands. */
@@ -43,6 +44,7 @@ struct allocator {
     int32_t unused;
     struct pool pool[POOL_COUNT];
     ARRAY(struct driver_chunk) chunks; /* in descending order of addresses */
+    int32_t open_chunk;                /* the number of the lowest that has room, from 1; 0: none */
     struct allocator_use use;
 };
 

@@ -34,21 +34,28 @@ static int64_t new_chunk(struct allocator *allocator, int64_t segment)
     size_t count = allocator->chunks.len;
     int64_t lowest = count ? allocator->chunks.data[count - 1].address : 0;
     int64_t bytes = round_up(segment, CHUNK_BYTES);
-    struct driver_chunk chunk = {.address = lowest - bytes, .bytes = bytes, .used = segment};
+    struct driver_chunk chunk = {
+        .address = lowest - bytes, .bytes = bytes, .used = segment, .above = allocator->open_chunk};
     array_push(allocator->arena, &allocator->chunks, chunk);
+    if (bytes - segment >= STEP_BYTES)
+        allocator->open_chunk = (int32_t)allocator->chunks.len;
     return chunk.address;
 }
 
+/* Only chunks with room for the smallest segment are looked at. */
 static int64_t place(struct allocator *allocator, int64_t segment)
 {
-    size_t count = allocator->chunks.len;
-    size_t last = count < CHUNKS_SEARCHED ? 0 : count - CHUNKS_SEARCHED;
-    for (size_t i = count; segment < CHUNK_BYTES && i-- > last;) {
-        struct driver_chunk *chunk = &allocator->chunks.data[i];
-        if (chunk->bytes - chunk->used >= segment) {
-            chunk->used += segment;
-            return chunk->address + chunk->used - segment;
+    int32_t last = (int32_t)allocator->chunks.len - CHUNKS_SEARCHED;
+    for (int32_t *link = &allocator->open_chunk; segment < CHUNK_BYTES && *link > last && *link;) {
+        struct driver_chunk *chunk = &allocator->chunks.data[*link - 1];
+        if (chunk->bytes - chunk->used < segment) {
+            link = &chunk->above;
+            continue;
         }
+        chunk->used += segment;
+        if (chunk->bytes - chunk->used < STEP_BYTES)
+            *link = chunk->above;
+        return chunk->address + chunk->used - segment;
     }
     return new_chunk(allocator, segment);
 }

@@ -135,6 +135,8 @@ static weft_status try_roomier(struct join *join, const struct plan_request *req
         TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
         if (trial)
             join_report(join);
+        if (trial && trial_excess(trial) <= WHAT_IF_MORE_BYTES)
+            break;
     }
 done:
     return status;

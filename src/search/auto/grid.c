@@ -17,7 +17,9 @@ enum { SEAMS = 32 };
 enum { BORDERS = 16 };
 /* The same allowance for an estimate that treats all stages like the first one. */
 enum { PLACES = 64 };
-enum { ROOMIER = 1 }; /* number of points kept for I5 */
+enum {
+    ROOMIER = 4
+}; /* number of points kept for I5: the first may reserve more than there would be */
 
 struct grid_walk {
     struct grid_space *space;

@@ -225,10 +225,34 @@ static void pieces_and_offload_keep_their_share(void **state)
     assert_true(m[4].host == 0 && m[4].activations == m[0].activations);
 }
 
+/* What is left of a device's memory, or of a limit, for tensors: without the context, which a limit does not have, and
+ * without what stays free. */
+static void test_budgets(void **state)
+{
+    (void)state;
+    static const struct device DEVICE = {.memory_bytes = 10000, .context_bytes = 500};
+    static const struct {
+        struct memory_terms terms;
+        int64_t room;
+    } CASES[] = {
+        {{0}, 10000 - 500 - 10000 * MARGIN_PERCENT / 100},
+        {{.has_margin = true, .margin_percent = 10}, 10000 - 500 - 1000},
+        {{.has_margin = true}, 10000 - 500},
+        {{.limit_bytes = 4000}, 4000},
+        {{.limit_bytes = 4000, .has_margin = true, .margin_percent = 10}, 3600},
+        {{.has_margin = true, .margin_percent = 97}, 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct memory_budget budget = memory_budget(&DEVICE, &CASES[i].terms);
+        assert_int_equal(budget_room(&budget), CASES[i].room);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_handling),
         cmocka_unit_test(test_split_linear),
         cmocka_unit_test(test_gpt_layer),

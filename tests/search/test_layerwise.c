@@ -471,12 +471,34 @@ static void one_strategy_is_a_plan(void **state)
     arena_free(keep);
 }
 
+/* All plans take as long as any can, and the one that fits is none that relaxations find: of the first layer
+ * the strategy that keeps less has the higher peak. */
+static void the_slowest_plan_may_be_the_only_one(void **state)
+{
+    (void)state;
+    struct lab lab = {
+        .problem = {.layers = 2, .strategies = 2, .kinds = 1, .boundaries = 1, .limit_bytes = 10},
+        .time_ns = {7, 7},
+        .kept = {1, 5},
+        .peak = {100, 0},
+        .reshard = {3, 3, 3, 3}};
+    struct layerwise_answer answer;
+    struct arena *keep = arena_new();
+    lab_bind(&lab);
+    assert_int_equal(layerwise_solve(keep, &lab.problem, &answer), WEFT_OK);
+    check_answer(&lab.problem, &answer);
+    assert_int_equal(answer.time_ns, 7 + 3 + 7);
+    assert_int_equal(answer.memory_bytes, 10);
+    arena_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_strategy_is_a_plan),
         cmocka_unit_test(by_hand),
         cmocka_unit_test(equals_brute_force),
+        cmocka_unit_test(the_slowest_plan_may_be_the_only_one),
         cmocka_unit_test(equals_brute_force_of_more_layers),
         cmocka_unit_test(equals_a_table),
         cmocka_unit_test(more_memory_is_never_worse),

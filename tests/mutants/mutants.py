@@ -225,7 +225,9 @@ class Copy:
             return "survived", "", ""
         finally:
             for path, content, info in saved:  # and their times: then nothing is to be made again
+                path.unlink(missing_ok=True)  # a program that a killed test started may still run
                 path.write_bytes(content)
+                path.chmod(info.st_mode)
                 os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 

@@ -35,13 +35,13 @@ quickstart:
 # Release build (gcc, warnings are errors) and its tests; the checks of format, scripts, rooms and
 # documents are tests too (`ctest -L lint`). Then the same tests under clang's address and
 # undefined-behaviour sanitizers, where the static analysis runs with the compiler; of random cases
-# half as many, for they are several times as slow there.
+# a third as many, for they are several times as slow there.
 test:
 	tools/install-deps.sh build test
 	$(MAKE) --no-print-directory all $(ASAN)/build.ninja
 	$(CTEST) --test-dir $(BUILD)
 	ninja -C $(ASAN) -j $(JOBS)
-	WEFT_TEST_PERCENT=50 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	WEFT_TEST_PERCENT=30 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
 
 # Exported files through the frameworks' own parsers and configuration classes, small ones trained for some steps on

@@ -159,8 +159,12 @@ static weft_status find_plan(void *context)
         status = bad_argument("such as batch: {global: 64}", "a question needs a global batch");
         goto done;
     }
-    struct plan_request request = {
-        .model = question.opened.model, .cluster = question.opened.cluster, .pins = question.pins};
+    TRY(follow_practice(arena, question.model_name, &question.model_options, &question.pins,
+                        &question.opened));
+    struct plan_request request = {.model = question.opened.model,
+                                   .cluster = question.opened.cluster,
+                                   .pins = question.pins,
+                                   .options.simplest = USUAL_SIMPLEST};
     TRY(plan_search(planner, &request, &planned));
     struct trial best = planned->trials.data[0];
     TRY(trial_take(&request, &planned->trials.data[0], &question.opened.plan));

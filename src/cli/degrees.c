@@ -408,12 +408,6 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
     return status;
 }
 
-/* Whether it has matrix units for bf16, as all have since 2020. */
-static bool device_is_todays(const struct device *device)
-{
-    return device->flops[DTYPE_BF16] > 2 * device->vector_flops;
-}
-
 void plan_name(struct plan *plan, const struct plan_arguments *arguments)
 {
     plan_set_names(plan, arguments->name[0], arguments->overrides, arguments->name[1]);
@@ -424,19 +418,7 @@ weft_status open_names(struct plan_arguments *in, struct opened_plan *out)
     weft_status status;
     TRY(model_open(in->name[0], in->overrides, &out->model));
     TRY(cluster_open(in->name[1], &out->cluster));
-    if (!device_is_todays(&out->cluster->node.device))
-        goto done;
-    if (!in->degrees.has_dtype && !in->degrees.has_policy) {
-        in->degrees.dtype = model_todays_dtype(out->model);
-        in->degrees.has_dtype = in->degrees.dtype != out->model->dtype;
-    }
-    const char *options = model_todays_options(in->arena, in->name[0], in->overrides);
-    if (options != in->overrides) {
-        in->overrides = options;
-        model_free(out->model);
-        out->model = NULL;
-        TRY(model_open(in->name[0], in->overrides, &out->model));
-    }
+    TRY(follow_practice(in->arena, in->name[0], &in->overrides, &in->degrees, out));
 done:
     return status;
 }

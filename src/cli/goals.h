@@ -18,9 +18,6 @@ struct goals {
     const struct target *target; /* NULL if any plan that can be simulated will do */
 };
 
-/* Without --simplest. Predictions of similar plans are off by more than this. */
-#define USUAL_SIMPLEST 0.01
-
 /* Parses the options; its input is a struct goals. */
 extern const struct argp GOALS_ARGP;
 

@@ -294,6 +294,10 @@ struct plan_question {
 };
 weft_status plan_question(struct arena *keep, const char *name, const char *text, size_t len,
                           struct plan_question *out);
+/* Sets what is left open of an opened model and cluster as today's practice has it (practice.c): the type, in the
+ * degrees, and options of the named model, which is then opened again. The options are in `keep`. */
+weft_status follow_practice(struct arena *keep, const char *name, const char **options,
+                            struct degrees *degrees, struct opened_plan *opened);
 /* The plan as JSON text, in `keep`: it loads back to an equal plan. */
 const char *plan_write(struct arena *keep, const struct plan *plan);
 void plan_close(struct opened_plan *opened);

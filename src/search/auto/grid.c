@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "search/estimate/estimate.h"
 #include "search/auto/grid_space.h"
+#include "search/estimate/estimate.h"
 
 /* Copies of a layer that tables compile: the fewest there may be, because fewer take less time. */
 enum { COPIES = 3 };
@@ -17,9 +17,8 @@ enum { SEAMS = 32 };
 enum { BORDERS = 16 };
 /* The same allowance for an estimate that treats all stages like the first one. */
 enum { PLACES = 64 };
-enum {
-    ROOMIER = 4
-}; /* number of points kept for I5: the first may reserve more than there would be */
+/* Points kept for I5: the first may reserve more than there would be. */
+enum { ROOMIER = 4 };
 
 struct grid_walk {
     struct grid_space *space;

@@ -208,6 +208,8 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
 
+/* The usual tolerance: predictions of like plans are off by more. */
+#define USUAL_SIMPLEST 0.01
 /* Moves the simplest trial within the tolerance of the fastest to the front (simplest.c). */
 void prefer_simplest(struct planned *planned, double tolerance);
 /* Keeps, of the trials in the order of I2, those that the request's target runs; the best of the

@@ -98,10 +98,9 @@ struct abilities {
     const char *const *schedules; /* NULL-terminated, the usual one first */
 };
 struct target {
-    const char
-        *framework; /* "megatron": a name on the command line stands for the first row with it */
-    const char *release; /* "0.19", after an @ */
-    const char *title;   /* "Megatron-Core 0.19" */
+    /* "megatron" on the command line stands for the first row of that framework, "megatron@0.19" for this. */
+    const char *framework, *release;
+    const char *title; /* "Megatron-Core 0.19" */
     struct abilities can;
     bool layerwise; /* one strategy per layer (galvatron.c), not degrees */
     /* What a model of this shape has that no model of the framework has, in words; NULL: nothing. A row

@@ -413,12 +413,13 @@ void plan_name(struct plan *plan, const struct plan_arguments *arguments)
     plan_set_names(plan, arguments->name[0], arguments->overrides, arguments->name[1]);
 }
 
-weft_status open_names(struct plan_arguments *in, struct opened_plan *out)
+weft_status open_names(struct plan_arguments *arguments, struct opened_plan *out)
 {
     weft_status status;
-    TRY(model_open(in->name[0], in->overrides, &out->model));
-    TRY(cluster_open(in->name[1], &out->cluster));
-    TRY(follow_practice(in->arena, in->name[0], &in->overrides, &in->degrees, out));
+    TRY(model_open(arguments->name[0], arguments->overrides, &out->model));
+    TRY(cluster_open(arguments->name[1], &out->cluster));
+    TRY(follow_practice(arguments->arena, arguments->name[0], &arguments->overrides,
+                        &arguments->degrees, out));
 done:
     return status;
 }

@@ -115,7 +115,7 @@ static void take_moments(const struct replay *r, double bytes)
         for (int32_t part = r->player->stage; part < plan->parts; part += plan->stages)
             for (int64_t k = 0; k < plan->part[part].count; k++) {
                 double own = parameters_of(plan, plan->part[part].first + k);
-                for (int moment = 0; pass == 1 && moment < 2; moment++)
+                for (int moment = 0; pass == 1 && own > 0 && moment < 2; moment++)
                     allocator_take(r->allocator, (int64_t)(bytes / 2 * own / all));
                 all += pass == 0 ? own : 0;
             }

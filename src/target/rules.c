@@ -366,9 +366,13 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
                          const struct degrees *degrees)
 {
     struct degrees d = *degrees;
+    int64_t *const left_open[] = {&d.dp, &d.tp, &d.pp, &d.cp, &d.ep, &d.pieces, &d.segments};
     const int64_t *part_layers = NULL;
     int64_t block = 0;
     struct numbers n = {target, model, &d, &part_layers, &block};
+    for (size_t i = 0; i < COUNT_OF(left_open); i++)
+        if (*left_open[i] == 0)
+            *left_open[i] = 1;
     for (size_t i = 0; i < COUNT_OF(RULES); i++)
         if (RULES[i].broken(&n))
             return false;

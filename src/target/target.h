@@ -150,7 +150,7 @@ void copy_settings(struct plan *to, const struct plan *from);
 
 /* ---- asking the table ------------------------------------------------------------------------ */
 
-/* Whether the target runs complete degrees of a model, by themselves: what a search asks of each point. */
+/* Whether the target runs degrees of a model, by themselves: what a search asks of each point. */
 bool target_runs_degrees(const struct target *target, const struct model *model,
                          const struct degrees *degrees);
 /* Changes recognised numbers to the nearest that the target runs (I2); what it does not run is added to

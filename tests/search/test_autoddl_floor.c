@@ -336,7 +336,7 @@ static void degrees_say_what_their_splits_need(void **state)
         cluster_free(cluster);
         model_free(model);
     }
-    assert_true(alike > 100);
+    assert_true(alike > rounds_of(100));
 }
 
 /* ---- F3 -------------------------------------------------------------------------------------- */

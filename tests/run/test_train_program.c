@@ -103,7 +103,7 @@ static int kills(void)
 static const char *arguments_of(struct scratch *scratch, int round, int64_t steps, bool resumes)
 {
     return arena_printf(scratch->arena,
-                        PLAN " %s --global-batch 4 --steps %lld --rate 0.01 --log '%s/log.tsv' "
+                        PLAN " %s --global-batch 4 --steps %lld --rate 0.001 --log '%s/log.tsv' "
                              "--checkpoint '%s/saved' --save-every 1 --keep 2 %s",
                         round % 2 ? "--tp 2" : "--dp 2 --zero 1 --microbatch 1", (long long)steps,
                         scratch->folder, scratch->folder, resumes ? "--resume" : "");
@@ -150,7 +150,7 @@ static void test_killed_at_random(void **state)
     }
     free(answer_to(arena_printf(scratch->arena,
                                 "train " PLAN " --dp 2 --microbatch 1 --global-batch 4 --steps "
-                                "%lld --rate 0.01 --log '%s/whole.tsv'",
+                                "%lld --rate 0.001 --log '%s/whole.tsv'",
                                 (long long)done, scratch->folder)));
     assert_same_logs(scratch, scratch_path(scratch, "log.tsv"), scratch_path(scratch, "whole.tsv"),
                      done);
@@ -375,7 +375,7 @@ static void test_over_mpi(void **state)
         fail_msg("exit code %d: %s", code, text);
     free(text);
     free(answer_to(arena_printf(scratch->arena,
-                                "train " PLAN " --steps 4 --rate 0.01 --log '%s/threads.tsv'",
+                                "train " PLAN " --steps 4 --rate 0.001 --log '%s/threads.tsv'",
                                 scratch->folder)));
     assert_same_logs(scratch, scratch_path(scratch, "mpi.tsv"),
                      scratch_path(scratch, "threads.tsv"), 4);

@@ -206,6 +206,13 @@ static struct layout by_shares(const struct layout *layout, int64_t width, int64
     return out;
 }
 
+/* value * part / width, which is whole; the product may be too large for 64 bits. */
+static int64_t scaled(int64_t value, int64_t part, int64_t width)
+{
+    int64_t common = common_divisor(value, width);
+    return value / common * (part / (width / common));
+}
+
 struct layout layout_part(const struct model *model, const struct op *op,
                           const struct operand *operand, struct layout *whole)
 {
@@ -218,7 +225,7 @@ struct layout layout_part(const struct model *model, const struct op *op,
     struct layout out = layout_none(whole->elements / width * part);
     for (int64_t i = 0; i < whole->digits; i++) {
         int64_t hold = whole->digit[i].hold;
-        layout_add(&out, whole->digit[i].degree, hold > 0 ? hold * part / width : hold);
+        layout_add(&out, whole->digit[i].degree, hold > 0 ? scaled(hold, part, width) : hold);
     }
     return out;
 }

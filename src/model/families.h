@@ -63,7 +63,9 @@ enum {
         OPTION_NEEDED(type, heads, MOST_HEADS), OPTION_COUNT(type, ffn, MOST_HIDDEN)
 
 /* A family's row. The file that says it also has the table FIELDS of its options, their DEFAULTS, and build(). */
-#define FAMILY_OF(name, summary)                                                                   \
-    {(name), (summary), FIELDS, COUNT_OF(FIELDS), sizeof(DEFAULTS), &DEFAULTS, build}
+#define FAMILY_OF(name, summary) FAMILY_TRAINED(name, summary, 0)
+/* The same with how it is trained today: bits of enum family_practice. */
+#define FAMILY_TRAINED(name, summary, practice)                                                    \
+    {(name), (summary), FIELDS, COUNT_OF(FIELDS), sizeof(DEFAULTS), &DEFAULTS, build, (practice)}
 
 #endif

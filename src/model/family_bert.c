@@ -87,5 +87,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_BERT =
-    FAMILY_OF("bert", "encoder with masked words and next-sentence prediction");
+const struct family FAMILY_BERT = FAMILY_TRAINED(
+    "bert", "encoder with masked words and next-sentence prediction", FLASH_ATTENTION);

@@ -86,5 +86,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_DLRM =
-    FAMILY_OF("dlrm", "recommendation: embedding tables, pairwise products, two MLPs");
+const struct family FAMILY_DLRM = FAMILY_TRAINED(
+    "dlrm", "recommendation: embedding tables, pairwise products, two MLPs", STAYS_WIDE);

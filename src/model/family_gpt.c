@@ -139,5 +139,6 @@ done:
     return status;
 }
 
-const struct family FAMILY_GPT = FAMILY_OF(
-    "gpt", "causal decoder: LayerNorm, GELU, learned positions; GPT-2, GPT-3, GPT-NeoX, OPT");
+const struct family FAMILY_GPT = FAMILY_TRAINED(
+    "gpt", "causal decoder: LayerNorm, GELU, learned positions; GPT-2, GPT-3, GPT-NeoX, OPT",
+    FLASH_ATTENTION);

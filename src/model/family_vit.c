@@ -65,5 +65,5 @@ done:
     return status;
 }
 
-const struct family FAMILY_VIT =
-    FAMILY_OF("vit", "vision transformer: patches, encoder layers, one class");
+const struct family FAMILY_VIT = FAMILY_TRAINED(
+    "vit", "vision transformer: patches, encoder layers, one class", FLASH_ATTENTION);

@@ -422,11 +422,17 @@ weft_status model_open(const char *name, const char *overrides, struct model **o
 /* On devices with matrix units for bf16 (todays.c): the overrides with what such presets are trained with today,
  * in `keep` or as they are; and the type. */
 const char *model_todays_options(struct arena *keep, const char *name, const char *overrides);
-enum dtype model_todays_dtype(const struct model *model);
+enum dtype model_todays_dtype(const struct model *model, const char *name);
 
 /* ---- families -------------------------------------------------------------------------------- */
 
 struct builder;
+/* How a family is trained today (todays.c). */
+enum family_practice {
+    FLASH_ATTENTION =
+        1,         /* its attention has no bias of positions, so that flash kernels compute it */
+    STAYS_WIDE = 2 /* tables of embeddings: in fp32 */
+};
 struct family {
     const char *name;
     const char *summary;
@@ -435,6 +441,7 @@ struct family {
     const void *defaults;
     /* Checks the options (errors at `where`, which may be NULL) and builds the operators. */
     weft_status (*build)(struct builder *b, const void *options, const struct doc *where);
+    unsigned practice; /* enum family_practice */
 };
 size_t model_families(const struct family *const **out);
 /* Builds a family from a mapping of options. */

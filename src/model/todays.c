@@ -3,42 +3,57 @@
  * A preset has the type and the attention of the runs that it comes from: fp32 and eager attention on a TITAN,
  * fp16 on a V100. On a device with matrix units for bf16 nobody trains so today. Unless the user says otherwise,
  *
- *   dtype      is bf16 in place of fp32 and fp16, but for tables of embeddings (dlrm)
- *   attention  is flash in place of eager and fused, in families whose attention has no bias of positions
+ *   dtype      is bf16 in place of fp32 and fp16, but for families that stay wide
+ *   attention  is flash in place of eager and fused, in families that flash kernels compute
+ *
+ * A model file says itself how it is trained.
  */
 #include <string.h>
 
 #include "model/import.h"
 
-static bool is_one_of(const char *family, const char *const *families)
+/* The family of a preset; NULL if the name is none's. */
+static const struct family *family_of_preset(const struct preset *preset)
 {
-    while (*families && strcmp(family, *families) != 0)
-        families++;
-    return *families != NULL;
+    const struct family *family = NULL;
+    if (preset && family_find(preset->family, NULL, &family))
+        error_clear();
+    return family;
+}
+
+static bool is_older(const char *attention)
+{
+    return strcmp(attention, "eager") == 0 || strcmp(attention, "fused") == 0;
+}
+
+/* Whether these options name an attention, and which. */
+static const char *attention_in(struct arena *scratch, const char *options)
+{
+    struct doc *parsed = NULL;
+    if (options_parse(scratch, options, &parsed))
+        error_clear(); /* whoever opens the model says what is wrong */
+    const struct doc *value = parsed ? doc_get(parsed, "attention") : NULL;
+    return value && value->text ? value->text : NULL;
 }
 
 const char *model_todays_options(struct arena *keep, const char *name, const char *overrides)
 {
-    static const char *const FLASH[] = {"gpt", "bert", "vit", NULL};
     const struct preset *preset = preset_find(name);
+    const struct family *family = family_of_preset(preset);
+    if (!family || !(family->practice & FLASH_ATTENTION))
+        return overrides;
     struct arena *scratch = arena_new();
-    struct doc *given = NULL;
-    bool old = preset && (strstr(preset->options, "attention: eager") ||
-                          strstr(preset->options, "attention: fused"));
-    if (options_parse(scratch, overrides, &given)) {
-        error_clear(); /* whoever opens the model says what is wrong */
-        old = false;
-    }
-    if (old && is_one_of(preset->family, FLASH) && !(given && doc_get(given, "attention")))
+    const char *own = attention_in(scratch, preset->options);
+    if (own && is_older(own) && !attention_in(scratch, overrides))
         overrides = overrides && *overrides ? arena_printf(keep, "%s, attention: flash", overrides)
                                             : "attention: flash";
     arena_free(scratch);
     return overrides;
 }
 
-enum dtype model_todays_dtype(const struct model *model)
+enum dtype model_todays_dtype(const struct model *model, const char *name)
 {
-    static const char *const WIDE[] = {"dlrm", NULL};
-    bool old = model->dtype == DTYPE_FP32 || model->dtype == DTYPE_FP16;
-    return old && !is_one_of(model->family, WIDE) ? DTYPE_BF16 : model->dtype;
+    const struct family *family = family_of_preset(preset_find(name));
+    bool older = model->dtype == DTYPE_FP32 || model->dtype == DTYPE_FP16;
+    return family && older && !(family->practice & STAYS_WIDE) ? DTYPE_BF16 : model->dtype;
 }

@@ -14,7 +14,7 @@ weft_status follow_practice(struct arena *keep, const char *name, const char **o
     if (!device_is_todays(&opened->cluster->node.device))
         return WEFT_OK;
     if (!degrees->has_dtype && !degrees->has_policy) {
-        degrees->dtype = model_todays_dtype(opened->model);
+        degrees->dtype = model_todays_dtype(opened->model, name);
         degrees->has_dtype = degrees->dtype != opened->model->dtype;
     }
     const char *todays = model_todays_options(keep, name, *options);

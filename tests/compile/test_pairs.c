@@ -357,7 +357,7 @@ static void one_stage_is_never_slower(void **state)
     struct rng rng;
     int n = 0, faster = 0;
     rng_seed(&rng, 5);
-    while (n < rounds_of(60)) {
+    while (n < 60) { /* a share of few plans would say little */
         struct degrees d;
         struct plan *plan = lower(*state, &rng, &d);
         if (plan && plan_schedule(plan)->ahead && d.pp == 1) {
@@ -372,7 +372,7 @@ static void one_stage_is_never_slower(void **state)
         }
         plan_free(plan);
     }
-    assert_true(3 * faster > n);
+    assert_true(2 * faster > n);
 }
 
 static void micro_batches_take_the_same(void **state)

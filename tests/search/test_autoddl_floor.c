@@ -325,7 +325,7 @@ static void degrees_say_what_their_splits_need(void **state)
         assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
         struct layout_problem *p = open_problem(model, cluster, cost, 24, 1);
         p->work->floor_only = true;
-        for (int round = 0; round < rounds_of(40); round++) {
+        for (int round = 0; round < rounds_of(70); round++) {
             const struct layout_uses *uses =
                 &p->work->edges.data[rng_below(&rng, (int64_t)p->work->edges.len)];
             if (!uses->tie && uses->list.len)
@@ -336,7 +336,7 @@ static void degrees_say_what_their_splits_need(void **state)
         cluster_free(cluster);
         model_free(model);
     }
-    assert_true(alike > rounds_of(100));
+    assert_true(alike > 100);
 }
 
 /* ---- F3 -------------------------------------------------------------------------------------- */

@@ -124,7 +124,7 @@ static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last,
     return true;
 }
 
-static weft_status try_layouts(struct join *join, const struct trial *from, int64_t block)
+static weft_status try_layouts(struct join *join, const struct trial *from)
 {
     struct arena *scratch = arena_new();
     const struct degrees d = from->degrees;
@@ -135,7 +135,7 @@ static weft_status try_layouts(struct join *join, const struct trial *from, int6
         const struct trial *trial;
         if (deal_out(join->request->model->layers, parts, WEIGHTS[i].first, WEIGHTS[i].last,
                      layers))
-            TRY(try_tuned(join, &d, layers, block,
+            TRY(try_tuned(join, &d, layers, 0,
                           arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
                                        (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last),
                           &trial));
@@ -165,7 +165,7 @@ static weft_status tune_layouts(struct join *join)
         chosen[at] = *trial;
     }
     for (size_t i = 0; i < count; i++)
-        TRY(try_layouts(join, &chosen[i], 0));
+        TRY(try_layouts(join, &chosen[i]));
 done:
     return status;
 }

@@ -24,8 +24,8 @@ static const struct limit_row LIMITS[] = {
     [LIMIT_UNFOLDED_TASKS] = {"a graph of every device that was asked for", "tasks", 4000000,
                               "about 10 s: it grows with the square of the devices",
                               "leave --unfold out: one device then stands for its stage"},
-    [LIMIT_PROOF] = {"a proof", "micro-batches times operators times pairs of their devices", 2e8,
-                     "about 2 s",
+    [LIMIT_PROOF] = {"a proof", "micro-batches times operators times pairs of their devices", 1.4e8,
+                     "about 5 s and 1.9 GB",
                      "use a smaller global batch: further micro-batches only repeat; with many "
                      "devices, only one of each stage is looked at"},
     [LIMIT_TRACE] = {"a trace", "slices", 2000000, "about 400 MB, which viewers still open",

@@ -41,8 +41,8 @@ fi
 
 [ -d "$root" ] || debian_into "$root" "$architecture" --variant=minbase --include="make git"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
-rm -rf "$root/root/weft"
-git clone -q "$source" "$root/root/weft"
+rm -rf "$root/weft"
+git clone -q "$source" "$root/weft"
 
 # Mounts of a namespace end with it.
 # shellcheck disable=SC2016  # the inner shell expands
@@ -52,5 +52,5 @@ unshare --mount --fork --pid --kill-child bash -c '
     mount --rbind /dev "$root/dev" && mount --make-rslave "$root/dev"
     mount --bind /sys "$root/sys"
     chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
-        bash -euc "cd /root/weft && for target in $*; do make \$target; done"
+        bash -euc "cd /weft && for target in $*; do make \$target; done"
 ' bare "$root" "${targets[@]}"

@@ -4,7 +4,8 @@
  *
  *   --over schedule=interleaved,aiao --over segments=2,4        2 x 2 rows
  *
- * Every option of a plan on the command line can be an axis, and so can model, cluster, planner and forbid.
+ * Every option of a plan on the command line can be an axis, and so can model, cluster, planner, forbid
+ * and for.
  * An option that belongs to one value only is added to it: schedule=interleaved+virtual=2,aiao+segments=4.
  * A planner chooses what is not given, or is given as any: schedule=aiao+planner=auto,
  * schedule=any+degrees=any.
@@ -61,12 +62,10 @@ static void take_forbid(struct argp_state *state, void *input, char *arg)
         argp_error(state, "--forbid: %s; %s", weft_last_error()->message, weft_last_error()->hint);
 }
 
-static void take_target(struct argp_state *state, void *input, char *arg)
+static void take_for(struct argp_state *state, void *input, char *arg)
 {
     struct compare_command *options = input;
-    options->target = target_find(arg);
-    if (!options->target)
-        argp_error(state, "--for: %s", weft_last_error()->message);
+    options->target = take_target(state, arg);
 }
 
 static const struct cli_option OPTIONS[] = {
@@ -77,7 +76,7 @@ static const struct cli_option OPTIONS[] = {
     {"forbid", "LIST", "what planners must not do, such as sp,zero=3", OPTION_TAKE,
      .take = take_forbid},
     {"for", "TARGET", "planners search only what this framework runs, such as megatron@0.16",
-     OPTION_TAKE, .take = take_target},
+     OPTION_TAKE, .take = take_for},
     {"quick", NULL, "planners called auto ask only what answers in about a second", OPTION_FLAG,
      AT(quick)},
     {"measured", "TRACE",

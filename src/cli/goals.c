@@ -61,6 +61,16 @@ static void take_number(struct argp_state *state, const char *option, const char
         argp_error(state, "--%s takes a number above 0 and below %g, not '%s'", option, most, arg);
 }
 
+const struct target *take_target(struct argp_state *state, const char *arg)
+{
+    const struct target *target = target_find(arg);
+    const weft_error *error = weft_last_error();
+    if (!target)
+        argp_error(state, "--for: %s%s%s", error->message, error->hint ? "; " : "",
+                   error->hint ? error->hint : "");
+    return target;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct goals *goals = state->input;
@@ -83,10 +93,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--max-devices takes a whole number of at least 1, not '%s'", arg);
         return 0;
     case GOAL_FOR:
-        goals->target = target_find(arg);
-        if (!goals->target)
-            argp_error(state, "--for: %s; %s", weft_last_error()->message,
-                       weft_last_error()->hint ? weft_last_error()->hint : "");
+        goals->target = take_target(state, arg);
         return 0;
     case GOAL_SIMPLEST:
         if (!parse_real(arg, &goals->simplest) || goals->simplest < 0 || goals->simplest > 100)

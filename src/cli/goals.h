@@ -20,6 +20,8 @@ struct goals {
 
 /* Parses the options; its input is a struct goals. */
 extern const struct argp GOALS_ARGP;
+/* The target that --for names; an unknown name ends the program. */
+const struct target *take_target(struct argp_state *state, const char *arg);
 
 /* Finds out whether the size of the cluster is to be searched, too; goals that contradict each other are an error. */
 weft_status goals_check(const struct goals *goals, bool *sizes);

@@ -237,12 +237,25 @@ static weft_status settle_target(struct plan_command *options)
                : WEFT_OK;
 }
 
-/* The command line as it was typed, but for quotes. */
+/* A word as a shell takes it. */
+static const char *shell_word(struct arena *keep, const char *word)
+{
+    if (*word && !word[strcspn(word, " \t\"'\\$`&|;<>()*?[]{}#~!")])
+        return word;
+    const char *quoted = "";
+    size_t plain = strcspn(word, "'");
+    for (; word[plain]; word += plain + 1, plain = strcspn(word, "'"))
+        quoted = arena_printf(keep, "%s%.*s'\\''", quoted, (int)plain, word);
+    return arena_printf(keep, "'%s%s'", quoted, word);
+}
+
+/* The command line as it can be typed again, safe to print on a terminal; the first word is "weft plan". */
 static const char *words_of(struct arena *keep, int argc, char **argv)
 {
-    const char *line = "";
-    for (int i = 0; i < argc; i++)
-        line = arena_printf(keep, "%s%s%s", line, i ? " " : "", argv[i]);
+    char *line = arena_copy_text(keep, argv[0]);
+    for (int i = 1; i < argc; i++)
+        line = arena_printf(keep, "%s %s", line, shell_word(keep, argv[i]));
+    plain_text(line);
     return line;
 }
 
@@ -340,8 +353,8 @@ done:
 /* Whether the question is one whose answer is looked for in every framework, too. */
 static bool asks_targets(const struct plan_command *options, const struct planned *planned)
 {
-    return !options->goals.target && !options->search.quick && !planned->stopped &&
-           planned->trials.data[0].fits;
+    return !options->goals.target && !options->search.quick && !options->search.budget_ns &&
+           !planned->stopped && planned->trials.data[0].fits;
 }
 
 /* What to type next. */

@@ -11,16 +11,15 @@ static const char *differences_of(struct arena *keep, const struct target *targe
 }
 
 /* Searches for the best plan of the degrees that the target takes; NULL text: nothing fits. */
-static weft_status search_one(const struct plan_request *request, struct arena *keep,
-                              struct for_target *row)
+static weft_status search_one(const struct plan_request *request, int64_t global_batch,
+                              struct arena *keep, struct for_target *row)
 {
     struct plan_request own = *request;
     struct planned *planned = NULL;
     own.target = row->target;
-    own.options = (struct plan_options){.given = 1U << TAKES_QUICK,
-                                        .quick = true,
-                                        .batch_auto = false,
-                                        .simplest = request->options.simplest};
+    own.pins.global_batch = global_batch; /* the answer's, where the batch was searched, too */
+    own.options = (struct plan_options){
+        .given = 1U << TAKES_QUICK, .quick = true, .simplest = request->options.simplest};
     weft_status status = plan_search(planner_default(), &own, &planned);
     if (status == WEFT_FAILURE)
         return status;
@@ -57,7 +56,7 @@ weft_status search_each_target(const struct plan_request *request, const struct 
             row.iteration_ns = answer->iteration_ns;
             row.runs_it = true;
         } else {
-            TRY(search_one(request, keep, &row));
+            TRY(search_one(request, plan->global_batch, keep, &row));
         }
         array_push(keep, out, row);
     }

@@ -147,7 +147,8 @@ static struct inside inside_of(const struct node_type *node)
     if (node->devices == 1)
         return (struct inside){"-", 0};
     if (rate[LINK_NVLINK] > 0)
-        return (struct inside){switched ? "NVSwitch" : "NVLink", rate[LINK_NVLINK]};
+        return (struct inside){switched ? "NVSwitch" : wire_words(&node->device)->title,
+                               rate[LINK_NVLINK]};
     return rate[LINK_PCI] > 0 ? (struct inside){"PCI", rate[LINK_PCI]}
                               : (struct inside){"socket", rate[LINK_SOCKET]};
 }
@@ -384,10 +385,10 @@ static json_t *node_json(const struct node_type *node)
     for (int32_t i = 0; i < node->links; i++) {
         const struct link *link = &node->link[i];
         json_array_append_new(
-            links, json_pack("{s:s, s:s, s:s, s:i, s:f, s:I}", "kind", link_kind_name(link->kind),
-                             "a", node->vertex[link->a].name, "b", node->vertex[link->b].name,
-                             "count", link->count, "bytes_per_s", link->bytes_per_s, "latency_ns",
-                             (json_int_t)link->latency_ns));
+            links, json_pack("{s:s, s:s, s:s, s:i, s:f, s:I}", "kind",
+                             link_name(&node->device, link->kind), "a", node->vertex[link->a].name,
+                             "b", node->vertex[link->b].name, "count", link->count, "bytes_per_s",
+                             link->bytes_per_s, "latency_ns", (json_int_t)link->latency_ns));
     }
     return json_pack("{s:i, s:o, s:o, s:i, s:f}", "devices", node->devices, "vertices", vertices,
                      "links", links, "nics", node->nics, "nic_bytes_per_s", node->nic_bytes_per_s);

@@ -17,6 +17,15 @@
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
+/* What wires from device to device are called; in the link graph all of them are LINK_NVLINK. */
+struct wire_words {
+    const char *arch;   /* the devices that have them; NULL: all others */
+    const char *name;   /* "nvlink", in files and JSON */
+    const char *mark;   /* "NV", in a matrix */
+    const char *title;  /* "NVLink", in text */
+    const char *plural; /* "NVLinks" */
+};
+
 struct device {
     const char *name; /* "A100-SXM4-80GB" */
     const char *arch; /* "ampere": the key of the analytic defaults */
@@ -58,6 +67,9 @@ enum vertex_kind {
 enum link_kind { LINK_NVLINK, LINK_PCI, LINK_SOCKET, LINK_NIC, LINK_FABRIC, LINK_KIND_COUNT };
 const char *vertex_kind_name(enum vertex_kind kind);
 const char *link_kind_name(enum link_kind kind);
+/* The same, with the devices' own name for the wires between them. */
+const char *link_name(const struct device *device, enum link_kind kind);
+const struct wire_words *wire_words(const struct device *device);
 
 struct vertex {
     enum vertex_kind kind;

@@ -44,7 +44,8 @@ _Static_assert(COUNT_OF(HOPS) == LINK_KIND_COUNT, "a link kind without a hop");
 /* The share of a wire's bandwidth that large messages reach, by the devices' architecture, and the
  * time tau of a chunk, which makes H = tau * B.
  *   others  NVLink 238 of 300 GB/s for 8 A100 in vTrain's table (236 in Sailor's p2p table, 119
- *           of 150 on GH200); PCIe 12 of 15.75 GB/s, NCCL's PCI_BW; tau from the joint fit of
+ *           of 150 on GH200; xGMI 304 of 384, six rings of 64, for 8 MI300X in AMD's acceptance
+ *           guide); PCIe 12 of 15.75 GB/s, NCCL's PCI_BW; tau from the joint fit of
  *           vTrain's A100 table, 2.4 MiB at 231 GB/s
  *   volta   22.5 of 25 GB/s per wire for 2, 3, 6 and 8 devices in vTrain's V100 table; tau halves
  *           the errors at 4 MiB (too fast) and 16 MiB (too slow)
@@ -56,8 +57,7 @@ struct arch_model {
     bool staged; /* PCIe traffic goes through host memory, also on the way to a NIC */
 };
 static const struct arch_model ARCHS[] = {
-    {"volta", 0.90, 0.76, 0.76, 5e-6, false},
-    {"turing", 0.80, 0.31, 0.63, 10e-6, true},
+    {"volta", 0.90, 0.76, 0.76, 5e-6, false},  {"turing", 0.80, 0.31, 0.63, 10e-6, true},
     {NULL, 0.80, 0.76, 0.76, 10e-6, false}, /* others */
 };
 /* SimAI's table of NIC efficiencies at 16 GiB. */
@@ -443,7 +443,7 @@ weft_status collective_time(const struct cluster *cluster, enum collective colle
     out->bus_bytes_per_s = site.volume / seconds;
     out->algorithm = line.algorithm;
     out->source = measured(site.fit) ? "fit" : "link graph";
-    out->bottleneck = link_kind_name(limit.kind);
+    out->bottleneck = link_name(&cluster->node.device, limit.kind);
 done:
     arena_free(scratch);
     return status;

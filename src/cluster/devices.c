@@ -50,9 +50,10 @@
 #define V100_RATES   RATES(15.7, 0, 125, 0, 0, 0)
 #define A100_RATES   RATES(19.5, 156, 312, 312, 0, 0)
 #define HOPPER_RATES RATES(66.9, 494.7, 989.4, 989.4, 1978.9, 0)
+#define CDNA3_RATES  RATES(163.4, 653.7, 1307.4, 1307.4, 2614.9, 0)
 
-/* A row: name, architecture, memory and its bandwidth, rates, bandwidth to the host, L2, units (streaming
- * multiprocessors), source. */
+/* A row: name, architecture, memory and its bandwidth, rates, bandwidth to the host, L2 (of AMD's devices the Infinity
+ * Cache), units (streaming multiprocessors, compute units), source. */
 #define GPU(title, family, memory, bandwidth, rates, host, l2, count, words)                       \
     {.name = (title),                                                                              \
      .arch = (family),                                                                             \
@@ -88,6 +89,8 @@ static const struct device DEVICES[] = {
         HOST_PCIE3, MIB(6), 72, "NVIDIA TITAN RTX specification"),
     GPU("RTX-3090", "ampere", MIB(24268), 936 * GB_PER_S, RATES(35.6, 35.6, 71.2, 71.2, 0, 0),
         HOST_PCIE4, MIB(6), 82, "NVIDIA GA102 whitepaper, fp16 with fp32 accumulation"),
+    GPU("L40S", "ada", MIB(46068), 864 * GB_PER_S, RATES(91.6, 183, 362, 362, 733, 0), HOST_PCIE4,
+        MIB(96), 142, "NVIDIA L40S datasheet"),
     GPU("A100-SXM4-40GB", "ampere", MIB(40536), 1555 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
         108, "NVIDIA A100 datasheet"),
     GPU("A100-SXM4-80GB", "ampere", MIB(81251), 2039 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
@@ -96,6 +99,12 @@ static const struct device DEVICES[] = {
         108, "NVIDIA A100 datasheet"),
     GPU("H100-SXM5-80GB", "hopper", MIB(81079), 3352 * GB_PER_S, HOPPER_RATES, HOST_PCIE5, MIB(50),
         132, "NVIDIA H100 whitepaper"),
+    GPU("H100-PCIe-80GB", "hopper", MIB(81559), 2039 * GB_PER_S,
+        RATES(51.2, 378, 756, 756, 1513, 0), HOST_PCIE5, MIB(50), 114,
+        "NVIDIA H100 PCIe datasheet"),
+    GPU("H100-NVL-94GB", "hopper", MIB(95830), 3938 * GB_PER_S,
+        RATES(60, 417.5, 835.5, 835.5, 1671, 0), HOST_PCIE5, MIB(50), 132,
+        "NVIDIA H100 NVL datasheet"),
     GPU("H100-96GB-HBM2e", "hopper", MIB(97871), 2400 * GB_PER_S, HOPPER_RATES, HOST_PCIE5, MIB(50),
         132, "torchtitan's benchmarks: H100 of 96 GB HBM2e (2.4 TB/s), limited to 500 W"),
     GPU("H200-SXM-141GB", "hopper", MIB(143156), 4800 * GB_PER_S, HOPPER_RATES, HOST_PCIE5, MIB(50),
@@ -107,6 +116,10 @@ static const struct device DEVICES[] = {
     GPU("B200-SXM-180GB", "blackwell", MIB(182642), 7700 * GB_PER_S,
         RATES(75, 1125, 2250, 2250, 4500, 9000), HOST_PCIE5, MIB(126), 148,
         "NVIDIA HGX B200 datasheet, one of eight"),
+    /* NVFP4: 108 PFLOP/s of eight, without sparsity. */
+    GPU("B300-SXM-288GB", "blackwell", MIB(275040), 7700 * GB_PER_S,
+        RATES(75, 1125, 2250, 2250, 4500, 13500), HOST_PCIE5, MIB(126), 148,
+        "NVIDIA HGX B300 datasheet, one of eight; L2 and units as B200"),
     /* NVFP4: 720 PFLOP/s of 72, without sparsity. NVLink-C2C has 450 GB/s per direction for two devices. */
     GPU("GB200", "blackwell", MIB(188416), 8000 * GB_PER_S,
         RATES(80, 1250, 2500, 2500, 5000, 10000), 225 * GB_PER_S, MIB(126), 152,
@@ -115,6 +128,18 @@ static const struct device DEVICES[] = {
     GPU("GB300", "blackwell", MIB(264904), 8000 * GB_PER_S,
         RATES(83, 1250, 2500, 2500, 5000, 15000), 225 * GB_PER_S, MIB(126), 152,
         "NVIDIA GB300 NVL72 datasheet, one of 72; L2 and units as GB200"),
+    /* The datasheet's rates are rounded to whole PFLOP/s. */
+    GPU("RTX-PRO-6000", "blackwell-rtx", MIB(97887), 1597 * GB_PER_S,
+        RATES(120, 250, 500, 500, 1000, 2000), HOST_PCIE5, MIB(128), 188,
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet"),
+    GPU("MI300X", "cdna3", MIB(196592), 5300 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,
+        "AMD Instinct MI300X datasheet"),
+    GPU("MI325X", "cdna3", MIB(262128), 6000 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,
+        "AMD Instinct MI325X datasheet"),
+    /* It has no TF32, whose products run as fp32; of four bits it has MXFP4. */
+    GPU("MI355X", "cdna4", MIB(294896), 8000 * GB_PER_S,
+        RATES(157.3, 157.3, 2516.6, 2516.6, 5033.2, 10066.3), HOST_PCIE5, MIB(256), 256,
+        "AMD Instinct MI355X datasheet"),
     {.name = "cpu",
      .arch = "cpu",
      .launch_ns = CPU_LAUNCH_NS,

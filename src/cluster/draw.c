@@ -90,7 +90,7 @@ static void relation(const struct node_type *node, const int32_t *before, int32_
     if (from == to)
         strcpy(text, "X");
     else if (direct)
-        snprintf(text, CELL + 1, "NV%d", direct->count);
+        snprintf(text, CELL + 1, "%s%d", wire_words(&node->device)->mark, direct->count);
     else if (to < node->devices && nvswitch_link(node, from) && nvswitch_link(node, to))
         strcpy(text, "NVS");
     else
@@ -128,9 +128,11 @@ static void draw_legend(const struct drawing *d)
     for (int32_t i = 0; i < d->node->links && !link; i++)
         if (d->node->link[i].kind == LINK_NVLINK)
             link = &d->node->link[i];
+    const struct wire_words *words = wire_words(&d->node->device);
     if (link)
-        fprintf(d->out, "  NVn: n NVLinks of %s per direction; NVS: through NVSwitch\n",
-                show_rate(link->bytes_per_s / link->count).s);
+        fprintf(d->out, "  %sn: n %s of %s per direction%s\n", words->mark, words->plural,
+                show_rate(link->bytes_per_s / link->count).s,
+                nvswitch_link(d->node, 0) ? "; NVS: through NVSwitch" : "");
     fprintf(d->out, "  PIX: one PCI switch; PXB: several; PHB: through a socket; SYS: between "
                     "sockets\n");
 }

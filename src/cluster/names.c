@@ -1,6 +1,8 @@
 /* names.c - the words for the room's enums in files, tables and JSON. */
 #include "cluster/cluster.h"
 
+#include <string.h>
+
 static const char *const VERTEX_KINDS[] = {
     [VERTEX_DEVICE] = "device", [VERTEX_NVSWITCH] = "nvswitch", [VERTEX_PCI_SWITCH] = "pci-switch",
     [VERTEX_SOCKET] = "socket", [VERTEX_NIC] = "nic",
@@ -12,6 +14,12 @@ static const char *const LINK_KINDS[] = {
     [LINK_NIC] = "nic",       [LINK_FABRIC] = "fabric",
 };
 _Static_assert(COUNT_OF(LINK_KINDS) == LINK_KIND_COUNT, "a link kind without a name");
+
+static const struct wire_words WIRES[] = {
+    {"cdna3", "xgmi", "XG", "xGMI", "xGMI links"},
+    {"cdna4", "xgmi", "XG", "xGMI", "xGMI links"},
+    {NULL, "nvlink", "NV", "NVLink", "NVLinks"},
+};
 
 static const char *const FABRIC_KINDS[] = {
     [FABRIC_NONE] = "none",         [FABRIC_SWITCH] = "switch",       [FABRIC_RAIL] = "rail",
@@ -34,6 +42,19 @@ const char *vertex_kind_name(enum vertex_kind kind)
 const char *link_kind_name(enum link_kind kind)
 {
     return LINK_KINDS[kind];
+}
+
+const struct wire_words *wire_words(const struct device *device)
+{
+    size_t at = 0;
+    while (WIRES[at].arch && !(device->arch && strcmp(WIRES[at].arch, device->arch) == 0))
+        at++;
+    return &WIRES[at];
+}
+
+const char *link_name(const struct device *device, enum link_kind kind)
+{
+    return kind == LINK_NVLINK ? wire_words(device)->name : LINK_KINDS[kind];
 }
 
 const char *fabric_kind_name(enum fabric_kind kind)
@@ -68,6 +89,6 @@ const char *link_text(struct arena *keep, const struct cluster *cluster, struct 
         return arena_printf(keep, "uplink of %s", cluster->fabric.tier[link.tier - 1].name);
     const struct link *wires = &node->link[link.link];
     int32_t from = link.reverse ? wires->b : wires->a, to = link.reverse ? wires->a : wires->b;
-    return arena_printf(keep, "%s %s-%s", link_kind_name(wires->kind), node->vertex[from].name,
-                        node->vertex[to].name);
+    return arena_printf(keep, "%s %s-%s", link_name(&node->device, wires->kind),
+                        node->vertex[from].name, node->vertex[to].name);
 }

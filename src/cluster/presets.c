@@ -24,12 +24,27 @@ static const struct nvlink_pair CUBE_MESH_PAIRED[] = {
     {2, 6, 1}, {3, 7, 2}, {4, 5, 2}, {4, 6, 1}, {4, 7, 1}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2},
 };
 
+/* One wire between every two of eight devices. */
+static const struct nvlink_pair FULL_MESH[] = {
+    {0, 1, 1}, {0, 2, 1}, {0, 3, 1}, {0, 4, 1}, {0, 5, 1}, {0, 6, 1}, {0, 7, 1},
+    {1, 2, 1}, {1, 3, 1}, {1, 4, 1}, {1, 5, 1}, {1, 6, 1}, {1, 7, 1}, {2, 3, 1},
+    {2, 4, 1}, {2, 5, 1}, {2, 6, 1}, {2, 7, 1}, {3, 4, 1}, {3, 5, 1}, {3, 6, 1},
+    {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 1}, {5, 6, 1}, {5, 7, 1}, {6, 7, 1}};
+/* Four GH200 with six NVLinks to each other (Alps). */
+static const struct nvlink_pair QUAD[] = {{0, 1, 6}, {0, 2, 6}, {0, 3, 6},
+                                          {1, 2, 6}, {1, 3, 6}, {2, 3, 6}};
+/* Bridges of 600 GB/s, both ways together, between neighbours. */
+static const struct nvlink_pair BRIDGES[] = {{0, 1, 12}, {2, 3, 12}, {4, 5, 12}, {6, 7, 12}};
+
 #define PCIE3   8 /* GT/s */
 #define PCIE4   16
 #define PCIE5   32
+#define PCIE6   64
 
-#define NVLINK2 (25 * GB_PER_S) /* NVLink 2 to 4: V100, A100, H100 */
-#define NVLINK5 (50 * GB_PER_S) /* B200 */
+#define NVLINK2 (25 * GB_PER_S)   /* NVLink 2 to 4: V100, A100, H100 */
+#define NVLINK5 (50 * GB_PER_S)   /* B200 */
+#define XGMI3   (64 * GB_PER_S)   /* MI300X, MI325X: x16 at 32 GT/s */
+#define XGMI4   (76.8 * GB_PER_S) /* MI355X: x16 at 38.4 GT/s */
 
 /* Non-blocking trees of the switches of their time: 36 ports at EDR, 40 at HDR, half of them
  * towards the nodes. */
@@ -73,6 +88,8 @@ static const struct tier_plan ARIES[] = {
 /* The one-way time over EFA is about 15 us and over a cloud's TCP about 25 us: estimates from
  * published ping-pong measurements. */
 static const struct tier_plan PLACEMENT_GROUP[] = {{"placement group", 0, 0, 0, 15000}, {0}};
+/* Slingshot 11: about 2 us between nodes of different groups (published osu_latency). */
+static const struct tier_plan SLINGSHOT[] = {{"slingshot", 0, 0, 0, 2000}, {0}};
 static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 
 /* How nodes are joined: `count` NICs of `gbit` Gb/s each, on InfiniBand of one generation (EDR, HDR), or as the rails
@@ -259,21 +276,97 @@ static const struct machine HGX_B200 = {
     NVSWITCH_NODE("B200-SXM-180GB", CPU_EMERALD_RAPIDS, PCIE5, 18, NVLINK5),
     RAILS(8, 400, "NVIDIA DGX SuperPOD B200", 32),
 };
+/* The NICs hang on PCIe 6 switches of their own. */
+static const struct machine HGX_B300 = {
+    .notes = "NVIDIA HGX B300 with eight 800 Gb/s NICs; fabric as DGX SuperPOD B200, sockets as "
+             "HGX B200",
+    NVSWITCH_NODE("B300-SXM-288GB", CPU_EMERALD_RAPIDS, PCIE6, 18, NVLINK5),
+    RAILS(8, 800, "NVIDIA DGX SuperPOD B300", 32),
+};
+/* What servers for eight cards on PCIe have in common. */
+#define CARDS(name, cpus, gt)                                                                      \
+    .device = (name), .devices = 8, .sockets = 2, .cpu = (cpus), .pci_gt_per_s = (gt),             \
+    .pci_switches = 4
+#define BRIDGED_CARDS(name)                                                                        \
+    CARDS(name, CPU_SAPPHIRE_RAPIDS, PCIE5), .nvlink_bytes_per_s = NVLINK2, .pairs = BRIDGES,      \
+        .pair_count = COUNT_OF(BRIDGES),                                                           \
+        RAILS(4, 400, "rails of 400 Gb/s, units of 32: assumed", 32)
+static const struct machine H100_PCIE = {
+    .notes = "eight H100 PCIe, NVLink bridges between pairs, four 400 Gb/s NICs: NVIDIA-certified "
+             "servers; the number of NICs is assumed",
+    BRIDGED_CARDS("H100-PCIe-80GB"),
+};
+static const struct machine H100_NVL = {
+    .notes = "eight H100 NVL, NVLink bridges between pairs, four 400 Gb/s NICs: NVIDIA-certified "
+             "servers; the number of NICs is assumed",
+    BRIDGED_CARDS("H100-NVL-94GB"),
+};
+static const struct machine G6E = {
+    .notes = "AWS EC2 g6e.48xlarge: 8 L40S on PCIe 4, 400 Gb/s EFA",
+    CARDS("L40S", CPU_ZEN2, PCIE4),
+    NICS(4, 100),
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "EC2 placement group, full bisection: assumed",
+    .tiers = PLACEMENT_GROUP,
+};
+static const struct machine RTX_PRO_SERVER = {
+    .notes = "NVIDIA RTX PRO Server: 8 RTX PRO 6000, 400 Gb/s a device",
+    CARDS("RTX-PRO-6000", CPU_EMERALD_RAPIDS, PCIE5),
+    RAILS(8, 400, "rails of 400 Gb/s, units of 32: assumed", 32),
+};
+#define GRACE_HOPPER(count)                                                                        \
+    .device = "GH200-96GB", .devices = (count), .sockets = (count), .cpu = CPU_ARM,                \
+    .pci_gt_per_s = PCIE5, .socket_link_bytes_per_s = 450 * GB_PER_S, .nics_on_sockets = true
+static const struct machine GH200 = {
+    .notes = "NVIDIA GH200 MGX server: one superchip, one 400 Gb/s NIC",
+    GRACE_HOPPER(1),
+    RAILS(1, 400, "one rail of 400 Gb/s, units of 32: assumed", 32),
+};
+static const struct machine GH200_QUAD = {
+    .notes =
+        "four GH200 a node, six NVLinks between each two, Slingshot 11 of 200 Gb/s each: CSCS Alps",
+    GRACE_HOPPER(4),
+    .nvlink_bytes_per_s = NVLINK2,
+    .pairs = QUAD,
+    .pair_count = COUNT_OF(QUAD),
+    NICS(4, 200),
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "Slingshot dragonfly, taken as full bisection: assumed",
+    .tiers = SLINGSHOT,
+};
+/* Eight devices, each joined to each other by one xGMI link, one 400 Gb/s NIC each. */
+#define INSTINCT_NODE(name, rate)                                                                  \
+    .device = (name), .devices = 8, .sockets = 2, .cpu = CPU_ZEN4, .pci_gt_per_s = PCIE5,          \
+    .pci_switches = 4, .nvlink_bytes_per_s = (rate), .pairs = FULL_MESH,                           \
+    .pair_count = COUNT_OF(FULL_MESH),                                                             \
+    RAILS(8, 400, "rails of 400 Gb/s, units of 32: assumed", 32)
+static const struct machine MI300X = {
+    .notes = "AMD Instinct MI300X platform (datasheet) with eight 400 Gb/s NICs",
+    INSTINCT_NODE("MI300X", XGMI3),
+};
+static const struct machine MI325X = {
+    .notes = "AMD Instinct MI325X platform (datasheet) with eight 400 Gb/s NICs",
+    INSTINCT_NODE("MI325X", XGMI3),
+};
+static const struct machine MI355X = {
+    .notes = "AMD Instinct MI355X platform (datasheet) with eight 400 Gb/s NICs",
+    INSTINCT_NODE("MI355X", XGMI4),
+};
 /* Two devices per Grace, two Grace per tray, 18 trays; C2C carries 450 GB/s per direction for both
  * devices of a Grace together. */
-#define NVL72(name)                                                                                \
+#define NVL72(name, gt)                                                                            \
     .device = (name), .devices = 72, .sockets = 36, .sockets_per_board = 2, .cpu = CPU_ARM,        \
-    .pci_gt_per_s = PCIE5, .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,        \
+    .pci_gt_per_s = (gt), .socket_link_bytes_per_s = 225 * GB_PER_S, .nvswitch_links = 18,         \
     .nvlink_bytes_per_s = NVLINK5
 static const struct machine GB200_NVL72 = {
     .notes = "NVIDIA GB200 NVL72 and DGX SuperPOD GB200 (scalable units of 8 racks)",
-    NVL72("GB200"),
+    NVL72("GB200", PCIE5),
     RAILS(72, 400, "NVIDIA DGX SuperPOD GB200", 8),
     .nics_on_sockets = true,
 };
 static const struct machine GB300_NVL72 = {
     .notes = "NVIDIA GB300 NVL72, 800 Gb/s a device; racks joined as in DGX SuperPOD GB200",
-    NVL72("GB300"),
+    NVL72("GB300", PCIE6),
     RAILS(72, 800, "NVIDIA DGX SuperPOD GB300", 8),
     .nics_on_sockets = true,
 };
@@ -299,8 +392,18 @@ static const struct cluster_preset PRESETS[] = {
      &TORCHTITAN_H100},
     {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
     {"hgx-b200", "HGX B200, eight 400 Gb/s rails", "NVIDIA", &HGX_B200},
+    {"hgx-b300", "HGX B300, eight 800 Gb/s rails", "NVIDIA", &HGX_B300},
     {"gb200-nvl72", "72 GB200 in one NVLink domain", "NVIDIA", &GB200_NVL72},
     {"gb300-nvl72", "72 GB300 in one NVLink domain", "NVIDIA", &GB300_NVL72},
+    {"gh200", "one GH200 a node, 400 Gb/s", "NVIDIA", &GH200},
+    {"gh200-quad", "four GH200 a node, Slingshot 200 Gb/s each", "CSCS Alps", &GH200_QUAD},
+    {"h100-pcie", "8 H100 PCIe, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_PCIE},
+    {"h100-nvl", "8 H100 NVL, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_NVL},
+    {"g6e", "AWS g6e: 8 L40S on PCIe, 400 Gb/s EFA", "AWS", &G6E},
+    {"rtx-pro-6000", "8 RTX PRO 6000 on PCIe, eight 400 Gb/s rails", "NVIDIA", &RTX_PRO_SERVER},
+    {"mi300x", "8 MI300X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI300X},
+    {"mi325x", "8 MI325X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI325X},
+    {"mi355x", "8 MI355X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI355X},
 };
 
 size_t cluster_presets(const struct cluster_preset **out)

@@ -90,9 +90,10 @@ static json_t *wires_json(const struct node_type *node, const struct link_load *
             if (load[i].link.tier == -1 && same_kind(node, link, &node->link[load[i].link.link]) &&
                 load[i].busy > busy)
                 busy = load[i].busy;
-        json_array_append_new(wires, json_pack("{s:i, s:i, s:s, s:f, s:f}", "a", link->a, "b",
-                                               link->b, "kind", link_kind_name(link->kind),
-                                               "bytes_per_s", link->bytes_per_s, "busy", busy));
+        json_array_append_new(wires,
+                              json_pack("{s:i, s:i, s:s, s:f, s:f}", "a", link->a, "b", link->b,
+                                        "kind", link_name(&node->device, link->kind), "bytes_per_s",
+                                        link->bytes_per_s, "busy", busy));
     }
     return wires;
 }

@@ -29,10 +29,20 @@ const char *plan_order(struct arena *keep, const struct plan *plan)
     return arena_printf(keep, "%s, %s%s", plan->schedule, counted(plan->stages, "stage").s, pieces);
 }
 
+/* "8 devices"; of racks, whose number is easily taken for another, "4 racks x 72 = 288 devices". */
+static const char *cluster_size(struct arena *keep, const struct cluster *cluster)
+{
+    const char *devices = counted(cluster_devices(cluster), "device").s;
+    if (cluster->node.boards < 2)
+        return arena_copy_text(keep, devices);
+    return arena_printf(keep, "%s × %d = %s", counted(cluster->nodes, "rack").s,
+                        cluster->node.devices, devices);
+}
+
 void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out)
 {
     fprintf(out, "%s on %s: %s, %s, %s\n%s\n%s\n", plan->model->name, plan->cluster->name,
-            counted(cluster_devices(plan->cluster), "device").s, dtype_name(plan->dtype),
+            cluster_size(scratch, plan->cluster), dtype_name(plan->dtype),
             policy_name(plan->policy), plan_batches(scratch, plan), plan_order(scratch, plan));
     print_practice(scratch, plan, out);
     fputc('\n', out);

@@ -80,8 +80,18 @@ static const struct {
     {"torchtitan-h100", 8, 18, 450, 8, 400, 4, 2},
     {"hgx-h200", 8, 18, 450, 8, 400, 4, 2},
     {"hgx-b200", 8, 18, 900, 8, 400, 4, 2},
+    {"hgx-b300", 8, 18, 900, 8, 800, 4, 2},
     {"gb200-nvl72", 72, 18, 900, 72, 3600, 0, 36},
     {"gb300-nvl72", 72, 18, 900, 72, 7200, 0, 36},
+    {"gh200", 1, 0, 0, 1, 50, 0, 1},
+    {"gh200-quad", 4, 18, 450, 4, 100, 0, 4},
+    {"h100-pcie", 8, 12, 300, 4, 200, 4, 2},
+    {"h100-nvl", 8, 12, 300, 4, 200, 4, 2},
+    {"g6e", 8, 0, 0, 4, 50, 4, 2},
+    {"rtx-pro-6000", 8, 0, 0, 8, 400, 4, 2},
+    {"mi300x", 8, 7, 448, 8, 400, 4, 2},
+    {"mi325x", 8, 7, 448, 8, 400, 4, 2},
+    {"mi355x", 8, 7, 537.6, 8, 400, 4, 2},
 };
 
 static int32_t count_vertices(const struct node_type *node, enum vertex_kind kind)
@@ -126,11 +136,29 @@ static void test_nicknames(void **state)
     static const struct {
         const char *name, *meant;
     } ROWS[] = {
-        {"hgx-h100:2", "dgx-h100:2"}, {"HGX-H100", "dgx-h100"},      {"h100", "dgx-h100"},
-        {"h100:8", "dgx-h100:1"},     {"H100:16", "dgx-h100:2"},     {"8xH100", "dgx-h100:1"},
-        {"4xa100", "dgx-a100:1x4"},   {"h200:4096", "hgx-h200:512"}, {"72xGB200", "gb200-nvl72:1"},
-        {"12xH100", "12xH100"}, /* neither whole nodes nor a part of one */
-        {"dgx-a100:2", "dgx-a100:2"}, {"8xdgx-a100", "8xdgx-a100"},  {"a.yaml", "a.yaml"},
+        {"hgx-h100:2", "dgx-h100:2"},
+        {"HGX-H100", "dgx-h100"},
+        {"h100", "dgx-h100"},
+        {"h100:8", "dgx-h100:1"},
+        {"H100:16", "dgx-h100:2"},
+        {"8xH100", "dgx-h100:1"},
+        {"4xa100", "dgx-a100:1x4"},
+        {"h200:4096", "hgx-h200:512"},
+        {"72xGB200", "gb200-nvl72:1"},
+        {"12xH100", "dgx-h100:2x6"}, /* spread evenly */
+        {"13xH100", "13xH100"},      /* one a node is nobody's meaning */
+        {"gb200-nvl72:256gpus", "gb200-nvl72:4x64"},
+        {"gb200-nvl72:64nodes", "gb200-nvl72:4x64"},
+        {"gb300:256", "gb300-nvl72:4x64"},
+        {"nvl72:4racks", "gb200-nvl72:4"},
+        {"dgx-h100:128gpus", "dgx-h100:16"},
+        {"dgx-h100:16nodes", "dgx-h100:16"},
+        {"dgx-h100:16trucks", "dgx-h100:16trucks"},
+        {"dgx-h100:9223372036854775807racks", "dgx-h100:9223372036854775807racks"},
+        {"b300", "hgx-b300"},
+        {"dgx-a100:2", "dgx-a100:2"},
+        {"8xdgx-a100", "8xdgx-a100"},
+        {"a.yaml", "a.yaml"},
     };
     struct arena *arena = arena_new();
     for (size_t i = 0; i < COUNT_OF(ROWS); i++)

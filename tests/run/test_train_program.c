@@ -375,7 +375,7 @@ static void test_over_mpi(void **state)
         fail_msg("exit code %d: %s", code, text);
     free(text);
     free(answer_to(arena_printf(scratch->arena,
-                                "train " PLAN " --steps 4 --rate 0.001 --log '%s/threads.tsv'",
+                                "train " PLAN " --steps 4 --rate 0.01 --log '%s/threads.tsv'",
                                 scratch->folder)));
     assert_same_logs(scratch, scratch_path(scratch, "mpi.tsv"),
                      scratch_path(scratch, "threads.tsv"), 4);

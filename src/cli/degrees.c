@@ -11,6 +11,7 @@ enum {
     OPTION_PP,
     OPTION_CP,
     OPTION_EP,
+    OPTION_ETP,
     OPTION_VIRTUAL,
     OPTION_SEGMENTS,
     OPTION_MICROBATCH,
@@ -37,7 +38,8 @@ static const struct argp_option OPTIONS[] = {
     {"tp", OPTION_TP, "N", 0, "tensor parallelism (default 1)", 1},
     {"pp", OPTION_PP, "N", 0, "stages of a pipeline (default 1)", 1},
     {"cp", OPTION_CP, "N", 0, "context parallelism: sequences in parts (default 1)", 1},
-    {"ep", OPTION_EP, "N", 0, "expert parallelism, within dp (default 1)", 1},
+    {"ep", OPTION_EP, "N", 0, "expert parallelism, within a stage's devices (default 1)", 1},
+    {"etp", OPTION_ETP, "N", 0, "tensor parallelism of experts (default tp)", 1},
     {"sp", OPTION_SP, NULL, 0, "sequence parallelism along tp", 1},
     {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
     {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
@@ -86,6 +88,7 @@ static const struct {
     {OPTION_PP, "pp", offsetof(struct degrees, pp)},
     {OPTION_CP, "cp", offsetof(struct degrees, cp)},
     {OPTION_EP, "ep", offsetof(struct degrees, ep)},
+    {OPTION_ETP, "etp", offsetof(struct degrees, etp)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
     {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch), MOST_SAMPLES},
@@ -342,9 +345,9 @@ static weft_status leave_open(struct plan_arguments *in, const struct argp_optio
 
 weft_status degrees_open(struct plan_arguments *arguments)
 {
-    static const char *const NAMES[] = {"dp",   "tp",        "pp",        "cp",
-                                        "ep",   "virtual",   "segments",  "schedule",
-                                        "zero", "recompute", "microbatch"};
+    static const char *const NAMES[] = {"dp",       "tp",   "pp",        "cp",
+                                        "ep",       "etp",  "virtual",   "segments",
+                                        "schedule", "zero", "recompute", "microbatch"};
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < COUNT_OF(NAMES) && status == WEFT_OK; i++)
         status = degrees_set(arguments, NAMES[i], "any");

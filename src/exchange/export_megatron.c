@@ -164,6 +164,8 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_flag(a, "tp-comm-overlap");
     add_above_one(a, "context-parallel-size", d->cp);
     add_above_one(a, "expert-model-parallel-size", d->ep);
+    if (d->etp && d->etp != d->tp)
+        add_int(a, "expert-tensor-parallel-size", d->etp);
     if (hides_tokens(plan, d))
         add_flag(a, "overlap-moe-expert-parallel-comm");
     add_pipeline(a, plan, d);

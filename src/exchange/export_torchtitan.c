@@ -148,7 +148,7 @@ static void put_parallelism(struct titan_text *t, const struct recognised *r,
     put_int(t, "context_parallel_degree", d->cp);
     put_int(t, "expert_parallel_degree", d->ep);
     if (!t->python && s->experts)
-        put_int(t, "expert_tensor_parallel_degree", d->tp);
+        put_int(t, "expert_tensor_parallel_degree", d->etp ? d->etp : d->tp);
     put_pipeline(t, r);
 }
 
@@ -319,14 +319,12 @@ static void note_model(struct export_job *job, const struct model_shape *s,
     model_free(own);
 }
 
-static void note_decisions(struct export_job *job, bool main_branch, const struct model_shape *s)
+static void note_decisions(struct export_job *job)
 {
     unsigned both = OVERLAP_TENSOR | OVERLAP_PRODUCTS;
     if (is_async(&job->found) && (job->found.plan->overlap & both) != both)
         decides(job,
                 "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
-    if (main_branch && s->experts && job->found.degrees.tp > 1)
-        decides(job, "torchtitan's main branch does not split experts by tp; the plan does");
 }
 
 /* What the file cannot say of the plan, as a comment for `weft import`. */
@@ -373,7 +371,7 @@ weft_status write_torchtitan(struct export_job *job)
     (main_branch ? python_text : toml_text)(job, &t, &shape, flavor ? flavor->flavor : "custom");
     note_model(job, &shape, flavor);
     TRY(add_settings(job, &t));
-    note_decisions(job, main_branch, &shape);
+    note_decisions(job);
     job->out->text = t.text;
 done:
     return status;

@@ -34,6 +34,7 @@ static void remark(struct megatron_reading *r, const char *fmt, ...)
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 
+enum { LIKE_TP = -1 }; /* in the table: what tensor-model-parallel-size says */
 static const struct {
     const char *argument;
     size_t offset;
@@ -43,26 +44,21 @@ static const struct {
     {"pipeline-model-parallel-size", offsetof(struct degrees, pp), 1},
     {"context-parallel-size", offsetof(struct degrees, cp), 1},
     {"expert-model-parallel-size", offsetof(struct degrees, ep), 1},
+    {"expert-tensor-parallel-size", offsetof(struct degrees, etp), LIKE_TP},
     {"micro-batch-size", offsetof(struct degrees, micro_batch), 0},
 };
 
 static weft_status read_counts(struct megatron_reading *r)
 {
     for (size_t i = 0; i < COUNT_OF(COUNTS); i++) {
-        int64_t value = argument_int(r->a, COUNTS[i].argument, COUNTS[i].usual);
+        int64_t usual = COUNTS[i].usual == LIKE_TP ? r->d.tp : COUNTS[i].usual;
+        int64_t value = argument_int(r->a, COUNTS[i].argument, usual);
         if (value < 1 || value > INT32_MAX)
             return argument_error(r->a, COUNTS[i].argument, NULL, "--%s is %s, expected 1 or more",
                                   COUNTS[i].argument,
                                   argument_word(r->a, COUNTS[i].argument, "missing"));
         memcpy((char *)&r->d + COUNTS[i].offset, &value, sizeof value);
     }
-    int64_t etp = argument_int(r->a, "expert-tensor-parallel-size", r->d.tp);
-    if (etp != r->d.tp && argument_int(r->a, "num-experts", 0) > 0)
-        return argument_error(
-            r->a, "expert-tensor-parallel-size", NULL,
-            "experts of tp %lld in a model of tp %lld: degrees of Weft split both "
-            "alike",
-            (long long)etp, (long long)r->d.tp);
     r->d.sequence = has(r, "sequence-parallel") && r->d.tp > 1;
     if (has(r, "use-tp-pp-dp-mapping"))
         remark(r, "--use-tp-pp-dp-mapping: devices are numbered as if it were not given");

@@ -16,7 +16,7 @@
 struct titan_file {
     const char *model, *flavor, *config;
     int64_t local_batch, global_batch, seq, pass_tokens, step_tokens, context;
-    int64_t replicate, shard, tp, cp, pp, ep, micro_batch, micro_batches;
+    int64_t replicate, shard, tp, cp, pp, ep, etp, micro_batch, micro_batches;
     const char *precision, *reshard, *schedule, *mode, *option;
     bool sequence, async, compiled, async_compile;
     const struct doc *parts, *converters, *components;
@@ -44,6 +44,7 @@ static const struct {
     {"parallelism", {"enable_async_tensor_parallel", FIELD_BOOL, AT(async)}},
     {"parallelism", {"context_parallel_degree", FIELD_COUNT, AT(cp)}},
     {"parallelism", {"expert_parallel_degree", FIELD_COUNT, AT(ep)}},
+    {"parallelism", {"expert_tensor_parallel_degree", FIELD_COUNT, AT(etp)}},
     {"parallelism", {"pipeline_parallel_degree", FIELD_COUNT, AT(pp)}},
     {"parallelism", {"pipeline_parallel_schedule", FIELD_TEXT, AT(schedule)}},
     {"parallelism", {"pipeline_parallel_microbatch_size", FIELD_COUNT, AT(micro_batch)}},
@@ -131,7 +132,7 @@ static weft_status read_form(struct titan_reading *r)
 static weft_status read_keys(struct titan_reading *r)
 {
     weft_status status = WEFT_OK;
-    r->file.replicate = r->file.tp = r->file.cp = r->file.pp = r->file.ep = 1;
+    r->file.replicate = r->file.tp = r->file.cp = r->file.pp = r->file.ep = r->file.etp = 1;
     r->file.shard = r->file.global_batch = r->file.step_tokens = -1;
     r->file.sequence = true;
     for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
@@ -202,7 +203,8 @@ static weft_status read_degrees(struct titan_reading *r, const struct cluster *c
                          "tp %lld * cp %lld * pp %lld do not divide the %lld devices of %s",
                          (long long)f->tp, (long long)f->cp, (long long)f->pp, (long long)devices,
                          cluster->name);
-    *d = (struct degrees){.tp = f->tp, .cp = f->cp, .pp = f->pp, .ep = f->ep, .dp = devices / rest};
+    *d = (struct degrees){
+        .tp = f->tp, .cp = f->cp, .pp = f->pp, .ep = f->ep, .etp = f->etp, .dp = devices / rest};
     int64_t shard = f->shard < 0 ? d->dp / f->replicate : f->shard;
     if (shard * f->replicate != d->dp)
         return bad_input(r->input->file, 0, NULL,

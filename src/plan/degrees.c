@@ -5,8 +5,12 @@
  *   global batch = micro batch * dp * micro-batches                                            (2)
  *
  *   I1  After complete(), no degree is 0 and (1) and (2) hold.
- *   I2  ep spreads experts over devices that otherwise hold copies of the whole model, so it
- *       divides dp and is not a factor of (1).
+ *   I2  Experts have a mesh of their own over the devices of a stage (Megatron's parallel folding):
+ *
+ *         expert replicas * ep * etp = dp * cp * tp                                            (3)
+ *
+ *       so ep is not a factor of (1). The replicas take parts of the batch as far as dp goes, then of
+ *       the sequence.
  */
 #include "plan/plan.h"
 
@@ -59,6 +63,7 @@ static const struct {
     {"pp", offsetof(struct degrees, pp)},
     {"cp", offsetof(struct degrees, cp)},
     {"ep", offsetof(struct degrees, ep)},
+    {"etp", offsetof(struct degrees, etp)},
     {"pieces", offsetof(struct degrees, pieces)},
     {"segments", offsetof(struct degrees, segments)},
     {"micro-batch", offsetof(struct degrees, micro_batch)},
@@ -169,15 +174,34 @@ weft_status degrees_suit(const struct degrees *d, const struct model *model)
     return WEFT_OK;
 }
 
-static weft_status check_ep(const struct degrees *d)
+bool expert_mesh(const struct degrees *d, struct expert_mesh *out)
 {
-    if (d->dp % d->ep == 0) /* I2 */
+    int64_t etp = d->etp ? d->etp : d->tp, all = d->dp * d->cp * d->tp, taken;
+    if (!checked_mul(d->ep, etp, &taken) || all % taken)
+        return false;
+    int64_t replicas = all / taken, batch = replicas < d->dp ? replicas : d->dp;
+    *out = (struct expert_mesh){batch, replicas / batch, d->ep, etp};
+    return replicas % batch == 0 && d->dp % batch == 0; /* I2 */
+}
+
+static weft_status check_experts(struct degrees *d, const struct model *model)
+{
+    struct expert_mesh mesh;
+    int64_t etp = d->etp ? d->etp : d->tp, all = d->dp * d->cp * d->tp;
+    if (d->etp == d->tp || !has_kind_with(model, DIM_EXPERT))
+        d->etp = 0;            /* says nothing new */
+    if (expert_mesh(d, &mesh)) /* (3) */
         return WEFT_OK;
     struct arena *scratch = arena_new();
-    weft_status status =
-        bad_argument(NULL, "ep %lld does not divide dp %lld, whose devices the experts share",
-                     (long long)d->ep, (long long)d->dp);
-    error_hint("use ep %s", nearest_legal(scratch, d->ep, d->dp, divides, d->dp));
+    weft_status status = bad_argument(NULL,
+                                      "ep %lld * etp %lld does not divide dp %lld * cp %lld * tp "
+                                      "%lld, whose devices the experts share",
+                                      (long long)d->ep, (long long)etp, (long long)d->dp,
+                                      (long long)d->cp, (long long)d->tp);
+    if (all % etp == 0)
+        error_hint("use ep %s", nearest_legal(scratch, d->ep, all / etp, divides, all / etp));
+    else
+        error_hint("use etp %s", nearest_legal(scratch, etp, all, divides, all));
     arena_free(scratch);
     return status;
 }
@@ -231,7 +255,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
         set_default(ones[i], 1);
     TRY(complete_dp(d, cluster));
     TRY(degrees_suit(d, model));
-    TRY(check_ep(d));
+    TRY(check_experts(d, model));
     TRY(complete_batch(d));
     TRY(complete_schedule(d));
 done:

@@ -108,6 +108,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"pp", FIELD_COUNT, offsetof(struct degree_fields, degrees.pp)},
         {"cp", FIELD_COUNT, offsetof(struct degree_fields, degrees.cp)},
         {"ep", FIELD_COUNT, offsetof(struct degree_fields, degrees.ep)},
+        {"etp", FIELD_COUNT, offsetof(struct degree_fields, degrees.etp)},
         {"sp", FIELD_BOOL, offsetof(struct degree_fields, degrees.sequence)},
         {"pieces", FIELD_COUNT, offsetof(struct degree_fields, degrees.pieces), .min = 1,
          .max = MOST_PIECES},

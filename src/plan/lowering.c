@@ -2,8 +2,8 @@
  *
  * The split of an operator is, outermost first,
  *
- *   batch:dp           seq:cp  <tp>       or, among experts,
- *   batch:dp/ep <ep>   seq:cp  <tp>                                                            (1)
+ *   batch:dp                seq:cp       <tp>      or, among experts (struct expert_mesh),
+ *   batch:mesh.batch  <ep>  seq:mesh.seq <etp>                                                 (1)
  *
  * where <tp> depends on how its input lies over the tp devices. The operators are walked in order,
  * and every tensor is noted as
@@ -127,6 +127,7 @@ struct tensor_state {
 struct lower {
     const struct model *model;
     const struct degrees *degrees;
+    struct expert_mesh dense, experts; /* the degrees outside of experts, and among them */
     struct arena *scratch;
     struct tensor_state *tensor; /* by tensor */
     struct tensor_state *carry;  /* by module: how its carry lies from the second copy on */
@@ -270,13 +271,14 @@ static weft_status add(const struct lower *l, const struct op *op, int dim, stru
 /* The dim along which the operator sees a sequence, or copies. An operator that needs the whole
  * sequence (a scan) takes some of its groups instead: an all-to-all turns parts of the sequence
  * into parts of the features, as in Megatron-LM's context parallelism of Mamba layers. */
-static int sequence_dim(const struct lower *l, const struct op *op, struct tensor_state in)
+static int sequence_dim(const struct lower *l, const struct op *op, struct tensor_state in,
+                        int64_t degree)
 {
     int seq = op_find_dim(op->kind, DIM_SEQ);
     if (seq >= 0 && OP_KINDS[op->kind].dims[seq].role == ROLE_WHOLE)
         return DIM_HEAD;
     int dim = in.region == SCORES && op_find_dim(op->kind, DIM_HEIGHT) >= 0 ? DIM_HEIGHT : DIM_SEQ;
-    return dim_size(op, dim) > 1 && may_part(l, op, dim, l->degrees->cp) ? dim : SPLIT_COPY;
+    return dim_size(op, dim) > 1 && may_part(l, op, dim, degree) ? dim : SPLIT_COPY;
 }
 
 /* The dim along which an operator is split over experts: the kind's own, or the sequence of an
@@ -289,14 +291,11 @@ static int expert_dim(const struct op *op, struct tensor_state in)
     return op_find_dim(op->kind, DIM_EXPERT) >= 0 ? DIM_EXPERT : DIM_SEQ;
 }
 
-static weft_status add_replicas(const struct lower *l, const struct op *op, struct tensor_state in,
-                                struct split *split)
+/* Where an operator lies. */
+static const struct expert_mesh *mesh_of(const struct lower *l, const struct op *op,
+                                         struct tensor_state in)
 {
-    const struct degrees *d = l->degrees;
-    int experts = expert_dim(op, in);
-    int64_t ep = experts == SPLIT_COPY ? 1 : d->ep;
-    split_add(split, DIM_BATCH, d->dp / ep);
-    return add(l, op, experts, (struct named){"ep", ep}, split);
+    return expert_dim(op, in) == SPLIT_COPY ? &l->dense : &l->experts;
 }
 
 static weft_status add_heads(const struct lower *l, const struct op *op, struct split *split)
@@ -319,7 +318,8 @@ static enum tensor_spread stream(const struct lower *l, const struct op *op)
 }
 
 /* What the table says, after "stream" and dims that cannot be split (I4) have been resolved. */
-static struct lay lay_of(const struct lower *l, const struct op *op, struct tensor_state in)
+static struct lay lay_of(const struct lower *l, const struct op *op, struct tensor_state in,
+                         const struct expert_mesh *mesh)
 {
     const struct lowering *row = &LOWERING[op->kind];
     struct lay lay = row->lay[in.spread];
@@ -329,15 +329,15 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct tens
         lay = (struct lay){DIM_OUT, WHOLE};  /* I5 */
     if (lay.dim == DIM_IN && op->groups > 1) /* a grouped convolution has no row-parallel form */
         lay = row->lay[WHOLE];
-    if (row->otherwise && !fits(l, op, lay.dim, l->degrees->tp))
+    if (row->otherwise && !fits(l, op, lay.dim, mesh->etp))
         lay.dim = row->otherwise;
     if (lay.dim == BY_STREAM)
         lay.dim = stream(l, op) == SEQ ? DIM_SEQ : BY_COPY;
     if (lay.dim == DIM_SEQ &&
-        (dim_size(op, DIM_SEQ) == 1 || !may_part(l, op, DIM_SEQ, l->degrees->cp * l->degrees->tp)))
+        (dim_size(op, DIM_SEQ) == 1 || !may_part(l, op, DIM_SEQ, mesh->seq * mesh->etp)))
         return (struct lay){BY_COPY, WHOLE};
     bool outputs = lay.dim == DIM_OUT || lay.dim == DIM_VOCAB;
-    if (outputs && dim_size(op, lay.dim) < l->degrees->tp)
+    if (outputs && dim_size(op, lay.dim) < mesh->etp)
         return (struct lay){BY_COPY, WHOLE}; /* I4 */
     if (lay.out == SUMMED)
         lay.out = (int8_t)stream(l, op);
@@ -348,16 +348,18 @@ static weft_status lower_op(struct lower *l, int32_t index)
 {
     weft_status status;
     const struct op *op = &l->model->op[index];
-    const struct degrees *d = l->degrees;
     struct tensor_state in = input_state(l, op);
-    struct lay lay = lay_of(l, op, in);
+    const struct expert_mesh *mesh = mesh_of(l, op, in);
+    struct lay lay = lay_of(l, op, in, mesh);
     struct split split = split_none();
-    TRY(add_replicas(l, op, in, &split));
-    TRY(add(l, op, sequence_dim(l, op, in), (struct named){"cp", d->cp}, &split));
+    split_add(&split, DIM_BATCH, mesh->batch);
+    TRY(add(l, op, expert_dim(op, in), (struct named){"ep", mesh->ep}, &split));
+    TRY(add(l, op, sequence_dim(l, op, in, mesh->seq), (struct named){"cp", mesh->seq}, &split));
     if (lay.dim == BY_HEADS)
         TRY(add_heads(l, op, &split));
     else
-        TRY(add(l, op, lay.dim, (struct named){"tp", d->tp}, &split));
+        TRY(add(l, op, lay.dim, (struct named){mesh == &l->dense ? "tp" : "etp", mesh->etp},
+                &split));
     enum region region = LOWERING[op->kind].region;
     l->tensor[op->output.tensor] =
         (struct tensor_state){(enum tensor_spread)lay.out, region == FOLLOW ? in.region : region};
@@ -429,6 +431,9 @@ weft_status lower_degrees(const struct model *model, const struct degrees *degre
     enum { PASSES = 4 };
     weft_status status;
     struct lower l = {.model = model, .degrees = degrees, .scratch = arena_new()};
+    l.dense = (struct expert_mesh){degrees->dp, degrees->cp, 1, degrees->tp};
+    if (!expert_mesh(degrees, &l.experts))
+        l.experts = l.dense; /* of models without experts nobody asks */
     l.tensor = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->tensors);
     l.carry = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->modules);
     l.carry_known = ARENA_ARRAY(l.scratch, bool, (size_t)model->modules);

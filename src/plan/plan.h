@@ -214,6 +214,7 @@ weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice
 
 struct degrees {
     int64_t dp, tp, pp, cp, ep; /* 0: dp follows from the others, the others are 1 */
+    int64_t etp;                /* the tensor degree of experts; 0: tp */
     bool sequence;              /* sequence parallelism along tp */
     int64_t pieces, segments;   /* 0: 1 */
     int64_t micro_batch;        /* samples of one replica; 0: 1 */
@@ -238,11 +239,20 @@ struct degrees {
 };
 /* Lowers degrees to splits, operator by operator, by following the data flow (lowering.c): a linear
  * whose input is whole is split by its outputs, one whose input is split by features by its inputs.
- * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order). */
+ * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order); among experts etp fastest,
+ * then ep. */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
 /* Whether the model has what the degrees divide: experts for ep, sequences for cp. */
 weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
+/* How experts lie over the dp * cp * tp devices of a stage (degrees.c, I2). */
+struct expert_mesh {
+    int64_t batch,
+        seq; /* the replicas of an expert take parts of the batch, then of the sequence */
+    int64_t ep, etp;
+};
+/* False: there is no such mesh. */
+bool expert_mesh(const struct degrees *degrees, struct expert_mesh *out);
 /* Only the choices: one per operator of the model, in `keep`. The degrees must be complete: none is
  * 0. */
 weft_status lower_degrees(const struct model *model, const struct degrees *degrees,
@@ -253,6 +263,8 @@ weft_status lower_degrees(const struct model *model, const struct degrees *degre
 /* Whether stages, parts, choices, schedule and steps are equal, for plans of one model on one
  * cluster. */
 bool is_same_plan(const struct plan *a, const struct plan *b);
+/* The tensor degree of the plan's experts; 0: there are none. */
+int64_t plan_expert_tp(const struct plan *plan);
 /* The degrees that give this plan; false: there are none. */
 bool plan_degrees(const struct plan *plan, struct degrees *out);
 

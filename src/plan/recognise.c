@@ -6,7 +6,8 @@
  *
  *   I1  dp is the largest degree by which a plan splits its batch, ep the largest by which it
  *       splits experts: lowering does no more. What (1) leaves open is tried: cp, sequence
- *       parallelism, the way to recompute.
+ *       parallelism, the way to recompute. Where experts are split, etp is what the largest split of
+ *       their features says.
  *   I2  Degrees that are found give the same plan: the plans are compared, the equality is not
  *       inferred.
  */
@@ -43,6 +44,19 @@ static int64_t widest(const struct plan *plan, enum dim dim)
     for (int64_t i = 0; i < plan->instances; i++) {
         int64_t degree = split_degree(&plan_choice(plan, i)->split, dim);
         most = degree > most ? degree : most;
+    }
+    return most;
+}
+
+int64_t plan_expert_tp(const struct plan *plan)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        const struct split *split = &plan_choice(plan, i)->split;
+        int64_t degree = split_degree(split, DIM_OUT) * split_degree(split, DIM_IN);
+        if (op->kind == OP_EXPERT_LINEAR && degree > most)
+            most = degree;
     }
     return most;
 }
@@ -123,12 +137,14 @@ bool plan_degrees(const struct plan *plan, struct degrees *out)
     *out = begin(plan, &recomputes);
     int64_t group = cluster_devices(plan->cluster) / plan->stages, rest = group / out->dp;
     if (!is_one_shard(plan) || out->dp * rest * plan->stages != cluster_devices(plan->cluster) ||
-        plan->step_samples % out->dp || out->dp % out->ep)
+        plan->step_samples % out->dp)
         return false;
+    int64_t expert_tp = plan_expert_tp(plan);
     struct arena *scratch = arena_new();
     int64_t most_cp = widest(plan, DIM_SEQ);
     for (out->cp = 1; out->cp <= most_cp && !found; out->cp += !found) {
         out->tp = rest / out->cp;
+        out->etp = expert_tp == out->tp ? 0 : expert_tp;
         int most_along = out->tp > 1 ? 1 : 0;
         for (int along = 0; rest % out->cp == 0 && along <= most_along && !found; along++) {
             out->sequence = along;

@@ -52,6 +52,8 @@ static void say_layout(struct words *w, const struct degrees *d)
     say_above_one(w, "pp", d->pp);
     say_above_one(w, "cp", d->cp);
     say_above_one(w, "ep", d->ep);
+    if (d->etp && d->etp != d->tp)
+        say(w, "etp %lld", (long long)d->etp);
     if (d->segments > 1)
         say_above_one(w, "segments", d->segments);
     else
@@ -185,10 +187,12 @@ const char *plan_text(struct arena *keep, const struct plan *plan, const struct 
 int64_t plan_dp(const struct plan *plan)
 {
     int64_t dp = 0;
+    bool among_experts = false; /* which have a mesh of their own */
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct op *op = &plan->model->op[plan->instance[i].op];
         int64_t own = split_degree(&plan_choice(plan, i)->split, DIM_BATCH);
-        if (op_find_dim(op->kind, DIM_BATCH) < 0 || op_find_dim(op->kind, DIM_EXPERT) >= 0)
+        among_experts = op->kind == OP_DISPATCH || (among_experts && op->kind != OP_COMBINE);
+        if (op_find_dim(op->kind, DIM_BATCH) < 0 || among_experts)
             continue;
         if (dp && own != dp)
             return 0;

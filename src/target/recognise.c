@@ -132,13 +132,17 @@ static void count_degrees(struct degrees_trial *trial, const struct degrees *d)
 
 static void try_replica(struct degrees_trial *trial, struct degrees d)
 {
-    int64_t ep = expert_degree(trial->plan);
+    int64_t ep = expert_degree(trial->plan), etp = plan_expert_tp(trial->plan);
+    struct expert_mesh mesh;
     d.micro_batch = trial->plan->step_samples / d.dp;
     d.micro_batch = d.micro_batch ? d.micro_batch : 1;
     d.global_batch = trial->plan->global_batch;
     for (int along = 0; along <= (d.tp > 1 ? 1 : 0); along++) {
         d.sequence = along != 0;
-        d.ep = d.dp % ep == 0 ? ep : 1;
+        d.ep = ep;
+        d.etp = etp == d.tp ? 0 : etp;
+        if (!expert_mesh(&d, &mesh))
+            d.ep = 1, d.etp = 0;
         count_degrees(trial, &d);
     }
 }

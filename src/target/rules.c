@@ -176,6 +176,31 @@ static const char *text_plain_experts(struct arena *keep, const struct numbers *
                         (long long)n->d->tp, framework(n));
 }
 
+/* Rows of frameworks without experts' own degrees need not say that they split them like the rest. */
+static unsigned expert_kinds(const struct numbers *n)
+{
+    return can(n)->experts ? can(n)->experts : EXPERTS_LIKE_TP;
+}
+static bool broken_etp(const struct numbers *n)
+{
+    int64_t etp = n->d->etp ? n->d->etp : n->d->tp;
+    unsigned kinds = (etp == n->d->tp ? EXPERTS_LIKE_TP : 0U) | (etp == 1 ? EXPERTS_WHOLE : 0U);
+    return !(expert_kinds(n) & (kinds ? kinds : EXPERTS_OTHERWISE)) && has_experts(n->model);
+}
+static const char *text_etp(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "experts of tp %lld in a model of tp %lld: %s has no such degrees",
+                        (long long)(n->d->etp ? n->d->etp : n->d->tp), (long long)n->d->tp,
+                        framework(n));
+}
+static void mend_etp(struct numbers *n)
+{
+    struct expert_mesh mesh;
+    n->d->etp = expert_kinds(n) & EXPERTS_LIKE_TP ? 0 : 1;
+    if (!expert_mesh(n->d, &mesh))
+        n->d->ep = 1;
+}
+
 static bool broken_half_experts(const struct numbers *n)
 {
     return n->d->ep > 1 && !can(n)->half_experts && dtype_of(n) == DTYPE_FP16;
@@ -348,6 +373,7 @@ static const struct rule RULES[] = {
     {broken_pp, text_pp, mend_pp},
     {broken_tp_in_pipeline, text_tp_in_pipeline, mend_tp},
     {broken_pieces, text_pieces, without_pieces},
+    {broken_etp, text_etp, mend_etp},
     {broken_sequence, text_sequence, mend_sequence},
     {broken_plain, text_plain, mend_plain},
     {broken_plain_experts, text_plain_experts, mend_plain},

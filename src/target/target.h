@@ -69,12 +69,14 @@ bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t part
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Bits of abilities.shards. */
+/* Bits of abilities.experts, and of abilities.shards. */
+enum { EXPERTS_LIKE_TP = 1, EXPERTS_WHOLE = 2, EXPERTS_OTHERWISE = 4, EXPERTS_ANYHOW = 7 };
 enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 
 /* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
+    unsigned experts;    /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     bool tp_in_pipeline; /* tp and pp together */
     bool pieces;         /* several model pieces per stage */
     bool folds;          /* also where there is one stage only */

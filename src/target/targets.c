@@ -22,16 +22,17 @@ enum {
  * zig-zag halves per rank of cp; with experts and tp > 1 MoELayer wants sequence parallelism; levels 2 and 3
  * are Megatron-FSDP, which is documented and tested without a pipeline only. */
 #define MEGATRON_ABILITIES                                                                         \
-    {.tp = true, .pp = true, .cp = true, .ep = true, .tp_in_pipeline = true, .pieces = true,       \
-     .uneven = true, .sequence = true, .plain = true, .selective = true, .block = true,            \
+    {.tp = true, .pp = true, .cp = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
+     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true, .selective = true, .block = true,            \
      .cp_pieces = 2, .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1,                    \
      .dtypes = WIDE | HALF | CAST, .schedules = MEGATRON_SCHEDULES}
 /* Of torchtitan, distributed/parallel_dims.py and models/.../infra/parallelize.py: sequences are a multiple of
  * tp * 2 * cp; replicas without shards (DDP) only where nothing else is parallel; in a pipeline weights stay
  * gathered and gradients whole until the last micro-batch, which is level 1. */
 #define TITAN_ABILITIES(along)                                                                     \
-    {.tp = true, .pp = true, .cp = true, .ep = true, .tp_in_pipeline = true, .pieces = true,       \
-     .uneven = true, .sequence = true, .plain = !(along), .plain_experts = true,                   \
+    {.tp = true, .pp = true, .cp = true, .ep = true,                                               \
+     .experts = (along) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : EXPERTS_WHOLE,                         \
+     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along), .plain_experts = true,                   \
      .products = true, .cp_pieces = 2, .tp_pieces = (along), .lone_replicas = true,                \
      .shards = SHARD_0 | SHARD_2 | SHARD_3, .pipeline_shards = SHARD_1 | SHARD_2 | SHARD_3,        \
      .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8, .schedules = TITAN_SCHEDULES}

@@ -359,9 +359,6 @@ static const struct {
      "run.sh:1: --moe-layer-freq is '2', which is no run of dense layers followed by a mixture in "
      "every N-th",
      NULL},
-    {SMALL "--normalization RMSNorm --swiglu --num-experts 4 --tensor-model-parallel-size 2 "
-           "--expert-tensor-parallel-size 1",
-     "run.sh:1: experts of tp 1 in a model of tp 2: degrees of Weft split both alike", NULL},
     {SMALL "\n# weft: overlap=everything",
      "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
      "whole_sends=..., dtype=..., policy=... or memory=...",

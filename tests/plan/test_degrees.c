@@ -141,6 +141,49 @@ static void test_experts(void **state)
     unmake(&m);
 }
 
+/* Experts in a mesh of their own: whole ones over all devices; replicas that take parts of the sequence where
+ * there are more of them than dp. */
+static void test_folded_experts(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees d;
+        const char *gate_up, *gated, *down;
+    } ROWS[] = {
+        {{.tp = 4, .dp = 4, .ep = 8, .etp = 1},
+         "batch:2 expert:8",
+         "batch:2 seq:8",
+         "batch:2 expert:8"},
+        {{.tp = 4, .dp = 4, .ep = 2, .etp = 2},
+         "batch:4 expert:2 out:2",
+         "batch:4 seq:2 hidden:2",
+         "batch:4 expert:2 in:2"},
+        {{.tp = 8, .dp = 2, .ep = 4, .etp = 1},
+         "batch:2 expert:4 seq:2",
+         "batch:2 seq:8",
+         "batch:2 expert:4 seq:2"},
+        {{.cp = 2, .tp = 4, .dp = 2, .ep = 8, .etp = 2},
+         "expert:8 out:2",
+         "seq:8 hidden:2",
+         "expert:8 in:2"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        const struct expected expected[] = {
+            {"layers.0.mlp.experts.gate_up", ROWS[i].gate_up},
+            {"layers.0.mlp.experts.gated", ROWS[i].gated},
+            {"layers.0.mlp.experts.down", ROWS[i].down},
+        };
+        struct degrees d = ROWS[i].d, found;
+        d.sequence = true;
+        struct made m = make("mixtral-8x7b", NULL, "dgx-a100:2", &d);
+        check_splits(&m, expected, COUNT_OF(expected));
+        assert_true(plan_degrees(m.plan, &found));
+        assert_int_equal(found.ep, d.ep);
+        assert_int_equal(found.etp, d.etp);
+        unmake(&m);
+    }
+}
+
 static void test_cross_attention(void **state)
 {
     (void)state;
@@ -343,6 +386,7 @@ static struct degrees random_degrees(struct rng *rng)
                             .pp = power(rng, 2),
                             .cp = rng_below(rng, 3) ? 1 : power(rng, 1),
                             .ep = rng_below(rng, 3) ? 1 : power(rng, 2),
+                            .etp = rng_below(rng, 3) ? 0 : power(rng, 2),
                             .pieces = power(rng, 1),
                             .micro_batch = power(rng, 2),
                             .sequence = rng_below(rng, 2) != 0};
@@ -478,7 +522,7 @@ static const struct {
      NULL,
      "dgx-a100:2",
      {.tp = 2, .ep = 3},
-     "ep 3 does not divide dp 8, whose devices the experts share",
+     "ep 3 * etp 2 does not divide dp 8 * cp 1 * tp 2, whose devices the experts share",
      "use ep 2 or 4"},
     {"mixtral-8x7b",
      NULL,
@@ -564,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_gpt_sequence_and_context_parallel),
         cmocka_unit_test(test_fewer_kv_heads_than_tp),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_folded_experts),
         cmocka_unit_test(test_cross_attention),
         cmocka_unit_test(test_resnet),
         cmocka_unit_test(test_grouped_convolution),

@@ -194,6 +194,26 @@ static void test_parts_by_themselves_are_no_slower(void **state)
     }
 }
 
+/* Experts are tried whole and split like the rest, with more devices than dp has; the bounds hold. */
+static void test_experts_are_tried_whole(void **state)
+{
+    (void)state;
+    struct degrees pins = {.tp = 4, .pp = 1, .micro_batch = 1, .global_batch = 8};
+    struct problem p = open_problem("mixtral-8x7b", "layers: 2", "dgx-h100:1", pins);
+    struct grid all;
+    int whole = 0, split = 0;
+    assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+    assert_bounds(&all);
+    for (size_t i = 0; i < all.best.len; i++) {
+        const struct degrees *d = &all.best.data[i].degrees;
+        whole += d->etp == 1 && d->ep == 8;
+        split += d->etp == 0 && d->ep == 2;
+        assert_false(d->etp == 0 && d->ep > 2);
+    }
+    assert_true(whole > 0 && split > 0);
+    close_problem(&p);
+}
+
 /* Devices that share a sequence may share the optimizer, too. */
 static void test_sequences_are_shared_and_sharded(void **state)
 {
@@ -223,6 +243,9 @@ static const struct {
     {"llama3-8b", "layers: 16", {.pp = 2, .pieces = 4, .global_batch = 8, .shard = 2}},
     {"t5-large-32", NULL, {.tp = 2, .pp = 2, .segments = 2, .global_batch = 8}},
     {"mixtral-8x7b", "layers: 8", {.tp = 2, .ep = 4, .global_batch = 8}},
+    {"mixtral-8x7b",
+     "layers: 8",
+     {.tp = 4, .ep = 8, .etp = 1, .sequence = true, .global_batch = 8}},
 };
 
 static void test_few_copies_say_the_same(void **state)
@@ -695,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_the_grid_is_exact),
         cmocka_unit_test(test_the_grid_is_exact_where_places_differ),
         cmocka_unit_test(test_parts_by_themselves_are_no_slower),
+        cmocka_unit_test(test_experts_are_tried_whole),
         cmocka_unit_test(test_sequences_are_shared_and_sharded),
         cmocka_unit_test(test_few_copies_say_the_same),
         cmocka_unit_test(test_what_is_forbidden),

@@ -403,7 +403,7 @@ static bool splits_open(const struct plan_request *request, const struct plan *p
     for (int32_t s = 0; s < plan->stages; s++)
         if (plan->stage[s].devices * plan->stages != cluster_devices(plan->cluster))
             return false;
-    return !pins->dp && !pins->tp && !pins->cp && !pins->ep && !pins->sequence &&
+    return !pins->dp && !pins->tp && !pins->cp && !pins->ep && !pins->etp && !pins->sequence &&
            !pins->micro_batch;
 }
 

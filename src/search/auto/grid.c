@@ -159,7 +159,7 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
     int64_t devices = layout->tp * layout->cp;
     weft_status status = WEFT_OK;
     *bound_ns = point->bound_ns;
-    if (layout->ep > 1)
+    if (layout->ep > 1 || layout->etp)
         return WEFT_OK;
     struct run_question question = {.run = {.row = row_alone(walk, point)},
                                     .schedule = schedule_default(1, 1),

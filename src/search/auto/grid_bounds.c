@@ -51,7 +51,8 @@ static bool same_passes(const struct grid_passes *p, const struct grid_layout *l
                         int64_t micro_batch, bool many)
 {
     return p->tp == layout->tp && p->cp == layout->cp && p->ep == layout->ep &&
-           p->sequence == layout->sequence && p->micro_batch == micro_batch && p->many == many;
+           p->etp == layout->etp && p->sequence == layout->sequence &&
+           p->micro_batch == micro_batch && p->many == many;
 }
 
 const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
@@ -74,6 +75,7 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
     struct grid_passes passes = {.tp = layout->tp,
                                  .cp = layout->cp,
                                  .ep = layout->ep,
+                                 .etp = layout->etp,
                                  .micro_batch = micro_batch,
                                  .sequence = layout->sequence,
                                  .many = many};

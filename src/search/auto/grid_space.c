@@ -26,6 +26,7 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
     d.pp = layout->pp;
     d.cp = layout->cp;
     d.ep = layout->ep;
+    d.etp = layout->etp;
     d.sequence = layout->sequence;
     d.pieces = space->shapes.data[point->shape].pieces;
     d.segments = schedule->segmented ? d.pieces : 1;
@@ -46,6 +47,7 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     d.pp = layout->pp;
     d.cp = layout->cp;
     d.ep = layout->ep;
+    d.etp = layout->etp;
     d.sequence = layout->sequence;
     d.pieces = d.segments = d.micro_batch = 1;
     d.shard = 0;
@@ -116,7 +118,8 @@ static weft_status add_layout(struct grid_space *space, struct grid_layout layou
     struct degrees d = degrees_of(space, &layout);
     const struct plan_request *request = space->request;
     weft_status status = WEFT_OK;
-    if (d.global_batch % layout.dp || layout.dp % layout.ep)
+    struct expert_mesh mesh;
+    if (d.global_batch % layout.dp || !expert_mesh(&d, &mesh))
         return WEFT_OK;
     if (plan_from_degrees(request->model, request->cluster, &d, &layout.plan) ||
         plan_check(layout.plan)) {
@@ -150,20 +153,34 @@ static int64_t experts_of(const struct model *model)
     return most;
 }
 
+/* With and without sequence parallelism. */
+static weft_status add_sequences(struct grid_space *space, struct grid_layout layout)
+{
+    const struct degrees *pins = &space->request->pins;
+    int last = pins->sequence && layout.tp > 1;
+    weft_status status = WEFT_OK;
+    for (int sequence = layout.tp > 1; sequence >= last; sequence--) {
+        layout.sequence = sequence;
+        TRY(add_layout(space, layout));
+    }
+done:
+    return status;
+}
+
+/* Experts are split like the rest of a layer, or are whole where several devices share them. */
 static weft_status add_experts(struct grid_space *space, struct grid_layout layout)
 {
     const struct degrees *pins = &space->request->pins;
     int64_t most = pins->ep ? pins->ep : experts_of(space->request->model);
     weft_status status = WEFT_OK;
-    for (int64_t ep = 1; ep <= most; ep += ep) {
-        layout.ep = pins->ep ? pins->ep : ep;
-        for (int sequence = layout.tp > 1; sequence >= (pins->sequence && layout.tp > 1);
-             sequence--) {
-            layout.sequence = sequence;
-            TRY(add_layout(space, layout));
+    for (int64_t ep = pins->ep ? pins->ep : 1; ep <= most; ep += ep) {
+        layout.ep = ep;
+        layout.etp = pins->etp == layout.tp ? 0 : pins->etp;
+        TRY(add_sequences(space, layout));
+        if (!pins->etp && ep > 1 && layout.tp > 1) {
+            layout.etp = 1;
+            TRY(add_sequences(space, layout));
         }
-        if (pins->ep)
-            break;
     }
 done:
     return status;

@@ -34,6 +34,7 @@ static const struct pin {
     {"--pp", offsetof(struct degrees, pp)},
     {"--cp", offsetof(struct degrees, cp), .one_by_one = true},
     {"--ep", offsetof(struct degrees, ep)},
+    {"--etp", offsetof(struct degrees, etp)},
     {"--virtual", offsetof(struct degrees, pieces)},
     {"--segments", offsetof(struct degrees, segments)},
     {"--microbatch", offsetof(struct degrees, micro_batch)},

@@ -5,8 +5,11 @@
  * forward and 2.5 backward (five products in place of two)
  *
  *   F = c * 4 H q kv (d + x) * live                                                          (1)
- *   live = 1, or under a causal mask 1 - (q - b) / (2 kv): blocks on the diagonal are whole
+ *   live = 1, or under a causal mask 1 - (kv - b) / (2 kv): blocks on the diagonal are whole
  *
+ * also where q < kv: a rank that has 1 / cp of the queries has the i-th piece from the front and the
+ * i-th from the end of 2 cp pieces (zig-zag), so that what the mask leaves of it is the mean of all
+ * (Llama 3, section 3.3.2; Megatron-LM's get_batch_on_this_cp_rank; PyTorch's context_parallel),
  * and with a window of w keys F is multiplied by (k_w + k0) / (k + k0), where k = kv live is the
  * mean number of keys that a block meets, k_w the same with at most n = b + (w - 1 in whole blocks
  * of keys) of them, and k0 the number of keys that starting and ending a block costs as much as. kv
@@ -26,9 +29,9 @@
 
 #include <math.h>
 
-static double live_share(double q, double kv, double rows)
+static double live_share(double kv, double rows)
 {
-    return 1 - fmax(0, fmin(q, kv) - rows) / (2 * kv);
+    return 1 - fmax(0, kv - rows) / (2 * kv);
 }
 
 /* Keys that the kernels take at a time: FlashAttention-2 and -3 take 64 to 176 depending on depth
@@ -48,9 +51,9 @@ static double most_keys(const int64_t *s, double kv, double rows)
 static const double END_KEYS[] = {[FORWARD] = 120, [BACKWARD] = 260};
 
 /* The mean of min(e, most) over blocks whose rows end at e, evenly spread up to kv. */
-static double mean_keys(double q, double kv, double rows, double most)
+static double mean_keys(double kv, double rows, double most)
 {
-    double spread = fmax(0, fmin(q, kv) - rows), first = kv - spread;
+    double spread = fmax(0, kv - rows), first = kv - spread;
     if (most <= first)
         return most;
     /* The share of the blocks that meet the most keys. */
@@ -61,11 +64,11 @@ static double mean_keys(double q, double kv, double rows, double most)
 /* The share of the square that the mask leaves. */
 static double live_part(const int64_t *s, enum direction direction, double rows, double most)
 {
-    double q = (double)s[3], kv = (double)s[4], ends = END_KEYS[direction];
+    double kv = (double)s[4], ends = END_KEYS[direction];
     if (!s[7])
         return 1;
-    double live = live_share(q, kv, rows);
-    return most < kv ? live * (mean_keys(q, kv, rows, most) + ends) / (kv * live + ends) : live;
+    double live = live_share(kv, rows);
+    return most < kv ? live * (mean_keys(kv, rows, most) + ends) / (kv * live + ends) : live;
 }
 
 static double version(const struct calibration *c, enum kernel kernel)

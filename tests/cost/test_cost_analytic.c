@@ -360,6 +360,27 @@ static void test_causal_attention(void **state)
     assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 3187672);
 }
 
+/* One of four ranks that share a sequence of 1,024 has 256 queries, the first and the last of eight pieces, or the
+ * second and the last but one, ...: 0.5625 of 4 * 8 * 256 * 1024 * 128 = 1.074 GFLOP is a quarter of the 603.98 us
+ * above, and no rank has the half of the triangle that lies under its lower edge. Windows share alike. */
+static void test_balanced_share(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = {.kernel = KERNEL_ATTENTION,
+                        .dtype = DTYPE_FP16,
+                        .shape = {1, 8, 8, 256, 1024, 64, 128, 1},
+                        .flops = 1};
+    assert_int_equal(analytic_ns(&FOUR_UNITS, &c, &work), 150995);
+    for (int64_t window = 2; window < 1024; window += 73) {
+        work.shape[7] = window;
+        work.shape[3] = 256;
+        int64_t part = analytic_ns(&FOUR_UNITS, &c, &work);
+        work.shape[3] = 1024;
+        assert_true(llabs(analytic_ns(&FOUR_UNITS, &c, &work) - 4 * part) <= 4);
+    }
+}
+
 /* Without a mask all blocks are equal: one head of 640 x 640 is 5 blocks of 4 * 128 * 640 * 128 FLOPs,
  * two waves of 41.943 us on four units. */
 static void test_attention_waves(void **state)
@@ -634,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_power_limit),
         cmocka_unit_test(test_memory_and_host),
         cmocka_unit_test(test_causal_attention),
+        cmocka_unit_test(test_balanced_share),
         cmocka_unit_test(test_attention_waves),
         cmocka_unit_test(test_h200),
         cmocka_unit_test(test_no_work),

@@ -123,7 +123,7 @@ static struct config draw_pieces(const struct asked *a, int shard)
     c.step_samples = 4;
     c.schedule = (int32_t)(schedule_find("interleaved") - all);
     for (int32_t k = 0; k < config_parts(&c); k++)
-        set_manner(&c.part[k], (struct manner){.tp = 1, .shard = (uint8_t)shard});
+        set_manner(&c.part[k], (struct manner){.tp = 1, .cp = 1, .ep = 1, .shard = (uint8_t)shard});
     assert_true(config_legal(a->problem, &c));
     return c;
 }
@@ -318,11 +318,14 @@ static void brute_tp(struct brute *b, int32_t stage)
         }
         return;
     }
-    for (int32_t tp = 1; tp <= c->devices[stage]; tp++) {
-        c->part[stage].manner[0].tp = (uint16_t)tp;
-        if (p->tp_goes[tp] && dp_of(p, c->devices[stage], tp))
-            brute_tp(b, stage + 1);
-    }
+    for (int32_t tp = 1; tp <= c->devices[stage]; tp++)
+        for (int64_t cp = p->cp.least; cp <= p->cp.most; cp += cp)
+            for (int64_t ep = p->ep.least; ep <= p->ep.most; ep += ep) {
+                struct manner m = {.tp = (uint16_t)tp, .cp = (uint16_t)cp, .ep = (uint16_t)ep};
+                c->part[stage].manner[0] = m;
+                if (p->tp_goes[tp] && dp_of(c->devices[stage], tp, cp))
+                    brute_tp(b, stage + 1);
+            }
 }
 
 static void brute_devices(struct brute *b, int32_t stage, int64_t left)
@@ -397,12 +400,71 @@ static struct asked draw_small(struct rng *rng)
                       "paper");
 }
 
+/* Experts, or sequences long enough to be divided, on 2 to 4 devices; Table 1, and what raises and lowers cp and
+ * ep. */
+static struct asked draw_divided(struct rng *rng)
+{
+    static const char *const CLUSTERS[] = {"dgx-a100:1x2", "dgx-a100:2x1", "dgx-a100:1x4"};
+    static const int64_t BATCHES[] = {1, 2, 4};
+    bool experts = chance(rng, 2);
+    char options[200];
+    snprintf(
+        options, sizeof options, "layers: 1, hidden: %d, heads: 8, kv_heads: 4, ffn: %d, seq: %d%s",
+        (int)(256 << rng_below(rng, 2)), (int)(512 << rng_below(rng, 3)),
+        experts ? (int)(512 << rng_below(rng, 2)) : 16384, experts ? ", experts: 4, top_k: 2" : "");
+    struct asked a = open_asked(
+        experts ? "mixtral-8x7b" : "llama3-8b", options,
+        CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))],
+        (struct degrees){.global_batch = BATCHES[rng_below(rng, COUNT_OF(BATCHES))]}, "all");
+    make_judge(&a);
+    a.problem->primitives = 1U << INC_CP | 1U << DEC_CP | 1U << INC_EP | 1U << DEC_EP;
+    for (int i = 0; i < PRIMITIVE_COUNT; i++)
+        a.problem->primitives |= PRIMITIVES[i].paper ? 1U << i : 0;
+    a.problem->shards = 1;
+    a.problem->schedules &= ~a.problem->schedules + 1; /* the first: 1f1b */
+    return a;
+}
+
+struct compared {
+    int equal;
+    int64_t tried;
+    double worst;
+};
+
+/* One search against everything; half of the time with less memory than the best of all takes. */
+static void compare_with_everything(struct rng *rng, struct asked *a, struct compared *sum)
+{
+    a->problem->tune = false; /* what trying everything leaves out */
+    struct verdict best = try_everything(a, &sum->tried);
+    if (chance(rng, 2) && best.excess_bytes == 0) {
+        a->problem->limit_bytes = a->problem->limit_bytes / (4 << rng_below(rng, 6));
+        judge_forget(a->judge);
+        best = try_everything(a, &sum->tried);
+    }
+    struct verdict found = search_all(a);
+    bool fits = best.excess_bytes == 0;
+    double ratio = fits ? (double)found.iteration_ns / (double)best.iteration_ns
+                        : (double)found.excess_bytes / (double)best.excess_bytes;
+    assert_true(!fits || found.excess_bytes == 0);
+    sum->equal += ratio <= 1;
+    sum->worst = ratio > sum->worst ? ratio : sum->worst;
+    if (ratio > 1)
+        print_message("%s on %s: %.4f of the best\n", a->model->name, a->cluster->name, ratio);
+}
+
+static void check_compared(const struct compared *sum, int rounds)
+{
+    print_message("%d of %d as good as the best of %lld, the worst %.2f %% slower\n", sum->equal,
+                  rounds, (long long)sum->tried, 100 * (sum->worst - 1));
+    assert_true(sum->equal * 100 >= rounds * 95);
+    assert_true(sum->worst <= WORST);
+}
+
 static void test_as_good_as_trying_everything(void **state)
 {
     (void)state;
-    int rounds = rounds_of(300), equal = 0;
-    int64_t tried = 0;
-    double worst = 1;
+    int rounds = rounds_of(300);
+    struct compared sum = {.worst = 1};
     struct rng rng;
     for (int round = 0, seed = -1; round < rounds; round++) {
         int next = round * (int)COUNT_OF(SMALL_SEEDS) / rounds;
@@ -411,28 +473,33 @@ static void test_as_good_as_trying_everything(void **state)
         seed = next;
         struct asked a = draw_small(&rng);
         make_judge(&a);
-        a.problem->tune = false; /* what trying everything leaves out */
-        struct verdict best = try_everything(&a, &tried);
-        if (chance(&rng, 2) && best.excess_bytes == 0) { /* less memory than that one takes */
-            a.problem->limit_bytes = a.problem->limit_bytes / (4 << rng_below(&rng, 6));
-            judge_forget(a.judge);
-            best = try_everything(&a, &tried);
-        }
-        struct verdict found = search_all(&a);
-        bool fits = best.excess_bytes == 0;
-        double ratio = fits ? (double)found.iteration_ns / (double)best.iteration_ns
-                            : (double)found.excess_bytes / (double)best.excess_bytes;
-        assert_true(!fits || found.excess_bytes == 0);
-        equal += ratio <= 1;
-        worst = ratio > worst ? ratio : worst;
-        if (ratio > 1)
-            print_message("%s on %s: %.4f of the best\n", a.model->name, a.cluster->name, ratio);
+        compare_with_everything(&rng, &a, &sum);
         close_asked(&a);
     }
-    print_message("%d of %d as good as the best of %lld, the worst %.2f %% slower\n", equal, rounds,
-                  (long long)tried, 100 * (worst - 1));
-    assert_true(equal * 100 >= rounds * 95);
-    assert_true(worst <= WORST);
+    check_compared(&sum, rounds);
+}
+
+/* The same with cp and ep, each of which would miss some of the best plans if it were left out. */
+static void test_divided_as_good_as_trying_everything(void **state)
+{
+    (void)state;
+    int rounds = rounds_of(24), gains[2] = {0};
+    struct compared sum = {.worst = 1};
+    struct rng rng;
+    rng_seed(&rng, 71);
+    for (int round = 0; round < rounds; round++) {
+        struct asked a = draw_divided(&rng);
+        compare_with_everything(&rng, &a, &sum);
+        int64_t tried = 0;
+        struct verdict with = try_everything(&a, &tried);
+        bool experts = a.problem->ep.most > 1;
+        *(experts ? &a.problem->ep.most : &a.problem->cp.most) = 1;
+        gains[experts] += better(with, try_everything(&a, &tried));
+        close_asked(&a);
+    }
+    check_compared(&sum, rounds);
+    print_message("cp helps %d of them, ep %d\n", gains[0], gains[1]);
+    assert_true(rounds < 24 || (gains[0] > 0 && gains[1] > 0));
 }
 
 /* ---- P4 -------------------------------------------------------------------------------------- */
@@ -742,6 +809,7 @@ int main(void)
         cmocka_unit_test(test_long_models_cost_what_they_cost_unfolded),
         cmocka_unit_test(test_recomputation_is_the_fastest_that_fits),
         cmocka_unit_test(test_as_good_as_trying_everything),
+        cmocka_unit_test(test_divided_as_good_as_trying_everything),
         cmocka_unit_test(test_beginnings_make_no_difference),
         cmocka_unit_test(test_threads_make_no_difference),
         cmocka_unit_test(test_every_number_of_stages),

@@ -250,7 +250,9 @@ static bool naive_legal(const struct naive *n, const struct split *split)
             continue;
         place = op_find_dim(n->op->kind, (enum dim)dim);
         enum dim_role role = place < 0 ? ROLE_NONE : OP_KINDS[n->op->kind].dims[place].role;
-        if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH)
+        bool long_attention =
+            dim == DIM_SEQ && op_find_dim(n->op->kind, DIM_KV) >= 0 && searched_cp(n->model) > 1;
+        if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH && !long_attention)
             return false;
         if (role != ROLE_BATCH &&
             (n->op->size[place] < 2 || !split_legal(n->model, n->op, place, split->part[i].degree)))
@@ -307,26 +309,50 @@ static bool sums_over(const struct op *op)
     return sums;
 }
 
-static void splits_are_all_factorisations(void **state)
+static int64_t check_factorisations(const struct model *model)
 {
     static const int64_t DEVICES[] = {4, 6, 8};
+    int64_t by_position = 0;
+    for (int32_t i = 0; i < model->ops; i++)
+        for (size_t d = 0; d < COUNT_OF(DEVICES); d++) {
+            struct arena *keep = arena_new();
+            struct split_mesh mesh = {1, {DEVICES[d]}};
+            struct splits all = {0};
+            struct split none = split_none();
+            splits_of(keep, model, &model->op[i], &mesh, 4, &all);
+            struct naive n = {model, &model->op[i], 4, sums_over(&model->op[i]), 0, &all};
+            naive_list(&n, &none, 0, DEVICES[d]);
+            if (n.count) /* else copies of what sums: the way out */
+                assert_int_equal(n.count, (int64_t)all.len);
+            assert_true(all.len > 0);
+            for (size_t k = 0; model->op[i].kind == OP_ATTENTION && k < all.len; k++)
+                by_position += split_degree(&all.data[k], DIM_SEQ) > 1;
+            arena_free(keep);
+        }
+    return by_position;
+}
+
+static void splits_are_all_factorisations(void **state)
+{
     (void)state;
     for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
         struct model *model = open_small(&SMALL_MODELS[m]);
-        for (int32_t i = 0; i < model->ops; i++)
-            for (size_t d = 0; d < COUNT_OF(DEVICES); d++) {
-                struct arena *keep = arena_new();
-                struct split_mesh mesh = {1, {DEVICES[d]}};
-                struct splits all = {0};
-                struct split none = split_none();
-                splits_of(keep, model, &model->op[i], &mesh, 4, &all);
-                struct naive n = {model, &model->op[i], 4, sums_over(&model->op[i]), 0, &all};
-                naive_list(&n, &none, 0, DEVICES[d]);
-                if (n.count) /* else copies of what sums: the way out */
-                    assert_int_equal(n.count, (int64_t)all.len);
-                assert_true(all.len > 0);
-                arena_free(keep);
-            }
+        assert_int_equal(check_factorisations(model), 0);
+        model_free(model);
+    }
+}
+
+/* Attention over 16,384 positions may be split by them, over 8,192 it is not. */
+static void long_attention_is_split_by_position(void **state)
+{
+    static const char *const OPTIONS[] = {
+        "layers: 1, hidden: 256, heads: 8, kv_heads: 4, seq: 8192",
+        "layers: 1, hidden: 256, heads: 8, kv_heads: 4, seq: 16384"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct model *model;
+        assert_int_equal(model_open("llama3-8b", OPTIONS[i], &model), WEFT_OK);
+        assert_int_equal(check_factorisations(model) > 0, i);
         model_free(model);
     }
 }
@@ -644,6 +670,7 @@ int main(void)
         cmocka_unit_test(searches_find_what_there_is),
         cmocka_unit_test(settled_variables_are_at_their_best),
         cmocka_unit_test(splits_are_all_factorisations),
+        cmocka_unit_test(long_attention_is_split_by_position),
         cmocka_unit_test(two_levels_are_pairs),
         cmocka_unit_test(narrow_splits_are_some_of_all),
         cmocka_unit_test(bounds_of_edges_hold),

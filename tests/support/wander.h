@@ -81,7 +81,7 @@ static bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
         struct asking asking = {.judge = a->judge,
                                 .from = c,
                                 .cost = cost,
-                                .primitive = (enum primitive)rng_below(rng, PRIMITIVE_COUNT),
+                                .primitive = (enum primitive)rng_below(rng, p->primitive_end),
                                 .stage = (int32_t)rng_below(rng, c->stages),
                                 .grain = chance(rng, 2) ? GRAIN_LAYERS : GRAIN_OPERATORS,
                                 .out = list};

@@ -1,4 +1,4 @@
-/* config.c - configs: legality, hashes, and where a search starts.
+/* config.c - configs: legality, hashes, and the config of a plan.
  *
  * The number of devices of a stage: where the number of nodes and that of a node's devices are
  * powers of two, a stage has a power of two of devices (Aceso, section 5.1); elsewhere it has a
@@ -25,14 +25,14 @@ bool devices_allowed(const struct problem *p, int64_t devices)
            (!power_of_two(p->devices / p->node) || power_of_two(devices / p->node));
 }
 
-int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp)
+int64_t dp_of(int64_t devices, int64_t tp, int64_t cp)
 {
-    return tp < 1 || devices % (tp * p->cp) ? 0 : devices / (tp * p->cp);
+    return tp < 1 || cp < 1 || devices % (tp * cp) ? 0 : devices / (tp * cp);
 }
 
 /* ---- legality -------------------------------------------------------------------------------- */
 
-static bool legal_devices(const struct problem *p, const struct config *c)
+bool legal_devices(const struct problem *p, const struct config *c)
 {
     int64_t first = 0;
     for (int32_t s = 0; s < c->stages; s++) {
@@ -44,13 +44,19 @@ static bool legal_devices(const struct problem *p, const struct config *c)
     return first == p->devices;
 }
 
+static bool is_open(struct doubled open, int64_t degree)
+{
+    return degree >= open.least && degree <= open.most;
+}
+
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m)
 {
     const struct degrees *pins = &p->request->pins;
     const struct aceso_study *study = p->study;
-    int64_t dp = dp_of(p, devices, m->tp);
-    if (dp < 1 || m->tp > p->node || c->step_samples % dp || dp % p->ep)
+    int64_t dp = dp_of(devices, m->tp, m->cp);
+    if (dp < 1 || m->tp > p->node || c->step_samples % dp || !is_open(p->cp, m->cp) ||
+        !is_open(p->ep, m->ep) || dp % m->ep)
         return false;
     if ((study->least_micro_batch && c->step_samples % (study->least_micro_batch * dp)) ||
         (study->most_step && c->step_samples > study->most_step))
@@ -61,7 +67,7 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
     return p->shards >> m->shard & 1 || devices == m->tp;
 }
 
-static bool legal_schedule(const struct problem *p, const struct config *c)
+bool legal_schedule(const struct problem *p, const struct config *c)
 {
     const struct degrees *pins = &p->request->pins;
     int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
@@ -240,159 +246,39 @@ uint64_t config_kind(const struct problem *p, const struct config *c)
     const struct config_part *last = &c->part[config_parts(c) - 1];
     const struct manner *m[] = {manner_at(&c->part[0], 0), main_manner(c, 0),
                                 manner_at(last, last->end - 1)};
-    int64_t kind[] = {c->schedule, c->step_samples, 0, changes_by_zones(p, c)};
+    int64_t kind[] = {c->schedule,           c->step_samples,      0, changes_by_zones(p, c),
+                      main_manner(c, 0)->cp, main_manner(c, 0)->ep};
     for (size_t i = 0; i < COUNT_OF(m); i++)
         kind[2] = kind[2] << 18 | m[i]->tp << 2 | m[i]->shard;
     return hash_bytes(kind, sizeof kind, 13);
 }
 
-/* ---- beginnings ------------------------------------------------------------------------------ */
-
-/* The largest number of devices, at most half, that can be taken from a stage so that an allowed
- * number is left; 0: none. */
-static int32_t half_of(const struct problem *p, int32_t devices)
-{
-    for (int32_t less = devices / 2; less > 0; less--)
-        if (devices_allowed(p, less) && devices_allowed(p, devices - less))
-            return less;
-    return 0;
-}
-
-/* The same number for every stage; false if that is not allowed. */
-static bool share_equally(const struct problem *p, struct config *c)
-{
-    int32_t each = (int32_t)(p->devices / c->stages);
-    for (int32_t s = 0; s < c->stages; s++)
-        c->devices[s] = each;
-    return p->devices % c->stages == 0 && legal_devices(p, c);
-}
-
-/* Starts with one stage and divides the largest (if `balanced` is false, the smallest that can be
- * divided) in two until there are enough. */
-static bool share_devices(const struct problem *p, bool balanced, struct config *c)
-{
-    if (balanced && share_equally(p, c))
-        return true;
-    c->devices[0] = (int32_t)p->devices;
-    for (int32_t stages = 1; stages < c->stages; stages++) {
-        int32_t at = -1;
-        for (int32_t s = 0; s < stages; s++) {
-            bool divides = half_of(p, c->devices[s]) > 0;
-            bool first = at < 0 || (balanced ? c->devices[s] > c->devices[at]
-                                             : c->devices[s] < c->devices[at]);
-            at = divides && first ? s : at;
-        }
-        if (at < 0)
-            return share_equally(p, c);
-        int32_t less = half_of(p, c->devices[at]);
-        memmove(&c->devices[at + 1], &c->devices[at], (size_t)(stages - at) * sizeof c->devices[0]);
-        c->devices[at] = less;
-        c->devices[at + 1] -= less;
-    }
-    return legal_devices(p, c);
-}
-
-/* Makes the cuts nearest to the given shares; each part has at least one unit. */
-static void cut_by(const struct problem *p, const double *share, struct config *c)
-{
-    int32_t parts = config_parts(c);
-    enum grain grain =
-        p->cuts[GRAIN_LAYERS].len + 1 >= (size_t)parts ? GRAIN_LAYERS : GRAIN_OPERATORS;
-    const struct places_list *cuts = &p->cuts[grain];
-    struct manner manner[ACESO_MOST_PARTS];
-    double all = 0, so_far = 0;
-    size_t at = 0;
-    for (int32_t k = 0; k < parts; k++) {
-        manner[k] = *main_manner(c, k);
-        all += share[k];
-    }
-    for (int32_t k = 0; k + 1 < parts; k++) {
-        so_far += share[k];
-        double wanted = p->flops[p->instances] * so_far / all;
-        size_t last = cuts->len - (size_t)(parts - 2 - k) - 1;
-        while (at < last && 2 * wanted > p->flops[cuts->data[at]] + p->flops[cuts->data[at + 1]])
-            at++;
-        c->part[k].end = cuts->data[at++];
-    }
-    c->part[parts - 1].end = (int32_t)p->instances;
-    for (int32_t k = 0; k < parts; k++) {
-        c->part[k].recompute_end = c->part[k].end;
-        set_manner(&c->part[k], manner[k]);
-    }
-}
-
-void config_cut_evenly(const struct problem *p, struct config *c)
-{
-    double share[ACESO_MOST_PARTS];
-    for (int32_t k = 0; k < config_parts(c); k++)
-        share[k] = c->devices[k % c->stages];
-    cut_by(p, share, c);
-}
-
-/* As much tensor parallelism as a stage and the model allow, at most `most`, and data parallelism
- * for the rest; then the smallest step that all degrees divide. */
-static bool begin_manners(const struct problem *p, int64_t most, struct config *c)
-{
-    const struct degrees *pins = &p->request->pins;
-    for (int32_t i = 0; i < p->step_size_count; i++) {
-        bool legal = true;
-        c->step_samples = p->step_sizes[i];
-        for (int32_t s = 0; legal && s < c->stages; s++) {
-            struct manner m = {.shard = (uint8_t)(pins->has_shard ? pins->shard : 0),
-                               .sequence = pins->sequence,
-                               .offload = pins->offload};
-            for (m.tp = (uint16_t)most; m.tp > 0; m.tp--)
-                if (p->tp_goes[m.tp] && manner_legal(p, c, c->devices[s], &m))
-                    break;
-            legal = m.tp > 0;
-            for (int32_t k = s; k < config_parts(c); k += c->stages)
-                set_manner(&c->part[k], m);
-        }
-        if (legal && legal_schedule(p, c))
-            return true;
-    }
-    return false;
-}
-
-bool config_begin(const struct problem *p, int32_t stages, enum beginning beginning,
-                  struct config *out)
-{
-    return config_begin_with(p, stages, beginning, p->node, out);
-}
-
-bool config_begin_with(const struct problem *p, int32_t stages, enum beginning beginning,
-                       int64_t most_tp, struct config *out)
-{
-    const struct degrees *pins = &p->request->pins;
-    int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
-    double share[ACESO_MOST_PARTS];
-    *out = (struct config){.stages = stages, .pieces = pieces > 1 ? (int32_t)pieces : 1};
-    if (config_parts(out) > ACESO_MOST_PARTS || config_parts(out) > p->instances)
-        return false;
-    while (!(p->schedules >> out->schedule & 1))
-        out->schedule++;
-    if (!share_devices(p, beginning != BEGIN_IMBALANCED_DEVICE, out))
-        return false;
-    for (int32_t k = 0; k < config_parts(out); k++)
-        share[k] = (double)out->devices[k % stages] *
-                   (beginning == BEGIN_IMBALANCED_OP ? (double)(stages - k % stages) : 1);
-    if (!begin_manners(p, most_tp, out))
-        return false;
-    cut_by(p, share, out);
-    config_normalise(out);
-    return config_legal(p, out);
-}
-
 /* ---- from a plan ----------------------------------------------------------------------------- */
 
-/* What a plan chose for an operator. Not all operators show whether sequence parallelism is
- * used. */
-static struct manner manner_of(const struct problem *p, const struct plan *plan, int64_t devices,
-                               int64_t instance)
+/* The degree by which a plan splits a dim of the first operator of a part that has the two of them; 1: none
+ * does. Queries and keys are both split by cp alone, and only experts by ep. */
+static int64_t degree_in(const struct plan *plan, const struct part *part, enum dim dim,
+                         enum dim beside)
+{
+    for (int64_t i = part->first; i < part->first + part->count; i++) {
+        enum op_kind kind = plan->model->op[plan->instance[i].op].kind;
+        if (op_find_dim(kind, dim) >= 0 && op_find_dim(kind, beside) >= 0)
+            return split_degree(&plan_choice(plan, i)->split, dim);
+    }
+    return 1;
+}
+
+/* What a plan chose for an operator, with the degrees of its part. Not all operators show whether sequence
+ * parallelism is used. */
+static struct manner manner_of(const struct plan *plan, int64_t devices, int64_t instance,
+                               struct manner part)
 {
     const struct choice *choice = plan_choice(plan, instance);
-    int64_t dp = split_degree(&choice->split, DIM_BATCH) * p->cp;
+    int64_t batch = split_degree(&choice->split, DIM_BATCH);
+    int64_t dp = batch * split_degree(&choice->split, DIM_EXPERT) * part.cp;
     return (struct manner){.tp = (uint16_t)(devices % dp ? 1 : devices / dp),
+                           .cp = part.cp,
+                           .ep = part.ep,
                            .shard = choice->shard,
                            .offload = choice->offload};
 }
@@ -413,19 +299,20 @@ static void drop_shortest(struct manner_runs *runs, int32_t first)
     *runs = left;
 }
 
-static void manners_of_part(const struct problem *p, const struct plan *plan, int32_t k,
-                            struct config_part *out)
+static void manners_of_part(const struct plan *plan, int32_t k, struct config_part *out)
 {
     const struct part *part = &plan->part[k];
     int64_t devices = plan->stage[plan_stage_of_part(plan, k)].devices;
     int32_t first = (int32_t)part->first;
+    struct manner degrees = {.cp = (uint16_t)degree_in(plan, part, DIM_SEQ, DIM_KV),
+                             .ep = (uint16_t)degree_in(plan, part, DIM_EXPERT, DIM_OUT)};
     struct manner_runs runs = {0};
     bool sequence = false;
     for (int32_t i = first; i < first + part->count; i++) {
-        add_manner(&runs, i, i + 1, manner_of(p, plan, devices, i));
+        add_manner(&runs, i, i + 1, manner_of(plan, devices, i, degrees));
         if (runs.count > MOST_MANNERS)
             drop_shortest(&runs, first);
-        sequence |= split_degree(&plan_choice(plan, i)->split, DIM_SEQ) > p->cp;
+        sequence |= split_degree(&plan_choice(plan, i)->split, DIM_SEQ) > degrees.cp;
     }
     for (int i = 0; i < runs.count; i++)
         runs.manner[i].sequence = sequence;
@@ -467,7 +354,7 @@ weft_status config_of_plan(const struct problem *p, const struct plan *plan, str
     for (int32_t k = 0; k < plan->parts; k++) {
         struct config_part *part = &out->part[k];
         part->end = part->recompute_end = (int32_t)(plan->part[k].first + plan->part[k].count);
-        manners_of_part(p, plan, k, part);
+        manners_of_part(plan, k, part);
     }
     config_normalise(out);
     if (!config_legal(p, out))

@@ -41,7 +41,8 @@ bool tied_alike(const struct problem *p, const struct config *c, struct tied_par
 {
     const struct manner *a = manner_at(&c->part[at.owner], (int32_t)p->tied.owner);
     const struct manner *b = manner_at(&c->part[at.user], (int32_t)p->tied.user);
-    return at.owner % c->stages == at.user % c->stages && a->tp == b->tp && a->shard == b->shard;
+    return at.owner % c->stages == at.user % c->stages && a->tp == b->tp && a->cp == b->cp &&
+           a->shard == b->shard;
 }
 
 /* I3 */
@@ -101,6 +102,8 @@ enum { WEIGHTS_SHARDED = 3 };
 static struct manner plain_manner(const struct manner *m)
 {
     return (struct manner){.tp = m->tp,
+                           .cp = m->cp,
+                           .ep = m->ep,
                            .variant = m->variant,
                            .shard = m->shard == WEIGHTS_SHARDED ? WEIGHTS_SHARDED : 0,
                            .sequence = m->sequence};

@@ -28,13 +28,28 @@ static const struct problem *problem_of(const struct asking *a)
 
 /* ---- manners --------------------------------------------------------------------------------- */
 
-void set_tp(struct config *c, int32_t stage, int64_t tp)
+/* Sets tp, cp and ep of a whole stage; ep becomes what divides dp. */
+static void set_degrees(struct config *c, int32_t stage, struct manner degrees)
 {
+    int64_t dp = dp_of(c->devices[stage], degrees.tp, degrees.cp);
     for (int32_t k = stage; k < config_parts(c); k += c->stages)
         for (int i = 0; i < MOST_MANNERS; i++) {
-            c->part[k].manner[i].tp = (uint16_t)tp;
-            c->part[k].manner[i].variant = 0;
+            struct manner *m = &c->part[k].manner[i];
+            m->variant = m->tp == degrees.tp ? m->variant : 0;
+            m->tp = degrees.tp;
+            m->cp = degrees.cp;
+            m->ep = (uint16_t)common_divisor(degrees.ep, dp > 0 ? dp : 1);
         }
+}
+
+void set_tp(struct config *c, int32_t stage, int64_t tp)
+{
+    struct manner degrees = *main_manner(c, stage);
+    degrees.tp = (uint16_t)tp;
+    for (int32_t k = stage; k < config_parts(c); k += c->stages)
+        for (int i = 0; i < MOST_MANNERS; i++)
+            c->part[k].manner[i].variant = 0;
+    set_degrees(c, stage, degrees);
 }
 
 static int64_t tp_at(const struct config *c, int32_t stage)
@@ -42,11 +57,19 @@ static int64_t tp_at(const struct config *c, int32_t stage)
     return main_manner(c, stage)->tp;
 }
 
-/* The next degree, above or below, that the model and the devices allow; 0: none. */
-static int64_t next_tp(const struct problem *p, int64_t devices, int64_t tp, int dir)
+/* The dp degree of a stage with another tp; 0: it does not divide the devices. */
+static int64_t dp_at(const struct config *c, int32_t stage, int64_t tp)
 {
+    return dp_of(c->devices[stage], tp, main_manner(c, stage)->cp);
+}
+
+/* The next degree, above or below, that the model and the devices allow; 0: none. */
+static int64_t next_tp(const struct problem *p, const struct config *c, int32_t stage, int64_t tp,
+                       int dir)
+{
+    int64_t devices = c->devices[stage], cp = main_manner(c, stage)->cp;
     for (tp += dir; tp >= 1 && tp <= p->node && tp <= devices; tp += dir)
-        if (p->tp_goes[tp] && dp_of(p, devices, tp))
+        if (p->tp_goes[tp] && dp_of(devices, tp, cp))
             return tp;
     return 0;
 }
@@ -56,7 +79,7 @@ static int64_t next_tp(const struct problem *p, int64_t devices, int64_t tp, int
 static void trade_inside(const struct asking *a, int dir)
 {
     const struct problem *p = problem_of(a);
-    int64_t tp = next_tp(p, a->from->devices[a->stage], tp_at(a->from, a->stage), dir);
+    int64_t tp = next_tp(p, a->from, a->stage, tp_at(a->from, a->stage), dir);
     struct proposal *made = tp ? propose(a, a->stage, (int32_t)tp) : NULL;
     if (made)
         set_tp(&made->config, a->stage, tp);
@@ -74,10 +97,10 @@ static weft_status pick_tp(const struct asking *a, struct config *c, int32_t sta
     int64_t best = 0, devices = c->devices[stage];
     struct verdict least = {INT64_MAX, INT64_MAX};
     weft_status status = WEFT_OK;
-    int64_t now = tp_at(c, stage), from = next_tp(p, devices, now, -1),
-            to = next_tp(p, devices, now, 1);
+    int64_t now = tp_at(c, stage), from = next_tp(p, c, stage, now, -1),
+            to = next_tp(p, c, stage, now, 1);
     for (int64_t tp = from ? from : now; tp && tp <= (to ? to : now);
-         tp = next_tp(p, devices, tp, 1)) {
+         tp = next_tp(p, c, stage, tp, 1)) {
         struct stage_verdict v;
         set_tp(c, stage, tp);
         if (!manner_legal(p, c, devices, main_manner(c, stage)))
@@ -102,8 +125,8 @@ static bool make_legal(const struct problem *p, struct config *c)
 {
     for (int32_t s = 0; s < c->stages; s++) {
         int64_t tp = tp_at(c, s);
-        while (tp && c->step_samples % dp_of(p, c->devices[s], tp))
-            tp = next_tp(p, c->devices[s], tp, 1);
+        while (tp && c->step_samples % dp_at(c, s, tp))
+            tp = next_tp(p, c, s, tp, 1);
         if (!tp)
             return false;
         set_tp(c, s, tp);
@@ -165,9 +188,12 @@ static void resize(const struct problem *p, struct config *c, int32_t stage, int
     int64_t tp = tp_at(c, stage);
     if (!keep_tp && tp * devices % c->devices[stage] == 0)
         tp = tp * devices / c->devices[stage];
-    while (tp > 1 && (tp > p->node || !p->tp_goes[tp] || !dp_of(p, devices, tp)))
-        tp--;
     c->devices[stage] = devices;
+    struct manner degrees = *main_manner(c, stage);
+    degrees.cp = (uint16_t)common_divisor(degrees.cp, devices);
+    set_degrees(c, stage, degrees);
+    while (tp > 1 && (tp > p->node || !p->tp_goes[tp] || !dp_at(c, stage, tp)))
+        tp--;
     set_tp(c, stage, tp > 1 ? tp : 1);
 }
 
@@ -316,6 +342,55 @@ static weft_status propose_flags(const struct asking *a)
     return WEFT_OK;
 }
 
+/* The degrees of a stage with cp or ep doubled or halved; the devices come from dp or, if `from_tp`, from tp. The
+ * search refuses those that are not open. */
+static struct manner next_degrees(const struct asking *a, int32_t stage, bool from_tp)
+{
+    struct manner m = *main_manner(a->from, stage);
+    bool context = a->primitive == INC_CP || a->primitive == DEC_CP;
+    bool more = a->primitive == INC_CP || a->primitive == INC_EP;
+    uint16_t *degree = context ? &m.cp : &m.ep;
+    *degree = (uint16_t)(more ? *degree * 2 : *degree / 2);
+    if (from_tp)
+        m.tp = (uint16_t)(more ? m.tp / 2 : m.tp * 2);
+    return m;
+}
+
+static bool may_have(const struct asking *a, int32_t stage, const struct manner *m)
+{
+    const struct problem *p = problem_of(a);
+    int64_t dp = dp_of(a->from->devices[stage], m->tp, m->cp);
+    return m->ep > 0 && m->tp <= p->node && p->tp_goes[m->tp] && dp > 0 && dp % m->ep == 0;
+}
+
+/* Proposed for this stage, and for all stages that can. */
+static void trade_degrees(const struct asking *a, bool from_tp)
+{
+    for (int all = 0; all < (a->from->stages == 1 ? 1 : 2); all++) {
+        struct manner own = next_degrees(a, a->stage, from_tp);
+        struct proposal *made =
+            may_have(a, a->stage, &own) ? propose(a, all ? -1 : a->stage, own.cp) : NULL;
+        for (int32_t s = 0; made && s < a->from->stages; s++) {
+            struct manner m = next_degrees(a, s, from_tp);
+            if ((all || s == a->stage) && may_have(a, s, &m))
+                set_degrees(&made->config, s, m);
+        }
+    }
+}
+
+static weft_status propose_cp(const struct asking *a)
+{
+    trade_degrees(a, false);
+    trade_degrees(a, true);
+    return WEFT_OK;
+}
+
+static weft_status propose_ep(const struct asking *a)
+{
+    trade_degrees(a, false);
+    return WEFT_OK;
+}
+
 static void lay_pieces(const struct asking *a, int32_t pieces, int32_t schedule)
 {
     struct proposal *made = propose(a, -1, pieces);
@@ -406,67 +481,10 @@ const struct primitive_row PRIMITIVES[PRIMITIVE_COUNT] = {
     [INC_PIECES]      = {"inc-pieces",   {DOWN, UP,   UP},   "pieces",      OF_MODEL, INC_PIECES,    false, propose_inc_pieces},
     [DEC_PIECES]      = {"dec-pieces",   {UP,   DOWN, DOWN}, "pieces",      OF_MODEL, DEC_PIECES,    false, propose_dec_pieces},
     [CHANGE_SCHEDULE] = {"schedule",     {DOWN, DOWN, DOWN}, "schedule",    OF_MODEL, CHANGE_SCHEDULE, false, propose_schedule},
+    [INC_CP]          = {"inc-cp",       {DOWN, UP,   DOWN}, "degree",      OF_STAGE, INC_CP,        false, propose_cp},
+    [DEC_CP]          = {"dec-cp",       {UP,   DOWN, UP},   "degree",      OF_STAGE, DEC_CP,        false, propose_cp},
+    [INC_EP]          = {"inc-ep",       {DOWN, UP,   DOWN}, "degree",      OF_STAGE, INC_EP,        false, propose_ep},
+    [DEC_EP]          = {"dec-ep",       {UP,   DOWN, UP},   "degree",      OF_STAGE, DEC_EP,        false, propose_ep},
 };
 /* clang-format on */
 _Static_assert(COUNT_OF(PRIMITIVES) == PRIMITIVE_COUNT, "a primitive without a row");
-
-/* ---- in words -------------------------------------------------------------------------------- */
-
-static const char *stages_text(struct arena *keep, const struct proposal *made)
-{
-    return made->partner < 0 ? "all stages" : arena_printf(keep, "stage %d", (int)made->stage);
-}
-
-static const char *change_text(struct arena *keep, const struct problem *p,
-                               const struct proposal *made, const struct config *before)
-{
-    const struct config *c = &made->config;
-    int32_t s = made->stage;
-    const char *who = stages_text(keep, made);
-    if (c->devices[s] == before->devices[s])
-        return arena_printf(keep, "tp %lld -> %lld, dp %lld -> %lld on %s",
-                            (long long)tp_at(before, s), (long long)tp_at(c, s),
-                            (long long)dp_of(p, before->devices[s], tp_at(before, s)),
-                            (long long)dp_of(p, c->devices[s], tp_at(c, s)), who);
-    return arena_printf(keep, "%d -> %d devices on stage %d (tp %lld -> %lld), with stage %d",
-                        (int)before->devices[s], (int)c->devices[s], (int)s,
-                        (long long)tp_at(before, s), (long long)tp_at(c, s), (int)made->partner);
-}
-
-const char *proposal_text(struct arena *keep, const struct problem *p, const struct proposal *made,
-                          const struct config *before)
-{
-    const struct config *c = &made->config;
-    const struct manner *m = main_manner(c, made->stage);
-    switch (made->primitive) {
-    case INC_OPS:
-    case DEC_OPS:
-        return arena_printf(keep, "moved %s to stage %d", counted(made->amount, "operator").s,
-                            (int)made->partner);
-    case INC_BATCH:
-    case DEC_BATCH:
-        return arena_printf(keep, "%lld -> %lld samples per step", (long long)before->step_samples,
-                            (long long)c->step_samples);
-    case INC_SHARD:
-    case DEC_SHARD:
-        return arena_printf(keep, "zero %d on %s", (int)m->shard, stages_text(keep, made));
-    case SEQUENCE_ON:
-    case SEQUENCE_OFF:
-        return arena_printf(keep, "%s sequence parallelism on %s", m->sequence ? "with" : "without",
-                            stages_text(keep, made));
-    case OFFLOAD_MORE:
-    case OFFLOAD_LESS:
-        return arena_printf(keep, "%s offload on %s", m->offload ? "with" : "without",
-                            stages_text(keep, made));
-    case INC_PIECES:
-    case DEC_PIECES:
-    case CHANGE_SCHEDULE:
-        return arena_printf(keep, "schedule %s, virtual %d", config_schedule(c)->name,
-                            (int)c->pieces);
-    case INC_RECOMPUTE:
-    case DEC_RECOMPUTE:
-        return arena_printf(keep, "recomputation of stage %d chosen again", (int)made->stage);
-    default:
-        return change_text(keep, p, made, before);
-    }
-}

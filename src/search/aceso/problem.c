@@ -78,6 +78,23 @@ static unsigned primitives_of(const struct scope *scope)
     return out;
 }
 
+/* Only a pin asks for what the primitives of the scope cannot change. */
+static struct doubled opened(const struct problem *p, enum primitive raises, int64_t pin,
+                             int64_t most)
+{
+    bool may = p->primitives >> raises & 1 && !pin;
+    return (struct doubled){pin ? pin : 1, may ? most : pin ? pin : 1};
+}
+
+static void open_degrees(struct problem *p)
+{
+    const struct plan_request *request = p->request;
+    p->cp = opened(p, INC_CP, request->pins.cp, searched_cp(request->model));
+    p->ep = opened(p, INC_EP, request->pins.ep, searched_ep(request->model));
+    bool any = p->cp.least < p->cp.most || p->ep.least < p->ep.most;
+    p->primitive_end = any ? PRIMITIVE_COUNT : INC_CP;
+}
+
 /* ---- the model ------------------------------------------------------------------------------- */
 
 static struct degrees plain_degrees(const struct degrees *pins, enum recompute recompute)
@@ -291,14 +308,13 @@ weft_status problem_new(const struct plan_request *request, struct problem **out
                           .settings = settings_of(request),
                           .devices = cluster_devices(request->cluster),
                           .node = request->cluster->node.devices,
-                          .cp = pins->cp ? pins->cp : 1,
-                          .ep = pins->ep ? pins->ep : 1,
                           .global_batch = pins->global_batch,
                           .tune = true};
     TRY(scope_of(request, &scope));
     TRY(list_batches(p));
     TRY(schedules_of(pins, scope->schedules, &p->schedules));
     p->primitives = primitives_of(scope);
+    open_degrees(p);
     p->shards = pins->has_shard ? 1U << pins->shard : scope->shards;
     p->most_hops = request->options.given >> TAKES_MAX_HOPS & 1 ? (int32_t)request->options.max_hops
                                                                 : USUAL_HOPS;

@@ -7,12 +7,13 @@
  *
  *   fold.h          a model of many layers at the price of a few
  *   problem.c       the request in the form that the searches need
- *   config.c        configs: legality, hashes, starting configs, plans
+ *   config.c        configs: legality, hashes, plans
+ *   begin.c         configs that a search starts with
  *   rows.c          manners as rows of choices, and their tables
  *   parts.c         what one part takes and holds
  *   judge.c         how long a config takes and what it holds
  *   recompute.c     the least recomputation that fits
- *   primitives.c    the table of reconfiguration primitives, and what each proposes
+ *   primitives.h    the table of reconfiguration primitives, and what each proposes
  *   moves.c         moving operators between stages
  *   tune.c          cuts, steps and degrees, operator by operator
  *   paint.c         manners inside a part
@@ -48,12 +49,13 @@ enum { MOST_STAGES = 64, MOST_LEVELS = 5, MOST_PIECES = 4 };
 /* An embedding, layers of two kinds, and a head may each have a manner of their own. */
 enum { MOST_MANNERS = 4, MOST_CHANGES = MOST_MANNERS - 1 };
 
-/* The layout of a run of operators over its stage's devices; dp is what tp leaves over. */
+/* The layout of a run of operators over its stage's devices; dp is what tp and cp leave over, and ep is a part
+ * of dp. */
 struct manner {
     /* Which side tp splits: a bit (problem.flip) is set for each operator that is flipped; 0:
      * none. */
     uint32_t variant;
-    uint16_t tp;
+    uint16_t tp, cp, ep;
     uint8_t shard;
     bool sequence, offload;
     uint8_t unused[3];
@@ -91,7 +93,11 @@ struct problem {
     struct arena *arena;
     struct estimate_settings settings; /* for the short model */
     struct folding fold;
-    int64_t instances, devices, node, cp, ep, global_batch, limit_bytes;
+    int64_t instances, devices, node, global_batch, limit_bytes;
+    /* What a search tries: degrees from the least, doubled up to the most. */
+    struct doubled {
+        int64_t least, most;
+    } cp, ep;
     int64_t *step_sizes; /* values of step_samples that divide the global batch, ascending */
     int32_t step_size_count;
     int32_t levels;
@@ -103,6 +109,7 @@ struct problem {
     int32_t layers_first, layers_end; /* the places before the first layer and after the last */
     struct tied_pair tied;            /* as instances of the whole model */
     unsigned primitives;              /* 1 << enum primitive: those that may be used */
+    int32_t primitive_end;            /* those from here on have nothing to change in this model */
     unsigned schedules;               /* 1 << a number of schedule_all */
     unsigned shards;                  /* 1 << ZeRO stage: those that may be used */
     /* Per degree up to a node's devices: whether the model can be split that way. */
@@ -154,7 +161,8 @@ const struct manner *manner_at(const struct config_part *part, int32_t instance)
 const struct manner *main_manner(const struct config *c, int32_t part);
 /* Gives all of a part one manner, whatever its end. */
 void set_manner(struct config_part *part, struct manner manner);
-void set_tp(struct config *c, int32_t stage, int64_t tp); /* for a whole stage */
+/* For a whole stage; ep becomes what still divides dp. */
+void set_tp(struct config *c, int32_t stage, int64_t tp);
 /* Sets another manner from one instance to another; false: there would be too many. */
 bool paint_manner(struct config *c, int32_t part, int32_t from, int32_t to, struct manner manner);
 void config_normalise(struct config *c); /* I2 */
@@ -166,8 +174,10 @@ bool config_legal(const struct problem *p, const struct config *c); /* I1, excep
 bool manner_legal(const struct problem *p, const struct config *c, int64_t devices,
                   const struct manner *m);
 bool devices_allowed(const struct problem *p, int64_t devices);
-/* The dp degree on this many devices; 0: tp does not divide them. */
-int64_t dp_of(const struct problem *p, int64_t devices, int64_t tp);
+bool legal_devices(const struct problem *p, const struct config *c);
+bool legal_schedule(const struct problem *p, const struct config *c);
+/* The dp degree on this many devices; 0: tp * cp does not divide them. */
+int64_t dp_of(int64_t devices, int64_t tp, int64_t cp);
 /* False: the devices cannot be shared out among so many stages. */
 bool config_begin(const struct problem *p, int32_t stages, enum beginning beginning,
                   struct config *out);
@@ -310,14 +320,16 @@ struct judge {
 /* The position and the choices of a run's table. */
 struct run_key {
     struct manner manner;
-    int32_t level, devices, first_device, order, unused;
+    int32_t level, devices, first_device, order;
     int64_t step_samples;
 };
 /* Keys are compared and hashed as bytes: these structs have no padding. */
-_Static_assert(sizeof(struct config_part) == 3 * 4 + 4 * MOST_CHANGES + 12 * MOST_MANNERS &&
+_Static_assert(sizeof(struct config_part) ==
+                       3 * 4 + 4 * MOST_CHANGES + sizeof(struct manner) * MOST_MANNERS &&
                    sizeof(struct part_key) == 4 * 4 + sizeof(struct config_part) + 2 * 8 &&
-                   sizeof(struct border_key) == 2 * 12 + 4 * 4 + 8 &&
-                   sizeof(struct run_key) == 12 + 5 * 4 + 8,
+                   sizeof(struct border_key) == 2 * sizeof(struct manner) + 4 * 4 + 8 &&
+                   sizeof(struct manner) == 4 + 3 * 2 + 6 &&
+                   sizeof(struct run_key) == sizeof(struct manner) + 4 * 4 + 8,
                "a key with padding");
 /* *out is NULL if the manner is impossible on these devices. */
 weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out);
@@ -340,77 +352,7 @@ void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t s
 int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage);
 int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage);
 
-/* ---- primitives ------------------------------------------------------------------------------ */
-
-enum primitive {
-    INC_OPS,
-    DEC_OPS,
-    INC_BATCH,
-    DEC_BATCH,
-    INC_DP,
-    DEC_DP,
-    INC_TP,
-    DEC_TP,
-    INC_RECOMPUTE,
-    DEC_RECOMPUTE,
-    INC_SHARD,
-    DEC_SHARD,
-    SEQUENCE_ON,
-    SEQUENCE_OFF,
-    OFFLOAD_MORE,
-    OFFLOAD_LESS,
-    INC_PIECES,
-    DEC_PIECES,
-    CHANGE_SCHEDULE,
-    PRIMITIVE_COUNT
-};
-enum granularity { OF_STAGE, OF_MODEL };
-
-struct proposal {
-    struct config config;
-    struct verdict verdict;
-    enum primitive primitive;
-    int32_t stage, partner; /* partner: -1 for none */
-    int32_t amount;         /* the argument: operators moved, a degree, samples */
-    uint64_t hash;
-};
-enum { MOST_PROPOSALS = 96 };
-struct proposals {
-    int32_t count;
-    struct proposal data[MOST_PROPOSALS];
-};
-/* The input of a primitive. */
-struct asking {
-    struct judge *judge;
-    const struct config *from;
-    const struct stage_use *cost; /* per stage */
-    struct verdict verdict;
-    enum primitive primitive;
-    int32_t stage;
-    enum grain grain;
-    bool refining; /* degrees are settled, only cuts are refined */
-    struct proposals *out;
-};
-struct primitive_row {
-    const char *name;             /* as in Table 1 */
-    int8_t trend[RESOURCE_COUNT]; /* how the stage's consumption of each resource changes */
-    const char *argument;         /* what changes */
-    enum granularity granularity;
-    enum primitive partner; /* what a partner stage does; itself: there is no partner */
-    bool paper;             /* whether it is one of Table 1 */
-    weft_status (*propose)(const struct asking *asking);
-};
-extern const struct primitive_row PRIMITIVES[PRIMITIVE_COUNT];
-/* Adds a copy of `from`, to be changed by the caller, to the proposals. NULL: no more room. */
-struct proposal *propose(const struct asking *asking, int32_t partner, int32_t amount);
-/* "moved 3 operators to stage 1" */
-const char *proposal_text(struct arena *keep, const struct problem *p, const struct proposal *made,
-                          const struct config *before);
-
-weft_status propose_dec_ops(const struct asking *asking);
-weft_status propose_inc_ops(const struct asking *asking);
-/* Ranks stages by how much they could take over, the best partner first; `stage` is left out. */
-int32_t rank_partners(const struct asking *asking, int32_t out[MOST_STAGES]);
+#include "search/aceso/primitives.h"
 
 /* ---- the search ------------------------------------------------------------------------------ */
 

@@ -15,11 +15,11 @@
 static struct degrees degrees_of(const struct problem *p, const struct manner *m, int64_t devices)
 {
     struct degrees d = p->request->pins;
-    d.dp = dp_of(p, devices, m->tp);
+    d.dp = dp_of(devices, m->tp, m->cp);
     d.tp = m->tp;
     d.pp = d.pieces = d.segments = d.micro_batch = 1;
-    d.cp = p->cp;
-    d.ep = p->ep;
+    d.cp = m->cp;
+    d.ep = m->ep;
     d.sequence = m->sequence;
     d.shard = m->shard;
     d.offload = m->offload;
@@ -34,7 +34,7 @@ weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t 
     const struct model *model = p->request->model;
     struct degrees d = degrees_of(p, manner, devices);
     *out = NULL;
-    if (d.dp < 1 || d.dp % p->ep)
+    if (d.dp < 1 || d.dp % d.ep)
         return WEFT_OK;
     if (lower_degrees(model, &d, keep, out)) {
         error_clear();
@@ -63,7 +63,7 @@ static weft_status make_run(struct judge *j, const struct run_key *key, struct w
     weft_status status;
     *out = NULL;
     TRY(judge_choices(j, &key->manner, key->level, key->devices, scratch, &choice));
-    if (!choice || key->step_samples % dp_of(j->problem, key->devices, key->manner.tp))
+    if (!choice || key->step_samples % dp_of(key->devices, key->manner.tp, key->manner.cp))
         goto done;
     struct table_key k = {.first_device = key->first_device,
                           .devices = key->devices,

@@ -102,7 +102,7 @@ static weft_status try_resources(struct search_state *s, struct asking *asking, 
         if (depth == 0)
             s->resource = order[r];
         asking->out->count = 0;
-        for (int i = 0; i < PRIMITIVE_COUNT; i++) {
+        for (int i = 0; i < s->problem->primitive_end; i++) {
             asking->primitive = (enum primitive)i;
             if (PRIMITIVES[i].trend[order[r]] < 0)
                 TRY(ask_primitive(s, asking));
@@ -120,12 +120,12 @@ static weft_status try_random(struct search_state *s, struct asking *asking, int
 {
     enum primitive order[PRIMITIVE_COUNT];
     weft_status status = WEFT_OK;
-    for (int i = 0; i < PRIMITIVE_COUNT; i++) {
+    for (int i = 0; i < s->problem->primitive_end; i++) {
         int at = (int)rng_below(&s->rng, i + 1);
         order[i] = order[at];
         order[at] = (enum primitive)i;
     }
-    for (int i = 0; i < PRIMITIVE_COUNT && !*improved && s->nodes >= 0; i++) {
+    for (int i = 0; i < s->problem->primitive_end && !*improved && s->nodes >= 0; i++) {
         asking->primitive = order[i];
         asking->out->count = 0;
         TRY(ask_primitive(s, asking));
@@ -167,9 +167,8 @@ static const char *path_text(const struct search_state *s)
 {
     const char *text = "";
     for (int32_t i = 0; i < s->hops; i++)
-        text = arena_printf(
-            s->out->arena, "%s%s%s", text, i ? ", then " : "",
-            proposal_text(s->out->arena, s->problem, s->path[i].made, s->path[i].before));
+        text = arena_printf(s->out->arena, "%s%s%s", text, i ? ", then " : "",
+                            proposal_text(s->out->arena, s->path[i].made, s->path[i].before));
     return text;
 }
 
@@ -238,7 +237,8 @@ static weft_status kick(struct search_state *s, const struct config *best, struc
                                 .from = out,
                                 .cost = cost,
                                 .verdict = verdict,
-                                .primitive = (enum primitive)rng_below(&s->rng, PRIMITIVE_COUNT),
+                                .primitive =
+                                    (enum primitive)rng_below(&s->rng, s->problem->primitive_end),
                                 .stage = (int32_t)rng_below(&s->rng, out->stages),
                                 .grain = s->grain,
                                 .refining = s->refining,

@@ -186,7 +186,7 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     TRY(judge_config(judge, &c, &verdict, NULL, &legal));
     double peak = (double)judged_peak(judge, &c);
     TRY(judge_plan(judge, &c, &plan));
-    TRY(problem_try(p, judge->estimator->cost, plan, config_text(out->planned->arena, p, &c),
+    TRY(problem_try(p, judge->estimator->cost, plan, config_text(out->planned->arena, &c),
                     out->planned, &trial));
     *hash_at(&out->tried, out->arena, found->hash) = (int32_t)out->planned->trials.len - 1;
     note_trial(trial, search, fits, out);

@@ -56,7 +56,7 @@ weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out
 weft_status team_finish(struct team *team, struct judge *judge, struct outcome *out);
 
 /* "dp 2-8 tp 1-4 pp 2 zero 1, 8 samples per step" */
-const char *config_text(struct arena *keep, const struct problem *p, const struct config *c);
+const char *config_text(struct arena *keep, const struct config *c);
 /* Adds the last few steps that led to the best to the reasons. */
 void explain(struct planned *out, const struct search_result *result);
 

@@ -310,7 +310,7 @@ static weft_status tune_order(struct tuning *t, int32_t stage)
     set_manner(&from.part[stage + 1], own);
     int32_t large = stage + (devices > other);
     for (int64_t tp = 1; tp <= p->node && tp <= from.devices[large]; tp++) {
-        if (!p->tp_goes[tp] || !dp_of(p, from.devices[large], tp))
+        if (!p->tp_goes[tp] || !dp_of(from.devices[large], tp, main_manner(&from, large)->cp))
             continue;
         config_copy(&c, &from);
         set_tp(&c, large, tp);
@@ -329,7 +329,8 @@ static weft_status tune_tp(struct tuning *t, int32_t stage)
     weft_status status = WEFT_OK;
     for (int64_t tp = 1; tp <= p->node && tp <= t->config->devices[stage]; tp++) {
         config_copy(&c, t->config);
-        if (c.pieces > 1 || !p->tp_goes[tp] || !dp_of(p, c.devices[stage], tp))
+        if (c.pieces > 1 || !p->tp_goes[tp] ||
+            !dp_of(c.devices[stage], tp, main_manner(&c, stage)->cp))
             continue;
         set_tp(&c, stage, tp);
         TRY(consider_tuned(t, &c, stage));

@@ -6,11 +6,6 @@
 
 #include "search/estimate/estimate.h"
 
-enum { MOST_CP = 16 };
-/* Sequences shorter than this are not divided unless the user asks: attention is then a small part
- * of a layer. */
-static const int64_t LONG_SEQUENCE = 16384;
-
 const struct schedule *grid_schedule(const struct grid_place *point)
 {
     return schedule_searched(point->schedule);
@@ -142,17 +137,6 @@ static bool open_to(int64_t pin, int64_t value)
     return pin == 0 || pin == value;
 }
 
-static int64_t experts_of(const struct model *model)
-{
-    int64_t most = 1;
-    for (int32_t i = 0; i < model->ops; i++) {
-        int at = op_find_dim(model->op[i].kind, DIM_EXPERT);
-        if (at >= 0 && model->op[i].size[at] > most)
-            most = model->op[i].size[at];
-    }
-    return most;
-}
-
 /* With and without sequence parallelism. */
 static weft_status add_sequences(struct grid_space *space, struct grid_layout layout)
 {
@@ -171,7 +155,7 @@ done:
 static weft_status add_experts(struct grid_space *space, struct grid_layout layout)
 {
     const struct degrees *pins = &space->request->pins;
-    int64_t most = pins->ep ? pins->ep : experts_of(space->request->model);
+    int64_t most = pins->ep ? pins->ep : searched_ep(space->request->model);
     weft_status status = WEFT_OK;
     for (int64_t ep = pins->ep ? pins->ep : 1; ep <= most; ep += ep) {
         layout.ep = ep;
@@ -190,7 +174,7 @@ static weft_status add_layouts(struct grid_space *space)
 {
     const struct plan_request *request = space->request;
     const struct degrees *pins = &request->pins;
-    int64_t most_cp = request->model->seq >= LONG_SEQUENCE ? MOST_CP : 1;
+    int64_t most_cp = searched_cp(request->model);
     weft_status status = WEFT_OK;
     for (int64_t cp = pins->cp ? pins->cp : 1; cp <= (pins->cp ? pins->cp : most_cp); cp += cp)
         for (int64_t tp = 1; tp <= request->cluster->node.devices; tp++) {

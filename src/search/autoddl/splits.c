@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "search/planner/planner.h"
+
 struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
 {
     int64_t within = cluster->node.devices;
@@ -24,14 +26,21 @@ struct listing {
     struct splits *out;
 };
 
+/* I7 */
+static bool is_long_attention(const struct model *model, const struct op *op, enum dim dim)
+{
+    return dim == DIM_SEQ && op_find_dim(op->kind, DIM_KV) >= 0 && searched_cp(model) > 1;
+}
+
 /* I4 */
-static bool is_useful(const struct op *op, int place)
+static bool is_useful(const struct model *model, const struct op *op, int place)
 {
     static const bool NEVER[DIM_COUNT] = {
         [DIM_KV] = true, [DIM_DEPTH] = true, [DIM_HEIGHT] = true, [DIM_WIDTH] = true};
     enum dim_role role = OP_KINDS[op->kind].dims[place].role;
-    return (role == ROLE_SPLIT || role == ROLE_REDUCE) && op->size[place] > 1 &&
-           !NEVER[OP_KINDS[op->kind].dims[place].dim];
+    enum dim dim = OP_KINDS[op->kind].dims[place].dim;
+    bool splits = role == ROLE_SPLIT || role == ROLE_REDUCE || is_long_attention(model, op, dim);
+    return splits && op->size[place] > 1 && !NEVER[dim];
 }
 
 static void list_dims(struct listing *l, bool copies)
@@ -41,7 +50,7 @@ static void list_dims(struct listing *l, bool copies)
     for (int i = 0; i < op_dims(l->op->kind); i++) {
         enum dim_role role = OP_KINDS[l->op->kind].dims[i].role;
         l->has_batch |= role == ROLE_BATCH;
-        if (!is_useful(l->op, i))
+        if (!is_useful(l->model, l->op, i))
             continue;
         sums |= role == ROLE_REDUCE;
         l->dims[l->count++] = OP_KINDS[l->op->kind].dims[i].dim;

@@ -17,6 +17,8 @@
  *   I6  On a mesh's `narrow` outer levels, splits of more than one dim besides the batch (it may be
  *       another dim on each level): on many nodes of several devices there are too many splits
  *       otherwise (autoddl.c, I4).
+ *   I7  Splits of the positions of fused attention where sequences are short: keys and values would have to be
+ *       gathered, and attention is a small part of a layer.
  */
 #ifndef WEFT_SEARCH_AUTODDL_SPLITS_H
 #define WEFT_SEARCH_AUTODDL_SPLITS_H

@@ -7,6 +7,8 @@
  *   I2  If nothing fits, the limit is raised until something does, and that is the nearest miss. If
  *       nothing is possible with any limit, the search's own message is the answer.
  *   I3  Pins restrict the space, and add ways and flags that only a pin asks for.
+ *   I4  Where nobody names a space, layers may also be laid by context parallelism if sequences are long, and by
+ *       expert parallelism if there are experts.
  */
 #include <string.h>
 
@@ -44,11 +46,15 @@ static weft_status unknown_space(const char *name)
     return unknown_name("space", name, all, sizeof *all, count);
 }
 
-/* Adds what the pins ask for (I3). */
-static void widen(const struct degrees *pins, struct space *space)
+/* Adds what the pins ask for (I3), and what the model has a use for (I4). */
+static void widen(const struct plan_request *request, struct space *space)
 {
-    space->ways |= pins->cp > 1 ? 1U << WAY_CP : 0;
-    space->ways |= pins->ep > 1 ? 1U << WAY_EP : 0;
+    const struct degrees *pins = &request->pins;
+    bool named = request->options.space;
+    bool context = pins->cp ? pins->cp > 1 : !named && searched_cp(request->model) > 1;
+    bool experts = pins->ep ? pins->ep > 1 : !named && searched_ep(request->model) > 1;
+    space->ways |= context ? 1U << WAY_CP : 0;
+    space->ways |= experts ? 1U << WAY_EP : 0;
     space->flags |= pins->sequence ? SPACE_SEQUENCE : 0U;
     if (pins->has_shard)
         space->flags |= pins->shard == 1 ? SPACE_ZERO_1 : pins->shard == 2 ? SPACE_ZERO_2 : 0U;
@@ -106,7 +112,7 @@ static weft_status finder_open(struct finder *f)
         return unknown_space(options->space);
     TRY(check_pins(&request->pins));
     f->space = *space;
-    widen(&request->pins, &f->space);
+    widen(request, &f->space);
     TRY(open_settings(request, &plan));
     struct estimate_settings settings = estimate_settings_of(plan);
     settings.profile = request->profile;

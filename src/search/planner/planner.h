@@ -196,6 +196,11 @@ bool plan_stopped(const struct plan_request *request);
 /* The same, or the budget is spent; the budget's time starts with this call. */
 struct stop plan_stop(const struct plan_request *request);
 
+/* The largest cp and ep that a search tries where nobody pins them: 1 where sequences are short, or where there
+ * are no experts (open_degrees.c). */
+int64_t searched_cp(const struct model *model);
+int64_t searched_ep(const struct model *model);
+
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next call. Degrees
  * that make no plan, or one that the request's target does not run, are no error: *trial is NULL
  * then. */

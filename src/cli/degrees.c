@@ -29,7 +29,9 @@ enum {
     OPTION_MEMORY,
     OPTION_MARGIN,
     OPTION_OVERLAP,
-    OPTION_BUCKET
+    OPTION_BUCKET,
+    OPTION_SOFTWARE,
+    OPTION_LAST = OPTION_SOFTWARE
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -68,7 +70,11 @@ static const struct argp_option OPTIONS[] = {
      "or none, and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
-     "gradients synchronised at once, or whole: all of a part (default 25MiB)", 1},
+     "gradients synchronised at once, or whole: all of a part (default 25MiB, or the software's "
+     "rule)",
+     1},
+    {"software", OPTION_SOFTWARE, "NAME[,FACT=WORD]", 0,
+     "what will run the plan, such as megatron-core-0.16 (default: no framework in particular)", 1},
     {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
      "every device sends all it has to the next stage, instead of a part that is gathered there",
      1},
@@ -207,6 +213,13 @@ static void take_bucket(struct argp_state *state, struct plan_arguments *in, con
         argp_error(state, "--bucket is '%s', expected a size such as 25MiB, or whole", arg);
 }
 
+static void take_software(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    in->has_software = true;
+    if (software_from_text(arg, &in->degrees.software))
+        argp_error(state, "--software: %s", weft_last_error()->message);
+}
+
 /* ---- options that are on or off -------------------------------------------------------------- */
 
 static const struct {
@@ -238,7 +251,7 @@ static const struct {
     {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
     {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
     {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
-    {OPTION_MARGIN, take_margin},
+    {OPTION_MARGIN, take_margin},     {OPTION_SOFTWARE, take_software},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
@@ -278,9 +291,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
     if (key == ARGP_KEY_NO_ARGS && !in->named_elsewhere)
         argp_error(state, "which plan? A file, or a model and a cluster");
-    if (key < OPTION_DP || key > OPTION_BUCKET)
+    if (key < OPTION_DP || key > OPTION_LAST)
         return ARGP_ERR_UNKNOWN;
-    if (key != OPTION_MARGIN) /* which a plan file leaves open */
+    if (key != OPTION_MARGIN && key != OPTION_SOFTWARE) /* which a plan file leaves open */
         in->flag = option_name(key);
     bool taken = take_degree(state, in, key, arg) || take_switch(in, key, true) ||
                  take_word(state, in, key, arg);
@@ -408,6 +421,8 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
         out->plan->memory.has_margin = true;
         out->plan->memory.margin_percent = in->degrees.memory.margin_percent;
     }
+    if (!status && in->has_software)
+        out->plan->software = in->degrees.software;
     return status;
 }
 

@@ -10,8 +10,9 @@ struct plan_arguments {
     struct arena *arena;
     struct degrees degrees;
     const char *overrides; /* options of the model in YAML's flow form; NULL if none */
-    const char *flag;      /* one of the options that were given; NULL if none was */
-    const char *name[2];   /* PLAN, or MODEL and CLUSTER */
+    bool has_software;
+    const char *flag;    /* one of the options that were given; NULL if none was */
+    const char *name[2]; /* PLAN, or MODEL and CLUSTER */
     int names;
     bool named_elsewhere; /* the command takes the names itself */
 };

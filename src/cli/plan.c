@@ -229,12 +229,16 @@ static void settle_batch(struct plan_command *options)
     options->search.given |= 1U << TAKES_BATCH_AUTO;
 }
 
-/* What is written for a framework is searched for that framework. */
+/* What is written for a framework is searched for that framework, and predicted with its software. */
 static weft_status settle_target(struct plan_command *options)
 {
-    return options->to && !options->goals.target
-               ? format_target(options->plan.arena, options->to, &options->goals.target)
-               : WEFT_OK;
+    weft_status status = WEFT_OK;
+    if (options->to && !options->goals.target)
+        TRY(format_target(options->plan.arena, options->to, &options->goals.target));
+    if (options->goals.target && options->goals.target->software && !options->plan.has_software)
+        TRY(software_from_text(options->goals.target->software, &options->plan.degrees.software));
+done:
+    return status;
 }
 
 /* A word as a shell takes it. */

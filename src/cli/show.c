@@ -63,15 +63,17 @@ static int print_json(const struct showing *showing)
     for (size_t i = 0; i < showing->warnings.len; i++)
         json_array_append_new(warnings, json_text(showing->warnings.data[i]));
     return cli_print_json(json_pack(
-        "{s:o, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:b, s:o, s:o, s:o}", "model",
-        json_text(plan->model->name), "cluster", json_text(plan->cluster->name), "devices",
+        "{s:o, s:o, s:I, s:s, s:s, s:o, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:b, s:o, s:o, s:o}",
+        "model", json_text(plan->model->name), "cluster", json_text(plan->cluster->name), "devices",
         (json_int_t)cluster_devices(plan->cluster), "dtype", dtype_name(plan->dtype), "policy",
-        policy_name(plan->policy), "global_batch", (json_int_t)plan->global_batch, "step_samples",
-        (json_int_t)plan->step_samples, "micro_batches", (json_int_t)plan_micro_batches(plan),
-        "schedule", json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "overlap",
-        overlap_json(plan->overlap), "bucket_bytes", (json_int_t)plan->bucket_bytes, "whole_sends",
-        plan->whole_sends, "stages", stages_json(showing), "tree", choices_json(showing),
-        "warnings", warnings));
+        policy_name(plan->policy), "software",
+        json_text(software_text(showing->arena, &plan->software)), "global_batch",
+        (json_int_t)plan->global_batch, "step_samples", (json_int_t)plan->step_samples,
+        "micro_batches", (json_int_t)plan_micro_batches(plan), "schedule",
+        json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "overlap",
+        overlap_json(plan->overlap), "bucket_bytes",
+        (json_int_t)plan_bucket_bytes(plan, plan_dp(plan)), "whole_sends", plan->whole_sends,
+        "stages", stages_json(showing), "tree", choices_json(showing), "warnings", warnings));
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

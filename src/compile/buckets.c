@@ -7,7 +7,7 @@
  *   shard 0      all-reduce over the digits that leave partial sums                            (1)
  *   shard 1 - 3  reduce-scatter over all digits that do not split the weight, copies included  (2)
  *
- *   I1  A bucket is full at plan->bucket_bytes (0: never), and ends with its part.
+ *   I1  A bucket is full at plan_bucket_bytes (0: never), and ends with its part.
  *   I2  With shard 3 a bucket is a layer, which is gathered, used and released together. What comes
  *       before, between or after layers is a bucket of its own.
  *   I3  A weight whose gradient is whole on its device has pattern -1: nothing to synchronise.
@@ -38,6 +38,14 @@ struct step_groups sync_groups(const struct layout *gradient, bool copies)
         out.degree[out.digits++] = digit->degree;
     }
     return out;
+}
+
+static int64_t groups_devices(const struct step_groups *groups)
+{
+    int64_t devices = 1;
+    for (int64_t i = 0; i < groups->digits; i++)
+        devices *= groups->degree[i];
+    return devices;
 }
 
 /* ---- tied weights (I4) ----------------------------------------------------------------------- */
@@ -105,6 +113,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
                                  : -1, /* I3 */
         .shard = digits.digits ? laid->choice->shard : 0,
         .gather_bytes = parameters * dtype_bytes(plan->dtype),
+        .most = plan_bucket_bytes(plan, groups_devices(&digits)),
     };
 }
 
@@ -129,7 +138,7 @@ static bool has_room(const struct plan *plan, const struct bucket *bucket, const
         return false;
     if (one->shard == 3)
         return same_unit(plan, one->first, bucket->first); /* I2 */
-    return plan->bucket_bytes == 0 || bucket->bytes < plan->bucket_bytes;
+    return bucket->most == 0 || bucket->bytes < bucket->most;
 }
 
 /* The bucket of this part that can take it, or -1. */

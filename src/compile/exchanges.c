@@ -214,11 +214,13 @@ bool gathered_for(const struct assembly *a, const struct visit *place, const str
 }
 
 /* Gathers a bucket one unit ahead: the gather waits for what came before the unit that is in
- * use. */
+ * use. Aligned gathers of updated weights wait only for each other. */
 void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro_batch)
 {
-    bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;
-    gather(a, bucket, micro_batch, ahead ? AFTER_UNIT : AFTER_BLOCK);
+    const struct plan *plan = a->b->plan;
+    bool ahead = plan->overlap & OVERLAP_PARAMETERS;
+    bool aligned = bucket->shard < 3 && plan_aligns_gathers(&plan->software, plan->pieces);
+    gather(a, bucket, micro_batch, !ahead ? AFTER_BLOCK : aligned ? AFTER_NOTHING : AFTER_UNIT);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         a->mark[d].before_unit[0] = a->mark[d].last[STREAM_COMPUTE];
         a->mark[d].before_unit[1] = NONE;

@@ -95,6 +95,7 @@ struct bucket {
     int32_t pattern;      /* the devices over which the gradients are partial sums or copies */
     uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
+    int64_t most;         /* bytes of gradients at which it is full; 0: never */
 };
 
 struct block {

@@ -11,6 +11,7 @@
 #define WEFT_COST_H
 
 #include "cluster/cluster.h"
+#include "cost/software.h"
 #include "model/model.h"
 
 enum provenance {
@@ -303,6 +304,7 @@ bool policy_from_name(const char *name, enum policy *out);
  * has it. */
 enum dtype peak_dtype(const struct device *device, enum dtype dtype);
 int policy_weight_bytes(enum policy policy); /* per parameter, for the weights that products read */
+int policy_gradient_bytes(enum policy policy); /* per parameter */
 
 struct op_memory {
     double weights, gradients, optimizer;

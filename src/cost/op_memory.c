@@ -48,6 +48,11 @@ int policy_weight_bytes(enum policy policy)
     return (int)POLICIES[policy].weight;
 }
 
+int policy_gradient_bytes(enum policy policy)
+{
+    return (int)POLICIES[policy].gradient;
+}
+
 static double local_parameters(const struct op *op, const int64_t *local)
 {
     double parameters = 0;

@@ -21,8 +21,8 @@ static json_t *zero_json(const struct plan *plan, const struct degrees *d)
     bool overlap = plan->overlap & OVERLAP_GRADIENTS;
     json_t *zero = json_pack("{s:i, s:b, s:b}", "stage", d->shard, "overlap_comm", overlap,
                              "contiguous_gradients", 1);
-    json_int_t elements = plan->bucket_bytes / bytes_per_gradient(plan->policy);
-    if (plan->bucket_bytes) {
+    json_int_t elements = plan_bucket_bytes(plan, d->dp) / bytes_per_gradient(plan->policy);
+    if (elements) {
         json_object_set_new(zero, "reduce_bucket_size", json_integer(elements));
         if (d->shard == 3)
             json_object_set_new(zero, "stage3_prefetch_bucket_size", json_integer(elements));

@@ -259,9 +259,3 @@ bool launcher_flag(const char *name)
 {
     return among(name, LAUNCHER, COUNT_OF(LAUNCHER));
 }
-
-int64_t megatron_bucket_parameters(int64_t replicas)
-{
-    enum { LEAST = 40000000, PER_REPLICA = 1000000 }; /* DistributedDataParallel, megatron/core */
-    return replicas > LEAST / PER_REPLICA ? PER_REPLICA * replicas : LEAST;
-}

@@ -99,9 +99,9 @@ static void add_sharding(struct lines *a, const struct plan *plan, const struct 
     if (!(plan->overlap & OVERLAP_GRADIENTS))
         return;
     add_flag(a, "overlap-grad-reduce");
-    if (plan->bucket_bytes)
-        add_int(a, "ddp-bucket-size",
-                ceil_div(plan->bucket_bytes, bytes_per_gradient(plan->policy)));
+    int64_t bucket = plan_bucket_bytes(plan, d->dp * d->cp);
+    if (bucket)
+        add_int(a, "ddp-bucket-size", ceil_div(bucket, bytes_per_gradient(plan->policy)));
     else
         add_int(a, "ddp-num-buckets", 1);
     if (d->shard >= 1 && (plan->overlap & OVERLAP_PARAMETERS))

@@ -51,6 +51,8 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
     const char *text = "";
     if ((plan->overlap ^ other->overlap) & overlaps_of(plan))
         text = arena_printf(keep, "%s overlap=%s", text, overlap_list(keep, plan->overlap));
+    if (!software_same(&plan->software, &other->software))
+        text = arena_printf(keep, "%s software=%s", text, software_text(keep, &plan->software));
     if (plan->bucket_bytes != other->bucket_bytes)
         text = arena_printf(keep, "%s bucket=%lld", text, (long long)plan->bucket_bytes);
     if (plan->whole_sends != other->whole_sends && plan->stages > 1)
@@ -79,7 +81,12 @@ static bool take_overlap(struct plan *plan, char *words)
 
 static bool take_bucket(struct plan *plan, char *value)
 {
-    return parse_int(value, &plan->bucket_bytes) && plan->bucket_bytes >= 0;
+    return parse_int(value, &plan->bucket_bytes) && plan->bucket_bytes >= BUCKET_BY_RULE;
+}
+
+static bool take_software(struct plan *plan, char *value)
+{
+    return software_from_text(value, &plan->software) == WEFT_OK;
 }
 
 static bool take_whole_sends(struct plan *plan, char *value)
@@ -115,9 +122,9 @@ static const struct {
     const char *key;
     bool (*take)(struct plan *plan, char *value);
 } SETTINGS[] = {
-    {"overlap", take_overlap}, {"bucket", take_bucket}, {"whole_sends", take_whole_sends},
-    {"dtype", take_dtype},     {"policy", take_policy}, {"memory", take_memory},
-    {"margin", take_margin},
+    {"overlap", take_overlap}, {"bucket", take_bucket},     {"whole_sends", take_whole_sends},
+    {"dtype", take_dtype},     {"policy", take_policy},     {"memory", take_memory},
+    {"margin", take_margin},   {"software", take_software},
 };
 
 static bool take_setting(struct plan *plan, char *setting)
@@ -141,7 +148,7 @@ weft_status settings_apply(struct arena *scratch, const char *file, int line, co
         if (*setting && !take_setting(plan, setting))
             return bad_input(file, line, "leave the line as `weft export` wrote it, or out",
                              "'%.60s' is no setting of Weft, expected overlap=..., bucket=..., "
-                             "whole_sends=..., dtype=..., policy=... or memory=...",
+                             "software=..., whole_sends=..., dtype=..., policy=... or memory=...",
                              as_given);
     }
     return WEFT_OK;

@@ -181,7 +181,9 @@ static void read_overlap(struct megatron_reading *r)
         d->overlap |= OVERLAP_EXPERTS;
     if (has(r, "delay-wgrad-compute"))
         remark(r, "--delay-wgrad-compute: weight gradients come after their layer's inputs' here");
-    int64_t parameters = argument_int(r->a, "ddp-bucket-size", megatron_bucket_parameters(d->dp));
+    static const struct software RULE = {.word = {[FACT_BUCKETS] = BUCKETS_MEGATRON}};
+    int64_t parameters =
+        argument_int(r->a, "ddp-bucket-size", software_bucket_bytes(&RULE, 1, d->dp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0
                           ? 0

@@ -75,8 +75,6 @@ const char *megatron_flag_near(const char *name);
 /* Whether a launcher (torchrun, srun) takes this argument instead of Megatron. */
 bool launcher_flag(const char *name);
 
-/* Megatron-Core's buckets of gradients, in parameters: max(40000000, 1000000 * replicas). */
-int64_t megatron_bucket_parameters(int64_t replicas);
 int64_t bytes_per_gradient(enum policy policy);
 
 /* ---- Galvatron ------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ struct rule {
 /* The keys of a mapping that are not members of a rule. */
 struct rule_words {
     struct rule rule;
-    const struct doc *first, *then, *dtype, *policy, *overlap, *also_overlap, *bucket;
+    const struct doc *first, *then, *dtype, *policy, *software, *overlap, *also_overlap, *bucket;
 };
 
 static weft_status wrong_word(const struct doc *node, const char *expected)
@@ -66,6 +66,9 @@ static weft_status read_exchanges(struct arena *keep, const struct rule_words *w
     if (d->has_policy &&
         !(words->policy->text && policy_from_name(words->policy->text, &d->policy)))
         return wrong_word(words->policy, "a policy such as mixed");
+    if (words->software && !(words->software->text &&
+                             software_from_text(words->software->text, &d->software) == WEFT_OK))
+        return wrong_word(words->software, "a profile of software such as megatron-core-0.16");
     if (d->has_bucket &&
         !(words->bucket->text && bucket_from_text(words->bucket->text, &d->bucket_bytes)))
         return wrong_word(words->bucket, "a size such as 25MiB, or whole");
@@ -113,6 +116,7 @@ static const struct field FIELDS[] = {
     {"recompute", FIELD_CHOICE, AT(rule.recompute), .choices = RECOMPUTES},
     NODE(dtype),
     NODE(policy),
+    NODE(software),
     NODE(overlap),
     NODE(also_overlap),
     NODE(bucket),
@@ -243,6 +247,8 @@ static void take_exchanges(const struct rule *rule, struct degrees *d)
         d->has_policy = true;
         d->policy = from->policy;
     }
+    if (!software_is_default(&from->software))
+        d->software = from->software;
     if (from->has_overlap) {
         d->has_overlap = true;
         d->overlap = from->overlap;

@@ -272,8 +272,8 @@ void set_settings(struct plan *plan, const struct degrees *d)
     plan->memory = d->memory;
     if (d->has_overlap)
         plan->overlap = d->overlap;
-    if (d->has_bucket)
-        plan->bucket_bytes = d->bucket_bytes;
+    plan->software = d->software;
+    plan->bucket_bytes = degrees_bucket_bytes(d);
     plan->whole_sends = d->whole_sends;
 }
 

@@ -253,6 +253,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     TRY(file_read_batch(file));
     TRY(file_read_degrees(file));
     TRY(file_read_exchanges(file));
+    TRY(file_read_software(file));
     TRY(file_open_both(file, out));
     TRY(file_read_stages(file, cluster_devices(out->cluster)));
     TRY(check_pp(file));
@@ -316,6 +317,7 @@ static weft_status read_question(struct plan_file *file, struct plan_question *o
     TRY(file_read_batch(file));
     TRY(file_read_degrees(file));
     TRY(file_read_exchanges(file));
+    TRY(file_read_software(file));
     TRY(file_open_both(file, &out->opened));
     complete_degrees(file);
     TRY(file_options_text(file, &out->model_options));

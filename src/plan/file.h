@@ -11,7 +11,8 @@
 /* The keys at the top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
-    const struct doc *options, *batch, *overlap, *bucket, *degrees, *stages, *tree, *choices;
+    const struct doc *options, *batch, *overlap, *bucket, *software, *degrees, *stages, *tree,
+        *choices;
     bool whole_sends;
     int dtype, policy; /* -1: not given */
     int64_t memory_bytes, pieces, segments;
@@ -47,6 +48,7 @@ weft_status file_read_root(struct plan_file *file);
 weft_status file_read_batch(struct plan_file *file);
 weft_status file_read_degrees(struct plan_file *file);
 weft_status file_read_exchanges(struct plan_file *file);
+weft_status file_read_software(struct plan_file *file);
 weft_status file_open_both(struct plan_file *file, struct opened_plan *out);
 weft_status file_options_text(struct plan_file *file, const char **out); /* YAML flow; NULL: none */
 

@@ -54,6 +54,7 @@ weft_status file_read_root(struct plan_file *file)
          .max = MOST_MARGIN_PERCENT},
         {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
+        {"software", FIELD_DOC, offsetof(struct file_root, software)},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
@@ -165,6 +166,38 @@ weft_status file_read_exchanges(struct plan_file *file)
                          "'bucket' is %s%s%s, expected a size such as 25MiB, or whole",
                          scalar ? "'" : "", scalar ? bucket->text : doc_kind_name(bucket->kind),
                          scalar ? "'" : "");
+done:
+    return status;
+}
+
+/* One fact of a mapping; its `base` has been read. */
+static weft_status read_fact(const struct doc *fact, struct software *software)
+{
+    if (strcmp(fact->key, "base") == 0)
+        return WEFT_OK;
+    if (fact->kind != DOC_TEXT)
+        return doc_error(fact, "such as host: graphs", "'%s' is %s, expected a word", fact->key,
+                         doc_kind_name(fact->kind));
+    return file_error_at(fact, software_set(software, fact->key, fact->text));
+}
+
+/* `software`: the name of a profile, or a mapping of facts with the name as its `base`. */
+weft_status file_read_software(struct plan_file *file)
+{
+    const struct doc *software = file->root.software;
+    const struct doc *base =
+        software && software->kind == DOC_MAP ? doc_get(software, "base") : software;
+    weft_status status = WEFT_OK;
+    if (software && software->kind != DOC_MAP && software->kind != DOC_TEXT)
+        return doc_error(software, "docs/reference/software.md lists the profiles",
+                         "'software' is %s, expected a name such as megatron-core-0.16",
+                         doc_kind_name(software->kind));
+    if (base)
+        TRY(file_error_at(
+            base, software_from_text(base->text ? base->text : "", &file->degrees.software)));
+    for (const struct doc *d = software && software->kind == DOC_MAP ? software->first : NULL; d;
+         d = d->next)
+        TRY(read_fact(d, &file->degrees.software));
 done:
     return status;
 }

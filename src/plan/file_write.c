@@ -113,7 +113,10 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
     if (plan->memory.has_margin)
         json_object_set_new(json, "margin", json_real(plan->memory.margin_percent));
     json_object_set_new(json, "overlap", overlap_json(plan->overlap));
-    json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
+    if (plan->bucket_bytes != BUCKET_BY_RULE)
+        json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
+    if (!software_is_default(&plan->software))
+        json_object_set_new(json, "software", text_json(software_text(scratch, &plan->software)));
     if (plan->whole_sends)
         json_object_set_new(json, "whole_sends", json_true());
     json_object_set_new(json, "schedule", text_json(plan->schedule));

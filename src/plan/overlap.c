@@ -53,6 +53,31 @@ const char *overlap_take(unsigned *bits)
     return taken ? overlap_name(taken) : NULL;
 }
 
+int64_t software_default_bucket(const struct software *software)
+{
+    bool fixed = software_word(software, FACT_BUCKETS) == BUCKETS_FIXED;
+    return fixed ? DEFAULT_BUCKET_BYTES : BUCKET_BY_RULE;
+}
+
+bool plan_aligns_gathers(const struct software *software, int64_t pieces)
+{
+    int word = software_word(software, FACT_GATHERS);
+    return word == GATHERS_ALIGNED || (word == GATHERS_PIECES && pieces > 1);
+}
+
+int64_t degrees_bucket_bytes(const struct degrees *degrees)
+{
+    return degrees->has_bucket ? degrees->bucket_bytes
+                               : software_default_bucket(&degrees->software);
+}
+
+int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices)
+{
+    if (plan->bucket_bytes != BUCKET_BY_RULE)
+        return plan->bucket_bytes;
+    return software_bucket_bytes(&plan->software, policy_gradient_bytes(plan->policy), devices);
+}
+
 bool bucket_from_text(const char *text, int64_t *bytes)
 {
     *bytes = 0;

@@ -91,6 +91,8 @@ const char *recompute_name(enum recompute recompute);
 
 /* The default of PyTorch's DistributedDataParallel: bucket_cap_mb = 25. */
 enum { DEFAULT_BUCKET_BYTES = 25 << 20 };
+/* Instead of a number of bytes: by the software's rule, which knows how many devices share in a sum. */
+enum { BUCKET_BY_RULE = -1 };
 
 /* Communication that overlaps with computation; computation waits for the rest. */
 enum overlap {
@@ -144,12 +146,14 @@ struct plan {
     const char *model_name, *model_options, *cluster_name;
     enum dtype dtype;
     enum policy policy;
+    struct software software;           /* what will run it */
     int64_t global_batch, step_samples; /* samples (I5) */
     const char *schedule;               /* a name from the schedule room's table */
     int64_t pieces;                     /* parts per stage (I1) */
     struct memory_terms memory;
-    unsigned overlap;     /* flags of enum overlap */
-    int64_t bucket_bytes; /* gradients that are synchronised at once; 0: all of a part */
+    unsigned overlap; /* flags of enum overlap */
+    int64_t
+        bucket_bytes; /* gradients that are synchronised at once; 0: all of a part; or BUCKET_BY_RULE */
     /* between stages, devices that hold the same each send all of it, instead of a part that the
      * receivers gather (Megatron's scatter-gather) */
     bool whole_sends;
@@ -168,7 +172,7 @@ struct plan {
 };
 
 void plan_free(struct plan *plan); /* without its model and cluster */
-/* Copies dtype, policy, memory limit, overlap, buckets and sends of another plan: all settings that
+/* Copies dtype, policy, software, memory limit, overlap, buckets and sends of another plan: all settings that
  * do not depend on how operators are laid out. */
 void plan_copy_settings(struct plan *to, const struct plan *from);
 /* Sets the names of model and cluster in a plan file (copied); any may be NULL. */
@@ -176,6 +180,12 @@ void plan_set_names(struct plan *plan, const char *model, const char *options, c
 /* The default policy of a dtype: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
+/* The size of buckets that nobody gives: a number, or BUCKET_BY_RULE. */
+int64_t software_default_bucket(const struct software *software);
+/* The plan's, for gradients that so many devices add up. */
+int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices);
+/* Whether updated weights are gathered from the start of the iteration on, whatever uses them. */
+bool plan_aligns_gathers(const struct software *software, int64_t pieces);
 /* Rounds of as many micro-batches as there are stages that show everything about a schedule: it
  * fills, repeats itself, and drains. */
 enum { PLAN_ROUNDS = 4 };
@@ -229,7 +239,8 @@ struct degrees {
     enum dtype dtype;
     enum policy policy;
     struct memory_terms memory;
-    bool has_overlap, has_bucket; /* otherwise all, and DEFAULT_BUCKET_BYTES */
+    struct software software;
+    bool has_overlap, has_bucket; /* otherwise all, and what the software does */
     unsigned overlap;
     int64_t bucket_bytes;
     bool whole_sends;
@@ -237,6 +248,8 @@ struct degrees {
      * by every device (Aceso's runtime) */
     bool whole_images;
 };
+/* The size of its buckets: a number, or BUCKET_BY_RULE. */
+int64_t degrees_bucket_bytes(const struct degrees *degrees);
 /* Lowers degrees to splits, operator by operator, by following the data flow (lowering.c): a linear
  * whose input is whole is split by its outputs, one whose input is split by features by its inputs.
  * Devices are numbered tp fastest, then cp, then dp, then pp (Megatron's order); among experts etp fastest,

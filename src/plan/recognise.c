@@ -67,6 +67,7 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->has_shard = d->has_recompute = true;
     d->dtype = plan->dtype;
     d->policy = plan->policy;
+    d->software = plan->software;
     d->memory = plan->memory;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;

@@ -2,6 +2,7 @@
  *
  * Consecutive recomputed instances of a layer are one *run*, which runs again before the first of
  * them is needed. A run without saved instances runs again as a whole (Megatron-LM's checkpoints).
+ * If the software's checkpoints stop early, the last instances of it that are not needed do not run again.
  * In a run with saved instances (PyTorch's selective checkpointing) only the needed ones run again:
  *
  *   needed = its own backward pass reads its output, mask or statistics, or the backward pass of a
@@ -69,15 +70,23 @@ static bool needed(const struct recomputed_run *r, int64_t instance)
     return any; /* (1) */
 }
 
+static bool stops_early(const struct plan *plan)
+{
+    return software_word(&plan->software, FACT_CHECKPOINTS) == CHECKPOINTS_EARLY;
+}
+
 static void close_run(const struct recomputed_run *r)
 {
-    bool saves = false;
+    bool saves = false, early = stops_early(r->plan);
     for (int64_t i = r->first; i < r->end; i++)
         saves |= plan_choice(r->plan, i)->saved;
-    for (int64_t i = r->end - 1; i >= r->first; i--)
-        r->rerun[i] = !saves || (needed(r, i) && !plan_choice(r->plan, i)->saved) ? RERUN_FORWARD
-                      : needed(r, i)                                              ? RERUN_SAVED
-                                                                                  : RERUN_LEFT_OUT;
+    for (int64_t i = r->end - 1; i >= r->first; i--) {
+        early = early && !needed(r, i);
+        bool whole = !saves && !early;
+        r->rerun[i] = whole || (needed(r, i) && !plan_choice(r->plan, i)->saved) ? RERUN_FORWARD
+                      : needed(r, i)                                             ? RERUN_SAVED
+                                                                                 : RERUN_LEFT_OUT;
+    }
 }
 
 const uint8_t *plan_reruns(struct arena *keep, const struct plan *plan)

@@ -126,17 +126,14 @@ static unsigned overlap_of(const struct degrees *d)
     return d->has_overlap ? d->overlap : OVERLAP_ALL;
 }
 
-static int64_t bucket_of(const struct degrees *d)
-{
-    return d->has_bucket ? d->bucket_bytes : DEFAULT_BUCKET_BYTES;
-}
-
 static void say_practice(struct words *w, const struct degrees *d, const struct degrees *asked)
 {
-    int64_t bucket = bucket_of(d);
+    int64_t bucket = degrees_bucket_bytes(d);
+    if (!software_same(&d->software, &asked->software))
+        say(w, "software %s", software_text(w->keep, &d->software));
     if (overlap_of(d) != overlap_of(asked))
         say(w, "overlap %s", overlap_text(w->keep, overlap_of(d), ","));
-    if (bucket != bucket_of(asked))
+    if (bucket != BUCKET_BY_RULE && bucket != degrees_bucket_bytes(asked))
         say(w, "bucket %s", bucket ? bytes_text(w->keep, bucket) : "whole");
     if (d->whole_sends && !asked->whole_sends)
         say(w, "whole-sends");

@@ -7,13 +7,19 @@
 static void print_practice(struct arena *scratch, const struct plan *plan, FILE *out)
 {
     fprintf(out, "overlap: %s", overlap_text(scratch, plan->overlap, ", "));
-    if (plan->bucket_bytes > 0)
+    if (plan->bucket_bytes == BUCKET_BY_RULE)
+        fprintf(out, "; gradients in buckets of %s",
+                show_bytes((double)plan_bucket_bytes(plan, plan_dp(plan))).s);
+    else if (plan->bucket_bytes > 0)
         fprintf(out, "; gradients in buckets of %s", show_bytes((double)plan->bucket_bytes).s);
     else
         fputs("; gradients of a part at once", out);
     if (plan->stages > 1)
         fprintf(out, "; %s sends", plan->whole_sends ? "whole" : "scattered");
     fputc('\n', out);
+    if (!software_is_default(&plan->software))
+        fprintf(out, "software: %s (%s)\n", software_text(scratch, &plan->software),
+                software_assumes(scratch, &plan->software));
 }
 
 const char *plan_batches(struct arena *keep, const struct plan *plan)

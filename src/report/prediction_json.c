@@ -91,10 +91,14 @@ static json_t *reliance_json(const struct prediction *prediction)
 /* The plan that was simulated. */
 static json_t *plan_json(const struct plan *plan)
 {
-    return json_pack("{s:o, s:o, s:I, s:s, s:I, s:I, s:o}", "model", json_text(plan->model->name),
-                     "cluster", json_text(plan->cluster->name), "devices",
-                     (json_int_t)cluster_devices(plan->cluster), "dtype", dtype_name(plan->dtype),
-                     "global_batch", (json_int_t)plan->global_batch, "micro_batches",
+    struct arena *scratch = arena_new();
+    json_t *software = json_text(software_text(scratch, &plan->software));
+    arena_free(scratch);
+    return json_pack("{s:o, s:o, s:I, s:s, s:o, s:I, s:I, s:o}", "model",
+                     json_text(plan->model->name), "cluster", json_text(plan->cluster->name),
+                     "devices", (json_int_t)cluster_devices(plan->cluster), "dtype",
+                     dtype_name(plan->dtype), "software", software, "global_batch",
+                     (json_int_t)plan->global_batch, "micro_batches",
                      (json_int_t)plan_micro_batches(plan), "schedule", json_text(plan->schedule));
 }
 

@@ -36,11 +36,23 @@ static const struct cast_bytes BY_BLOCK = {2, 2, 0, 0};
 /* nvfp4 has both, an 8-bit scale for every 16 elements and one for the tensor: its largest value is
  * found before both layouts are written (Transformer Engine's NVFP4BlockScaling). */
 static const struct cast_bytes BY_BOTH = {4, 2 * (0.5 + 1.0 / 16), 0, 0};
+/* Transformer Engine writes both layouts in one pass: with the scale of earlier steps or a scale for each block at
+ * once, with the tensor's own scale after its largest value was found (common/transpose/cast_transpose.cu). */
+static const struct cast_bytes BY_RECIPE[] = {
+    [RECIPE_DELAYED] = {2, 2, 0, 0},
+    [RECIPE_CURRENT] = {4, 2, 0, 0},
+    [RECIPE_BLOCKS] = {2, 2, 0, 0},
+};
+/* What a norm has written in fp8 is only transposed, for the weight's gradient. */
+static const struct cast_bytes FUSED = {0, 0, 1, 1};
 
 static const struct cast_bytes *cast_bytes_of(const struct plan *plan)
 {
+    int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     if (plan->dtype == DTYPE_NVFP4)
         return &BY_BOTH;
+    if (recipe != RECIPE_DEVICE)
+        return &BY_RECIPE[recipe];
     return device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
 }
 
@@ -56,9 +68,40 @@ static bool finds_cast(const struct model *model, int32_t op)
     return false;
 }
 
+/* Whether the operator before it writes its input in fp8. */
+static bool comes_cast(const struct plan *plan, int32_t op)
+{
+    const struct model *model = plan->model;
+    int fused = software_word(&plan->software, FACT_FUSED_CASTS);
+    int32_t tensor = tensor_storage(model, model->op[op].input[0].tensor);
+    int32_t producer = model->tensor[tensor].producer;
+    if (fused == FUSED_CASTS_NONE || producer < 0)
+        return false;
+    switch (model->op[producer].kind) {
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM:
+        return true;
+    case OP_GELU:
+    case OP_RELU:
+    case OP_SILU:
+    case OP_GATED:
+        return fused == FUSED_CASTS_ALL;
+    default:
+        return false;
+    }
+}
+
+/* A cast of so many elements the first time, and so many again. */
+static struct work cast_work(const struct plan *plan, const struct cast_bytes *bytes, double first,
+                             double again)
+{
+    again = bytes->read_again > 0 ? again : 0;
+    return pass_over(plan, first + again, first * bytes->read + again * bytes->read_again,
+                     first * bytes->write + again * bytes->write_again);
+}
+
 static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
-    const struct cast_bytes *bytes = cast_bytes_of(plan);
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
@@ -67,10 +110,17 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     double in = found ? 0 : operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
     double weight = operand_elements(op, &op->weight[0].operand, local);
+    double fused = comes_cast(plan, number) ? in : 0;
+    in -= fused;
+    if (software_word(&plan->software, FACT_WEIGHT_CASTS) == WEIGHT_CASTS_ONCE)
+        weight /= (double)plan_micro_batches(plan);
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
-    double first = firsts[phase], again = bytes->read_again > 0 ? agains[phase] : 0;
-    return pass_over(plan, first + again, first * bytes->read + again * bytes->read_again,
-                     first * bytes->write + again * bytes->write_again);
+    struct work work = cast_work(plan, cast_bytes_of(plan), firsts[phase], agains[phase]);
+    struct work turned = cast_work(plan, &FUSED, 0, phase == PHASE_BACKWARD_WEIGHT ? fused : 0);
+    work.shape[0] += turned.shape[0];
+    work.read_bytes += turned.read_bytes;
+    work.write_bytes += turned.write_bytes;
+    return work;
 }
 
 /* What the policy does with an operator's weights in a micro-batch. */
@@ -80,6 +130,12 @@ static struct handling handling_of(const struct plan *plan, int64_t instance, do
     const struct choice *choice = plan_choice(plan, instance);
     *shares = choice->shard ? (double)split_replicas(op, &choice->split) : 1;
     return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
+}
+
+static bool adds_in_product(const struct plan *plan, const struct op *op)
+{
+    return software_word(&plan->software, FACT_ACCUMULATION) == ACCUMULATION_FUSED &&
+           (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR);
 }
 
 /* Equation (1): the passes that come with a weight's gradient. Returns how many. */
@@ -103,7 +159,7 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
     if (handling.read > 0 && parameters > 0)
         out[count++] =
             pass_over(plan, parameters, parameters * handling.read, parameters * handling.write);
-    if (plan_micro_batches(plan) > 1)
+    if (plan_micro_batches(plan) > 1 && !adds_in_product(plan, op))
         out[count++] =
             pass_over(plan, added, added * ((handling.adds_shares ? gradient : compute) + gradient),
                       added * gradient);
@@ -126,6 +182,24 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
     return count;
 }
 
+/* The host's time for one kernel. The experts of a device are one kernel if the software fuses them. */
+static int64_t work_host_ns(const struct item_costs *costs, const struct work *work)
+{
+    const struct software *software = &costs->plan->software;
+    int64_t ns = cost_host_ns(costs->cost, work);
+    if (software_word(software, FACT_HOST) == HOST_GRAPHS)
+        return 0;
+    bool fused = work->kernel == KERNEL_GROUPED_MATMUL &&
+                 software_word(software, FACT_EXPERTS) == EXPERTS_FUSED;
+    return fused && work->shape[0] > 0 ? ns / work->shape[0] : ns;
+}
+
+double host_step_ns(const struct item_costs *costs)
+{
+    bool graphs = software_word(&costs->plan->software, FACT_HOST) == HOST_GRAPHS;
+    return graphs ? 0 : (double)cost_host_step_ns(costs->cost);
+}
+
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
 {
     const struct plan *plan = costs->plan;
@@ -142,7 +216,7 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
             known->device = cost;
         else
             known->device.ns += cost.ns;
-        known->host_ns += cost_host_ns(costs->cost, &work[i]);
+        known->host_ns += work_host_ns(costs, &work[i]);
     }
     return known;
 }
@@ -166,7 +240,7 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item)
         return host_ns;
     struct handling handling = handling_of(costs->plan, item->instance, &shares);
     double issues = forward ? handling.forward_issues : handling.backward_issues;
-    return host_ns + (int64_t)(issues * (double)cost_host_step_ns(costs->cost));
+    return host_ns + (int64_t)(issues * host_step_ns(costs));
 }
 
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost)
@@ -186,7 +260,7 @@ int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
 void item_costs_alone(struct item_costs *costs, const struct block *block,
                       const struct flows *flows, int64_t *ns, struct part_cost_sums *sums)
 {
-    double step_ns = (double)cost_host_step_ns(costs->cost);
+    double step_ns = host_step_ns(costs);
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         if (item->kind == ITEM_STEP) {

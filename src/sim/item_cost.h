@@ -50,6 +50,8 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item);
 /* The device's time for it; for a product in chunks, that of the chunks that the item stands
  * for. */
 int64_t item_device_ns(struct item_costs *costs, const struct item *item);
+/* The host's time to issue a step. */
+double host_step_ns(const struct item_costs *costs);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
 
 /* Sums over the items of a part's blocks: the host's time for all, the device's time for

@@ -303,6 +303,7 @@ static void set_fixed(const struct plan *plan, struct degrees *d)
     d->has_shard = d->has_recompute = true;
     d->dtype = plan->dtype;
     d->policy = plan->policy;
+    d->software = plan->software;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;

@@ -109,6 +109,8 @@ struct target {
      * without it takes any model. */
     const char *(*lacks)(const struct model_shape *shape);
     bool other_families; /* it also has models of which there is no shape */
+    /* the profile that predictions for it are made with (cost/software.h); NULL: none in particular */
+    const char *software;
 };
 size_t target_count(void);
 const struct target *target_at(size_t index);

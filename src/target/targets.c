@@ -46,21 +46,22 @@ enum {
 /* The first row of a framework is the one that its name alone stands for. */
 static const struct target TARGETS[] = {
     {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES,
-     .lacks = megatron_lacks},
+     .lacks = megatron_lacks, .software = "megatron-core-0.19"},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
-     .lacks = megatron_lacks},
-    {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks},
+     .lacks = megatron_lacks, .software = "megatron-core-0.16"},
+    {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
+     .software = "torchtitan-2025"},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
-     .lacks = torchtitan_lacks},
+     .lacks = torchtitan_lacks, .software = "torchtitan-2025"},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. */
     {"deepspeed", "0.19", "DeepSpeed 0.19",
      {.tp = true, .pp = true, .plain = true, .plain_experts = true, .offload = true,
       .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF,
-      .schedules = SIMPLE_SCHEDULES}},
+      .schedules = SIMPLE_SCHEDULES}, .software = "deepspeed-0.19"},
     {"fsdp", "2", "PyTorch's FSDP2",
      {.shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF | CAST, .schedules = SIMPLE_SCHEDULES},
-     .lacks = fsdp_lacks},
+     .lacks = fsdp_lacks, .software = "torchtitan-2025"},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES, .layerwise = true,
      .lacks = galvatron2_lacks, .other_families = true},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES, .layerwise = true,

@@ -361,7 +361,7 @@ static const struct {
      NULL},
     {SMALL "\n# weft: overlap=everything",
      "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
-     "whole_sends=..., dtype=..., policy=... or memory=...",
+     "software=..., whole_sends=..., dtype=..., policy=... or memory=...",
      "leave the line as `weft export` wrote it, or out"},
 };
 

@@ -287,6 +287,8 @@ weft_status judge_config(struct judge *judge, const struct config *c, struct ver
         piped[k] = j->work[k];
         put_in_pipeline(&work, k, &piped[k]);
     }
+    if (plan_aligns_gathers(&j->problem->settings.software, c->pieces))
+        begin_gathers(&work, piped);
     pipeline_ends(j->estimator->orders, &work, j->end);
     TRY(tie_stages(j, c));
     sum_up(j, c, verdict, stages);

@@ -70,7 +70,9 @@ static weft_status make_run(struct judge *j, const struct run_key *key, struct w
                           .step_samples = key->step_samples,
                           .row = tables_row(j->estimator->tables, choice),
                           .order = (uint16_t)key->order,
-                          .many = j->problem->global_batch > key->step_samples};
+                          .many =
+                              table_micro_batches(&j->estimator->settings,
+                                                  j->problem->global_batch / key->step_samples)};
     TRY(table_find(j->estimator->tables, &k, &table));
     *out = whole_table_new(j->arena, &j->problem->fold, table);
     if (count)

@@ -67,8 +67,8 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     plan->memory = a->request->pins.memory;
     if (a->request->pins.has_overlap)
         plan->overlap = a->request->pins.overlap;
-    if (a->request->pins.has_bucket)
-        plan->bucket_bytes = a->request->pins.bucket_bytes;
+    plan->software = a->request->pins.software;
+    plan->bucket_bytes = degrees_bucket_bytes(&a->request->pins);
     plan->whole_sends = a->request->pins.whole_sends;
     struct hold hold;
     pthread_mutex_lock(&a->lock);

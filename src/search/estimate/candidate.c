@@ -96,7 +96,7 @@ static struct table_key key_of(const struct estimator *e, const struct candidate
                               .step_samples = c->step_samples,
                               .row = c->run[run].row,
                               .order = (uint16_t)schedule_of(e, c)->passes,
-                              .many = c->micro_batches > 1};
+                              .many = table_micro_batches(&e->settings, c->micro_batches)};
 }
 
 static weft_status find_table(struct estimator *e, const struct candidate *c, int32_t part,
@@ -344,6 +344,8 @@ static weft_status finish(struct estimator *e, struct candidate *c, struct estim
         note_part(&memo->work[k], &memo->stage[k % c->stages]);
         put_in_pipeline(&work, k, &memo->work[k]);
     }
+    if (plan_aligns_gathers(&e->settings.software, c->pieces))
+        begin_gathers(&work, memo->work);
     pipeline_ends(e->orders, &work, memo->end);
     for (int32_t s = 0; s < c->stages; s++)
         note_end(&memo->end[s], &memo->stage[s]);

@@ -34,6 +34,7 @@ struct estimate_settings {
     const struct cluster *cluster;
     enum dtype dtype;
     enum policy policy;
+    struct software software;
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */
     struct memory_terms memory;

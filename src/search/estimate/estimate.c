@@ -7,6 +7,7 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .cluster = plan->cluster,
                                       .dtype = plan->dtype,
                                       .policy = plan->policy,
+                                      .software = plan->software,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
                                       .memory = plan->memory,
@@ -17,6 +18,7 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
 {
     plan->dtype = settings->dtype;
     plan->policy = settings->policy;
+    plan->software = settings->software;
     plan->overlap = settings->overlap;
     plan->bucket_bytes = settings->bucket_bytes;
     plan->memory = settings->memory;
@@ -156,6 +158,8 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
         note_part(&part[k], &out->stage[k % plan->stages]);
         put_in_pipeline(&work, k, &part[k]);
     }
+    if (plan_aligns_gathers(&plan->software, plan->pieces))
+        begin_gathers(&work, part);
     pipeline_ends(estimator->orders, &work, end);
     end_stages(&timed, end, out);
     for (int32_t s = 0; s < plan->stages; s++)

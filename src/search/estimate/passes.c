@@ -70,9 +70,12 @@ static bool gathered_for(const struct timed *t, const struct pass *pass, int32_t
 
 static void gather_ahead(struct script *s, int32_t bucket)
 {
-    if (s->timed->plan->overlap & OVERLAP_PARAMETERS) {
+    const struct plan *plan = s->timed->plan;
+    bool aligned = s->timed->outline.graph->bucket[bucket].shard < 3 &&
+                   plan_aligns_gathers(&plan->software, plan->pieces);
+    if ((plan->overlap & OVERLAP_PARAMETERS) && !aligned) {
         wait_for(s, s->before_unit);
-    } else {
+    } else if (!aligned) {
         wait_for(s, s->last[LANE_OPS]);
         wait_for(s, s->last[LANE_STEPS]);
     }

@@ -36,6 +36,7 @@ struct part_work {
     int64_t forward, backward;
     int64_t weight;         /* the second half, of weight gradients; otherwise 0 */
     int64_t first_more;     /* what the first forward pass takes in addition */
+    int64_t gathered;       /* when its weights are gathered, if aligned (pipeline.h, I5) */
     int64_t last_more;      /* what the last backward pass takes in addition */
     int64_t tail;           /* how long gradients continue after the last pass, */
     int64_t lag;            /* and how much longer with every micro-batch after the first */

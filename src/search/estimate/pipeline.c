@@ -253,6 +253,21 @@ void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part
     }
 }
 
+/* I5. */
+void begin_gathers(const struct pipeline_work *work, struct part_work *part)
+{
+    int64_t come = 0;
+    for (int32_t k = 0; k < work->stages * work->pieces; k++) {
+        int64_t before = 0; /* gathers of the stage's pieces before this one, which hide nothing */
+        for (int32_t j = k - work->stages; j >= 0; j -= work->stages)
+            before += part[j].gathered;
+        part[k].gathered = part[k].first_more > 0 ? part[k].forward + part[k].first_more : 0;
+        if (part[k].first_more > 0)
+            part[k].first_more = larger(0, part[k].first_more + before - come);
+        come += part[k].forward + part[k].first_more + part[k].send;
+    }
+}
+
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end)
 {
     if (work->schedule->passes == ORDER_FORWARDS_FIRST)

@@ -44,6 +44,9 @@
  *       pass waits for the checkpoints' way to the host and back.
  *   I4  A part sends one micro-batch after the other: a send that takes longer than the passes sets
  *       the pace.
+ *   I5  Aligned gathers begin with the iteration: until the first micro-batch comes to a part, its stage has
+ *       gathered, and only the rest is what the first forward pass takes in addition. Gathers of a stage's pieces
+ *       come one after the other.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PIPELINE_H
 #define WEFT_SEARCH_ESTIMATE_PIPELINE_H
@@ -67,6 +70,8 @@ struct pipeline_work {
 };
 /* Applies I2 and I3 to a part's own work. */
 void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out);
+/* I5, for all parts, after put_in_pipeline. */
+void begin_gathers(const struct pipeline_work *work, struct part_work *part);
 /* When each stage is done with its last backward pass, and when its gradients are. */
 struct stage_end {
     int64_t computed_ns, synchronised_ns;

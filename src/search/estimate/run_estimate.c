@@ -9,7 +9,7 @@ static weft_status table_of(struct estimator *e, const struct run_question *q, i
                             .step_samples = q->step_samples,
                             .row = row,
                             .order = (uint16_t)q->schedule->passes,
-                            .many = q->micro_batches > 1};
+                            .many = table_micro_batches(&e->settings, q->micro_batches)};
     weft_status status;
     TRY(estimator_tables(e));
     TRY(table_find(e->tables, &key, out));

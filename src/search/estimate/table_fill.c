@@ -54,7 +54,7 @@ static void fill_host(const struct filling *f, const struct block *block, int pa
     const int64_t *place = places_of(f->scratch, block);
     int32_t number = (int32_t)(block - timed->outline.graph->block);
     const int64_t *ns = timed->item_ns + timed->item_first[number];
-    int64_t step_ns = cost_host_step_ns(timed->costs.cost);
+    int64_t step_ns = (int64_t)host_step_ns(&timed->costs);
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         int64_t *of = f->table->at[place[i] + 1].of;

@@ -12,6 +12,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     TRY(plan_new(&t->few.model, s->cluster, out));
     (*out)->dtype = s->dtype;
     (*out)->policy = s->policy;
+    (*out)->software = s->software;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;
     (*out)->whole_sends = s->whole_sends;
@@ -145,7 +146,7 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     weft_status status;
     TRY(new_plan(t, &plan));
     plan->step_samples = before->step_samples;
-    plan->global_batch = before->step_samples * (before->many ? 2 : 1);
+    plan->global_batch = before->step_samples * (before->many ? before->many : 1);
     plan->schedule = schedule_with(before->order)->name;
     plan->parts = parts;
     plan->stages = across ? 2 : 1;
@@ -169,6 +170,15 @@ done:
 
 /* ---- finding tables -------------------------------------------------------------------------- */
 
+uint16_t table_micro_batches(const struct estimate_settings *settings, int64_t micro_batches)
+{
+    bool once = dtype_is_cast(settings->dtype) &&
+                software_word(&settings->software, FACT_WEIGHT_CASTS) == WEIGHT_CASTS_ONCE;
+    if (micro_batches <= 1)
+        return 0;
+    return !once ? 2 : micro_batches < UINT16_MAX ? (uint16_t)micro_batches : UINT16_MAX;
+}
+
 weft_status table_find(struct tables *t, const struct table_key *key, const struct row_table **out)
 {
     int64_t shift = shift_of(t->settings->cluster, key->first_device, key->devices);
@@ -190,7 +200,7 @@ weft_status table_find(struct tables *t, const struct table_key *key, const stru
                                 .order = (enum order)k.order,
                                 .few = &t->few,
                                 .pace = t->pace,
-                                .step_bytes = t->settings->bucket_bytes};
+                                .step_bytes = plan_bucket_bytes(t->walk, k.devices)};
     weft_status status;
     TRY(fill_table(t, table));
     array_push(t->arena, &t->tables, table);

@@ -75,7 +75,7 @@ static inline int64_t range_max(const struct range_max *ranges, int64_t first, i
 struct row_table {
     int32_t row, number;
     int64_t first_device, devices, step_samples; /* the position of I2 */
-    bool many;                                   /* more than one micro-batch */
+    int64_t many;                                /* micro-batches that its times are for; 0: one */
     enum order order;
     const struct few_copies *few; /* what its places stand for */
     struct sums *at;              /* per place, and one past the last: of those before it */
@@ -120,6 +120,8 @@ struct table_key {
     int32_t row;
     uint16_t order, many;
 };
+/* What `many` is for so many micro-batches: 0 for one, and their number only where times depend on it. */
+uint16_t table_micro_batches(const struct estimate_settings *settings, int64_t micro_batches);
 weft_status table_find(struct tables *tables, const struct table_key *key,
                        const struct row_table **out);
 /* A run of one table before a run of another: on two stages, or on one stage if both have the same

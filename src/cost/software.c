@@ -1,0 +1,261 @@
+/* software.c - the facts about frameworks, and the profiles that give them their words (software.h). */
+#include "cost/software.h"
+
+#include <string.h>
+
+enum { MOST_WORDS = 4 };
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *key, *meaning;
+    const char *word[MOST_WORDS + 1];
+} FACTS[] = {
+    [FACT_FP8_RECIPE] =
+        {"fp8_recipe",
+         "how tensors are cast to fp8: one scale per tensor, found before the cast, and on devices "
+         "with MXFP8 one per 32 elements (device); the scale of earlier steps (delayed); one per "
+         "tensor with both layouts written at once (current); one per block (blocks)",
+         {"device", "delayed", "current", "blocks"}},
+    [FACT_WEIGHT_CASTS] = {"weight_casts",
+                           "weights are cast to fp8 in each micro-batch, or once in an iteration",
+                           {"each", "once"}},
+    [FACT_FUSED_CASTS] =
+        {"fused_casts",
+         "casts of a product's input to fp8 are kernels of their own (none), or are done by the "
+         "norm before it (norms), and by the activation, too (all)",
+         {"none", "norms", "all"}},
+    [FACT_ACCUMULATION] =
+        {"accumulation",
+         "the gradients of a product's weights are added to those of earlier micro-batches by a "
+         "kernel of its own, or by the product itself",
+         {"apart", "fused"}},
+    [FACT_EXPERTS] =
+        {"experts",
+         "the host issues the products of a device's experts one by one, or as one kernel",
+         {"calls", "fused"}},
+    [FACT_HOST] = {"host",
+                   "the host issues kernel after kernel, or CUDA graphs, which take it no time",
+                   {"kernels", "graphs"}},
+    [FACT_BUCKETS] =
+        {"buckets",
+         "gradients synchronised at once, where no size is given: 25 MiB; Megatron-LM's "
+         "max(40 M, 1 M x devices) parameters; DeepSpeed's 500 M parameters",
+         {"fixed", "megatron", "deepspeed"}},
+    [FACT_GATHERS] =
+        {"gathers",
+         "updated weights are gathered one bucket ahead of their first use (lazy), or all from the "
+         "start of the iteration on: with several pieces per stage (pieces), or always (aligned)",
+         {"lazy", "pieces", "aligned"}},
+    [FACT_GRADIENTS] =
+        {"gradients",
+         "gradients keep their memory from one iteration to the next, or are freed after the "
+         "optimizer's step and made again by the first backward pass",
+         {"kept", "freed"}},
+    [FACT_CHECKPOINTS] =
+        {"checkpoints",
+         "a recomputed layer runs again as a whole, or stops early, when everything is there that "
+         "its backward pass reads: its last product is not run again",
+         {"whole", "early"}},
+    [FACT_OPTIMIZER] = {"optimizer",
+                        "one kernel for many tensors does the whole step (fused), or one for each "
+                        "operation on many "
+                        "tensors (foreach), or one for each operation and tensor (single)",
+                        {"fused", "foreach", "single"}},
+};
+_Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
+
+const char *fact_key(enum software_fact fact)
+{
+    return FACTS[fact].key;
+}
+
+const char *fact_meaning(enum software_fact fact)
+{
+    return FACTS[fact].meaning;
+}
+
+const char *fact_word(enum software_fact fact, int word)
+{
+    return word >= 0 && word < MOST_WORDS ? FACTS[fact].word[word] : NULL;
+}
+
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+/* clang-format off */
+/* Megatron-LM with Transformer Engine. Weights' casts: extensions/transformer_engine.py, is_first_microbatch; norms:
+ * TELayerNormColumnParallelLinear, whose norm writes fp8 under delayed scaling; gradients: arguments.py,
+ * gradient_accumulation_fusion, and distributed/param_and_grad_buffer.py, which keeps them; buckets:
+ * distributed/distributed_data_parallel.py; gathers: arguments.py, align_param_gather, off without interleaving;
+ * checkpoints: tensor_parallel/random.py, CheckpointFunction; optimizer/__init__.py: FusedAdam. */
+#define MEGATRON_CORE                                                                              \
+    [FACT_FP8_RECIPE] = RECIPE_DELAYED, [FACT_WEIGHT_CASTS] = WEIGHT_CASTS_ONCE,                   \
+    [FACT_FUSED_CASTS] = FUSED_CASTS_NORMS, [FACT_ACCUMULATION] = ACCUMULATION_FUSED,              \
+    [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES
+
+enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_EAGER, NUMBER_DEEPSPEED,
+       NUMBER_WEFT };
+
+static const struct software_profile PROFILES[] = {
+    [NUMBER_DEFAULT] =
+    {"default", "no framework in particular: what is assumed where nobody says",
+     "docs/research/accuracy.md", {NUMBER_DEFAULT, {0}}},
+    [NUMBER_CORE_16] =
+    {"megatron-core-0.16", "Megatron-LM with Transformer Engine, early 2026",
+     "Megatron-LM core_v0.16.1, megatron/core and megatron/training/arguments.py",
+     {NUMBER_CORE_16, {MEGATRON_CORE}}},
+    [NUMBER_CORE_19] =
+    {"megatron-core-0.19", "Megatron-LM with Transformer Engine, late 2026",
+     "Megatron-LM core_v0.19.0, megatron/core and megatron/training/arguments.py",
+     {NUMBER_CORE_19, {MEGATRON_CORE}}},
+    /* Without Apex and Transformer Engine gradients are added apart, and optimizer/__init__.py takes PyTorch's AdamW,
+     * whose default on a GPU is foreach. */
+    [NUMBER_LOCAL] =
+    {"megatron-local", "Megatron-LM with its own modules (--transformer-impl local), without Apex",
+     "Megatron-LM core_v0.16.1, megatron/core/optimizer/__init__.py",
+     {NUMBER_LOCAL, {[FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES,
+                     [FACT_OPTIMIZER] = OPTIMIZER_FOREACH}}},
+    /* torchao casts weights in every micro-batch; distributed/activation_checkpoint.py: early_stop=False; components/
+     * optimizer.py: fused; Optimizer.zero_grad sets gradients to None. */
+    [NUMBER_TITAN] =
+    {"torchtitan-2025", "torchtitan with FSDP2 and torchao's fp8",
+     "torchtitan, torchtitan/distributed and torchtitan/components; PyTorch 2.9, torch/optim/optimizer.py",
+     {NUMBER_TITAN, {[FACT_GRADIENTS] = GRADIENTS_FREED}}},
+    /* torch/utils/checkpoint.py stops early by default; torch/optim/optimizer.py: set_to_none=True, foreach. */
+    [NUMBER_EAGER] =
+    {"pytorch-eager", "PyTorch without a framework: AdamW, non-reentrant checkpoints, zero_grad",
+     "PyTorch 2.11, torch/utils/checkpoint.py and torch/optim",
+     {NUMBER_EAGER, {[FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_CHECKPOINTS] = CHECKPOINTS_EARLY,
+                     [FACT_OPTIMIZER] = OPTIMIZER_FOREACH}}},
+    [NUMBER_DEEPSPEED] =
+    {"deepspeed-0.19", "DeepSpeed with its FusedAdam",
+     "DeepSpeed, deepspeed/runtime/zero/config.py (reduce_bucket_size) and deepspeed/ops/adam",
+     {NUMBER_DEEPSPEED, {[FACT_BUCKETS] = BUCKETS_DEEPSPEED}}},
+    /* Its kernels add gradients in the product, and a device's experts are one call (src/run/kernels). */
+    [NUMBER_WEFT] =
+    {"weft", "Weft's own executor", "src/run",
+     {NUMBER_WEFT, {[FACT_ACCUMULATION] = ACCUMULATION_FUSED, [FACT_EXPERTS] = EXPERTS_FUSED}}},
+};
+/* clang-format on */
+
+size_t software_profiles(const struct software_profile **out)
+{
+    *out = PROFILES;
+    return COUNT_OF(PROFILES);
+}
+
+bool software_same(const struct software *one, const struct software *other)
+{
+    return memcmp(one, other, sizeof *one) == 0;
+}
+
+bool software_is_default(const struct software *software)
+{
+    return software_same(software, &PROFILES[NUMBER_DEFAULT].record);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static const char *words_of(struct arena *keep, enum software_fact fact)
+{
+    const char *list = FACTS[fact].word[0];
+    for (int i = 1; FACTS[fact].word[i]; i++)
+        list = arena_printf(keep, "%s%s%s", list, FACTS[fact].word[i + 1] ? ", " : " or ",
+                            FACTS[fact].word[i]);
+    return list;
+}
+
+static weft_status unknown_word(enum software_fact fact, const char *word)
+{
+    struct arena *scratch = arena_new();
+    weft_status status = bad_argument("docs/reference/software.md says what each word means",
+                                      "the software's %s is '%.60s', expected %s", FACTS[fact].key,
+                                      word, words_of(scratch, fact));
+    arena_free(scratch);
+    return status;
+}
+
+weft_status software_set(struct software *software, const char *key, const char *word)
+{
+    int fact = NAME_INDEX(key, FACTS);
+    if (fact < 0)
+        return unknown_name("fact about software", key, FACTS, sizeof FACTS[0], COUNT_OF(FACTS));
+    for (int i = 0; FACTS[fact].word[i]; i++)
+        if (strcmp(FACTS[fact].word[i], word) == 0) {
+            software->word[fact] = (uint8_t)i;
+            return WEFT_OK;
+        }
+    return unknown_word((enum software_fact)fact, word);
+}
+
+static weft_status set_from(struct software *software, char *change)
+{
+    char *word = strchr(change, '=');
+    if (!word)
+        return bad_argument("such as megatron-core-0.16,host=graphs",
+                            "the software's '%.60s' is no FACT=WORD", change);
+    *word++ = '\0';
+    return software_set(software, change, word);
+}
+
+weft_status software_from_text(const char *text, struct software *out)
+{
+    struct arena *scratch = arena_new();
+    char *rest = arena_copy_text(scratch, text), *name = strsep(&rest, ","), *change;
+    int at = NAME_INDEX(name, PROFILES);
+    weft_status status;
+    if (at < 0)
+        TRY(unknown_name("software profile", name, PROFILES, sizeof PROFILES[0],
+                         COUNT_OF(PROFILES)));
+    *out = PROFILES[at].record;
+    status = WEFT_OK;
+    while ((change = strsep(&rest, ",")) != NULL)
+        TRY(set_from(out, change));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+const char *software_text(struct arena *keep, const struct software *software)
+{
+    const struct software_profile *profile = &PROFILES[software->profile];
+    const char *text = profile->name;
+    for (int i = 0; i < SOFTWARE_FACTS; i++)
+        if (software->word[i] != profile->record.word[i])
+            text = arena_printf(keep, "%s,%s=%s", text, FACTS[i].key,
+                                FACTS[i].word[software->word[i]]);
+    return text;
+}
+
+const char *software_assumes(struct arena *keep, const struct software *software)
+{
+    const char *text = "";
+    for (int i = 0; i < SOFTWARE_FACTS; i++)
+        if (software->word[i])
+            text = arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", FACTS[i].key,
+                                FACTS[i].word[software->word[i]]);
+    return text;
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+/* Parameters per bucket: a least number, and one for each device that shares in the sum. The default of
+ * DistributedDataParallel is bucket_cap_mb = 25, in bytes. */
+static const struct {
+    int64_t bytes, least, each;
+} BUCKETS[] = {
+    [BUCKETS_FIXED] = {25 << 20, 0, 0},
+    [BUCKETS_MEGATRON] = {0, 40000000, 1000000}, /* distributed_data_parallel.py */
+    [BUCKETS_DEEPSPEED] = {0, 500000000, 0},     /* zero/config.py, reduce_bucket_size */
+};
+
+int64_t software_bucket_bytes(const struct software *software, double gradient_bytes,
+                              int64_t devices)
+{
+    int rule = software_word(software, FACT_BUCKETS);
+    int64_t parameters = BUCKETS[rule].each * devices;
+    if (BUCKETS[rule].bytes)
+        return BUCKETS[rule].bytes;
+    parameters = parameters > BUCKETS[rule].least ? parameters : BUCKETS[rule].least;
+    return (int64_t)((double)parameters * gradient_bytes);
+}

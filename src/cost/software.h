@@ -1,0 +1,79 @@
+/* software.h - the record of facts about the framework that will run a plan, as named profiles.
+ *
+ * A fact is a word: what the framework does where frameworks differ. A *profile* gives a word to each fact; a
+ * record is a profile with some words changed. The words and their meaning are in FACTS, the profiles with their
+ * sources in PROFILES (software.c), and docs/reference/software.md prints both.
+ *
+ *   I1  Word 0 of every fact is what is assumed where nobody says: a record of zeros is the profile "default".
+ *   I2  Costs ask for facts, never for a profile's name.
+ */
+#ifndef WEFT_COST_SOFTWARE_H
+#define WEFT_COST_SOFTWARE_H
+
+#include "base/base.h"
+
+enum software_fact {
+    FACT_FP8_RECIPE,
+    FACT_WEIGHT_CASTS,
+    FACT_FUSED_CASTS,
+    FACT_ACCUMULATION,
+    FACT_EXPERTS,
+    FACT_HOST,
+    FACT_BUCKETS,
+    FACT_GATHERS,
+    FACT_GRADIENTS,
+    FACT_CHECKPOINTS,
+    FACT_OPTIMIZER,
+    SOFTWARE_FACTS
+};
+/* The words of each fact, in the order of FACTS. */
+enum { RECIPE_DEVICE, RECIPE_DELAYED, RECIPE_CURRENT, RECIPE_BLOCKS };
+enum { WEIGHT_CASTS_EACH, WEIGHT_CASTS_ONCE };
+enum { FUSED_CASTS_NONE, FUSED_CASTS_NORMS, FUSED_CASTS_ALL };
+enum { ACCUMULATION_APART, ACCUMULATION_FUSED };
+enum { EXPERTS_CALLS, EXPERTS_FUSED };
+enum { HOST_KERNELS, HOST_GRAPHS };
+enum { BUCKETS_FIXED, BUCKETS_MEGATRON, BUCKETS_DEEPSPEED };
+enum { GATHERS_LAZY, GATHERS_PIECES, GATHERS_ALIGNED };
+enum { GRADIENTS_KEPT, GRADIENTS_FREED };
+enum { CHECKPOINTS_WHOLE, CHECKPOINTS_EARLY };
+enum { OPTIMIZER_FUSED, OPTIMIZER_FOREACH, OPTIMIZER_SINGLE };
+
+/* A record. */
+struct software {
+    uint8_t profile; /* the profile that it began as */
+    uint8_t word[SOFTWARE_FACTS];
+};
+static inline int software_word(const struct software *software, enum software_fact fact)
+{
+    return software->word[fact];
+}
+
+struct software_profile {
+    const char *name, *summary;
+    const char *source; /* where its words stand in the framework's own text */
+    struct software record;
+};
+size_t software_profiles(const struct software_profile **out);
+
+/* The fact's key in files and on the command line, its meaning in a sentence, and its words; NULL past the last. */
+const char *fact_key(enum software_fact fact);
+const char *fact_meaning(enum software_fact fact);
+const char *fact_word(enum software_fact fact, int word);
+
+/* Sets one fact; errors name the nearest key or the words that there are. */
+weft_status software_set(struct software *software, const char *key, const char *word);
+/* "megatron-core-0.16" or "megatron-core-0.16,host=graphs": a profile and facts that are otherwise. */
+weft_status software_from_text(const char *text, struct software *out);
+/* The same text back, in `keep`. */
+const char *software_text(struct arena *keep, const struct software *software);
+bool software_same(const struct software *one, const struct software *other);
+bool software_is_default(const struct software *software);
+/* What it assumes that the default does not, in words: "casts of weights once, ...". */
+const char *software_assumes(struct arena *keep, const struct software *software);
+
+/* Bytes of gradients that are synchronised at once by `devices` devices, by the framework's own rule. */
+int64_t software_bucket_bytes(const struct software *software, double gradient_bytes,
+                              int64_t devices);
+
+#endif

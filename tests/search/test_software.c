@@ -1,0 +1,287 @@
+/* test_software.c - the record of software: its words, what each fact does to times and memory, by hand arithmetic,
+ * and the estimate beside the simulator under every profile. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_text.h"
+#include "search/estimate/estimator.h"
+#include "sim/item_cost.h"
+#include "sim/sim.h"
+
+static struct software software_of(const char *text)
+{
+    struct software software;
+    if (software_from_text(text, &software) != WEFT_OK)
+        fail_msg("%s: %s", text, weft_last_error()->message);
+    return software;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void texts_are_read_back(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    static const char *const TEXTS[] = {"default", "megatron-core-0.16", "weft,host=graphs",
+                                        "pytorch-eager,gradients=kept,optimizer=single"};
+    for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
+        struct software software = software_of(TEXTS[i]);
+        assert_string_equal(software_text(arena, &software), TEXTS[i]);
+    }
+    struct software none = {0};
+    assert_true(software_is_default(&none));
+    arena_free(arena);
+}
+
+static void wrong_words_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"megatron-core-0.1", "no software profile is called 'megatron-core-0.1'"},
+        {"weft,hosts=graphs", "no fact about software is called 'hosts'"},
+        {"weft,host=graph", "the software's host is 'graph', expected kernels or graphs"},
+        {"weft,host", "the software's 'host' is no FACT=WORD"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct software software;
+        assert_int_equal(software_from_text(CASES[i].text, &software), WEFT_BAD_INPUT);
+        assert_non_null(strstr(weft_last_error()->message, CASES[i].message));
+    }
+}
+
+static void plan_files_have_it(void **state)
+{
+    (void)state;
+    struct opened_plan named = parsed("model: gpt3-1.3b\ncluster: dgx-h100:1\n"
+                                      "software: megatron-core-0.16\n");
+    struct software megatron = software_of("megatron-core-0.16");
+    assert_true(software_same(&named.plan->software, &megatron));
+    assert_int_equal(named.plan->bucket_bytes, BUCKET_BY_RULE);
+    expect_round_trip(named.plan);
+    plan_close(&named);
+    struct opened_plan changed = parsed("model: gpt3-1.3b\ncluster: dgx-h100:1\nbucket: 1MiB\n"
+                                        "software: {base: megatron-core-0.16, host: graphs}\n");
+    struct software graphs = software_of("megatron-core-0.16,host=graphs");
+    assert_true(software_same(&changed.plan->software, &graphs));
+    assert_int_equal(changed.plan->bucket_bytes, 1 << 20);
+    expect_round_trip(changed.plan);
+    plan_close(&changed);
+}
+
+/* The document names every profile, fact and word in backquotes. */
+static void document_is_complete(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    FILE *file = fopen(WEFT_SOURCE_DIR "/docs/reference/software.md", "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    struct arena *arena = arena_new();
+    const struct software_profile *profiles;
+    size_t count = software_profiles(&profiles);
+    for (size_t i = 0; i < count; i++)
+        if (!strstr(text, arena_printf(arena, "`%s`", profiles[i].name)))
+            fail_msg("software.md does not name %s", profiles[i].name);
+    for (int f = 0; f < SOFTWARE_FACTS; f++) {
+        const char *key = fact_key((enum software_fact)f);
+        if (!strstr(text, arena_printf(arena, "`%s`", key)))
+            fail_msg("software.md does not name %s", key);
+        for (int w = 0; fact_word((enum software_fact)f, w); w++)
+            if (!strstr(text, arena_printf(arena, "`%s`", fact_word((enum software_fact)f, w))))
+                fail_msg("software.md does not name %s of %s", fact_word((enum software_fact)f, w),
+                         key);
+    }
+    arena_free(arena);
+}
+
+/* ---- rules and costs, by hand ---------------------------------------------------------------- */
+
+/* 40 M parameters up to 40 devices, then 1 M for each; 4 bytes of gradient each. */
+static void megatron_buckets_grow(void **state)
+{
+    (void)state;
+    struct software megatron = software_of("megatron-core-0.19"), none = software_of("default");
+    assert_int_equal(software_bucket_bytes(&megatron, 4, 8), 160000000);
+    assert_int_equal(software_bucket_bytes(&megatron, 4, 40), 160000000);
+    assert_int_equal(software_bucket_bytes(&megatron, 4, 484), 1936000000);
+    assert_int_equal(software_bucket_bytes(&none, 4, 484), 25 << 20);
+}
+
+static struct plan *plan_with(const struct model *model, const struct cluster *cluster,
+                              const char *software, struct degrees d)
+{
+    struct plan *plan;
+    d.software = software_of(software);
+    if (plan_from_degrees(model, cluster, &d, &plan) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return plan;
+}
+
+static int64_t find_instance(const struct plan *plan, const char *path)
+{
+    struct arena *arena = arena_new();
+    int64_t found = -1;
+    for (int64_t i = 0; i < plan->instances && found < 0; i++)
+        if (strcmp(plan_path(arena, plan, i), path) == 0)
+            found = i;
+    arena_free(arena);
+    assert_true(found >= 0);
+    return found;
+}
+
+/* Bytes that the casts of an operator's phase read and write. */
+static double cast_bytes(const struct plan *plan, const char *path, enum phase phase)
+{
+    struct work work[MAX_ITEM_WORKS];
+    int works = item_works(plan, find_instance(plan, path), phase, work);
+    double bytes = 0;
+    for (int i = 1; i < works; i++)
+        bytes += work[i].read_bytes + work[i].write_bytes;
+    return bytes;
+}
+
+/* A layer's first product of 4096 features to 6144 on 8192 tokens, in 4 micro-batches. x: the input's elements, w: the
+ * weight's. One scale per tensor reads 4 and writes 1 byte of each; delayed scaling reads 2 and writes 2; with the norm's
+ * own cast and the weight's once in 4 micro-batches, 4 w / 4 are left; and turning x around reads and writes 1. */
+static void casts_of_a_product(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("llama3-8b", "seq: 8192", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:1", &cluster), WEFT_OK);
+    struct degrees d = {.dp = 8, .has_dtype = true, .dtype = DTYPE_FP8, .global_batch = 32};
+    double x = 8192.0 * 4096, w = 4096.0 * 6144;
+    static const struct {
+        const char *software;
+        double in, weight, turned; /* bytes per element */
+    } CASES[] = {
+        {"default", 5, 5, 0},
+        {"default,fp8_recipe=delayed", 4, 4, 0},
+        {"default,fp8_recipe=current", 6, 6, 0},
+        {"default,fp8_recipe=delayed,weight_casts=once", 4, 1, 0},
+        {"megatron-core-0.16", 0, 1, 2},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct plan *plan = plan_with(model, cluster, CASES[i].software, d);
+        double forward = cast_bytes(plan, "layers.0.attn.qkv", PHASE_FORWARD);
+        assert_float_equal(forward, CASES[i].in * x + CASES[i].weight * w, 1);
+        if (CASES[i].turned > 0)
+            assert_float_equal(cast_bytes(plan, "layers.0.attn.qkv", PHASE_BACKWARD_WEIGHT),
+                               CASES[i].turned * x, 1);
+        plan_free(plan);
+    }
+    cluster_free(cluster);
+    model_free(model);
+}
+
+/* Instances that run forward again: of a layer of Llama, all but the last product and the sum after it. */
+static void checkpoints_that_stop_early(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("llama3-8b", "layers: 4", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:1", &cluster), WEFT_OK);
+    struct degrees d = {.dp = 8, .recompute = RECOMPUTE_FULL};
+    int64_t run[2] = {0, 0};
+    static const char *const NAMES[] = {"default", "pytorch-eager"};
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct plan *plan = plan_with(model, cluster, NAMES[i], d);
+        const uint8_t *rerun = plan_reruns(arena, plan);
+        for (int64_t k = 0; k < plan->instances; k++)
+            run[i] += rerun[k] == RERUN_FORWARD;
+        plan_free(plan);
+    }
+    assert_int_equal(run[0] - run[1], 4 * 2);
+    cluster_free(cluster);
+    model_free(model);
+    arena_free(arena);
+}
+
+/* ---- the estimate ---------------------------------------------------------------------------- */
+
+struct seconds {
+    int64_t simulated, estimated, candidate;
+};
+
+static struct seconds seconds_of(const struct plan *plan)
+{
+    struct arena *arena = arena_new();
+    struct estimate_settings settings = estimate_settings_of(plan);
+    struct estimator *estimator;
+    struct estimate estimate;
+    struct candidate *candidate;
+    struct prediction *prediction;
+    struct seconds out;
+    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+    assert_int_equal(estimate_plan(estimator, plan, arena, &estimate), WEFT_OK);
+    out.estimated = estimate.iteration_ns;
+    assert_int_equal(candidate_of_plan(estimator, plan, arena, &candidate), WEFT_OK);
+    assert_int_equal(estimate_candidate(estimator, candidate, &estimate), WEFT_OK);
+    out.candidate = estimate.iteration_ns;
+    assert_int_equal(simulate(plan, &(struct simulate_options){0}, &prediction), WEFT_OK);
+    out.simulated = prediction->iteration_ns;
+    prediction_free(prediction);
+    estimator_free(estimator);
+    arena_free(arena);
+    return out;
+}
+
+static void estimates_follow(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"default",        "megatron-core-0.16",
+                                        "megatron-local", "pytorch-eager",
+                                        "weft",           "default,gathers=aligned,host=graphs"};
+    static const struct degrees PLANS[] = {
+        {.tp = 8, .dp = 4, .global_batch = 16, .shard = 1},
+        {.tp = 4, .pp = 4, .dp = 2, .global_batch = 64, .shard = 1, .sequence = true},
+        {.tp = 8, .pp = 2, .dp = 2, .pieces = 2, .global_batch = 32, .shard = 1},
+        {.dp = 32, .global_batch = 64, .shard = 3, .recompute = RECOMPUTE_FULL},
+    };
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("gpt3-13b", "layers: 16", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:4", &cluster), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        for (size_t k = 0; k < COUNT_OF(PLANS); k++) {
+            struct degrees d = PLANS[k];
+            d.has_dtype = true;
+            d.dtype = DTYPE_FP8;
+            struct plan *plan = plan_with(model, cluster, NAMES[i], d);
+            struct seconds s = seconds_of(plan);
+            double off = (double)s.estimated / (double)s.simulated - 1;
+            double candidate = (double)s.candidate / (double)s.simulated - 1;
+            if (fabs(off) > 0.005 || fabs(candidate) > 0.02)
+                fail_msg(
+                    "%s, plan %zu: %.3f ms simulated, %+.2f %% estimated, %+.2f %% as a candidate",
+                    NAMES[i], k, (double)s.simulated / 1e6, 100 * off, 100 * candidate);
+            plan_free(plan);
+        }
+    cluster_free(cluster);
+    model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_read_back),         cmocka_unit_test(wrong_words_are_named),
+        cmocka_unit_test(plan_files_have_it),          cmocka_unit_test(document_is_complete),
+        cmocka_unit_test(megatron_buckets_grow),       cmocka_unit_test(casts_of_a_product),
+        cmocka_unit_test(checkpoints_that_stop_early), cmocka_unit_test(estimates_follow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -238,6 +238,12 @@ int64_t plan_micro_batches(const struct plan *plan)
     return plan->global_batch / plan->step_samples;
 }
 
+int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds)
+{
+    int64_t all = plan_micro_batches(plan), left = all % plan->stages + plan->stages * rounds;
+    return left < all ? left : all;
+}
+
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part)
 {
     return part % plan->stages;

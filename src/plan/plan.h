@@ -189,6 +189,9 @@ bool plan_aligns_gathers(const struct software *software, int64_t pieces);
 /* Rounds of as many micro-batches as there are stages that show everything about a schedule: it
  * fills, repeats itself, and drains. */
 enum { PLAN_ROUNDS = 4 };
+/* The plan's micro-batches without so many whole rounds that at most `rounds` and an incomplete one are
+ * left: what orders all of them orders these, too. */
+int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds);
 /* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
  * schedule allows it. */
 const struct schedule *plan_schedule(const struct plan *plan);

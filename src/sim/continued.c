@@ -39,9 +39,8 @@ static double slots_of(const struct plan *plan, enum fold fold)
  * I2). */
 static int64_t fewer(const struct plan *plan, int64_t wanted, int64_t least_rounds)
 {
-    int64_t m = plan_micro_batches(plan), round = plan->stages, rounds = wanted / round;
-    int64_t left = m % round + round * (rounds > least_rounds ? rounds : least_rounds);
-    return left < m ? left : m;
+    int64_t rounds = wanted / plan->stages;
+    return plan_fewer_micro_batches(plan, rounds > least_rounds ? rounds : least_rounds);
 }
 
 static const struct plan *shorter(struct arena *keep, const struct plan *plan,

@@ -22,6 +22,7 @@
  */
 #include "sim/player.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- the peak (1) ---------------------------------------------------------------------------- */
@@ -326,13 +327,29 @@ int64_t stage_state_bytes(const struct plan *plan, int32_t stage)
     return bytes;
 }
 
-int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
+static double above_state(const struct graph *graph, int32_t stage, int64_t micro_batches)
 {
     struct arena *scratch = arena_new();
-    struct player player = player_of(scratch, graph, stage);
-    int64_t bytes = stage_state_bytes(graph->plan, stage) + find_summit(&player).above;
+    struct player player = player_of_fewer(scratch, graph, stage, micro_batches);
+    int64_t bytes = find_summit(&player).above;
     arena_free(scratch);
-    return bytes;
+    return (double)bytes;
+}
+
+int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
+{
+    enum {
+        MOST_PLAYED = 1 << 15
+    }; /* passes forward: a millisecond, and enough for any schedule to fill */
+    const struct plan *plan = graph->plan;
+    int64_t rounds = MOST_PLAYED / plan->parts + PLAN_ROUNDS;
+    int64_t m = plan_micro_batches(plan), more = plan_fewer_micro_batches(plan, rounds),
+            few = plan_fewer_micro_batches(plan, rounds / 2);
+    double bytes = above_state(graph, stage, more);
+    if (more < m) /* continued.c, (1) */
+        bytes +=
+            (bytes - above_state(graph, stage, few)) / (double)(more - few) * (double)(m - more);
+    return stage_state_bytes(plan, stage) + (bytes < 0x1p62 ? llround(bytes) : INT64_C(1) << 62);
 }
 
 int64_t stage_needed(const struct stage_peak *memory)

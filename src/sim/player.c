@@ -37,8 +37,7 @@ bool reads_checkpoints(enum slot_kind kind)
 static void find_away(struct player *p)
 {
     size_t pieces = (size_t)p->plan->pieces;
-    int32_t *forward =
-        ARENA_ARRAY(p->scratch, int32_t, pieces *(size_t)plan_micro_batches(p->plan));
+    int32_t *forward = ARENA_ARRAY(p->scratch, int32_t, pieces *(size_t)p->micro_batches);
     p->away = ARENA_ARRAY(p->scratch, struct away, p->slots.len);
     memset(p->away, -1, p->slots.len * sizeof *p->away);
     for (int32_t g = 0; g < (int32_t)p->slots.len; g++) {
@@ -53,12 +52,16 @@ static void find_away(struct player *p)
     }
 }
 
-struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage)
+struct player player_of_fewer(struct arena *scratch, const struct graph *graph, int32_t stage,
+                              int64_t micro_batches)
 {
     const struct plan *plan = graph->plan;
-    struct player p = {.plan = plan, .graph = graph, .scratch = scratch, .stage = stage};
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct player p = {.plan = plan,
+                       .graph = graph,
+                       .scratch = scratch,
+                       .stage = stage,
+                       .micro_batches = (int32_t)micro_batches};
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, p.micro_batches};
     const struct schedule *schedule = graph_schedule(graph);
     schedule->order(&pipeline, stage, scratch, &p.slots);
     p.paired = ARENA_ARRAY(scratch, bool, p.slots.len);
@@ -67,6 +70,11 @@ struct player player_of(struct arena *scratch, const struct graph *graph, int32_
     if (find_offloaded(&p))
         find_away(&p);
     return p;
+}
+
+struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage)
+{
+    return player_of_fewer(scratch, graph, stage, plan_micro_batches(graph->plan));
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */

@@ -14,13 +14,16 @@ struct player {
     const struct plan *plan;
     const struct graph *graph;
     struct arena *scratch;
-    int32_t stage;
+    int32_t stage, micro_batches;
     struct slots slots;
     bool *paired;       /* per slot: whether it and the next one are executed as one */
     int64_t *offloaded; /* per piece: bytes of one micro-batch */
     struct away *away;  /* per slot; NULL: nothing is offloaded */
 };
 struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage);
+/* The same for an iteration of fewer micro-batches than the plan has. */
+struct player player_of_fewer(struct arena *scratch, const struct graph *graph, int32_t stage,
+                              int64_t micro_batches);
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece);
 /* The first task of a stage: tasks are numbered stage by stage (graph.h, I4), and after those of
  * the last stage come exchanges between stages, which count for the lower stage. */

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "compile/compile.h"
 #include "made_plan.h"
 #include "search/estimate/estimator.h"
 #include "sim/sim.h"
@@ -101,9 +102,52 @@ static void a_plan_fits_to_the_last_byte(void **state)
     unmake(&m);
 }
 
+static int64_t peak_with(struct made *m, int64_t micro_batches, int32_t stage)
+{
+    struct outline outline;
+    m->plan->global_batch = micro_batches * m->plan->step_samples;
+    assert_int_equal(outline_compile(m->plan, &outline), WEFT_OK);
+    int64_t peak = stage_peak_bytes(outline.graph, stage);
+    outline_free(&outline);
+    return peak;
+}
+
+/* An iteration of 2^20 micro-batches and more is not played slot by slot. All schedules that fill and repeat
+ * themselves hold as much as with 32; where all forward passes come first, each round adds the same. */
+static void long_iterations_hold_what_short_ones_show(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int64_t pieces, rest;
+        bool grows;
+    } CASES[] = {{"1f1b", 1, 3, false},
+                 {"interleaved", 2, 0, false},
+                 {"zb-h1", 1, 3, false},
+                 {"gpipe", 1, 3, true}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.pp = 4,
+                            .pieces = CASES[i].pieces,
+                            .dp = 2,
+                            .global_batch = 64,
+                            .schedule = CASES[i].schedule};
+        struct made m = make("gpt3-1.3b", "layers: 8, seq: 128", "dgx-a100:1", &d);
+        int64_t few = 32 + CASES[i].rest, more = 64 + CASES[i].rest,
+                all = (1 << 20) + CASES[i].rest;
+        for (int32_t s = 0; s < 4; s++) {
+            int64_t first = peak_with(&m, few, s), second = peak_with(&m, more, s);
+            assert_int_equal(second > first, CASES[i].grows);
+            int64_t expected = second + (all - more) / (more - few) * (second - first);
+            assert_int_equal(peak_with(&m, all, s), expected);
+        }
+        unmake(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_iterations_hold_what_short_ones_show),
         cmocka_unit_test(tied_stages_wait_for_each_other),
         cmocka_unit_test(updated_weights_are_gathered),
         cmocka_unit_test(the_optimizer_updates_all_pieces),

@@ -12,15 +12,20 @@
 
 static const double NS_PER_S = 1e9;
 
-struct flow_finding {
-    struct survey *survey;
-    struct arena *scratch, *keep;
+/* Exchanges that are surveyed together. */
+struct flow_set {
+    struct survey survey;
     struct hash_map *times; /* in times_arena */
-    struct arena *times_arena;
-    bool alike; /* flows.h, I3 */
     /* by link, or by class if folded: its number among the links of the flows, + 1 */
     int32_t *number;
-    ARRAY(int64_t) places; /* per number: a link of the span */
+};
+
+struct flow_finding {
+    const struct cluster *cluster;
+    const struct flow_set *set; /* that of the current exchange */
+    struct arena *scratch, *keep, *times_arena;
+    bool alike; /* flows.h, I3 */
+    ARRAY(struct link_id) links;
     ARRAY(struct link_use) uses;
     struct flows *out;
 };
@@ -32,14 +37,14 @@ static weft_status time_of(struct flow_finding *finding, const struct exchange *
                            const struct member *member, int64_t bytes, int64_t *ns)
 {
     uint64_t key = mix(mix(member->place, (uint64_t)exchange->collective), (uint64_t)bytes);
-    int64_t *known = hash_at(finding->times, finding->times_arena, key);
+    int64_t *known = hash_at(finding->set->times, finding->times_arena, key);
     weft_status status = WEFT_OK;
     if (*known < 0) {
         struct group group =
-            pattern_group(&finding->survey->pattern[exchange->pattern], member->group);
+            pattern_group(&finding->set->survey.pattern[exchange->pattern], member->group);
         struct collective_cost cost;
-        TRY(collective_time(finding->survey->cluster, (enum collective)exchange->collective, &group,
-                            bytes, &cost));
+        TRY(collective_time(finding->cluster, (enum collective)exchange->collective, &group, bytes,
+                            &cost));
         *known = cost.ns;
     }
     *ns = *known;
@@ -65,7 +70,7 @@ static weft_status timing_of(struct flow_finding *finding, const struct exchange
     int64_t all_ns = 0;
     *out = (struct exchange_timing){.bytes = (double)exchange->bytes * traffic_passes(exchange)};
     if (exchange->kind != EXCHANGE_COLLECTIVE) {
-        double host_bytes_per_s = finding->survey->cluster->node.device.host_bytes_per_s;
+        double host_bytes_per_s = finding->cluster->node.device.host_bytes_per_s;
         double wanted_s = host_bytes_per_s > 0 ? out->bytes / host_bytes_per_s : 0;
         out->least_ns = whole_ns(fmax(wanted_s, out->bytes * member->alone_s) * NS_PER_S);
     } else if (exchange->bytes > 0) {
@@ -87,10 +92,10 @@ done:
 /* Folded, links are numbered by class; unfolded, each has its own number. */
 static int32_t link_number(struct flow_finding *finding, int32_t which, int64_t place)
 {
-    int32_t *number = &finding->number[which];
+    int32_t *number = &finding->set->number[which];
     if (!*number) {
-        array_push(finding->scratch, &finding->places, place);
-        *number = (int32_t)finding->places.len;
+        array_push(finding->scratch, &finding->links, survey_link(&finding->set->survey, place));
+        *number = (int32_t)finding->links.len;
     }
     return *number - 1;
 }
@@ -147,17 +152,18 @@ done:
     return status;
 }
 
-static weft_status emit_flow(struct flow_finding *finding, int32_t flow,
+static weft_status emit_flow(struct flow_finding *finding, struct flow_set *set, int32_t flow,
                              const struct exchange *exchange)
 {
-    struct traffic_load *load = survey_load(finding->survey, exchange);
-    struct member *member = &load->member[finding->survey->folded ? 0 : exchange->group];
+    struct traffic_load *load = survey_load(&set->survey, exchange);
+    struct member *member = &load->member[set->survey.folded ? 0 : exchange->group];
     struct exchange_timing timing;
     weft_status status;
-    if (finding->survey->folded) {
+    finding->set = set;
+    if (set->survey.folded) {
         TRY(slowest(finding, exchange, load, &member, &timing));
         if (!member->use)
-            survey_row(finding->survey, load, member);
+            survey_row(&set->survey, load, member);
         emit_classes(finding, member, timing.bytes);
     } else {
         int64_t first = load->first[member->group];
@@ -175,12 +181,12 @@ done:
 static void write_links(struct flow_finding *finding)
 {
     struct flows *out = finding->out;
-    out->links = (int32_t)finding->places.len;
-    out->link = ARENA_ARRAY(finding->keep, struct link_id, finding->places.len);
-    out->link_bytes_per_s = ARENA_ARRAY(finding->keep, double, finding->places.len);
+    out->links = (int32_t)finding->links.len;
+    out->link = ARENA_ARRAY(finding->keep, struct link_id, finding->links.len);
+    out->link_bytes_per_s = ARENA_ARRAY(finding->keep, double, finding->links.len);
     for (int32_t i = 0; i < out->links; i++) {
-        out->link[i] = survey_link(finding->survey, finding->places.data[i]);
-        out->link_bytes_per_s[i] = link_reached_per_s(finding->survey->cluster, out->link[i]);
+        out->link[i] = finding->links.data[i];
+        out->link_bytes_per_s[i] = link_reached_per_s(finding->cluster, out->link[i]);
     }
     out->use = finding->uses.data;
 }
@@ -195,19 +201,23 @@ static void open_flows(struct arena *keep, int32_t exchanges, struct flows *out)
     out->use_first = ARENA_ARRAY(keep, int64_t, count + 1);
 }
 
-static weft_status emit_flows(struct flow_finding *finding, const struct exchange *exchange,
-                              int32_t exchanges)
+static weft_status emit_flows(struct flow_finding *finding, struct flow_set *const *set_of,
+                              const struct exchange *exchange, int32_t exchanges)
 {
     weft_status status = WEFT_OK;
-    finding->alike = finding->survey->alike;
-    finding->number = ARENA_ARRAY(finding->scratch, int32_t, finding->survey->numbers);
     open_flows(finding->keep, exchanges, finding->out);
     for (int32_t i = 0; i < exchanges; i++)
-        TRY(emit_flow(finding, i, &exchange[i]));
+        TRY(emit_flow(finding, set_of[i], i, &exchange[i]));
     write_links(finding);
     finding->out->alike = finding->alike;
 done:
     return status;
+}
+
+static void open_set(struct flow_finding *finding, struct flow_set *set)
+{
+    set->number = ARENA_ARRAY(finding->scratch, int32_t, set->survey.numbers);
+    finding->alike &= set->survey.alike;
 }
 
 weft_status flows_find(const struct cluster *cluster, const struct pattern *patterns,
@@ -215,18 +225,23 @@ weft_status flows_find(const struct cluster *cluster, const struct pattern *patt
                        int32_t exchange_count, bool folded, struct arena *keep, struct flows *out)
 {
     struct arena *scratch = arena_new();
-    struct survey survey =
-        survey_new(scratch, cluster, patterns, pattern_count, exchanges, exchange_count, folded);
     struct hash_map times = {0};
-    struct flow_finding finding = {.survey = &survey,
+    struct flow_set all = {.survey = survey_new(scratch, cluster, patterns, pattern_count,
+                                                exchanges, exchange_count, folded),
+                           .times = &times};
+    struct flow_finding finding = {.cluster = cluster,
                                    .scratch = scratch,
                                    .keep = keep,
-                                   .times = &times,
                                    .times_arena = scratch,
+                                   .alike = true,
                                    .out = out};
+    struct flow_set **set_of = ARENA_ARRAY(scratch, struct flow_set *, (size_t)exchange_count);
     weft_status status;
-    TRY(survey_links(&survey));
-    TRY(emit_flows(&finding, exchanges, exchange_count));
+    for (int32_t i = 0; i < exchange_count; i++)
+        set_of[i] = &all;
+    TRY(survey_links(&all.survey));
+    open_set(&finding, &all);
+    TRY(emit_flows(&finding, set_of, exchanges, exchange_count));
 done:
     arena_free(scratch);
     return status;
@@ -275,24 +290,65 @@ done:
     return status;
 }
 
+/* Exchanges by the devices that they are on, so that each set has a survey of its own. */
+struct flow_sets {
+    struct hash_map by_devices;
+    ARRAY(struct exchange_list { ARRAY(struct exchange) exchanges; } *)
+    lists;
+    int64_t *number; /* per exchange: of its list */
+};
+
+static uint64_t devices_key(const struct pattern *p)
+{
+    const int64_t words[] = {p->first, p->devices, p->from_first, p->from_devices};
+    return hash_bytes(words, sizeof words, 0);
+}
+
+static struct flow_sets sort_out(struct arena *scratch, const struct pattern *patterns,
+                                 const struct exchange *exchanges, int32_t count)
+{
+    struct flow_sets sets = {.number = ARENA_ARRAY(scratch, int64_t, (size_t)count)};
+    for (int32_t i = 0; i < count; i++) {
+        uint64_t key = devices_key(&patterns[exchanges[i].pattern]);
+        int64_t *at = hash_at(&sets.by_devices, scratch, key);
+        if (*at < 0) {
+            *at = (int64_t)sets.lists.len;
+            array_push(scratch, &sets.lists, ARENA_NEW(scratch, struct exchange_list));
+        }
+        sets.number[i] = *at;
+        array_push(scratch, &sets.lists.data[*at]->exchanges, exchanges[i]);
+    }
+    return sets;
+}
+
 weft_status flows_find_again(struct flow_cache *cache, const struct cluster *cluster,
                              const struct pattern *patterns, int32_t pattern_count,
                              const struct exchange *exchanges, int32_t exchange_count,
                              struct arena *keep, struct flows *out)
 {
     struct arena *scratch = arena_new();
-    struct survey survey =
-        survey_new(scratch, cluster, patterns, pattern_count, exchanges, exchange_count, true);
-    struct known *known;
-    weft_status status;
-    TRY(recall(cache, &survey, &known));
-    struct flow_finding finding = {.survey = &survey,
+    struct flow_sets sets = sort_out(scratch, patterns, exchanges, exchange_count);
+    struct flow_set *set = ARENA_ARRAY(scratch, struct flow_set, sets.lists.len);
+    struct flow_set **set_of = ARENA_ARRAY(scratch, struct flow_set *, (size_t)exchange_count);
+    struct flow_finding finding = {.cluster = cluster,
                                    .scratch = scratch,
                                    .keep = keep,
-                                   .times = &known->times,
                                    .times_arena = cache->arena,
+                                   .alike = true,
                                    .out = out};
-    TRY(emit_flows(&finding, exchanges, exchange_count));
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < sets.lists.len; i++) {
+        const struct exchange_list *list = sets.lists.data[i];
+        struct known *known;
+        set[i].survey = survey_new(scratch, cluster, patterns, pattern_count, list->exchanges.data,
+                                   (int32_t)list->exchanges.len, true);
+        TRY(recall(cache, &set[i].survey, &known));
+        set[i].times = &known->times;
+        open_set(&finding, &set[i]);
+    }
+    for (int32_t i = 0; i < exchange_count; i++)
+        set_of[i] = &set[sets.number[i]];
+    TRY(emit_flows(&finding, set_of, exchanges, exchange_count));
 done:
     arena_free(scratch);
     return status;

@@ -45,7 +45,9 @@ weft_status flows_find(const struct cluster *cluster, const struct pattern *patt
                        int32_t exchange_count, bool folded, struct arena *keep, struct flows *out);
 
 /* What the flows of one set of patterns have in common, whatever their bytes, kept for the next
- * graph that has the same patterns. Serves one cluster and one thread. */
+ * graph that has the same patterns. Serves one cluster and one thread. Exchanges are surveyed together only
+ * if they are on the same devices, so that a graph of two stages needs nothing but what each has by itself,
+ * and between stages: their links are not shared, whoever wants that takes flows_find. */
 struct flow_cache;
 struct flow_cache *flow_cache_new(void);
 void flow_cache_free(struct flow_cache *cache);

@@ -72,18 +72,28 @@ static void span_devices(struct span *span, int64_t first, int64_t devices, int6
     span->nodes = end - span->first_node;
 }
 
-static struct span span_of(const struct cluster *cluster, const struct pattern *pattern,
-                           int32_t patterns)
+/* The devices of a pattern. Groups of tied weights reach from their stage to another one, before or after it. */
+static void span_pattern(struct span *span, const struct pattern *p, int64_t per_node)
 {
+    int64_t low = 0, high = p->devices;
+    for (int32_t i = 0; i < p->digits; i++) {
+        int64_t reach = p->stride[i] * (p->degree[i] - 1), end = p->devices / p->degree[i] + reach;
+        low = reach < low ? reach : low;
+        high = end > high ? end : high;
+    }
+    span_devices(span, p->first + low, high - low, per_node);
+    if (p->collective == COLLECTIVE_SEND)
+        span_devices(span, p->from_first, p->from_devices, per_node);
+}
+
+static struct span span_of(const struct survey *survey)
+{
+    const struct cluster *cluster = survey->cluster;
     struct span span = {.node_links = cluster->node.links,
                         .per_node = 2 * (cluster->node.links + cluster->node.nics)};
-    for (int32_t p = 0; p < patterns; p++) {
-        span_devices(&span, pattern[p].first, pattern[p].devices, cluster->node.devices);
-        if (pattern[p].collective == COLLECTIVE_SEND)
-            span_devices(&span, pattern[p].from_first, pattern[p].from_devices,
-                         cluster->node.devices);
-    }
-    span.nodes += span.nodes == 0; /* no patterns */
+    for (int32_t l = 0; l < survey->loads; l++)
+        span_pattern(&span, &survey->pattern[survey->load[l].pattern], cluster->node.devices);
+    span.nodes += span.nodes == 0; /* no loads */
     span.links = span.nodes * span.per_node;
     for (int32_t t = 1; t < cluster->fabric.tiers; t++) {
         int64_t unit = cluster->fabric.tier[t - 1].nodes;
@@ -391,7 +401,7 @@ weft_status survey_links(struct survey *survey)
 {
     weft_status status;
     survey->ledger = ledger_new(survey->cluster, survey->scratch);
-    survey->span = span_of(survey->cluster, survey->pattern, survey->patterns);
+    survey->span = span_of(survey);
     size_t links = (size_t)survey->span.links;
     survey->sum = ARENA_ARRAY(survey->scratch, double, links);
     if (survey->folded) {
@@ -438,11 +448,11 @@ static uint64_t pattern_key(const struct pattern *p, uint64_t key)
 
 uint64_t survey_key(const struct survey *survey)
 {
-    uint64_t key = (uint64_t)survey->patterns;
-    for (int32_t i = 0; i < survey->patterns; i++)
-        key = pattern_key(&survey->pattern[i], key);
-    for (int32_t l = 0; l < survey->loads; l++)
-        key = mix(mix(key, (uint64_t)survey->load[l].pattern), (uint64_t)survey->load[l].kind);
+    uint64_t key = (uint64_t)survey->loads;
+    for (int32_t l = 0; l < survey->loads; l++) {
+        key = pattern_key(&survey->pattern[survey->load[l].pattern], key);
+        key = mix(key, (uint64_t)survey->load[l].kind);
+    }
     return key;
 }
 

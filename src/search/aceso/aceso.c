@@ -18,13 +18,13 @@
 static const struct turn TURNS[] = {
     {SKETCH, 0, INT32_MAX, ALWAYS},  {FIT, 1.05, INT32_MAX, FROM_PLANS},
     {FIT, 1.0, 1, ALWAYS},           {TRIM, 1.0, 1, ALWAYS},
-    {POLISH, 1.0, 1, ALWAYS},        {SKETCH, 0, INT32_MAX, ALWAYS},
+    {POLISH, 1.0, 1, UNLESS_MANY},   {SKETCH, 0, INT32_MAX, ALWAYS},
     {SPREAD, 1.5, 10, ALWAYS},       {FIT, 2.0, 8, ALWAYS},
-    {TRIM, 1.1, 8, ALWAYS},          {POLISH, 1.0, 1, ALWAYS},
+    {TRIM, 1.1, 8, ALWAYS},          {POLISH, 1.0, 1, UNLESS_MANY},
     {DESCEND, 1.04, 3, ALWAYS},      {FIT, 1.1, 4, ALWAYS},
     {TRIM, 1.1, 4, ALWAYS},          {WIDEN, 1.02, 2, FOR_FEW},
-    {TRIM, 1.1, 4, ALWAYS},          {REFINE, 1.02, 2, ALWAYS},
-    {BALANCE, 1.15, 16, ALWAYS},     {POLISH, 1.0, 1, ALWAYS},
+    {TRIM, 1.1, 4, ALWAYS},          {REFINE, 1.02, 2, UNLESS_MANY},
+    {BALANCE, 1.15, 16, ALWAYS},     {POLISH, 1.0, 1, UNLESS_MANY},
     {WIDEN, 1.02, 2, WITH_A_BUDGET}, {TRIM, 1.1, 4, WITH_A_BUDGET},
     {REFINE, 1.02, 2, WITH_A_BUDGET}};
 enum { ROUNDS = 3, LAST_TURNS = 14 }; /* I2: where repeated turns start */
@@ -70,10 +70,13 @@ static bool comes(const struct team *team)
 {
     bool few = team->problem->devices <= FEW_DEVICES;
     enum occasion when = team->turn->when;
-    return when == FROM_PLANS      ? team->searches > 1 && team->problem->request->options.begins
+    bool budget = team->problem->stop.deadline_s > 0;
+    int32_t begins = team->problem->request->options.begins;
+    return when == FROM_PLANS      ? team->searches > 1 && begins
            : when == FOR_FEW       ? few
-           : when == WITH_A_BUDGET ? !few && team->problem->stop.deadline_s > 0
-                                   : true;
+           : when == WITH_A_BUDGET ? !few && budget
+           : when == UNLESS_MANY ? team->problem->devices <= ACESO_MANY_DEVICES || budget || begins
+                                 : true;
 }
 
 static void choose_searches(struct team *team)

@@ -6,6 +6,8 @@
 
 /* The most parts that a config may have: stages times pieces. */
 enum { ACESO_MOST_PARTS = 128 };
+/* On more devices than this it does not polish what it finds, unless it has a budget or starts from plans. */
+enum { ACESO_MANY_DEVICES = 512 };
 
 /* The extension of a request: what an experiment changes in the search. All 0: nothing. */
 struct aceso_study {

@@ -5,11 +5,12 @@
 
 #include "search/aceso/room.h"
 
-/* Some turns take long and rarely help: they are made on few devices, or, if there is a budget,
- * after all others, so that a search with a budget ends no worse than one of the same time without.
+/* Some turns take long and rarely help: they are made on few devices, or unless there are many (of 23 s for
+ * gpt3-175b on 1,024 devices 17 s went into polishing that gained nothing), or, if there is a budget, after
+ * all others, so that a search with a budget ends no worse than one of the same time without.
  * Searches that start from several plans, which are good already, all continue at first if they are
  * near the best. */
-enum occasion { ALWAYS, FROM_PLANS, FOR_FEW, WITH_A_BUDGET };
+enum occasion { ALWAYS, FROM_PLANS, FOR_FEW, UNLESS_MANY, WITH_A_BUDGET };
 /* An effort, and which searches make it: those whose best is within this factor of the best of all,
  * and at most this many. */
 struct turn {

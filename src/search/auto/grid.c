@@ -91,8 +91,8 @@ done:
 
 /* ---- a closer bound -------------------------------------------------------------------------- */
 
-/* The choices of one replica by itself: no sample dim is split. */
-static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
+/* The choices on the devices of grid_devices_alone. */
+static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point, int64_t devices)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     int32_t *row = &layout->alone[point->recompute];
@@ -101,12 +101,8 @@ static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point)
         return *row - 1;
     struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
     for (size_t i = 0; i < ops; i++) {
-        const struct split *split = &layout->choice[point->recompute][i].split;
         choice[i] = layout->choice[point->recompute][i];
-        choice[i].split = split_none();
-        for (int32_t k = 0; k < split->parts; k++)
-            if (split->part[k].dim != DIM_BATCH)
-                split_add(&choice[i].split, split->part[k].dim, split->part[k].degree);
+        choice[i].split = grid_split_alone(layout, &choice[i].split, devices);
     }
     *row = estimator_row(walk->estimator, choice) + 1;
     return *row - 1;
@@ -156,14 +152,15 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
     const struct cluster *cluster = walk->space->request->cluster;
     const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
-    int64_t devices = layout->tp * layout->cp;
+    int64_t devices = grid_devices_alone(layout, walk->space->request->model->ops);
     weft_status status = WEFT_OK;
     *bound_ns = point->bound_ns;
-    if (layout->ep > 1 || layout->etp)
+    if (!devices)
         return WEFT_OK;
-    struct run_question question = {.run = {.row = row_alone(walk, point)},
+    struct run_question question = {.run = {.row = row_alone(walk, point, devices)},
                                     .schedule = schedule_default(1, 1),
-                                    .step_samples = point->micro_batch,
+                                    .step_samples =
+                                        point->micro_batch * (devices / (layout->tp * layout->cp)),
                                     .micro_batches = point->micro_batches};
     for (int64_t at = 0; at == 0 || at + devices <= cluster->node.devices; at += devices)
         if (lies_anew(cluster, at, devices)) {

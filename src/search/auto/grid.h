@@ -4,7 +4,7 @@
  * Points come in the order of their lower bounds (grid_space.h). The first three times that a
  * point's turn comes, it gets a closer bound and waits for another turn:
  *
- *   (1) of grid_space.h with the passes of one replica by itself, at the position where it is
+ *   (1) of grid_space.h with the passes of one replica (or of those that share their experts) by itself, where it is
  *   fastest, less a thirty-second, which cuts may save                                        (1)
  *   with several stages, its estimate with all of them at the position of the first one (if they
  *   have whole nodes: positions inside a node differ more) and without the borders between parts,

@@ -166,3 +166,38 @@ int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_sha
     }
     return most;
 }
+
+/* ---- one replica by itself ------------------------------------------------------------------- */
+
+static int64_t stage_devices(const struct grid_layout *layout)
+{
+    return layout->dp * layout->tp * layout->cp;
+}
+
+int64_t grid_devices_alone(const struct grid_layout *layout, int32_t ops)
+{
+    int64_t devices = layout->tp * layout->cp;
+    for (int32_t i = 0; i < ops; i++) {
+        const struct split *split = &layout->choice[0][i].split;
+        devices = larger(devices, split_devices(split) / split_degree(split, DIM_BATCH));
+    }
+    for (int32_t i = 0; i < ops; i++) {
+        int64_t samples = split_degree(&layout->choice[0][i].split, DIM_BATCH);
+        if (samples * devices % stage_devices(layout))
+            return 0;
+    }
+    return devices;
+}
+
+struct split grid_split_alone(const struct grid_layout *layout, const struct split *split,
+                              int64_t devices)
+{
+    struct split alone = split_none();
+    int64_t samples = split_degree(split, DIM_BATCH) * devices / stage_devices(layout);
+    if (samples > 1)
+        split_add(&alone, DIM_BATCH, samples);
+    for (int32_t k = 0; k < split->parts; k++)
+        if (split->part[k].dim != DIM_BATCH)
+            split_add(&alone, split->part[k].dim, split->part[k].degree);
+    return alone;
+}

@@ -97,4 +97,11 @@ int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_sha
                          const struct grid_passes *passes, const struct grid_place *point,
                          bool offload);
 
+/* The devices of one replica, or of the replicas that share their experts: the fewest on which every operator
+ * has whole parts; 0: there are no such. */
+int64_t grid_devices_alone(const struct grid_layout *layout, int32_t ops);
+/* A split on those: without the sample parts of other replicas. */
+struct split grid_split_alone(const struct grid_layout *layout, const struct split *split,
+                              int64_t devices);
+
 #endif

@@ -74,17 +74,20 @@ done:
     return status;
 }
 
-/* Whether Aceso found it, by itself or from another planner's plan. */
-static bool is_aceso(const struct trial *trial)
+/* Whether Aceso has already gone on from it: it found it, by itself or from another planner's plan. On many
+ * devices it does not polish what it finds by itself. */
+static bool is_refined(const struct join *join, const struct trial *trial)
 {
     const char *name = planner_that_goes_on()->name;
-    return strncmp(trial->found_by, name, strlen(name)) == 0;
+    bool by_itself = strcmp(trial->found_by, name) == 0;
+    return strncmp(trial->found_by, name, strlen(name)) == 0 &&
+           !(by_itself && cluster_devices(join->request->cluster) > ACESO_MANY_DEVICES);
 }
 
 weft_status refine_best(struct join *join)
 {
     const struct trial *best = join_best(join->out, NULL);
-    if (!best || join_has_time(join->request) || join_over(join) || is_aceso(best) ||
+    if (!best || join_has_time(join->request) || join_over(join) || is_refined(join, best) ||
         best->number == join->refined)
         return WEFT_OK;
     struct trial copy = *best;

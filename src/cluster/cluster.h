@@ -202,6 +202,9 @@ struct group {
     int32_t levels;
     /* innermost (smallest stride) first */
     int64_t count[MAX_GROUP_LEVELS], stride[MAX_GROUP_LEVELS];
+    /* Of what the members of an all-to-all send to other nodes, the share that crosses the network: what
+     * several members of a node get alike is sent there once, and passed on inside. 0: all of it. */
+    double crossing;
 };
 struct group group_range(int64_t first, int64_t count, int64_t stride);
 int64_t group_size(const struct group *group);

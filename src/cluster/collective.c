@@ -57,7 +57,8 @@ struct arch_model {
     bool staged; /* PCIe traffic goes through host memory, also on the way to a NIC */
 };
 static const struct arch_model ARCHS[] = {
-    {"volta", 0.90, 0.76, 0.76, 5e-6, false},  {"turing", 0.80, 0.31, 0.63, 10e-6, true},
+    {"volta", 0.90, 0.76, 0.76, 5e-6, false},
+    {"turing", 0.80, 0.31, 0.63, 10e-6, true},
     {NULL, 0.80, 0.76, 0.76, 10e-6, false}, /* others */
 };
 /* SimAI's table of NIC efficiencies at 16 GiB. */
@@ -135,9 +136,10 @@ struct site {
     struct footprint at;
     const struct channels *channels;
     const struct collective_fit *fit;
-    double volume; /* V of the ring (or of all sends of one device) */
-    double piece;  /* all-to-all: bytes from each device to each other */
-    bool bare;     /* only the wires count: every efficiency is 1 */
+    double volume;   /* V of the ring (or of all sends of one device) */
+    double piece;    /* all-to-all: bytes from each device to each other */
+    bool bare;       /* only the wires count: every efficiency is 1 */
+    double crossing; /* struct group */
 };
 
 static const struct arch_model *arch_of(const struct device *device)
@@ -242,6 +244,16 @@ static struct limit ring_limit(const struct site *site)
     return limit;
 }
 
+double exchange_crossing(double crossing)
+{
+    return crossing > 0 ? crossing : 1;
+}
+
+double exchange_inside(double crossing, double devices, double local)
+{
+    return crossing > 0 ? devices / local : 1;
+}
+
 /* All-to-all: limits by pairs inside the node, and by what leaves the node and the fabric's unit;
  * relative to the volume of one device. */
 static struct limit exchange_limit(const struct site *site)
@@ -249,7 +261,9 @@ static struct limit exchange_limit(const struct site *site)
     struct limit limit = {0, LINK_NVLINK};
     double share = site->piece / site->volume, n = (double)site->at.devices;
     double local = site->at.local;
-    tighten_inside(site, site->channels->exchange_s_per_byte, share, &limit);
+    tighten_inside(site, site->channels->exchange_s_per_byte,
+                   share * exchange_inside(site->crossing, n, local), &limit);
+    share *= exchange_crossing(site->crossing);
     tighten_nics(site, share * local * (n - local), &limit);
     for (int32_t t = 0; t < site->cluster->fabric.tiers; t++) {
         if (!crosses_tier(site, t))
@@ -387,7 +401,8 @@ static weft_status survey(const struct cluster *cluster, enum collective collect
                           const struct group *group, struct arena *scratch, struct site *site)
 {
     weft_status status;
-    *site = (struct site){.cluster = cluster, .collective = collective};
+    *site =
+        (struct site){.cluster = cluster, .collective = collective, .crossing = group->crossing};
     site->arch = arch_of(&cluster->node.device);
     TRY(group_footprint(cluster, group, &site->at));
     if (collective == COLLECTIVE_SEND && site->at.devices > 2)
@@ -413,6 +428,8 @@ weft_status group_place(const struct cluster *cluster, const struct group *group
         counts[2 + t] = crosses_tier(&site, t) ? (int64_t)units_of_tier(&site, t) : 1;
     uint64_t set = hash_bytes(&site.at.set, sizeof site.at.set, 0);
     *out = hash_bytes(counts, sizeof counts, set);
+    if (group->crossing > 0)
+        *out = hash_bytes(&group->crossing, sizeof group->crossing, *out);
     return WEFT_OK;
 }
 

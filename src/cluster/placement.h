@@ -41,6 +41,10 @@ struct footprint {
     int32_t local;         /* devices in the fullest node */
     struct device_set set; /* of that node */
 };
+/* What an all-to-all sends over the network, as a share of all between nodes, and inside a node, as a multiple of
+ * what its own members exchange (struct group, crossing): what arrives for other members is passed on. */
+double exchange_crossing(double crossing);
+double exchange_inside(double crossing, double devices, double local);
 weft_status group_footprint(const struct cluster *cluster, const struct group *group,
                             struct footprint *out);
 /* The same by visiting every member: the reference for the closed form, and the way for groups that

@@ -133,24 +133,24 @@ static void post_exchange_uplinks(struct ledger *ledger, const struct node_share
 }
 
 static weft_status exchange_traffic(struct ledger *ledger, const struct node_share *shares,
-                                    const struct footprint *at, double bytes)
+                                    const struct footprint *at, double crossing, double bytes)
 {
-    double piece = bytes / (double)at->devices;
+    double piece = bytes / (double)at->devices, far = piece * exchange_crossing(crossing);
     int32_t members[MAX_NODE_DEVICES];
     for (int64_t i = 0; i < at->nodes; i++) {
         weft_status status = open_node(ledger, &shares[i].set);
         if (status != WEFT_OK)
             return status;
         double local = set_members(&shares[i].set, members);
-        double leaving = piece * local * ((double)at->devices - local);
-        charge(ledger, LOAD_PAIRS, piece);
+        double leaving = far * local * ((double)at->devices - local);
+        charge(ledger, LOAD_PAIRS, piece * exchange_inside(crossing, (double)at->devices, local));
         if (at->nodes > 1) {
             charge(ledger, LOAD_LEAVING, leaving);
             charge(ledger, LOAD_ENTERING, leaving);
         }
         close_node(ledger, shares[i].node);
     }
-    post_exchange_uplinks(ledger, shares, at, piece);
+    post_exchange_uplinks(ledger, shares, at, far);
     return WEFT_OK;
 }
 
@@ -186,7 +186,7 @@ weft_status ledger_collective(struct ledger *ledger, enum collective collective,
         goto done;
     size_t before = out->len;
     if (collective == COLLECTIVE_ALL_TO_ALL)
-        TRY(exchange_traffic(ledger, ledger->shares.data, &at, (double)bytes));
+        TRY(exchange_traffic(ledger, ledger->shares.data, &at, group->crossing, (double)bytes));
     else
         TRY(ring_traffic(ledger, collective, ledger->shares.data, &at, (double)bytes));
     if (collective == COLLECTIVE_SEND && group_device(group, 0) > group_device(group, 1))

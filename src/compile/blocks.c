@@ -83,37 +83,6 @@ static bool moves_tokens(const struct block_writer *w, const struct use *use)
                                    choice_sends_tokens(plan_choice(plan, use->reader));
 }
 
-/* The bytes sent for tokens with k of n experts on d devices if each device gets a token once, as a
- * share of the bytes sent if each expert gets its own: of the d - 1 other devices, those that have
- * one of the k,
- *
- *   (d - 1) (1 - C(n - n / d, k) / C(n, k))  of  k (d - 1) / d                                 (3)
- *
- * if every choice of experts is equally likely.
- */
-static double tokens_share(const struct op *op, int64_t devices)
-{
-    int64_t experts = op->size[op_find_dim(op->kind, DIM_EXPERT)], k = op->top_k;
-    double none = 1;
-    for (int64_t i = 0; i < k; i++)
-        none *= (double)(experts - experts / devices - i) / (double)(experts - i);
-    none = none > 0 ? none : 0;
-    return (double)devices / (double)k * (1 - none);
-}
-
-/* The bytes that a step sends: fewer than its elements if tokens are sent once per device. */
-static int64_t step_bytes(const struct block_writer *w, const struct use *use, int64_t bytes)
-{
-    const struct plan *plan = w->b->plan;
-    const struct op *from = laid_of(w->b, use->source)->op, *to = laid_of(w->b, use->reader)->op;
-    bool away = from->kind == OP_DISPATCH && from->once, back = to->kind == OP_COMBINE && to->once;
-    if (!away && !back)
-        return bytes;
-    int64_t devices =
-        split_degree(&plan_choice(plan, away ? use->reader : use->source)->split, DIM_EXPERT);
-    return (int64_t)((double)bytes * tokens_share(away ? from : to, devices));
-}
-
 static int32_t push_step(struct block_writer *w, const struct use *use,
                          const struct reshard_step *step, enum flow flow, int32_t needs)
 {
@@ -131,10 +100,15 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
                         .pattern = -1,
                         .exchange = -1,
                         .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
-    if (item.tokens)
-        item.bytes = step_bytes(w, use, bytes);
+    if (step->kind != STEP_SLICE)
+        item.pattern = intern_step(w->b, w->stage, step, 0);
+    if (item.tokens) {
+        struct group group = pattern_group(&w->b->patterns.data[item.pattern], 0);
+        struct token_volume volume = token_volume(w->b, use, &group);
+        item.bytes = (int64_t)((double)bytes * volume.share);
+        item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
+    }
     if (step->kind != STEP_SLICE) {
-        item.pattern = intern_step(w->b, w->stage, step);
         item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
                                         PURPOSE_TENSOR);
     }

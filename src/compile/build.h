@@ -85,6 +85,15 @@ struct memory_events block_memory_events(struct build *b, const struct part_life
  * (gathered_spans.c). */
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
 bool is_product(enum op_kind kind); /* an operator with weights: a matrix product or convolution */
+/* ---- tokens on their way (tokens.c) ---------------------------------------------------------- */
+
+/* What a step sends that brings tokens to experts on a group's devices, or back. */
+struct token_volume {
+    double share;    /* of the bytes if each expert gets its own */
+    double crossing; /* struct group */
+};
+struct token_volume token_volume(const struct build *b, const struct use *use,
+                                 const struct group *group);
 /* ---- what is stored once (intern.c) ---------------------------------------------------------- */
 
 /* The exchanges of all of a pattern's groups with these bytes: returns the first number; group i's
@@ -93,7 +102,8 @@ int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collec
                         enum purpose purpose);
 int32_t intern_copy(struct build *b, enum exchange_kind kind, int32_t stage, int64_t bytes);
 /* The number of a pattern, which is added if it is new. */
-int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step);
+int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step,
+                    double crossing);
 int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
                       const int64_t *degree);
 /* Pairs device i of one stage with device i of another. */

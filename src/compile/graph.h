@@ -156,6 +156,7 @@ struct pattern {
     const struct reshard *reshard;    /* for a send: who sends to whom */
     int32_t digits;                   /* for a collective, outermost first */
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
+    double crossing; /* of its groups (struct group) */
 };
 int64_t pattern_groups(const struct pattern *pattern);
 /* Group `i`, in the cluster's device numbers; for a send, (sender, receiver). */

@@ -13,6 +13,7 @@ static uint64_t hash_pattern(const struct pattern *p)
                              p->from_first, p->from_devices, (int64_t)(intptr_t)p->reshard,
                              p->digits};
     uint64_t hash = hash_bytes(words, sizeof words, 0);
+    hash = hash_bytes(&p->crossing, sizeof p->crossing, hash);
     hash = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, hash);
     return hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, hash);
 }
@@ -23,7 +24,7 @@ static bool same_pattern(const void *patterns, int64_t number, const void *wante
     bool same = a->collective == b->collective && a->first == b->first &&
                 a->devices == b->devices && a->from_first == b->from_first &&
                 a->from_devices == b->from_devices && a->reshard == b->reshard &&
-                a->digits == b->digits;
+                a->digits == b->digits && a->crossing == b->crossing;
     for (int32_t i = 0; same && i < a->digits; i++)
         same = a->stride[i] == b->stride[i] && a->degree[i] == b->degree[i];
     return same;
@@ -59,14 +60,17 @@ int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int6
     return intern_pattern(b, &pattern);
 }
 
-int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step)
+int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step,
+                    double crossing)
 {
-    int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
+    struct pattern pattern = pattern_of(&b->plan->stage[stage]);
+    pattern.digits = step->digits;
+    pattern.crossing = crossing;
     for (int32_t i = 0; i < step->digits; i++) {
-        stride[i] = step->digit[i].mesh_stride;
-        degree[i] = step->digit[i].degree;
+        pattern.stride[i] = step->digit[i].mesh_stride;
+        pattern.degree[i] = step->digit[i].degree;
     }
-    return intern_digits(b, stage, step->digits, stride, degree);
+    return intern_pattern(b, &pattern);
 }
 
 int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,

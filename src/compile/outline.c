@@ -98,7 +98,7 @@ static void list_steps(struct build *b, int32_t stage, const struct reshard *res
         if (step->kind == STEP_SLICE)
             continue;
         int32_t exchange =
-            intern_exchange(b, intern_step(b, stage, step), (enum collective)step->kind,
+            intern_exchange(b, intern_step(b, stage, step, 0), (enum collective)step->kind,
                             step->elements * each, PURPOSE_DATA);
         array_push(b->scratch, out, exchange);
     }

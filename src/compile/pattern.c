@@ -46,7 +46,7 @@ struct group pattern_group(const struct pattern *pattern, int64_t i)
 {
     if (pattern->collective == COLLECTIVE_SEND)
         return pair(pattern, i); /* I2 */
-    struct group group = {.first = i};
+    struct group group = {.first = i, .crossing = pattern->crossing};
     for (int32_t k = pattern->digits - 1; k >= 0; k--) {
         int64_t stride = pattern->stride[k], degree = pattern->degree[k];
         group.first = group.first / stride * (stride * degree) + group.first % stride; /* (2) */

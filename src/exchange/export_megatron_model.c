@@ -132,8 +132,8 @@ static void add_experts(struct lines *a, const struct model_shape *s)
         add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
     if (s->first_dense || s->moe_every > 1)
         add_word(a, "moe-layer-freq", frequency(a->keep, s));
-    add_word(a, "moe-token-dispatcher-type", s->tokens_once ? "flex" : "alltoall");
-    if (s->tokens_once)
+    add_word(a, "moe-token-dispatcher-type", s->copies == COPIES_EXPERTS ? "alltoall" : "flex");
+    if (s->copies != COPIES_EXPERTS)
         add_flag(a, "moe-enable-deepep");
 }
 

@@ -316,8 +316,8 @@ static weft_status read_experts(struct shape_reading *r)
     s->top_k = argument_int(r->a, "moe-router-topk", 2);
     s->expert_ffn = argument_int(r->a, "moe-ffn-hidden-size", s->ffn);
     s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
-    s->tokens_once =
-        strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
+    bool flex = strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
+    s->copies = flex ? COPIES_NODES : COPIES_EXPERTS;
     if (has(r, "multi-latent-attention")) {
         s->q_lora = argument_int(r->a, "q-lora-rank", 0);
         s->kv_lora = argument_int(r->a, "kv-lora-rank", 32);

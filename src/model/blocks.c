@@ -263,11 +263,13 @@ static int latent(struct builder *b, const char *name, int x, int64_t width)
     return y;
 }
 
-/* Sets how often the dispatch or combine appended last sends a token. */
-static int set_once(struct builder *b, int y, const struct expert_block *e)
+/* Tells the dispatch or combine appended last where tokens go. */
+static int set_copies(struct builder *b, int y, const struct expert_block *e)
 {
-    if (y >= 0)
-        build_last(b)->once = e->once;
+    if (y >= 0) {
+        build_last(b)->copies = e->copies;
+        build_last(b)->routing = e->routing;
+    }
     return y;
 }
 
@@ -281,11 +283,11 @@ int block_experts(struct builder *b, int x, const struct expert_block *e)
     if (e->router_bias)
         build_weight(b, "bias", 1, &e->experts);
     int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;
-    y = set_once(b, build_dispatch(b, "dispatch", y, scores), e);
+    y = set_copies(b, build_dispatch(b, "dispatch", y, scores), e);
     y = build_expert_linear(b, ACTIVATIONS[e->activation].up, y, up, e->bias);
     y = activation(b, y, e->activation);
     y = build_expert_linear(b, "down", y, e->latent ? e->latent : hidden, e->bias);
-    y = set_once(b, build_combine(b, "combine", y, scores), e);
+    y = set_copies(b, build_combine(b, "combine", y, scores), e);
     if (e->latent)
         y = latent(b, "latent_up", y, hidden);
     build_module_end(b);

@@ -93,7 +93,7 @@ struct expert_block {
     int64_t experts, top_k, ffn;
     enum activation activation;
     bool bias, router_bias;
-    bool once;      /* a token is sent only once to each device that holds some of its experts */
+    enum token_copies copies;
     int64_t latent; /* the width that the experts work in; 0: the tokens' own */
     struct routing routing;
 };

@@ -30,7 +30,8 @@ struct hybrid_options {
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
     int64_t experts, top_k, expert_ffn, shared_ffn, latent, mtp;
     double dropout;
-    bool tied, bias, tokens_once;
+    bool tied, bias;
+    int dispatch; /* enum token_copies */
     int norm, positions, activation, attention, loss, dtype;
 };
 
@@ -80,7 +81,7 @@ static const struct field FIELDS[] = {
     OPTION_SHARE(struct hybrid_options, dropout),
     OPTION_BOOL(struct hybrid_options, tied),
     OPTION_BOOL(struct hybrid_options, bias),
-    OPTION_BOOL(struct hybrid_options, tokens_once),
+    OPTION_CHOICE(struct hybrid_options, dispatch, COPIES_WORDS),
     OPTION_CHOICE(struct hybrid_options, norm, NORMS),
     OPTION_CHOICE(struct hybrid_options, positions, POSITIONS),
     OPTION_CHOICE(struct hybrid_options, activation, ACTIVATIONS),
@@ -160,7 +161,7 @@ static int experts(struct builder *b, const struct hybrid_options *o, int x)
                              o->top_k,
                              o->expert_ffn ? o->expert_ffn : o->ffn,
                              activation_of(o),
-                             .once = o->tokens_once,
+                             .copies = (enum token_copies)o->dispatch,
                              .latent = o->latent,
                              .routing = {ROUTING_DEFAULTS}};
     return block_experts(b, x, &e);

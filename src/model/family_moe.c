@@ -21,8 +21,7 @@ struct moe_options {
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
     struct routing routing;
     bool expert_bias;
-    /* as in DeepEP and HybridEP; false: once for each expert, as in Megatron-LM's alltoall */
-    bool tokens_once;
+    int dispatch; /* enum token_copies */
 };
 _Static_assert(offsetof(struct moe_options, decoder) == 0, "the decoder's fields would miss it");
 
@@ -51,7 +50,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct moe_options, nope_dim, MOST_DEPTH),
     OPTION_COUNT(struct moe_options, rope_dim, MOST_DEPTH),
     OPTION_COUNT(struct moe_options, value_dim, MOST_DEPTH),
-    OPTION_BOOL(struct moe_options, tokens_once),
+    OPTION_CHOICE(struct moe_options, dispatch, COPIES_WORDS),
     {"router", FIELD_CHOICE, offsetof(struct moe_options, routing.scores), .choices = ROUTER_WORDS},
     {"router_groups", FIELD_INT, offsetof(struct moe_options, routing.groups), .min = 0,
      .max = MOST_EXPERTS},
@@ -142,7 +141,7 @@ static int experts(struct builder *b, const struct moe_options *o, int x)
                              decoder_activation(&o->decoder),
                              .bias = o->expert_bias,
                              .router_bias = o->expert_bias,
-                             .once = o->tokens_once,
+                             .copies = (enum token_copies)o->dispatch,
                              .routing = o->routing};
     if (e.routing.groups == 1) /* of one group there is nothing to choose */
         e.routing.groups = e.routing.group_top_k = 0;

@@ -175,6 +175,13 @@ enum router_scores {
     ROUTER_SIGMOID         /* of each score, then shares of the chosen ones' sum (DeepSeek-V3) */
 };
 extern const char *const ROUTER_WORDS[]; /* softmax, softmax-of-all, sigmoid; NULL after them */
+/* What a token is sent to, where experts lie on several devices. */
+enum token_copies {
+    COPIES_EXPERTS, /* each of its experts (Megatron-LM's alltoall) */
+    COPIES_DEVICES, /* once each device that holds some of its experts */
+    COPIES_NODES    /* once each such node, and inside it once each device (DeepEP, HybridEP) */
+};
+extern const char *const COPIES_WORDS[]; /* experts, devices, nodes; NULL after them */
 enum balance_loss {
     BALANCE_BATCH,    /* over all tokens of a pass (Switch Transformer, Eq. 4) */
     BALANCE_SEQUENCE, /* over each sequence (DeepSeek-V2, Eq. 23) */
@@ -249,10 +256,9 @@ struct op {
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
-    /* dispatch, combine: a token is sent only once to each device that holds some of its experts */
-    bool once;
-    enum gating gate; /* gated: the activation of its gate */
-    bool squared;     /* relu: the output is max(x, 0)^2 */
+    enum token_copies copies;             /* dispatch, combine */
+    enum gating gate;                     /* gated: the activation of its gate */
+    bool squared;                         /* relu: the output is max(x, 0)^2 */
     /* linear: tensor parallelism splits it in the way the residual stream is split */
     bool by_stream;
     /* scan: heads of one group, width of a head's state, positions that are computed as one

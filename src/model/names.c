@@ -17,6 +17,10 @@ const char *const ROUTER_WORDS[] = {[ROUTER_SOFTMAX] = "softmax",
                                     [ROUTER_SOFTMAX_OF_ALL] = "softmax-of-all",
                                     [ROUTER_SIGMOID] = "sigmoid",
                                     [ROUTER_SIGMOID + 1] = NULL};
+const char *const COPIES_WORDS[] = {[COPIES_EXPERTS] = "experts",
+                                    [COPIES_DEVICES] = "devices",
+                                    [COPIES_NODES] = "nodes",
+                                    [COPIES_NODES + 1] = NULL};
 const char *const BALANCE_WORDS[] = {[BALANCE_BATCH] = "batch",
                                      [BALANCE_SEQUENCE] = "sequence",
                                      [BALANCE_NONE] = "none",

@@ -437,6 +437,7 @@ static uint64_t pattern_key(const struct pattern *p, uint64_t key)
     const int64_t words[] = {p->collective, p->first,        p->devices, p->from_first,
                              p->digits,     p->from_devices, 0};
     key = hash_bytes(words, sizeof words, key);
+    key = hash_bytes(&p->crossing, sizeof p->crossing, key);
     key = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, key);
     key = hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, key);
     for (int64_t i = 0; p->collective == COLLECTIVE_SEND && i < pattern_groups(p); i++) {

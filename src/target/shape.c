@@ -183,7 +183,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     s->experts = size_of(up, DIM_EXPERT);
     s->top_k = router->top_k;
     s->routing = router->routing;
-    s->tokens_once = model_op_of_kind(model, OP_DISPATCH)->once;
+    s->copies = model_op_of_kind(model, OP_DISPATCH)->copies;
     s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
@@ -325,8 +325,8 @@ static const char *moe_options(struct arena *keep, const struct model_shape *s)
                      decoder_options(keep, s), (long long)s->experts, (long long)s->top_k,
                      (long long)s->expert_ffn, s->shared_ffn ? 1 : 0, (long long)s->first_dense,
                      (long long)s->moe_every);
-    if (s->tokens_once)
-        text = arena_printf(keep, "%s, tokens_once: true", text);
+    if (s->copies != COPIES_EXPERTS)
+        text = arena_printf(keep, "%s, dispatch: %s", text, COPIES_WORDS[s->copies]);
     if (s->expert_bias)
         text = arena_printf(keep, "%s, expert_bias: true", text);
     if (s->shared_ffn)
@@ -436,7 +436,7 @@ static bool same_op(const struct op *a, const struct op *b)
     return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
            a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
            a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
-           a->value_depth == b->value_depth && a->top_k == b->top_k && a->once == b->once &&
+           a->value_depth == b->value_depth && a->top_k == b->top_k && a->copies == b->copies &&
            a->window == b->window && a->sinks == b->sinks && a->gate == b->gate &&
            a->squared == b->squared && same_weights(a, b);
 }

@@ -37,7 +37,8 @@ struct model_shape {
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
-    bool sinks, proj_bias, expert_bias, clamped, tokens_once;
+    bool sinks, proj_bias, expert_bias, clamped;
+    enum token_copies copies;
     bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */

@@ -578,6 +578,14 @@ static void nics_carry_the_volume(void **state)
                        1e-9);
     assert_float_equal(traffic_sum(&lab, COLLECTIVE_ALL_TO_ALL, all, GIB, 0, 0) / bytes,
                        2 * 4 * 8 * 24 / 32.0, 1e-9);
+    /* if a quarter of that crosses, the rest is passed on inside: 24 / 8 times what the node's own exchange */
+    struct group folded = all;
+    folded.crossing = 0.25;
+    assert_float_equal(traffic_sum(&lab, COLLECTIVE_ALL_TO_ALL, folded, GIB, 0, 0) / bytes,
+                       2 * 4 * 8 * 24 / 32.0 / 4, 1e-9);
+    assert_float_equal(traffic_sum(&lab, COLLECTIVE_ALL_TO_ALL, folded, GIB, -1, LINK_NVLINK) /
+                           traffic_sum(&lab, COLLECTIVE_ALL_TO_ALL, all, GIB, -1, LINK_NVLINK),
+                       1 + 24 / 8.0, 1e-9);
     /* from device 31 down to device 0: once out of node 3, once into node 0 */
     struct group down = group_range(31, 2, -31);
     assert_float_equal(traffic_sum(&lab, COLLECTIVE_SEND, down, GIB, 0, 0) / bytes, 2, 1e-9);
@@ -669,6 +677,10 @@ static void pairs_that_stay_within_do_not_leave(void **state)
     struct collective_cost c = cost(&lab, COLLECTIVE_ALL_TO_ALL, group_range(0, 16, 1), 64 * GIB);
     assert_string_equal(c.bottleneck, "nic");
     assert_float_equal(c.bus_bytes_per_s, 45e9, 0.02 * 45e9);
+    struct group half = group_range(0, 16, 1);
+    half.crossing = 0.5;
+    c = cost(&lab, COLLECTIVE_ALL_TO_ALL, half, 64 * GIB);
+    assert_float_equal(c.bus_bytes_per_s, 90e9, 0.02 * 90e9);
     lab.cluster.fabric.tiers = 2;
     lab.cluster.fabric.tier[0] = (struct tier){"leaf", 4, 100e9, 1000};
     lab.cluster.fabric.tier[1] = (struct tier){"spine", 16, 0, 1000};

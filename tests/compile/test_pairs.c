@@ -308,7 +308,7 @@ static void tokens_go_once(void **state)
     struct setting *s = *state;
     enum { EXPERTS = 16, TOP_K = 4 }; /* of MIXTURES[0] */
     char options[400];
-    snprintf(options, sizeof options, "%.*s, tokens_once: true}",
+    snprintf(options, sizeof options, "%.*s, dispatch: devices}",
              (int)strlen(MIXTURES[0].options) - 1, MIXTURES[0].options);
     struct small_model once = {"moe", options};
     for (int ep = 2; ep <= 8; ep *= 2) {
@@ -320,6 +320,56 @@ static void tokens_go_once(void **state)
         assert_true(fabs(told - share) < 1e-6);
         assert_true(share < 1);
     }
+}
+
+/* Of all choices of k of n experts on d devices, two in each node: nodes but the first with one of them, and
+ * devices of these. */
+static double crossing_share(int n, int k, int d)
+{
+    int64_t nodes = 0, devices = 0;
+    for (unsigned set = 0; set < 1U << n; set++) {
+        if (__builtin_popcount(set) != k)
+            continue;
+        for (int i = 2; i < d; i += 2) {
+            unsigned mask = (1U << (n / d)) - 1, one = set >> (i * (n / d)) & mask;
+            unsigned other = set >> ((i + 1) * (n / d)) & mask;
+            nodes += one || other;
+            devices += (one != 0) + (other != 0);
+        }
+    }
+    return (double)nodes / (double)devices;
+}
+
+static void tokens_go_once_to_a_node(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 16, TOP_K = 4, EP = 8 }; /* of MIXTURES[0] */
+    char options[400];
+    snprintf(options, sizeof options, "%.*s, dispatch: nodes}",
+             (int)strlen(MIXTURES[0].options) - 1, MIXTURES[0].options);
+    struct model *model = open_small(&(struct small_model){"moe", options});
+    struct cluster *cluster = open_named("dgx-a100:4x2");
+    struct degrees d = {.ep = EP, .micro_batch = 1, .global_batch = 16};
+    struct plan *plan;
+    struct graph *graph;
+    int found = 0;
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    assert_int_equal(graph_compile(plan, &(struct compile_options){.fold = FOLD_ALWAYS}, &graph),
+                     WEFT_OK);
+    for (int32_t b = 0; b < graph->blocks; b++)
+        for (int32_t i = 0; i < graph->block[b].items; i++) {
+            const struct item *item = &graph->block[b].item[i];
+            if (!item->tokens)
+                continue;
+            double crossing = graph->pattern[item->pattern].crossing;
+            assert_true(fabs(crossing - crossing_share(EXPERTS, TOP_K, EP)) < 1e-9);
+            found++;
+        }
+    assert_true(found > 0);
+    graph_free(graph);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
 }
 
 /* ---- Q3, Q4, Q5 ------------------------------------------------------------------------------ */
@@ -555,6 +605,7 @@ int main(void)
         cmocka_unit_test(pairs_never_deadlock),
         cmocka_unit_test(turns_have_every_item),
         cmocka_unit_test(tokens_go_once),
+        cmocka_unit_test(tokens_go_once_to_a_node),
         cmocka_unit_test(nothing_to_hide_nothing_changes),
         cmocka_unit_test(one_stage_is_never_slower),
         cmocka_unit_test(micro_batches_take_the_same),

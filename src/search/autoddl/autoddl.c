@@ -185,13 +185,13 @@ done:
 
 /* ---- threads (I3) ---------------------------------------------------------------------------- */
 
-/* Whether tokens are sent to each device only once, and so are fewer than reshards count. */
+/* Whether tokens are not sent to each of their experts, and so are fewer than reshards count. */
 static bool sends_less(const struct model *model)
 {
-    bool once = false;
+    bool less = false;
     for (int32_t i = 0; i < model->ops; i++)
-        once |= model->op[i].once;
-    return once;
+        less |= model->op[i].copies != COPIES_EXPERTS;
+    return less;
 }
 
 static struct layout_case case_of(const struct autoddl *a, struct cost *cost,

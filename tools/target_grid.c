@@ -1,0 +1,193 @@
+/* target_grid.c - the best plan of a framework's grid by brute force: every combination of degrees, micro-batch,
+ * pieces, state sharding and recomputation that its rules allow is simulated. The measure of `weft plan --for`.
+ *
+ *   target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS OF THE MODEL [SECONDS]]
+ *
+ * prints one line of JSON: the time of the best plan that fits (null: none does), the plan, how many plans were
+ * simulated, and whether all were before the time was over.
+ *
+ *   I1  Recomputation only adds work: where a combination fits without it, none with it is tried.
+ *   I2  The memory of a plan that is slower than the best so far is not looked at.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "search/search.h"
+
+struct hunt {
+    const struct model *model;
+    const struct cluster *cluster;
+    const struct target *target;
+    struct arena *arena;
+    struct cost *cost;
+    struct degrees asked;
+    double until_s; /* of processor time */
+    int64_t plans, best_ns;
+    const char *best;
+    bool over;
+};
+
+static weft_status settled(const struct hunt *h, const struct degrees *d, int64_t block,
+                           struct plan **out)
+{
+    weft_status status = plan_of_degrees(h->model, h->cluster, d, NULL, block, out);
+    if (status)
+        return status;
+    target_settle(h->target, &h->asked, *out);
+    return plan_check(*out);
+}
+
+/* Whether the plan fits; true as well where it is slower than the best, so that nothing like it is tried. */
+static bool try_plan_of(struct hunt *h, const struct degrees *d, int64_t block)
+{
+    struct plan *plan = NULL;
+    struct prediction *p = NULL;
+    struct simulate_options options = {.fold = FOLD_ALWAYS, .cost = h->cost, .times_only = true};
+    bool fits = false;
+    h->over |= (double)clock() / CLOCKS_PER_SEC > h->until_s;
+    if (h->over || settled(h, d, block, &plan) || simulate(plan, &options, &p)) {
+        error_clear();
+        plan_free(plan);
+        return h->over;
+    }
+    h->plans++;
+    bool slower = h->best_ns && p->iteration_ns >= h->best_ns; /* I2 */
+    prediction_free(p);
+    p = NULL;
+    options.times_only = false;
+    if (!slower && simulate(plan, &options, &p) == WEFT_OK && p->fits) {
+        fits = true;
+        h->best_ns = p->iteration_ns;
+        h->best =
+            arena_printf(h->arena, "%s%s", degrees_flags(h->arena, h->model, d),
+                         block ? arena_printf(h->arena, " block %lld", (long long)block) : "");
+    }
+    error_clear();
+    prediction_free(p);
+    plan_free(plan);
+    return fits || slower;
+}
+
+/* I1 */
+static void try_recompute(struct hunt *h, struct degrees d)
+{
+    const struct abilities *can = &h->target->can;
+    d.recompute = RECOMPUTE_NONE;
+    if (try_plan_of(h, &d, 0))
+        return;
+    d.recompute = RECOMPUTE_SELECTIVE;
+    if (can->selective && try_plan_of(h, &d, 0))
+        return;
+    d.recompute = RECOMPUTE_FULL;
+    if (can->products)
+        try_plan_of(h, &d, BLOCK_PRODUCTS);
+    int64_t layers = ceil_div(h->model->layers, d.pp * d.pieces);
+    for (int64_t block = 1; can->block && block < layers; block++)
+        if (try_plan_of(h, &d, block))
+            return;
+    try_plan_of(h, &d, 0);
+}
+
+static void try_state(struct hunt *h, struct degrees d)
+{
+    for (d.shard = 0; d.shard < 4; d.shard++) {
+        bool of_use = d.shard == 0 || d.dp * d.cp > 1;
+        if (of_use && target_runs_degrees(h->target, h->model, &d))
+            try_recompute(h, d);
+    }
+}
+
+static void try_order(struct hunt *h, struct degrees d)
+{
+    enum { MOST_PIECES = 8 };
+    d.pieces = d.segments = 1;
+    d.schedule = "1f1b";
+    try_state(h, d);
+    for (d.pieces = 2; d.pp > 1 && d.pieces <= MOST_PIECES; d.pieces++) {
+        d.schedule = "interleaved";
+        if (d.global_batch / d.dp / d.micro_batch % d.pp == 0 &&
+            d.pp * d.pieces <= h->model->layers)
+            try_state(h, d);
+    }
+}
+
+/* Experts over the devices of dp, cp and tp, split like the rest or whole. */
+static void try_experts(struct hunt *h, struct degrees d)
+{
+    struct expert_mesh mesh;
+    bool experts = model_op_of_kind(h->model, OP_EXPERT_LINEAR) != NULL;
+    int64_t most = experts ? d.dp * d.cp * d.tp : 1;
+    for (d.ep = 1; d.ep <= most; d.ep++)
+        for (d.etp = 0; d.etp <= (experts && d.tp > 1); d.etp++)
+            if (expert_mesh(&d, &mesh))
+                try_order(h, d);
+}
+
+static void try_replica(struct hunt *h, struct degrees d)
+{
+    int64_t share = d.global_batch / d.dp;
+    for (d.micro_batch = 1; d.micro_batch <= share; d.micro_batch++)
+        for (int along = 0; share % d.micro_batch == 0 && along <= (d.tp > 1); along++) {
+            d.sequence = along != 0;
+            try_experts(h, d);
+        }
+}
+
+static void try_all(struct hunt *h, int64_t global_batch)
+{
+    int64_t devices = cluster_devices(h->cluster);
+    struct degrees d = h->asked;
+    d.global_batch = global_batch;
+    d.has_shard = d.has_recompute = true;
+    for (d.pp = 1; d.pp <= devices && d.pp <= h->model->layers; d.pp++)
+        for (d.tp = 1; devices % d.pp == 0 && d.tp <= devices / d.pp; d.tp++)
+            for (d.cp = 1; devices / d.pp % d.tp == 0 && d.cp <= devices / d.pp / d.tp; d.cp++) {
+                d.dp = devices / d.pp / d.tp / d.cp;
+                if (d.dp * d.cp * d.tp * d.pp == devices && global_batch % d.dp == 0)
+                    try_replica(h, d);
+            }
+}
+
+static weft_status hunt(int argc, char **argv, struct hunt *h)
+{
+    struct model *model = NULL;
+    struct cluster *cluster = NULL;
+    weft_status status;
+    TRY(model_open(argv[1], argc > 5 && *argv[5] ? argv[5] : NULL, &model));
+    TRY(cluster_open(argv[2], &cluster));
+    h->model = model;
+    h->cluster = cluster;
+    h->target = target_find(argv[4]);
+    if (!h->target)
+        TRY(WEFT_BAD_INPUT);
+    TRY(cost_open(&cluster->node.device, NULL, &h->cost));
+    h->until_s = argc > 6 ? atof(argv[6]) : 1e9;
+    try_all(h, atoll(argv[3]));
+    printf("{\"iteration_s\": ");
+    if (h->best_ns)
+        printf("%.9f", (double)h->best_ns / 1e9);
+    else
+        printf("null");
+    printf(", \"plan\": \"%s\", \"plans\": %lld, \"complete\": %s}\n", h->best ? h->best : "",
+           (long long)h->plans, h->over ? "false" : "true");
+done:
+    cost_close(h->cost);
+    model_free(model);
+    cluster_free(cluster);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct hunt h = {.arena = arena_new()};
+    if (argc < 5) {
+        fprintf(stderr, "target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS [SECONDS]]\n");
+        return 2;
+    }
+    weft_status status = hunt(argc, argv, &h);
+    if (status)
+        fprintf(stderr, "target_grid: %s\n", weft_last_error()->message);
+    arena_free(h.arena);
+    return status;
+}

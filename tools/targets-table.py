@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Plans 12 problems for every framework that has the model, and checks what is written.
+
+    tools/targets-table.py [--weft build/weft] [--grid build/tools/target_grid] [--seconds 60] [--only WORD]
+                           [--quick] [--json FILE] > docs/guide/targets.md
+
+For each problem and target it runs `weft plan MODEL CLUSTER --for TARGET --to TARGET -o FILE` and looks whether
+
+    exact   nothing that the framework decides differs from what was predicted;
+    fits    with the margin, by what the allocator reserves;
+    back    FILE, read by `weft import` (FSDP's script and Weft's own plan: by the line in it), predicts the same
+            iteration and the same memory;
+    best    the plan is within 0.5 % of the fastest of the target's grid, which tools/target_grid tries out whole.
+            "-": the grid is too large for the time given, or the framework has a strategy per layer or operator.
+
+The exit code is the number of cells that do not hold.
+"""
+import argparse
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+# A name, the model, its cluster, the samples of an iteration, options of the model, whether its grid is small.
+PROBLEMS = [
+    ("Llama 3.1 8B on 8 H100", "llama3.1-8b", "dgx-h100:1", 64, {}, True),
+    ("Llama 3.1 70B on 64 H100", "llama3.1-70b", "dgx-h100:8", 256, {}, False),
+    ("Llama 3.1 405B on 1,024 H100", "llama3.1-405b", "dgx-h100:128", 1024, {}, False),
+    ("Mixtral 8x7B on 16 H100", "mixtral-8x7b", "dgx-h100:2", 128, {}, True),
+    ("Mixtral 8x22B on 64 H100", "mixtral-8x22b", "dgx-h100:8", 256, {}, False),
+    ("DeepSeek-V3 on 2,048 H100", "deepseek-v3", "dgx-h100:256", 8192, {}, False),
+    ("Qwen3-235B on 256 H100", "qwen3-235b-a22b", "dgx-h100:32", 1024, {}, False),
+    ("Qwen3-30B on 16 H100", "qwen3-30b-a3b", "dgx-h100:2", 128, {}, True),
+    ("GPT-3 175B on 1,024 A100", "gpt3-175b", "dgx-a100:128", 1536, {}, False),
+    ("Llama 3.1 8B at 131,072 tokens on 8 H100", "llama3.1-8b", "dgx-h100:1", 8, {"seq": 131072}, True),
+    ("ViT-Huge on 8 A100", "vit-huge-32", "dgx-a100:1", 256, {}, True),
+    ("BERT-Huge on 8 A100", "bert-huge-32", "dgx-a100:1", 256, {}, True),
+]
+TARGETS = ["megatron", "megatron@0.16", "torchtitan", "torchtitan@main", "deepspeed", "fsdp", "galvatron",
+           "galvatron@3.0", "weft"]
+ENDING = {"megatron": "sh", "torchtitan": "toml", "deepspeed": "json", "fsdp": "py", "galvatron": "json", "weft": "json"}
+NEEDS_MODEL = ("deepspeed", "galvatron")
+SAME = 1e-9
+NEAR = 0.005
+
+
+def run(words):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True)
+
+
+def sets(options):
+    return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+
+
+def numbers(prediction):
+    """What two predictions must agree in: the iteration, and the memory of every stage."""
+    return [prediction["iteration_s"]] + [stage["needed"] for stage in prediction["memory"]]
+
+
+def same(a, b):
+    return len(a) == len(b) and all(abs(x - y) <= SAME * max(abs(x), abs(y)) for x, y in zip(a, b))
+
+
+class Cell:
+    """One problem for one target."""
+
+    def __init__(self, options, folder, problem, target):
+        self.weft, self.grid, self.seconds, self.quick = options.weft, options.grid, options.seconds, options.quick
+        self.name, self.model, self.cluster, self.batch, self.options, self.small = problem
+        self.target, self.framework = target, target.split("@")[0]
+        self.folder = folder
+        self.file = folder / f"written.{ENDING[self.framework]}"
+
+    def plan(self):
+        words = [self.weft, "plan", self.model, self.cluster, "--global-batch", self.batch, *sets(self.options), "--for",
+                 self.target, "--to", self.target, "-o", self.file, "--json"] + (["--quick"] if self.quick else [])
+        return run(words)
+
+    def back(self):
+        """The prediction of what was written."""
+        plan = self.folder / "back.json"
+        if self.framework == "weft":
+            plan = self.file
+        elif self.framework == "fsdp":
+            line = re.search(r"^Predicted by: weft (.*)$", self.file.read_text(), re.M).group(1)
+            return json.loads(run([self.weft, *shlex.split(line), "--json"]).stdout)
+        else:
+            model = ["--model", self.model, *sets(self.options)] if self.framework in NEEDS_MODEL else []
+            read = run([self.weft, "import", self.file, self.cluster, "--from", self.target, *model, "-o", plan])
+            if read.returncode:
+                return read.stderr
+            if "does not run this" in read.stderr:
+                return read.stderr
+        return json.loads(run([self.weft, "simulate", plan, "--json"]).stdout)
+
+    def best(self, iteration_s):
+        """By how much the plan is slower than the best of the grid, and over how many plans; None: not known."""
+        if not self.small or self.framework in ("galvatron", "weft") or not self.grid:
+            return None, 0
+        text = ", ".join(f"{key}: {value}" for key, value in self.options.items())
+        done = run([self.grid, self.model, self.cluster, self.batch, self.target, text, self.seconds])
+        found = json.loads(done.stdout)
+        if not found["complete"] or not found["iteration_s"]:
+            return None, found["plans"]
+        return iteration_s / found["iteration_s"] - 1, found["plans"]
+
+    def row(self):
+        done = self.plan()
+        row = {"problem": self.name, "target": self.target, "faults": []}
+        if done.returncode:
+            error = done.stderr.strip().splitlines()
+            row["refused"] = error[0].removeprefix("weft: ") if error else "no words"
+            row["no_model"] = done.returncode == 2
+            row["too_large"] = "does not fit" in row["refused"]
+            if done.returncode != 2 and not row["too_large"]:
+                row["faults"].append(row["refused"])
+            return row
+        found = json.loads(done.stdout)
+        row |= {"plan": found["summary"], "iteration_s": found["iteration_s"], "exact": found["exact"], "fits": found["fits"]}
+        back = self.back()
+        row["back"] = not isinstance(back, str) and same(numbers(found), numbers(back))
+        row["over"], row["grid"] = self.best(found["iteration_s"])
+        row["best"] = None if row["over"] is None else row["over"] <= NEAR
+        for check in ("exact", "fits", "back", "best"):
+            if row[check] is False:
+                row["faults"].append(check)
+        if isinstance(back, str):
+            row["faults"].append(back.strip())
+        row["notes"] = done.stderr.strip()
+        return row
+
+
+def seconds(value):
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
+
+
+def mark(value):
+    return {True: "yes", False: "**no**", None: "-"}[value]
+
+
+def table(rows):
+    print("| problem | target | its plan | iteration | exact | fits | back | best |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        if "refused" in row:
+            continue
+        best = mark(row["best"])
+        if row["best"] is not None:
+            best += f" ({row['over'] * 100:+.2f} % of {row['grid']:,})"
+        print(f"| {row['problem']} | {row['target']} | {row['plan']} | {seconds(row['iteration_s'])} | {mark(row['exact'])} | "
+              f"{mark(row['fits'])} | {mark(row['back'])} | {best} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = pathlib.Path(__file__).resolve().parents[1]
+    parser.add_argument("--weft", default=root / "build/weft")
+    parser.add_argument("--grid", default=root / "build/tools/target_grid")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows = []
+    for problem in PROBLEMS:
+        if options.only not in problem[0]:
+            continue
+        for target in options.targets.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                row = Cell(options, pathlib.Path(folder), problem, target).row()
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+    table(rows)
+    sys.exit(min(100, sum(bool(row["faults"]) for row in rows)))
+
+
+if __name__ == "__main__":
+    main()

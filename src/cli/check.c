@@ -5,9 +5,11 @@
 
 #include "cli/degrees.h"
 #include "compile/compile.h"
+#include "exchange/exchange.h"
 
 struct check_command {
     struct plan_arguments plan;
+    const char *target; /* --for */
     bool prove, json;
 };
 
@@ -15,6 +17,10 @@ struct check_command {
 static const struct cli_option OPTIONS[] = {
     {"prove", NULL, "also compile the plan, and prove that its graph computes what the model does",
      OPTION_FLAG, AT(prove)},
+    {"for", "TARGET",
+     "whether this framework runs the plan, such as torchtitan, or a release of it, such as "
+     "megatron@0.16; else the exit code is 1, with the rule that the plan breaks",
+     OPTION_TEXT, AT(target)},
     JSON_OPTION(AT(json)),
     {0},
 };
@@ -23,7 +29,8 @@ static const struct syntax SYNTAX = {
     OPTIONS,
     "PLAN\nMODEL CLUSTER",
     "Checks a plan: that degrees fit their dims and devices, that stages share out the model and "
-    "the cluster, that the schedule can order the pipeline. Memory is not looked at.\n\n"
+    "the cluster, that the schedule can order the pipeline; and says which frameworks run it, and "
+    "which rule it breaks in the others. Memory is not looked at.\n\n"
     "With --prove the plan is compiled, and its graph executed on symbolic devices in several "
     "orders that its dependencies allow: every operator must find its inputs, weights and "
     "gradients, and every gradient be summed once. One device stands for its stage; where that is "
@@ -32,6 +39,7 @@ static const struct syntax SYNTAX = {
     "Example:\n"
     "  weft check data/plans/gpt3-13b.yaml\n"
     "  weft check data/plans/gpt3-13b.yaml --prove\n"
+    "  weft check data/plans/gpt3-13b.yaml --for torchtitan\n"
     "  weft check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --global-batch 64",
     .child = PLAN_CHILD(AT(plan)),
 };
@@ -118,6 +126,53 @@ static json_t *proved_json(const struct proved *proved)
     return json_pack("{s:i, s:i}", "tasks", proved->tasks, "devices", proved->devices);
 }
 
+/* ---- targets --------------------------------------------------------------------------------- */
+
+static void print_targets(struct arena *scratch, const struct target_answers *answers)
+{
+    const char *names = "";
+    for (size_t i = 0; i < answers->len; i++)
+        if (!answers->data[i].breaks)
+            names = arena_printf(scratch, "%s%s%s", names, *names ? ", " : "",
+                                 answers->data[i].target->framework);
+    printf("run by: %s\n", *names ? names : "none");
+    for (size_t i = 0; i < answers->len; i++)
+        if (answers->data[i].breaks)
+            printf("not by %s: %s\n", answers->data[i].target->framework, answers->data[i].breaks);
+}
+
+static json_t *targets_json(const struct target_answers *answers)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < answers->len; i++) {
+        const struct target_answer *a = &answers->data[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:b, s:o}", "framework", a->target->framework,
+                                        "release", a->target->release, "runs_it", a->breaks == NULL,
+                                        "breaks", a->breaks ? json_text(a->breaks) : json_null()));
+    }
+    return list;
+}
+
+/* WEFT_NO_ANSWER where the target of --for does not run the plan. */
+static weft_status check_target(const struct check_command *options, const struct plan *plan)
+{
+    struct texts differences = {0};
+    const struct target *target = options->target ? target_find(options->target) : NULL;
+    if (!options->target)
+        return WEFT_OK;
+    if (!target)
+        return WEFT_BAD_INPUT;
+    if (target_has_model(target, plan->model))
+        return WEFT_NO_ANSWER;
+    weft_status status = target_differences(options->plan.arena, target, plan, &differences, NULL);
+    if (!status && differences.len) {
+        target_refuses(plan, target, &differences);
+        return WEFT_NO_ANSWER;
+    }
+    return status;
+}
+
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_text(const struct plan *plan, const struct warnings *warnings)
@@ -134,7 +189,7 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
 }
 
 static int print_json(const struct plan *plan, const struct warnings *warnings,
-                      const struct proofs *proofs)
+                      const struct proofs *proofs, const struct target_answers *answers)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < warnings->len; i++)
@@ -145,6 +200,7 @@ static int print_json(const struct plan *plan, const struct warnings *warnings,
         "stages", plan->stages, "micro_batches", (json_int_t)plan_micro_batches(plan),
         "step_samples", (json_int_t)plan->step_samples, "schedule", json_text(plan->schedule),
         "choices", used_choices(plan), "operators", (json_int_t)plan->instances, "warnings", list);
+    json_object_set_new(json, "targets", targets_json(answers));
     if (proofs)
         json_object_set_new(json, "proved",
                             json_pack("{s:o, s:o}", "folded", proved_json(&proofs->folded),
@@ -157,16 +213,21 @@ static int check(const void *context, const struct plan *plan)
     const struct check_command *options = context;
     struct warnings warnings = {0};
     struct proofs proofs = {0};
-    weft_status status = options->prove ? prove_both(plan, &proofs) : WEFT_OK;
-    if (status)
-        return cli_fail(status);
+    struct target_answers answers = {0};
+    weft_status status;
+    TRY(check_target(options, plan));
+    if (options->prove)
+        TRY(prove_both(plan, &proofs));
+    TRY(targets_ask(options->plan.arena, plan, &answers));
     plan_warnings(options->plan.arena, plan, &warnings);
     if (options->json)
-        return print_json(plan, &warnings, options->prove ? &proofs : NULL);
+        return print_json(plan, &warnings, options->prove ? &proofs : NULL, &answers);
     print_text(plan, &warnings);
     if (options->prove)
         print_proofs(plan, &proofs);
-    return WEFT_OK;
+    print_targets(options->plan.arena, &answers);
+done:
+    return status ? cli_fail(status) : WEFT_OK;
 }
 
 int cmd_check(int argc, char **argv)

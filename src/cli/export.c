@@ -200,19 +200,46 @@ static void note_selective(const struct export_command *options, const struct pl
                  "so nothing is recomputed");
 }
 
-static int run(const void *context, const struct plan *plan)
+/* Degrees say nothing of what a framework decides by itself, unless they are asked to. */
+static weft_status settle(const struct export_command *options, struct plan *plan)
+{
+    const struct target *target;
+    weft_status status = format_target(options->plan.arena, options->to, &target);
+    if (!status && options->plan.names == 2)
+        target_settle(target, &options->plan.degrees, plan);
+    return status;
+}
+
+static weft_status explain(const struct export_command *options, const struct plan *plan,
+                           const struct texts *differences)
+{
+    const struct target *target;
+    weft_status status = format_target(options->plan.arena, options->to, &target);
+    return status ? status : target_refuses(plan, target, differences);
+}
+
+static int run(const void *context, const struct plan *given)
 {
     const struct export_command *options = context;
     struct export_result result = {0};
     struct both_predictions comparison;
+    struct plan *plan = NULL;
     weft_status status;
-    TRY(write_text(options, plan, &result));
+    TRY(plan_copy(given, &plan));
+    TRY(settle(options, plan));
+    status = write_text(options, plan, &result);
+    if (status && result.differences.len && !options->nearest)
+        status = explain(options, plan, &result.differences);
+    if (status)
+        goto done;
     note_selective(options, plan, &result);
     TRY(compare(plan, &result, &comparison));
     int code = print(options, &result, &comparison);
+    plan_free(plan);
     plan_free(result.written);
     return code;
 done:
+    plan_free(plan);
     plan_free(result.written);
     return cli_fail(status);
 }

@@ -74,7 +74,9 @@ static const struct syntax SYNTAX = {
     "Reads what a framework is launched with, and writes it as a plan that Weft can simulate. "
     "Megatron-LM's arguments come as a script (nothing in it is run) or after --; Galvatron's as "
     "its JSON and DeepSpeed's configuration, with --model; Aceso's as the JSON that its search "
-    "writes.\v"
+    "writes. A release after the source, as --from megatron@0.16, is asked whether it runs what "
+    "was "
+    "read.\v"
     "Example:\n"
     "  weft import train_gpt.sh dgx-h100:4 -o plan.json\n"
     "  weft import dgx-a100:2 -o plan.json -- --num-layers 40 --hidden-size 5120 ...\n"
@@ -169,7 +171,8 @@ static int run(struct import_command *options)
     status = source->read(arena, &input, &opened, &notes);
     if (status)
         return cli_fail(status);
-    int code = print(arena, options, opened.plan, &notes);
+    status = source_note(arena, options->from, opened.plan, &notes);
+    int code = status ? cli_fail(status) : print(arena, options, opened.plan, &notes);
     plan_close(&opened);
     return code;
 }

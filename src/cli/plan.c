@@ -336,9 +336,9 @@ static weft_status search(const struct plan_command *options, const struct plann
     return status;
 }
 
-/* The plan, or what the framework of --to starts with. */
+/* The plan, or what the framework of --to starts with; *exact: as it was predicted. */
 static weft_status write_answer(const struct plan_command *options, const struct plan *plan,
-                                const char *text)
+                                const char *text, bool *exact)
 {
     struct export_result exported = {0};
     weft_status status = WEFT_OK;
@@ -347,6 +347,9 @@ static weft_status write_answer(const struct plan_command *options, const struct
     if (options->to)
         TRY(plan_export(options->plan.arena, plan, options->to, false, &exported));
     TRY(file_write_text(options->output, options->to ? exported.text : text));
+    *exact = exported.differences.len + exported.decided.len == 0;
+    for (size_t i = 0; i < exported.decided.len; i++)
+        fprintf(stderr, "note: %s\n", exported.decided.data[i]);
     for (size_t i = 0; i < exported.notes.len; i++)
         fprintf(stderr, "note: %s\n", exported.notes.data[i]);
 done:
@@ -398,7 +401,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     TRY(simulate(opened->plan, &simulation, &prediction));
     cli_warn_doubts(opened->plan);
     const char *text = plan_write(scratch, opened->plan);
-    TRY(write_answer(options, opened->plan, text));
+    bool exact = false;
+    TRY(write_answer(options, opened->plan, text, &exact));
     struct page page = {
         .prediction = prediction, .planned = planned, .plan_text = text, .top = options->top};
     TRY(report_write(&options->report, &page));
@@ -409,6 +413,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
         json_t *json = planned_json(scratch, planned, prediction, text, options->top);
         json_object_set_new(json, "what_if", what_ifs_json(&what_ifs));
         json_object_set_new(json, "targets", for_targets_json(&targets));
+        if (options->to)
+            json_object_set_new(json, "exact", json_boolean(exact));
         if (sized)
             json_object_set_new(json, "sizes", sizes_json(sized));
         status = (weft_status)cli_print_json(json);

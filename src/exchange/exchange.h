@@ -40,6 +40,11 @@ struct export_result {
 weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
                         struct export_result *out);
 
+/* Bad input: what the target does not run of the plan, who runs it, and the nearest plan that it runs; more than
+ * plan_export says, and takes longer. */
+weft_status target_refuses(const struct plan *plan, const struct target *target,
+                           const struct texts *differences);
+
 /* Where the framework of a format does not run the plan, the nearest that it runs and that fits, the caller's
  * to free; NULL: it runs the plan itself. WEFT_NO_ANSWER where nothing fits (nearest.c). */
 weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char *to,
@@ -57,11 +62,16 @@ struct import_input {
 };
 struct source {
     const char *name, *summary;
+    const char *framework; /* by its name in the table of targets; NULL: it is in none */
     weft_status (*read)(struct arena *scratch, const struct import_input *input,
                         struct opened_plan *out, struct texts *notes);
 };
-/* The source of this name; the first one if the name is NULL. */
+/* The source of this name, which may have a release, as "megatron@0.16"; the first one if the name is NULL. */
 const struct source *source_find(const char *name);
+/* Adds what the framework that a plan was read from does not run of it: in the release of the name, or in none
+ * where it names no release. */
+weft_status source_note(struct arena *keep, const char *name, const struct plan *plan,
+                        struct texts *notes);
 /* The name of source `i`, and what it is; NULL after the last. */
 const char *source_at(size_t i, const char **summary);
 

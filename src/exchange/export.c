@@ -45,33 +45,6 @@ weft_status format_target(struct arena *scratch, const char *to, const struct ta
     return find_format(scratch, to, &format, out) ? WEFT_OK : WEFT_BAD_INPUT;
 }
 
-static const struct source SOURCES[] = {
-    {"megatron", "launch arguments of Megatron-LM", megatron_import},
-    {"galvatron", "Galvatron's JSON: a strategy per layer", galvatron_import},
-    {"aceso", "Aceso's JSON: degrees for every operator", aceso_import},
-    {"deepspeed", "DeepSpeed's JSON configuration", deepspeed_import},
-    {"bridge", "a dumped configuration of Megatron-Bridge or NeMo, in YAML", bridge_import},
-    {"torchtitan", "torchtitan's TOML, its command line, or a function of Python",
-     torchtitan_import},
-};
-
-const struct source *source_find(const char *name)
-{
-    int at = name ? NAME_INDEX(name, SOURCES) : 0;
-    if (at >= 0)
-        return &SOURCES[at];
-    unknown_name("source", name, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));
-    return NULL;
-}
-
-const char *source_at(size_t i, const char **summary)
-{
-    if (i >= COUNT_OF(SOURCES))
-        return NULL;
-    *summary = SOURCES[i].summary;
-    return SOURCES[i].name;
-}
-
 /* ---- what writers share ---------------------------------------------------------------------- */
 
 void note(struct export_job *job, const char *fmt, ...)
@@ -90,28 +63,6 @@ void decides(struct export_job *job, const char *fmt, ...)
     va_end(list);
 }
 
-void job_differs(struct export_job *job, const char *fmt, ...)
-{
-    va_list list;
-    va_start(list, fmt);
-    add_text(job->keep, &job->out->differences, arena_vprintf(job->keep, fmt, list));
-    va_end(list);
-}
-
-weft_status job_rebuild(struct export_job *job)
-{
-    const struct recognised *r = &job->found;
-    struct plan *again = NULL;
-    weft_status status = plan_of_degrees(job->plan->model, job->plan->cluster, &r->degrees,
-                                         r->part_layers, r->block, &again);
-    if (status)
-        return status;
-    copy_settings(again, r->plan);
-    plan_free(job->out->written);
-    job->out->written = job->found.plan = again;
-    return WEFT_OK;
-}
-
 const char *cluster_title(struct arena *keep, const struct plan *plan)
 {
     if (plan->cluster_name)
@@ -127,17 +78,35 @@ const char *plan_title(struct arena *keep, const struct plan *plan)
 
 /* ---- exporting ------------------------------------------------------------------------------- */
 
-static weft_status refuse(const struct plan *plan, const struct target *target,
-                          const struct texts *differences)
+/* "--nearest writes --tp 2 --zero 1", or what else is nearest. */
+static const char *nearest_hint(struct arena *scratch, const struct target *target,
+                                const struct plan *plan)
+{
+    static const char HINT[] =
+        "--nearest writes the nearest plan that it runs, and says what it costs";
+    struct texts differences = {0};
+    struct plan *nearest = NULL;
+    struct degrees d;
+    const char *text = HINT;
+    if (target_differences(scratch, target, plan, &differences, &nearest))
+        error_clear();
+    else if (nearest && plan_degrees(nearest, &d))
+        text = arena_printf(scratch, "%s: %s", HINT, degrees_flags(scratch, plan->model, &d));
+    plan_free(nearest);
+    return text;
+}
+
+weft_status target_refuses(const struct plan *plan, const struct target *target,
+                           const struct texts *differences)
 {
     size_t more = differences->len - 1;
     struct arena *scratch = arena_new();
     const char *rest = more ? arena_printf(scratch, " (and %zu more)", more) : "";
-    weft_status status =
-        bad_argument("--nearest writes the nearest plan that can be expressed, and says what it "
-                     "costs",
-                     "%s cannot express this plan of %s: %s%s", target->framework,
-                     plan->model->name, differences->data[0], rest);
+    const char *others = targets_that_run(scratch, plan);
+    weft_status status = bad_argument(nearest_hint(scratch, target, plan),
+                                      "%s cannot express this plan of %s: %s%s%s%s",
+                                      target->framework, plan->model->name, differences->data[0],
+                                      rest, others ? "; it runs with " : "", others ? others : "");
     arena_free(scratch);
     return status;
 }
@@ -153,20 +122,24 @@ weft_status plan_export(struct arena *keep, const struct plan *plan, const char 
         return WEFT_BAD_INPUT;
     const struct target *target = job.target;
     TRY(target_has_model(target, plan->model));
-    if (!target->layerwise) {
-        TRY(degrees_of_plan(keep, plan, target, nearest, &job.found));
-        out->written = job.found.plan;
-        out->differences = job.found.differences;
-    }
+    TRY(target_recognise(keep, target, plan, nearest, &job.found));
+    out->written = job.found.plan;
+    out->differences = job.found.differences;
     if (out->differences.len && !nearest)
-        TRY(refuse(plan, target, &out->differences));
+        TRY(bad_argument("--nearest writes the nearest plan that it runs, and says what it costs",
+                         "%s cannot express this plan of %s: %s", target->framework,
+                         plan->model->name, out->differences.data[0]));
     TRY(format->write(&job));
-    if (out->differences.len && !nearest) /* differences that the writer found */
-        TRY(refuse(plan, target, &out->differences));
 done:
     if (status) {
         plan_free(out->written);
         out->written = NULL;
     }
     return status;
+}
+
+weft_status write_weft(struct export_job *job)
+{
+    job->out->text = plan_write(job->keep, job->found.plan);
+    return WEFT_OK;
 }

@@ -91,29 +91,6 @@ static void set_optimizer(json_t *json)
     json_object_set_new(json, "steps_per_print", json_integer(1));
 }
 
-/* Without ZeRO gradients have the type of the model (engine.py, _do_optimizer_sanity_check). */
-static void check_gradients(struct export_job *job)
-{
-    struct plan *plan = job->found.plan;
-    bool narrow = plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32;
-    if (job->found.degrees.shard > 0 || !narrow || bytes_per_gradient(plan->policy) != 4)
-        return;
-    job_differs(job, "policy %s with state sharding 0: deepspeed has 16-bit gradients there",
-                policy_name(plan->policy));
-    plan->policy = POLICY_MIXED;
-}
-
-/* It moves checkpoints to the host, not what is kept without them. */
-static weft_status check_offload(struct export_job *job)
-{
-    struct degrees *d = &job->found.degrees;
-    if (!d->offload || d->recompute != RECOMPUTE_NONE)
-        return WEFT_OK;
-    job_differs(job, "offload without recomputation: deepspeed moves checkpoints alone");
-    d->offload = false;
-    return job_rebuild(job);
-}
-
 static const char *dumped(struct arena *keep, const json_t *json)
 {
     char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
@@ -140,8 +117,9 @@ static weft_status set_own(struct export_job *job, json_t *json)
     const char *settings = settings_text(scratch, plan, again);
     if (*settings)
         json_object_set_new(own, "settings", json_string(settings));
-    if (*settings)
-        decides(job, "no key says %s; \"weft\" does, for weft import", settings);
+    const char *decided = settings_decided(job, plan, again);
+    if (*decided)
+        decides(job, "no key says %s; \"weft\" does, for weft import", decided);
     json_object_set(json, "weft", own);
 done:
     json_decref(own);
@@ -171,13 +149,9 @@ static json_t *config_json(struct export_job *job)
 weft_status write_deepspeed(struct export_job *job)
 {
     const struct degrees *d = &job->found.degrees;
-    weft_status status = check_offload(job);
-    if (status)
-        return status;
-    check_gradients(job);
     const struct plan *plan = job->found.plan;
     json_t *json = config_json(job);
-    status = set_own(job, json);
+    weft_status status = set_own(job, json);
     job->out->text = status ? NULL : dumped(job->keep, json);
     json_decref(json);
     if (status)

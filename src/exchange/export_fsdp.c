@@ -107,8 +107,7 @@ static void add_notes(struct export_job *job, const struct model_shape *shape)
         decides(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
     if (plan->dtype == DTYPE_FP16)
         decides(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
-    if (plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32 &&
-        bytes_per_gradient(plan->policy) != 4)
+    if (plan->policy == POLICY_MIXED)
         decides(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
     if (strncmp(shape->attention, "flash", 5) != 0)
         decides(job, "the script's attention keeps no scores: --set attention=flash predicts it");

@@ -67,16 +67,20 @@ static void write_text(struct export_job *job, const struct galvatron *c, const 
 weft_status write_galvatron(struct export_job *job)
 {
     struct galvatron config;
-    struct plan *written = NULL;
+    struct plan *made = NULL;
     weft_status status =
-        galvatron_of_plan(job->keep, job->plan, job->nearest, &config, &written); /* I1 */
+        galvatron_of_plan(job->keep, job->plan, job->nearest, &config, &made); /* I1 */
     if (status)
         return status;
-    plan_differences(job->keep, job->plan, written, &job->out->differences);
-    const char *settings = settings_text(job->keep, job->plan, written);
-    copy_settings(written, job->plan);
-    job->out->written = written;
-    write_text(job, &config, settings);
+    const struct plan *plan = job->found.plan;
+    const char *all = settings_text(job->keep, plan, made);
+    made->dtype = plan->dtype; /* a flag of the launch script says it */
+    made->policy = policy_for(plan->dtype);
+    const char *settings = settings_decided(job, plan, made);
+    plan_free(made);
+    write_text(job, &config, all);
+    note(job, "start Galvatron with --mixed_precision %s (in 3.0 train.mixed_precision)",
+         dtype_name(plan->dtype));
     if (config.sequence)
         note(job,
              "start Galvatron with --sequence-parallel (in 3.0 it is on unless told otherwise)");

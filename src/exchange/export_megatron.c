@@ -175,25 +175,6 @@ static void add_plan(struct lines *a, const struct recognised *r)
 
 /* ---- what has no argument -------------------------------------------------------------------- */
 
-/* Refuses a policy whose bytes per parameter no combination of arguments gives. */
-static void check_policy(struct export_job *job)
-{
-    struct plan *plan = job->found.plan;
-    bool narrow = plan->dtype != DTYPE_FP32 && plan->dtype != DTYPE_TF32;
-    bool fits = narrow ? plan->policy != POLICY_FP32 && plan->policy != POLICY_PURE_BF16
-                       : plan->policy == POLICY_FP32;
-    if (plan->policy == POLICY_DISTRIBUTED && job->found.degrees.shard == 0)
-        fits = false;
-    if (fits)
-        return;
-    enum policy nearest = !narrow                              ? POLICY_FP32
-                          : plan->policy == POLICY_DISTRIBUTED ? POLICY_MIXED_FP32_GRADIENTS
-                                                               : POLICY_MIXED;
-    job_differs(job, "policy %s in %s with state sharding %d, not %s", policy_name(plan->policy),
-                dtype_name(plan->dtype), job->found.degrees.shard, policy_name(nearest));
-    plan->policy = nearest;
-}
-
 static void note_overlap(struct export_job *job)
 {
     const struct plan *plan = job->found.plan;
@@ -214,8 +195,9 @@ static void note_overlap(struct export_job *job)
                 "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
 }
 
-/* Holds I1. `settings` returns, as text, the settings that only Weft reads. */
-static weft_status read_back(struct export_job *job, const char *text, const char **settings)
+/* Holds I1. `settings` returns, as text, the settings that only Weft reads, `decided` those that Megatron-LM decides. */
+static weft_status read_back(struct export_job *job, const char *text, const char **settings,
+                             const char **decided)
 {
     struct model *model = NULL;
     struct plan *again = NULL;
@@ -232,6 +214,7 @@ static weft_status read_back(struct export_job *job, const char *text, const cha
     if (differences.len)
         TRY(failure("the arguments do not read back as the plan: %s", differences.data[0]));
     *settings = settings_text(job->keep, plan, again);
+    *decided = settings_decided(job, plan, again);
 done:
     plan_free(again);
     model_free(model);
@@ -272,21 +255,20 @@ weft_status megatron_lines(struct export_job *job, const char **out)
 {
     struct lines a = {.keep = job->keep};
     struct model_shape shape;
-    const char *settings;
+    const char *settings, *decided;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    check_policy(job);
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found);
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
                                      implementation_comment(job, &shape));
-    TRY(read_back(job, lines, &settings));
+    TRY(read_back(job, lines, &settings, &decided));
     if (*settings)
         lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);
     note_overlap(job);
-    if (*settings && !job->out->decided.len)
-        decides(job, "no argument says %s; a comment does, for weft import", settings);
+    if (*decided && !job->out->decided.len)
+        decides(job, "no argument says %s; a comment does, for weft import", decided);
     *out = lines;
 done:
     return status;

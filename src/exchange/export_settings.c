@@ -69,6 +69,19 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
     return *text ? text + 1 : text;
 }
 
+const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other)
+{
+    struct software own;
+    other->memory = plan->memory;
+    if (job->target->software && software_from_text(job->target->software, &own) == WEFT_OK &&
+        software_same(&own, &plan->software)) {
+        other->software = plan->software;
+        if (plan->bucket_bytes == BUCKET_BY_RULE) /* written as the size that the rule gives */
+            other->bucket_bytes = plan->bucket_bytes;
+    }
+    return settings_text(job->keep, plan, other);
+}
+
 static bool take_overlap(struct plan *plan, char *words)
 {
     char *word;

@@ -7,7 +7,8 @@
  *   global_batch_size = local_batch_size * dp * accumulation steps                              (1)
  *   num_tokens_per_train_step = tokens of a pass * passes * dp                                  (2)
  *
- *   I1  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2; replicas alone are ZeRO-0.
+ *   I1  FSDP with reshard_after_forward is ZeRO-3, without it ZeRO-2, or ZeRO-1 with stages; replicas alone are
+ *       ZeRO-0.
  */
 #include <string.h>
 
@@ -301,15 +302,6 @@ static void note_model(struct export_job *job, const struct model_shape *s,
 {
     const char *model = titan_model_of(s);
     struct model *own;
-    if (!flavor) {
-        note(job,
-             "add a flavor \"custom\" to torchtitan's %s: %lld layers, dim %lld, %lld heads, "
-             "%lld key/value heads, ffn %lld, vocabulary %lld, rope_theta %.12g",
-             model, (long long)s->layers, (long long)s->hidden, (long long)s->heads,
-             (long long)s->kv_heads, (long long)(s->ffn ? s->ffn : s->expert_ffn),
-             (long long)s->vocab, s->rope_base);
-        return;
-    }
     if (model_open(flavor->preset, flavor->options, &own))
         return;
     double base = model_op_of_kind(own, OP_ROTARY)->rope_base;
@@ -347,8 +339,10 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
     if (*settings) {
         t->text =
             arena_printf(t->keep, "%s%s# weft: %s\n", t->text, t->python ? "\n\n" : "\n", settings);
-        decides(job, "no key says %s; a comment does, for weft import", settings);
+        settings = settings_decided(job, plan, again.plan);
     }
+    if (*settings)
+        decides(job, "no key says %s; a comment does, for weft import", settings);
     if (differences.len)
         note(job, "weft import reads the file as another plan: %s", differences.data[0]);
     plan_close(&again);
@@ -364,11 +358,8 @@ weft_status write_torchtitan(struct export_job *job)
     struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
-    if (job->found.degrees.pp > 1 && shape.qk_norm && !shape.kv_lora && !main_branch)
-        TRY(bad_argument("--to torchtitan@main has stages for it",
-                         "torchtitan %s has no stages for its qwen3 models", job->target->release));
-    const struct titan_flavor *flavor = titan_flavor_of(&shape);
-    (main_branch ? python_text : toml_text)(job, &t, &shape, flavor ? flavor->flavor : "custom");
+    const struct titan_flavor *flavor = titan_flavor_of(&shape); /* target_has_model saw to one */
+    (main_branch ? python_text : toml_text)(job, &t, &shape, flavor->flavor);
     note_model(job, &shape, flavor);
     TRY(add_settings(job, &t));
     note_decisions(job);

@@ -227,9 +227,9 @@ weft_status deepspeed_import(struct arena *scratch, const struct import_input *i
     *out = (struct opened_plan){0};
     if (!input->model)
         TRY(bad_argument("add --model", "DeepSpeed's JSON does not name its model"));
-    TRY(model_open(input->model, input->options, &out->model));
-    TRY(cluster_open(input->cluster, &out->cluster));
-    TRY(deepspeed_plan(scratch, input, out->model, out->cluster, &out->plan, notes));
+    struct import_input own = *input;
+    TRY(open_practised(scratch, &own, out));
+    TRY(deepspeed_plan(scratch, &own, out->model, out->cluster, &out->plan, notes));
 done:
     if (status)
         plan_close(out);

@@ -269,9 +269,9 @@ weft_status galvatron_import(struct arena *scratch, const struct import_input *i
     TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));
     r.root = root;
     TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
-    TRY(model_open(input->model, input->options, &out->model));
-    TRY(cluster_open(input->cluster, &out->cluster));
-    TRY(make(&r, input, out));
+    struct import_input own = *input;
+    TRY(open_practised(scratch, &own, out));
+    TRY(make(&r, &own, out));
 done:
     if (status)
         plan_close(out);

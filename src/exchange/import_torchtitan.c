@@ -212,10 +212,11 @@ static weft_status read_degrees(struct titan_reading *r, const struct cluster *c
                          (long long)f->replicate, (long long)shard, (long long)d->dp);
     if (shard > 1 && f->replicate > 1)
         add_text(r->scratch, r->notes, "replicas of shares: state is shared by all replicas here");
-    bool resharded = f->reshard && strcmp(f->reshard, "never") != 0
-                         ? strcmp(f->reshard, "always") == 0 || d->pp == 1
-                         : !f->reshard && d->pp == 1;
-    d->shard = shard == 1 ? 0 : resharded ? 3 : d->pp > 1 ? 1 : 2;
+    bool resharded = !f->reshard || strcmp(f->reshard, "never") != 0;
+    if (f->reshard && strcmp(f->reshard, "always") == 0 && d->pp > 1)
+        add_text(r->scratch, r->notes,
+                 "fsdp_reshard_after_forward: with stages gradients stay whole, read as ZeRO-1");
+    d->shard = shard == 1 ? 0 : d->pp > 1 ? 1 : resharded ? 3 : 2;
     d->sequence = f->sequence && d->tp > 1;
     return WEFT_OK;
 }

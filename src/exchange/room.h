@@ -9,7 +9,7 @@
 struct export_job {
     struct arena *keep;
     const struct plan *plan; /* the user's plan */
-    struct recognised found; /* the degrees; unused by a layerwise target */
+    struct recognised found; /* of a layerwise target the plan and the differences alone */
     const struct target *target;
     bool nearest;
     struct export_result *out;
@@ -28,14 +28,11 @@ struct format {
     DO("torchtitan", "torchtitan's job configuration in TOML", "torchtitan", write_torchtitan)     \
     DO("fsdp", "a training script for PyTorch's FSDP2", "fsdp", write_fsdp)                        \
     DO("galvatron", "Galvatron's JSON: a strategy per layer", "galvatron", write_galvatron)        \
-    DO("slurm", "a Slurm batch script around Megatron-LM", "megatron", write_slurm)
+    DO("slurm", "a Slurm batch script around Megatron-LM", "megatron", write_slurm)                \
+    DO("weft", "a plan file, which `weft train` runs", "weft", write_weft)
 #define DECLARE_WRITER(name, summary, framework, write) export_writer write;
 FORMATS(DECLARE_WRITER)
 #undef DECLARE_WRITER
-/* Adds a difference that the writer of the target found. */
-void job_differs(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Rebuilds the plan after the writer has changed the degrees that were found. */
-weft_status job_rebuild(struct export_job *job);
 void note(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Such as "gpt3-13b (seq: 1024) on dgx-a100:4". */
 const char *plan_title(struct arena *keep, const struct plan *plan);
@@ -116,6 +113,10 @@ weft_status frequency_read(struct arena *scratch, const struct arguments *argume
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
                           const struct cluster *cluster, struct model **model, struct plan **plan,
                           struct texts *notes);
+/* Opens the model that the user named, as today's practice has it, and the cluster; the input's options are then
+ * those of the model. */
+weft_status open_practised(struct arena *scratch, struct import_input *input,
+                           struct opened_plan *out);
 weft_status megatron_import(struct arena *scratch, const struct import_input *input,
                             struct opened_plan *out, struct texts *notes);
 weft_status galvatron_import(struct arena *scratch, const struct import_input *input,
@@ -138,6 +139,9 @@ weft_status deepspeed_plan(struct arena *scratch, const struct import_input *inp
 /* The settings in which the plan differs from the other, such as "overlap=tensor,pipeline bucket=26214400";
  * "" if there are none. A setting for communication that the plan does not have is no difference. */
 const char *settings_text(struct arena *keep, const struct plan *plan, const struct plan *other);
+/* Of these what the target decides otherwise: not the limits of memory, nor the software and its buckets if it is the target's own. The
+ * other plan is given what does not count. */
+const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other);
 /* Applies such settings to a plan; `file` and `line` are for messages. */
 weft_status settings_apply(struct arena *scratch, const char *file, int line, const char *text,
                            struct plan *plan);

@@ -220,6 +220,10 @@ weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, con
  * becomes a copy. */
 weft_status plan_map(struct plan *plan, int32_t stages, int64_t pieces, const int64_t *cut,
                      const int64_t *devices);
+/* The same with the cuts and devices of another plan of the model. */
+weft_status plan_map_as(struct plan *plan, const struct plan *from);
+/* The same plan once more. */
+weft_status plan_copy(const struct plan *from, struct plan **out);
 /* Sets one instance's choice; the split must cover its stage's devices (I3). */
 weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice *choice);
 

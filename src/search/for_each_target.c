@@ -46,7 +46,7 @@ weft_status search_each_target(const struct plan_request *request, const struct 
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < target_count() && !plan_stopped(request); i++) {
         struct for_target row = {.target = target_at(i)};
-        if (!target_is_usual(row.target))
+        if (!target_is_usual(row.target) || row.target->any)
             continue;
         if (target_has_model(row.target, request->model)) {
             row.instead = "it has no such model";

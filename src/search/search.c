@@ -201,6 +201,19 @@ static weft_status explain_nothing(const struct plan_request *request, bool said
                      request->model->name, (long long)cluster_devices(request->cluster));
 }
 
+/* That the target has the model, and runs what is pinned. */
+static weft_status check_target(const struct plan_request *request, struct arena *scratch)
+{
+    weft_status status = target_has_model(request->target, request->model);
+    const char *refused =
+        status ? NULL
+               : target_refuses_pins(scratch, request->target, request->model, &request->pins);
+    return refused ? bad_argument("leave that open, or search for another framework",
+                                  "%s does not run what is asked for: %s", request->target->title,
+                                  refused)
+                   : status;
+}
+
 static weft_status find(const struct planner *planner, const struct plan_request *request,
                         struct planned *planned)
 {
@@ -208,7 +221,7 @@ static weft_status find(const struct planner *planner, const struct plan_request
     TRY(check_options(planner, request));
     TRY(pins_check(request));
     if (request->target)
-        TRY(target_has_model(request->target, request->model));
+        TRY(check_target(request, planned->arena));
     enum dtype dtype = request->pins.has_dtype ? request->pins.dtype : request->model->dtype;
     TRY(plan_check_types(request->cluster, dtype,
                          request->pins.has_policy ? request->pins.policy : policy_for(dtype)));
@@ -244,13 +257,17 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     struct planned *planned = ARENA_NEW(arena, struct planned);
     double begin = wall_seconds();
     *planned = (struct planned){.arena = arena, .planner = planner->name};
-    weft_status status = find(planner, request, planned);
+    struct plan_request own = *request;
+    own.asked = &request->pins;
+    if (own.target)
+        target_settle_pins(own.target, own.model, &own.pins);
+    weft_status status = find(planner, &own, planned);
     if (!status) {
         sort_trials(planned);
-        status = merge_same(request, planned);
+        status = merge_same(&own, planned);
     }
     if (!status && request->target)
-        status = keep_for_target(request, planned);
+        status = keep_for_target(&own, planned);
     if (status) {
         planned_free(planned);
         return status;

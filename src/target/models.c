@@ -1,8 +1,11 @@
 /* models.c - which models a framework has: what of a model's shape it lacks, in words. */
+#include <string.h>
+
 #include "target/room.h"
 
-const char *megatron_lacks(const struct model_shape *s)
+const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
 {
+    (void)keep;
     if (s->geglu || s->end_norm)
         return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
@@ -16,20 +19,23 @@ const char *megatron_lacks(const struct model_shape *s)
 }
 
 /* What its decoders, which are those of Llama 3, Qwen 3, DeepSeek V3 and gpt-oss, have not. */
-const char *torchtitan_lacks(const struct model_shape *s)
+const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
 {
     if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
         return "no RMSNorm and no gates";
     if (shape_rarity(s) || s->qkv_bias)
         return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
-    return s->experts && !s->kv_lora && !s->qk_norm
-               ? "experts without latent attention or norms of queries and keys"
-               : NULL;
+    if (s->experts && !s->kv_lora && !s->qk_norm)
+        return "experts without latent attention or norms of queries and keys";
+    return titan_flavor_of(s) ? NULL
+                              : arena_printf(keep, "sizes other than those of %s",
+                                             titan_flavors_text(keep, titan_model_of(s)));
 }
 
 /* What the decoder of the exported script has not. */
-const char *fsdp_lacks(const struct model_shape *s)
+const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
 {
+    (void)keep;
     if (shape_rarity(s) && !s->geglu && !s->end_norm)
         return shape_rarity(s);
     return s->window                 ? "a window of attention"
@@ -43,25 +49,47 @@ const char *fsdp_lacks(const struct model_shape *s)
                                      : NULL;
 }
 
-const char *galvatron2_lacks(const struct model_shape *s)
+const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
 {
+    (void)keep;
     return s->experts ? "experts" : NULL;
 }
 
-const char *galvatron3_lacks(const struct model_shape *s)
+const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
 {
+    (void)keep;
     return s->family == SHAPE_BERT ? "an encoder" : NULL;
+}
+
+bool has_experts(const struct model *model)
+{
+    return model_op_of_kind(model, OP_EXPERT_LINEAR) != NULL;
+}
+
+static bool has_op(const struct model *model, const char *name)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (strcmp(model->op[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool is_qwen3(const struct model *model)
+{
+    return has_op(model, "k_norm") && !has_op(model, "kv_a");
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* "megatron, deepspeed": the usual rows that have the model. */
+/* "megatron, deepspeed": the usual rows that have the model; without a shape it is of another family. */
 static const char *who_has(struct arena *keep, const struct model_shape *shape)
 {
     const char *names = NULL;
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *target = target_at(i);
-        if (!target_is_usual(target) || (target->lacks && target->lacks(shape)))
+        bool lacks =
+            target->lacks && (shape ? target->lacks(keep, shape) != NULL : !target->other_families);
+        if (!target_is_usual(target) || lacks)
             continue;
         names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
     }
@@ -81,9 +109,11 @@ weft_status target_has_model(const struct target *target, const struct model *mo
         status = WEFT_OK;
         goto done;
     }
+    if (status == WEFT_BAD_INPUT)
+        error_hint("%s can train it", who_has(scratch, NULL));
     if (status)
         goto done;
-    const char *lacks = target->lacks(&shape), *others = who_has(scratch, &shape);
+    const char *lacks = target->lacks(scratch, &shape), *others = who_has(scratch, &shape);
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;

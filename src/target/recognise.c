@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "schedule/schedule.h"
-#include "target/target.h"
+#include "target/room.h"
 
 /* ---- rebuilding ------------------------------------------------------------------------------ */
 
@@ -314,9 +314,12 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
 {
     weft_status status = plan_of_degrees(plan->model, plan->cluster, &r->degrees, r->part_layers,
                                          r->block, &r->plan);
-    if (status == WEFT_OK)
-        copy_settings(r->plan, plan);
-    return status;
+    if (status)
+        return status;
+    copy_settings(r->plan, plan);
+    r->plan->dtype = r->degrees.dtype; /* these may have been mended */
+    r->plan->policy = r->degrees.policy;
+    return WEFT_OK;
 }
 
 /* A schedule that cannot order these micro-batches is replaced by the target's usual one. */
@@ -339,8 +342,7 @@ done:
     return status;
 }
 
-weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
-                            const struct target *target, bool nearest, struct recognised *out)
+weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct recognised *out)
 {
     struct recognised r = {0};
     weft_status status;
@@ -351,11 +353,31 @@ weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
     find_cuts(keep, plan, &r);
     TRY(find_recompute(plan, &r));
     TRY(rebuild(plan, &r));
-    struct texts choices = {0};
-    plan_differences(keep, plan, r.plan, &choices);
-    obey_rules(keep, target, plan, &r);
+    plan_differences(keep, plan, r.plan, &r.differences);
+    *out = r;
+    r.plan = NULL;
+done:
+    plan_free(r.plan);
+    return status;
+}
+
+void hold_against(struct arena *keep, const struct target *target, const struct plan *plan,
+                  struct recognised *r)
+{
+    struct texts choices = r->differences;
+    r->differences = (struct texts){0};
+    obey_rules(keep, target, plan, r);
     for (size_t i = 0; i < choices.len; i++)
-        add_text(keep, &r.differences, choices.data[i]);
+        add_text(keep, &r->differences, choices.data[i]);
+}
+
+weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
+                            const struct target *target, bool nearest, struct recognised *out)
+{
+    struct recognised r = {0};
+    weft_status status;
+    TRY(recognise_plan(keep, plan, &r));
+    hold_against(keep, target, plan, &r);
     if (nearest && r.differences.len) {
         plan_free(r.plan);
         r.plan = NULL;

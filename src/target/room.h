@@ -5,7 +5,50 @@
 #include "target/target.h"
 
 /* What a model of this shape has that no model of the framework has, in words; NULL: nothing (models.c). */
-typedef const char *lacking(const struct model_shape *shape);
+typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
 lacking megatron_lacks, torchtitan_lacks, fsdp_lacks, galvatron2_lacks, galvatron3_lacks;
+bool has_experts(const struct model *model);
+/* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
+bool is_qwen3(const struct model *model);
+
+/* ---- rules (rules.c) --------------------------------------------------------------------------- */
+
+/* The numbers that rules look at and mend. */
+struct numbers {
+    const struct target *target;
+    const struct model *model;
+    struct degrees *d;
+    const int64_t **part_layers;
+    int64_t *block;
+};
+struct target_rule {
+    bool (*broken)(const struct numbers *n);
+    const char *(*text)(struct arena *keep, const struct numbers *n);
+    void (*mend)(struct numbers *n);
+};
+struct target_rules {
+    const struct target_rule *data;
+    size_t len;
+};
+extern const struct target_rules DEGREE_RULES, STATE_RULES;
+static inline const struct abilities *can(const struct numbers *n)
+{
+    return &n->target->can;
+}
+static inline const char *framework(const struct numbers *n)
+{
+    return n->target->framework;
+}
+enum dtype dtype_of(const struct numbers *n);
+
+/* The degrees whose plan is most like this one; the differences are those of choices (recognise.c). */
+weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct recognised *out);
+/* Changes recognised numbers to the nearest that the target runs; the rules stand first among the differences. */
+void hold_against(struct arena *keep, const struct target *target, const struct plan *plan,
+                  struct recognised *r);
+/* Of training in these types at this level of state sharding, the policies that a target has, as bits. */
+unsigned target_policies(const struct target *target, enum dtype dtype, int shard);
+/* And the one that it takes where nobody asked. */
+enum policy target_policy(const struct target *target, enum dtype dtype, int shard);
 
 #endif

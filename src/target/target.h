@@ -90,6 +90,8 @@ struct abilities {
     bool block;          /* of the first layers of each part */
     bool products;       /* of all but attention and every second product (BLOCK_PRODUCTS) */
     bool offload;        /* of checkpoints to the host */
+    bool offload_kept;   /* of what is kept without recomputation, too */
+    bool full_pipeline;  /* at least as many micro-batches as stages */
     /* Sequences are a multiple of tp * cp_pieces * cp where tp_pieces says so, else of cp_pieces * cp with
      * cp > 1; 0: of anything. */
     int64_t cp_pieces;
@@ -98,7 +100,13 @@ struct abilities {
     unsigned shards;              /* levels of state sharding, as SHARD_ bits */
     unsigned pipeline_shards;     /* those that it has in a pipeline */
     unsigned dtypes;              /* 1 << enum dtype */
-    const char *const *schedules; /* NULL-terminated, the usual one first */
+    const char *const *schedules; /* NULL-terminated, the usual one first; NULL: any */
+    unsigned policies;            /* 1 << enum policy, of training in 16 bits or fewer; 0: any */
+    unsigned whole_policies;      /* those at level 0; 0: the same */
+    enum policy usual_policy;     /* what it does unless told otherwise; 0: as Weft's plans */
+    /* Bits of enum overlap: what it always does, what it does where it is told to, of these only with several pieces
+     * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
+    unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;
 };
 struct target {
     /* "megatron" on the command line stands for the first row of that framework, "megatron@0.19" for this. */
@@ -106,10 +114,13 @@ struct target {
     const char *title; /* "Megatron-Core 0.19" */
     struct abilities can;
     bool layerwise; /* one strategy per layer (galvatron.c), not degrees */
+    bool any; /* a choice per operator: whatever a plan says, within the rules of its settings */
     /* What a model of this shape has that no model of the framework has, in words; NULL: nothing. A row
      * without it takes any model. */
-    const char *(*lacks)(const struct model_shape *shape);
+    const char *(*lacks)(struct arena *keep, const struct model_shape *shape);
     bool other_families; /* it also has models of which there is no shape */
+    /* Whether a model has no stages there, although others do; NULL: none. */
+    bool (*one_stage)(const struct model *model);
     /* the profile that predictions for it are made with (cost/software.h); NULL: none in particular */
     const char *software;
 };
@@ -158,14 +169,53 @@ void copy_settings(struct plan *to, const struct plan *from);
 /* Whether the target runs degrees of a model, by themselves: what a search asks of each point. */
 bool target_runs_degrees(const struct target *target, const struct model *model,
                          const struct degrees *degrees);
+/* The rule that pinned degrees break whatever the others are, in words; NULL: none. */
+const char *target_refuses_pins(struct arena *keep, const struct target *target,
+                                const struct model *model, const struct degrees *pins);
+/* Gives a plan the settings that the target has for it, except for those that were asked for: the policy of
+ * its state and what overlaps (habits.c). */
+void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan);
+/* The same for degrees of which the others are open: as much overlap as the target has for any of them. */
+void target_settle_pins(const struct target *target, const struct model *model,
+                        struct degrees *pins);
+/* What each of the usual rows says to a plan. */
+struct target_answer {
+    const struct target *target;
+    const char *breaks; /* what keeps it from running the plan; NULL: nothing */
+};
+struct target_answers {
+    struct target_answer *data;
+    size_t len, cap;
+};
+weft_status targets_ask(struct arena *keep, const struct plan *plan, struct target_answers *out);
+/* Which of them run this plan: "megatron, weft"; NULL: none. */
+const char *targets_that_run(struct arena *keep, const struct plan *plan);
 /* Changes recognised numbers to the nearest that the target runs (I2); what it does not run is added to
  * the differences. */
 void obey_rules(struct arena *keep, const struct target *target, const struct plan *plan,
                 struct recognised *r);
+/* What the target runs that is most like a plan, whatever it is told by: degrees, strategies or choices. Of other
+ * targets than those of degrees only the plan and the differences are filled in. */
+weft_status target_recognise(struct arena *keep, const struct target *target,
+                             const struct plan *plan, bool nearest, struct recognised *out);
 /* What keeps the target from running this plan, in words; none: it runs it. `nearest`, if not NULL, is then
  * the nearest plan that it runs, the caller's to free; NULL where there is none. */
 weft_status target_differences(struct arena *keep, const struct target *target,
                                const struct plan *plan, struct texts *out, struct plan **nearest);
+
+/* ---- torchtitan: the models that it ships (flavors.c) ------------------------------------------ */
+
+struct titan_flavor {
+    const char *model, *flavor;   /* "llama3", "8B" */
+    const char *preset, *options; /* of Weft; the options make other sizes of it */
+};
+/* The flavor of these sizes; NULL: there is none. */
+const struct titan_flavor *titan_flavor_of(const struct model_shape *shape);
+const struct titan_flavor *titan_flavor_named(const char *model, const char *flavor);
+/* The model whose code has what the shape has: llama3, qwen3 or deepseek_v3. */
+const char *titan_model_of(const struct model_shape *shape);
+/* "llama3 8B, 70B, 405B": all of a model. */
+const char *titan_flavors_text(struct arena *keep, const char *model);
 
 /* ---- Galvatron: a strategy per layer --------------------------------------------------------- */
 

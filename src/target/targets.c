@@ -16,30 +16,45 @@ enum {
     WIDE = 1U << DTYPE_FP32 | 1U << DTYPE_TF32,
     HALF = 1U << DTYPE_FP16 | 1U << DTYPE_BF16,
     CAST = 1U << DTYPE_FP8 | 1U << DTYPE_NVFP4,
-    SHARD_ANY = SHARD_0 | SHARD_1 | SHARD_2 | SHARD_3
+    SHARD_ANY = SHARD_0 | SHARD_1 | SHARD_2 | SHARD_3,
+    MASTERS = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS | 1U << POLICY_FSDP
 };
 /* Of Megatron-LM, megatron/training/arguments.py (validate_args) and megatron/core: sequences are cut in
  * zig-zag halves per rank of cp; with experts and tp > 1 MoELayer wants sequence parallelism; levels 2 and 3
- * are Megatron-FSDP, which is documented and tested without a pipeline only. */
+ * are Megatron-FSDP, which is documented and tested without a pipeline only. Tensor exchanges always overlap
+ * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). */
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
-     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true, .selective = true, .block = true,            \
-     .cp_pieces = 2, .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1,                    \
-     .dtypes = WIDE | HALF | CAST, .schedules = MEGATRON_SCHEDULES}
+     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true,      \
+     .selective = true, .block = true, .cp_pieces = 2, .shards = SHARD_ANY,                        \
+     .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
+     .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED,              \
+     .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
+     .may_overlap = OVERLAP_EVERY & ~(unsigned)OVERLAP_PIPELINE,                                   \
+     .pieces_overlap = OVERLAP_PIPELINE}
 /* Of torchtitan, distributed/parallel_dims.py and models/.../infra/parallelize.py: sequences are a multiple of
  * tp * 2 * cp; replicas without shards (DDP) only where nothing else is parallel; in a pipeline weights stay
- * gathered and gradients whole until the last micro-batch, which is level 1. */
+ * gathered and gradients whole until the last micro-batch, which is level 1 (backward_maybe_with_nosync of
+ * torch/distributed/pipelining/stage.py). Async TP overlaps exchanges with the products before and after, or
+ * nothing does. Experts are split like the rest or stay whole; on the main branch they stay
+ * whole. */
 #define TITAN_ABILITIES(along)                                                                     \
     {.tp = true, .pp = true, .cp = true, .ep = true,                                               \
      .experts = (along) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : EXPERTS_WHOLE,                         \
-     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along), .plain_experts = true,                   \
-     .products = true, .cp_pieces = 2, .tp_pieces = (along), .lone_replicas = true,                \
-     .shards = SHARD_0 | SHARD_2 | SHARD_3, .pipeline_shards = SHARD_1 | SHARD_2 | SHARD_3,        \
-     .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8, .schedules = TITAN_SCHEDULES}
+     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along),  \
+     .plain_experts = true, .products = true, .full_pipeline = true, .cp_pieces = 2,               \
+     .tp_pieces = (along), .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
+     .pipeline_shards = SHARD_1, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8,              \
+     .schedules = TITAN_SCHEDULES, .policies = 1U << POLICY_FSDP,                                  \
+     .usual_policy = POLICY_FSDP,                                                                  \
+     .overlaps = OVERLAP_PIPELINE | OVERLAP_GRADIENTS | OVERLAP_PARAMETERS,                        \
+     .may_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS,                                             \
+     .joint_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS}
 /* Of Galvatron, galvatron/core/runtime/hybrid_parallel_config.py; cp and ep of 3.0 are per layer, too. */
 #define GALVATRON_ABILITIES                                                                        \
     {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .sequence = true,             \
      .plain = true, .plain_experts = true, .half_experts = true,                                   \
+     .may_overlap = OVERLAP_ALL,                                                                   \
      .shards = SHARD_0 | SHARD_2 | SHARD_3, .pipeline_shards = SHARD_0 | SHARD_2 | SHARD_3,        \
      .dtypes = WIDE | HALF, .schedules = GALVATRON_SCHEDULES}
 
@@ -50,22 +65,39 @@ static const struct target TARGETS[] = {
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
      .lacks = megatron_lacks, .software = "megatron-core-0.16"},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
-     .software = "torchtitan-2025"},
+     .one_stage = is_qwen3, .software = "torchtitan-2025"},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
      .lacks = torchtitan_lacks, .software = "torchtitan-2025"},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
-     * of a model that is no pipeline. */
+     * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the
+     * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). */
     {"deepspeed", "0.19", "DeepSpeed 0.19",
      {.tp = true, .pp = true, .plain = true, .plain_experts = true, .offload = true,
-      .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF,
-      .schedules = SIMPLE_SCHEDULES}, .software = "deepspeed-0.19"},
+      .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
+      .policies = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS,
+      .whole_policies = 1U << POLICY_MIXED, .may_overlap = OVERLAP_GRADIENTS,
+      .gathered_overlap = OVERLAP_PARAMETERS},
+     .software = "deepspeed-0.19"},
+    /* The script that is written keeps masters and gradients in fp32. */
     {"fsdp", "2", "PyTorch's FSDP2",
-     {.shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF | CAST, .schedules = SIMPLE_SCHEDULES},
+     {.shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF | CAST,
+      .schedules = SIMPLE_SCHEDULES, .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED,
+      .usual_policy = POLICY_FSDP,
+      .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
      .lacks = fsdp_lacks, .software = "torchtitan-2025"},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES, .layerwise = true,
      .lacks = galvatron2_lacks, .other_families = true},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES, .layerwise = true,
      .lacks = galvatron3_lacks},
+    /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
+    {"weft", WEFT_VERSION, "Weft's own runtime",
+     {.tp = true, .pp = true, .cp = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
+      .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
+      .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
+      .offload_kept = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
+      .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16,
+      .policies = MASTERS | 1U << POLICY_DISTRIBUTED, .may_overlap = OVERLAP_EVERY},
+     .any = true},
 };
 /* clang-format on */
 
@@ -127,25 +159,68 @@ const struct target *target_find(const char *name)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static weft_status strategies_of_plan(struct arena *keep, const struct plan *plan, bool nearest,
-                                      struct recognised *out)
+/* The rules of settings for a plan whose choices are not held against degrees; mends `made`, which may be NULL. */
+static void obey_settings(struct arena *keep, const struct target *target, const struct plan *plan,
+                          struct plan *made, struct texts *out)
+{
+    struct recognised r = {.degrees = {.dp = 1,
+                                       .tp = 1,
+                                       .cp = 1,
+                                       .ep = 1,
+                                       .pp = 1,
+                                       .pieces = 1,
+                                       .segments = 1,
+                                       .global_batch = 1,
+                                       .micro_batch = 1,
+                                       .has_dtype = true,
+                                       .dtype = plan->dtype,
+                                       .has_policy = true,
+                                       .policy = plan->policy}};
+    obey_rules(keep, target, plan, &r);
+    for (size_t i = 0; i < r.differences.len; i++)
+        add_text(keep, out, r.differences.data[i]);
+    if (made) {
+        made->dtype = r.degrees.dtype;
+        made->policy = r.degrees.policy;
+    }
+}
+
+static weft_status strategies_of_plan(struct arena *keep, const struct target *target,
+                                      const struct plan *plan, bool nearest, struct recognised *out)
 {
     struct galvatron config;
     weft_status status = galvatron_of_plan(keep, plan, nearest, &config, &out->plan);
     if (status == WEFT_OK) {
         copy_settings(out->plan, plan);
         plan_differences(keep, plan, out->plan, &out->differences);
+        obey_settings(keep, target, plan, out->plan, &out->differences);
     }
     return status;
+}
+
+static weft_status any_plan(struct arena *keep, const struct target *target,
+                            const struct plan *plan, struct recognised *out)
+{
+    weft_status status = plan_copy(plan, &out->plan);
+    if (status == WEFT_OK)
+        obey_settings(keep, target, plan, out->plan, &out->differences);
+    return status;
+}
+
+weft_status target_recognise(struct arena *keep, const struct target *target,
+                             const struct plan *plan, bool nearest, struct recognised *out)
+{
+    *out = (struct recognised){0};
+    return target->any         ? any_plan(keep, target, plan, out)
+           : target->layerwise ? strategies_of_plan(keep, target, plan, nearest, out)
+                               : degrees_of_plan(keep, plan, target, nearest, out);
 }
 
 weft_status target_differences(struct arena *keep, const struct target *target,
                                const struct plan *plan, struct texts *out, struct plan **nearest)
 {
-    struct recognised r = {0};
-    weft_status status = target->layerwise
-                             ? strategies_of_plan(keep, plan, nearest != NULL, &r)
-                             : degrees_of_plan(keep, plan, target, nearest != NULL, &r);
+    struct recognised r;
+    weft_status status = target_recognise(keep, target, plan, nearest != NULL, &r);
     if (status == WEFT_FAILURE)
         return status;
     if (status) {
@@ -160,4 +235,60 @@ weft_status target_differences(struct arena *keep, const struct target *target,
     if (!wanted)
         plan_free(r.plan);
     return WEFT_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* The first thing that keeps a target of degrees from running a plan; `found` are those that were recognised. */
+static const char *first_broken(struct arena *keep, const struct target *target,
+                                const struct plan *plan, const struct recognised *found)
+{
+    struct texts differences = {0};
+    struct recognised own = *found;
+    if (target->any || target->layerwise) {
+        if (target_differences(keep, target, plan, &differences, NULL))
+            error_clear();
+    } else {
+        hold_against(keep, target, plan, &own);
+        differences = own.differences;
+    }
+    return differences.len ? differences.data[0] : NULL;
+}
+
+weft_status targets_ask(struct arena *keep, const struct plan *plan, struct target_answers *out)
+{
+    struct recognised found = {0};
+    weft_status status = recognise_plan(keep, plan, &found);
+    const char *none = status ? arena_copy_text(keep, weft_last_error()->message) : NULL;
+    error_clear();
+    for (size_t i = 0; i < COUNT_OF(TARGETS) && status != WEFT_FAILURE; i++) {
+        const struct target *target = &TARGETS[i];
+        struct target_answer answer = {.target = target};
+        if (!target_is_usual(target))
+            continue;
+        if (target_has_model(target, plan->model))
+            answer.breaks = arena_copy_text(keep, weft_last_error()->message);
+        else
+            answer.breaks = none && !target->any && !target->layerwise
+                                ? none
+                                : first_broken(keep, target, plan, &found);
+        error_clear();
+        array_push(keep, out, answer);
+    }
+    plan_free(found.plan);
+    return status == WEFT_FAILURE ? status : WEFT_OK;
+}
+
+const char *targets_that_run(struct arena *keep, const struct plan *plan)
+{
+    struct target_answers answers = {0};
+    const char *names = NULL;
+    if (targets_ask(keep, plan, &answers))
+        error_clear();
+    for (size_t i = 0; i < answers.len; i++) {
+        const char *name = answers.data[i].target->framework;
+        if (!answers.data[i].breaks)
+            names = names ? arena_printf(keep, "%s, %s", names, name) : name;
+    }
+    return names;
 }

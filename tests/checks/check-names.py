@@ -17,7 +17,7 @@ SRC = ROOT / "src"
 TABLES = [
     ("schedule", "schedule/schedule.c", r'\.name = "([^"]+)"', r""),
     ("planner", "search/search.c", r'\.name = "([^"]+)"', r"planner|found_by"),
-    ("target", "exchange/export.c", r'^    \{"([^"]+)"', r"target|source"),
+    ("target", "exchange/sources.c", r'^    \{"([^"]+)"', r"target|source"),
     ("overlap", "plan/overlap.c", r'^    \{"([^"]+)", (?:OVERLAP|0)', r"overlap"),
 ]
 COMPARES = r"\b(?:strn?(?:case)?cmp|strstr|\w+_find|\w+_named|\w+_from_name|NAME_INDEX)\s*\("

@@ -126,7 +126,8 @@ static void the_program_says_what_it_cannot_write(void **state)
     } CASES[] = {
         {"export gpt3-13b dgx-v100:4 --tp 8 --segments 2 --pp 2 --to megatron",
          "weft: megatron cannot express this plan of gpt3-13b: schedule aiao: megatron does not "
-         "know it\nhint: --nearest writes"},
+         "know it (weft can)\nhint: --nearest writes the nearest plan that it runs, and says what "
+         "it costs: --dp 2 --tp 8 --pp 2"},
         {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
          "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
         {"export llama3-8b dgx-h100 --cp 4 --seq 2052 --to megatron",
@@ -138,15 +139,29 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export llama3-8b dgx-h100 --tp 2 --sp --to torchtitan",
          "state sharding 0: torchtitan has no such level beside other degrees"},
         {"export mixtral-8x7b dgx-h100 --to torchtitan",
-         "which no model of torchtitan 0.2.2 has\nhint: megatron, deepspeed, fsdp can train it"},
+         "which no model of torchtitan 0.2.2 has\nhint: megatron, deepspeed, fsdp, weft can train "
+         "it"},
         {"export gpt3-13b dgx-v100:4 --to megatron@0.15",
          "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16"},
         {"export resnet-50 dgx-a100 --to megatron",
-         "weft: resnet-50 is of the family resnet, for which there are no launch arguments"},
+         "weft: resnet-50 is of the family resnet, for which there are no launch arguments\n"
+         "hint: deepspeed, galvatron, weft can train it"},
         {"export gpt3-1.3b dgx-a100 --policy mixed-fp32-gradients --to deepspeed",
-         "policy mixed-fp32-gradients with state sharding 0: deepspeed has 16-bit gradients"},
+         "policy mixed-fp32-gradients in fp16 with state sharding 0: deepspeed has none of it"},
         {"export qwen3-8b dgx-h100 --pp 2 --zero 2 --to torchtitan",
-         "torchtitan 0.2.2 has no stages for its qwen3 models"},
+         "pp 2: torchtitan 0.2.2 has no stages for such models (megatron"},
+        {"export llama2-7b dgx-h100 --zero 3 --to torchtitan",
+         "llama2-7b has sizes other than those of llama3 8B, 70B, 405B, which no model of"},
+        {"export deepseek-v3 dgx-h100:32 --tp 2 --sp --zero 3 --to torchtitan@main",
+         "experts of tp 2 in a model of tp 2: torchtitan has no such degrees"},
+        {"export llama3-8b dgx-h100 --pp 8 --global-batch 4 --zero 1 --to torchtitan",
+         "4 micro-batches on pp 8: torchtitan needs as many as stages"},
+        {"export gpt3-1.3b dgx-a100 --offload --to deepspeed",
+         "offload without recomputation: deepspeed moves checkpoints alone"},
+        {"export gpt3-1.3b dgx-a100 --dtype fp16 --to weft",
+         "dtype fp16: weft has no such products"},
+        {"plan llama3-8b dgx-h100 --global-batch 64 --quick --schedule aiao --for megatron",
+         "Megatron-Core 0.19 does not run what is asked for: schedule aiao"},
         {"export qwen2.5-7b dgx-h100 --zero 3 --to torchtitan",
          "qwen2.5-7b has biases of queries, keys and values, which no model of torchtitan"},
         {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},
@@ -162,6 +177,42 @@ static void the_program_says_what_it_cannot_write(void **state)
         assert_int_equal(code, WEFT_BAD_INPUT);
         if (!strstr(text, CASES[i].says))
             fail_msg("%s: %s", CASES[i].arguments, text);
+        free(text);
+    }
+}
+
+/* `check --for` ends with 1 where the framework does not run the plan, and says what is nearest; `import` says what
+ * the release that it is told does not run. */
+static void check_and_import_ask_the_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *says;
+    } CASES[] = {
+        {"check llama3-8b dgx-h100 --zero 3 --for megatron@0.16", WEFT_OK, "run by: megatron"},
+        {"check llama3-8b dgx-h100 --tp 2 --schedule gpipe --pp 2 --for megatron", WEFT_NO_ANSWER,
+         "schedule gpipe: megatron does not know it (torchtitan, galvatron, weft can); it runs "
+         "with "
+         "galvatron, weft\nhint: --nearest writes the nearest plan that it runs, and says what it "
+         "costs: --dp 2 --tp 2 --pp 2"},
+        {"check llama2-7b dgx-h100 --zero 3 --for torchtitan", WEFT_NO_ANSWER,
+         "sizes other than those of llama3 8B, 70B, 405B"},
+        {"check llama3-8b dgx-h100 --for megatron@0.2", WEFT_BAD_INPUT,
+         "megatron@0.2 is not known"},
+        {"import '" EXPORTED "qwen3-30b.toml' dgx-h100:2 --from torchtitan@0.3", WEFT_BAD_INPUT,
+         "torchtitan@0.3 is not known"},
+        {"import dgx-h100 --from torchtitan@0.2.2 -o /dev/null -- --module qwen3 --config "
+         "qwen3_14b --parallelism.pipeline_parallel_degree 2 --activation_checkpoint.mode full",
+         WEFT_OK, "torchtitan 0.2.2 does not run this: pp 2: torchtitan 0.2.2 has no stages"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        int code;
+        char *text =
+            output_of(arena_printf(arena, "'%s' %s 2>&1", WEFT_PROGRAM, CASES[i].arguments), &code);
+        if (code != CASES[i].code || !strstr(text, CASES[i].says))
+            fail_msg("%s: %d, %s", CASES[i].arguments, code, text);
         free(text);
     }
 }
@@ -200,10 +251,14 @@ static void lines_predict_again(void **state)
     static const struct {
         const char *plan, *target, *file;
     } ROWS[] = {
-        {"gpt2 dgx-a100 --tp 4 --bucket whole --set dropout=0 --global-batch 64", "megatron", ""},
-        {"llama3.2-1b dgx-h100 --zero 2 --policy fsdp --overlap gradients --microbatch 2", "fsdp",
-         ""},
-        {"gpt2 dgx-a100 --zero 1 --offload --recompute full --memory 30", "deepspeed", ""},
+        {"gpt2 dgx-a100 --tp 4 --bucket whole --set dropout=0 --global-batch 64 "
+         "--overlap tensor",
+         "megatron", ""},
+        {"llama3.2-1b dgx-h100 --zero 2 --policy fsdp --overlap gradients,parameters --microbatch "
+         "2",
+         "fsdp", ""},
+        {"gpt2 dgx-a100 --zero 1 --offload --recompute full --memory 30 --overlap none",
+         "deepspeed", ""},
         {EXPORTED "block.plan.json", "megatron", EXPORTED "block.args"},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
@@ -233,13 +288,15 @@ static void files_read_back(void **state)
     static const struct {
         const char *plan, *to, *from, *cluster;
     } ROWS[] = {
-        {"gpt2 dgx-a100 --tp 2 --microbatch 2 --global-batch 64 --dtype fp16", "deepspeed",
-         "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --tp 2 --microbatch 2 --global-batch 64 --dtype fp16 --overlap none",
+         "deepspeed", "deepspeed --model gpt2", "dgx-a100"},
         {"gpt2 dgx-a100 --zero 3 --policy mixed-fp32-gradients --overlap none", "deepspeed",
          "deepspeed --model gpt2", "dgx-a100"},
-        {"gpt2 dgx-a100 --pp 2 --zero 1 --recompute full --offload --global-batch 32", "deepspeed",
-         "deepspeed --model gpt2", "dgx-a100"},
-        {"llama3-8b dgx-h100 --tp 2 --sp --pp 2 --zero 3 --recompute full --global-batch 64",
+        {"gpt2 dgx-a100 --pp 2 --zero 1 --recompute full --offload --global-batch 32 --overlap "
+         "none",
+         "deepspeed", "deepspeed --model gpt2", "dgx-a100"},
+        {"llama3-8b dgx-h100 --tp 2 --sp --pp 2 --zero 1 --recompute full --global-batch 64 "
+         "--policy fsdp --overlap pipeline,gradients,parameters",
          "torchtitan", "torchtitan", "dgx-h100"},
         {"qwen3-8b dgx-h100 --cp 2 --zero 2 --policy fsdp --microbatch 2 --global-batch 64 "
          "--overlap none",
@@ -306,6 +363,7 @@ int main(void)
         cmocka_unit_test(other_programs_accept_the_texts),
         cmocka_unit_test(the_nearest_plan_fits),
         cmocka_unit_test(the_program_says_what_it_cannot_write),
+        cmocka_unit_test(check_and_import_ask_the_table),
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(lines_predict_again),
         cmocka_unit_test(files_read_back),

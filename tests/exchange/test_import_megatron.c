@@ -94,7 +94,7 @@ static void products_are_told(void **state)
         plan_free(result.written);
         assert_int_equal(plan_export(arena, opened.plan, "galvatron", false, &result), WEFT_OK);
         assert_int_equal(result.decided.len, ROWS[i].told ? 2 : 1); /* and what else overlaps */
-        assert_int_equal(result.notes.len, 1);                      /* how to start it */
+        assert_int_equal(result.notes.len, 2);                      /* how to start it */
         plan_free(result.written);
         plan_close(&opened);
     }
@@ -169,6 +169,7 @@ static void async_tp_is_told(void **state)
         struct export_result result;
         size_t found = 0;
         plan->overlap = ROWS[i].overlap;
+        plan->policy = POLICY_FSDP;
         assert_int_equal(plan_export(arena, plan, "torchtitan", false, &result), WEFT_OK);
         assert_non_null(strstr(result.text, ROWS[i].line));
         for (size_t k = 0; k < result.decided.len; k++)

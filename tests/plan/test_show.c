@@ -135,9 +135,20 @@ static void good_plans_are_ok(void **state)
 {
     (void)state;
     char *text = answer_to("check " PLANS "gpt3-13b.yaml");
-    assert_string_equal(text,
-                        "OK: gpt3-13b on 32 devices: 2 stages, 1f1b, 7 choices for 524 operators;\n"
-                        "128 micro-batches, micro-batch 4 × dp 2 = 8 samples per step\n");
+    assert_string_equal(
+        text,
+        "OK: gpt3-13b on 32 devices: 2 stages, 1f1b, 7 choices for 524 operators;\n"
+        "128 micro-batches, micro-batch 4 × dp 2 = 8 samples per step\n"
+        "run by: megatron\n"
+        "not by torchtitan: gpt3-13b has no RMSNorm and no gates, which no model of torchtitan "
+        "0.2.2 has\n"
+        "not by deepspeed: tp 8 with pp 2: deepspeed has no tensor parallelism in a pipeline "
+        "(megatron, torchtitan, galvatron, weft can)\n"
+        "not by fsdp: tp 8: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, "
+        "weft can)\n"
+        "not by galvatron: embedding has shard 1, not 2 (524 of 524 operators)\n"
+        "not by weft: dtype fp16: weft has no such products (megatron, deepspeed, fsdp, galvatron "
+        "can)\n");
     free(text);
     text = answer_to("check gpt2 dgx-a100 --tp 4");
     expect_line(text, "warning: embedding and 1 more: vocab:4 pads its vocab of 50257 to 50260\n");

@@ -794,10 +794,10 @@ static void test_refusals_say_why(void **state)
     struct row row = {"", GPT, 2, {.dp = 2, .global_batch = 4}, NULL};
     struct plan *plan = plan_of_row(&row);
     plan->dtype = DTYPE_FP16;
-    check_refused(plan, "a plan in fp16 cannot be run");
+    check_refused(plan, "dtype fp16: weft has no such products");
     plan->dtype = DTYPE_BF16;
     plan->policy = POLICY_PURE_BF16;
-    check_refused(plan, "without fp32 masters");
+    check_refused(plan, "policy pure-bf16 in bf16");
     plan_free(plan);
 }
 

@@ -6,22 +6,33 @@
 #include <string.h>
 
 #include "sim/sim.h"
+#include "target/target.h"
+
+/* That the row of this runtime runs the plan. */
+static weft_status check_row(const struct plan *plan)
+{
+    struct texts differences = {0};
+    struct arena *scratch = arena_new();
+    struct plan *nearest = NULL;
+    weft_status status;
+    TRY(target_differences(scratch, target_find("weft"), plan, &differences, &nearest));
+    if (nearest)
+        TRY(bad_argument(arena_printf(scratch, "plan it with --dtype %s --policy %s",
+                                      dtype_name(nearest->dtype), policy_name(nearest->policy)),
+                         "this plan cannot be run: %s", differences.data[0]));
+done:
+    plan_free(nearest);
+    arena_free(scratch);
+    return status;
+}
 
 static weft_status check_plan(const struct run_options *o)
 {
     int64_t devices = cluster_devices(o->plan->cluster);
-    enum dtype dtype = o->plan->dtype;
-    if (dtype != DTYPE_FP32 && dtype != DTYPE_TF32 && dtype != DTYPE_BF16)
-        return bad_argument("plan it with --dtype bf16 or fp32",
-                            "a plan in %s cannot be run: kernels store fp32 and bf16",
-                            dtype_name(dtype));
-    if (dtype == DTYPE_BF16 && o->plan->policy == POLICY_PURE_BF16)
-        return bad_argument("plan it with another policy: mixed",
-                            "a plan without fp32 masters of its weights cannot be run");
     if (devices != o->transport->ranks)
         return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
                             (long long)devices, o->transport->ranks);
-    return WEFT_OK;
+    return check_row(o->plan);
 }
 
 static void make_state(struct rank *r)

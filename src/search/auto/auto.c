@@ -145,7 +145,7 @@ done:
 /* Whether the request is for a target that cannot express what the planners that look further find. */
 static bool takes_degrees(const struct plan_request *request)
 {
-    return request->target && !request->target->layerwise;
+    return request->target && !request->target->layerwise && !request->target->any;
 }
 
 /* Whether other numbers of stages are worth a start of their own. */

@@ -20,13 +20,7 @@ static weft_status map_as(const struct plan *from, int64_t pieces, struct plan *
 {
     if (pieces != from->pieces)
         return plan_map_even(plan, from->stages, pieces, NULL);
-    int64_t *cut = ARENA_ARRAY(plan->arena, int64_t, (size_t)from->parts);
-    int64_t *devices = ARENA_ARRAY(plan->arena, int64_t, (size_t)from->stages);
-    for (int32_t k = 0; k < from->parts; k++)
-        cut[k] = from->part[k].first + from->part[k].count;
-    for (int32_t s = 0; s < from->stages; s++)
-        devices[s] = from->stage[s].devices;
-    return plan_map(plan, from->stages, pieces, cut, devices);
+    return plan_map_as(plan, from);
 }
 
 static weft_status fill_variant(const struct plan *from, const struct variant *variant,

@@ -121,6 +121,8 @@ struct plan_request {
     /* What the user fixed: a degree that is not 0, or whose has_ flag is set, stays. global_batch
      * is needed unless the batch is explored. */
     struct degrees pins;
+    /* What of the pins the user fixed, where they also hold what the target always does; NULL: all. */
+    const struct degrees *asked;
     struct forbids forbids;
     /* The plans must run on it; NULL: any plan that can be simulated. */
     const struct target *target;

@@ -101,6 +101,21 @@ done:
     return status;
 }
 
+static const struct degrees *asked_for(const struct plan_request *request)
+{
+    return request->asked ? request->asked : &request->pins;
+}
+
+/* The plan of degrees with the settings that the request's target has for it. */
+static weft_status settled_plan(const struct plan_request *request, const struct degrees *degrees,
+                                struct plan **out)
+{
+    weft_status status = plan_from_degrees(request->model, request->cluster, degrees, out);
+    if (!status && request->target)
+        target_settle(request->target, asked_for(request), *out);
+    return status;
+}
+
 weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                         const struct degrees *degrees, struct planned *planned,
                         const struct trial **trial)
@@ -122,7 +137,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     *trial = NULL;
     if (request->target && !target_runs_degrees(request->target, request->model, degrees))
         return WEFT_OK;
-    if (plan_from_degrees(request->model, request->cluster, degrees, &plan) || plan_check(plan))
+    if (settled_plan(request, degrees, &plan) || plan_check(plan))
         error_clear();
     else
         status = run_trial(request, cost, plan, &begun, planned, trial);
@@ -155,6 +170,8 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
                      const char *text, struct planned *planned, const struct trial **trial)
 {
     struct degrees asked = asked_of(request);
+    if (request->target)
+        target_settle(request->target, asked_for(request), plan);
     struct trial begun = {.degrees = request->pins,
                           .plan = plan,
                           .text = plan_text(planned->arena, plan, &asked, text)};
@@ -168,7 +185,7 @@ weft_status try_plan(const struct plan_request *request, struct cost *cost, stru
 weft_status trial_take(const struct plan_request *request, struct trial *trial, struct plan **out)
 {
     if (!trial->plan)
-        return plan_from_degrees(request->model, request->cluster, &trial->degrees, out);
+        return settled_plan(request, &trial->degrees, out);
     *out = trial->plan;
     trial->plan = NULL;
     return WEFT_OK;

@@ -1,6 +1,6 @@
 """torchtitan's configuration for deepseek-v3 on dgx-h100:32, written by weft for its main branch.
 
-Predicted by: weft simulate deepseek-v3 dgx-h100:32 --dp 8 --tp 2 --sp --pp 16 --ep 8 --etp 1 --micro-batch 1 --global-batch 512 --zero 2 --recompute full
+Predicted by: weft simulate deepseek-v3 dgx-h100:32 --dp 8 --tp 2 --sp --pp 16 --ep 8 --etp 1 --micro-batch 1 --global-batch 512 --zero 1 --recompute full --policy fsdp --overlap pipeline,gradients,parameters
 
 On each node, in a checkout of torchtitan where this file is weft_plan.py:
 
@@ -64,11 +64,7 @@ def train():
         ["layers.54", "layers.55", "layers.56", "layers.57"],
         ["layers.58", "layers.59", "layers.60", "norm", "lm_head"],
     ]
-    config.compile.enable = True
-    config.compile.components = ["model"]
-    config.compile.enable_async_tensor_parallel = True
+    config.compile.enable = False
+    config.compile.enable_async_tensor_parallel = False
     config.activation_checkpoint = FullAC.Config()
     return config
-
-
-# weft: overlap=tensor,pipeline,gradients,parameters policy=mixed

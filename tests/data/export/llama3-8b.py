@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains llama3-8b on dgx-h100 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate llama3-8b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 3 --recompute full
+Predicted by: weft simulate llama3-8b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --overlap gradients,parameters
 
 On each node:
 
@@ -42,7 +42,7 @@ PLAN = {
     "zero": 3,
     "recompute": True,
     "dtype": "bf16",
-    "reduce_dtype": "bf16",
+    "reduce_dtype": "fp32",
 }
 
 

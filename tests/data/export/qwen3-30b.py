@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains qwen3-30b-a3b on dgx-h100:2 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate qwen3-30b-a3b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --recompute full
+Predicted by: weft simulate qwen3-30b-a3b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --overlap gradients,parameters
 
 On each node:
 
@@ -51,7 +51,7 @@ PLAN = {
     "zero": 3,
     "recompute": True,
     "dtype": "bf16",
-    "reduce_dtype": "bf16",
+    "reduce_dtype": "fp32",
 }
 
 

@@ -1,7 +1,7 @@
-/* titan_flavors.c - the models that torchtitan ships (titan.h), as its models' __init__.py list them. */
+/* flavors.c - the models that torchtitan ships (target.h), as its models' __init__.py list them. */
 #include <string.h>
 
-#include "exchange/titan.h"
+#include "target/room.h"
 
 #define QWEN3_TIED ", head_dim: 128, tied: true"
 static const struct titan_flavor FLAVORS[] = {
@@ -65,22 +65,13 @@ const struct titan_flavor *titan_flavor_named(const char *model, const char *fla
     return NULL;
 }
 
-static const struct {
-    const char *ours, *theirs;
-} SCHEDULES[] = {{"1f1b", "1F1B"}, {"interleaved", "Interleaved1F1B"}, {"gpipe", "GPipe"}};
-
-const char *titan_schedule(const char *ours)
+const char *titan_flavors_text(struct arena *keep, const char *model)
 {
-    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
-        if (strcmp(SCHEDULES[i].ours, ours) == 0)
-            return SCHEDULES[i].theirs;
-    return NULL;
-}
-
-const char *titan_schedule_ours(const char *theirs)
-{
-    for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)
-        if (strcmp(SCHEDULES[i].theirs, theirs) == 0)
-            return SCHEDULES[i].ours;
-    return NULL;
+    const char *text = model, *between = " ";
+    for (size_t i = 0; i < COUNT_OF(FLAVORS); i++)
+        if (strcmp(FLAVORS[i].model, model) == 0) {
+            text = arena_printf(keep, "%s%s%s", text, between, FLAVORS[i].flavor);
+            between = ", ";
+        }
+    return text;
 }

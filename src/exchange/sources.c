@@ -1,0 +1,88 @@
+/* sources.c - the table of what plans are read from, and whether its framework runs what was read. */
+#include <string.h>
+
+#include "exchange/room.h"
+
+static const struct source SOURCES[] = {
+    {"megatron", "launch arguments of Megatron-LM", "megatron", megatron_import},
+    {"galvatron", "Galvatron's JSON: a strategy per layer", "galvatron", galvatron_import},
+    {"aceso", "Aceso's JSON: degrees for every operator", NULL, aceso_import},
+    {"deepspeed", "DeepSpeed's JSON configuration", "deepspeed", deepspeed_import},
+    {"bridge", "a dumped configuration of Megatron-Bridge or NeMo, in YAML", "megatron",
+     bridge_import},
+    {"torchtitan", "torchtitan's TOML, its command line, or a function of Python", "torchtitan",
+     torchtitan_import},
+};
+
+const struct source *source_find(const char *name)
+{
+    struct arena *scratch = arena_new();
+    const char *release = name ? strchr(name, '@') : NULL;
+    const char *alone = release ? arena_printf(scratch, "%.*s", (int)(release - name), name) : name;
+    int at = alone ? NAME_INDEX(alone, SOURCES) : 0;
+    if (at < 0)
+        unknown_name("source", alone, SOURCES, sizeof SOURCES[0], COUNT_OF(SOURCES));
+    arena_free(scratch);
+    return at < 0 ? NULL : &SOURCES[at];
+}
+
+const char *source_at(size_t i, const char **summary)
+{
+    if (i >= COUNT_OF(SOURCES))
+        return NULL;
+    *summary = SOURCES[i].summary;
+    return SOURCES[i].name;
+}
+
+weft_status open_practised(struct arena *scratch, struct import_input *input,
+                           struct opened_plan *out)
+{
+    struct degrees type = {.has_dtype = true}; /* the file says it, or the model */
+    weft_status status;
+    TRY(model_open(input->model, input->options, &out->model));
+    TRY(cluster_open(input->cluster, &out->cluster));
+    TRY(follow_practice(scratch, input->model, &input->options, &type, out));
+done:
+    return status;
+}
+
+/* ---- what was read --------------------------------------------------------------------------- */
+
+/* What keeps this release from running the plan; NULL: nothing does. */
+static const char *refused(struct arena *keep, const struct target *target, const struct plan *plan)
+{
+    struct texts differences = {0};
+    const char *why = NULL;
+    if (target_has_model(target, plan->model) ||
+        target_differences(keep, target, plan, &differences, NULL))
+        why = arena_copy_text(keep, weft_last_error()->message);
+    error_clear();
+    return why ? why : differences.len ? differences.data[0] : NULL;
+}
+
+static void note_release(struct arena *keep, const struct target *target, const char *why,
+                         struct texts *notes)
+{
+    if (why)
+        add_text(keep, notes, arena_printf(keep, "%s does not run this: %s", target->title, why));
+}
+
+weft_status source_note(struct arena *keep, const char *name, const struct plan *plan,
+                        struct texts *notes)
+{
+    const struct source *source = source_find(name);
+    const char *release = name ? strchr(name, '@') : NULL, *why = NULL;
+    if (!source || !source->framework)
+        return source && !release ? WEFT_OK : WEFT_BAD_INPUT;
+    const struct target *target =
+        target_find(arena_printf(keep, "%s%s", source->framework, release ? release : ""));
+    if (!target)
+        return WEFT_BAD_INPUT;
+    why = refused(keep, target, plan);
+    for (size_t i = 0; i < target_count() && why && !release; i++)
+        if (strcmp(target_at(i)->framework, source->framework) == 0 &&
+            !refused(keep, target_at(i), plan))
+            why = NULL;
+    note_release(keep, target, why, notes);
+    return WEFT_OK;
+}

@@ -1,0 +1,71 @@
+/* habits.c - the settings that a framework has for a plan, where nobody asked for others: the policy of its
+ * state, and what overlaps.
+ *
+ *   I1  A plan that was settled is written without a note that the framework decides otherwise.
+ */
+#include "target/room.h"
+
+static bool is_narrow(enum dtype dtype)
+{
+    return dtype != DTYPE_FP32 && dtype != DTYPE_TF32;
+}
+
+unsigned target_policies(const struct target *target, enum dtype dtype, int shard)
+{
+    const struct abilities *can = &target->can;
+    unsigned sharded = can->policies ? can->policies : ~0U;
+    unsigned whole = can->whole_policies ? can->whole_policies : sharded;
+    return !is_narrow(dtype) ? 1U << POLICY_FP32 : shard == 0 ? whole : sharded;
+}
+
+enum policy target_policy(const struct target *target, enum dtype dtype, int shard)
+{
+    unsigned policies = target_policies(target, dtype, shard);
+    enum policy policy = target->can.usual_policy;
+    if (policy && is_narrow(dtype))
+        return policy;
+    policy = policy_for(dtype);
+    while (!(policies & 1U << policy))
+        policy = (enum policy)((policy + 1) % POLICY_COUNT);
+    return policy;
+}
+
+static int highest_shard(const struct plan *plan)
+{
+    int shard = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        shard = plan_choice(plan, i)->shard > shard ? plan_choice(plan, i)->shard : shard;
+    return shard;
+}
+
+/* Of what is wanted, what the framework does. */
+static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool pieces, bool gathered)
+{
+    unsigned overlap = wanted & (can->may_overlap | (pieces ? can->pieces_overlap : 0));
+    overlap |= can->overlaps | (gathered ? can->gathered_overlap : 0);
+    return (overlap & can->joint_overlap) == can->joint_overlap ? overlap
+                                                                : overlap & ~can->joint_overlap;
+}
+
+void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan)
+{
+    int shard = highest_shard(plan);
+    if (!asked->has_policy)
+        plan->policy = target_policy(target, plan->dtype, shard);
+    if (!asked->has_overlap)
+        plan->overlap = overlap_of(&target->can, plan->overlap, plan->pieces > 1, shard == 3);
+}
+
+void target_settle_pins(const struct target *target, const struct model *model,
+                        struct degrees *pins)
+{
+    enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
+    if (!pins->has_policy) {
+        pins->has_policy = true;
+        pins->policy = target_policy(target, dtype, 1);
+    }
+    if (!pins->has_overlap) {
+        pins->has_overlap = true;
+        pins->overlap = overlap_of(&target->can, OVERLAP_ALL, true, true);
+    }
+}

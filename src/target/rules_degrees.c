@@ -1,0 +1,235 @@
+/* rules_degrees.c - rules about degrees and sequences (rules.c). */
+#include "target/room.h"
+
+static const char *no_degree(struct arena *keep, const struct numbers *n, const char *name,
+                             int64_t degree)
+{
+    return arena_printf(keep, "%s %lld: %s has no such degree", name, (long long)degree,
+                        framework(n));
+}
+
+/* ---- degrees --------------------------------------------------------------------------------- */
+
+static bool broken_ep(const struct numbers *n)
+{
+    return n->d->ep > 1 && !can(n)->ep;
+}
+static const char *text_ep(struct arena *keep, const struct numbers *n)
+{
+    return no_degree(keep, n, "ep", n->d->ep);
+}
+static void mend_ep(struct numbers *n)
+{
+    n->d->ep = 1;
+}
+
+static bool broken_tp(const struct numbers *n)
+{
+    return n->d->tp > 1 && !can(n)->tp;
+}
+static const char *text_tp(struct arena *keep, const struct numbers *n)
+{
+    return no_degree(keep, n, "tp", n->d->tp);
+}
+static void mend_tp(struct numbers *n)
+{
+    n->d->dp *= n->d->tp; /* I1 */
+    n->d->tp = 1;
+    n->d->sequence = false;
+}
+
+static bool broken_cp(const struct numbers *n)
+{
+    return n->d->cp > 1 && !can(n)->cp;
+}
+static const char *text_cp(struct arena *keep, const struct numbers *n)
+{
+    return no_degree(keep, n, "cp", n->d->cp);
+}
+static void mend_cp(struct numbers *n)
+{
+    n->d->dp *= n->d->cp; /* I1 */
+    n->d->cp = 1;
+}
+
+static void without_pieces(struct numbers *n)
+{
+    n->d->pieces = n->d->segments = 1;
+    n->d->schedule = can(n)->schedules[0];
+    *n->part_layers = NULL;
+}
+
+static bool broken_pp(const struct numbers *n)
+{
+    return n->d->pp > 1 && !can(n)->pp;
+}
+static const char *text_pp(struct arena *keep, const struct numbers *n)
+{
+    return no_degree(keep, n, "pp", n->d->pp);
+}
+static void mend_pp(struct numbers *n)
+{
+    n->d->dp *= n->d->pp; /* I1 */
+    n->d->pp = 1;
+    without_pieces(n);
+}
+
+static bool broken_tp_in_pipeline(const struct numbers *n)
+{
+    return n->d->tp > 1 && n->d->pp > 1 && !can(n)->tp_in_pipeline;
+}
+static const char *text_tp_in_pipeline(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "tp %lld with pp %lld: %s has no tensor parallelism in a pipeline",
+                        (long long)n->d->tp, (long long)n->d->pp, framework(n));
+}
+
+static bool broken_pieces(const struct numbers *n)
+{
+    return n->d->pieces > 1 && !(can(n)->pieces && (n->d->pp > 1 || can(n)->folds));
+}
+static const char *text_pieces(struct arena *keep, const struct numbers *n)
+{
+    return no_degree(keep, n, "virtual", n->d->pieces);
+}
+
+/* Some of torchtitan's models have no stages. */
+static bool broken_one_stage(const struct numbers *n)
+{
+    return n->d->pp > 1 && n->target->one_stage && n->target->one_stage(n->model);
+}
+static const char *text_one_stage(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "pp %lld: %s %s has no stages for such models", (long long)n->d->pp,
+                        framework(n), n->target->release);
+}
+
+/* PipelineScheduleSingle of torch/distributed/pipelining/schedules.py. */
+static int64_t micro_batches_of(const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    return d->micro_batch && d->dp ? d->global_batch / d->dp / d->micro_batch : 0;
+}
+static bool broken_full_pipeline(const struct numbers *n)
+{
+    int64_t micro_batches = micro_batches_of(n);
+    return can(n)->full_pipeline && micro_batches && micro_batches < n->d->pp;
+}
+static const char *text_full_pipeline(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "%lld micro-batches on pp %lld: %s needs as many as stages",
+                        (long long)micro_batches_of(n), (long long)n->d->pp, framework(n));
+}
+/* Smaller micro-batches, or else no stages. */
+static void mend_full_pipeline(struct numbers *n)
+{
+    while (n->d->micro_batch > 1 &&
+           (broken_full_pipeline(n) || n->d->global_batch / n->d->dp % n->d->micro_batch))
+        n->d->micro_batch--;
+    if (broken_full_pipeline(n))
+        mend_pp(n);
+}
+
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+static bool broken_sequence(const struct numbers *n)
+{
+    return n->d->tp > 1 && n->d->sequence && !can(n)->sequence;
+}
+static const char *text_sequence(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "sequence parallelism along tp: %s has none", framework(n));
+}
+static void mend_sequence(struct numbers *n)
+{
+    n->d->sequence = false;
+}
+
+static bool broken_plain(const struct numbers *n)
+{
+    return n->d->tp > 1 && !n->d->sequence && !can(n)->plain;
+}
+static const char *text_plain(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "tp without sequence parallelism: %s always has it", framework(n));
+}
+static void mend_plain(struct numbers *n)
+{
+    n->d->sequence = true;
+}
+
+static bool broken_plain_experts(const struct numbers *n)
+{
+    return n->d->tp > 1 && !n->d->sequence && !can(n)->plain_experts && has_experts(n->model);
+}
+static const char *text_plain_experts(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "experts with tp %lld: %s needs sequence parallelism with them",
+                        (long long)n->d->tp, framework(n));
+}
+
+/* Rows of frameworks without experts' own degrees need not say that they split them like the rest. */
+static unsigned expert_kinds(const struct numbers *n)
+{
+    return can(n)->experts ? can(n)->experts : EXPERTS_LIKE_TP;
+}
+static bool broken_etp(const struct numbers *n)
+{
+    int64_t etp = n->d->etp ? n->d->etp : n->d->tp;
+    unsigned kinds = (etp == n->d->tp ? EXPERTS_LIKE_TP : 0U) | (etp == 1 ? EXPERTS_WHOLE : 0U);
+    return !(expert_kinds(n) & (kinds ? kinds : EXPERTS_OTHERWISE)) && has_experts(n->model);
+}
+static const char *text_etp(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "experts of tp %lld in a model of tp %lld: %s has no such degrees",
+                        (long long)(n->d->etp ? n->d->etp : n->d->tp), (long long)n->d->tp,
+                        framework(n));
+}
+static void mend_etp(struct numbers *n)
+{
+    struct expert_mesh mesh;
+    n->d->etp = expert_kinds(n) & EXPERTS_LIKE_TP ? 0 : 1;
+    if (!expert_mesh(n->d, &mesh))
+        n->d->ep = 1;
+}
+
+static int64_t sequence_unit(const struct numbers *n)
+{
+    int64_t along = can(n)->tp_pieces ? n->d->tp : 1;
+    return n->d->cp > 1 || along > 1 ? along * can(n)->cp_pieces * n->d->cp : 1;
+}
+static bool broken_unit(const struct numbers *n)
+{
+    return can(n)->cp_pieces && n->model->seq % sequence_unit(n);
+}
+static const char *text_unit(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "tp %lld cp %lld: %s needs sequences of a multiple of %lld, not %lld",
+                        (long long)n->d->tp, (long long)n->d->cp, framework(n),
+                        (long long)sequence_unit(n), (long long)n->model->seq);
+}
+static void mend_unit(struct numbers *n)
+{
+    mend_cp(n);
+    if (broken_unit(n))
+        mend_tp(n);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct target_rule ALL[] = {
+    {broken_ep, text_ep, mend_ep},
+    {broken_tp, text_tp, mend_tp},
+    {broken_cp, text_cp, mend_cp},
+    {broken_unit, text_unit, mend_unit},
+    {broken_pp, text_pp, mend_pp},
+    {broken_one_stage, text_one_stage, mend_pp},
+    {broken_tp_in_pipeline, text_tp_in_pipeline, mend_tp},
+    {broken_pieces, text_pieces, without_pieces},
+    {broken_etp, text_etp, mend_etp},
+    {broken_full_pipeline, text_full_pipeline, mend_full_pipeline},
+    {broken_sequence, text_sequence, mend_sequence},
+    {broken_plain, text_plain, mend_plain},
+    {broken_plain_experts, text_plain_experts, mend_plain},
+};
+const struct target_rules DEGREE_RULES = {ALL, COUNT_OF(ALL)};

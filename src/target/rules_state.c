@@ -1,0 +1,195 @@
+/* rules_state.c - rules about the order of work, state, precision and recomputation (rules.c). */
+#include <string.h>
+
+#include "schedule/schedule.h"
+#include "target/room.h"
+
+/* ---- order and state ------------------------------------------------------------------------- */
+
+static bool broken_schedule(const struct numbers *n)
+{
+    if (!can(n)->schedules || !n->d->schedule)
+        return false;
+    for (const char *const *name = can(n)->schedules; *name; name++)
+        if (strcmp(*name, n->d->schedule) == 0)
+            return false;
+    return true;
+}
+static const char *text_schedule(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "schedule %s: %s does not know it", n->d->schedule, framework(n));
+}
+static void mend_schedule(struct numbers *n)
+{
+    n->d->segments = 1;
+    n->d->schedule =
+        n->d->pieces > 1 ? schedule_default(n->d->pieces, 1)->name : can(n)->schedules[0];
+}
+
+static unsigned shards_of(const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    unsigned shards = d->pp > 1 ? can(n)->pipeline_shards : can(n)->shards;
+    bool alone = d->tp == 1 && d->cp == 1 && d->pp == 1 && d->ep == 1;
+    return can(n)->lone_replicas && !alone && d->dp * d->cp > 1 ? shards & ~(unsigned)SHARD_0
+                                                                : shards;
+}
+static bool broken_shard(const struct numbers *n)
+{
+    return !(shards_of(n) & 1U << n->d->shard);
+}
+static const char *text_shard(struct arena *keep, const struct numbers *n)
+{
+    bool elsewhere = can(n)->shards & 1U << n->d->shard;
+    return arena_printf(keep, "state sharding %d: %s has no such level%s", n->d->shard,
+                        framework(n), elsewhere ? " beside other degrees" : "");
+}
+/* I2 */
+static void mend_shard(struct numbers *n)
+{
+    unsigned shards = shards_of(n);
+    int shard = n->d->shard;
+    while (shard < 4 && !(shards & 1U << shard))
+        shard++;
+    if (shard == 4)
+        for (shard = n->d->shard; shard > 0 && !(shards & 1U << shard);)
+            shard--;
+    n->d->shard = shard;
+}
+
+static bool broken_dtype(const struct numbers *n)
+{
+    return !(can(n)->dtypes & 1U << dtype_of(n));
+}
+static const char *text_dtype(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "dtype %s: %s has no such products", dtype_name(dtype_of(n)),
+                        framework(n));
+}
+static void mend_dtype(struct numbers *n)
+{
+    n->d->has_dtype = true;
+    n->d->dtype = DTYPE_BF16;
+}
+
+static bool broken_half_experts(const struct numbers *n)
+{
+    return n->d->ep > 1 && !can(n)->half_experts && dtype_of(n) == DTYPE_FP16;
+}
+static const char *text_half_experts(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "ep %lld in fp16: %s needs bf16", (long long)n->d->ep, framework(n));
+}
+
+static bool broken_policy(const struct numbers *n)
+{
+    return n->d->has_policy &&
+           !(target_policies(n->target, dtype_of(n), n->d->shard) & 1U << n->d->policy);
+}
+static const char *text_policy(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "policy %s in %s with state sharding %d: %s has none of it",
+                        policy_name(n->d->policy), dtype_name(dtype_of(n)), n->d->shard,
+                        framework(n));
+}
+/* The policy with as many bytes per gradient, if there is one. */
+static void mend_policy(struct numbers *n)
+{
+    unsigned policies = target_policies(n->target, dtype_of(n), n->d->shard);
+    bool wide = n->d->policy == POLICY_DISTRIBUTED || n->d->policy == POLICY_FSDP;
+    n->d->policy = wide && (policies & 1U << POLICY_MIXED_FP32_GRADIENTS)
+                       ? POLICY_MIXED_FP32_GRADIENTS
+                       : target_policy(n->target, dtype_of(n), n->d->shard);
+}
+
+/* ---- recomputation --------------------------------------------------------------------------- */
+
+static bool broken_products(const struct numbers *n)
+{
+    return *n->block == BLOCK_PRODUCTS && !can(n)->products;
+}
+static const char *text_products(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "recomputation of all but products: %s recomputes whole layers",
+                        framework(n));
+}
+static void mend_block(struct numbers *n)
+{
+    *n->block = 0;
+}
+
+static bool broken_block(const struct numbers *n)
+{
+    return *n->block > 0 && !can(n)->block;
+}
+static const char *text_block(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "recomputation of %lld layers per part: %s recomputes all or none",
+                        (long long)*n->block, framework(n));
+}
+
+static bool broken_selective(const struct numbers *n)
+{
+    return n->d->recompute == RECOMPUTE_SELECTIVE && !can(n)->selective;
+}
+static const char *text_selective(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "selective recomputation: %s recomputes whole layers", framework(n));
+}
+static void mend_selective(struct numbers *n)
+{
+    n->d->recompute = RECOMPUTE_FULL;
+}
+
+static bool broken_offload(const struct numbers *n)
+{
+    return n->d->offload && !can(n)->offload;
+}
+static const char *text_offload(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "offload: %s keeps checkpoints on the device", framework(n));
+}
+static void mend_offload(struct numbers *n)
+{
+    n->d->offload = false;
+}
+
+static bool broken_offload_kept(const struct numbers *n)
+{
+    return n->d->offload && n->d->recompute == RECOMPUTE_NONE && !can(n)->offload_kept;
+}
+static const char *text_offload_kept(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "offload without recomputation: %s moves checkpoints alone",
+                        framework(n));
+}
+
+static bool broken_uneven(const struct numbers *n)
+{
+    return *n->part_layers && !can(n)->uneven;
+}
+static const char *text_uneven(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "uneven stages: %s deals layers out equally", framework(n));
+}
+static void mend_uneven(struct numbers *n)
+{
+    *n->part_layers = NULL;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct target_rule ALL[] = {
+    {broken_schedule, text_schedule, mend_schedule},
+    {broken_shard, text_shard, mend_shard},
+    {broken_dtype, text_dtype, mend_dtype},
+    {broken_half_experts, text_half_experts, mend_dtype},
+    {broken_policy, text_policy, mend_policy},
+    {broken_products, text_products, mend_block},
+    {broken_block, text_block, mend_block},
+    {broken_selective, text_selective, mend_selective},
+    {broken_offload, text_offload, mend_offload},
+    {broken_offload_kept, text_offload_kept, mend_offload},
+    {broken_uneven, text_uneven, mend_uneven},
+};
+const struct target_rules STATE_RULES = {ALL, COUNT_OF(ALL)};

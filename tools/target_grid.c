@@ -151,17 +151,20 @@ static void try_all(struct hunt *h, int64_t global_batch)
 
 static weft_status hunt(int argc, char **argv, struct hunt *h)
 {
-    struct model *model = NULL;
-    struct cluster *cluster = NULL;
+    struct opened_plan opened = {0};
+    const char *options = argc > 5 && *argv[5] ? argv[5] : NULL;
     weft_status status;
-    TRY(model_open(argv[1], argc > 5 && *argv[5] ? argv[5] : NULL, &model));
-    TRY(cluster_open(argv[2], &cluster));
-    h->model = model;
-    h->cluster = cluster;
+    TRY(model_open(argv[1], options, &opened.model));
+    TRY(cluster_open(argv[2], &opened.cluster));
+    TRY(follow_practice(h->arena, argv[1], &options, &h->asked, &opened));
+    h->model = opened.model;
+    h->cluster = opened.cluster;
     h->target = target_find(argv[4]);
     if (!h->target)
         TRY(WEFT_BAD_INPUT);
-    TRY(cost_open(&cluster->node.device, NULL, &h->cost));
+    if (h->target->software)
+        TRY(software_from_text(h->target->software, &h->asked.software));
+    TRY(cost_open(&opened.cluster->node.device, NULL, &h->cost));
     h->until_s = argc > 6 ? atof(argv[6]) : 1e9;
     try_all(h, atoll(argv[3]));
     printf("{\"iteration_s\": ");
@@ -173,8 +176,7 @@ static weft_status hunt(int argc, char **argv, struct hunt *h)
            (long long)h->plans, h->over ? "false" : "true");
 done:
     cost_close(h->cost);
-    model_free(model);
-    cluster_free(cluster);
+    plan_close(&opened);
     return status;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans 12 problems for every framework that has the model, and checks what is written.
 
-    tools/targets-table.py [--weft build/weft] [--grid build/tools/target_grid] [--seconds 60] [--only WORD]
+    tools/targets-table.py [--weft build/weft] [--grid build/tools/target_grid] [--seconds 60] [--only REGEX]
                            [--quick] [--json FILE] > docs/guide/targets.md
 
 For each problem and target it runs `weft plan MODEL CLUSTER --for TARGET --to TARGET -o FILE` and looks whether
@@ -167,7 +167,7 @@ def main():
     options = parser.parse_args()
     rows = []
     for problem in PROBLEMS:
-        if options.only not in problem[0]:
+        if not re.search(options.only, problem[0]):
             continue
         for target in options.targets.split(","):
             with tempfile.TemporaryDirectory() as folder:

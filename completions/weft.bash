@@ -22,7 +22,8 @@ _weft() {
         --model:*) choices=$(weft models --names 2>/dev/null) ;;
         --cluster:* | --on:*) choices=$(weft clusters --names 2>/dev/null) ;;
         --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
-        --overlap:*) choices='tensor pipeline gradients parameters products experts all none' ;;
+        --overlap:*) choices='tensor pipeline gradients parameters keys products experts all none' ;;
+        --cp-kind:*) choices='ring gather a2a a2a+ring' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
         --software:*) choices='default megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 pytorch-eager deepspeed-0.19 weft' ;;

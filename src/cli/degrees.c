@@ -30,6 +30,8 @@ enum {
     OPTION_MARGIN,
     OPTION_OVERLAP,
     OPTION_BUCKET,
+    OPTION_CP_KIND,
+    OPTION_CP_HEADS,
     OPTION_SOFTWARE,
     OPTION_LAST = OPTION_SOFTWARE
 };
@@ -40,6 +42,10 @@ static const struct argp_option OPTIONS[] = {
     {"tp", OPTION_TP, "N", 0, "tensor parallelism (default 1)", 1},
     {"pp", OPTION_PP, "N", 0, "stages of a pipeline (default 1)", 1},
     {"cp", OPTION_CP, "N", 0, "context parallelism: sequences in parts (default 1)", 1},
+    {"cp-kind", OPTION_CP_KIND, "K", 0,
+     "how attention goes over cp: ring, gather, a2a or a2a+ring (default ring)", 1},
+    {"cp-heads", OPTION_CP_HEADS, "N", 0,
+     "devices of cp that take heads in place of positions (default: by cp-kind)", 1},
     {"ep", OPTION_EP, "N", 0, "expert parallelism, within a stage's devices (default 1)", 1},
     {"etp", OPTION_ETP, "N", 0, "tensor parallelism of experts (default tp)", 1},
     {"sp", OPTION_SP, NULL, 0, "sequence parallelism along tp", 1},
@@ -66,7 +72,7 @@ static const struct argp_option OPTIONS[] = {
     {"margin", OPTION_MARGIN, "PERCENT", 0,
      "of memory, what is to stay free (default " MARGIN_TEXT "; with --memory 0)", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
-     "what overlaps with computation: tensor,pipeline,gradients,parameters, all (of these) "
+     "what overlaps with computation: tensor,pipeline,gradients,parameters,keys, all (of these) "
      "or none, and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
@@ -93,6 +99,7 @@ static const struct {
     {OPTION_TP, "tp", offsetof(struct degrees, tp)},
     {OPTION_PP, "pp", offsetof(struct degrees, pp)},
     {OPTION_CP, "cp", offsetof(struct degrees, cp)},
+    {OPTION_CP_HEADS, "cp-heads", offsetof(struct degrees, cp_heads)},
     {OPTION_EP, "ep", offsetof(struct degrees, ep)},
     {OPTION_ETP, "etp", offsetof(struct degrees, etp)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
@@ -192,6 +199,15 @@ static void take_margin(struct argp_state *state, struct plan_arguments *in, con
                    MOST_MARGIN_PERCENT);
 }
 
+static void take_cp_kind(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    enum cp_kind kind;
+    if (cp_kind_from_name(arg, &kind))
+        cp_kind_set(kind, &in->degrees);
+    else
+        argp_error(state, "--cp-kind is '%s', expected %s", arg, CP_KIND_WORDS);
+}
+
 static void take_overlap(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     char *rest = arena_copy_text(in->arena, arg), *word;
@@ -252,6 +268,7 @@ static const struct {
     {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
     {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
     {OPTION_MARGIN, take_margin},     {OPTION_SOFTWARE, take_software},
+    {OPTION_CP_KIND, take_cp_kind},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)

@@ -16,7 +16,7 @@ struct block_writer {
     int64_t first_use;
     int32_t floor; /* items before this one belong to another run: what they resharded is gone */
     int32_t layer; /* the first item of the layer's backward pass */
-    /* per instance: the chunks of a product whose rest has been written, else 0 (I6) */
+    /* per instance: the chunks of a product or of attention whose rest has been written, else 0 (I6, I7) */
     int32_t *chunks;
     int32_t waited; /* the last step that an operator waits for, -1: none */
     /* the last step that brings something to an instance that does not run again (I5), for which
@@ -27,7 +27,7 @@ struct block_writer {
 
 /* ---- blocks.c ---- */
 void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
-                int32_t needs, int32_t chunks);
+                int32_t needs, int32_t chunks, int32_t share);
 
 /* ---- product_chunks.c (blocks.c, I6) ---- */
 /* The number of chunks in which this step may overlap with this product, which reads or makes the
@@ -43,5 +43,9 @@ void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
                         enum purpose purpose, int32_t gather);
 /* Writes the rest of the product whose output a step scatters, if nothing else has run since. */
 void write_rest_after(struct block_writer *w, int32_t step);
+/* Writes all chunks of attention but `later` ones beside the gathers of its keys and values, which are among the items
+ * from `first` on (I7). Returns the number of chunks; 0: nothing goes round a ring. */
+int32_t write_ring(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                   int32_t first, int32_t later);
 
 #endif

@@ -32,6 +32,10 @@
  *       since the maximum is at k = 0 or k = n - 1: n - 1 chunks run together with the collective
  *       (`rest`), and one runs after it, or before it if it scatters. This also holds for a collective
  *       that begins before its product.
+ *   I7  With OVERLAP_KEYS the keys and values of a sequence that n devices hold in parts go round a ring while
+ *       fused attention runs, in n chunks, as in (2): each device begins with its own (Ring Attention, Liu et
+ *       al., 2023; Transformer Engine's p2p). Backward their gradients follow a step later: of the n chunks n - 2
+ *       run beside the gathers, one after them, and the last beside the scatters of the gradients.
  */
 #include "compile/block_writer.h"
 
@@ -67,12 +71,12 @@ static int32_t push_op(struct block_writer *w, int64_t instance, enum phase phas
     return at;
 }
 
-/* Writes all chunks but one of a product (I6). */
+/* Writes some chunks of a product (I6) or of attention (I7). */
 void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
-                int32_t needs, int32_t chunks)
+                int32_t needs, int32_t chunks, int32_t share)
 {
     push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
-                          -1, -1, chunks, false, true});
+                          -1, -1, chunks, false, true, share});
 }
 
 /* Whether experts are on several devices for one of producer and reader, but not for the other. */
@@ -192,6 +196,7 @@ static void forward_op(struct block_writer *w, int64_t instance, int64_t last, e
     }
     if (needs >= before)
         write_rests_beside(w, instance, last, purpose, needs);
+    write_ring(w, instance, PHASE_FORWARD, purpose, before, 1);
     push_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
@@ -338,7 +343,7 @@ static void gradient_beside(struct block_writer *w, int64_t instance, int32_t st
     if (!chunks || w->waited >= step) /* by I3 another operator already waits for the step */
         return;
     write_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, begins_with_step(w, step),
-               chunks);
+               chunks, chunks - 1);
     w->chunks[place] = chunks;
 }
 
@@ -350,13 +355,17 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
     int32_t needs = -1, gathered = -1;
     if (inputs && op->input_grad) {
         needs = receive_back(w, instance);
+        int32_t before = (int32_t)w->items.len;
         if (!product || weights)
             gathered = gather_again(w, instance);
         gradient_beside(w, instance, needs);
+        int32_t ring = write_ring(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, before, 2);
         int32_t at = push_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
                              product || gathered < needs ? needs : gathered);
         for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
             send_back(w, u, at);
+        if (ring)
+            write_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, -1, ring, 1);
     } else if (inputs) {
         needs = receive_back(w, instance);
     }

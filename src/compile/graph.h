@@ -72,13 +72,14 @@ struct item {
     int64_t bytes;    /* of a step, per device, as collective_time takes them */
     int32_t pattern;  /* of a step (its groups), -1: a slice */
     int32_t exchange; /* of a step: that of its first group, -1: a slice */
-    /* of a product that overlaps with its own collective (blocks.c, I6): in how many chunks;
-     * else 0 */
+    /* of a product or attention that overlaps with its own collectives (blocks.c, I6, I7), and of a step of
+     * such a ring: in how many chunks; else 0 */
     int32_t chunks;
     bool tokens; /* of a step: it brings tokens to experts on other devices, or back */
     /* Whether the item stands for the chunks that overlap with the collective. They take time in a
      * simulation, but an executor computes the whole product in the other item. */
     bool rest;
+    int32_t share; /* of a rest: how many of the chunks */
 };
 /* Whether the item is an operator's phase that an executor runs. */
 static inline bool item_runs(const struct item *item)

@@ -195,6 +195,12 @@ static void forward_op(struct trace *t, int64_t instance)
         take(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
 }
 
+/* Of what goes round a ring a device holds the chunk that it reads and the one that comes (blocks.c, I7). */
+static double copy_bytes(const struct trace *t, const struct use *use)
+{
+    return input_bytes(t, use) * (t->item->chunks > 2 ? 2.0 / t->item->chunks : 1);
+}
+
 /* A step of an input's reshard (lifetimes.h, I3). */
 static void forward_step(struct trace *t, const struct use *use)
 {
@@ -206,7 +212,7 @@ static void forward_step(struct trace *t, const struct use *use)
     }
     int32_t from = origin(t, use);
     read_life(t, from);
-    *copy = in_place(&steps) ? from : take(t, HELD_COPY, use->reader, input_bytes(t, use));
+    *copy = in_place(&steps) ? from : take(t, HELD_COPY, use->reader, copy_bytes(t, use));
 }
 
 /* A step before a send. */

@@ -1,5 +1,5 @@
-/* product_chunks.c - products in chunks that overlap with collectives of their inputs or outputs
- * (blocks.c, I6). */
+/* product_chunks.c - products in chunks that overlap with collectives of their inputs or outputs (blocks.c, I6),
+ * and attention in chunks beside the ring of its keys and values (I7). */
 #include "compile/block_writer.h"
 
 int32_t chunks_beside(const struct block_writer *w, int32_t step, enum collective collective,
@@ -42,7 +42,7 @@ void write_rests_beside(struct block_writer *w, int64_t instance, int64_t last,
         if (op->kind != OP_LINEAR || b->use[b->use_first[i]].same_forward != leader ||
             (w->recomputing && b->rerun[i] != RERUN_FORWARD))
             break;
-        write_rest(w, i, PHASE_FORWARD, purpose, needs, chunks);
+        write_rest(w, i, PHASE_FORWARD, purpose, needs, chunks, chunks - 1);
         w->chunks[i - b->plan->part[w->part].first] = chunks;
         needs = -1;
     }
@@ -58,5 +58,36 @@ void write_rest_after(struct block_writer *w, int32_t step)
     if (!chunks || product->phase != PHASE_FORWARD)
         return;
     product->chunks = chunks;
-    write_rest(w, product->instance, PHASE_FORWARD, (enum purpose)product->purpose, -1, chunks);
+    write_rest(w, product->instance, PHASE_FORWARD, (enum purpose)product->purpose, -1, chunks,
+               chunks - 1);
+}
+
+/* Whether a step gathers keys or values of this instance from the devices that have other positions. */
+static bool is_ring(const struct item *item, int64_t instance, int64_t members)
+{
+    return item->kind == ITEM_STEP && item->step->kind == COLLECTIVE_ALL_GATHER &&
+           item->instance == instance && item->operand > 0 && step_members(item->step) == members;
+}
+
+int32_t write_ring(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                   int32_t first, int32_t later)
+{
+    const struct build *b = w->b;
+    int32_t members = (int32_t)split_degree(&plan_choice(b->plan, instance)->split, DIM_SEQ);
+    int32_t end = (int32_t)w->items.len;
+    if (!(b->plan->overlap & OVERLAP_KEYS) || b->graph->executed ||
+        laid_of(b, instance)->op->kind != OP_ATTENTION)
+        return 0;
+    while (first < end && !is_ring(&w->items.data[first], instance, members))
+        first++;
+    if (first == end)
+        return 0;
+    for (int32_t i = first; i < end; i++)
+        if (is_ring(&w->items.data[i], instance, members))
+            w->items.data[i].chunks = members;
+    if (members > later)
+        write_rest(w, instance, phase, purpose, begins_with_step(w, first), members,
+                   members - later);
+    w->chunks[instance - b->plan->part[w->part].first] = members;
+    return members;
 }

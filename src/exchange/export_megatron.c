@@ -150,6 +150,29 @@ static bool hides_tokens(const struct plan *plan, const struct degrees *d)
     return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
 }
 
+/* megatron/core/transformer/transformer_config.py, cp_comm_type */
+const char *const MEGATRON_CP_KINDS[] = {
+    [CP_RING] = "p2p",
+    [CP_GATHER] = "all_gather",
+    [CP_A2A] = "a2a",
+    [CP_A2A_RING] = "a2a+p2p",
+};
+_Static_assert(COUNT_OF(MEGATRON_CP_KINDS) == CP_KIND_COUNT, "a kind of cp without a word");
+
+static void add_context(struct lines *a, const struct plan *plan, const struct degrees *d)
+{
+    enum cp_kind kind = cp_kind_of(d, plan->overlap);
+    if (d->cp == 1)
+        return;
+    add_int(a, "context-parallel-size", d->cp);
+    if (kind != CP_RING) /* its default */
+        add_word(a, "cp-comm-type", MEGATRON_CP_KINDS[kind]);
+    if (kind == CP_A2A_RING)
+        array_push(a->keep, &a->lines,
+                   arena_printf(a->keep, "--hierarchical-context-parallel-sizes %lld %lld",
+                                (long long)d->cp_heads, (long long)(d->cp / d->cp_heads)));
+}
+
 static void add_plan(struct lines *a, const struct recognised *r)
 {
     const struct degrees *d = &r->degrees;
@@ -162,7 +185,7 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_flag(a, "sequence-parallel");
     if (d->sequence && d->tp > 1 && (plan->overlap & OVERLAP_PRODUCTS))
         add_flag(a, "tp-comm-overlap");
-    add_above_one(a, "context-parallel-size", d->cp);
+    add_context(a, plan, d);
     add_above_one(a, "expert-model-parallel-size", d->ep);
     if (d->etp && d->etp != d->tp)
         add_int(a, "expert-tensor-parallel-size", d->etp);

@@ -38,6 +38,10 @@ static unsigned overlaps_of(const struct plan *plan)
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct choice *choice = plan_choice(plan, i);
         bits |= choice->shard ? OVERLAP_PARAMETERS : 0;
+        bits |= plan->model->op[plan->instance[i].op].kind == OP_ATTENTION &&
+                        split_degree(&choice->split, DIM_SEQ) > 1
+                    ? OVERLAP_KEYS
+                    : 0;
         bits |= split_equal(&choice->split, &plan_choice(plan, 0)->split) &&
                         only_replicas(&choice->split)
                     ? 0

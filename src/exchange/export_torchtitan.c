@@ -147,6 +147,9 @@ static void put_parallelism(struct titan_text *t, const struct recognised *r,
     else
         put_bool(t, "enable_async_tensor_parallel", is_async(r));
     put_int(t, "context_parallel_degree", d->cp);
+    if (!t->python && d->cp > 1)
+        put_word(t, "context_parallel_rotate_method",
+                 r->plan->overlap & OVERLAP_KEYS ? "alltoall" : "allgather");
     put_int(t, "expert_parallel_degree", d->ep);
     if (!t->python && s->experts)
         put_int(t, "expert_tensor_parallel_degree", d->etp ? d->etp : d->tp);

@@ -5,8 +5,10 @@
  * both is megatron/training/arguments.py (export_flags.c).
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "exchange/export_megatron.h"
 #include "exchange/import_shape.h"
 
 struct megatron_reading {
@@ -160,6 +162,18 @@ static void read_state(struct megatron_reading *r)
         remark(r, "--optimizer-cpu-offload: the optimizer stays on the device here");
 }
 
+/* Of several layers' kinds the first counts. Hierarchical sizes: first of the all-to-all, then of the ring. */
+static void read_context(struct megatron_reading *r)
+{
+    const char *word = argument_word(r->a, "cp-comm-type", MEGATRON_CP_KINDS[CP_RING]);
+    const char *sizes = argument_word(r->a, "hierarchical-context-parallel-sizes", "");
+    for (int kind = 0; kind < CP_KIND_COUNT && r->d.cp > 1; kind++)
+        if (strcmp(word, MEGATRON_CP_KINDS[kind]) == 0)
+            cp_kind_set((enum cp_kind)kind, &r->d);
+    if (r->d.cp_heads == CP_HEADS_SOME && *sizes)
+        r->d.cp_heads = strtoll(sizes, NULL, 10);
+}
+
 /* Tensor exchanges always overlap with weight gradients; sends between stages overlap only in the interleaved
  * schedule. Without overlap, all gradients of a part are synchronised at once. */
 static void read_overlap(struct megatron_reading *r)
@@ -175,6 +189,7 @@ static void read_overlap(struct megatron_reading *r)
         d->overlap |= OVERLAP_PARAMETERS;
     if (has(r, "tp-comm-overlap"))
         d->overlap |= OVERLAP_PRODUCTS;
+    read_context(r);
     if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))
         remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
     if (has(r, "overlap-moe-expert-parallel-comm"))

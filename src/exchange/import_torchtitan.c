@@ -17,7 +17,7 @@ struct titan_file {
     const char *model, *flavor, *config;
     int64_t local_batch, global_batch, seq, pass_tokens, step_tokens, context;
     int64_t replicate, shard, tp, cp, pp, ep, etp, micro_batch, micro_batches;
-    const char *precision, *reshard, *schedule, *mode, *option;
+    const char *precision, *reshard, *schedule, *mode, *option, *rotate;
     bool sequence, async, compiled, async_compile;
     const struct doc *parts, *converters, *components;
 };
@@ -43,6 +43,7 @@ static const struct {
     {"parallelism", {"enable_sequence_parallel", FIELD_BOOL, AT(sequence)}},
     {"parallelism", {"enable_async_tensor_parallel", FIELD_BOOL, AT(async)}},
     {"parallelism", {"context_parallel_degree", FIELD_COUNT, AT(cp)}},
+    {"parallelism", {"context_parallel_rotate_method", FIELD_TEXT, AT(rotate)}},
     {"parallelism", {"expert_parallel_degree", FIELD_COUNT, AT(ep)}},
     {"parallelism", {"expert_tensor_parallel_degree", FIELD_COUNT, AT(etp)}},
     {"parallelism", {"pipeline_parallel_degree", FIELD_COUNT, AT(pp)}},
@@ -291,6 +292,8 @@ static void read_types(struct titan_reading *r)
     d->policy = wide ? POLICY_FP32 : POLICY_FSDP; /* I1 */
     d->overlap = OVERLAP_PIPELINE | OVERLAP_GRADIENTS | OVERLAP_PARAMETERS;
     d->overlap |= async ? OVERLAP_TENSOR | OVERLAP_PRODUCTS : 0;
+    /* torch/distributed/tensor/experimental/_attention.py: the usual method gathers, the other one is a ring */
+    d->overlap |= r->file.rotate && strcmp(r->file.rotate, "alltoall") == 0 ? OVERLAP_KEYS : 0;
 }
 
 /* ---- all together ---------------------------------------------------------------------------- */

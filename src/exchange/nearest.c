@@ -34,7 +34,7 @@ static void free_schedule(struct degrees *d)
 }
 static void free_degrees(struct degrees *d)
 {
-    d->dp = d->tp = d->pp = d->cp = d->ep = 0;
+    d->dp = d->tp = d->pp = d->cp = d->cp_heads = d->ep = 0;
     d->sequence = false;
 }
 static void (*const GIVES_BACK[])(struct degrees *d) = {free_recompute, free_micro_batch,

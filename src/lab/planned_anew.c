@@ -11,7 +11,7 @@ static const double ROUNDING = 1e-3;
 static struct degrees pins_of(const struct published *row)
 {
     struct degrees pins = row->degrees;
-    pins.dp = pins.tp = pins.pp = pins.cp = pins.ep = pins.etp = 0;
+    pins.dp = pins.tp = pins.pp = pins.cp = pins.cp_heads = pins.ep = pins.etp = 0;
     pins.pieces = pins.segments = pins.micro_batch = 0;
     pins.sequence = pins.offload = false;
     pins.schedule = NULL;

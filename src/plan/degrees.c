@@ -79,6 +79,9 @@ static weft_status check_range(const struct degrees *d)
             return bad_argument(NULL, "%s is %lld, expected 1 to 2^31 - 1", COUNTS[i].name,
                                 (long long)count);
     }
+    if (d->cp_heads < CP_HEADS_SOME || d->cp_heads > INT32_MAX)
+        return bad_argument(NULL, "cp-heads is %lld, expected 1 to 2^31 - 1",
+                            (long long)d->cp_heads);
     if (d->shard < 0 || d->shard > 3)
         return bad_argument(NULL, "state sharding is %d, expected 0, 1, 2 or 3", d->shard);
     return WEFT_OK;
@@ -206,6 +209,34 @@ static weft_status check_experts(struct degrees *d, const struct model *model)
     return status;
 }
 
+static bool has_attention(const struct model *model)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].kind == OP_ATTENTION)
+            return true;
+    return false;
+}
+
+/* Makes cp_heads a number that divides cp. */
+static weft_status complete_cp_heads(struct degrees *d, const struct model *model)
+{
+    int64_t heads = cp_heads_of(d, model);
+    d->cp_heads = heads > 1 ? heads : 0;
+    if (heads > 1 && !has_attention(model))
+        return bad_argument(
+            "use fused attention, such as --set attention=flash, or leave cp-heads out",
+            "cp-heads %lld divides the heads of fused attention, and %s has none", (long long)heads,
+            model->name);
+    if (d->cp % heads == 0)
+        return WEFT_OK;
+    struct arena *scratch = arena_new();
+    weft_status status = bad_argument(NULL, "cp-heads %lld does not divide cp %lld",
+                                      (long long)heads, (long long)d->cp);
+    error_hint("use cp-heads %s", nearest_legal(scratch, heads, d->cp, divides, d->cp));
+    arena_free(scratch);
+    return status;
+}
+
 static weft_status complete_batch(struct degrees *d)
 {
     int64_t step = d->dp * d->micro_batch;
@@ -255,6 +286,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
         set_default(ones[i], 1);
     TRY(complete_dp(d, cluster));
     TRY(degrees_suit(d, model));
+    TRY(complete_cp_heads(d, model));
     TRY(check_experts(d, model));
     TRY(complete_batch(d));
     TRY(complete_schedule(d));

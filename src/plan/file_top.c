@@ -110,6 +110,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"cp", FIELD_COUNT, offsetof(struct degree_fields, degrees.cp)},
         {"ep", FIELD_COUNT, offsetof(struct degree_fields, degrees.ep)},
         {"etp", FIELD_COUNT, offsetof(struct degree_fields, degrees.etp)},
+        {"cp_heads", FIELD_COUNT, offsetof(struct degree_fields, degrees.cp_heads)},
         {"sp", FIELD_BOOL, offsetof(struct degree_fields, degrees.sequence)},
         {"pieces", FIELD_COUNT, offsetof(struct degree_fields, degrees.pieces), .min = 1,
          .max = MOST_PIECES},

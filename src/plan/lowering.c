@@ -298,15 +298,18 @@ static const struct expert_mesh *mesh_of(const struct lower *l, const struct op 
     return expert_dim(op, in) == SPLIT_COPY ? &l->dense : &l->experts;
 }
 
-static weft_status add_heads(const struct lower *l, const struct op *op, struct split *split)
+/* Splits heads by tp, and attention's also by those devices of cp that take no positions. */
+static weft_status add_heads(const struct lower *l, const struct op *op, int64_t cp_heads,
+                             struct split *split)
 {
-    int64_t tp = l->degrees->tp, kv = dim_size(op, DIM_HEAD), group = dim_size(op, DIM_GROUP);
-    int64_t heads = common_divisor(kv, tp), groups = tp / heads;
+    int64_t all = cp_heads * l->degrees->tp, kv = dim_size(op, DIM_HEAD);
+    int64_t group = dim_size(op, DIM_GROUP), heads = common_divisor(kv, all), groups = all / heads;
+    const char *name = cp_heads > 1 ? "cp-heads * tp" : "tp";
     if (group % groups)
-        return does_not_divide(l, op, DIM_HEAD, kv * group, (struct named){"tp", tp});
+        return does_not_divide(l, op, DIM_HEAD, kv * group, (struct named){name, all});
     weft_status status;
-    TRY(add(l, op, DIM_HEAD, (struct named){"tp", heads}, split));
-    TRY(add(l, op, DIM_GROUP, (struct named){"tp", groups}, split));
+    TRY(add(l, op, DIM_HEAD, (struct named){name, heads}, split));
+    TRY(add(l, op, DIM_GROUP, (struct named){name, groups}, split));
 done:
     return status;
 }
@@ -354,9 +357,11 @@ static weft_status lower_op(struct lower *l, int32_t index)
     struct split split = split_none();
     split_add(&split, DIM_BATCH, mesh->batch);
     TRY(add(l, op, expert_dim(op, in), (struct named){"ep", mesh->ep}, &split));
-    TRY(add(l, op, sequence_dim(l, op, in, mesh->seq), (struct named){"cp", mesh->seq}, &split));
+    int64_t heads = op->kind == OP_ATTENTION ? cp_heads_of(l->degrees, l->model) : 1;
+    int64_t parts = mesh->seq / heads;
+    TRY(add(l, op, sequence_dim(l, op, in, parts), (struct named){"cp", parts}, &split));
     if (lay.dim == BY_HEADS)
-        TRY(add_heads(l, op, &split));
+        TRY(add_heads(l, op, heads, &split));
     else
         TRY(add(l, op, lay.dim, (struct named){mesh == &l->dense ? "tp" : "etp", mesh->etp},
                 &split));

@@ -13,11 +13,12 @@ static const struct {
     {"parameters", OVERLAP_PARAMETERS},
     {"products", OVERLAP_PRODUCTS},
     {"experts", OVERLAP_EXPERTS},
+    {"keys", OVERLAP_KEYS},
     {"all", OVERLAP_ALL},
     {"none", 0},
 };
 const char OVERLAP_WORDS[] =
-    "tensor, pipeline, gradients, parameters, products, experts, all or none";
+    "tensor, pipeline, gradients, parameters, keys, products, experts, all or none";
 
 bool overlap_from_name(const char *name, unsigned *bits)
 {

@@ -100,14 +100,17 @@ enum overlap {
     OVERLAP_PIPELINE = 2,   /* sends between stages */
     OVERLAP_GRADIENTS = 4,  /* synchronisation of gradients, with the rest of the backward pass */
     OVERLAP_PARAMETERS = 8, /* gathers of sharded weights, one unit ahead */
-    OVERLAP_ALL = 15,       /* the meaning of "all", and the default */
+    /* keys and values of a divided sequence, which go round a ring of its devices, with the attention that reads
+     * them (compile/blocks.c, I7); else they are gathered first */
+    OVERLAP_KEYS = 64,
+    OVERLAP_ALL = 15 | OVERLAP_KEYS, /* the meaning of "all", and the default */
     /* all-gathers or reduce-scatters of a sequence, with the very product that reads or makes it,
      * in chunks (compile/blocks.c); only if named */
     OVERLAP_PRODUCTS = 16,
     /* tokens on their way to experts and back, with the other pass of a pair of micro-batches
      * (schedule.h, ORDER_PAIRED; compile/pairs.c); only if named */
     OVERLAP_EXPERTS = 32,
-    OVERLAP_EVERY = 63
+    OVERLAP_EVERY = 127
 };
 /* Reads one word of a list (a bit's name, "all" or "none") and adds its bits. */
 bool overlap_from_name(const char *name, unsigned *bits);
@@ -229,13 +232,29 @@ weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice
 
 /* ---- shorthand: degrees ---------------------------------------------------------------------- */
 
+/* How attention is divided over the devices of cp, whose sequences are in parts everywhere else (cp_kinds.c). */
+enum cp_kind { CP_RING, CP_GATHER, CP_A2A, CP_A2A_RING, CP_KIND_COUNT };
+enum cp_heads { CP_HEADS_ALL = -1, CP_HEADS_SOME = -2 }; /* all of cp; as many as the heads allow */
+extern const char CP_KIND_WORDS[];                       /* "ring, gather, ...", for messages */
+const char *cp_kind_name(enum cp_kind kind);
+bool cp_kind_from_name(const char *name, enum cp_kind *out);
+struct degrees;
+/* Sets what a kind means: cp_heads, and whether OVERLAP_KEYS is among the overlaps. */
+void cp_kind_set(enum cp_kind kind, struct degrees *degrees);
+/* The kind of complete degrees under a plan's overlaps. */
+enum cp_kind cp_kind_of(const struct degrees *degrees, unsigned overlap);
+/* The number that cp_heads stands for, at least 1. */
+int64_t cp_heads_of(const struct degrees *degrees, const struct model *model);
+
 struct degrees {
     int64_t dp, tp, pp, cp, ep; /* 0: dp follows from the others, the others are 1 */
     int64_t etp;                /* the tensor degree of experts; 0: tp */
-    bool sequence;              /* sequence parallelism along tp */
-    int64_t pieces, segments;   /* 0: 1 */
-    int64_t micro_batch;        /* samples of one replica; 0: 1 */
-    int64_t global_batch;       /* 0: at least dp * micro_batch * pp */
+    /* of cp's devices, how many take heads of attention in place of positions, or a value of enum cp_heads; 0: 1 */
+    int64_t cp_heads;
+    bool sequence;            /* sequence parallelism along tp */
+    int64_t pieces, segments; /* 0: 1 */
+    int64_t micro_batch;      /* samples of one replica; 0: 1 */
+    int64_t global_batch;     /* 0: at least dp * micro_batch * pp */
     int shard;
     enum recompute recompute;
     const char *schedule; /* NULL: schedule_default */
@@ -285,6 +304,8 @@ weft_status lower_degrees(const struct model *model, const struct degrees *degre
 bool is_same_plan(const struct plan *a, const struct plan *b);
 /* The tensor degree of the plan's experts; 0: there are none. */
 int64_t plan_expert_tp(const struct plan *plan);
+/* The cp_heads of a plan's degrees, if it has this cp; 0: none. */
+int64_t plan_cp_heads(const struct plan *plan, int64_t cp);
 /* The degrees that give this plan; false: there are none. */
 bool plan_degrees(const struct plan *plan, struct degrees *out);
 

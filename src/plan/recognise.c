@@ -132,6 +132,16 @@ static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool re
     return false;
 }
 
+int64_t plan_cp_heads(const struct plan *plan, int64_t cp)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        int64_t parts = split_degree(&plan_choice(plan, i)->split, DIM_SEQ);
+        if (plan->model->op[plan->instance[i].op].kind == OP_ATTENTION)
+            return parts < cp && cp % parts == 0 ? cp / parts : 0;
+    }
+    return 0;
+}
+
 bool plan_degrees(const struct plan *plan, struct degrees *out)
 {
     bool recomputes, found = false;
@@ -145,6 +155,7 @@ bool plan_degrees(const struct plan *plan, struct degrees *out)
     int64_t most_cp = widest(plan, DIM_SEQ);
     for (out->cp = 1; out->cp <= most_cp && !found; out->cp += !found) {
         out->tp = rest / out->cp;
+        out->cp_heads = plan_cp_heads(plan, out->cp);
         out->etp = expert_tp == out->tp ? 0 : expert_tp;
         int most_along = out->tp > 1 ? 1 : 0;
         for (int along = 0; rest % out->cp == 0 && along <= most_along && !found; along++) {

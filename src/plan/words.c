@@ -51,6 +51,7 @@ static void say_layout(struct words *w, const struct degrees *d)
         say(w, "sp");
     say_above_one(w, "pp", d->pp);
     say_above_one(w, "cp", d->cp);
+    say_above_one(w, "cp-heads", d->cp_heads);
     say_above_one(w, "ep", d->ep);
     if (d->etp && d->etp != d->tp)
         say(w, "etp %lld", (long long)d->etp);

@@ -225,7 +225,7 @@ int64_t item_device_ns(struct item_costs *costs, const struct item *item)
 {
     int64_t ns = item_cost(costs, item->instance, (enum phase)item->phase)->device.ns;
     int64_t one = item->chunks ? ns / item->chunks : ns;
-    return item->rest ? ns - one : one;
+    return item->share > 1 ? ns - (item->chunks - item->share) * one : one;
 }
 
 int64_t item_host_ns(struct item_costs *costs, const struct item *item)

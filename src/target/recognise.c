@@ -134,6 +134,7 @@ static void try_replica(struct degrees_trial *trial, struct degrees d)
 {
     int64_t ep = expert_degree(trial->plan), etp = plan_expert_tp(trial->plan);
     struct expert_mesh mesh;
+    d.cp_heads = plan_cp_heads(trial->plan, d.cp);
     d.micro_batch = trial->plan->step_samples / d.dp;
     d.micro_batch = d.micro_batch ? d.micro_batch : 1;
     d.global_batch = trial->plan->global_batch;

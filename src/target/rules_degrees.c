@@ -50,6 +50,21 @@ static void mend_cp(struct numbers *n)
 {
     n->d->dp *= n->d->cp; /* I1 */
     n->d->cp = 1;
+    n->d->cp_heads = 0;
+}
+
+static bool broken_cp_heads(const struct numbers *n)
+{
+    return cp_heads_of(n->d, n->model) > 1 && !can(n)->cp_heads;
+}
+static const char *text_cp_heads(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "cp-heads %lld: %s sends keys and values only, by ring or gather",
+                        (long long)cp_heads_of(n->d, n->model), framework(n));
+}
+static void mend_cp_heads(struct numbers *n)
+{
+    n->d->cp_heads = 0;
 }
 
 static void without_pieces(struct numbers *n)
@@ -221,6 +236,7 @@ static const struct target_rule ALL[] = {
     {broken_ep, text_ep, mend_ep},
     {broken_tp, text_tp, mend_tp},
     {broken_cp, text_cp, mend_cp},
+    {broken_cp_heads, text_cp_heads, mend_cp_heads},
     {broken_unit, text_unit, mend_unit},
     {broken_pp, text_pp, mend_pp},
     {broken_one_stage, text_one_stage, mend_pp},

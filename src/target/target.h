@@ -77,6 +77,7 @@ enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 /* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
+    bool cp_heads;       /* devices of cp that take heads: a2a, a2a+ring */
     unsigned experts;    /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     bool tp_in_pipeline; /* tp and pp together */
     bool pieces;         /* several model pieces per stage */

@@ -24,7 +24,7 @@ enum {
  * are Megatron-FSDP, which is documented and tested without a pipeline only. Tensor exchanges always overlap
  * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). */
 #define MEGATRON_ABILITIES                                                                         \
-    {.tp = true, .pp = true, .cp = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
+    {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true,      \
      .selective = true, .block = true, .cp_pieces = 2, .shards = SHARD_ANY,                        \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
@@ -36,7 +36,8 @@ enum {
  * tp * 2 * cp; replicas without shards (DDP) only where nothing else is parallel; in a pipeline weights stay
  * gathered and gradients whole until the last micro-batch, which is level 1 (backward_maybe_with_nosync of
  * torch/distributed/pipelining/stage.py). Async TP overlaps exchanges with the products before and after, or
- * nothing does. Experts are split like the rest or stay whole; on the main branch they stay
+ * nothing does; keys and values go round a ring with context_parallel_rotate_method alltoall, which the main
+ * branch does not have. Experts are split like the rest or stay whole; on the main branch they stay
  * whole. */
 #define TITAN_ABILITIES(along)                                                                     \
     {.tp = true, .pp = true, .cp = true, .ep = true,                                               \
@@ -48,7 +49,7 @@ enum {
      .schedules = TITAN_SCHEDULES, .policies = 1U << POLICY_FSDP,                                  \
      .usual_policy = POLICY_FSDP,                                                                  \
      .overlaps = OVERLAP_PIPELINE | OVERLAP_GRADIENTS | OVERLAP_PARAMETERS,                        \
-     .may_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS,                                             \
+     .may_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS | ((along) ? OVERLAP_KEYS : 0),              \
      .joint_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS}
 /* Of Galvatron, galvatron/core/runtime/hybrid_parallel_config.py; cp and ep of 3.0 are per layer, too. */
 #define GALVATRON_ABILITIES                                                                        \
@@ -91,7 +92,7 @@ static const struct target TARGETS[] = {
      .lacks = galvatron3_lacks},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
-     {.tp = true, .pp = true, .cp = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
+     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
       .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,

@@ -261,6 +261,107 @@ static void blocks_go_chunk_by_chunk(void **state)
     assert_true(c.shown > 0);
 }
 
+/* ---- attention (I7) -------------------------------------------------------------------------- */
+
+static const char RING_MODEL[] =
+    "{layers: 2, hidden: 1024, heads: 8, kv_heads: 4, ffn: 1024, seq: 4096, vocab: 1024}";
+
+static bool is_attention(const struct plan *plan, const struct item *item)
+{
+    return plan->model->op[plan->instance[item->instance].op].kind == OP_ATTENTION;
+}
+
+/* A forward pass does one thing after the other but for attention, p, and the collectives of its keys and values, c
+ * together: these take max(p, c + p / n) in each layer. */
+static double ring_forward_ns(const struct plan *plan, const struct prediction *without, int64_t n)
+{
+    const struct block *block = without->graph->block;
+    double all = 0, steps = 0;
+    for (int32_t i = 0; i < block->items; i++) {
+        double ns = (double)without->lane_ns[without->lane_first[0] + i];
+        bool attention = is_attention(plan, &block->item[i]);
+        bool step = attention && block->item[i].kind == ITEM_STEP && block->item[i].operand > 0;
+        steps += step ? ns : 0;
+        if (attention && block->item[i].kind == ITEM_OP) {
+            all += fmax(ns, steps + ns / (double)n);
+            steps = 0;
+        } else if (!step) {
+            all += ns;
+        }
+    }
+    return all;
+}
+
+static struct plan *context_plan(const struct model *model, const struct cluster *cluster,
+                                 enum cp_kind kind, int64_t cp)
+{
+    struct degrees d = {.cp = cp, .dp = 8 / cp};
+    struct plan *plan;
+    cp_kind_set(kind, &d);
+    if (plan_from_degrees(model, cluster, &d, &plan) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return plan;
+}
+
+static void rings_take_attention_or_transfers(void **state)
+{
+    (void)state;
+    static const char *const CLUSTERS[] = {"dgx-a100:1", "titan-rtx:1"};
+    struct model *model = open_small(&(struct small_model){"llama", RING_MODEL});
+    for (size_t k = 0; k < COUNT_OF(CLUSTERS); k++) {
+        struct cluster *cluster = open_named(CLUSTERS[k]);
+        cluster->node.device.overlap_slowdown = 1;
+        for (int64_t cp = 2; cp <= 8; cp *= 2) {
+            struct plan *gather = context_plan(model, cluster, CP_GATHER, cp);
+            struct plan *ring = context_plan(model, cluster, CP_RING, cp);
+            struct prediction *without = simulated(gather), *with = simulated(ring);
+            double expected = ring_forward_ns(gather, without, cp);
+            assert_true(fabs(expected - (double)task_of_block(with, 0)) <
+                        2.0 * with->graph->block[0].items);
+            assert_true(with->iteration_ns < without->iteration_ns);
+            prediction_free(with);
+            prediction_free(without);
+            plan_free(ring);
+            plan_free(gather);
+        }
+        cluster_free(cluster);
+    }
+    model_free(model);
+}
+
+/* 4,096 positions over 4 devices, 1,024 features of queries, 512 each of keys and values, 2 bytes each.
+ *   ring, gather  keys and values whole: 4096 * 512 * 2 = 4 MiB each
+ *   a2a           a device's part of the queries, 1024 * 1024 * 2 = 2 MiB, of keys and values 1 MiB each, and back of
+ *                 the output 2 MiB (Ulysses: (2 H + 2 G) S / cp)
+ *   a2a+ring      the same among 2 devices; then keys and values of half the heads round rings of 2: 2 MiB each */
+static void kinds_move_what_their_formulas_say(void **state)
+{
+    (void)state;
+    static const int64_t MIB = 1 << 20;
+    static const struct {
+        enum cp_kind kind;
+        int64_t exchanged, gathered; /* MiB per layer: all-to-all, all-gather */
+    } CASES[] = {{CP_RING, 0, 8}, {CP_GATHER, 0, 8}, {CP_A2A, 6, 0}, {CP_A2A_RING, 6, 4}};
+    struct model *model = open_small(&(struct small_model){"llama", RING_MODEL});
+    struct cluster *cluster = open_named("dgx-a100:1");
+    for (size_t k = 0; k < COUNT_OF(CASES); k++) {
+        struct plan *plan = context_plan(model, cluster, CASES[k].kind, 4);
+        plan->dtype = DTYPE_BF16;
+        struct prediction *p = simulated(plan);
+        const struct block *block = p->graph->block;
+        int64_t moved[COLLECTIVE_COUNT] = {0};
+        for (int32_t i = 0; i < block->items; i++)
+            if (block->item[i].kind == ITEM_STEP)
+                moved[block->item[i].step->kind] += block->item[i].bytes;
+        assert_int_equal(moved[COLLECTIVE_ALL_TO_ALL], 2 * CASES[k].exchanged * MIB);
+        assert_int_equal(moved[COLLECTIVE_ALL_GATHER], 2 * CASES[k].gathered * MIB);
+        prediction_free(p);
+        plan_free(plan);
+    }
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static int64_t operators_ns(const struct prediction *p)
@@ -326,6 +427,8 @@ int main(void)
         cmocka_unit_test(rings_take_the_longer),
         cmocka_unit_test(blocks_go_chunk_by_chunk),
         cmocka_unit_test(nothing_takes_longer),
+        cmocka_unit_test(rings_take_attention_or_transfers),
+        cmocka_unit_test(kinds_move_what_their_formulas_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

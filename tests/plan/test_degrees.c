@@ -101,6 +101,38 @@ static void test_gpt_sequence_and_context_parallel(void **state)
     unmake(&m);
 }
 
+/* Kinds of context parallelism differ in attention only: eight key/value heads over cp * tp devices. */
+static void test_kinds_of_context_parallelism(void **state)
+{
+    (void)state;
+    static const struct {
+        enum cp_kind kind;
+        const char *attention;
+        int64_t heads;
+    } CASES[] = {{CP_RING, "batch:2 seq:4 head:2", 0},
+                 {CP_GATHER, "batch:2 seq:4 head:2", 0},
+                 {CP_A2A, "batch:2 head:8", 4},
+                 {CP_A2A_RING, "batch:2 seq:2 head:4", 2}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.tp = 2, .cp = 4}, found;
+        enum cp_kind kind;
+        cp_kind_set(CASES[i].kind, &d);
+        struct made m = make("llama3-8b", "layers: 2", "dgx-a100:2", &d);
+        const struct expected expected[] = {{"layers.0.attn.qkv", "batch:2 seq:4 out:2"},
+                                            {"layers.0.attn.rotary", "batch:2 seq:4 hidden:2"},
+                                            {"layers.0.attn.attention", CASES[i].attention},
+                                            {"layers.0.attn.proj", "batch:2 seq:4 in:2"}};
+        check_splits(&m, expected, COUNT_OF(expected));
+        assert_true(plan_degrees(m.plan, &found));
+        assert_int_equal(found.cp, 4);
+        assert_int_equal(found.cp_heads, CASES[i].heads);
+        assert_int_equal(cp_kind_of(&found, m.plan->overlap), CASES[i].kind);
+        assert_true(cp_kind_from_name(cp_kind_name(CASES[i].kind), &kind));
+        assert_int_equal(kind, CASES[i].kind);
+        unmake(&m);
+    }
+}
+
 /* 64 query heads share 8 key/value heads: 16 devices take one of them and half of its group. */
 static void test_fewer_kv_heads_than_tp(void **state)
 {
@@ -385,6 +417,7 @@ static struct degrees random_degrees(struct rng *rng)
     return (struct degrees){.tp = power(rng, 3),
                             .pp = power(rng, 2),
                             .cp = rng_below(rng, 3) ? 1 : power(rng, 1),
+                            .cp_heads = rng_below(rng, 2) ? 0 : CP_HEADS_ALL,
                             .ep = rng_below(rng, 3) ? 1 : power(rng, 2),
                             .etp = rng_below(rng, 3) ? 0 : power(rng, 2),
                             .pieces = power(rng, 1),
@@ -536,6 +569,24 @@ static const struct {
      {.cp = 2},
      "cp 2 splits sequences, and resnet-50 has none",
      "leave cp out"},
+    {"llama3-8b",
+     NULL,
+     "dgx-a100:1",
+     {.cp = 4, .cp_heads = 3},
+     "cp-heads 3 does not divide cp 4",
+     "use cp-heads 2 or 4"},
+    {"gpt3-1.3b",
+     "attention: eager",
+     "dgx-a100:1",
+     {.cp = 4, .cp_heads = 2},
+     "cp-heads 2 divides the heads of fused attention, and gpt3-1.3b has none",
+     "use fused attention, such as --set attention=flash, or leave cp-heads out"},
+    {"llama3-8b",
+     "hidden: 3072, heads: 12, kv_heads: 4",
+     "dgx-a100:1",
+     {.cp = 8, .cp_heads = CP_HEADS_ALL},
+     "layers.0.attn.attention: cp-heads * tp 8 does not divide its dim head of 12",
+     "use cp-heads * tp 6 or 12"},
     {"gpt3-1.3b",
      "seq: 1001",
      "dgx-a100:1",
@@ -606,6 +657,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt_tp4_dp2),
         cmocka_unit_test(test_gpt_sequence_and_context_parallel),
+        cmocka_unit_test(test_kinds_of_context_parallelism),
         cmocka_unit_test(test_fewer_kv_heads_than_tp),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_folded_experts),

@@ -177,8 +177,10 @@ static void choose_overlap(struct rng *rng, struct plan *plan)
 {
     static const int64_t BUCKETS[] = {0, 1, 1 << 12, 1 << 14, DEFAULT_BUCKET_BYTES};
     plan->overlap = chance(rng, 2) ? (chance(rng, 2) ? OVERLAP_ALL : OVERLAP_EVERY)
-                                   : (unsigned)rng_below(rng, OVERLAP_EVERY + 1);
+                                   : (unsigned)rng_below(rng, OVERLAP_KEYS);
     plan->bucket_bytes = BUCKETS[rng_below(rng, COUNT_OF(BUCKETS))];
+    if (plan->bucket_bytes > 1) /* most of them: rings, and else what is gathered */
+        plan->overlap |= OVERLAP_KEYS;
 }
 
 /* ---- plans from degrees ---------------------------------------------------------------------- */
@@ -196,6 +198,7 @@ static weft_status draw_degrees(struct rng *rng, const struct model *model,
     }
     d.dp = left;
     d.ep = chance(rng, 2) ? 1 : factor_of(rng, left);
+    d.cp_heads = chance(rng, 2) ? 0 : chance(rng, 2) ? CP_HEADS_ALL : CP_HEADS_SOME;
     d.sequence = chance(rng, 2);
     d.schedule = SCHEDULES[rng_below(rng, COUNT_OF(SCHEDULES))];
     d.pieces = d.schedule && strcmp(d.schedule, "interleaved") == 0 ? 2 : 0;

@@ -103,6 +103,7 @@ static struct degrees plain_degrees(const struct degrees *pins, enum recompute r
     struct degrees d = *pins;
     d.dp = d.tp = d.pp = d.cp = d.ep = d.pieces = d.segments = d.micro_batch = 1;
     d.global_batch = 1;
+    d.cp_heads = 0;
     d.sequence = false;
     d.recompute = recompute;
     return d;

@@ -403,8 +403,8 @@ static bool splits_open(const struct plan_request *request, const struct plan *p
     for (int32_t s = 0; s < plan->stages; s++)
         if (plan->stage[s].devices * plan->stages != cluster_devices(plan->cluster))
             return false;
-    return !pins->dp && !pins->tp && !pins->cp && !pins->ep && !pins->etp && !pins->sequence &&
-           !pins->micro_batch;
+    return !pins->dp && !pins->tp && !pins->cp && !pins->cp_heads && !pins->ep && !pins->etp &&
+           !pins->sequence && !pins->micro_batch;
 }
 
 /* Whether Aceso starts from a trial: one of the grid, or of a planner that takes no longer. */

@@ -50,8 +50,8 @@ static void sum_passes(const struct grid_layout *layout, const struct op_passes 
 static bool same_passes(const struct grid_passes *p, const struct grid_layout *layout,
                         int64_t micro_batch, bool many)
 {
-    return p->tp == layout->tp && p->cp == layout->cp && p->ep == layout->ep &&
-           p->etp == layout->etp && p->sequence == layout->sequence &&
+    return p->tp == layout->tp && p->cp == layout->cp && p->cp_heads == layout->cp_heads &&
+           p->ep == layout->ep && p->etp == layout->etp && p->sequence == layout->sequence &&
            p->micro_batch == micro_batch && p->many == many;
 }
 
@@ -74,6 +74,7 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
     size_t count = (size_t)plan->instances + 1;
     struct grid_passes passes = {.tp = layout->tp,
                                  .cp = layout->cp,
+                                 .cp_heads = layout->cp_heads,
                                  .ep = layout->ep,
                                  .etp = layout->etp,
                                  .micro_batch = micro_batch,

@@ -22,6 +22,7 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
     d.cp = layout->cp;
     d.ep = layout->ep;
     d.etp = layout->etp;
+    d.cp_heads = layout->cp_heads;
     d.sequence = layout->sequence;
     d.pieces = space->shapes.data[point->shape].pieces;
     d.segments = schedule->segmented ? d.pieces : 1;
@@ -43,6 +44,7 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     d.cp = layout->cp;
     d.ep = layout->ep;
     d.etp = layout->etp;
+    d.cp_heads = layout->cp_heads;
     d.sequence = layout->sequence;
     d.pieces = d.segments = d.micro_batch = 1;
     d.shard = 0;
@@ -170,6 +172,25 @@ done:
     return status;
 }
 
+/* Where sequences are divided, attention goes round a ring (or is gathered, by the overlap that is asked for); all of
+ * cp's devices take heads, or some of them do. */
+static weft_status add_contexts(struct grid_space *space, struct grid_layout layout)
+{
+    static const int64_t HEADS[] = {0, CP_HEADS_ALL, CP_HEADS_SOME};
+    const struct plan_request *request = space->request;
+    int64_t pinned = request->pins.cp_heads;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < (layout.cp > 1 && !pinned ? COUNT_OF(HEADS) : 1); i++) {
+        struct degrees d = {
+            .tp = layout.tp, .cp = layout.cp, .cp_heads = pinned ? pinned : HEADS[i]};
+        layout.cp_heads = cp_heads_of(&d, request->model);
+        if (i == 0 || layout.cp_heads > 1)
+            TRY(add_experts(space, layout));
+    }
+done:
+    return status;
+}
+
 static weft_status add_layouts(struct grid_space *space)
 {
     const struct plan_request *request = space->request;
@@ -183,8 +204,8 @@ static weft_status add_layouts(struct grid_space *space)
                 continue;
             for (int64_t pp = 1; pp <= rest && !plan_stopped(request); pp++)
                 if (rest % pp == 0 && open_to(pins->pp, pp) && open_to(pins->dp, rest / pp))
-                    TRY(add_experts(space, (struct grid_layout){
-                                               .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
+                    TRY(add_contexts(space, (struct grid_layout){
+                                                .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
         }
 done:
     return status;

@@ -24,7 +24,7 @@
  *   I1  (1) is never above a point's estimated time, and (2) never above its peak. The tenth in
  *       (2), for tensors at a part's ends, is an allowance that tests/search/test_auto.c checks,
  *       not a proof.
- *   I2  Cuts depend only on stages and pieces; times of operators only on tp, cp, ep, etp, sequence
+ *   I2  Cuts depend only on stages and pieces; times of operators only on tp, cp, cp_heads, ep, etp, sequence
  *       parallelism and micro-batch; state only on the layout and shard. Each is found once.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_SPACE_H
@@ -35,7 +35,7 @@
 enum { GRID_SHARDS = 4 };
 
 struct grid_layout {
-    int64_t dp, tp, pp, cp, ep, etp; /* etp 0: tp */
+    int64_t dp, tp, pp, cp, cp_heads, ep, etp; /* etp 0: tp */
     bool sequence;
     struct choice *choice[RECOMPUTE_COUNT];    /* per operator; shard 0 */
     int64_t *state[GRID_SHARDS];               /* bytes of the instances before each one */
@@ -56,7 +56,7 @@ struct grid_shape {
 };
 /* What one device does for a micro-batch: sums over the instances before each one. */
 struct grid_passes {
-    int64_t tp, cp, ep, etp, micro_batch;
+    int64_t tp, cp, cp_heads, ep, etp, micro_batch;
     bool sequence, many;
     int64_t *forward_ns, *backward_ns[RECOMPUTE_COUNT], *kept_bytes[RECOMPUTE_COUNT];
 };

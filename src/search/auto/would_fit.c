@@ -44,7 +44,7 @@ static bool any_layout(struct plan_request *request)
     struct degrees *d = &request->pins;
     bool pinned = d->tp || d->pp || d->dp || d->cp || d->ep || d->etp || d->pieces || d->segments ||
                   d->schedule;
-    d->tp = d->pp = d->dp = d->cp = d->ep = d->etp = d->pieces = d->segments = 0;
+    d->tp = d->pp = d->dp = d->cp = d->cp_heads = d->ep = d->etp = d->pieces = d->segments = 0;
     d->schedule = NULL;
     return pinned;
 }

@@ -194,6 +194,14 @@ static bool sends_less(const struct model *model)
     return less;
 }
 
+/* Whether a reshard may take less than alone: with a product, with another pass, or with attention. */
+static bool overlaps_reshards(const struct plan_request *request)
+{
+    unsigned overlap = request->pins.has_overlap ? request->pins.overlap : OVERLAP_ALL;
+    return overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS) ||
+           (overlap & OVERLAP_KEYS && searched_cp(request->model) > 1);
+}
+
 static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
                                   struct reshards *reshards, int32_t stages)
 {
@@ -215,8 +223,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
-        .hides = sends_less(a->request->model) ||
-                 (pins->has_overlap && (pins->overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS))),
+        .hides = sends_less(a->request->model) || overlaps_reshards(a->request),
         .narrow = many && within > 1 ? NARROW_BOTH : 0,
         .limit_bytes = (double)estimate_limit_bytes(a->request->cluster, &pins->memory),
     };
@@ -263,8 +270,8 @@ done:
 static weft_status check_request(const struct plan_request *request, enum assign_search *search)
 {
     const struct degrees *pins = &request->pins;
-    if (pins->dp || pins->tp || pins->cp || pins->ep || pins->pieces > 1 || pins->segments > 1 ||
-        pins->micro_batch)
+    if (pins->dp || pins->tp || pins->cp || pins->cp_heads || pins->ep || pins->pieces > 1 ||
+        pins->segments > 1 || pins->micro_batch)
         return bad_argument("leave them out, or use --planner megatron",
                             "the planner 'autoddl' splits every operator by itself: of degrees it "
                             "takes --pp only");

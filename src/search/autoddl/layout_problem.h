@@ -51,7 +51,7 @@ struct layout_case {
     int32_t stages;
     uint8_t shard;
     bool recompute; /* recompute layers */
-    /* Reshards may take less than alone: OVERLAP_PRODUCTS, OVERLAP_EXPERTS, or tokens that are sent to a
+    /* Reshards may take less than alone: OVERLAP_PRODUCTS, OVERLAP_EXPERTS, OVERLAP_KEYS, or tokens that are sent to a
      * device once. */
     bool hides;
     int32_t narrow;     /* number of levels (splits.h, I6) */

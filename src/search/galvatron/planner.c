@@ -71,6 +71,8 @@ static weft_status check_pins(const struct degrees *pins)
         what = "the schedule 1f1b";
     else if (pins->offload)
         what = "no offloading";
+    else if (pins->cp_heads)
+        what = "context parallelism by ring or gather";
     else if (pins->has_recompute && pins->recompute == RECOMPUTE_SELECTIVE)
         what = "recompute none or full, of whole layers";
     if (!what)

@@ -217,7 +217,7 @@ static weft_status read_degrees(struct titan_reading *r, const struct cluster *c
     if (f->reshard && strcmp(f->reshard, "always") == 0 && d->pp > 1)
         add_text(r->scratch, r->notes,
                  "fsdp_reshard_after_forward: with stages gradients stay whole, read as ZeRO-1");
-    d->shard = shard == 1 ? 0 : d->pp > 1 ? 1 : resharded ? 3 : 2;
+    d->shard = shard * d->cp == 1 ? 0 : d->pp > 1 ? 1 : resharded ? 3 : 2; /* over dp and cp */
     d->sequence = f->sequence && d->tp > 1;
     return WEFT_OK;
 }

@@ -301,6 +301,9 @@ static void files_read_back(void **state)
         {"qwen3-8b dgx-h100 --cp 2 --zero 2 --policy fsdp --microbatch 2 --global-batch 64 "
          "--overlap none",
          "torchtitan@main", "torchtitan", "dgx-h100"},
+        {"llama3-8b dgx-h100 --cp 8 --zero 3 --policy fsdp --global-batch 8 --overlap "
+         "pipeline,gradients,parameters",
+         "torchtitan", "torchtitan", "dgx-h100"},
         {"gpt2 dgx-a100 --tp 2 --zero 3 --global-batch 64", "galvatron@3.0",
          "galvatron --model gpt2", "dgx-a100"},
     };

@@ -3,7 +3,7 @@
  *
  * The first n layers of each part are recomputed. Memory falls and time grows with n, so the least
  * n that fits is the fastest. It is found by bisection, from degrees that fit with all layers
- * recomputed. These take at most RECOMPUTED_AT_MOST times as long as without recomputation, so few
+ * recomputed. Or all but attention and every second product is recomputed. These take at most RECOMPUTED_AT_MOST times as long as without recomputation, so few
  * of them are worth it.
  *
  * If the embedding counts as a layers, and norm, head and loss as b, L + a + b units are shared out
@@ -20,7 +20,7 @@
 /* One more forward pass, which is a third of the work. */
 static const double RECOMPUTED_AT_MOST = 4.0 / 3;
 /* How many degrees are tuned, the fastest first. */
-enum { MOST_BLOCKS = 8, MOST_LAYOUTS = 4 };
+enum { MOST_BLOCKS = 8, MOST_PRODUCTS = 24, MOST_LAYOUTS = 4 };
 static const struct {
     int64_t first, last; /* a and b of (1) */
 } WEIGHTS[] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}};
@@ -55,13 +55,17 @@ static int64_t layers_per_part(const struct plan_request *request, const struct 
     return ceil_div(request->model->layers, d->pp * d->pieces);
 }
 
-/* Finds the least block that fits by bisection. */
+/* Finds the least block that fits by bisection; where the target can keep products instead, that is tried, too. */
 static weft_status try_blocks(struct join *join, struct degrees d)
 {
     /* `low` does not fit, `high` does */
-    int64_t low = 0, high = layers_per_part(join->request, &d);
+    const struct abilities *can = &join->request->target->can;
+    int64_t low = 0, high = can->block ? layers_per_part(join->request, &d) : 0;
+    const struct trial *kept;
     weft_status status = WEFT_OK;
     d.recompute = RECOMPUTE_FULL;
+    if (can->products)
+        TRY(try_tuned(join, &d, NULL, BLOCK_PRODUCTS, ", all but products", &kept));
     while (high - low > 1 && !join_over(join)) {
         int64_t middle = (low + high) / 2;
         const struct trial *trial;
@@ -87,7 +91,8 @@ static weft_status tune_blocks(struct join *join)
     weft_status status;
     request.pins.has_recompute = true;
     request.pins.recompute = RECOMPUTE_FULL;
-    TRY(grid_search(&request, join->cost, MOST_BLOCKS, scratch, &grid));
+    TRY(grid_search(&request, join->cost, request.target->can.block ? MOST_BLOCKS : MOST_PRODUCTS,
+                    scratch, &grid));
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
         const struct grid_point *point = &grid.best.data[i];
         const struct trial *best = join_best(join->out, NULL), *trial;
@@ -175,7 +180,8 @@ weft_status tune_numbers(struct join *join)
     const struct plan_request *request = join->request;
     const struct abilities *can = &request->target->can;
     weft_status status = WEFT_OK;
-    if (can->block && !request->pins.has_recompute && !request->options.batch_auto)
+    if ((can->block || can->products) && !request->pins.has_recompute &&
+        !request->options.batch_auto)
         TRY(tune_blocks(join));
     if (can->uneven && !join_over(join))
         TRY(tune_layouts(join));

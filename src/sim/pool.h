@@ -20,7 +20,8 @@ struct pool {
 /* Addresses that the driver set aside for segments; they fill upwards. */
 struct driver_chunk {
     int64_t address, bytes, used;
-    int32_t above; /* the number of the next one above that has room, from 1; 0: none */
+    int32_t
+        above; /* the number of the next one above that had room when it was new, from 1; 0: none */
 };
 
 /* Where memory comes from: separate segments, or one that expands. */
@@ -36,6 +37,8 @@ struct memory_source {
 };
 extern const struct memory_source SEGMENTS, EXPANDABLE;
 
+enum { CHUNK_STEPS = 16 };
+
 struct allocator {
     struct arena *arena;
     const struct memory_source *source;
@@ -44,7 +47,11 @@ struct allocator {
     int32_t unused;
     struct pool pool[POOL_COUNT];
     ARRAY(struct driver_chunk) chunks; /* in descending order of addresses */
-    int32_t open_chunk;                /* the number of the lowest that has room, from 1; 0: none */
+    int32_t
+        open_chunk; /* the number of the lowest that had room when it was new, from 1; 0: none */
+    struct chunk_hint {
+        int32_t newest, found;
+    } hint[CHUNK_STEPS]; /* by size of segment: where the last search ended (segments.c) */
     struct allocator_use use;
 };
 

@@ -16,8 +16,9 @@ static const struct {
     {1 * MIB, 2 * MIB},                /* kSmallSize, kSmallBuffer */
     {10 * MIB - UNIT_BYTES, 20 * MIB}, /* below kMinLargeAlloc, kLargeBuffer */
 };
-static const int64_t STEP_BYTES = 2 * MIB; /* kRoundLarge */
-static const int64_t CHUNK_BYTES = 32 * MIB;
+#define STEP_BYTES  (2 * MIB) /* kRoundLarge */
+#define CHUNK_BYTES (32 * MIB)
+_Static_assert(CHUNK_BYTES / STEP_BYTES == CHUNK_STEPS, "a segment without its hint");
 /* the lowest 256 GiB: on larger devices, other chunks count as full */
 enum { CHUNKS_SEARCHED = 8192 };
 
@@ -42,22 +43,31 @@ static int64_t new_chunk(struct allocator *allocator, int64_t segment)
     return chunk.address;
 }
 
-/* Only chunks with room for the smallest segment are looked at. */
+/* The lowest chunk with room for a segment of less than a chunk, from 1; 0: none. Those between the one that was
+ * found last for this size and the newest one of then had no room for it, and have none now (I1). */
+static int32_t chunk_with_room(struct allocator *allocator, int64_t segment)
+{
+    struct chunk_hint *hint = &allocator->hint[segment / STEP_BYTES];
+    int32_t count = (int32_t)allocator->chunks.len, at = allocator->open_chunk;
+    for (; at > 0; at = allocator->chunks.data[at - 1].above) {
+        if (at <= hint->newest && at > hint->found)
+            at = hint->found;
+        if (at == 0 ||
+            allocator->chunks.data[at - 1].bytes - allocator->chunks.data[at - 1].used >= segment)
+            break;
+    }
+    *hint = (struct chunk_hint){.newest = count, .found = at};
+    return at > count - CHUNKS_SEARCHED ? at : 0;
+}
+
 static int64_t place(struct allocator *allocator, int64_t segment)
 {
-    int32_t last = (int32_t)allocator->chunks.len - CHUNKS_SEARCHED;
-    for (int32_t *link = &allocator->open_chunk; segment < CHUNK_BYTES && *link > last && *link;) {
-        struct driver_chunk *chunk = &allocator->chunks.data[*link - 1];
-        if (chunk->bytes - chunk->used < segment) {
-            link = &chunk->above;
-            continue;
-        }
-        chunk->used += segment;
-        if (chunk->bytes - chunk->used < STEP_BYTES)
-            *link = chunk->above;
-        return chunk->address + chunk->used - segment;
-    }
-    return new_chunk(allocator, segment);
+    int32_t at = segment < CHUNK_BYTES ? chunk_with_room(allocator, segment) : 0;
+    if (!at)
+        return new_chunk(allocator, segment);
+    struct driver_chunk *chunk = &allocator->chunks.data[at - 1];
+    chunk->used += segment;
+    return chunk->address + chunk->used - segment;
 }
 
 static void open_none(struct allocator *allocator)

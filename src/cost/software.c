@@ -62,6 +62,12 @@ static const struct {
                         "operation on many "
                         "tensors (foreach), or one for each operation and tensor (single)",
                         {"fused", "foreach", "single"}},
+    [FACT_SEQUENCES] =
+        {"sequences",
+         "a rank of cp has a piece from the front and one from the end of a sequence, so "
+         "that all compute as much of causal attention, or it has consecutive "
+         "positions, of which the last rank's see most keys",
+         {"balanced", "consecutive"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
@@ -134,7 +140,8 @@ static const struct software_profile PROFILES[] = {
     /* Its kernels add gradients in the product, and a device's experts are one call (src/run/kernels). */
     [NUMBER_WEFT] =
     {"weft", "Weft's own executor", "src/run",
-     {NUMBER_WEFT, {[FACT_ACCUMULATION] = ACCUMULATION_FUSED, [FACT_EXPERTS] = EXPERTS_FUSED}}},
+     {NUMBER_WEFT, {[FACT_ACCUMULATION] = ACCUMULATION_FUSED, [FACT_EXPERTS] = EXPERTS_FUSED,
+                    [FACT_SEQUENCES] = SEQUENCES_CONSECUTIVE}}},
 };
 /* clang-format on */
 

@@ -200,6 +200,17 @@ double host_step_ns(const struct item_costs *costs)
     return graphs ? 0 : (double)cost_host_step_ns(costs->cost);
 }
 
+/* What the last of n ranks with consecutive positions computes of causal attention, over the mean of all: of n parts
+ * of a triangle the last is 2 - 1 / n of one. */
+static double last_share(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    double parts = (double)split_degree(&plan_choice(plan, instance)->split, DIM_SEQ);
+    bool uneven = op->kind == OP_ATTENTION && op->causal && !op->window &&
+                  software_word(&plan->software, FACT_SEQUENCES) == SEQUENCES_CONSECUTIVE;
+    return uneven ? 2 - 1 / parts : 1;
+}
+
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
 {
     const struct plan *plan = costs->plan;
@@ -212,9 +223,10 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
     int works = item_works(plan, instance, phase, work);
     for (int i = 0; i < works; i++) {
         struct kernel_cost cost = cost_on_device(costs->cost, &work[i]);
-        if (i == 0)
+        if (i == 0) {
+            cost.ns = (int64_t)((double)cost.ns * last_share(costs->plan, instance));
             known->device = cost;
-        else
+        } else
             known->device.ns += cost.ns;
         known->host_ns += work_host_ns(costs, &work[i]);
     }

@@ -362,6 +362,33 @@ static void kinds_move_what_their_formulas_say(void **state)
     model_free(model);
 }
 
+static double attention_ns(const struct plan *plan)
+{
+    struct prediction *p = simulated(plan);
+    const struct block *block = p->graph->block;
+    double ns = 0;
+    for (int32_t i = 0; i < block->items && ns == 0; i++)
+        if (block->item[i].kind == ITEM_OP && is_attention(plan, &block->item[i]))
+            ns = (double)p->lane_ns[p->lane_first[0] + i];
+    prediction_free(p);
+    return ns;
+}
+
+/* Of four consecutive parts of a triangle, 1, 3, 5 and 7 sixteenths, the last is 7 / 4 of the mean. */
+static void consecutive_positions_are_uneven(void **state)
+{
+    (void)state;
+    struct model *model = open_small(&(struct small_model){"llama", RING_MODEL});
+    struct cluster *cluster = open_named("dgx-a100:1");
+    struct plan *plan = context_plan(model, cluster, CP_GATHER, 4);
+    double balanced = attention_ns(plan);
+    assert_int_equal(software_set(&plan->software, "sequences", "consecutive"), WEFT_OK);
+    assert_true(fabs(attention_ns(plan) - 1.75 * balanced) <= 2);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static int64_t operators_ns(const struct prediction *p)
@@ -429,6 +456,7 @@ int main(void)
         cmocka_unit_test(nothing_takes_longer),
         cmocka_unit_test(rings_take_attention_or_transfers),
         cmocka_unit_test(kinds_move_what_their_formulas_say),
+        cmocka_unit_test(consecutive_positions_are_uneven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

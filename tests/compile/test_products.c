@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "random_plan.h"
+#include "sim/item_cost.h"
 #include "sim/sim.h"
 
 /* ---- rings ----------------------------------------------------------------------------------- */
@@ -362,15 +363,19 @@ static void kinds_move_what_their_formulas_say(void **state)
     model_free(model);
 }
 
+/* Of one device, forward. */
 static double attention_ns(const struct plan *plan)
 {
-    struct prediction *p = simulated(plan);
-    const struct block *block = p->graph->block;
+    struct arena *scratch = arena_new();
+    struct cost *cost;
     double ns = 0;
-    for (int32_t i = 0; i < block->items && ns == 0; i++)
-        if (block->item[i].kind == ITEM_OP && is_attention(plan, &block->item[i]))
-            ns = (double)p->lane_ns[p->lane_first[0] + i];
-    prediction_free(p);
+    assert_int_equal(cost_open(&plan->cluster->node.device, NULL, &cost), WEFT_OK);
+    struct item_costs costs = item_costs_of(scratch, plan, cost);
+    for (int64_t i = 0; i < plan->instances && ns == 0; i++)
+        if (plan->model->op[plan->instance[i].op].kind == OP_ATTENTION)
+            ns = (double)item_cost(&costs, i, PHASE_FORWARD)->device.ns;
+    cost_close(cost);
+    arena_free(scratch);
     return ns;
 }
 
